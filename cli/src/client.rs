@@ -15,12 +15,12 @@ use reqwest::{Method, Response, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use torc_api::api::{
-    Affected, ApplyRequest, ApplyResponse, AuditEntry, Event, GcRequest, GcResponse, Job, JobResult, Page,
+    AffectedJobs, ApplyRequest, ApplyResponse, AuditEntry, Event, GcRequest, GcResponse, Job, JobResult, Page,
     RetryRequest, Runner, Version, Workflow, WorkflowAction,
 };
 
 use torc_api::explain::{JobExplanation, WorkflowExplanation};
-use torc_api::logs::{LogPiece, WantedPiece};
+use torc_api::logs::{LogChunk, LogChunkRequest};
 use torc_api::remote::{RemoteWorker, RemoteWorkersRequest, is_loopback_host};
 use torc_api::slurm_stats::SlurmStats;
 use torc_api::token::{Credential, TokenRequest, TokenResponse};
@@ -234,7 +234,7 @@ impl Client {
     }
 
     /// Runs jobs again.
-    pub async fn retry(&self, workflow: &str, request: &RetryRequest) -> Result<Affected, ClientError> {
+    pub async fn retry(&self, workflow: &str, request: &RetryRequest) -> Result<AffectedJobs, ClientError> {
         self.post(&["workflows", workflow, "retry"], request).await
     }
 
@@ -268,7 +268,12 @@ impl Client {
     }
 
     /// A piece of a log that is on the disk of a runner.
-    pub async fn log_piece(&self, workflow: &str, job: &str, wanted: &WantedPiece) -> Result<LogPiece, ClientError> {
+    pub async fn log_piece(
+        &self,
+        workflow: &str,
+        job: &str,
+        wanted: &LogChunkRequest,
+    ) -> Result<LogChunk, ClientError> {
         let mut query = self.in_namespace();
         add(&mut query, "path", Some(&wanted.path));
         add(&mut query, "offset", Some(&wanted.offset));

@@ -20,7 +20,7 @@ pub use server::ServerSettings;
 
 use torc_api::setting::FlagGroup::Global;
 use torc_api::setting::{InvalidSetting, Setting, parse_path, parse_text};
-use torc_api::token::{Fingerprint, NoFingerprint};
+use torc_api::token::{Fingerprint, ParseFingerprintError};
 use torc_controller::KubernetesConfig;
 
 use crate::env;
@@ -262,7 +262,7 @@ fn resolve_server(layers: &Layers) -> Result<ServerSettings, CommandError> {
 }
 
 fn parse_fingerprint(text: &str) -> Result<Fingerprint, String> {
-    text.parse().map_err(|error: NoFingerprint| error.to_string())
+    text.parse().map_err(|error: ParseFingerprintError| error.to_string())
 }
 
 fn parse_url(text: &str) -> Result<String, String> {

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use torc_api::cluster::Partition;
 use torc_slurm::exec::Slurm;
-use torc_slurm::profiles::{self, DETECTED, Here, Profile};
+use torc_slurm::profiles::{self, DETECTED, DetectContext, Profile};
 use torc_slurm::retry::{QUESTION, Schedule};
-use torc_slurm::trouble::Trouble;
+use torc_slurm::trouble::SlurmError;
 use torc_slurm::{partitions, scontrol, sinfo};
 
 use crate::env;
@@ -71,7 +71,7 @@ pub fn all() -> Result<Vec<Site>, CommandError> {
 /// Whether this is the cluster that one is on.
 pub fn is_here(site: &Site) -> bool {
     let hostname = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
-    let here = Here {
+    let here = DetectContext {
         hostname: &hostname,
         variable: &|name| std::env::var(name).ok(),
         file_exists: &|path| Path::new(path).exists(),
@@ -124,14 +124,16 @@ async fn ask_partitions(slurm: &Slurm) -> Result<Vec<Partition>, CommandError> {
 }
 
 /// What went wrong with Slurm, and what to do about it.
-pub fn trouble(trouble: Trouble) -> CommandError {
+pub fn trouble(trouble: SlurmError) -> CommandError {
     let (kind, hint) = match &trouble {
-        Trouble::Missing { .. } => (
+        SlurmError::Missing { .. } => (
             ExitStatus::NotFound,
             "run it where Slurm's commands are, or say how to get there: --command-prefix \"ssh login1\"",
         ),
-        Trouble::NoAnswer { .. } => (ExitStatus::Unreachable, "`scontrol ping` tells whether Slurm's controller is up"),
-        Trouble::Refused { .. } => (ExitStatus::Refused, "the sentence is Slurm's own"),
+        SlurmError::NoAnswer { .. } => {
+            (ExitStatus::Unreachable, "`scontrol ping` tells whether Slurm's controller is up")
+        }
+        SlurmError::Refused { .. } => (ExitStatus::Refused, "the sentence is Slurm's own"),
     };
     CommandError::new(kind, trouble.to_string()).hint(hint)
 }

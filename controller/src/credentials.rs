@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use torc_api::causes::with_causes;
-use torc_api::token::{Credential, Grant, Statement};
+use torc_api::causes::error_chain;
+use torc_api::token::{Claims, Credential, Grant};
 use torc_core::ids::WorkflowId;
 
 use crate::issuer::Issuer;
@@ -103,7 +103,7 @@ impl ServerTrust {
     fn certificates(&self) -> Option<String> {
         let authority = self.authority.as_deref().and_then(|path| {
             certificates_of(path)
-                .map_err(|error| tracing::warn!("runners get no authority: {}", with_causes(&error)))
+                .map_err(|error| tracing::warn!("runners get no authority: {}", error_chain(&error)))
                 .ok()
         });
         let all: Vec<String> = self.shown.iter().map(|shown| shown.chain()).chain(authority).collect();
@@ -124,7 +124,7 @@ impl CredentialIssuer {
     /// For the runners of a workflow. What ends the token before its time is the end of the workflow, or another key.
     pub fn to_workflow(&self, workflow: WorkflowId, now_seconds: i64) -> RunnerCredentials {
         let lifetime = i64::try_from(self.lifetime.as_secs()).unwrap_or(i64::MAX);
-        let statement = Statement {
+        let statement = Claims {
             grant: Grant::Runner { workflow: workflow.0 },
             issuer: "server".to_owned(),
             issued: now_seconds,

@@ -15,7 +15,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use tokio::sync::{Notify, broadcast, mpsc, oneshot};
-use torc_api::api::{self, Affected, ApplyOutcome, ApplyRequest, ApplyResponse, Event, Page};
+use torc_api::api::{self, AffectedJobs, ApplyOutcome, ApplyRequest, ApplyResponse, Event, Page};
 use torc_api::document::WorkflowDocument;
 use torc_api::error_code::ErrorKind;
 use torc_api::remote::{RemoteWorker, WorkerAddress};
@@ -263,7 +263,7 @@ impl EngineHandle {
     }
 
     /// Jobs run again.
-    pub async fn retry(&self, id: WorkflowId, request: api::RetryRequest) -> Result<Affected, EngineError> {
+    pub async fn retry(&self, id: WorkflowId, request: api::RetryRequest) -> Result<AffectedJobs, EngineError> {
         let dry_run = request.dry_run;
         let which = match request {
             api::RetryRequest { all: true, .. } => Retry::All,
@@ -273,10 +273,10 @@ impl EngineHandle {
         };
         if dry_run {
             let names = self.read(move |engine| Ok(engine.retry_preview(id, &which)?)).await?;
-            return Ok(Affected { jobs: names.count, names: names.names });
+            return Ok(AffectedJobs { jobs: names.count, names: names.names });
         }
         let jobs = self.write(move |engine, tx| Ok(engine.retry(id, &which, tx)?)).await?;
-        Ok(Affected { jobs, names: Vec::new() })
+        Ok(AffectedJobs { jobs, names: Vec::new() })
     }
 
     /// Forgets a workflow.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use torc_api::token::{Credential, Fingerprint, Grant, Statement};
+use torc_api::token::{Claims, Credential, Fingerprint, Grant};
 use torc_core::ids::WorkflowId;
 use torc_core::trust::{TokenError, TokenKey};
 
@@ -19,12 +19,12 @@ impl Issuer {
     }
 
     /// A token that says so, with the certificate that it is for.
-    pub fn issue(&self, statement: &Statement) -> String {
+    pub fn issue(&self, statement: &Claims) -> String {
         Credential { token: self.key.sign(statement), certificate: self.pin }.to_string()
     }
 
     /// What a token of ours says.
-    pub fn verify(&self, token: &str, now_seconds: i64) -> Result<Statement, TokenError> {
+    pub fn verify(&self, token: &str, now_seconds: i64) -> Result<Claims, TokenError> {
         self.key.verify(token, now_seconds)
     }
 
@@ -37,7 +37,7 @@ impl Issuer {
     /// long as there is the workflow: its number is never used again.
     pub fn for_jobs(&self, workflow: WorkflowId) -> String {
         let grant = Grant::Runner { workflow: workflow.0 };
-        self.issue(&Statement { grant, issuer: "server".to_owned(), issued: 0, expires: None })
+        self.issue(&Claims { grant, issuer: "server".to_owned(), issued: 0, expires: None })
     }
 }
 
@@ -52,7 +52,7 @@ mod tests {
         let key = || TokenKey::new(&[1; 32]).unwrap();
         let pin = Fingerprint([2; 32]);
         let (pinned, plain) = (Issuer::new(key(), Some(pin)), Issuer::new(key(), None));
-        let statement = Statement { grant: Grant::Pool, issuer: "i".to_owned(), issued: 3, expires: Some(9) };
+        let statement = Claims { grant: Grant::Pool, issuer: "i".to_owned(), issued: 3, expires: Some(9) };
         assert_eq!(pinned.issue(&statement), format!("{}~{pin}", plain.issue(&statement)));
         assert_eq!((pinned.pin(), plain.pin()), (Some(pin), None));
         assert_eq!(plain.verify(&plain.issue(&statement), 8), Ok(statement));

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
-use torc_api::logs::{LogPiece, WantedPiece};
+use torc_api::logs::{LogChunk, LogChunkRequest};
 use torc_api::wire::LONG_POLL_SECONDS;
 
 /// How long a caller waits for a runner.
@@ -26,14 +26,14 @@ pub(crate) struct LogRelay {
 struct PendingRequests {
     last: i64,
     /// What has not been taken yet, with the host that has it.
-    open: Vec<(String, WantedPiece)>,
+    open: Vec<(String, LogChunkRequest)>,
     /// Who waits for a piece.
-    waiting: HashMap<i64, oneshot::Sender<LogPiece>>,
+    waiting: HashMap<i64, oneshot::Sender<LogChunk>>,
 }
 
 impl LogRelay {
     /// A piece of a file on a host's disk; nothing if its runner does not bring it in time.
-    pub async fn ask(&self, host: &str, path: &str, offset: i64, lines: Option<i64>) -> Option<LogPiece> {
+    pub async fn ask(&self, host: &str, path: &str, offset: i64, lines: Option<i64>) -> Option<LogChunk> {
         let (sender, receiver) = oneshot::channel();
         let id = {
             let mut pending = self.lock();
@@ -42,7 +42,7 @@ impl LogRelay {
             }
             pending.last += 1;
             let id = pending.last;
-            pending.open.push((host.to_owned(), WantedPiece { id, path: path.to_owned(), offset, lines }));
+            pending.open.push((host.to_owned(), LogChunkRequest { id, path: path.to_owned(), offset, lines }));
             pending.waiting.insert(id, sender);
             id
         };
@@ -53,7 +53,7 @@ impl LogRelay {
     }
 
     /// What is wanted of a host; nothing after a while.
-    pub async fn poll(&self, host: &str) -> Vec<WantedPiece> {
+    pub async fn poll(&self, host: &str) -> Vec<LogChunkRequest> {
         let until = tokio::time::Instant::now() + Duration::from_secs(LONG_POLL_SECONDS);
         loop {
             let news = self.news.notified();
@@ -68,7 +68,7 @@ impl LogRelay {
     }
 
     /// Hands over what a runner has brought.
-    pub fn deliver(&self, pieces: Vec<LogPiece>) {
+    pub fn deliver(&self, pieces: Vec<LogChunk>) {
         let mut pending = self.lock();
         for piece in pieces {
             if let Some(waiting) = pending.waiting.remove(&piece.id) {
@@ -78,7 +78,7 @@ impl LogRelay {
         }
     }
 
-    fn take(&self, host: &str) -> Vec<WantedPiece> {
+    fn take(&self, host: &str) -> Vec<LogChunkRequest> {
         let mut pending = self.lock();
         let (its, others) = std::mem::take(&mut pending.open).into_iter().partition(|(of, _)| of == host);
         pending.open = others;
@@ -119,7 +119,7 @@ mod tests {
         let runner = async {
             let wanted = relay.poll("a").await;
             assert_eq!(wanted.iter().map(|piece| piece.path.as_str()).collect::<Vec<_>>(), ["/x"]);
-            relay.deliver(vec![LogPiece::new(99, 0, b"nobody's"), LogPiece::new(wanted[0].id, 0, b"text")]);
+            relay.deliver(vec![LogChunk::new(99, 0, b"nobody's"), LogChunk::new(wanted[0].id, 0, b"text")]);
         };
         let nobodys = relay.ask("b", "/y", 0, None);
         tokio::pin!(nobodys);
@@ -149,7 +149,7 @@ mod tests {
             let wanted = relay.poll("a").await.remove(0);
             assert_eq!((wanted.path.as_str(), wanted.offset, wanted.lines), ("/x", 17, Some(19)));
             assert_eq!(relay.take("a"), [], "it is taken once");
-            relay.deliver(vec![LogPiece::new(wanted.id, 17, b"text")]);
+            relay.deliver(vec![LogChunk::new(wanted.id, 17, b"text")]);
         };
         let (piece, ()) = tokio::join!(relay.ask("a", "/x", 17, Some(19)), runner);
         assert_eq!(piece.map(|piece| (piece.offset, piece.bytes())), Some((17, b"text".to_vec())));

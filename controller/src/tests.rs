@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use torc_api::token::{Grant, Statement};
+use torc_api::token::{Claims, Grant};
 use torc_core::expand::Limits;
 use torc_core::ids::Now;
 use torc_core::trust::TokenKey;
@@ -128,7 +128,7 @@ impl TestServer {
     /// A signed token that expires in the year 2100, or at `expires`.
     pub fn token(&self, grant: Grant, expires: Option<i64>) -> String {
         let expires = Some(expires.unwrap_or(4_102_444_800));
-        self.issuer.issue(&Statement { grant, issuer: "test".to_owned(), issued: 0, expires })
+        self.issuer.issue(&Claims { grant, issuer: "test".to_owned(), issued: 0, expires })
     }
 
     pub async fn send(&self, method: &str, path: &str, token: Option<&str>, body: Option<Value>) -> Reply {

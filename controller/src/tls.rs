@@ -14,7 +14,7 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
-use torc_api::causes::with_causes;
+use torc_api::causes::error_chain;
 use torc_api::token::Fingerprint;
 
 /// How often files are looked at. A mounted Secret is replaced as a whole, long before its certificate expires.
@@ -134,7 +134,7 @@ impl Certificates {
                     tracing::info!(file = %self.files.certificate.display(), "the certificate was replaced")
                 }
                 Ok(Err(error)) => {
-                    let error = with_causes(&error);
+                    let error = error_chain(&error);
                     if warned.as_ref() != Some(&error) {
                         tracing::warn!(error, "a new certificate cannot be used: the old one stays");
                         warned = Some(error);

@@ -19,7 +19,7 @@ pub struct Class {
 
 /// A runner, as far as matching is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place<'a> {
+pub struct RunnerView<'a> {
     /// What it may use in total.
     pub capacity: Resources,
     /// Its labels, sorted.
@@ -48,7 +48,7 @@ impl Class {
     }
 
     /// Returns the resources that one job of this class takes from the runner. A runner that counts jobs offers its free slots as CPUs.
-    pub fn demand_on(&self, place: &Place<'_>) -> Resources {
+    pub fn demand_on(&self, place: &RunnerView<'_>) -> Resources {
         if place.by_count {
             return Resources { cpus: 1, ..Resources::default() };
         }
@@ -57,14 +57,14 @@ impl Class {
 
     /// Whether a job of this class could run there if the runner were empty. `end` is the margin of its workflow's jobs in such a
     /// place. The scheduler is looked at separately.
-    pub fn suits(&self, place: &Place<'_>, end: EndMargin) -> bool {
+    pub fn suits(&self, place: &RunnerView<'_>, end: EndMargin) -> bool {
         labels_match(&self.labels, place.labels)
             && (place.by_count || self.fits_empty(&place.capacity))
             && self.has_time(place, end)
     }
 
     /// Whether the runner lives in an allocation of this class's scheduler, or the class has none.
-    pub fn prefers(&self, place: &Place<'_>) -> bool {
+    pub fn prefers(&self, place: &RunnerView<'_>) -> bool {
         self.scheduler.is_none() || self.scheduler.as_deref() == place.scheduler
     }
 
@@ -78,7 +78,7 @@ impl Class {
     }
 
     /// The queue strategy ignores declared runtimes, but nothing starts after its first signal is due.
-    fn has_time(&self, place: &Place<'_>, end: EndMargin) -> bool {
+    fn has_time(&self, place: &RunnerView<'_>, end: EndMargin) -> bool {
         let runtime = if place.by_count { 0 } else { self.requirements.runtime_seconds };
         place.remaining_seconds.is_none_or(|remaining| end.allows(runtime, remaining))
     }

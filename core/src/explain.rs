@@ -3,7 +3,7 @@
 mod attempts;
 mod waiting;
 
-use torc_api::explain::{JobStanding, Reason, ReasonKind};
+use torc_api::explain::{JobPhase, Reason, ReasonKind};
 use torc_api::quantity::{format_bytes, format_duration};
 use torc_api::state::{Cause, JobState};
 
@@ -301,8 +301,8 @@ fn named(jobs: &[(&str, JobState)]) -> String {
     names.join(", ")
 }
 
-fn standings(jobs: &[(&str, JobState)]) -> Vec<JobStanding> {
-    let standing = |(name, status): &(&str, JobState)| JobStanding { job: (*name).to_owned(), status: *status };
+fn standings(jobs: &[(&str, JobState)]) -> Vec<JobPhase> {
+    let standing = |(name, status): &(&str, JobState)| JobPhase { job: (*name).to_owned(), status: *status };
     jobs.iter().take(LISTED).map(standing).collect()
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use torc_api::data::{File, FileRole, FileStatus, FileUse};
 use torc_api::state::JobState;
-use torc_api::wire::FileSeen;
+use torc_api::wire::FileStat;
 
 use crate::expanded::ExpandedFile;
 use crate::rows::{FileRow, JobProfile, JobRow};
@@ -100,7 +100,7 @@ pub enum Change {
 
 /// Compares a file with what a job saw of it. `content` reads it, which is only done where size and time do not tell: a file
 /// that was touched or copied is the same file.
-pub fn compare(seen: &FileUse, now: Option<&FileSeen>, content: impl FnOnce() -> Option<String>) -> Option<Change> {
+pub fn compare(seen: &FileUse, now: Option<&FileStat>, content: impl FnOnce() -> Option<String>) -> Option<Change> {
     // Whatever has not completed runs anyway, or waits for a person.
     if seen.job_status != JobState::Completed {
         return None;
@@ -136,8 +136,8 @@ mod tests {
         }
     }
 
-    fn now(size_bytes: i64, modified_ms: i64) -> FileSeen {
-        FileSeen { path: "f".into(), size_bytes, modified_ms, sha256: None }
+    fn now(size_bytes: i64, modified_ms: i64) -> FileStat {
+        FileStat { path: "f".into(), size_bytes, modified_ms, sha256: None }
     }
 
     #[test]
@@ -181,7 +181,7 @@ mod tests {
             state: JobState::Completed,
             run: 1,
             attempt: 1,
-            epoch: 1,
+            lease_id: 1,
             runner: None,
             started_ms: None,
         };

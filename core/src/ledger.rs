@@ -19,7 +19,7 @@ pub enum Strategy {
 
 /// Where a job may be put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum NodeScope {
     /// On the first node, where the runner lives: it starts processes nowhere else.
     Here,
     /// On any node: somebody else takes it there.
@@ -136,7 +136,7 @@ impl Ledger {
     }
 
     /// Takes it, or nothing. A job of several nodes takes them whole.
-    pub fn reserve(&mut self, need: &Resources, reach: Reach) -> Option<Reservation> {
+    pub fn reserve(&mut self, need: &Resources, reach: NodeScope) -> Option<Reservation> {
         if !self.can_ever_fit(need) {
             return None;
         }
@@ -151,16 +151,16 @@ impl Ledger {
     }
 
     /// The nodes that can take it now.
-    fn choose(&self, need: &Resources, reach: Reach) -> Option<Vec<usize>> {
+    fn choose(&self, need: &Resources, reach: NodeScope) -> Option<Vec<usize>> {
         if need.nodes > 1 {
             let count = usize::try_from(need.nodes).ok()?;
             let whole = |at: &usize| self.nodes[*at].in_service && self.nodes[*at].free == self.node;
             let chosen: Vec<usize> = (0..self.nodes.len()).filter(whole).take(count).collect();
             // Its command runs where the runner lives.
-            let is_here = reach == Reach::Anywhere || chosen.first() == Some(&0);
+            let is_here = reach == NodeScope::Anywhere || chosen.first() == Some(&0);
             return (chosen.len() == count && is_here).then_some(chosen);
         }
-        let within = if reach == Reach::Here { 1 } else { self.nodes.len() };
+        let within = if reach == NodeScope::Here { 1 } else { self.nodes.len() };
         let has_room = |node: &Node| node.in_service && covers(&node.free, need);
         self.nodes.iter().take(within).position(has_room).map(|node| vec![node])
     }

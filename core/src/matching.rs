@@ -5,9 +5,9 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeSet, BinaryHeap, btree_set};
 
 use torc_api::termination::EndMargin;
-use torc_api::wire::{Resources, Want};
+use torc_api::wire::{Resources, WorkRequest};
 
-use crate::class::{Class, Place, fits, minus, plus};
+use crate::class::{Class, RunnerView, fits, minus, plus};
 use crate::expanded::Requirements;
 use crate::ids::WorkflowId;
 use crate::urgency::Urgency;
@@ -33,7 +33,7 @@ impl ReadyJob {
     }
 
     /// Returns its position among all jobs that a runner could get.
-    fn urgency(self, needs: &Requirements, place: &Place<'_>) -> Urgency {
+    fn urgency(self, needs: &Requirements, place: &RunnerView<'_>) -> Urgency {
         let (Reverse(priority), Reverse(downstream)) = (self.priority, self.downstream_seconds);
         if place.by_count {
             return Urgency::by_count(priority, downstream);
@@ -104,7 +104,7 @@ impl Usage {
 
     /// Returns the dominant share: the largest fraction of what the runner has of a resource, in millionths. It can exceed the whole,
     /// because there are other runners. A runner that counts jobs compares jobs.
-    fn dominant_share(&self, place: &Place<'_>) -> i128 {
+    fn dominant_share(&self, place: &RunnerView<'_>) -> i128 {
         if place.by_count {
             return self.jobs.into();
         }
@@ -186,7 +186,7 @@ pub struct Choice {
 }
 
 /// Chooses jobs for a runner. One outside a class's scheduler gets its jobs only when there is nothing else for it to do.
-pub fn choose(place: &Place<'_>, want: &Want, owners: &[OwnerQueues<'_>]) -> Chosen {
+pub fn choose(place: &RunnerView<'_>, want: &WorkRequest, owners: &[OwnerQueues<'_>]) -> Chosen {
     let chosen = pack(place, want, owners, true);
     if chosen.now.is_empty() && chosen.ahead.is_empty() {
         let others = pack(place, want, owners, false);
@@ -196,7 +196,7 @@ pub fn choose(place: &Place<'_>, want: &Want, owners: &[OwnerQueues<'_>]) -> Cho
 }
 
 /// First jobs that fit what is free, then some to work on afterwards.
-fn pack(place: &Place<'_>, want: &Want, owners: &[OwnerQueues<'_>], preferred: bool) -> Chosen {
+fn pack(place: &RunnerView<'_>, want: &WorkRequest, owners: &[OwnerQueues<'_>], preferred: bool) -> Chosen {
     let mut contest = Contest::new(place, owners, preferred);
     let limit = want.limit as usize;
     let (mut chosen, mut free) = (Chosen::default(), want.free);
@@ -232,7 +232,7 @@ fn pack(place: &Place<'_>, want: &Want, owners: &[OwnerQueues<'_>], preferred: b
 /// The order in which jobs are taken: the owner that uses least, then the owner's most urgent workflow, and of equally urgent ones the one that uses
 /// least.
 struct Contest<'a> {
-    place: &'a Place<'a>,
+    place: &'a RunnerView<'a>,
     owners: Vec<OwnerTurns>,
     workflows: Vec<WorkflowTurns<'a>>,
     order: BinaryHeap<OwnerKey>,
@@ -278,7 +278,7 @@ struct WorkflowKey {
 }
 
 impl<'a> Contest<'a> {
-    fn new(place: &'a Place<'a>, owners: &'a [OwnerQueues<'a>], preferred: bool) -> Self {
+    fn new(place: &'a RunnerView<'a>, owners: &'a [OwnerQueues<'a>], preferred: bool) -> Self {
         let mut contest = Self { place, owners: Vec::new(), workflows: Vec::new(), order: BinaryHeap::new() };
         for owner in owners {
             let index = contest.owners.len();
@@ -398,15 +398,19 @@ struct Order {
 }
 
 impl<'a> Head<'a> {
-    fn new(queue: &'a ClassQueue<'a>, place: &Place<'_>) -> Option<Self> {
+    fn new(queue: &'a ClassQueue<'a>, place: &RunnerView<'_>) -> Option<Self> {
         Self::next_of(queue, queue.queue.jobs.iter(), place)
     }
 
-    fn following(self, place: &Place<'_>) -> Option<Self> {
+    fn following(self, place: &RunnerView<'_>) -> Option<Self> {
         Self::next_of(self.queue, self.rest, place)
     }
 
-    fn next_of(queue: &'a ClassQueue<'a>, mut rest: btree_set::Iter<'a, ReadyJob>, place: &Place<'_>) -> Option<Self> {
+    fn next_of(
+        queue: &'a ClassQueue<'a>,
+        mut rest: btree_set::Iter<'a, ReadyJob>,
+        place: &RunnerView<'_>,
+    ) -> Option<Self> {
         let ready = rest.next()?;
         let urgency = ready.urgency(&queue.class.requirements, place);
         Some(Self { queue, rest, order: Order { urgency, job: Reverse(ready.job) } })

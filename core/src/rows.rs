@@ -241,7 +241,7 @@ pub struct JobRow {
     /// Current attempt.
     pub attempt: i32,
     /// Number of the current attempt's latest lease; 0 before the first.
-    pub epoch: i64,
+    pub lease_id: i64,
     /// Who has it.
     pub runner: Option<RunnerId>,
     /// When the current attempt started.
@@ -260,7 +260,7 @@ pub struct JobUpdate {
     /// Current attempt.
     pub attempt: i32,
     /// Number of the current attempt's latest lease; 0 before the first.
-    pub epoch: i64,
+    pub lease_id: i64,
     /// Who has it.
     pub runner: Option<RunnerId>,
     /// When the current attempt started.
@@ -277,7 +277,7 @@ pub struct TaskLease {
     /// How often it has failed.
     pub tries: i32,
     /// Number of its latest lease; 0 before the first.
-    pub epoch: i64,
+    pub lease_id: i64,
     /// Who has it; for an action that has ended, who had it last.
     pub runner: Option<RunnerId>,
     /// When its runner started it.
@@ -408,7 +408,7 @@ pub struct UserDataRow {
     /// The job that wrote it; absent for a person.
     pub job: Option<JobId>,
     /// A number from the sequence of leases: a lease with a lower one was given out before this value was there.
-    pub epoch: i64,
+    pub lease_id: i64,
     /// When the value changed.
     pub changed_ms: i64,
 }
@@ -424,7 +424,7 @@ impl UserDataRow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DetachedLease {
     /// The lease's number.
-    pub epoch: i64,
+    pub lease_id: i64,
     /// Whose it is.
     pub workflow: WorkflowId,
     /// J.
@@ -661,7 +661,7 @@ pub struct LastIds {
     /// Events.
     pub event: i64,
     /// Leases.
-    pub epoch: i64,
+    pub lease_id: i64,
     /// Slurm allocations.
     pub allocation: i64,
 }

@@ -98,7 +98,7 @@ impl Database {
             assert!(is_same, "generation {} of workflow {} has two documents", row.generation, row.id);
         }
         for row in &changes.detached_leases {
-            assert!(!changes.ended_leases.contains(&row.epoch), "stray lease {} is written and ended", row.epoch);
+            assert!(!changes.ended_leases.contains(&row.lease_id), "stray lease {} is written and ended", row.lease_id);
         }
         for row in &changes.user_data {
             let key = (row.workflow, row.name.clone());
@@ -193,9 +193,9 @@ impl Database {
     }
 
     fn write_leases(&mut self, changes: &Changes, is_kept: impl Fn(WorkflowId) -> bool) {
-        self.detached_leases.retain(|epoch, _| !changes.ended_leases.contains(epoch));
+        self.detached_leases.retain(|lease_id, _| !changes.ended_leases.contains(lease_id));
         let detached_leases = changes.detached_leases.iter().filter(|row| is_kept(row.workflow));
-        self.detached_leases.extend(detached_leases.map(|row| (row.epoch, *row)));
+        self.detached_leases.extend(detached_leases.map(|row| (row.lease_id, *row)));
         let actions = changes.actions.iter().filter(|row| is_kept(row.workflow));
         self.actions.extend(actions.map(|row| (row.id, row.clone())));
         self.actions.retain(|id, _| !changes.removed_actions.contains(id));
@@ -220,12 +220,12 @@ impl Database {
         raise(&mut last.job, &mut changes.jobs.iter().map(|row| row.id.0));
         raise(&mut last.job, &mut changes.actions.iter().map(|row| row.id.0));
         raise(&mut last.job, &mut changes.removed_actions.iter().map(|id| id.0));
-        raise(&mut last.epoch, &mut changes.jobs.iter().map(|row| row.epoch));
-        raise(&mut last.epoch, &mut changes.actions.iter().map(|row| row.lease.epoch));
-        raise(&mut last.epoch, &mut changes.recoveries.iter().map(|row| row.lease.epoch));
-        raise(&mut last.epoch, &mut changes.job_updates.iter().map(|update| update.epoch));
-        raise(&mut last.epoch, &mut changes.user_data.iter().map(|row| row.epoch));
-        raise(&mut last.epoch, &mut changes.detached_leases.iter().map(|lease| lease.epoch));
+        raise(&mut last.lease_id, &mut changes.jobs.iter().map(|row| row.lease_id));
+        raise(&mut last.lease_id, &mut changes.actions.iter().map(|row| row.lease.lease_id));
+        raise(&mut last.lease_id, &mut changes.recoveries.iter().map(|row| row.lease.lease_id));
+        raise(&mut last.lease_id, &mut changes.job_updates.iter().map(|update| update.lease_id));
+        raise(&mut last.lease_id, &mut changes.user_data.iter().map(|row| row.lease_id));
+        raise(&mut last.lease_id, &mut changes.detached_leases.iter().map(|lease| lease.lease_id));
         raise(&mut last.runner, &mut changes.runners.iter().map(|row| row.id.0));
         raise(&mut last.allocation, &mut changes.allocations.iter().map(|row| row.id.0));
         raise(&mut last.event, &mut changes.events.iter().map(|event| event.sequence));
@@ -317,9 +317,9 @@ impl Database {
 }
 
 fn move_row(row: &mut JobRow, update: &JobUpdate) {
-    let JobUpdate { id: _, state, run, attempt, epoch, runner, started_ms } = *update;
+    let JobUpdate { id: _, state, run, attempt, lease_id, runner, started_ms } = *update;
     (row.state, row.run, row.attempt) = (state, run, attempt);
-    (row.epoch, row.runner, row.started_ms) = (epoch, runner, started_ms);
+    (row.lease_id, row.runner, row.started_ms) = (lease_id, runner, started_ms);
 }
 
 /// The engine never reads these values from its state, so they are not loaded.

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
-use torc_api::token::Statement;
+use torc_api::token::Claims;
 
 /// Begins every signed token, so that it is told from the administrator's, and from another version's.
 const PREFIX: &str = "torc1.";
@@ -45,7 +45,7 @@ impl TokenKey {
     }
 
     /// A token that says so.
-    pub fn sign(&self, statement: &Statement) -> String {
+    pub fn sign(&self, statement: &Claims) -> String {
         // A statement is a map with text as keys: it can always be written.
         let json = serde_json::to_vec(statement).unwrap_or_default();
         let signed = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(json));
@@ -54,7 +54,7 @@ impl TokenKey {
     }
 
     /// What a token says, if it is ours and its time is not over.
-    pub fn verify(&self, token: &str, now_seconds: i64) -> Result<Statement, TokenError> {
+    pub fn verify(&self, token: &str, now_seconds: i64) -> Result<Claims, TokenError> {
         let (signed, signature) = token.rsplit_once('.').ok_or(TokenError::Malformed)?;
         let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| TokenError::Malformed)?;
         // Compares in constant time.
@@ -74,7 +74,7 @@ impl TokenKey {
 }
 
 /// What a token says. Whether it is true only its server knows.
-pub fn read(token: &str) -> Result<Statement, TokenError> {
+pub fn read(token: &str) -> Result<Claims, TokenError> {
     let (json, _) = token.strip_prefix(PREFIX).and_then(|rest| rest.split_once('.')).ok_or(TokenError::Malformed)?;
     let json = URL_SAFE_NO_PAD.decode(json).map_err(|_| TokenError::Malformed)?;
     serde_json::from_slice(&json).map_err(|_| TokenError::Malformed)
@@ -104,8 +104,8 @@ mod tests {
         TokenKey::new(&[byte; KEY_BYTES]).unwrap()
     }
 
-    fn statement(expires: Option<i64>) -> Statement {
-        Statement { grant: Grant::Runner { workflow: 3 }, issuer: "ada".to_owned(), issued: 100, expires }
+    fn statement(expires: Option<i64>) -> Claims {
+        Claims { grant: Grant::Runner { workflow: 3 }, issuer: "ada".to_owned(), issued: 100, expires }
     }
 
     #[test]
@@ -125,7 +125,7 @@ mod tests {
         let token = key(1).sign(&statement(None));
         assert_eq!(key(2).verify(&token, 0), Err(TokenError::Forged));
         let (_, signature) = token.rsplit_once('.').unwrap();
-        let wider = Statement { grant: Grant::Admin, ..statement(None) };
+        let wider = Claims { grant: Grant::Admin, ..statement(None) };
         let body = URL_SAFE_NO_PAD.encode(serde_json::to_vec(&wider).unwrap());
         assert_eq!(key(1).verify(&format!("{PREFIX}{body}.{signature}"), 0), Err(TokenError::Forged));
         assert_eq!(key(1).verify(&format!("{PREFIX}{body}."), 0), Err(TokenError::Forged));

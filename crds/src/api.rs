@@ -474,7 +474,7 @@ pub struct RetryRequest {
 /// How many jobs something was done to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Affected {
+pub struct AffectedJobs {
     /// How many jobs.
     pub jobs: i64,
     /// The first of them, in a dry run.

@@ -3,7 +3,7 @@
 use std::error::Error;
 
 /// An error with everything that led to it, for places that have no room for a chain.
-pub fn with_causes(error: &dyn Error) -> String {
+pub fn error_chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -25,7 +25,7 @@ mod tests {
     #[test]
     fn every_cause_is_told_in_order() {
         let chain = Layer("a", Some(Box::new(Layer("b", Some(Box::new(Layer("c", None)))))));
-        assert_eq!(with_causes(&chain), "a: b: c");
-        assert_eq!(with_causes(&Layer("alone", None)), "alone");
+        assert_eq!(error_chain(&chain), "a: b: c");
+        assert_eq!(error_chain(&Layer("alone", None)), "alone");
     }
 }

@@ -31,7 +31,7 @@ pub struct JobExplanation {
     pub raised: Vec<String>,
     /// The attempts that have ended, the first one first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub attempts: Vec<AttemptStory>,
+    pub attempts: Vec<AttemptReport>,
     /// What can be done about it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub next: Vec<String>,
@@ -65,7 +65,7 @@ pub struct Reason {
     pub count: Option<i64>,
     /// Jobs that it is about, at most twenty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub jobs: Vec<JobStanding>,
+    pub jobs: Vec<JobPhase>,
     /// Names of Slurm allocations that it is about.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allocations: Vec<String>,
@@ -81,7 +81,7 @@ impl Reason {
 /// A job and where it stands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct JobStanding {
+pub struct JobPhase {
     /// Its name.
     pub job: String,
     /// Where it stands.
@@ -150,7 +150,7 @@ pub enum ReasonKind {
 /// An attempt that has ended, and what followed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct AttemptStory {
+pub struct AttemptReport {
     /// The run.
     pub run_id: i32,
     /// The attempt.

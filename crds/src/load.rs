@@ -84,7 +84,7 @@ pub struct Loaded {
     /// The documents that can be used.
     pub documents: Vec<LoadedDocument>,
     /// Documents that cannot, as far as they could be read.
-    pub flawed: Vec<FlawedDocument>,
+    pub flawed: Vec<InvalidDocument>,
     /// Errors and warnings of the whole file, in the order of their places.
     pub problems: Vec<Problem>,
 }
@@ -110,7 +110,7 @@ pub struct LoadedDocument {
 /// A document with errors. Where something is wrong it has something harmless: good for finding out what else is wrong, and
 /// for nothing else.
 #[derive(Debug)]
-pub struct FlawedDocument {
+pub struct InvalidDocument {
     /// What could be read.
     pub read: LoadedDocument,
     /// The fields that are wrong, by their names in the envelope, e.g. `spec.jobs[2].comand`.

@@ -13,7 +13,7 @@ pub const LONGEST_PIECE: usize = 1 << 20;
 /// A piece of a file that somebody wants to see.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct WantedPiece {
+pub struct LogChunkRequest {
     /// Its number.
     pub id: i64,
     /// The file, as the runner named it.
@@ -29,7 +29,7 @@ pub struct WantedPiece {
 /// A piece of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct LogPiece {
+pub struct LogChunk {
     /// The number that it was asked for by.
     pub id: i64,
     /// Whether there is such a file.
@@ -40,7 +40,7 @@ pub struct LogPiece {
     pub content: String,
 }
 
-impl LogPiece {
+impl LogChunk {
     /// A piece with these bytes.
     pub fn new(id: i64, offset: i64, bytes: &[u8]) -> Self {
         Self { id, found: true, offset, content: STANDARD.encode(bytes) }
@@ -60,20 +60,20 @@ impl LogPiece {
 /// `POST /v1/logs`: a runner brings what it was asked for, and waits until more is wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct LogExchange {
+pub struct LogSyncRequest {
     /// The host whose disk it is.
     pub host: String,
     /// What it brings.
     #[serde(default)]
-    pub pieces: Vec<LogPiece>,
+    pub pieces: Vec<LogChunk>,
 }
 
 /// The answer: what is wanted, or nothing after a while.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct LogWishes {
+pub struct LogSyncResponse {
     /// The pieces.
-    pub wanted: Vec<WantedPiece>,
+    pub wanted: Vec<LogChunkRequest>,
 }
 
 #[cfg(test)]
@@ -83,8 +83,8 @@ mod tests {
     #[test]
     fn bytes_of_every_kind_travel() {
         let bytes: Vec<u8> = (0..=255).collect();
-        assert_eq!(LogPiece::new(1, 0, &bytes).bytes(), bytes);
-        assert_eq!(LogPiece::missing(1).bytes(), Vec::<u8>::new());
-        assert_eq!(LogPiece { content: "?".to_owned(), ..LogPiece::default() }.bytes(), Vec::<u8>::new());
+        assert_eq!(LogChunk::new(1, 0, &bytes).bytes(), bytes);
+        assert_eq!(LogChunk::missing(1).bytes(), Vec::<u8>::new());
+        assert_eq!(LogChunk { content: "?".to_owned(), ..LogChunk::default() }.bytes(), Vec::<u8>::new());
     }
 }

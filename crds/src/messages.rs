@@ -10,8 +10,8 @@ use crate::data::{
     DataUse, File, FileRole, FileStatus, FileUse, SpawnRequest, SpawnResponse, Staleness, UserData, UserDataWritten,
     WriteUserData,
 };
-use crate::explain::{AttemptStory, JobExplanation, JobStanding, Reason, ReasonKind, WorkflowExplanation};
-use crate::logs::{LogExchange, LogPiece, LogWishes, WantedPiece};
+use crate::explain::{AttemptReport, JobExplanation, JobPhase, Reason, ReasonKind, WorkflowExplanation};
+use crate::logs::{LogChunk, LogChunkRequest, LogSyncRequest, LogSyncResponse};
 use crate::recovery::{
     ClassifyRequest, CorrectResourcesReport, CorrectResourcesRequest, Correction, FailureClass, MachineMatch,
     NodesScheduled, ProcessState, RecoverReport, RecoverRequest, RecoveredJob, RecoveryDecision, RecoveryScheduler,
@@ -24,7 +24,7 @@ use crate::status::{
     AllocationCounts, Condition, FailureSample, JobCounts, PlanSummary, RecoveryProgress, WorkflowStatus,
 };
 use crate::testing::is_written_as;
-use crate::token::{Grant, Scope, Statement, TokenRequest, TokenResponse};
+use crate::token::{Claims, Grant, Scope, TokenRequest, TokenResponse};
 
 fn text(text: &str) -> Option<String> {
     Some(text.to_owned())
@@ -360,7 +360,7 @@ fn an_explanation_carries_every_field() {
         reason: ReasonKind::Label,
         message: "m".to_owned(),
         count: Some(1),
-        jobs: vec![JobStanding { job: "a".to_owned(), status: JobState::Blocked }],
+        jobs: vec![JobPhase { job: "a".to_owned(), status: JobState::Blocked }],
         allocations: vec!["b".to_owned()],
     };
     let reason_json = json!({
@@ -376,7 +376,7 @@ fn an_explanation_carries_every_field() {
         reasons: vec![reason.clone()],
         resources: Some(crate::api::JobResources { num_cpus: 1, ..Default::default() }),
         raised: vec!["memory".to_owned()],
-        attempts: vec![AttemptStory {
+        attempts: vec![AttemptReport {
             run_id: 4,
             attempt: 5,
             status: JobState::Terminated,
@@ -466,17 +466,17 @@ fn a_status_carries_every_field() {
 
 #[test]
 fn logs_and_workers_carry_every_field() {
-    let wanted = WantedPiece { id: 1, path: "p".to_owned(), offset: 2, lines: Some(3) };
+    let wanted = LogChunkRequest { id: 1, path: "p".to_owned(), offset: 2, lines: Some(3) };
     is_written_as(
-        &LogWishes { wanted: vec![wanted] },
+        &LogSyncResponse { wanted: vec![wanted] },
         json!({ "wanted": [{ "id": 1, "path": "p", "offset": 2, "lines": 3 }] }),
     );
-    let piece = LogPiece::new(4, 5, b"hello");
+    let piece = LogChunk::new(4, 5, b"hello");
     is_written_as(
-        &LogExchange { host: "h".to_owned(), pieces: vec![piece] },
+        &LogSyncRequest { host: "h".to_owned(), pieces: vec![piece] },
         json!({ "host": "h", "pieces": [{ "id": 4, "found": true, "offset": 5, "content": "aGVsbG8=" }] }),
     );
-    is_written_as(&LogPiece::missing(6), json!({ "id": 6, "found": false, "offset": 0, "content": "" }));
+    is_written_as(&LogChunk::missing(6), json!({ "id": 6, "found": false, "offset": 0, "content": "" }));
     assert_eq!(crate::logs::LONGEST_PIECE, 1_048_576);
     let worker = RemoteWorker {
         address: "a@b".to_owned(),
@@ -493,7 +493,7 @@ fn logs_and_workers_carry_every_field() {
 /// What each token states: who made it, for what, since when and until when.
 #[test]
 fn a_token_states_its_grant_and_its_times() {
-    let state = |grant: Grant, expires| Statement { grant, issuer: "ada".to_owned(), issued: 1, expires };
+    let state = |grant: Grant, expires| Claims { grant, issuer: "ada".to_owned(), issued: 1, expires };
     is_written_as(
         &state(Grant::Runner { workflow: 7 }, Some(2)),
         json!({ "scope": "runner", "workflow": 7, "issuer": "ada", "issued": 1, "expires": 2 }),
@@ -557,7 +557,7 @@ fn what_is_absent_is_left_out() {
     );
     is_written_as(&WorkflowExplanation::default(), json!({ "workflow": "", "progress": "", "reasons": [] }));
     let story = json!({ "runId": 1, "attempt": 2, "status": "completed", "endTime": "t", "durationSeconds": 3.5 });
-    let read: AttemptStory = serde_json::from_value(story.clone()).expect("an attempt");
+    let read: AttemptReport = serde_json::from_value(story.clone()).expect("an attempt");
     is_written_as(&read, story);
     is_written_as(&RecoverReport::default(), json!({ "jobs": [], "again": 0 }));
     let recovered = json!({ "job": "j", "attempt": 1, "returnCode": 2, "cause": "Lost", "decision": "Retry" });
@@ -593,7 +593,7 @@ fn what_is_absent_is_left_out() {
     is_written_as(&read, sample);
     is_written_as(&RemoteWorker::default(), json!({ "address": "" }));
     let wanted = json!({ "id": 1, "path": "p", "offset": 0 });
-    let read: WantedPiece = serde_json::from_value(json!({ "id": 1, "path": "p" })).expect("a piece");
+    let read: LogChunkRequest = serde_json::from_value(json!({ "id": 1, "path": "p" })).expect("a piece");
     is_written_as(&read, wanted);
     let request = json!({ "scope": "admin" });
     let read: TokenRequest = serde_json::from_value(request.clone()).expect("a request");

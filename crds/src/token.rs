@@ -91,7 +91,7 @@ impl Scope {
 /// What a signed token states.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Statement {
+pub struct Claims {
     /// What its bearer may do.
     #[serde(flatten)]
     pub grant: Grant,
@@ -131,7 +131,7 @@ pub struct TokenResponse {
     /// The token, with the fingerprint of the server's own certificate where it has made one.
     pub token: String,
     /// What it states.
-    pub statement: Statement,
+    pub statement: Claims,
 }
 
 /// The SHA-256 of a certificate.
@@ -153,22 +153,22 @@ impl fmt::Debug for Fingerprint {
 /// Something that is no fingerprint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("is no SHA-256 fingerprint: it has 64 hexadecimal digits")]
-pub struct NoFingerprint;
+pub struct ParseFingerprintError;
 
 impl FromStr for Fingerprint {
-    type Err = NoFingerprint;
+    type Err = ParseFingerprintError;
 
     /// Digits as we write them, or in pairs with colons as `openssl x509 -fingerprint` does.
-    fn from_str(text: &str) -> Result<Self, NoFingerprint> {
+    fn from_str(text: &str) -> Result<Self, ParseFingerprintError> {
         let text = text.trim();
         let digits: Vec<u8> = text.strip_prefix("sha256:").unwrap_or(text).bytes().filter(|c| *c != b':').collect();
         let mut bytes = [0; 32];
         if digits.len() != 64 {
-            return Err(NoFingerprint);
+            return Err(ParseFingerprintError);
         }
         for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            let digit = |c: u8| char::from(c).to_digit(16).ok_or(NoFingerprint);
-            *byte = u8::try_from(digit(pair[0])? * 16 + digit(pair[1])?).map_err(|_| NoFingerprint)?;
+            let digit = |c: u8| char::from(c).to_digit(16).ok_or(ParseFingerprintError);
+            *byte = u8::try_from(digit(pair[0])? * 16 + digit(pair[1])?).map_err(|_| ParseFingerprintError)?;
         }
         Ok(Self(bytes))
     }
@@ -198,7 +198,7 @@ pub struct Credential {
 
 impl Credential {
     /// Takes a word apart. What follows the mark and is no fingerprint is no pin, and no part of the token either.
-    pub fn parse(word: &str) -> Result<Self, NoFingerprint> {
+    pub fn parse(word: &str) -> Result<Self, ParseFingerprintError> {
         let word = word.trim();
         match word.split_once(MARK) {
             None => Ok(Self { token: word.to_owned(), certificate: None }),
@@ -241,7 +241,7 @@ mod tests {
             assert_eq!(same.parse(), Ok(fingerprint), "{same}");
         }
         for wrong in ["", "ff", &plain[1..], &plain.replace('f', "g"), &format!("{plain}00"), &"é".repeat(32)] {
-            assert_eq!(wrong.parse::<Fingerprint>(), Err(NoFingerprint), "{wrong}");
+            assert_eq!(wrong.parse::<Fingerprint>(), Err(ParseFingerprintError), "{wrong}");
         }
         let json = serde_json::to_string(&fingerprint).unwrap();
         assert_eq!(serde_json::from_str::<Fingerprint>(&json).unwrap(), fingerprint);
@@ -259,7 +259,7 @@ mod tests {
             assert_eq!(Credential::parse(&format!("{word}\n")).unwrap(), credential);
             assert_eq!(Credential::token_of(&word), credential.token);
         }
-        assert_eq!(Credential::parse("abc~1234"), Err(NoFingerprint));
+        assert_eq!(Credential::parse("abc~1234"), Err(ParseFingerprintError));
     }
 
     #[test]

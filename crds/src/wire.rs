@@ -133,7 +133,7 @@ pub struct RegisterResponse {
     pub lease_ms: u64,
 }
 
-/// Names one attempt of one job; `epoch` is the lease's number, so that a lease that was taken back is told from its successor.
+/// Names one attempt of one job; `lease_id` is the lease's number, so that a lease that was taken back is told from its successor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AttemptKey {
@@ -146,7 +146,7 @@ pub struct AttemptKey {
     /// The attempt.
     pub attempt: i32,
     /// The lease.
-    pub epoch: i64,
+    pub lease_id: i64,
 }
 
 impl AttemptKey {
@@ -165,7 +165,7 @@ impl AttemptKey {
 impl From<&SlurmStats> for AttemptKey {
     /// Returns the attempt that the numbers are about, of whatever lease.
     fn from(stats: &SlurmStats) -> Self {
-        Self { workflow: stats.workflow, job: stats.job, run: stats.run, attempt: stats.attempt, epoch: 0 }
+        Self { workflow: stats.workflow, job: stats.job, run: stats.run, attempt: stats.attempt, lease_id: 0 }
     }
 }
 
@@ -203,7 +203,7 @@ pub struct SyncRequest {
     pub out_of_time: Vec<AttemptKey>,
     /// How much more work it could use.
     #[serde(default)]
-    pub want: Want,
+    pub want: WorkRequest,
     /// How long it is willing to wait for work.
     #[serde(default)]
     pub wait_ms: u64,
@@ -227,7 +227,7 @@ pub struct SyncRequest {
 /// How much more work a runner could use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Want {
+pub struct WorkRequest {
     /// What would be free once everything that is queued has started: jobs are packed into it.
     pub free: Resources,
     /// Jobs to lease beyond that if they are alike, so that their order does not matter. Each fits the runner when it is empty.
@@ -279,7 +279,7 @@ pub struct FinishedAttempt {
     pub message: Option<String>,
     /// What it read, as found before its start, and what it wrote; only of an attempt that succeeded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub files: Vec<FileSeen>,
+    pub files: Vec<FileStat>,
     /// What Slurm's accounting said of it, if that is known already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slurm_stats: Option<Box<SlurmStats>>,
@@ -288,7 +288,7 @@ pub struct FinishedAttempt {
 /// A file as a runner saw it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct FileSeen {
+pub struct FileStat {
     /// As the document writes it.
     pub path: String,
     /// Its size; 0 for a folder.
@@ -353,7 +353,7 @@ pub struct SyncResponse {
     pub refused: Vec<AttemptKey>,
     /// What the runner should do next.
     #[serde(default)]
-    pub verdict: Verdict,
+    pub verdict: RunnerDirective,
     /// A runner that is silent for so long loses its leases.
     pub lease_ms: u64,
     /// How far to lease ahead, when the workflow says so.
@@ -361,7 +361,7 @@ pub struct SyncResponse {
     pub prefetch: Option<Prefetch>,
     /// How long the runner stays, as the workflows that it serves say.
     #[serde(default)]
-    pub terms: RunnerTerms,
+    pub terms: RunnerPolicy,
     /// Something is pending that could still add work or nodes: being idle is no reason to leave.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub capacity_expected: bool,
@@ -380,7 +380,7 @@ pub struct JobToken {
 /// How long a runner stays. Where it serves several workflows the most patient one decides, field by field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-pub struct RunnerTerms {
+pub struct RunnerPolicy {
     /// It leaves when it has had nothing to do for so long (the longest of its workflows).
     pub wait_for_new_jobs_seconds: u64,
     /// It stays after everything has completed (if any of its workflows says so).
@@ -391,7 +391,7 @@ pub struct RunnerTerms {
     pub wait_for_healthy_database_minutes: u64,
 }
 
-impl Default for RunnerTerms {
+impl Default for RunnerPolicy {
     fn default() -> Self {
         Self {
             wait_for_new_jobs_seconds: 90,
@@ -405,7 +405,7 @@ impl Default for RunnerTerms {
 /// What a runner should do next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub enum Verdict {
+pub enum RunnerDirective {
     /// Go on.
     #[default]
     Continue,
@@ -472,7 +472,7 @@ pub enum LeaseRole {
     Job,
     /// The commands of an action; the key's job is the action's number.
     Action,
-    /// The recovery script of a job whose attempt failed; the key is that attempt's, with an epoch of its own.
+    /// The recovery script of a job whose attempt failed; the key is that attempt's, with an lease_id of its own.
     Recovery,
 }
 

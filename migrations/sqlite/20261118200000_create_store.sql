@@ -72,7 +72,7 @@ create table job_states (
     state integer not null constraint job_state_is_known check (state between 0 and 11),
     run integer not null,
     attempt integer not null,
-    epoch integer not null,
+    lease_id integer not null,
     runner integer,
     started_ms integer
 ) strict;
@@ -146,7 +146,7 @@ create table last_ids (
     profile integer not null,
     runner integer not null,
     event integer not null,
-    epoch integer not null,
+    lease_id integer not null,
     allocation integer not null
 ) strict;
 
@@ -179,25 +179,25 @@ create table user_data (
     -- The job that wrote it; absent for a person.
     job integer,
     -- A number from the sequence of leases: a lease with a lower one was given out before this value was there.
-    epoch integer not null,
+    lease_id integer not null,
     changed_ms integer not null,
     constraint data_name_is_unique primary key (workflow, name)
 ) strict, without rowid;
 
 -- Leases that their jobs no longer go by, but that a runner may still act upon. Few at any time: those that are being
 -- ended, for which their jobs wait, and those that were given up and count if they turn up again.
-create table stray_leases (
+create table detached_leases (
     -- The lease's number.
-    epoch integer primary key,
+    lease_id integer primary key,
     workflow integer not null,
     job integer not null,
     run integer not null,
     attempt integer not null,
     runner integer not null,
     started_ms integer,
-    given_up integer not null constraint stray_lease_given_up_is_boolean check (given_up in (0, 1)),
+    given_up integer not null constraint detached_lease_given_up_is_boolean check (given_up in (0, 1)),
     -- What the lease is of. The number of an action stands where a job's does otherwise.
-    role text not null constraint stray_lease_role_is_known check (role in ('job', 'action', 'recovery'))
+    role text not null constraint detached_lease_role_is_known check (role in ('job', 'action', 'recovery'))
 ) strict;
 
 -- What a workflow's progress sets off, and recovery scripts that failed jobs wait for.
@@ -213,7 +213,7 @@ create table actions (
     run integer not null,
     attempt integer not null,
     tries integer not null,
-    epoch integer not null,
+    lease_id integer not null,
     runner integer,
     started_ms integer,
     ended_ms integer,
@@ -238,7 +238,7 @@ create table recoveries (
     run integer not null,
     attempt integer not null,
     tries integer not null,
-    epoch integer not null,
+    lease_id integer not null,
     runner integer,
     started_ms integer
 ) strict;

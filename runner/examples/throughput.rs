@@ -36,7 +36,7 @@ fn main() -> Result<(), AnyError> {
 
 fn jobs(count: i64) -> VecDeque<Lease> {
     let lease = |job| Lease {
-        key: AttemptKey { workflow: 1, job, run: 1, attempt: 1, epoch: job },
+        key: AttemptKey { workflow: 1, job, run: 1, attempt: 1, lease_id: job },
         name: format!("job{job}"),
         command: "true".to_owned(),
         profile: 0,

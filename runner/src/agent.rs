@@ -60,7 +60,7 @@ pub async fn run<L: ServerLink>(
     .map_err(RunnerError::StartSampler)?;
     let troubles = sender.clone();
     let recorder = Recorder::start(&config.output_dir, &host_name(), move |message| {
-        let _ = troubles.send(Event::Trouble(message));
+        let _ = troubles.send(Event::SlurmError(message));
     });
     let registration = registration(&config, &settings.output_dir);
     let label = journal::label(&registration.host, config.slurm_job_id.as_deref(), &config.state_dir);
@@ -200,7 +200,7 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Agent<L, O> {
                             // Before any of the jobs that they are for can start.
                             if let Err(error) = tokens.keep(std::mem::take(&mut response.job_tokens)) {
                                 let message = format!("a token for jobs could not be kept: {error}");
-                                let _ = sender.send(Event::Trouble(message));
+                                let _ = sender.send(Event::SlurmError(message));
                             }
                             Event::Answered(Box::new(response))
                         }

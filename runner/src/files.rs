@@ -8,20 +8,20 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use sha2::{Digest as _, Sha256};
-use torc_api::wire::FileSeen;
+use torc_api::wire::FileStat;
 
 /// Larger files are not read for their hash, unless provenance is asked for.
 pub const HASH_LIMIT: u64 = 64 << 20;
 const CHUNK: usize = 256 << 10;
 
 /// A file as it is, without its hash. `path` is as the document writes it, relative to `working_dir`.
-pub fn look(working_dir: &Path, path: &str) -> io::Result<FileSeen> {
+pub fn look(working_dir: &Path, path: &str) -> io::Result<FileStat> {
     let metadata = fs::metadata(working_dir.join(path))?;
     Ok(seen(path, &metadata))
 }
 
-fn seen(path: &str, metadata: &Metadata) -> FileSeen {
-    FileSeen {
+fn seen(path: &str, metadata: &Metadata) -> FileStat {
+    FileStat {
         path: path.to_owned(),
         size_bytes: if metadata.is_file() { i64::try_from(metadata.len()).unwrap_or(i64::MAX) } else { 0 },
         modified_ms: metadata.mtime().saturating_mul(1_000).saturating_add(metadata.mtime_nsec() / 1_000_000),
@@ -30,7 +30,7 @@ fn seen(path: &str, metadata: &Metadata) -> FileSeen {
 }
 
 /// Whether two looks saw the same, as far as a look without reading can tell.
-pub fn looks_same(before: &FileSeen, after: &FileSeen) -> bool {
+pub fn looks_same(before: &FileStat, after: &FileStat) -> bool {
     before.size_bytes == after.size_bytes && before.modified_ms == after.modified_ms
 }
 
@@ -78,7 +78,7 @@ impl Hashes {
     }
 
     /// A file with its hash, if it still is as it was seen; without, if it has changed or cannot be read.
-    pub fn complete(&self, working_dir: &Path, seen: FileSeen, limit: Option<u64>) -> FileSeen {
+    pub fn complete(&self, working_dir: &Path, seen: FileStat, limit: Option<u64>) -> FileStat {
         let is_same = || look(working_dir, &seen.path).is_ok_and(|now| looks_same(&seen, &now));
         if !is_same() {
             return seen;
@@ -86,7 +86,7 @@ impl Hashes {
         let sha256 = self.of(&working_dir.join(&seen.path), limit).ok().flatten();
         // What changed while it was read has a hash of neither.
         let sha256 = sha256.filter(|_| is_same());
-        FileSeen { sha256, ..seen }
+        FileStat { sha256, ..seen }
     }
 }
 
@@ -182,8 +182,8 @@ mod tests {
 
     #[test]
     fn two_looks_differ_by_size_or_time() {
-        let seen = |size_bytes, modified_ms| FileSeen { path: String::new(), size_bytes, modified_ms, sha256: None };
-        assert!(looks_same(&seen(1, 2), &FileSeen { sha256: Some("x".to_owned()), ..seen(1, 2) }));
+        let seen = |size_bytes, modified_ms| FileStat { path: String::new(), size_bytes, modified_ms, sha256: None };
+        assert!(looks_same(&seen(1, 2), &FileStat { sha256: Some("x".to_owned()), ..seen(1, 2) }));
         assert!(!looks_same(&seen(1, 2), &seen(3, 2)) && !looks_same(&seen(1, 2), &seen(1, 3)));
     }
 

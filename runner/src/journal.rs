@@ -28,9 +28,9 @@ const VERSION: i64 = 1;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 const TABLE: &str = "create table if not exists results (
-    workflow integer not null, job integer not null, run integer not null, attempt integer not null, epoch integer not null,
+    workflow integer not null, job integer not null, run integer not null, attempt integer not null, lease_id integer not null,
     name text not null, ended_ms integer not null, runner integer, result text not null,
-    primary key (workflow, job, run, attempt, epoch)
+    primary key (workflow, job, run, attempt, lease_id)
 )";
 
 /// Why a journal could not be used.
@@ -181,7 +181,7 @@ pub async fn read(path: &Path) -> Result<Vec<JournalledResult>, JournalError> {
     if version > VERSION {
         return Err(JournalError::Newer(path.to_owned()));
     }
-    let query = "select name, ended_ms, runner, result from results order by workflow, job, run, attempt, epoch";
+    let query = "select name, ended_ms, runner, result from results order by workflow, job, run, attempt, lease_id";
     let rows = match version {
         // The writer died before its first result.
         0 => Vec::new(),
@@ -229,7 +229,7 @@ async fn insert(file: &mut SqliteConnection, results: &[&JournalledResult]) -> s
             .bind(key.job)
             .bind(key.run)
             .bind(key.attempt)
-            .bind(key.epoch)
+            .bind(key.lease_id)
             .bind(&result.name)
             .bind(result.ended_ms)
             .bind(result.runner)
@@ -244,13 +244,14 @@ async fn insert(file: &mut SqliteConnection, results: &[&JournalledResult]) -> s
 async fn delete(file: &mut SqliteConnection, keys: &[&AttemptKey]) -> sqlx::Result<i64> {
     let mut transaction = file.begin().await?;
     for key in keys {
-        let statement = "delete from results where workflow = ? and job = ? and run = ? and attempt = ? and epoch = ?";
+        let statement =
+            "delete from results where workflow = ? and job = ? and run = ? and attempt = ? and lease_id = ?";
         sqlx::query(statement)
             .bind(key.workflow)
             .bind(key.job)
             .bind(key.run)
             .bind(key.attempt)
-            .bind(key.epoch)
+            .bind(key.lease_id)
             .execute(&mut *transaction)
             .await?;
     }

@@ -458,7 +458,7 @@ mod tests {
 
     use super::*;
 
-    const KEY: AttemptKey = AttemptKey { workflow: 1, job: 2, run: 3, attempt: 4, epoch: 5 };
+    const KEY: AttemptKey = AttemptKey { workflow: 1, job: 2, run: 3, attempt: 4, lease_id: 5 };
 
     // J16
     #[test]
@@ -491,7 +491,7 @@ mod tests {
     #[test]
     fn messages_have_these_names() {
         let termination = Termination { key: KEY, why: Ending::LeaseLost, signal: 12, lead_ms: 34 };
-        let key = json!({"workflow": 1, "job": 2, "run": 3, "attempt": 4, "epoch": 5});
+        let key = json!({"workflow": 1, "job": 2, "run": 3, "attempt": 4, "lease_id": 5});
         let said = [
             (json!(ToShim::StartNow(KEY)), json!({"startNow": key})),
             (json!(ToShim::Revoke(vec![KEY])), json!({"revoke": [key]})),

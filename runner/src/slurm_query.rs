@@ -6,7 +6,7 @@ use std::time::Duration;
 use torc_api::wire::AttemptKey;
 use torc_slurm::sacct::StepAccount;
 use torc_slurm::sstat::Sample;
-use torc_slurm::trouble::Trouble;
+use torc_slurm::trouble::SlurmError;
 
 use crate::clock::BootInstant;
 
@@ -49,7 +49,7 @@ pub enum SlurmAnswer {
     /// What steps had used at a moment; those that have ended are left out.
     StepUsage(BootInstant, Vec<Sample>),
     /// What the accounting says, by the names of steps, and how long that took to find out.
-    Accounts(Result<HashMap<String, StepAccount>, Trouble>, Duration),
+    Accounts(Result<HashMap<String, StepAccount>, SlurmError>, Duration),
     /// How much time is left; none when Slurm did not say.
     TimeLeft(Option<Duration>),
     /// A signal was sent, or why it could not be.

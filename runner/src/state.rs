@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use torc_api::failure::Prefetch;
-use torc_api::wire::{AttemptKey, FileSeen, JournalledResult, RegisterResponse, Resources, SyncRequest, SyncResponse};
+use torc_api::wire::{AttemptKey, FileStat, JournalledResult, RegisterResponse, Resources, SyncRequest, SyncResponse};
 use torc_core::ledger::{Ledger, Strategy};
 
 use crate::clock::BootInstant;
@@ -145,7 +145,7 @@ pub enum Event {
     /// A sync had no answer.
     NotAnswered(u64, LinkError),
     /// A job's input files were looked for: as they are, or the one that is missing.
-    InputsChecked(AttemptKey, Result<Vec<FileSeen>, String>),
+    InputsChecked(AttemptKey, Result<Vec<FileStat>, String>),
     /// A job's output files were looked for.
     OutputsChecked(AttemptKey, Findings),
     /// Samples were taken.
@@ -155,7 +155,7 @@ pub enum Event {
     /// Slurm has answered.
     SlurmAnswered(Box<SlurmAnswer>),
     /// Something is wrong that only people can change.
-    Trouble(String),
+    SlurmError(String),
     /// Results are in the journal, on the disk.
     Journalled(Vec<AttemptKey>),
     /// They could not be written.
@@ -178,7 +178,7 @@ pub struct Findings {
     /// Its logs were deleted, as it had asked for.
     pub logs_deleted: bool,
     /// What it read and wrote, when nothing is missing.
-    pub files: Vec<FileSeen>,
+    pub files: Vec<FileStat>,
     /// How many processes the kernel has killed for want of memory so far, if that was asked for.
     pub oom_kills: Option<u64>,
 }
@@ -245,7 +245,7 @@ pub struct OutputCheck {
     /// Files that must exist.
     pub files: Vec<String>,
     /// What it read, as found before its start.
-    pub inputs: Vec<FileSeen>,
+    pub inputs: Vec<FileStat>,
     /// What it read, if nobody remembers how that was: as it is now, provided that it is older than the start.
     pub forgotten_inputs: Vec<String>,
     /// How long ago it started.
@@ -330,7 +330,7 @@ impl State {
             Event::Sampled(samples) => self.sampled(&samples, now, &mut effects),
             Event::SrunSaid(key, silence) => self.srun_said(key, silence),
             Event::SlurmAnswered(answer) => self.slurm_answered(*answer, now, &mut effects),
-            Event::Trouble(message) => effects.push(Effect::Log(RunnerEvent::Problem { message })),
+            Event::SlurmError(message) => effects.push(Effect::Log(RunnerEvent::Problem { message })),
             Event::Journalled(keys) => self.journalled(keys, &mut effects),
             Event::NotJournalled(reason) => self.not_journalled(reason, now, &mut effects),
             Event::Recovered(results) => self.recovered(results, now),

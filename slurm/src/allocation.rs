@@ -1,6 +1,6 @@
 //! What Slurm tells a program that it started about the allocation it lives in.
 
-use crate::call::{Call, Tool};
+use crate::call::{CommandSpec, Tool};
 
 /// An allocation, as far as its environment describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -115,8 +115,8 @@ fn expand(part: &str, names: &mut Vec<String>) {
 }
 
 /// Asks how much time a job has left. Only newer versions of Slurm say it in the environment.
-pub fn ask_time_left(job_id: &str) -> Call {
-    Call::new(Tool::Squeue, ["-h", "-j", job_id, "-o", "%L"])
+pub fn ask_time_left(job_id: &str) -> CommandSpec {
+    CommandSpec::new(Tool::Squeue, ["-h", "-j", job_id, "-o", "%L"])
 }
 
 /// Seconds that are left, as `squeue -h -o %L` prints them: `1-02:03:04`, `59:30`, `45`; none for `UNLIMITED` and the like.

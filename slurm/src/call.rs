@@ -141,7 +141,7 @@ impl Tool {
 
 /// A call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Call {
+pub struct CommandSpec {
     /// Which program.
     pub tool: Tool,
     /// Its arguments.
@@ -155,7 +155,7 @@ pub struct Call {
 /// How long a program's answer may take, unless said otherwise. A Slurm whose controller is away says so after ten seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-impl Call {
+impl CommandSpec {
     /// A call with these arguments.
     pub fn new<'a>(tool: Tool, arguments: impl IntoIterator<Item = &'a str>) -> Self {
         let arguments = arguments.into_iter().map(str::to_owned).collect();
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_prefix_leads_to_slurm_and_ssh_needs_quotes() {
-        let call = Call::new(Tool::Sstat, ["-o", "%i|%j"]);
+        let call = CommandSpec::new(Tool::Sstat, ["-o", "%i|%j"]);
         let here = call.invocation(&[], "/opt/slurm/sstat");
         assert_eq!((here.program.as_str(), here.arguments), ("/opt/slurm/sstat", words(&["-o", "%i|%j"])));
         assert!(here.set.contains(&("TZ".to_owned(), "UTC".to_owned())));
@@ -248,17 +248,17 @@ mod tests {
 
     #[test]
     fn habits_of_a_person_do_not_change_our_calls() {
-        let here = Call::new(Tool::Squeue, []).invocation(&[], "squeue");
+        let here = CommandSpec::new(Tool::Squeue, []).invocation(&[], "squeue");
         assert!(here.unset.contains(&"SQUEUE_USERS".to_owned()));
-        let far = Call::new(Tool::Squeue, []).invocation(&words(&["ssh", "login1"]), "squeue");
+        let far = CommandSpec::new(Tool::Squeue, []).invocation(&words(&["ssh", "login1"]), "squeue");
         let text = far.arguments.join(" ");
         assert!(
             text.contains("-u SQUEUE_USERS") && text.ends_with("TZ=UTC SLURM_TIME_FORMAT=standard squeue"),
             "{text}"
         );
         // A batch job inherits what sbatch sees.
-        let sbatch = Call::new(Tool::Sbatch, []).invocation(&[], "sbatch");
-        let test = Call::new(Tool::Sbatch, ["--test-only"]).invocation(&[], "sbatch");
+        let sbatch = CommandSpec::new(Tool::Sbatch, []).invocation(&[], "sbatch");
+        let test = CommandSpec::new(Tool::Sbatch, ["--test-only"]).invocation(&[], "sbatch");
         assert!(!test.set.is_empty());
         assert!(sbatch.set.is_empty() && sbatch.unset.contains(&"SBATCH_PARTITION".to_owned()));
     }
@@ -284,8 +284,8 @@ mod tests {
 
     #[test]
     fn a_call_has_a_minute_unless_said_otherwise() {
-        let call = Call::new(Tool::Sinfo, ["a"]).arg("b").reads("text");
-        let expected = Call {
+        let call = CommandSpec::new(Tool::Sinfo, ["a"]).arg("b").reads("text");
+        let expected = CommandSpec {
             tool: Tool::Sinfo,
             arguments: words(&["a", "b"]),
             input: Some("text".to_owned()),
@@ -315,7 +315,7 @@ mod tests {
             (Tool::Shell, "", &[][..]),
         ];
         for (tool, unset, set) in cases {
-            let made = Call::new(tool, []).invocation(&[], "x");
+            let made = CommandSpec::new(tool, []).invocation(&[], "x");
             let prefix = tool.name().to_uppercase();
             let mut names: Vec<String> = unset.split_whitespace().map(|name| format!("{prefix}_{name}")).collect();
             names.extend((!unset.is_empty()).then(|| "SLURM_CLUSTERS".to_owned()));
@@ -323,7 +323,7 @@ mod tests {
             let given: Vec<String> = made.set.iter().map(|(name, value)| format!("{name}={value}")).collect();
             assert_eq!(given, set, "{prefix}");
         }
-        let test = Call::new(Tool::Sbatch, ["--test-only"]).invocation(&[], "x");
+        let test = CommandSpec::new(Tool::Sbatch, ["--test-only"]).invocation(&[], "x");
         assert_eq!(
             test.set,
             [("TZ", "UTC"), ("SLURM_TIME_FORMAT", "standard")].map(|(a, b)| (a.to_owned(), b.to_owned()))
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn only_ssh_gets_quotes() {
-        let call = Call::new(Tool::Scontrol, ["a b"]);
+        let call = CommandSpec::new(Tool::Scontrol, ["a b"]);
         for (prefix, last) in
             [("ssh", "'a b'"), ("/usr/bin/ssh", "'a b'"), ("ssh-wrapper", "a b"), ("/ssh/podman", "a b")]
         {

@@ -11,9 +11,9 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 
-use crate::call::{Call, Tool};
+use crate::call::{CommandSpec, Tool};
 use crate::retry::Schedule;
-use crate::trouble::{End, Trouble, judge};
+use crate::trouble::{End, SlurmError, judge};
 
 /// Longer answers are not taken for complete. A queue of 100,000 jobs prints about 20 MB.
 const LONGEST_ANSWER: u64 = 256 << 20;
@@ -59,12 +59,12 @@ impl Slurm {
     }
 
     /// Makes a call once.
-    pub async fn ask(&self, call: &Call) -> Result<Answer, Trouble> {
+    pub async fn ask(&self, call: &CommandSpec) -> Result<Answer, SlurmError> {
         let program = self.program(call.tool);
         let mut child = self.spawn(call, program)?;
         let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         let outcome = tokio::time::timeout(call.patience, converse(&mut child, call.input.as_deref())).await;
-        let unheard = |reason: String| Trouble::NoAnswer { reason, perhaps_received: true };
+        let unheard = |reason: String| SlurmError::NoAnswer { reason, maybe_delivered: true };
         let ended = match outcome {
             Ok(ended) => ended.map_err(|error| unheard(format!("{program}: {error}"))),
             Err(_) => Err(unheard(format!("{program} took longer than {} s", call.patience.as_secs_f32()))),
@@ -81,7 +81,7 @@ impl Slurm {
     }
 
     /// Makes a call, and makes it again while Slurm does not answer and repeating it cannot do harm.
-    pub async fn ask_again(&self, call: &Call, schedule: Schedule) -> Result<Answer, Trouble> {
+    pub async fn ask_again(&self, call: &CommandSpec, schedule: Schedule) -> Result<Answer, SlurmError> {
         let mut failed = 0;
         loop {
             let trouble = match self.ask(call).await {
@@ -97,7 +97,7 @@ impl Slurm {
     }
 
     /// Writes a file where Slurm's commands run; nobody but its owner can read it.
-    pub async fn put_file(&self, path: &str, content: &str) -> Result<(), Trouble> {
+    pub async fn put_file(&self, path: &str, content: &str) -> Result<(), SlurmError> {
         // It is complete or not there: a runner that starts meanwhile reads no half of it.
         let script =
             "umask 077 && mkdir -p -- \"$(dirname -- \"$1\")\" && cat >\"$1.new\" && mv -f -- \"$1.new\" \"$1\"";
@@ -105,23 +105,24 @@ impl Slurm {
     }
 
     /// Makes a folder, with those above it, where Slurm's commands run.
-    pub async fn make_folder(&self, path: &str) -> Result<(), Trouble> {
+    pub async fn make_folder(&self, path: &str) -> Result<(), SlurmError> {
         self.run_shell("mkdir -p -- \"$1\"", path, None).await
     }
 
     /// Removes a file where Slurm's commands run.
-    pub async fn remove_file(&self, path: &str) -> Result<(), Trouble> {
+    pub async fn remove_file(&self, path: &str) -> Result<(), SlurmError> {
         self.run_shell("rm -f -- \"$1\"", path, None).await
     }
 
-    async fn run_shell(&self, script: &str, path: &str, input: Option<&str>) -> Result<(), Trouble> {
+    async fn run_shell(&self, script: &str, path: &str, input: Option<&str>) -> Result<(), SlurmError> {
         let arguments = ["-c", script, "sh", path].map(str::to_owned).to_vec();
-        let call = Call { tool: Tool::Shell, arguments, input: input.map(str::to_owned), patience: FILE_PATIENCE };
+        let call =
+            CommandSpec { tool: Tool::Shell, arguments, input: input.map(str::to_owned), patience: FILE_PATIENCE };
         self.ask(&call).await.map(drop)
     }
 
     /// The command of a call: its words, its environment, and a process group of its own.
-    fn command(&self, call: &Call, program: &str) -> Command {
+    fn command(&self, call: &CommandSpec, program: &str) -> Command {
         let invocation = call.invocation(&self.prefix, program);
         let mut command = Command::new(&invocation.program);
         command.args(&invocation.arguments).envs(invocation.set).process_group(0).kill_on_drop(true);
@@ -133,12 +134,14 @@ impl Slurm {
         command
     }
 
-    fn spawn(&self, call: &Call, program: &str) -> Result<Child, Trouble> {
+    fn spawn(&self, call: &CommandSpec, program: &str) -> Result<Child, SlurmError> {
         let mut command = self.command(call, program);
         let started = command.as_std().get_program().to_string_lossy().into_owned();
         command.spawn().map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => Trouble::Missing { program: started.clone() },
-            _ => Trouble::NoAnswer { reason: format!("{started}: {error}"), perhaps_received: false },
+            io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
+                SlurmError::Missing { program: started.clone() }
+            }
+            _ => SlurmError::NoAnswer { reason: format!("{started}: {error}"), maybe_delivered: false },
         })
     }
 }

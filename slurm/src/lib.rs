@@ -1,6 +1,6 @@
 //! Slurm's commands as text in, text out.
 //!
-//! A module for each command builds a [`call::Call`] and reads its answer. Only [`exec`] starts processes. Deliberately absent:
+//! A module for each command builds a [`call::CommandSpec`] and reads its answer. Only [`exec`] starts processes. Deliberately absent:
 //! every decision about jobs and allocations, which is the core's.
 
 pub mod allocation;

@@ -76,7 +76,7 @@ impl Profile {
     }
 
     /// Whether this is the cluster that one is on.
-    pub fn matches(&self, here: &Here<'_>) -> bool {
+    pub fn matches(&self, here: &DetectContext<'_>) -> bool {
         let variable = |(name, value): (&String, &String)| (here.variable)(name).as_ref() == Some(value);
         let hostname = |pattern: &String| Regex::new(pattern).is_ok_and(|pattern| pattern.is_match(here.hostname));
         self.detect.variables.iter().any(variable)
@@ -91,7 +91,7 @@ impl Profile {
 }
 
 /// The place that one is in.
-pub struct Here<'a> {
+pub struct DetectContext<'a> {
     /// The host's name.
     pub hostname: &'a str,
     /// The value of a variable.
@@ -106,7 +106,7 @@ pub fn known() -> Result<Vec<Profile>, BadProfile> {
 }
 
 /// The profile of the cluster that one is on. Custom ones are asked first.
-pub fn find<'a>(profiles: &'a [Profile], here: &Here<'_>) -> Option<&'a Profile> {
+pub fn find<'a>(profiles: &'a [Profile], here: &DetectContext<'_>) -> Option<&'a Profile> {
     profiles.iter().find(|profile| profile.matches(here))
 }
 
@@ -130,7 +130,7 @@ mod tests {
     fn at<'a>(hostname: &'a str, variables: &'a [(&'a str, &'a str)]) -> Option<String> {
         let variable =
             |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-        let here = Here { hostname, variable: &variable, file_exists: &|_| false };
+        let here = DetectContext { hostname, variable: &variable, file_exists: &|_| false };
         find(&known().unwrap(), &here).map(|profile| profile.name.clone())
     }
 
@@ -218,7 +218,7 @@ mod tests {
         let read =
             |name: &str| Profile::read(&format!("name = \"{name}\"\n[detect]\nhostnames = [\"^x$\"]\n")).unwrap();
         let profiles = [read("mine"), read("yours")];
-        let here = Here { hostname: "x", variable: &|_| None, file_exists: &|_| false };
+        let here = DetectContext { hostname: "x", variable: &|_| None, file_exists: &|_| false };
         assert_eq!(find(&profiles, &here).map(|profile| profile.name.as_str()), Some("mine"));
         assert_eq!((profiles[0].charge_factor_cpu, profiles[0].charge_factor_gpu), (1.0, 1.0));
     }
@@ -229,7 +229,7 @@ mod tests {
                     [[partitions]]\nname = \"p\"\ncpusPerNode = 4\nmemoryMb = 4000\nmaxWalltime = \"1-00:00:00\"\n";
         let profile = Profile::read(good).unwrap();
         let exists = |path: &str| path == "/etc/mine";
-        let here = Here { hostname: "x", variable: &|_| None, file_exists: &exists };
+        let here = DetectContext { hostname: "x", variable: &|_| None, file_exists: &exists };
         assert!(profile.matches(&here));
         assert_eq!(profile.to_cluster().partitions.len(), 1);
         let bad = [

@@ -4,10 +4,10 @@
 use torc_api::slurm::SlurmState;
 
 use crate::amounts::{cpu_seconds, memory_bytes};
-use crate::call::{Call, Tool};
+use crate::call::{CommandSpec, Tool};
 use crate::fields::{moment, said};
 use crate::state::meaning;
-use crate::trouble::Trouble;
+use crate::trouble::SlurmError;
 
 const FIELDS: &str =
     "--format=JobID,State,ExitCode,Start,End,ElapsedRaw,NNodes,AllocCPUS,CPUTimeRAW,TotalCPU,MaxRSS,NodeList,JobName";
@@ -53,15 +53,15 @@ impl Record {
 }
 
 /// Asks for everything about allocations and their steps; of one that was requeued about every time that it ran.
-pub fn ask<'a>(ids: impl IntoIterator<Item = &'a str>) -> Call {
+pub fn ask<'a>(ids: impl IntoIterator<Item = &'a str>) -> CommandSpec {
     let ids = ids.into_iter().collect::<Vec<&str>>().join(",");
-    Call::new(Tool::Sacct, ["-a", "-D", "-P", "-n", FIELDS, "-j"]).arg(ids)
+    CommandSpec::new(Tool::Sacct, ["-a", "-D", "-P", "-n", FIELDS, "-j"]).arg(ids)
 }
 
 /// The records of an answer; one with a line that cannot be read is none.
-pub fn read(text: &str) -> Result<Vec<Record>, Trouble> {
+pub fn read(text: &str) -> Result<Vec<Record>, SlurmError> {
     let lines = text.lines().filter(|line| !line.trim().is_empty());
-    lines.map(|line| read_line(line).ok_or_else(|| Trouble::unreadable(Tool::Sacct, line))).collect()
+    lines.map(|line| read_line(line).ok_or_else(|| SlurmError::unreadable(Tool::Sacct, line))).collect()
 }
 
 fn read_line(line: &str) -> Option<Record> {

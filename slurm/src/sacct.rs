@@ -7,11 +7,11 @@ use torc_api::slurm_stats::SlurmStats;
 use torc_api::wire::AttemptKey;
 
 use crate::amounts::{cpu_seconds, memory_bytes};
-use crate::call::{Call, Tool};
+use crate::call::{CommandSpec, Tool};
 use crate::fields::{moment, said};
 use crate::job_id::JobId;
 use crate::state::meaning;
-use crate::trouble::Trouble;
+use crate::trouble::SlurmError;
 
 const JOB_FIELDS: &str = "--format=JobID,State,ExitCode,Start,End,NodeList,JobName";
 const STEP_FIELDS: &str = "--format=JobName,MaxRSS,MaxVMSize,MaxDiskRead,MaxDiskWrite,AveCPU,NodeList,State";
@@ -38,27 +38,27 @@ pub struct RecordedJob {
 }
 
 /// Asks for jobs, without their steps. Of one that was requeued it is the last record.
-pub fn jobs<'a>(ids: impl IntoIterator<Item = &'a str>) -> Call {
+pub fn jobs<'a>(ids: impl IntoIterator<Item = &'a str>) -> CommandSpec {
     let ids = ids.into_iter().collect::<Vec<&str>>().join(",");
-    Call::new(Tool::Sacct, ["-X", "-a", "-P", "-n", JOB_FIELDS, "-j"]).arg(ids)
+    CommandSpec::new(Tool::Sacct, ["-X", "-a", "-P", "-n", JOB_FIELDS, "-j"]).arg(ids)
 }
 
 /// Asks for every start of jobs, the latest last.
-pub fn all_starts<'a>(ids: impl IntoIterator<Item = &'a str>) -> Call {
+pub fn all_starts<'a>(ids: impl IntoIterator<Item = &'a str>) -> CommandSpec {
     let ids = ids.into_iter().collect::<Vec<&str>>().join(",");
-    Call::new(Tool::Sacct, ["-X", "-D", "-a", "-P", "-n", JOB_FIELDS, "-j"]).arg(ids)
+    CommandSpec::new(Tool::Sacct, ["-X", "-D", "-a", "-P", "-n", JOB_FIELDS, "-j"]).arg(ids)
 }
 
 /// Asks for the jobs with these names that existed at or after a moment, e.g. `2026-11-16T09:45:30` (UTC).
-pub fn jobs_named<'a>(names: impl IntoIterator<Item = &'a str>, since: &str) -> Call {
+pub fn jobs_named<'a>(names: impl IntoIterator<Item = &'a str>, since: &str) -> CommandSpec {
     let names = names.into_iter().collect::<Vec<&str>>().join(",");
-    Call::new(Tool::Sacct, ["-X", "-a", "-P", "-n", JOB_FIELDS, "-S", since]).arg(format!("--name={names}"))
+    CommandSpec::new(Tool::Sacct, ["-X", "-a", "-P", "-n", JOB_FIELDS, "-S", since]).arg(format!("--name={names}"))
 }
 
 /// The jobs of an answer; one with a line that cannot be read is none.
-pub fn read_jobs(text: &str) -> Result<Vec<RecordedJob>, Trouble> {
+pub fn read_jobs(text: &str) -> Result<Vec<RecordedJob>, SlurmError> {
     let lines = text.lines().filter(|line| !line.trim().is_empty());
-    lines.map(|line| read_job(line).ok_or_else(|| Trouble::unreadable(Tool::Sacct, line))).collect()
+    lines.map(|line| read_job(line).ok_or_else(|| SlurmError::unreadable(Tool::Sacct, line))).collect()
 }
 
 fn read_job(line: &str) -> Option<RecordedJob> {
@@ -127,12 +127,12 @@ impl StepAccount {
 
 /// Asks for the steps of a job; for those with the given numbers if there are any, so that the thousandth question about an
 /// allocation is not a thousand times as expensive as the first.
-pub fn steps(job: &str, numbers: &[u32]) -> Call {
+pub fn steps(job: &str, numbers: &[u32]) -> CommandSpec {
     let which = match numbers {
         [] => job.to_owned(),
         _ => numbers.iter().map(|number| format!("{job}.{number}")).collect::<Vec<String>>().join(","),
     };
-    Call::new(Tool::Sacct, ["-j", &which, STEP_FIELDS, "-P", "-n"])
+    CommandSpec::new(Tool::Sacct, ["-j", &which, STEP_FIELDS, "-P", "-n"])
 }
 
 /// The steps of an answer by their names. Names are compared here: what `sacct --name` compares depends on its version. Of a
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!((jobs[5].end, jobs[4].node_list.as_deref()), (None, Some("n4")));
         assert_eq!((jobs[8].name.as_str(), jobs[0].state_text.as_str()), ("a|b", "CANCELLED by 0"));
         assert_eq!(read_jobs("\n"), Ok(Vec::new()));
-        assert!(matches!(read_jobs("7|COMPLETED\n"), Err(Trouble::NoAnswer { .. })), "half a line is no answer");
+        assert!(matches!(read_jobs("7|COMPLETED\n"), Err(SlurmError::NoAnswer { .. })), "half a line is no answer");
     }
 
     const STEPS: &str = "\
@@ -240,7 +240,7 @@ wf1_j5_r1_a1|200K|||||n2|COMPLETED
         let steps = read_steps("wf1_j2_r3_a4|1M|2M|3M|4M|00:00:05|n[1-2]\n");
         let account = &steps["wf1_j2_r3_a4"];
         assert_eq!((account.state, account.max_rss_bytes), (SlurmState::Unknown, Some(1 << 20)));
-        let key = AttemptKey { workflow: 1, job: 2, run: 3, attempt: 4, epoch: 9 };
+        let key = AttemptKey { workflow: 1, job: 2, run: 3, attempt: 4, lease_id: 9 };
         let expected = SlurmStats {
             workflow: 1,
             job: 2,
@@ -299,7 +299,7 @@ wf1_j5_r1_a1|200K|||||n2|COMPLETED
             state: SlurmState::Timeout,
         };
         assert_eq!(steps["s"], expected);
-        let key = AttemptKey { workflow: 1, job: 2, run: 3, attempt: 4, epoch: 5 };
+        let key = AttemptKey { workflow: 1, job: 2, run: 3, attempt: 4, lease_id: 5 };
         assert_eq!(expected.stats(key, "77").state.as_deref(), Some("TIMEOUT"));
         assert_eq!(read_steps("s|1K|2K\n").len(), 0, "too few columns");
         assert_eq!(read_steps("s|1K|2K|3K|4K|00:00:05|n6|TIMEOUT|more\n").len(), 0, "too many columns");

@@ -1,29 +1,29 @@
 //! `sbatch`: submission and its answers.
 
-use crate::call::{Call, Tool};
+use crate::call::{CommandSpec, Tool};
 use crate::exec::Answer;
 use crate::fields::moment;
-use crate::trouble::Trouble;
+use crate::trouble::SlurmError;
 
 /// Submits a script, which travels on standard input: so it needs no file, also behind a prefix.
-pub fn submit(script: &str) -> Call {
-    Call::new(Tool::Sbatch, ["--parsable"]).reads(script)
+pub fn submit(script: &str) -> CommandSpec {
+    CommandSpec::new(Tool::Sbatch, ["--parsable"]).reads(script)
 }
 
 /// The number of the job that was submitted. An answer that cannot be read leaves open whether there is one.
-pub fn read_number(answer: &Answer) -> Result<u64, Trouble> {
+pub fn read_number(answer: &Answer) -> Result<u64, SlurmError> {
     let lines = answer.text.lines().map(str::trim).filter(|line| !line.is_empty());
     // Sites print greetings before it; a federation adds the cluster's name behind it.
     let mut numbers = lines.filter_map(|line| {
         let word = line.strip_prefix("Submitted batch job ").unwrap_or(line);
         word.split([';', ' ']).next()?.parse::<u64>().ok()
     });
-    numbers.next_back().ok_or_else(|| Trouble::unreadable(Tool::Sbatch, &answer.text))
+    numbers.next_back().ok_or_else(|| SlurmError::unreadable(Tool::Sbatch, &answer.text))
 }
 
 /// Asks when a script would start, without submitting it.
-pub fn test(script: &str) -> Call {
-    Call::new(Tool::Sbatch, ["--test-only"]).reads(script)
+pub fn test(script: &str) -> CommandSpec {
+    CommandSpec::new(Tool::Sbatch, ["--test-only"]).reads(script)
 }
 
 /// When it would start: seconds since 1970.
@@ -34,20 +34,20 @@ pub fn read_start(answer: &Answer) -> Option<i64> {
 }
 
 /// Sends a signal to the processes of a step, e.g. `12345.7`.
-pub fn signal(step: &str, signal: &str) -> Call {
-    Call::new(Tool::Scancel, ["--signal", signal, step])
+pub fn signal(step: &str, signal: &str) -> CommandSpec {
+    CommandSpec::new(Tool::Scancel, ["--signal", signal, step])
 }
 
 /// Cancels jobs.
-pub fn cancel<'a>(ids: impl IntoIterator<Item = &'a str>) -> Call {
-    Call::new(Tool::Scancel, ids)
+pub fn cancel<'a>(ids: impl IntoIterator<Item = &'a str>) -> CommandSpec {
+    CommandSpec::new(Tool::Scancel, ids)
 }
 
 /// Whether a cancellation is done: a job that is gone already needs none.
-pub fn read_cancelled(answer: Result<Answer, Trouble>) -> Result<(), Trouble> {
+pub fn read_cancelled(answer: Result<Answer, SlurmError>) -> Result<(), SlurmError> {
     match answer {
         Ok(_) => Ok(()),
-        Err(Trouble::Refused { sentence })
+        Err(SlurmError::Refused { sentence })
             if sentence
                 .split("; ")
                 .all(|part| part.contains("Invalid job id") || part.contains("already completing or completed")) =>
@@ -80,7 +80,7 @@ mod tests {
         }
         for text in ["", "Welcome\n", "-7\n"] {
             let trouble = read_number(&answer(text, ""));
-            assert!(matches!(trouble, Err(Trouble::NoAnswer { perhaps_received: true, .. })), "{text}");
+            assert!(matches!(trouble, Err(SlurmError::NoAnswer { maybe_delivered: true, .. })), "{text}");
         }
         assert_eq!(submit("#!/bin/sh\n").input.as_deref(), Some("#!/bin/sh\n"));
     }
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn what_is_gone_is_cancelled() {
-        let refused = |sentence: &str| Err(Trouble::Refused { sentence: sentence.to_owned() });
+        let refused = |sentence: &str| Err(SlurmError::Refused { sentence: sentence.to_owned() });
         assert_eq!(read_cancelled(Ok(answer("", ""))), Ok(()));
         let gone = "Kill job error on job id 7: Invalid job id specified";
         assert_eq!(read_cancelled(refused(gone)), Ok(()));

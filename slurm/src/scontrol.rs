@@ -2,7 +2,7 @@
 
 use torc_api::slurm::SlurmState;
 
-use crate::call::{Call, Tool};
+use crate::call::{CommandSpec, Tool};
 use crate::fields::{Limit, limit, moment, pairs, value};
 use crate::job_id::JobId;
 use crate::state::meaning;
@@ -31,13 +31,13 @@ pub struct JobDetail {
 }
 
 /// Asks for a job.
-pub fn job(id: &str) -> Call {
-    Call::new(Tool::Scontrol, ["-o", "show", "job", id])
+pub fn job(id: &str) -> CommandSpec {
+    CommandSpec::new(Tool::Scontrol, ["-o", "show", "job", id])
 }
 
 /// Lets a step, e.g. `12345.7`, take so many minutes from its start. Its owner may do so, within the job's own time.
-pub fn extend_step(step: &str, minutes: u64) -> Call {
-    Call::new(Tool::Scontrol, ["update", &format!("StepId={step}"), &format!("TimeLimit={minutes}")])
+pub fn extend_step(step: &str, minutes: u64) -> CommandSpec {
+    CommandSpec::new(Tool::Scontrol, ["update", &format!("StepId={step}"), &format!("TimeLimit={minutes}")])
 }
 
 /// The jobs of an answer: an array or a heterogeneous job has several.
@@ -84,8 +84,8 @@ pub struct PartitionRules {
 }
 
 /// Asks for all partitions.
-pub fn partitions() -> Call {
-    Call::new(Tool::Scontrol, ["-a", "-o", "show", "partition"])
+pub fn partitions() -> CommandSpec {
+    CommandSpec::new(Tool::Scontrol, ["-a", "-o", "show", "partition"])
 }
 
 /// The partitions of an answer, in Slurm's order.

@@ -1,8 +1,8 @@
 //! `sinfo`: the nodes of partitions.
 
-use crate::call::{Call, Tool};
+use crate::call::{CommandSpec, Tool};
 use crate::fields::gpus;
-use crate::trouble::Trouble;
+use crate::trouble::SlurmError;
 
 /// Nodes of a partition that are alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,14 +24,14 @@ pub struct Nodes {
 }
 
 /// Asks for the nodes of all partitions.
-pub fn nodes() -> Call {
-    Call::new(Tool::Sinfo, ["-h", "-e", "-a", "-o", "%R|%D|%c|%m|%G|%T"])
+pub fn nodes() -> CommandSpec {
+    CommandSpec::new(Tool::Sinfo, ["-h", "-e", "-a", "-o", "%R|%D|%c|%m|%G|%T"])
 }
 
 /// The nodes of an answer; one with a line that cannot be read is none.
-pub fn read_nodes(text: &str) -> Result<Vec<Nodes>, Trouble> {
+pub fn read_nodes(text: &str) -> Result<Vec<Nodes>, SlurmError> {
     let lines = text.lines().filter(|line| !line.trim().is_empty());
-    lines.map(|line| read_line(line).ok_or_else(|| Trouble::unreadable(Tool::Sinfo, line))).collect()
+    lines.map(|line| read_line(line).ok_or_else(|| SlurmError::unreadable(Tool::Sinfo, line))).collect()
 }
 
 fn read_line(line: &str) -> Option<Nodes> {
@@ -99,6 +99,6 @@ mod tests {
         assert_eq!((nodes[3].gpus, nodes[3].gpu_type.as_deref()), (4, Some("a100")));
         // One that is switched off to save power is not there yet.
         assert_eq!((idle(&nodes, "debug"), idle(&nodes, "gpu"), idle(&nodes, "nowhere")), (3, 0, 0));
-        assert!(matches!(read_nodes("what?\n"), Err(Trouble::NoAnswer { .. })));
+        assert!(matches!(read_nodes("what?\n"), Err(SlurmError::NoAnswer { .. })));
     }
 }

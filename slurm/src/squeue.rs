@@ -2,12 +2,12 @@
 
 use torc_api::slurm::SlurmState;
 
-use crate::call::{Call, Tool};
+use crate::call::{CommandSpec, Tool};
 use crate::exec::Answer;
 use crate::fields::{Limit, limit, moment, said};
 use crate::job_id::{JobId, Step, StepId};
 use crate::state::meaning;
-use crate::trouble::Trouble;
+use crate::trouble::SlurmError;
 
 /// What texts may contain anything comes last.
 const FORMAT: &str = "%i|%T|%P|%D|%S|%e|%L|%N|%k|%j|%r";
@@ -42,33 +42,33 @@ pub struct QueuedJob {
 }
 
 /// Asks for these jobs, of whatever user and in whatever state.
-pub fn jobs<'a>(ids: impl IntoIterator<Item = &'a str>) -> Call {
+pub fn jobs<'a>(ids: impl IntoIterator<Item = &'a str>) -> CommandSpec {
     let ids = ids.into_iter().collect::<Vec<&str>>().join(",");
-    Call::new(Tool::Squeue, ["-h", "-a", "-t", "all", "-o", FORMAT, "-j"]).arg(ids)
+    CommandSpec::new(Tool::Squeue, ["-h", "-a", "-t", "all", "-o", FORMAT, "-j"]).arg(ids)
 }
 
 /// Asks for the jobs with these names.
-pub fn jobs_named<'a>(names: impl IntoIterator<Item = &'a str>) -> Call {
+pub fn jobs_named<'a>(names: impl IntoIterator<Item = &'a str>) -> CommandSpec {
     let names = names.into_iter().collect::<Vec<&str>>().join(",");
-    Call::new(Tool::Squeue, ["-h", "-a", "-t", "all", "-o", FORMAT]).arg(format!("--name={names}"))
+    CommandSpec::new(Tool::Squeue, ["-h", "-a", "-t", "all", "-o", FORMAT]).arg(format!("--name={names}"))
 }
 
 /// Asks for every job that waits or runs in a partition.
-pub fn jobs_of_partition(partition: &str) -> Call {
-    Call::new(Tool::Squeue, ["-h", "-a", "-o", FORMAT, "-p", partition])
+pub fn jobs_of_partition(partition: &str) -> CommandSpec {
+    CommandSpec::new(Tool::Squeue, ["-h", "-a", "-o", FORMAT, "-p", partition])
 }
 
 /// The jobs of an answer. A job that is asked for and not among them is one that Slurm does not know any more. An answer with
 /// a line that cannot be read is no answer: the line might be about any of them.
-pub fn read_jobs(answer: Result<Answer, Trouble>) -> Result<Vec<QueuedJob>, Trouble> {
+pub fn read_jobs(answer: Result<Answer, SlurmError>) -> Result<Vec<QueuedJob>, SlurmError> {
     let text = match answer {
         Ok(answer) => answer.text,
         // Asked for a single job that it has forgotten, squeue fails; asked for several, it leaves it out.
-        Err(Trouble::Refused { sentence }) if sentence.contains("Invalid job id specified") => return Ok(Vec::new()),
+        Err(SlurmError::Refused { sentence }) if sentence.contains("Invalid job id specified") => return Ok(Vec::new()),
         Err(trouble) => return Err(trouble),
     };
     let lines = text.lines().filter(|line| !line.trim().is_empty());
-    lines.map(|line| read_job(line).ok_or_else(|| Trouble::unreadable(Tool::Squeue, line))).collect()
+    lines.map(|line| read_job(line).ok_or_else(|| SlurmError::unreadable(Tool::Squeue, line))).collect()
 }
 
 fn read_job(line: &str) -> Option<QueuedJob> {
@@ -94,8 +94,8 @@ fn read_job(line: &str) -> Option<QueuedJob> {
 }
 
 /// Asks for the steps of a job: one short line for each, also when there are thousands.
-pub fn steps(job: &str) -> Call {
-    Call::new(Tool::Squeue, ["--steps", "-h", "-o", "%i|%j", "-j", job])
+pub fn steps(job: &str) -> CommandSpec {
+    CommandSpec::new(Tool::Squeue, ["--steps", "-h", "-o", "%i|%j", "-j", job])
 }
 
 /// The numbers of steps by their names. Lines about the batch script and the like are left out.
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
     use crate::job_id::Part;
 
-    fn answer(text: &str) -> Result<Answer, Trouble> {
+    fn answer(text: &str) -> Result<Answer, SlurmError> {
         Ok(Answer { text: text.to_owned(), remarks: String::new() })
     }
 
@@ -155,15 +155,15 @@ mod tests {
     #[test]
     fn a_forgotten_job_is_an_empty_answer_and_everything_else_is_none() {
         assert_eq!(read_jobs(answer("")), Ok(Vec::new()));
-        let forgotten = Trouble::Refused { sentence: "slurm_load_jobs error: Invalid job id specified".to_owned() };
+        let forgotten = SlurmError::Refused { sentence: "slurm_load_jobs error: Invalid job id specified".to_owned() };
         assert_eq!(read_jobs(Err(forgotten)), Ok(Vec::new()));
-        let other = Trouble::Refused { sentence: "Invalid user".to_owned() };
+        let other = SlurmError::Refused { sentence: "Invalid user".to_owned() };
         assert_eq!(read_jobs(Err(other.clone())), Err(other));
-        let away = Trouble::NoAnswer { reason: "Socket timed out".to_owned(), perhaps_received: true };
+        let away = SlurmError::NoAnswer { reason: "Socket timed out".to_owned(), maybe_delivered: true };
         assert_eq!(read_jobs(Err(away.clone())), Err(away));
         for line in ["slurm is resting", "7|RUNNING|debug", "x|RUNNING|debug|1|N/A|N/A|1:00|n1|c|name|None"] {
             let text = format!("{QUEUE}{line}\n");
-            assert!(matches!(read_jobs(answer(&text)), Err(Trouble::NoAnswer { .. })), "{line}");
+            assert!(matches!(read_jobs(answer(&text)), Err(SlurmError::NoAnswer { .. })), "{line}");
         }
     }
 

@@ -1,10 +1,10 @@
 //! `sstat`: what steps use while they run.
 
 use crate::amounts::{cpu_seconds, memory_bytes};
-use crate::call::{Call, Tool};
+use crate::call::{CommandSpec, Tool};
 use crate::exec::Answer;
 use crate::job_id::{Step, StepId};
-use crate::trouble::Trouble;
+use crate::trouble::SlurmError;
 
 /// So many steps are asked for in one call; the rest in further ones. A command line has an end.
 pub const MOST_STEPS: usize = 1_000;
@@ -24,17 +24,17 @@ pub struct Sample {
 }
 
 /// Asks about steps of a job, all in one call for every [`MOST_STEPS`] of them.
-pub fn calls(job: &str, steps: &[u32]) -> Vec<Call> {
+pub fn calls(job: &str, steps: &[u32]) -> Vec<CommandSpec> {
     let call = |steps: &[u32]| {
         let which = steps.iter().map(|step| format!("{job}.{step}")).collect::<Vec<String>>().join(",");
-        Call::new(Tool::Sstat, ["-j", &which, "--format=JobID,AveCPU,MaxRSS", "-P", "-n"])
+        CommandSpec::new(Tool::Sstat, ["-j", &which, "--format=JobID,AveCPU,MaxRSS", "-P", "-n"])
     };
     steps.chunks(MOST_STEPS).map(call).collect()
 }
 
 /// The samples of an answer, and what went wrong. Steps end between the question and the answer all the time, and `sstat` then
 /// fails: that is worth a remark for debugging and nothing else.
-pub fn read(answer: Result<Answer, Trouble>) -> (Vec<Sample>, Vec<String>) {
+pub fn read(answer: Result<Answer, SlurmError>) -> (Vec<Sample>, Vec<String>) {
     match answer {
         Ok(answer) => {
             let remarks = answer.remarks.lines().map(str::to_owned).collect();
@@ -215,7 +215,7 @@ mod tests {
             Sample { step: 1, cpu_seconds: Some(2.0), memory_bytes: None },
         ];
         assert_eq!(samples, expected);
-        let gone = Trouble::Refused { sentence: "No steps running for job 15860009".to_owned() };
+        let gone = SlurmError::Refused { sentence: "No steps running for job 15860009".to_owned() };
         let (samples, said) = read(Err(gone));
         assert_eq!((samples, said.len()), (Vec::new(), 1));
     }

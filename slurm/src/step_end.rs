@@ -4,7 +4,7 @@ use torc_api::slurm::SlurmState;
 use torc_api::state::Cause;
 
 use crate::sacct::StepAccount;
-use crate::trouble::{End, Trouble, judge};
+use crate::trouble::{End, SlurmError, judge};
 
 const SIGINT: i32 = 2;
 const SIGKILL: i32 = 9;
@@ -36,7 +36,7 @@ pub fn never_began(account: &StepAccount, return_code: i32) -> bool {
 pub fn never_asked_for(stderr: &str) -> Option<String> {
     let complaints = stderr.lines().filter(|line| line.starts_with("srun: error: Unable to "));
     complaints.rev().find_map(|line| match judge("srun", End::Code(1), "", line, false) {
-        Some(Trouble::NoAnswer { reason, .. }) => Some(reason),
+        Some(SlurmError::NoAnswer { reason, .. }) => Some(reason),
         _ => None,
     })
 }

@@ -9,7 +9,7 @@ use crate::call::Tool;
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Trouble {
+pub enum SlurmError {
     /// The program does not exist here.
     #[error("{program} is not installed here")]
     Missing {
@@ -22,7 +22,7 @@ pub enum Trouble {
         /// What was said instead.
         reason: String,
         /// Slurm may have heard us all the same.
-        perhaps_received: bool,
+        maybe_delivered: bool,
     },
     /// Slurm said no.
     #[error("Slurm refused: {sentence}")]
@@ -32,17 +32,17 @@ pub enum Trouble {
     },
 }
 
-impl Trouble {
+impl SlurmError {
     /// An answer that nobody understands tells as much as none.
     pub fn unreadable(tool: Tool, line: &str) -> Self {
         let reason = format!("{} printed a line that cannot be read: {line:?}", tool.name());
-        Self::NoAnswer { reason, perhaps_received: true }
+        Self::NoAnswer { reason, maybe_delivered: true }
     }
 
     /// The same call may be made again: it has certainly had no effect, or has none anyway.
     pub const fn may_be_repeated(&self, only_asks: bool) -> bool {
         match self {
-            Self::NoAnswer { perhaps_received, .. } => only_asks || !*perhaps_received,
+            Self::NoAnswer { maybe_delivered, .. } => only_asks || !*maybe_delivered,
             Self::Missing { .. } | Self::Refused { .. } => false,
         }
     }
@@ -96,7 +96,7 @@ const NOT_HEARD: [&str; 16] = [
 ];
 
 /// What is wrong with an answer, if anything is. `through_ssh` says that the code may be ssh's own.
-pub fn judge(program: &str, end: End, stdout: &str, stderr: &str, through_ssh: bool) -> Option<Trouble> {
+pub fn judge(program: &str, end: End, stdout: &str, stderr: &str, through_ssh: bool) -> Option<SlurmError> {
     let said = stderr.to_lowercase();
     let reached = !NOT_REACHED.iter().any(|sentence| said.contains(sentence));
     let heard = !NOT_HEARD.iter().any(|sentence| said.contains(sentence));
@@ -104,20 +104,22 @@ pub fn judge(program: &str, end: End, stdout: &str, stderr: &str, through_ssh: b
     match end {
         // Some versions of sacct complain about the database and are content with nothing.
         End::Code(0) if !silent || !stdout.trim().is_empty() => None,
-        End::Code(126 | 127) if !silent => Some(Trouble::Missing { program: program.to_owned() }),
+        End::Code(126 | 127) if !silent => Some(SlurmError::Missing { program: program.to_owned() }),
         End::Code(255) if through_ssh && !silent => Some(no_answer(stderr, true)),
-        End::Signal => Some(Trouble::NoAnswer { reason: format!("{program} was killed"), perhaps_received: true }),
+        End::Signal => Some(SlurmError::NoAnswer { reason: format!("{program} was killed"), maybe_delivered: true }),
         End::Code(_) if silent => Some(no_answer(stderr, reached || !heard)),
         End::Code(code) => {
             let sentence = sentence(stderr).or_else(|| sentence(stdout));
-            Some(Trouble::Refused { sentence: sentence.unwrap_or_else(|| format!("{program} ended with code {code}")) })
+            Some(SlurmError::Refused {
+                sentence: sentence.unwrap_or_else(|| format!("{program} ended with code {code}")),
+            })
         }
     }
 }
 
-fn no_answer(stderr: &str, perhaps_received: bool) -> Trouble {
+fn no_answer(stderr: &str, maybe_delivered: bool) -> SlurmError {
     let reason = sentence(stderr).unwrap_or_else(|| "the connection was lost".to_owned());
-    Trouble::NoAnswer { reason, perhaps_received }
+    SlurmError::NoAnswer { reason, maybe_delivered }
 }
 
 /// What was said, without the name of who said it: `sbatch: error: Batch job submission failed: …`. Several lines become one.
@@ -142,8 +144,8 @@ fn strip_speaker(line: &str) -> &str {
 mod tests {
     use super::*;
 
-    fn refused(sentence: &str) -> Option<Trouble> {
-        Some(Trouble::Refused { sentence: sentence.to_owned() })
+    fn refused(sentence: &str) -> Option<SlurmError> {
+        Some(SlurmError::Refused { sentence: sentence.to_owned() })
     }
 
     // Every text was said by a real Slurm or a real ssh.
@@ -163,7 +165,7 @@ mod tests {
             for code in [1, 8, 255] {
                 let trouble = judge("squeue", End::Code(code), "", text, true);
                 assert!(
-                    matches!(trouble, Some(Trouble::NoAnswer { perhaps_received: false, .. })),
+                    matches!(trouble, Some(SlurmError::NoAnswer { maybe_delivered: false, .. })),
                     "{text}: {trouble:?}"
                 );
             }
@@ -179,12 +181,12 @@ mod tests {
         ];
         for text in not_heard {
             let trouble = judge("squeue", End::Code(1), "", text, false);
-            assert!(matches!(trouble, Some(Trouble::NoAnswer { perhaps_received: true, .. })), "{text}: {trouble:?}");
+            assert!(matches!(trouble, Some(SlurmError::NoAnswer { maybe_delivered: true, .. })), "{text}: {trouble:?}");
         }
         let killed = judge("squeue", End::Signal, "1|R\n", "", false);
-        assert!(matches!(killed, Some(Trouble::NoAnswer { .. })), "a killed program's answer may be half of it");
+        assert!(matches!(killed, Some(SlurmError::NoAnswer { .. })), "a killed program's answer may be half of it");
         let lost = judge("squeue", End::Code(255), "", "", true);
-        assert!(matches!(lost, Some(Trouble::NoAnswer { perhaps_received: true, .. })));
+        assert!(matches!(lost, Some(SlurmError::NoAnswer { maybe_delivered: true, .. })));
     }
 
     /// Each of these sentences alone decides: nothing was received, or something may have been.
@@ -229,8 +231,8 @@ mod tests {
             .map(|text| (text, false))
             .into_iter()
             .chain(NOT_HEARD_SENTENCES.map(|text| (text, true)));
-        for (text, perhaps_received) in cases {
-            let expected = Some(Trouble::NoAnswer { reason: format!("{text}!"), perhaps_received });
+        for (text, maybe_delivered) in cases {
+            let expected = Some(SlurmError::NoAnswer { reason: format!("{text}!"), maybe_delivered });
             for code in [1, 126, 127, 255] {
                 assert_eq!(judge("squeue", End::Code(code), "", &format!("squeue: error: {text}!"), false), expected);
             }
@@ -241,16 +243,16 @@ mod tests {
             );
             assert_eq!(judge("squeue", End::Code(0), "x", &format!("{text}!"), false), None, "an answer was printed");
             let refused = judge("squeue", End::Code(1), text, "no", false);
-            assert_eq!(refused, Some(Trouble::Refused { sentence: "no".to_owned() }), "only complaints count");
+            assert_eq!(refused, Some(SlurmError::Refused { sentence: "no".to_owned() }), "only complaints count");
         }
     }
 
     #[test]
     fn codes_and_what_they_say() {
-        let missing = Some(Trouble::Missing { program: "sstat".to_owned() });
-        let lost = Some(Trouble::NoAnswer { reason: "the connection was lost".to_owned(), perhaps_received: true });
-        let said = Some(Trouble::NoAnswer { reason: "kex failed".to_owned(), perhaps_received: true });
-        let killed = Some(Trouble::NoAnswer { reason: "sstat was killed".to_owned(), perhaps_received: true });
+        let missing = Some(SlurmError::Missing { program: "sstat".to_owned() });
+        let lost = Some(SlurmError::NoAnswer { reason: "the connection was lost".to_owned(), maybe_delivered: true });
+        let said = Some(SlurmError::NoAnswer { reason: "kex failed".to_owned(), maybe_delivered: true });
+        let killed = Some(SlurmError::NoAnswer { reason: "sstat was killed".to_owned(), maybe_delivered: true });
         let cases = [
             (End::Code(0), "", false, None),
             (End::Code(126), "", false, missing.clone()),
@@ -265,12 +267,12 @@ mod tests {
             assert_eq!(judge("sstat", end, "", stderr, through_ssh), expected, "{end:?} {stderr}");
         }
         let both = judge("sacct", End::Code(1), "", "Connection refused\nProblem talking to the database", false);
-        assert!(matches!(both, Some(Trouble::NoAnswer { perhaps_received: true, .. })), "{both:?}");
+        assert!(matches!(both, Some(SlurmError::NoAnswer { maybe_delivered: true, .. })), "{both:?}");
         assert_eq!(
-            Trouble::unreadable(Tool::Sinfo, "a\tb"),
-            Trouble::NoAnswer {
+            SlurmError::unreadable(Tool::Sinfo, "a\tb"),
+            SlurmError::NoAnswer {
                 reason: "sinfo printed a line that cannot be read: \"a\\tb\"".to_owned(),
-                perhaps_received: true
+                maybe_delivered: true
             }
         );
     }
@@ -293,9 +295,9 @@ mod tests {
         assert_eq!(judge("x", End::Code(1), "on stdout", "on stderr", false), refused("on stderr"));
         assert_eq!(judge("x", End::Code(1), "on stdout", " ", false), refused("on stdout"));
         let texts = [
-            (Trouble::Missing { program: "p".to_owned() }, "p is not installed here"),
-            (Trouble::NoAnswer { reason: "r".to_owned(), perhaps_received: true }, "Slurm did not answer: r"),
-            (Trouble::Refused { sentence: "s".to_owned() }, "Slurm refused: s"),
+            (SlurmError::Missing { program: "p".to_owned() }, "p is not installed here"),
+            (SlurmError::NoAnswer { reason: "r".to_owned(), maybe_delivered: true }, "Slurm did not answer: r"),
+            (SlurmError::Refused { sentence: "s".to_owned() }, "Slurm refused: s"),
         ];
         for (trouble, text) in texts {
             assert_eq!(trouble.to_string(), text);
@@ -322,24 +324,24 @@ mod tests {
             "sstat: error: StepId=15860017.9 not found running.\nsstat: error: couldn't get steps for job 999\n";
         assert_eq!(judge("sstat", End::Code(0), "15860017.0|00:00:00|1580K\n", partly, false), None);
         let content = judge("sacct", End::Code(0), "\n", "sacct: error: Problem talking to the database", false);
-        assert!(matches!(content, Some(Trouble::NoAnswer { .. })));
+        assert!(matches!(content, Some(SlurmError::NoAnswer { .. })));
     }
 
     // S19
     #[test]
     fn a_missing_program_is_told_apart() {
-        let missing = Some(Trouble::Missing { program: "sstat".to_owned() });
+        let missing = Some(SlurmError::Missing { program: "sstat".to_owned() });
         assert_eq!(judge("sstat", End::Code(127), "", "env: 'sstat': No such file or directory\n", false), missing);
         assert_eq!(judge("sstat", End::Code(127), "", "bash: line 1: sstat: command not found\n", true), missing);
     }
 
     #[test]
     fn only_what_certainly_had_no_effect_is_repeated() {
-        let unheard = Trouble::NoAnswer { reason: String::new(), perhaps_received: true };
-        let unreached = Trouble::NoAnswer { reason: String::new(), perhaps_received: false };
+        let unheard = SlurmError::NoAnswer { reason: String::new(), maybe_delivered: true };
+        let unreached = SlurmError::NoAnswer { reason: String::new(), maybe_delivered: false };
         assert!(unheard.may_be_repeated(true) && !unheard.may_be_repeated(false));
         assert!(unreached.may_be_repeated(true) && unreached.may_be_repeated(false));
-        assert!(!Trouble::Refused { sentence: String::new() }.may_be_repeated(true));
-        assert!(!Trouble::Missing { program: String::new() }.may_be_repeated(true));
+        assert!(!SlurmError::Refused { sentence: String::new() }.may_be_repeated(true));
+        assert!(!SlurmError::Missing { program: String::new() }.may_be_repeated(true));
     }
 }

@@ -95,9 +95,9 @@ async fn jobs(connection: &mut SqliteConnection) -> Result<Vec<JobRow>, Failure>
         let after = jobs.last().map_or(i64::MIN, |job| job.id.0);
         let packed = sqlx::query_scalar!(
             r#"select json_group_array(json_array(id, workflow, name, command, profile, priority, hex(hash), hex(depends_on),
-                state, run, attempt, epoch, runner, started_ms)) as "packed!: String"
+                state, run, attempt, lease_id, runner, started_ms)) as "packed!: String"
             from (
-                select j.*, s.state, s.run, s.attempt, s.epoch, s.runner, s.started_ms
+                select j.*, s.state, s.run, s.attempt, s.lease_id, s.runner, s.started_ms
                 from jobs j join job_states s on s.id = j.id
                 where j.removed = 0 and j.id > ? order by j.id limit 1000
             )"#,
@@ -131,15 +131,15 @@ async fn runners(connection: &mut SqliteConnection) -> Result<Vec<RunnerRow>, Fa
 
 async fn detached_leases(connection: &mut SqliteConnection) -> Result<Vec<DetachedLease>, Failure> {
     sqlx::query!(
-        "select epoch, workflow, job, run, attempt, runner, started_ms, given_up, role from stray_leases
-        order by epoch"
+        "select lease_id, workflow, job, run, attempt, runner, started_ms, given_up, role from detached_leases
+        order by lease_id"
     )
     .fetch_all(connection)
     .await?
     .into_iter()
     .map(|record| {
         Ok(DetachedLease {
-            epoch: record.epoch,
+            lease_id: record.lease_id,
             workflow: WorkflowId(record.workflow),
             job: JobId(record.job),
             run: small("run", record.run)?,
@@ -195,7 +195,7 @@ async fn latest_failures(connection: &mut SqliteConnection) -> Result<Vec<Result
 }
 
 async fn last_ids(connection: &mut SqliteConnection) -> Result<LastIds, Failure> {
-    let record = sqlx::query!("select workflow, job, profile, runner, event, epoch, allocation from last_ids")
+    let record = sqlx::query!("select workflow, job, profile, runner, event, lease_id, allocation from last_ids")
         .fetch_one(connection)
         .await?;
     Ok(LastIds {
@@ -204,7 +204,7 @@ async fn last_ids(connection: &mut SqliteConnection) -> Result<LastIds, Failure>
         profile: record.profile,
         runner: record.runner,
         event: record.event,
-        epoch: record.epoch,
+        lease_id: record.lease_id,
         allocation: record.allocation,
     })
 }

@@ -14,7 +14,7 @@ use crate::filesystem::has_shared_memory;
 use crate::leadership::{self, Leader};
 
 /// Layout of the first migration. Stores of earlier layouts were written before the first release and cannot be read.
-const FIRST_LAYOUT: i64 = 15;
+const FIRST_LAYOUT: i64 = 16;
 /// Every change of the schema so far; `pragma user_version` of a file is the layout that it has.
 pub(crate) static MIGRATIONS: Migrator = sqlx::migrate!("../migrations/sqlite");
 /// 'Torc' in ASCII, in the header of our files.

@@ -71,7 +71,7 @@ pub(crate) struct JobRecord {
     pub state: i64,
     pub run: i64,
     pub attempt: i64,
-    pub epoch: i64,
+    pub lease_id: i64,
     pub runner: Option<i64>,
     pub started_ms: Option<i64>,
 }
@@ -93,7 +93,7 @@ impl TryFrom<JobRecord> for JobRow {
             state: state(record.state)?,
             run: small("run", record.run)?,
             attempt: small("attempt", record.attempt)?,
-            epoch: record.epoch,
+            lease_id: record.lease_id,
             runner: record.runner.map(RunnerId),
             started_ms: record.started_ms,
         })
@@ -311,7 +311,7 @@ mod tests {
             state: 2,
             run: 4,
             attempt: 5,
-            epoch: 6,
+            lease_id: 6,
             runner: None,
             started_ms: None,
         }

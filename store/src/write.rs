@@ -81,7 +81,7 @@ async fn delete_workflow(connection: &mut SqliteConnection, workflow: WorkflowId
     sqlx::query!("delete from files where workflow = ?", id).execute(&mut *connection).await?;
     sqlx::query!("delete from user_data where workflow = ?", id).execute(&mut *connection).await?;
     sqlx::query!("delete from events where workflow = ?", id).execute(&mut *connection).await?;
-    sqlx::query!("delete from stray_leases where workflow = ?", id).execute(&mut *connection).await?;
+    sqlx::query!("delete from detached_leases where workflow = ?", id).execute(&mut *connection).await?;
     sqlx::query!("delete from remote_workers where workflow = ?", id).execute(&mut *connection).await?;
     sqlx::query!("delete from documents where workflow = ?", id).execute(&mut *connection).await?;
     sqlx::query!("delete from workflows where id = ?", id).execute(&mut *connection).await?;
@@ -173,10 +173,10 @@ async fn write_jobs(connection: &mut SqliteConnection, rows: &[&JobRow], removed
     static INSERT_STATES: LazyLock<BulkStatement> = LazyLock::new(|| {
         BulkStatement::new(
             7,
-            "insert into job_states (id, state, run, attempt, epoch, runner, started_ms)
+            "insert into job_states (id, state, run, attempt, lease_id, runner, started_ms)
             select * from $rows where column1 is not null
             on conflict (id) do update set
-                state = excluded.state, run = excluded.run, attempt = excluded.attempt, epoch = excluded.epoch,
+                state = excluded.state, run = excluded.run, attempt = excluded.attempt, lease_id = excluded.lease_id,
                 runner = excluded.runner, started_ms = excluded.started_ms",
         )
     });
@@ -188,7 +188,7 @@ async fn write_jobs(connection: &mut SqliteConnection, rows: &[&JobRow], removed
     });
     write.await?;
     let write = INSERT_STATES.run(connection, rows, |row, places| {
-        places.add(row.id.0)?.add(row.state.code())?.add(row.run)?.add(row.attempt)?.add(row.epoch)?;
+        places.add(row.id.0)?.add(row.state.code())?.add(row.run)?.add(row.attempt)?.add(row.lease_id)?;
         places.add(row.runner.map(|runner| runner.0))?.add(row.started_ms).map(drop)
     });
     Ok(write.await?)
@@ -199,13 +199,13 @@ async fn move_jobs(connection: &mut SqliteConnection, updates: &[JobUpdate]) -> 
         BulkStatement::new(
             7,
             "update job_states set
-                state = column2, run = column3, attempt = column4, epoch = column5, runner = column6, started_ms = column7
+                state = column2, run = column3, attempt = column4, lease_id = column5, runner = column6, started_ms = column7
             from $rows where id = column1",
         )
     });
     let updates = last_of_each(updates);
     let write = UPDATE.run(connection, &updates, |row, places| {
-        places.add(row.id.0)?.add(row.state.code())?.add(row.run)?.add(row.attempt)?.add(row.epoch)?;
+        places.add(row.id.0)?.add(row.state.code())?.add(row.run)?.add(row.attempt)?.add(row.lease_id)?;
         places.add(row.runner.map(|runner| runner.0))?.add(row.started_ms).map(drop)
     });
     Ok(write.await?)
@@ -250,26 +250,27 @@ async fn write_results(connection: &mut SqliteConnection, rows: &[&ResultRow]) -
     Ok(write.await?)
 }
 
-async fn forget_detached_leases(connection: &mut SqliteConnection, epochs: &[i64]) -> Result<(), Failure> {
-    static DELETE: LazyLock<BulkStatement> =
-        LazyLock::new(|| BulkStatement::new(1, "delete from stray_leases where epoch in (select column1 from $rows)"));
-    Ok(DELETE.run(connection, epochs, |epoch, places| places.add(*epoch).map(drop)).await?)
+async fn forget_detached_leases(connection: &mut SqliteConnection, lease_ids: &[i64]) -> Result<(), Failure> {
+    static DELETE: LazyLock<BulkStatement> = LazyLock::new(|| {
+        BulkStatement::new(1, "delete from detached_leases where lease_id in (select column1 from $rows)")
+    });
+    Ok(DELETE.run(connection, lease_ids, |lease_id, places| places.add(*lease_id).map(drop)).await?)
 }
 
 async fn write_detached_leases(connection: &mut SqliteConnection, rows: &[&DetachedLease]) -> Result<(), Failure> {
     static INSERT: LazyLock<BulkStatement> = LazyLock::new(|| {
         BulkStatement::new(
             9,
-            "insert into stray_leases (epoch, workflow, job, run, attempt, runner, started_ms, given_up, role)
+            "insert into detached_leases (lease_id, workflow, job, run, attempt, runner, started_ms, given_up, role)
             select * from $rows where column1 is not null
-            on conflict (epoch) do update set
+            on conflict (lease_id) do update set
                 workflow = excluded.workflow, job = excluded.job, run = excluded.run, attempt = excluded.attempt,
                 runner = excluded.runner, started_ms = excluded.started_ms, given_up = excluded.given_up,
                 role = excluded.role",
         )
     });
     let write = INSERT.run(connection, rows, |row, places| {
-        places.add(row.epoch)?.add(row.workflow.0)?.add(row.job.0)?.add(row.run)?.add(row.attempt)?;
+        places.add(row.lease_id)?.add(row.workflow.0)?.add(row.job.0)?.add(row.run)?.add(row.attempt)?;
         places.add(row.runner.0)?.add(row.started_ms)?.add(row.fate == DetachedState::Expired)?;
         places.add(row.role.as_str()).map(drop)
     });
@@ -349,10 +350,11 @@ fn highest(changes: &Changes) -> LastIds {
         numbers.max().unwrap_or_default()
     }
     let leases = changes.actions.iter().map(|row| row.lease).chain(changes.recoveries.iter().map(|row| row.lease));
-    let epochs = changes.jobs.iter().map(|row| row.epoch).chain(changes.job_updates.iter().map(|row| row.epoch));
-    let epochs = epochs.chain(changes.user_data.iter().map(|row| row.epoch));
-    let epochs = epochs.chain(changes.detached_leases.iter().map(|lease| lease.epoch));
-    let epochs = epochs.chain(leases.map(|lease| lease.epoch));
+    let lease_ids =
+        changes.jobs.iter().map(|row| row.lease_id).chain(changes.job_updates.iter().map(|row| row.lease_id));
+    let lease_ids = lease_ids.chain(changes.user_data.iter().map(|row| row.lease_id));
+    let lease_ids = lease_ids.chain(changes.detached_leases.iter().map(|lease| lease.lease_id));
+    let lease_ids = lease_ids.chain(leases.map(|lease| lease.lease_id));
     let (jobs, actions) = (changes.jobs.iter().map(|row| &row.id), changes.actions.iter().map(|row| &row.id));
     // One that was created in the same group has no row here.
     let deleted = changes.deleted_workflows.iter().copied();
@@ -362,7 +364,7 @@ fn highest(changes: &Changes) -> LastIds {
         profile: max(changes.profiles.iter().map(|row| row.id.0)),
         runner: max(changes.runners.iter().map(|row| row.id.0)),
         event: max(changes.events.iter().map(|row| row.sequence)),
-        epoch: max(epochs),
+        lease_id: max(lease_ids),
         allocation: max(changes.allocations.iter().map(|row| row.id.0)),
     }
 }
@@ -370,13 +372,13 @@ fn highest(changes: &Changes) -> LastIds {
 async fn raise_last_ids(connection: &mut SqliteConnection, last: &LastIds) -> Result<(), Failure> {
     sqlx::query!(
         "update last_ids set workflow = max(workflow, ?), job = max(job, ?), profile = max(profile, ?),
-            runner = max(runner, ?), event = max(event, ?), epoch = max(epoch, ?), allocation = max(allocation, ?)",
+            runner = max(runner, ?), event = max(event, ?), lease_id = max(lease_id, ?), allocation = max(allocation, ?)",
         last.workflow,
         last.job,
         last.profile,
         last.runner,
         last.event,
-        last.epoch,
+        last.lease_id,
         last.allocation
     )
     .execute(&mut *connection)

@@ -1,7 +1,7 @@
 //! Routes of recovery.
 
 use torc_api::allocation::{Allocation, OrphanReport};
-use torc_api::api::{Affected, Workflow};
+use torc_api::api::{AffectedJobs, Workflow};
 use torc_api::recovery::{
     ClassifyRequest, CorrectResourcesReport, CorrectResourcesRequest, NodesScheduled, RecoverReport, RecoverRequest,
     RegenerateReport, RegenerateRequest, ScheduleNodesRequest, SyncStatusRequest,
@@ -39,7 +39,7 @@ impl Client {
     }
 
     /// Decides about failed jobs that wait for a person.
-    pub async fn classify(&self, workflow: &str, request: &ClassifyRequest) -> Result<Affected, ClientError> {
+    pub async fn classify(&self, workflow: &str, request: &ClassifyRequest) -> Result<AffectedJobs, ClientError> {
         self.post(&["workflows", workflow, "classify"], request).await
     }
 

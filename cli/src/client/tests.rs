@@ -136,7 +136,7 @@ async fn every_read_asks_its_own_route() {
     server.made("GET /v1/workflows/w/jobs/j/explain?namespace=lab");
     let _ = client.explain_workflow("w").await;
     server.made("GET /v1/workflows/w/explain?namespace=lab");
-    let piece = WantedPiece { id: 9, path: "/p".to_owned(), offset: 7, lines: Some(8) };
+    let piece = LogChunkRequest { id: 9, path: "/p".to_owned(), offset: 7, lines: Some(8) };
     let _ = client.log_piece("w", "j", &piece).await;
     server.made("GET /v1/workflows/w/jobs/j/log?namespace=lab&path=%2Fp&offset=7&lines=8");
     let filter = ResultFilter {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use clap::Args;
-use torc_api::explain::{AttemptStory, JobExplanation, Reason, ReasonKind, WorkflowExplanation};
+use torc_api::explain::{AttemptReport, JobExplanation, Reason, ReasonKind, WorkflowExplanation};
 use torc_api::wire::Resources;
 use torc_runner::detect;
 
@@ -123,7 +123,7 @@ fn job_text(explanation: &JobExplanation) -> String {
     text
 }
 
-fn attempt(text: &mut String, story: &AttemptStory) {
+fn attempt(text: &mut String, story: &AttemptReport) {
     let node = story.node.as_deref().map_or(String::new(), |node| format!(" on {node}"));
     let cause = story.diagnosis.map_or(String::new(), |cause| format!(", {cause}"));
     let took = human::precise(story.duration_seconds);

@@ -201,7 +201,7 @@ fn of_result(args: &LogsArgs, workflow: String, result: &JobResult) -> Attempt {
 
 /// The names that a runner gives to the logs of a job while it runs.
 fn live_files(args: &LogsArgs, output_dir: &str, workflow: i64, job: &Job) -> Vec<PathBuf> {
-    let key = AttemptKey { workflow, job: job.id, run: job.run_id, attempt: job.attempt, epoch: 0 };
+    let key = AttemptKey { workflow, job: job.id, run: job.run_id, attempt: job.attempt, lease_id: 0 };
     let [out, err, both] = key.log_files(output_dir);
     let wanted = [(!args.stderr, out), (!args.stdout, err), (true, both)];
     wanted.into_iter().filter(|(wanted, _)| *wanted).map(|(_, file)| PathBuf::from(file)).collect()

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
-use torc_api::token::{Credential, Grant, Scope, Statement, TokenRequest};
+use torc_api::token::{Claims, Credential, Grant, Scope, TokenRequest};
 use torc_core::trust;
 
 use crate::client::Client;
@@ -143,7 +143,7 @@ fn show(context: &Context, args: &ShowArgs) -> Result<ExitStatus, CommandError> 
     Ok(ExitStatus::Success)
 }
 
-fn lines(statement: Option<&Statement>, certificate: Option<&str>) -> String {
+fn lines(statement: Option<&Claims>, certificate: Option<&str>) -> String {
     let time =
         |seconds: i64| jiff::Timestamp::from_second(seconds).map_or_else(|_| "?".to_owned(), |at| at.to_string());
     let allows = match statement.map(|statement| &statement.grant) {
@@ -171,12 +171,8 @@ mod tests {
 
     #[test]
     fn tokens_are_described_without_being_printed() {
-        let statement = Statement {
-            grant: Grant::Runner { workflow: 3 },
-            issuer: "ada".to_owned(),
-            issued: 0,
-            expires: Some(86_400),
-        };
+        let statement =
+            Claims { grant: Grant::Runner { workflow: 3 }, issuer: "ada".to_owned(), issued: 0, expires: Some(86_400) };
         let text = lines(Some(&statement), None);
         assert!(text.contains("workflow 3 (runner)") && text.contains("1970-01-02T00:00:00Z"), "{text}");
         assert!(lines(None, Some("ab")).contains("everything (admin)\ncertificate: ab"));
@@ -199,7 +195,7 @@ mod tests {
         }
         assert_eq!(ScopeArg::value_variants().len(), scopes.len());
         let sentence = |grant: Grant| {
-            let statement = Statement { grant, issuer: "ada".to_owned(), issued: 60, expires: None };
+            let statement = Claims { grant, issuer: "ada".to_owned(), issued: 60, expires: None };
             lines(Some(&statement), None)
         };
         let text = |name: &str| name.to_owned();

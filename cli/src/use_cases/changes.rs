@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use torc_api::api::Workflow;
 use torc_api::data::FileUse;
-use torc_api::wire::FileSeen;
+use torc_api::wire::FileStat;
 use torc_core::files::{Change, compare};
 use torc_runner::files::{look, sha256};
 
@@ -77,7 +77,7 @@ fn unseen(folder: &Path) -> CommandError {
 
 fn of_files(folder: &Path, uses: &[FileUse], output: Output) -> Vec<Reason> {
     let paths: BTreeSet<&str> = uses.iter().map(|used| used.path.as_str()).collect();
-    let found: HashMap<&str, FileSeen> =
+    let found: HashMap<&str, FileStat> =
         paths.iter().filter_map(|path| Some((*path, look(folder, path).ok()?))).collect();
     let mut reader = Reader::new(folder, output, to_read(uses, &found));
     let mut reasons = BTreeSet::new();
@@ -92,7 +92,7 @@ fn of_files(folder: &Path, uses: &[FileUse], output: Output) -> Vec<Reason> {
 }
 
 /// Bytes of the files whose time alone has changed.
-fn to_read(uses: &[FileUse], found: &HashMap<&str, FileSeen>) -> u64 {
+fn to_read(uses: &[FileUse], found: &HashMap<&str, FileStat>) -> u64 {
     let mut sizes: BTreeMap<&str, i64> = BTreeMap::new();
     for used in uses {
         // Asked without reading: what would be read is what makes a difference then.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use torc_api::api::Workflow;
-use torc_api::causes::with_causes;
+use torc_api::causes::error_chain;
 use torc_api::wire::{AttemptKey, JournalledResult, ReplayOutcome, ReplayRequest, Replayed};
 use torc_runner::journal::{self, Found};
 
@@ -89,7 +89,7 @@ impl Report {
         for path in &self.journals {
             match journal::read(path).await {
                 Ok(found) => results.extend(found),
-                Err(error) => self.damaged.push((path.clone(), with_causes(&error))),
+                Err(error) => self.damaged.push((path.clone(), error_chain(&error))),
             }
         }
         self.names = results.iter().map(|result| (result.finished.key, result.name.clone())).collect();

@@ -1,7 +1,7 @@
 //! Why the engine did not do what it was asked.
 
 use torc_api::api::ErrorBody;
-use torc_api::causes::with_causes;
+use torc_api::causes::error_chain;
 use torc_api::error_code::{ErrorCode, ErrorKind};
 use torc_api::problem::Problem;
 use torc_core::engine::CommandError;
@@ -147,7 +147,7 @@ impl From<CommandError> for EngineError {
 
 impl From<StoreError> for EngineError {
     fn from(error: StoreError) -> Self {
-        let message = with_causes(&error);
+        let message = error_chain(&error);
         match error {
             StoreError::InvalidCursor { .. } => Self::new(ErrorCode::InvalidCursor, message),
             StoreError::Exists { .. } => Self::new(ErrorCode::Exists, message),

@@ -85,10 +85,10 @@ impl EngineHandle {
     }
 
     /// Decides about failed jobs that wait for a person.
-    pub async fn classify(&self, id: WorkflowId, request: ClassifyRequest) -> Result<api::Affected, EngineError> {
+    pub async fn classify(&self, id: WorkflowId, request: ClassifyRequest) -> Result<api::AffectedJobs, EngineError> {
         let decide =
             move |engine: &mut Engine, tx: &mut _| Ok(engine.classify(id, &request.jobs, request.class, tx)?);
-        Ok(api::Affected { jobs: self.write(decide).await?, names: Vec::new() })
+        Ok(api::AffectedJobs { jobs: self.write(decide).await?, names: Vec::new() })
     }
 
     /// Asks for allocations of a scheduler; their names.

@@ -10,7 +10,7 @@ use torc_api::recovery::SyncStatusRequest;
 use torc_api::wire::RunnerScope;
 use torc_core::engine::{Activity, AllocationKey, AllocationSummary, Demand, Observation, allocation_view};
 use torc_core::ids::{JobId, WorkflowId};
-use torc_core::planning::course::Needs;
+use torc_core::planning::course::WorkflowDemand;
 use torc_core::planning::partition::Partition;
 use torc_core::rows::{AllocationRow, ClusterRow};
 use torc_core::time::rfc3339;
@@ -82,7 +82,7 @@ impl EngineHandle {
     }
 
     /// What workflows need of Slurm, and what they have.
-    pub(crate) async fn slurm_needs(&self, serves: Option<RunnerScope>) -> Result<Vec<Needs>, EngineError> {
+    pub(crate) async fn slurm_needs(&self, serves: Option<RunnerScope>) -> Result<Vec<WorkflowDemand>, EngineError> {
         self.read(move |engine| Ok(engine.slurm_needs(serves.as_ref(), clock::now()))).await
     }
 
@@ -165,10 +165,10 @@ impl EngineHandle {
         &self,
         key: AllocationKey,
         sentence: String,
-        perhaps_received: bool,
+        maybe_delivered: bool,
     ) -> Result<(), EngineError> {
         self.write(move |engine, tx| {
-            engine.allocation_not_submitted(key, &sentence, perhaps_received, tx);
+            engine.allocation_not_submitted(key, &sentence, maybe_delivered, tx);
             Ok(())
         })
         .await

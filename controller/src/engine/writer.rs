@@ -12,7 +12,7 @@ use tokio::sync::{Notify, broadcast, mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use torc_api::api::Event;
-use torc_api::causes::with_causes;
+use torc_api::causes::error_chain;
 use torc_api::token::Grant;
 use torc_api::wire::{JobToken, SyncRequest, SyncResponse};
 use torc_core::engine::{Engine, LongPoll, LongPolls, Session, Tx};
@@ -84,7 +84,7 @@ pub(super) async fn load(store: &Store, now: Now) -> Result<Engine, EngineError>
     if many {
         memory::give_back();
     }
-    engine.map_err(|error| EngineError::unavailable(with_causes(&error)))
+    engine.map_err(|error| EngineError::unavailable(error_chain(&error)))
 }
 
 impl Writer {
@@ -230,7 +230,7 @@ impl Writer {
 
     /// Nothing of this group counts: tell everybody, forget memory, read what is durable.
     async fn fail(&mut self, error: torc_store::StoreError, failed: &Engine, answers: Vec<Answer>) {
-        let reason = EngineError::unavailable(with_causes(&error));
+        let reason = EngineError::unavailable(error_chain(&error));
         error!(error = %reason, "a group of changes could not be written");
         for answer in answers {
             answer(Err(reason.clone()));
@@ -259,7 +259,7 @@ impl Writer {
 
     async fn recover(&mut self) {
         if let Err(error) = self.store.probe().await {
-            warn!(error = %with_causes(&error), "the store still cannot be written to");
+            warn!(error = %error_chain(&error), "the store still cannot be written to");
             return;
         }
         match self.reload().await {

@@ -75,7 +75,7 @@ fn claimed_name(headers: &HeaderMap) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use torc_api::token::{Fingerprint, Statement};
+    use torc_api::token::{Claims, Fingerprint};
     use torc_core::trust::TokenKey;
 
     use super::*;
@@ -96,7 +96,7 @@ mod tests {
     async fn bearers_become_callers() {
         let identities = identities();
         let issue =
-            |grant| identities.issuer.issue(&Statement { grant, issuer: "i".to_owned(), issued: 0, expires: Some(10) });
+            |grant| identities.issuer.issue(&Claims { grant, issuer: "i".to_owned(), issued: 0, expires: Some(10) });
         let owner = Grant::Owner { user: "ada".to_owned() };
         for (word, user, grant, name) in [
             ("secret".to_owned(), Some("bob"), Grant::Admin, "bob"),
@@ -117,7 +117,7 @@ mod tests {
         for wrong in ["secret", "Basic secret", "Bearer ", "Bearer secre", "Bearer secrets", "Bearer ~"] {
             assert_eq!(identities.identify(&headers(wrong, None), 0).await, Err(None), "{wrong}");
         }
-        let statement = Statement { grant: Grant::Admin, issuer: "i".to_owned(), issued: 0, expires: Some(10) };
+        let statement = Claims { grant: Grant::Admin, issuer: "i".to_owned(), issued: 0, expires: Some(10) };
         let late = identities.issuer.issue(&statement);
         let said = headers(&format!("Bearer {late}"), None);
         assert_eq!(identities.identify(&said, 10).await, Err(Some(TokenError::Expired)));
@@ -139,7 +139,7 @@ mod tests {
             (Grant::Pool, "runner of a pool"),
             (Grant::Metrics, "metrics"),
         ] {
-            let statement = Statement { grant: grant.clone(), issuer: "i".to_owned(), issued: 0, expires: None };
+            let statement = Claims { grant: grant.clone(), issuer: "i".to_owned(), issued: 0, expires: None };
             let said = headers(&format!("Bearer {}", identities.issuer.issue(&statement)), Some("bob"));
             let caller = identities.identify(&said, 9).await.unwrap();
             assert_eq!(caller, Caller { grant, name: name.to_owned() });

@@ -5,7 +5,7 @@ use axum::extract::State;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use torc_api::api::{Job, JobResult, Runner, RunnerStatus};
-use torc_api::logs::{LogExchange, LogPiece, LogWishes};
+use torc_api::logs::{LogChunk, LogSyncRequest, LogSyncResponse};
 use torc_api::wire::{AttemptKey, RunnerKind};
 use torc_core::ids::JobId;
 use torc_store::ResultQuery;
@@ -34,12 +34,12 @@ pub(super) fn routes() -> Vec<Route> {
 
 async fn exchange(
     State(app): State<App>,
-    Body(LogExchange { host, pieces }): Body<LogExchange>,
-) -> ApiResult<LogWishes> {
+    Body(LogSyncRequest { host, pieces }): Body<LogSyncRequest>,
+) -> ApiResult<LogSyncResponse> {
     app.log_relay.deliver(pieces);
     tokio::select! {
-        wanted = app.log_relay.poll(&host) => Ok(Json(LogWishes { wanted })),
-        () = app.stop.cancelled() => Ok(Json(LogWishes::default())),
+        wanted = app.log_relay.poll(&host) => Ok(Json(LogSyncResponse { wanted })),
+        () = app.stop.cancelled() => Ok(Json(LogSyncResponse::default())),
     }
 }
 
@@ -59,7 +59,7 @@ async fn piece(
     TargetWorkflow(id): TargetWorkflow,
     Param(JobParam { job }): Param<JobParam>,
     Query(query): Query<PieceQuery>,
-) -> ApiResult<LogPiece> {
+) -> ApiResult<LogChunk> {
     let job = app.engine.job(id, &job).await?;
     let of_job = ResultQuery { workflow: Some(id), job: Some(JobId(job.id)), ..ResultQuery::default() };
     let results = app.engine.results(&of_job).await?;
@@ -101,7 +101,7 @@ fn host_of(
         return result.node.clone().map(|host| (host, result.runner));
     }
     let runner = runners.iter().find(|runner| Some(runner.id) == job.runner)?;
-    let key = AttemptKey { workflow, job: job.id, run: job.run_id, attempt: job.attempt, epoch: 0 };
+    let key = AttemptKey { workflow, job: job.id, run: job.run_id, attempt: job.attempt, lease_id: 0 };
     key.log_files(&runner.output_dir).iter().any(|file| file == path).then(|| (runner.host.clone(), job.runner))
 }
 

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use torc_api::allocation::OrphanReport;
-use torc_api::api::{Affected, Workflow};
+use torc_api::api::{AffectedJobs, Workflow};
 use torc_api::recovery::{
     ClassifyRequest, CorrectResourcesReport, CorrectResourcesRequest, NodesScheduled, RecoverReport, RecoverRequest,
     RegenerateReport, RegenerateRequest, ScheduleNodesRequest, SyncStatusRequest,
@@ -89,7 +89,7 @@ async fn classify(
     State(app): State<App>,
     TargetWorkflow(id): TargetWorkflow,
     Body(request): Body<ClassifyRequest>,
-) -> ApiResult<Affected> {
+) -> ApiResult<AffectedJobs> {
     Ok(Json(app.engine.classify(id, request).await?))
 }
 

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use torc_api::api::{AuditEntry, Page};
 use torc_api::document::DEFAULT_NAMESPACE;
-use torc_api::token::{Grant, Scope, Statement, TokenRequest, TokenResponse};
+use torc_api::token::{Claims, Grant, Scope, TokenRequest, TokenResponse};
 use torc_store::AuditQuery;
 
 use super::access::Access;
@@ -37,7 +37,7 @@ async fn create(State(app): State<App>, caller: Caller, Body(request): Body<Toke
         }
         seconds => seconds.map(|seconds| issued.saturating_add(seconds)),
     };
-    let statement = Statement { grant, issuer: caller.name, issued, expires };
+    let statement = Claims { grant, issuer: caller.name, issued, expires };
     app.engine.audit_only().await?;
     Ok(Json(TokenResponse { token: app.identities.issuer.issue(&statement), statement }))
 }

@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use torc_api::api::{Affected, ApplyRequest, ApplyResponse, Page, RetryRequest, Workflow, WorkflowAction};
+use torc_api::api::{AffectedJobs, ApplyRequest, ApplyResponse, Page, RetryRequest, Workflow, WorkflowAction};
 use torc_api::explain::WorkflowExplanation;
 use torc_core::ids::WorkflowId;
 
@@ -152,6 +152,6 @@ async fn retry(
     State(app): State<App>,
     TargetWorkflow(id): TargetWorkflow,
     Body(request): Body<RetryRequest>,
-) -> ApiResult<Affected> {
+) -> ApiResult<AffectedJobs> {
     Ok(Json(app.engine.retry(id, request).await?))
 }

@@ -9,9 +9,9 @@ use torc_api::cluster::{LOCAL, Partition as DetectedPartition, SlurmClusterSpec,
 use torc_api::status::Condition;
 use torc_core::planning::partition::Partition;
 use torc_core::time::rfc3339;
-use torc_slurm::call::Call;
+use torc_slurm::call::CommandSpec;
 use torc_slurm::exec::{Answer, Slurm};
-use torc_slurm::trouble::Trouble;
+use torc_slurm::trouble::SlurmError;
 use torc_slurm::{partitions, scontrol, sinfo};
 
 use super::login::prefix;
@@ -64,17 +64,17 @@ impl Cluster {
     }
 
     /// Makes a call and notes whether it was answered.
-    pub async fn ask(&mut self, call: &Call) -> Result<Answer, Trouble> {
+    pub async fn ask(&mut self, call: &CommandSpec) -> Result<Answer, SlurmError> {
         let start = Instant::now();
         let answer = self.slurm.ask(call).await;
         self.metrics.slurm_call(call.tool, start.elapsed());
         match &answer {
-            Err(trouble @ (Trouble::NoAnswer { .. } | Trouble::Missing { .. })) => {
+            Err(trouble @ (SlurmError::NoAnswer { .. } | SlurmError::Missing { .. })) => {
                 tracing::warn!(error = %trouble, "Slurm did not answer");
                 let since = self.silence.take().map_or_else(|| self.now(), |(since, _)| since);
                 self.silence = Some((since, trouble.to_string()));
             }
-            Ok(_) | Err(Trouble::Refused { .. }) => {
+            Ok(_) | Err(SlurmError::Refused { .. }) => {
                 self.silence = None;
                 self.last_contact_ms = Some(clock::now().wall_ms);
             }
@@ -83,12 +83,12 @@ impl Cluster {
     }
 
     /// Writes a file where Slurm's commands are, so that only its owner can read it.
-    pub async fn put(&self, path: &str, content: &str) -> Result<(), Trouble> {
+    pub async fn put(&self, path: &str, content: &str) -> Result<(), SlurmError> {
         self.slurm.put_file(path, content).await
     }
 
     /// Makes a folder there.
-    pub async fn make_folder(&self, path: &str) -> Result<(), Trouble> {
+    pub async fn make_folder(&self, path: &str) -> Result<(), SlurmError> {
         self.slurm.make_folder(path).await
     }
 
@@ -99,7 +99,7 @@ impl Cluster {
     }
 
     /// Removes a file there.
-    pub async fn remove(&self, path: &str) -> Result<(), Trouble> {
+    pub async fn remove(&self, path: &str) -> Result<(), SlurmError> {
         self.slurm.remove_file(path).await
     }
 

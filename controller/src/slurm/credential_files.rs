@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use torc_core::ids::WorkflowId;
 use torc_slurm::script::environment_file;
-use torc_slurm::trouble::Trouble;
+use torc_slurm::trouble::SlurmError;
 
 use super::SlurmConfig;
 use super::clusters::Cluster;
@@ -37,7 +37,7 @@ impl CredentialFiles {
         cluster: &Cluster,
         config: &SlurmConfig,
         now_seconds: i64,
-    ) -> Result<String, Trouble> {
+    ) -> Result<String, SlurmError> {
         let files = files((to, identity), cluster, config)?;
         let Some(new) = self.credentials.renewed(self.delivered.get(to), to.workflow, now_seconds) else {
             return Ok(files.environment);
@@ -70,11 +70,15 @@ impl CredentialFiles {
     }
 }
 
-fn refused(sentence: String) -> Trouble {
-    Trouble::Refused { sentence }
+fn refused(sentence: String) -> SlurmError {
+    SlurmError::Refused { sentence }
 }
 
-fn files((to, identity): (&CredentialTarget, &str), cluster: &Cluster, config: &SlurmConfig) -> Result<Files, Trouble> {
+fn files(
+    (to, identity): (&CredentialTarget, &str),
+    cluster: &Cluster,
+    config: &SlurmConfig,
+) -> Result<Files, SlurmError> {
     if to.working_dir.is_empty() {
         let sentence =
             "nobody says in which folder of the cluster its jobs run: annotate the workflow with torc.dev/working-dir";

@@ -6,13 +6,13 @@ use std::time::Instant;
 use torc_api::slurm::SlurmState;
 use torc_core::engine::{AllocationKey, Observation, slurm_name};
 use torc_core::ids::AllocationId;
-use torc_core::planning::adopt::{self, Fate, Intention, Sightings};
-use torc_core::planning::orphans::Sighting;
+use torc_core::planning::adopt::{self, PendingSubmission, Resolution, SlurmLookup};
+use torc_core::planning::orphans::SlurmObservation;
 use torc_core::rows::AllocationRow;
 use torc_core::time::rfc3339;
 use torc_slurm::sacct::{self, RecordedJob};
 use torc_slurm::squeue::{self, QueuedJob};
-use torc_slurm::trouble::Trouble;
+use torc_slurm::trouble::SlurmError;
 
 use super::clusters::Cluster;
 
@@ -82,8 +82,8 @@ async fn ask_about_former_ends(cluster: &mut Cluster, rows: &[(&AllocationRow, &
 async fn recorded(cluster: &mut Cluster, ids: &[&str]) -> Option<Vec<RecordedJob>> {
     match cluster.ask(&sacct::jobs(ids.iter().copied())).await {
         Ok(answer) => sacct::read_jobs(&answer.text).ok(),
-        Err(Trouble::NoAnswer { .. }) => None,
-        Err(Trouble::Missing { .. } | Trouble::Refused { .. }) => Some(Vec::new()),
+        Err(SlurmError::NoAnswer { .. }) => None,
+        Err(SlurmError::Missing { .. } | SlurmError::Refused { .. }) => Some(Vec::new()),
     }
 }
 
@@ -94,7 +94,7 @@ fn key(row: &AllocationRow) -> AllocationKey {
 fn of_queued(row: &AllocationRow, job: &QueuedJob) -> Observation {
     let ms = |seconds: Option<i64>| seconds.map(|seconds| seconds.saturating_mul(1_000));
     Observation {
-        sighting: Sighting::Queued(job.state),
+        sighting: SlurmObservation::Queued(job.state),
         state_text: Some(job.state_text.clone()),
         reason: job.reason.clone(),
         start_ms: ms(job.start),
@@ -106,10 +106,10 @@ fn of_queued(row: &AllocationRow, job: &QueuedJob) -> Observation {
 }
 
 fn of_forgotten(row: &AllocationRow, record: Option<&RecordedJob>, unseen_ms: i64) -> Observation {
-    let blank = Observation { unseen_ms, sighting: Sighting::Unseen, ..Observation::unanswered(key(row)) };
+    let blank = Observation { unseen_ms, sighting: SlurmObservation::Unseen, ..Observation::unanswered(key(row)) };
     let Some(record) = record else { return blank };
     Observation {
-        sighting: Sighting::Recorded(record.state),
+        sighting: SlurmObservation::Recorded(record.state),
         state_text: Some(record.state_text.clone()),
         end_ms: record.end.map(|seconds| seconds.saturating_mul(1_000)),
         ..blank
@@ -148,14 +148,14 @@ pub(super) async fn search(
         let found: Option<Vec<(&str, &str)>> = observe
             .as_ref()
             .map(|found| found.iter().map(|(marker, number)| (marker.as_str(), number.as_str())).collect());
-        let sightings = found.as_deref().map_or(Sightings::NoAnswer, Sightings::Found);
-        let fate = match adopt::decide(Intention { marker: &marker, called_ms_ago }, sightings) {
-            Fate::Adopt(number) => {
+        let sightings = found.as_deref().map_or(SlurmLookup::NoAnswer, SlurmLookup::Found);
+        let fate = match adopt::decide(PendingSubmission { marker: &marker, called_ms_ago }, sightings) {
+            Resolution::Adopt(number) => {
                 let copies = adopt::surplus(&marker, number, sightings);
                 PollResult::There(number.to_owned(), copies.into_iter().map(str::to_owned).collect())
             }
-            Fate::Submit => PollResult::Lost,
-            Fate::Wait => PollResult::Unclear,
+            Resolution::Submit => PollResult::Lost,
+            Resolution::Wait => PollResult::Unclear,
         };
         (key(row), fate)
     };
@@ -198,8 +198,8 @@ async fn observe(
     let wanted = missing.iter().map(|index| names[*index].as_str());
     let records = match cluster.ask(&sacct::jobs_named(wanted, since)).await {
         Ok(answer) => sacct::read_jobs(&answer.text).ok()?,
-        Err(Trouble::NoAnswer { .. }) => return None,
-        Err(Trouble::Missing { .. } | Trouble::Refused { .. }) => Vec::new(),
+        Err(SlurmError::NoAnswer { .. }) => return None,
+        Err(SlurmError::Missing { .. } | SlurmError::Refused { .. }) => Vec::new(),
     };
     for index in missing {
         let number = |record: &RecordedJob| record.id.to_string();

@@ -13,12 +13,12 @@ use torc_api::workflow::WorkflowSpec;
 use torc_core::backoff::Backoff;
 use torc_core::engine::{AllocationKey, Observation};
 use torc_core::ids::WorkflowId;
-use torc_core::planning::course::{Course, Ground, Needs, course};
-use torc_core::planning::orphans::Sighting;
+use torc_core::planning::course::{AllocationPlan, ClusterView, WorkflowDemand, course};
+use torc_core::planning::orphans::SlurmObservation;
 use torc_core::planning::partition::Partition;
 use torc_core::rows::AllocationRow;
 use torc_slurm::sbatch;
-use torc_slurm::trouble::Trouble;
+use torc_slurm::trouble::SlurmError;
 use tracing::Instrument as _;
 
 use super::SlurmConfig;
@@ -66,7 +66,8 @@ struct SubmitBackoff {
 
 /// Continues counting from the store: a process that asks Slurm only once would never be certain that an allocation is gone.
 fn remember_unseen(seen: &mut [Observation], rows: &[AllocationRow], now_ms: i64) {
-    let is_missing = |one: &&mut Observation| matches!(one.sighting, Sighting::Unseen | Sighting::Recorded(_));
+    let is_missing =
+        |one: &&mut Observation| matches!(one.sighting, SlurmObservation::Unseen | SlurmObservation::Recorded(_));
     for one in seen.iter_mut().filter(is_missing) {
         let row = rows.iter().find(|row| (row.workflow, row.id) == one.key);
         if let Some(since_ms) = row.and_then(|row| row.unseen_since_ms) {
@@ -170,7 +171,7 @@ impl SlurmContext {
     }
 
     /// What Slurm says about every allocation, cluster by cluster. Of a cluster that nobody describes any more nothing is known.
-    async fn observe(&mut self, needs: &[Needs], described: &Described) -> Vec<Observation> {
+    async fn observe(&mut self, needs: &[WorkflowDemand], described: &Described) -> Vec<Observation> {
         let mut observations = Vec::new();
         for (name, rows) in by_cluster(needs) {
             match self.clusters.get(&name, described.get(&name)) {
@@ -187,7 +188,12 @@ impl SlurmContext {
     }
 
     /// Nobody reads any more what was handed to the runners of allocations that are all over.
-    async fn tidy_up(&mut self, before: &[Needs], after: &[Needs], described: &Described) -> Result<(), EngineError> {
+    async fn tidy_up(
+        &mut self,
+        before: &[WorkflowDemand],
+        after: &[WorkflowDemand],
+        described: &Described,
+    ) -> Result<(), EngineError> {
         let (before, after) = (recipients(before), recipients(after));
         let identity = self.engine.identity().await?;
         for to in before.difference(&after) {
@@ -199,7 +205,7 @@ impl SlurmContext {
     }
 
     /// Allocations that wait for long, and runners that run for long, find what is good today.
-    async fn keep_up_to_date(&mut self, needs: &[Needs], described: &Described) -> Result<(), EngineError> {
+    async fn keep_up_to_date(&mut self, needs: &[WorkflowDemand], described: &Described) -> Result<(), EngineError> {
         // Whoever only looks, or serves others, cannot be reached by these runners.
         let identity = self.engine.identity().await?;
         for to in recipients(needs.iter().filter(|one| one.is_served)) {
@@ -215,7 +221,7 @@ impl SlurmContext {
     }
 
     /// Finds out what became of submissions that were cut short.
-    async fn settle_doubts(&mut self, needs: &[Needs], described: &Described) -> Result<(), EngineError> {
+    async fn settle_doubts(&mut self, needs: &[WorkflowDemand], described: &Described) -> Result<(), EngineError> {
         let identity = self.engine.identity().await?;
         for (name, rows) in by_cluster(needs) {
             let Some(cluster) = self.clusters.get(&name, described.get(&name)) else { continue };
@@ -248,7 +254,7 @@ impl SlurmContext {
     }
 
     /// Closes the difference of one workflow.
-    async fn reconcile(&mut self, needs: &Needs, described: &Described) -> Result<(), EngineError> {
+    async fn reconcile(&mut self, needs: &WorkflowDemand, described: &Described) -> Result<(), EngineError> {
         let name = needs.cluster.clone().unwrap_or_default();
         let mut known = None;
         let (mut plan, unreachable) = match self.clusters.get(&name, described.get(&name)) {
@@ -261,13 +267,13 @@ impl SlurmContext {
                 } else {
                     cluster.known_partitions()
                 };
-                let ground = Ground { partitions: partitions.as_deref(), account: account.as_deref() };
+                let ground = ClusterView { partitions: partitions.as_deref(), account: account.as_deref() };
                 let planned = (course(needs, ground, clock::now().wall_ms), cluster.unreachable());
                 known = partitions;
                 planned
             }
             None => {
-                let mut plan = course(needs, Ground::default(), clock::now().wall_ms);
+                let mut plan = course(needs, ClusterView::default(), clock::now().wall_ms);
                 plan.summary.refused = needs.cluster.as_ref().map(|name| format!("there is no SlurmCluster '{name}'"));
                 plan.intend.clear();
                 plan.begin.clear();
@@ -298,7 +304,12 @@ impl SlurmContext {
         Ok(())
     }
 
-    async fn cancel(&mut self, needs: &Needs, plan: &Course, described: &Described) -> Result<(), EngineError> {
+    async fn cancel(
+        &mut self,
+        needs: &WorkflowDemand,
+        plan: &AllocationPlan,
+        described: &Described,
+    ) -> Result<(), EngineError> {
         if plan.cancel.is_empty() {
             return Ok(());
         }
@@ -317,9 +328,14 @@ impl SlurmContext {
     }
 
     /// Submits what is missing, and what Slurm has refused before, unless that was just now.
-    async fn ask_for(&mut self, needs: &Needs, plan: Course, described: &Described) -> Result<(), EngineError> {
+    async fn ask_for(
+        &mut self,
+        needs: &WorkflowDemand,
+        plan: AllocationPlan,
+        described: &Described,
+    ) -> Result<(), EngineError> {
         let is_held_off = self.backoffs.get(&needs.workflow).is_some_and(|backoffs| (self.moments)() < backoffs.until);
-        let Course { intend, begin, executed, summary, cancel } = plan;
+        let AllocationPlan { intend, begin, executed, summary, cancel } = plan;
         let mut rows = Vec::new();
         if !is_held_off && needs.is_served && !is_over(needs) {
             for one in &needs.allocations {
@@ -360,7 +376,7 @@ impl SlurmContext {
     /// Submits one; what Slurm said if nothing came of it.
     async fn submit(
         &mut self,
-        needs: &Needs,
+        needs: &WorkflowDemand,
         row: &AllocationRow,
         described: &Described,
     ) -> Result<Option<String>, EngineError> {
@@ -395,9 +411,9 @@ impl SlurmContext {
                 Ok(None)
             }
             Err(trouble) => {
-                let perhaps_received = matches!(trouble, Trouble::NoAnswer { perhaps_received: true, .. });
+                let maybe_delivered = matches!(trouble, SlurmError::NoAnswer { maybe_delivered: true, .. });
                 let sentence = trouble.to_string();
-                self.engine.allocation_not_submitted(key, sentence.clone(), perhaps_received).await?;
+                self.engine.allocation_not_submitted(key, sentence.clone(), maybe_delivered).await?;
                 let count = self.backoffs.remove(&needs.workflow).map_or(1, |backoffs| backoffs.count + 1);
                 let until = (self.moments)() + pause_after(count, self.config.poll.min(INITIAL_BACKOFF));
                 let spec = Arc::clone(&needs.spec);
@@ -417,28 +433,28 @@ async fn cancel(cluster: &mut Cluster, numbers: &[String]) {
 }
 
 /// Its jobs may be retried with more memory or time, so what the cluster has matters before any of them is ready.
-fn may_escalate(needs: &Needs) -> bool {
+fn may_escalate(needs: &WorkflowDemand) -> bool {
     needs.spec.recovery.as_ref().and_then(|recovery| recovery.policy) == Some(RecoveryPolicy::Auto)
 }
 
 /// Nothing more will be to do for it.
-fn is_over(needs: &Needs) -> bool {
+fn is_over(needs: &WorkflowDemand) -> bool {
     needs.is_canceled || needs.finished_ms.is_some()
 }
 
-fn recipient(needs: &Needs, row: &AllocationRow) -> CredentialTarget {
+fn recipient(needs: &WorkflowDemand, row: &AllocationRow) -> CredentialTarget {
     let (cluster, workflow, working_dir) = (row.cluster.clone(), row.workflow, needs.working_dir.clone());
     CredentialTarget { cluster, workflow, working_dir }
 }
 
 /// Whose runners there are, or will be.
-fn recipients<'a>(needs: impl IntoIterator<Item = &'a Needs>) -> BTreeSet<CredentialTarget> {
+fn recipients<'a>(needs: impl IntoIterator<Item = &'a WorkflowDemand>) -> BTreeSet<CredentialTarget> {
     let all = needs.into_iter().flat_map(|one| one.allocations.iter().map(move |live| recipient(one, &live.row)));
     all.collect()
 }
 
 /// The live allocations of each cluster.
-fn by_cluster(needs: &[Needs]) -> BTreeMap<String, Vec<AllocationRow>> {
+fn by_cluster(needs: &[WorkflowDemand]) -> BTreeMap<String, Vec<AllocationRow>> {
     let mut rows: BTreeMap<String, Vec<AllocationRow>> = BTreeMap::new();
     for one in needs.iter().flat_map(|one| &one.allocations) {
         rows.entry(one.row.cluster.clone()).or_default().push(one.row.clone());

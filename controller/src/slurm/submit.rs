@@ -4,31 +4,31 @@ use std::path::{Path, PathBuf};
 
 use torc_api::resources::SlurmScheduler;
 use torc_core::engine::slurm_name;
-use torc_core::planning::course::{Needs, scheduler};
+use torc_core::planning::course::{WorkflowDemand, scheduler};
 use torc_core::planning::cpus::least_cpus;
 use torc_core::planning::partition::Partition;
 use torc_core::rows::AllocationRow;
 use torc_slurm::sbatch;
 use torc_slurm::script::{Marker, Request, Worker, script};
-use torc_slurm::trouble::Trouble;
+use torc_slurm::trouble::SlurmError;
 
 use super::SlurmConfig;
 use super::clusters::Cluster;
 
 /// The name of the Slurm job that an allocation is. Those that run one after another share one.
-pub(super) fn slurm_job_name(row: &AllocationRow, needs: &Needs, identity: &str) -> String {
+pub(super) fn slurm_job_name(row: &AllocationRow, needs: &WorkflowDemand, identity: &str) -> String {
     match serialized(row, needs) {
         Some(name) => format!("torc-wf{}-sched-{name}-{identity}", row.workflow),
         None => slurm_name(row, identity),
     }
 }
 
-fn serialized<'a>(row: &AllocationRow, needs: &'a Needs) -> Option<&'a str> {
+fn serialized<'a>(row: &AllocationRow, needs: &'a WorkflowDemand) -> Option<&'a str> {
     let scheduler = definition(row, needs).filter(|scheduler| scheduler.serialize_allocations == Some(true))?;
     scheduler.name.as_deref()
 }
 
-fn definition<'a>(row: &AllocationRow, needs: &'a Needs) -> Option<&'a SlurmScheduler> {
+fn definition<'a>(row: &AllocationRow, needs: &'a WorkflowDemand) -> Option<&'a SlurmScheduler> {
     scheduler(&needs.spec, row.scheduler.as_deref()?)
 }
 
@@ -43,10 +43,10 @@ pub(super) async fn submit(
     cluster: &mut Cluster,
     config: &SlurmConfig,
     environment_file: &str,
-    (needs, row): (&Needs, &AllocationRow),
+    (needs, row): (&WorkflowDemand, &AllocationRow),
     identity: &str,
-) -> Result<String, Trouble> {
-    let refused = |sentence: String| Trouble::Refused { sentence };
+) -> Result<String, SlurmError> {
+    let refused = |sentence: String| SlurmError::Refused { sentence };
     let output = Path::new(&needs.working_dir).join(&config.output_dir);
     let output = output.to_str().ok_or_else(|| refused("the output folder is not named in UTF-8".to_owned()))?;
     // Slurm writes what the script says into it, and does not make it.
@@ -60,7 +60,7 @@ pub(super) async fn submit(
 /// The batch script.
 fn text(
     config: &SlurmConfig,
-    (needs, row, partitions): (&Needs, &AllocationRow, &[Partition]),
+    (needs, row, partitions): (&WorkflowDemand, &AllocationRow, &[Partition]),
     identity: &str,
     (environment_file, output): (&str, &str),
 ) -> Result<String, String> {
@@ -89,7 +89,7 @@ fn text(
 /// What is asked for: as the scheduler of the document says, or what jobs need.
 fn request<'a>(
     row: &'a AllocationRow,
-    needs: &'a Needs,
+    needs: &'a WorkflowDemand,
     partitions: &[Partition],
     gres: Option<&'a str>,
 ) -> Result<Request<'a>, String> {
@@ -113,7 +113,7 @@ fn request<'a>(
 }
 
 /// What the runner is told behind the server's address. None of it is a secret.
-fn arguments((needs, row): (&Needs, &AllocationRow), output: &str) -> Vec<String> {
+fn arguments((needs, row): (&WorkflowDemand, &AllocationRow), output: &str) -> Vec<String> {
     let mut words = vec![needs.workflow.to_string(), output.to_owned()];
     if row.one_worker_per_node {
         words.push("--is-subtask".to_owned());

@@ -28,7 +28,7 @@ pub(crate) fn job_row() -> JobRow {
         state: JobState::Running,
         run: 17,
         attempt: 18,
-        epoch: 19,
+        lease_id: 19,
         runner: Some(RunnerId(20)),
         started_ms: Some(T0),
     }

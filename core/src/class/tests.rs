@@ -25,9 +25,9 @@ fn class(cpus: i64, gpus: i64, gib: i64, nodes: i64) -> Class {
 const END: EndMargin = EndMargin { headroom_seconds: 90, notice_seconds: 30, in_step: false };
 
 /// A runner of so many nodes with 8 CPUs, 2 GPUs and 64 GiB each.
-fn place(nodes: i64) -> Place<'static> {
+fn place(nodes: i64) -> RunnerView<'static> {
     let capacity = Resources { cpus: 8 * nodes, gpus: 2 * nodes, memory_bytes: 64 * GIB * nodes, nodes };
-    Place { capacity, labels: &[], scheduler: None, remaining_seconds: None, by_count: false }
+    RunnerView { capacity, labels: &[], scheduler: None, remaining_seconds: None, by_count: false }
 }
 
 #[test]
@@ -53,9 +53,9 @@ fn a_job_must_fit_a_node_of_the_empty_runner() {
 
 #[test]
 fn the_queue_strategy_looks_at_labels_only() {
-    let counting = Place { by_count: true, remaining_seconds: Some(121), ..place(1) };
+    let counting = RunnerView { by_count: true, remaining_seconds: Some(121), ..place(1) };
     assert!(class(100, 100, 1_000, 9).suits(&counting, END));
-    let late = Place { remaining_seconds: Some(120), ..counting.clone() };
+    let late = RunnerView { remaining_seconds: Some(120), ..counting.clone() };
     assert!(!class(1, 0, 1, 1).suits(&late, END), "nothing starts after its first signal");
     let labelled = Class { labels: vec!["a".to_owned()], ..class(1, 0, 1, 1) };
     assert!(!labelled.suits(&counting, END));
@@ -76,14 +76,18 @@ fn unlabelled_goes_to_unlabelled_and_labels_must_all_be_there() {
         let owned = |labels: &[&str]| labels.iter().map(|label| (*label).to_owned()).collect::<Vec<_>>();
         let class = Class { labels: owned(wanted), ..class(1, 0, 1, 1) };
         let labels = owned(present);
-        assert_eq!(class.suits(&Place { labels: &labels, ..place(1) }, END), expected, "{wanted:?} on {present:?}");
+        assert_eq!(
+            class.suits(&RunnerView { labels: &labels, ..place(1) }, END),
+            expected,
+            "{wanted:?} on {present:?}"
+        );
     }
 }
 
 #[test]
 fn a_job_may_be_short_of_a_minute_before_its_first_signal() {
     for (left, expected) in [(None, true), (Some(720), true), (Some(660), true), (Some(659), false), (Some(0), false)] {
-        let place = Place { remaining_seconds: left, ..place(1) };
+        let place = RunnerView { remaining_seconds: left, ..place(1) };
         assert_eq!(class(1, 0, 1, 1).suits(&place, END), expected, "{left:?}");
     }
 }
@@ -92,7 +96,7 @@ fn a_job_may_be_short_of_a_minute_before_its_first_signal() {
 fn a_scheduler_is_preferred_and_not_required() {
     let bound = Class { scheduler: Some("gpu".to_owned()), ..class(1, 0, 1, 1) };
     for (scheduler, expected) in [(Some("gpu"), true), (Some("cpu"), false), (None, false)] {
-        let place = Place { scheduler, ..place(1) };
+        let place = RunnerView { scheduler, ..place(1) };
         assert_eq!(bound.prefers(&place), expected);
         assert!(bound.suits(&place, END));
         assert!(class(1, 0, 1, 1).prefers(&place), "a job without a scheduler goes anywhere");

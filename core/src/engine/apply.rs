@@ -189,7 +189,7 @@ impl Engine {
                 tx.changes.recovery_ended(job.id);
             }
             for lease in old.leases.expired_of(job.id) {
-                tx.changes.detached_ended(lease.epoch);
+                tx.changes.detached_ended(lease.lease_id);
             }
         }
         self.forget_leases(|target| target.workflow == new.id() && !new.has_target(target), tx);
@@ -337,7 +337,7 @@ impl<'a> PlanBuilder<'a> {
                     row.state = record.state;
                     row.run = record.run;
                     row.attempt = record.attempt;
-                    row.epoch = record.epoch;
+                    row.lease_id = record.lease_id;
                     row.runner = record.runner;
                     row.started_ms = record.started_ms;
                     // What recovery has given to a job stays, as long as the document asks for the same.
@@ -373,7 +373,7 @@ impl<'a> PlanBuilder<'a> {
             state: next_state(JobState::Uninitialized, planned).unwrap_or(JobState::Blocked),
             run: self.run,
             attempt: 1,
-            epoch: 0,
+            lease_id: 0,
             runner: None,
             started_ms: None,
         }

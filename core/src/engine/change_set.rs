@@ -51,10 +51,10 @@ impl ChangeSet {
 
     /// What has to be written, with its events numbered.
     pub(super) fn finish(mut self, last_event: &mut i64) -> Changes {
-        for (epoch, detached) in self.detached_leases {
+        for (lease_id, detached) in self.detached_leases {
             match detached {
                 Some(lease) => self.changes.detached_leases.push(lease),
-                None => self.changes.ended_leases.push(epoch),
+                None => self.changes.ended_leases.push(lease_id),
             }
         }
         for (id, row) in self.actions {
@@ -101,7 +101,7 @@ impl ChangeSet {
                 state: row.state,
                 run: row.run,
                 attempt: row.attempt,
-                epoch: row.epoch,
+                lease_id: row.lease_id,
                 runner: row.runner,
                 started_ms: row.started_ms,
             };
@@ -160,11 +160,11 @@ impl ChangeSet {
     }
 
     pub(super) fn detached(&mut self, lease: DetachedLease) {
-        self.detached_leases.insert(lease.epoch, Some(lease));
+        self.detached_leases.insert(lease.lease_id, Some(lease));
     }
 
-    pub(super) fn detached_ended(&mut self, epoch: i64) {
-        self.detached_leases.insert(epoch, None);
+    pub(super) fn detached_ended(&mut self, lease_id: i64) {
+        self.detached_leases.insert(lease_id, None);
     }
 
     /// Data is new or has changed.

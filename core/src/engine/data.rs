@@ -169,7 +169,7 @@ impl Workflow {
             return None;
         }
         // What a job itself writes while it runs is nothing new to it.
-        let newer = |row: &&UserDataRow| row.epoch > record.epoch && row.job != Some(record.id);
+        let newer = |row: &&UserDataRow| row.lease_id > record.lease_id && row.job != Some(record.id);
         let inputs = self.profile(job).input_user_data.iter();
         inputs.filter_map(|name| self.data.get(name)).find(newer).map(|row| row.name.as_str())
     }

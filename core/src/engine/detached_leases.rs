@@ -42,7 +42,7 @@ impl DetachedLeases {
     /// An expired lease of a job is held again. Returns whether the job has any.
     pub fn renew(&mut self, job: JobId, lease_id: i64) -> bool {
         let Some(leases) = self.expired.get_mut(&job) else { return false };
-        leases.retain(|lease| lease.epoch != lease_id);
+        leases.retain(|lease| lease.lease_id != lease_id);
         if leases.is_empty() {
             self.expired.remove(&job);
         }

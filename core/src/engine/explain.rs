@@ -2,7 +2,7 @@
 
 use torc_api::allocation::AllocationStatus;
 use torc_api::api::JobResources;
-use torc_api::explain::{JobExplanation, JobStanding, Reason, ReasonKind, WorkflowExplanation};
+use torc_api::explain::{JobExplanation, JobPhase, Reason, ReasonKind, WorkflowExplanation};
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::RunnerScope;
 
@@ -188,8 +188,8 @@ impl Workflow {
         }
     }
 
-    fn standings(&self, jobs: impl Iterator<Item = u32>) -> Vec<JobStanding> {
-        let standing = |job: u32| JobStanding { job: self.name(job).to_owned(), status: self.jobs[job as usize].state };
+    fn standings(&self, jobs: impl Iterator<Item = u32>) -> Vec<JobPhase> {
+        let standing = |job: u32| JobPhase { job: self.name(job).to_owned(), status: self.jobs[job as usize].state };
         jobs.take(EXAMPLES).map(standing).collect()
     }
 

@@ -76,14 +76,14 @@ impl RunnerLeases {
     /// Adds a lease that the runner is to end. It held it as `before`.
     pub fn revoke(&mut self, lease: DetachedLease, before: Option<HeldLease>) {
         let granted_in = before.map_or(0, |held| held.granted_in);
-        self.revoked.insert(lease.epoch, RevokedLease { lease, granted_in });
+        self.revoked.insert(lease.lease_id, RevokedLease { lease, granted_in });
     }
 
     /// Removes the lease of this key from those that the runner is to end.
     pub fn take_revoked(&mut self, key: &AttemptKey) -> Option<DetachedLease> {
         let same = |revoked: &&RevokedLease| revoked.lease.job.0 == key.job && revoked.lease.run == key.run;
-        self.revoked.get(&key.epoch).filter(same)?;
-        self.revoked.remove(&key.epoch).map(|revoked| revoked.lease)
+        self.revoked.get(&key.lease_id).filter(same)?;
+        self.revoked.remove(&key.lease_id).map(|revoked| revoked.lease)
     }
 
     /// Removes leases from those that the runner is to end.
@@ -96,7 +96,7 @@ impl RunnerLeases {
     pub fn forget(&mut self, is_gone: impl Fn(&LeaseTarget) -> bool) -> Vec<i64> {
         self.held.retain(|target, _| !is_gone(target));
         self.jobs = self.held.keys().filter(|target| target.role.is_job()).count();
-        self.take_all_revoked(|lease| is_gone(&LeaseTarget::of(lease))).iter().map(|lease| lease.epoch).collect()
+        self.take_all_revoked(|lease| is_gone(&LeaseTarget::of(lease))).iter().map(|lease| lease.lease_id).collect()
     }
 
     /// Removes what was to be ended and returns what is missing; `named` are the numbers of jobs and leases in the message.
@@ -107,7 +107,7 @@ impl RunnerLeases {
         });
         let revoked = ended.map(|(_, revoked)| revoked.lease).collect();
         let is_missing = |(target, held): &(&LeaseTarget, &HeldLease)| {
-            held.granted_in <= acknowledged && !is_named(target.number, held.key.epoch)
+            held.granted_in <= acknowledged && !is_named(target.number, held.key.lease_id)
         };
         let mut held: Vec<LeaseTarget> = self.held.iter().filter(is_missing).map(|(target, _)| *target).collect();
         held.sort_unstable();

@@ -37,7 +37,7 @@ pub(super) struct CurrentLease {
 impl CurrentLease {
     /// Whether a key names this lease.
     fn is(&self, key: &AttemptKey) -> bool {
-        key.epoch > 0 && (self.key.epoch, self.key.run) == (key.epoch, key.run)
+        key.lease_id > 0 && (self.key.lease_id, self.key.run) == (key.lease_id, key.run)
     }
 }
 
@@ -53,7 +53,7 @@ impl Workflow {
         if self.actions.find(number).is_some() {
             return Some(target(LeaseRole::Action));
         }
-        if self.recoveries.get(number).is_some_and(|row| row.lease.epoch == key.epoch) {
+        if self.recoveries.get(number).is_some_and(|row| row.lease.lease_id == key.lease_id) {
             return Some(target(LeaseRole::Recovery));
         }
         self.ordinal(number).map(|_| target(LeaseRole::Job))
@@ -85,14 +85,14 @@ impl Workflow {
             let is_unconfirmed = self.attempt_is_unconfirmed(job);
             let record = &mut self.jobs[job as usize];
             record.attempt += i32::from(is_unconfirmed);
-            record.epoch = lease_id;
+            record.lease_id = lease_id;
             record.runner = Some(runner);
             // Only ready jobs are in the queues that choices come from.
             let granted = self.transition(job, JobEvent::Granted, tx);
             debug_assert!(granted.is_ok());
         } else {
             self.change_task(target, tx, |lease| {
-                lease.epoch = lease_id;
+                lease.lease_id = lease_id;
                 lease.runner = Some(runner);
                 lease.started_ms = None;
             });

@@ -11,7 +11,7 @@ use super::runners::Runner;
 use super::tx::Tx;
 use super::{CommandError, Engine};
 use crate::ids::{JobId, RunnerId, WorkflowId};
-use crate::planning::runner_fate::{Contact, Loss, RunnerFacts, RunnerFate, runner_fate};
+use crate::planning::runner_fate::{Loss, RunnerContact, RunnerFacts, RunnerFate, runner_fate};
 
 /// Jobs of a runner that are named in a report.
 const NAMED_JOBS: usize = 20;
@@ -115,11 +115,11 @@ impl Engine {
 }
 
 impl Runner {
-    fn contact(&self) -> Contact {
+    fn contact(&self) -> RunnerContact {
         match (self.is_silent(), self.sequence()) {
-            (true, _) => Contact::Silent,
-            (false, 0) => Contact::NotYet,
-            (false, _) => Contact::Heard,
+            (true, _) => RunnerContact::Silent,
+            (false, 0) => RunnerContact::NotYet,
+            (false, _) => RunnerContact::Heard,
         }
     }
 }

@@ -6,7 +6,7 @@ use torc_api::wire::FinishedAttempt;
 
 use super::tx::Tx;
 use super::workflow::Workflow;
-use crate::class::Place;
+use crate::class::RunnerView;
 use crate::ids::{JobId, RunnerId};
 use crate::job::{Ending, JobEvent};
 use crate::rows::{RecoveryRow, TaskLease};
@@ -42,7 +42,7 @@ impl Workflow {
     pub fn recoveries_for(
         &self,
         runner: RunnerId,
-        place: &Place<'_>,
+        place: &RunnerView<'_>,
         end: EndMargin,
         is_there: impl Fn(RunnerId) -> bool,
         limit: usize,

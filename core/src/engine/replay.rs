@@ -49,7 +49,7 @@ impl Engine {
 
     /// A result of an earlier run counts no more, but it tells that its attempt has ended: the job need not wait for that.
     fn end_superseded(&mut self, key: &AttemptKey, tx: &mut Tx) {
-        let is_key = |lease: &DetachedLease| (lease.epoch, lease.workflow.0) == (key.epoch, key.workflow);
+        let is_key = |lease: &DetachedLease| (lease.lease_id, lease.workflow.0) == (key.lease_id, key.workflow);
         let is_ending = |runner: &&Runner| runner.leases.revoked().any(is_key);
         let Some(holder) = self.runners.values().find(is_ending).map(|runner| runner.row.id) else { return };
         if let Some(lease) = self.take_revoked(holder, key) {

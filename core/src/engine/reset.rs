@@ -105,9 +105,9 @@ impl Workflow {
         if record.run != run {
             record.run = run;
             record.attempt = 1;
-            record.epoch = 0;
+            record.lease_id = 0;
             self.failures.forget(id);
-        } else if record.epoch > 0 {
+        } else if record.lease_id > 0 {
             // Any promise may have been acted upon without our knowledge, also one that has run out.
             record.next_attempt();
         }

@@ -1,7 +1,7 @@
 //! What the workflows that a runner serves say to it: how long its leases last, how far to lease ahead, how long to stay.
 
 use torc_api::failure::Prefetch;
-use torc_api::wire::{LEASE_SECONDS, RunnerScope, RunnerTerms, Verdict};
+use torc_api::wire::{LEASE_SECONDS, RunnerDirective, RunnerPolicy, RunnerScope};
 use torc_api::workflow::WorkflowSpec;
 
 use super::Engine;
@@ -33,7 +33,7 @@ impl Engine {
     }
 
     /// How long a runner stays: of what its unsettled workflows say, or all of them once all have settled, the most patient.
-    pub(super) fn terms(&self, scope: &RunnerScope) -> RunnerTerms {
+    pub(super) fn terms(&self, scope: &RunnerScope) -> RunnerPolicy {
         let live = self.live_in_scope(scope);
         let mut counting: Vec<&Workflow> = live.iter().filter_map(|id| self.workflows.get(id)).collect();
         counting.retain(|workflow| !workflow.is_settled());
@@ -45,8 +45,8 @@ impl Engine {
             let says = |spec: &WorkflowSpec| field(spec).map_or(usual, |value| u64::try_from(value).unwrap_or(0));
             counting().map(says).max().unwrap_or(usual)
         };
-        let usual = RunnerTerms::default();
-        RunnerTerms {
+        let usual = RunnerPolicy::default();
+        RunnerPolicy {
             wait_for_new_jobs_seconds: longest(
                 |spec| spec.compute_node_wait_for_new_jobs_seconds,
                 usual.wait_for_new_jobs_seconds,
@@ -74,14 +74,14 @@ impl Engine {
     }
 
     /// What a runner should do next.
-    pub(super) fn verdict(&self, scope: &RunnerScope) -> Verdict {
+    pub(super) fn verdict(&self, scope: &RunnerScope) -> RunnerDirective {
         let is_open = |id: &WorkflowId| self.workflows.get(id).is_some_and(|workflow| !workflow.is_over());
         if self.in_scope(scope).next().is_none() || self.live_in_scope(scope).iter().any(is_open) {
-            Verdict::Continue
+            RunnerDirective::Continue
         } else if self.in_scope(scope).all(Workflow::is_canceled) {
-            Verdict::Canceled
+            RunnerDirective::Canceled
         } else {
-            Verdict::Complete
+            RunnerDirective::Complete
         }
     }
 }

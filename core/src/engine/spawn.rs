@@ -126,7 +126,7 @@ impl Engine {
                 state: JobState::Blocked,
                 run: spawn.run,
                 attempt: 1,
-                epoch: 0,
+                lease_id: 0,
                 runner: None,
                 started_ms: None,
             });

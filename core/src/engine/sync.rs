@@ -1,6 +1,6 @@
 //! The runner protocol: what is, compared with what should be.
 
-use torc_api::wire::{PROTOCOL, RegisterRequest, RegisterResponse, SyncRequest, SyncResponse, Want};
+use torc_api::wire::{PROTOCOL, RegisterRequest, RegisterResponse, SyncRequest, SyncResponse, WorkRequest};
 
 use super::held_leases::LeaseTarget;
 use super::runners::Runner;
@@ -127,7 +127,7 @@ impl Engine {
             if !request.leaving && (!request.stopping || request.completing) {
                 self.grant_tasks(id, request, response, tx);
             }
-            if request.leaving || request.want == Want::default() {
+            if request.leaving || request.want == WorkRequest::default() {
                 self.withdraw_offer(id);
             } else {
                 self.grant(id, request.want, response, tx);

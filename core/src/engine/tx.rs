@@ -40,7 +40,7 @@ impl Tx {
 
     /// Returns a number for a lease or for a change of user data: one sequence, so that a lease's number tells which data it was given.
     pub(super) fn next_lease(&mut self) -> i64 {
-        next(&mut self.ids.epoch)
+        next(&mut self.ids.lease_id)
     }
 
     pub(super) fn next_allocation(&mut self) -> AllocationId {

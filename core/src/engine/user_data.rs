@@ -48,7 +48,7 @@ impl Data {
 
     /// Keeps a row whose value has changed. One without any value that the document does not have is forgotten.
     pub fn put(&mut self, row: UserDataRow, tx: &mut Tx) {
-        let row = UserDataRow { epoch: tx.next_lease(), changed_ms: tx.now.wall_ms, ..row };
+        let row = UserDataRow { lease_id: tx.next_lease(), changed_ms: tx.now.wall_ms, ..row };
         if row.written.is_none() && !row.in_document {
             self.rows.remove(&row.name);
             return tx.changes.data_removed(row.workflow, row.name);

@@ -64,7 +64,7 @@ pub(super) struct Workflow {
 pub(super) struct JobRecord {
     pub id: JobId,
     pub priority: i64,
-    pub epoch: i64,
+    pub lease_id: i64,
     pub runner: Option<RunnerId>,
     pub started_ms: Option<i64>,
     pub hash: [u8; 32],
@@ -91,7 +91,7 @@ impl JobRecord {
     /// The present attempt is over. The next one has had no lease yet.
     pub fn next_attempt(&mut self) {
         self.attempt += 1;
-        self.epoch = 0;
+        self.lease_id = 0;
         self.moves = 0;
     }
 
@@ -216,7 +216,7 @@ impl Workflow {
         self.jobs.push(JobRecord {
             id: job.id,
             priority: job.priority,
-            epoch: job.epoch,
+            lease_id: job.lease_id,
             runner: job.runner,
             started_ms: job.started_ms,
             hash: job.hash,
@@ -378,7 +378,7 @@ impl Workflow {
             job: record.id.0,
             run: record.run,
             attempt: record.attempt,
-            epoch: record.epoch,
+            lease_id: record.lease_id,
         }
     }
 
@@ -468,7 +468,7 @@ impl Workflow {
             state: record.state,
             run: record.run,
             attempt: record.attempt,
-            epoch: record.epoch,
+            lease_id: record.lease_id,
             runner: record.runner,
             started_ms: record.started_ms,
         }
@@ -489,7 +489,7 @@ impl Workflow {
             state: record.state,
             run: record.run,
             attempt: record.attempt,
-            epoch: record.epoch,
+            lease_id: record.lease_id,
             runner: record.runner,
             started_ms: record.started_ms,
         }

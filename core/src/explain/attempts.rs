@@ -1,6 +1,6 @@
 //! The story of a job's attempts: how each ended, what speaks for it, and why another one followed.
 
-use torc_api::explain::AttemptStory;
+use torc_api::explain::AttemptReport;
 use torc_api::quantity::{format_bytes, format_duration};
 use torc_api::state::{Cause, JobState};
 
@@ -20,19 +20,19 @@ pub struct Attempt<'a> {
 }
 
 /// Tells each attempt. `needs` is what the job asks for now; an earlier attempt may have asked for less.
-pub fn stories(attempts: &[Attempt<'_>], needs: &Requirements, is_over: bool) -> Vec<AttemptStory> {
+pub fn stories(attempts: &[Attempt<'_>], needs: &Requirements, is_over: bool) -> Vec<AttemptReport> {
     let later = attempts.iter().skip(1).map(Some).chain(std::iter::once(None));
     attempts.iter().zip(later).map(|(attempt, next)| story(attempt, next, needs, is_over)).collect()
 }
 
-fn story(attempt: &Attempt<'_>, next: Option<&Attempt<'_>>, needs: &Requirements, is_over: bool) -> AttemptStory {
+fn story(attempt: &Attempt<'_>, next: Option<&Attempt<'_>>, needs: &Requirements, is_over: bool) -> AttemptReport {
     let row = attempt.result;
     let run_ms = (row.ended_ms - row.started_ms).max(0);
     let peak = row.usage.peak_memory_bytes;
     let evidence = Evidence::of_result(needs, Some(row));
     let diagnosis = row.cause.map(|_| diagnose(&evidence));
     let is_followed = next.is_some() || !is_over;
-    AttemptStory {
+    AttemptReport {
         run_id: row.run,
         attempt: row.attempt,
         status: row.state,

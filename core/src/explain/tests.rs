@@ -4,7 +4,7 @@ use torc_api::termination::EndMargin;
 use torc_api::wire::{Resources, Usage};
 
 use super::*;
-use crate::class::Place;
+use crate::class::RunnerView;
 use crate::ids::{JobId, WorkflowId};
 use crate::rows::{JobProfile, ResultRow};
 
@@ -41,7 +41,7 @@ fn runner<'a>(cpus: i64, gib: i64, labels: &'a [String], left: Option<i64>) -> R
     let capacity = Resources { cpus, memory_bytes: gib * GIB, gpus: 0, nodes: 1 };
     RunnerFacts {
         host: "n1",
-        place: Place { capacity, labels, scheduler: None, remaining_seconds: left, by_count: false },
+        place: RunnerView { capacity, labels, scheduler: None, remaining_seconds: left, by_count: false },
         end: EndMargin { headroom_seconds: 60, notice_seconds: 30, in_step: false },
         is_silent: false,
     }
@@ -66,7 +66,7 @@ fn a_blocked_job_names_what_it_waits_for() {
     let reasons =
         why(&facts(JobState::Blocked, &class, &parents), WorkflowFacts::default(), &[], &SlurmFacts::default());
     assert_eq!(first(&reasons), (ReasonKind::Dependency, "it waits for job b, which is running"));
-    assert_eq!(reasons[0].jobs, [JobStanding { job: "b".to_owned(), status: JobState::Running }]);
+    assert_eq!(reasons[0].jobs, [JobPhase { job: "b".to_owned(), status: JobState::Running }]);
     let parents: Vec<(&str, JobState)> = ["a", "b", "c", "d", "e", "f"].map(|name| (name, JobState::Ready)).to_vec();
     let reasons =
         why(&facts(JobState::Blocked, &class, &parents), WorkflowFacts::default(), &[], &SlurmFacts::default());

@@ -5,7 +5,7 @@ use torc_api::quantity::{format_duration, format_memory};
 use torc_api::termination::EndMargin;
 use torc_api::wire::Resources;
 
-use crate::class::{Class, Place};
+use crate::class::{Class, RunnerView};
 use crate::expanded::Requirements;
 
 /// A runner that serves the workflow.
@@ -14,7 +14,7 @@ pub struct RunnerFacts<'a> {
     /// Its host.
     pub host: &'a str,
     /// What it has.
-    pub place: Place<'a>,
+    pub place: RunnerView<'a>,
     /// The time that it has left when the workflow's jobs get their first signal.
     pub end: EndMargin,
     /// It has not been heard of for as long as a lease lasts.
@@ -150,7 +150,7 @@ fn misfit(class: &Class, runners: &[&RunnerFacts<'_>]) -> Option<Reason> {
         return Some(Reason::new(ReasonKind::Label, message));
     }
     let fits = |runner: &&&RunnerFacts<'_>| {
-        class.suits(&Place { remaining_seconds: None, ..runner.place.clone() }, runner.end)
+        class.suits(&RunnerView { remaining_seconds: None, ..runner.place.clone() }, runner.end)
     };
     let fitting: Vec<&RunnerFacts<'_>> = labelled.iter().filter(fits).copied().collect();
     if fitting.is_empty() {

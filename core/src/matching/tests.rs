@@ -24,12 +24,12 @@ fn capacity(cpus: i64) -> Resources {
     Resources { cpus, gpus: 4, memory_bytes: 100, nodes: 1 }
 }
 
-fn place(cpus: i64) -> Place<'static> {
-    Place { capacity: capacity(cpus), labels: &[], scheduler: None, remaining_seconds: None, by_count: false }
+fn place(cpus: i64) -> RunnerView<'static> {
+    RunnerView { capacity: capacity(cpus), labels: &[], scheduler: None, remaining_seconds: None, by_count: false }
 }
 
-fn want(free_cpus: i64, ahead: u32, limit: u32) -> Want {
-    Want { free: capacity(free_cpus), ahead, bridge: ahead, limit }
+fn want(free_cpus: i64, ahead: u32, limit: u32) -> WorkRequest {
+    WorkRequest { free: capacity(free_cpus), ahead, bridge: ahead, limit }
 }
 
 /// Jobs in queues of their classes.
@@ -65,14 +65,14 @@ fn owner<'a>(name: &'a str, workflows: Vec<WorkflowQueues<'a>>) -> OwnerQueues<'
 }
 
 /// One workflow with these jobs: class, priority, number. Returns the numbers of those that are chosen.
-fn run(place: &Place<'_>, want: Want, jobs: &[(Class, i64, u32)]) -> Vec<u32> {
+fn run(place: &RunnerView<'_>, want: WorkRequest, jobs: &[(Class, i64, u32)]) -> Vec<u32> {
     let classes = queues(jobs);
     let chosen = choose(place, &want, &[owner("ada", vec![workflow(1, &classes)])]);
     chosen.now.into_iter().chain(chosen.ahead).map(|choice| choice.job).collect()
 }
 
 /// One workflow whose jobs have one CPU and these paths below them, by number. Returns the numbers of those that are chosen.
-fn run_paths(want: Want, downstream: &[u32]) -> Vec<u32> {
+fn run_paths(want: WorkRequest, downstream: &[u32]) -> Vec<u32> {
     let mut queue = ReadyQueue::default();
     (0..).zip(downstream).for_each(|(job, downstream)| queue.insert(ReadyJob::new(0, *downstream, job)));
     let classes = [(class(1, 0, 1, 1), queue)];
@@ -94,15 +94,19 @@ fn the_longest_remaining_path_comes_first() {
 
 #[test]
 fn jobs_that_differ_are_leased_ahead_only_to_bridge_a_round_trip() {
-    let want = Want { bridge: 1, ..want(1, 4, 9) };
+    let want = WorkRequest { bridge: 1, ..want(1, 4, 9) };
     assert_eq!(run_paths(want, &[0; 9]), [0, 1, 2, 3, 4], "alike");
     assert_eq!(run_paths(want, &[0, 0, 0, 0, 5]), [4, 0], "of different urgency");
     let classes = |second| [(class(1, 0, 1, 1), 0, 0), (class(1, 0, 1, 1), 0, 1), (class(1, 0, 1, second), 0, 2)];
     assert_eq!(run(&place(4), want, &classes(1)), [0, 1, 2], "one class");
     assert_eq!(run(&place(4), want, &classes(2)), [2, 0], "of two classes");
-    assert_eq!(run(&place(4), Want { bridge: 0, ..want }, &classes(2)), [2]);
+    assert_eq!(run(&place(4), WorkRequest { bridge: 0, ..want }, &classes(2)), [2]);
     let elsewhere = [(class(9, 0, 1, 1), 0, 0), (class(1, 0, 1, 1), 0, 1), (class(1, 0, 1, 1), 0, 2)];
-    assert_eq!(run(&place(4), Want { bridge: 0, ..want }, &elsewhere), [1, 2], "another class does not fit the runner");
+    assert_eq!(
+        run(&place(4), WorkRequest { bridge: 0, ..want }, &elsewhere),
+        [1, 2],
+        "another class does not fit the runner"
+    );
 }
 
 #[test]
@@ -142,7 +146,7 @@ fn ahead_comes_after_what_fits_and_within_the_limit() {
 
 #[test]
 fn the_queue_strategy_counts_and_ignores_requirements() {
-    let counting = Place { by_count: true, ..place(1) };
+    let counting = RunnerView { by_count: true, ..place(1) };
     let jobs =
         [(class(1, 0, 1, 1), 0, 0), (class(99, 9, 999, 9), 0, 1), (class(2, 0, 1, 1), 5, 2), (class(1, 0, 1, 1), 0, 3)];
     assert_eq!(run(&counting, want(3, 0, 9), &jobs), [2, 0, 1], "three slots: by priority, then by number");
@@ -153,7 +157,7 @@ fn the_queue_strategy_counts_and_ignores_requirements() {
 #[test]
 fn jobs_of_another_scheduler_come_only_when_there_is_nothing_else() {
     let of = |scheduler: &str, cpus| Class { scheduler: Some(scheduler.to_owned()), ..class(cpus, 0, 1, 1) };
-    let gpu = Place { scheduler: Some("gpu"), ..place(8) };
+    let gpu = RunnerView { scheduler: Some("gpu"), ..place(8) };
     let mut jobs = vec![(of("cpu", 1), 99, 0), (of("gpu", 4), 0, 1), (class(1, 0, 1, 1), 0, 2)];
     assert_eq!(run(&gpu, want(8, 0, 9), &jobs), [1, 2]);
     assert_eq!(run(&place(8), want(8, 0, 9), &jobs), [2], "outside of every allocation too");
@@ -163,7 +167,7 @@ fn jobs_of_another_scheduler_come_only_when_there_is_nothing_else() {
 }
 
 /// Returns the workflows of the chosen jobs, in the order of choice.
-fn served(want: Want, owners: &[OwnerQueues<'_>]) -> Vec<i64> {
+fn served(want: WorkRequest, owners: &[OwnerQueues<'_>]) -> Vec<i64> {
     let chosen = choose(&place(8), &want, owners);
     chosen.now.iter().chain(&chosen.ahead).map(|choice| choice.workflow.0).collect()
 }
@@ -214,15 +218,15 @@ fn owners_share_equally_whatever_their_priorities_are() {
 
 #[test]
 fn the_dominant_resource_decides_who_uses_less() {
-    let place = Place { capacity: Resources { cpus: 10, memory_bytes: 1_000, gpus: 2, nodes: 1 }, ..place(1) };
+    let place = RunnerView { capacity: Resources { cpus: 10, memory_bytes: 1_000, gpus: 2, nodes: 1 }, ..place(1) };
     let share = |cpus, memory_bytes, gpus| Usage { cpus, memory_bytes, gpus, jobs: 7 }.dominant_share(&place);
     assert_eq!([share(1, 0, 0), share(1, 200, 0), share(1, 200, 1)], [100_000, 200_000, 500_000]);
     assert_eq!(share(30, 0, 0), 3_000_000, "of all runners together");
     assert_eq!(
-        Usage { cpus: 1, jobs: 7, ..Usage::default() }.dominant_share(&Place { by_count: true, ..place.clone() }),
+        Usage { cpus: 1, jobs: 7, ..Usage::default() }.dominant_share(&RunnerView { by_count: true, ..place.clone() }),
         7
     );
-    let without = Place { capacity: Resources { gpus: 0, ..place.capacity }, ..place };
+    let without = RunnerView { capacity: Resources { gpus: 0, ..place.capacity }, ..place };
     assert_eq!(Usage { gpus: 5, ..Usage::default() }.dominant_share(&without), 0, "it has none to share");
 }
 
@@ -260,7 +264,7 @@ fn nothing_is_leased_ahead_that_another_runner_could_start() {
 }
 
 /// The slow way: sort everything, then go through it twice.
-fn search(capacity_cpus: i64, want: Want, jobs: &[(Class, i64, u32)]) -> Vec<u32> {
+fn search(capacity_cpus: i64, want: WorkRequest, jobs: &[(Class, i64, u32)]) -> Vec<u32> {
     let mut sorted: Vec<&(Class, i64, u32)> =
         jobs.iter().filter(|(class, _, _)| class.requirements.num_cpus <= capacity_cpus).collect();
     sorted.sort_by_key(|(class, priority, job)| {

@@ -8,7 +8,7 @@ pub const GRACE_MS: i64 = 60_000;
 
 /// An allocation whose number in Slurm is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Intention<'a> {
+pub struct PendingSubmission<'a> {
     /// Its marker.
     pub marker: &'a str,
     /// How long ago `sbatch` was called for it; none if it certainly was not.
@@ -17,7 +17,7 @@ pub struct Intention<'a> {
 
 /// What Slurm says about markers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sightings<'a> {
+pub enum SlurmLookup<'a> {
     /// Nothing: it did not answer.
     NoAnswer,
     /// These exist, or have existed: marker and number.
@@ -26,7 +26,7 @@ pub enum Sightings<'a> {
 
 /// What to do about an intention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate<'a> {
+pub enum Resolution<'a> {
     /// It is there, under this number.
     Adopt(&'a str),
     /// It is not there: submit it, under the same marker.
@@ -36,19 +36,19 @@ pub enum Fate<'a> {
 }
 
 /// Decides about one intention. If there are two of it, the first is ours and the others are to be cancelled (see [`surplus`]).
-pub fn decide<'a>(intention: Intention<'_>, sightings: Sightings<'a>) -> Fate<'a> {
-    let Some(called_ms_ago) = intention.called_ms_ago else { return Fate::Submit };
-    let Sightings::Found(found) = sightings else { return Fate::Wait };
+pub fn decide<'a>(intention: PendingSubmission<'_>, sightings: SlurmLookup<'a>) -> Resolution<'a> {
+    let Some(called_ms_ago) = intention.called_ms_ago else { return Resolution::Submit };
+    let SlurmLookup::Found(found) = sightings else { return Resolution::Wait };
     match found.iter().find(|(marker, _)| *marker == intention.marker) {
-        Some((_, number)) => Fate::Adopt(number),
-        None if called_ms_ago >= GRACE_MS => Fate::Submit,
-        None => Fate::Wait,
+        Some((_, number)) => Resolution::Adopt(number),
+        None if called_ms_ago >= GRACE_MS => Resolution::Submit,
+        None => Resolution::Wait,
     }
 }
 
 /// Allocations in Slurm that carry a marker of ours but are not the one that is known under it.
-pub fn surplus<'a>(marker: &str, number: &str, sightings: Sightings<'a>) -> Vec<&'a str> {
-    let Sightings::Found(found) = sightings else { return Vec::new() };
+pub fn surplus<'a>(marker: &str, number: &str, sightings: SlurmLookup<'a>) -> Vec<&'a str> {
+    let SlurmLookup::Found(found) = sightings else { return Vec::new() };
     found.iter().filter(|(found, other)| *found == marker && *other != number).map(|(_, other)| *other).collect()
 }
 
@@ -59,16 +59,16 @@ mod tests {
     #[test]
     fn a_submission_that_was_cut_short_is_found_again_and_never_repeated_on_a_guess() {
         let found = [("torc-wf1-a1", "17"), ("torc-wf1-a2", "18")];
-        let known = Sightings::Found(&found);
-        let intention = |marker, called_ms_ago| Intention { marker, called_ms_ago };
+        let known = SlurmLookup::Found(&found);
+        let intention = |marker, called_ms_ago| PendingSubmission { marker, called_ms_ago };
         let cases = [
-            (intention("torc-wf1-a1", Some(0)), known, Fate::Adopt("17")),
-            (intention("torc-wf1-a1", Some(GRACE_MS * 9)), known, Fate::Adopt("17")),
-            (intention("torc-wf1-a3", Some(GRACE_MS)), known, Fate::Submit),
-            (intention("torc-wf1-a3", Some(GRACE_MS - 1)), known, Fate::Wait),
-            (intention("torc-wf1-a", Some(GRACE_MS)), known, Fate::Submit),
-            (intention("torc-wf1-a3", Some(GRACE_MS * 9)), Sightings::NoAnswer, Fate::Wait),
-            (intention("torc-wf1-a3", None), Sightings::NoAnswer, Fate::Submit),
+            (intention("torc-wf1-a1", Some(0)), known, Resolution::Adopt("17")),
+            (intention("torc-wf1-a1", Some(GRACE_MS * 9)), known, Resolution::Adopt("17")),
+            (intention("torc-wf1-a3", Some(GRACE_MS)), known, Resolution::Submit),
+            (intention("torc-wf1-a3", Some(GRACE_MS - 1)), known, Resolution::Wait),
+            (intention("torc-wf1-a", Some(GRACE_MS)), known, Resolution::Submit),
+            (intention("torc-wf1-a3", Some(GRACE_MS * 9)), SlurmLookup::NoAnswer, Resolution::Wait),
+            (intention("torc-wf1-a3", None), SlurmLookup::NoAnswer, Resolution::Submit),
         ];
         for (intention, sightings, expected) in cases {
             assert_eq!(decide(intention, sightings), expected, "{intention:?}");
@@ -78,8 +78,8 @@ mod tests {
     #[test]
     fn twins_are_found() {
         let found = [("a", "17"), ("b", "18"), ("a", "19")];
-        assert_eq!(surplus("a", "17", Sightings::Found(&found)), ["19"]);
-        assert_eq!(surplus("b", "18", Sightings::Found(&found)), Vec::<&str>::new());
-        assert_eq!(surplus("a", "17", Sightings::NoAnswer), Vec::<&str>::new());
+        assert_eq!(surplus("a", "17", SlurmLookup::Found(&found)), ["19"]);
+        assert_eq!(surplus("b", "18", SlurmLookup::Found(&found)), Vec::<&str>::new());
+        assert_eq!(surplus("a", "17", SlurmLookup::NoAnswer), Vec::<&str>::new());
     }
 }

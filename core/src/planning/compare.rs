@@ -2,7 +2,7 @@
 
 /// What Slurm said about both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outlook {
+pub struct QueueEstimate {
     /// How many nodes are needed.
     pub nodes: i64,
     /// How long an allocation lasts.
@@ -44,7 +44,7 @@ const MOST_WAITS: i64 = 10;
 
 /// Compares both. Nodes one by one start as soon as they are idle; the last of them waits a few times as long as the first, but not
 /// longer than for all nodes to be idle at once.
-pub fn compare(outlook: Outlook) -> Comparison {
+pub fn compare(outlook: QueueEstimate) -> Comparison {
     let nodes = outlook.nodes.max(1);
     let together = outlook.wait_for_all.map(|wait| Way {
         allocations: 1,
@@ -72,8 +72,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    const OUTLOOK: Outlook =
-        Outlook { nodes: 8, seconds: 3_600, idle_nodes: 0, wait_for_all: Some(7_200), wait_for_one: Some(600) };
+    const OUTLOOK: QueueEstimate =
+        QueueEstimate { nodes: 8, seconds: 3_600, idle_nodes: 0, wait_for_all: Some(7_200), wait_for_one: Some(600) };
 
     #[test]
     fn nodes_one_by_one_start_earlier() {
@@ -82,30 +82,30 @@ mod tests {
         assert_eq!((together.first_start, together.done), (7_200, 10_800));
         assert_eq!((apart.allocations, apart.first_start, apart.done), (8, 600, 600 * 8 + 3_600));
         assert!(both.prefer_apart);
-        let many = compare(Outlook { nodes: 100, wait_for_all: Some(90_000), ..OUTLOOK });
+        let many = compare(QueueEstimate { nodes: 100, wait_for_all: Some(90_000), ..OUTLOOK });
         assert_eq!(many.apart.unwrap().done, 600 * 10 + 3_600);
     }
 
     #[test]
     fn one_by_one_never_waits_longer_than_for_all() {
-        let both = compare(Outlook { wait_for_all: Some(1_000), wait_for_one: Some(900), ..OUTLOOK });
+        let both = compare(QueueEstimate { wait_for_all: Some(1_000), wait_for_one: Some(900), ..OUTLOOK });
         assert_eq!(both.apart.unwrap().done, 1_000 + 3_600);
         assert!(both.prefer_apart, "its first node is there earlier");
     }
 
     #[test]
     fn idle_nodes_are_there_at_once() {
-        let both = compare(Outlook { idle_nodes: 6, ..OUTLOOK });
+        let both = compare(QueueEstimate { idle_nodes: 6, ..OUTLOOK });
         assert_eq!((both.apart.unwrap().first_start, both.apart.unwrap().done), (0, 1_200 + 3_600));
-        let enough = compare(Outlook { idle_nodes: 9, wait_for_all: Some(0), wait_for_one: Some(0), ..OUTLOOK });
+        let enough = compare(QueueEstimate { idle_nodes: 9, wait_for_all: Some(0), wait_for_one: Some(0), ..OUTLOOK });
         assert_eq!(enough.together.unwrap().done, enough.apart.unwrap().done);
     }
 
     #[test]
     fn what_never_starts_is_not_taken() {
-        let wide = compare(Outlook { wait_for_all: None, ..OUTLOOK });
+        let wide = compare(QueueEstimate { wait_for_all: None, ..OUTLOOK });
         assert!(wide.together.is_none() && wide.prefer_apart);
-        let only = compare(Outlook { wait_for_one: None, ..OUTLOOK });
+        let only = compare(QueueEstimate { wait_for_one: None, ..OUTLOOK });
         assert!(only.apart.is_none() && !only.prefer_apart);
     }
 }

@@ -32,7 +32,7 @@ const CANCEL_AGAIN_MS: i64 = 30_000;
 
 /// What a workflow needs of Slurm, and what it has.
 #[derive(Clone, Debug)]
-pub struct Needs {
+pub struct WorkflowDemand {
     /// Which workflow.
     pub workflow: WorkflowId,
     /// Its name.
@@ -56,20 +56,20 @@ pub struct Needs {
     /// Allocations have ended in vain too often.
     pub is_exhausted: bool,
     /// Jobs that have not started, by kind.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<ResourceClass>,
     /// Jobs that may need a runner yet: all that have not ended and do not run.
     pub open_jobs: i64,
     /// Its allocations that are not over.
     pub allocations: Vec<LiveAllocation>,
     /// Actions that ask for nodes and were set off.
-    pub actions: Vec<NodesWanted>,
+    pub actions: Vec<NodeRequest>,
     /// How many allocations its executed actions have asked for, by scheduler, and the first such action.
     pub asked: BTreeMap<String, (i64, Action)>,
 }
 
 /// Jobs of one kind that have not started.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kind {
+pub struct ResourceClass {
     /// What each needs.
     pub needs: Requirements,
     /// Labels that a runner must have.
@@ -105,7 +105,7 @@ impl LiveAllocation {
 
 /// An action that asks for nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodesWanted {
+pub struct NodeRequest {
     /// Its number.
     pub action: JobId,
     /// What it says.
@@ -116,7 +116,7 @@ pub struct NodesWanted {
 
 /// What is known of the cluster.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Ground<'a> {
+pub struct ClusterView<'a> {
     /// Its partitions; none while they are not known.
     pub partitions: Option<&'a [Partition]>,
     /// The account that is charged unless a scheduler names another.
@@ -140,7 +140,7 @@ pub struct AllocationSummary {
 
 /// What is to be done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Course {
+pub struct AllocationPlan {
     /// Allocations to ask for, without their numbers.
     pub intend: Vec<AllocationRow>,
     /// Actions whose allocations are among these.
@@ -154,8 +154,8 @@ pub struct Course {
 }
 
 /// Decides.
-pub fn course(needs: &Needs, ground: Ground<'_>, now_ms: i64) -> Course {
-    let mut course = Course::default();
+pub fn course(needs: &WorkflowDemand, ground: ClusterView<'_>, now_ms: i64) -> AllocationPlan {
+    let mut course = AllocationPlan::default();
     let live: Vec<&LiveAllocation> = needs.allocations.iter().collect();
     if needs.is_canceled || needs.cluster.is_none() {
         course.cancel = due(&live, |_| true, now_ms);
@@ -203,7 +203,7 @@ fn due(live: &[&LiveAllocation], unwanted: impl Fn(&LiveAllocation) -> bool, now
 }
 
 /// Asks for what an action wants, less what it has got already.
-fn carry_out(wanted: &NodesWanted, needs: &Needs, ground: Ground<'_>, course: &mut Course) {
+fn carry_out(wanted: &NodeRequest, needs: &WorkflowDemand, ground: ClusterView<'_>, course: &mut AllocationPlan) {
     if wanted.is_begun {
         return;
     }
@@ -229,7 +229,7 @@ fn carry_out(wanted: &NodesWanted, needs: &Needs, ground: Ground<'_>, course: &m
 }
 
 /// Brings back allocations that are over while jobs are ready that no other one could take: never more than actions asked for.
-fn replace_lost(needs: &Needs, ground: Ground<'_>, course: &mut Course) {
+fn replace_lost(needs: &WorkflowDemand, ground: ClusterView<'_>, course: &mut AllocationPlan) {
     let policy = needs.spec.recovery.as_ref().and_then(|recovery| recovery.policy);
     let is_allowed = !matches!(policy, Some(RecoveryPolicy::Never | RecoveryPolicy::Manual));
     let Some(partitions) = ground.partitions.filter(|_| is_allowed && !needs.is_suspended && !needs.is_exhausted)
@@ -265,7 +265,13 @@ fn replace_lost(needs: &Needs, ground: Ground<'_>, course: &mut Course) {
 }
 
 /// As many allocations as the jobs need.
-fn size(needs: &Needs, partitions: &[Partition], account: Option<&str>, now_ms: i64, course: &mut Course) {
+fn size(
+    needs: &WorkflowDemand,
+    partitions: &[Partition],
+    account: Option<&str>,
+    now_ms: i64,
+    course: &mut AllocationPlan,
+) {
     let demands: Vec<sizing::Demand<'_>> = needs.kinds.iter().map(demand).collect();
     // What is being cancelled is no room for anybody, but still counts; what its runners have left does not. Where a node's daemon
     // is dead, Slurm takes minutes to notice that.
@@ -304,7 +310,7 @@ fn size(needs: &Needs, partitions: &[Partition], account: Option<&str>, now_ms: 
     });
 }
 
-fn limits(max_allocations: i64, needs: &Needs) -> Limits {
+fn limits(max_allocations: i64, needs: &WorkflowDemand) -> Limits {
     Limits {
         max_allocations,
         walltime: Walltime::FromJobs,
@@ -314,7 +320,7 @@ fn limits(max_allocations: i64, needs: &Needs) -> Limits {
     }
 }
 
-fn demand(kind: &Kind) -> sizing::Demand<'_> {
+fn demand(kind: &ResourceClass) -> sizing::Demand<'_> {
     sizing::Demand { needs: &kind.needs, labels: &kind.labels, ready: kind.ready, waiting: kind.waiting }
 }
 
@@ -367,7 +373,12 @@ fn place_of(scheduler: &SlurmScheduler, partitions: &[Partition]) -> Partition {
 }
 
 /// An allocation of a scheduler, for a workflow on a cluster.
-fn for_workflow(needs: &Needs, scheduler: &SlurmScheduler, action: &Action, ground: Ground<'_>) -> AllocationRow {
+fn for_workflow(
+    needs: &WorkflowDemand,
+    scheduler: &SlurmScheduler,
+    action: &Action,
+    ground: ClusterView<'_>,
+) -> AllocationRow {
     let row = of_scheduler(scheduler, action);
     let account = row.account.or_else(|| ground.account.map(str::to_owned));
     AllocationRow { cluster: needs.cluster.clone().unwrap_or_default(), account, ..row }

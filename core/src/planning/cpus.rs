@@ -8,7 +8,7 @@ use serde_json::Value;
 use torc_api::resources::SlurmScheduler;
 use torc_api::workflow::WorkflowSpec;
 
-use super::course::Kind;
+use super::course::ResourceClass;
 use super::partition::Partition;
 
 /// Options of `sbatch` with which somebody says how many CPUs a node is to give.
@@ -37,7 +37,7 @@ const OPTIONS: [&str; 18] = [
 pub fn least_cpus(
     spec: &WorkflowSpec,
     scheduler: &SlurmScheduler,
-    kinds: &[Kind],
+    kinds: &[ResourceClass],
     partitions: &[Partition],
 ) -> Option<i64> {
     let is_said_in_text = scheduler.extra.as_deref().is_some_and(|text| text.split_whitespace().any(is_about_cpus));
@@ -47,12 +47,13 @@ pub fn least_cpus(
     if is_said_in_text || spec.slurm_defaults.iter().any(is_said_by_default) {
         return None;
     }
-    let its_own = |kind: &&Kind| kind.scheduler.as_ref().is_none_or(|name| scheduler.name.as_ref() == Some(name));
+    let its_own =
+        |kind: &&ResourceClass| kind.scheduler.as_ref().is_none_or(|name| scheduler.name.as_ref() == Some(name));
     let widest = kinds.iter().filter(its_own).map(|kind| kind.needs.num_cpus).max()?;
     if let Some(tasks) = scheduler.ntasks_per_node {
         return (widest > tasks).then_some(widest);
     }
-    let of_kind = |kind: &Kind| kind.needs.num_cpus.saturating_mul(kind.ready.saturating_add(kind.waiting));
+    let of_kind = |kind: &ResourceClass| kind.needs.num_cpus.saturating_mul(kind.ready.saturating_add(kind.waiting));
     let all = kinds.iter().filter(its_own).map(of_kind).fold(0, i64::saturating_add);
     // A partition that nobody named is the site's own choice: it may have the smallest nodes.
     let node = match scheduler.partition.as_deref() {
@@ -76,9 +77,9 @@ mod tests {
     use super::*;
     use crate::expanded::Requirements;
 
-    fn kind(cpus: i64, ready: i64, waiting: i64) -> Kind {
+    fn kind(cpus: i64, ready: i64, waiting: i64) -> ResourceClass {
         let needs = Requirements { num_cpus: cpus, ..Requirements::default() };
-        Kind { needs, labels: Vec::new(), scheduler: None, ready, waiting }
+        ResourceClass { needs, labels: Vec::new(), scheduler: None, ready, waiting }
     }
 
     fn partition(name: &str, cpus: i64) -> Partition {
@@ -89,7 +90,7 @@ mod tests {
         SlurmScheduler { name: Some("nodes".to_owned()), ..SlurmScheduler::default() }
     }
 
-    fn least(scheduler: &SlurmScheduler, kinds: &[Kind]) -> Option<i64> {
+    fn least(scheduler: &SlurmScheduler, kinds: &[ResourceClass]) -> Option<i64> {
         least_cpus(&WorkflowSpec::default(), scheduler, kinds, &[partition("big", 64), partition("small", 8)])
     }
 
@@ -110,7 +111,7 @@ mod tests {
         }
         let unknown = least_cpus(&WorkflowSpec::default(), &big, &[kind(2, 9, 0)], &[]);
         assert_eq!(unknown, Some(2), "of nodes that nobody knows as much as one job needs");
-        let of_another = Kind { scheduler: Some("other".to_owned()), ..kind(9, 9, 9) };
+        let of_another = ResourceClass { scheduler: Some("other".to_owned()), ..kind(9, 9, 9) };
         assert_eq!(least(&big, &[of_another, kind(2, 1, 0)]), Some(2));
     }
 

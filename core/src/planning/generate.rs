@@ -7,7 +7,7 @@ use torc_api::resources::SlurmScheduler;
 
 use super::fit::{Load, Sequence, Walltime, WalltimeMargin, allocations, node_hours, walltime};
 use super::groups::{Group, PendingJob, groups};
-use super::partition::{NoPlace, Partition, choose};
+use super::partition::{NoMatchingPartition, Partition, choose};
 
 /// Jobs that wait get no allocations of their own if theirs and those of the others are so few.
 const MERGE_UP_TO: i64 = 2;
@@ -37,15 +37,19 @@ pub struct Settings<'a> {
 
 impl Settings<'_> {
     /// Returns the partition for a group. A walltime that the user sets is a limit like that of a partition.
-    fn place_for<'a>(&self, group: &Group<'_>, partitions: &'a [Partition]) -> Result<&'a Partition, NoPlace> {
+    fn place_for<'a>(
+        &self,
+        group: &Group<'_>,
+        partitions: &'a [Partition],
+    ) -> Result<&'a Partition, NoMatchingPartition> {
         if !group.labels.is_empty() {
-            return Err(NoPlace::Labels { labels: group.labels.join(", ") });
+            return Err(NoMatchingPartition::Labels { labels: group.labels.join(", ") });
         }
         let partition = choose(group.requirements, partitions, self.partition, self.margin)?;
         let runtime = group.requirements.runtime_seconds;
         let needed = self.margin.walltime_for(runtime);
         match self.seconds {
-            Some(most) if needed > most => Err(NoPlace::Time { runtime, needed, most }),
+            Some(most) if needed > most => Err(NoMatchingPartition::Time { runtime, needed, most }),
             _ => Ok(partition),
         }
     }
@@ -103,11 +107,11 @@ impl Planned {
 
 /// A job without a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unplaced {
+pub struct Unschedulable {
     /// Its place in the list of all jobs.
     pub job: u32,
     /// Why.
-    pub reason: NoPlace,
+    pub reason: NoMatchingPartition,
 }
 
 /// What comes of it.
@@ -116,7 +120,7 @@ pub struct Plan {
     /// Schedulers.
     pub planned: Vec<Planned>,
     /// Jobs that no scheduler is for.
-    pub unplaced: Vec<Unplaced>,
+    pub unplaced: Vec<Unschedulable>,
 }
 
 impl Plan {
@@ -127,7 +131,7 @@ impl Plan {
 }
 
 /// Groups that share a scheduler.
-struct Lot<'a> {
+struct SchedulerGroup<'a> {
     partition: &'a Partition,
     nodes: i64,
     waits: bool,
@@ -138,12 +142,12 @@ struct Lot<'a> {
 /// Plans schedulers for jobs. Every job is in exactly one scheduler or is told to have no place.
 pub fn plan<'a>(jobs: &[PendingJob<'a>], partitions: &'a [Partition], settings: Settings<'_>) -> Plan {
     let mut plan = Plan::default();
-    let mut lots: Vec<Lot<'a>> = Vec::new();
+    let mut lots: Vec<SchedulerGroup<'a>> = Vec::new();
     for group in groups(jobs) {
         match settings.place_for(&group, partitions) {
             Ok(partition) => join(&mut lots, group, partition, settings.by_requirements),
             Err(reason) => {
-                plan.unplaced.extend(group.jobs.iter().map(|job| Unplaced { job: *job, reason: reason.clone() }));
+                plan.unplaced.extend(group.jobs.iter().map(|job| Unschedulable { job: *job, reason: reason.clone() }));
             }
         }
     }
@@ -155,22 +159,22 @@ pub fn plan<'a>(jobs: &[PendingJob<'a>], partitions: &'a [Partition], settings: 
     plan
 }
 
-fn join<'a>(lots: &mut Vec<Lot<'a>>, group: Group<'a>, partition: &'a Partition, by_requirements: bool) {
+fn join<'a>(lots: &mut Vec<SchedulerGroup<'a>>, group: Group<'a>, partition: &'a Partition, by_requirements: bool) {
     let nodes = group.requirements.num_nodes.max(1);
     let requirements = by_requirements.then_some(group.requirements.name.as_str());
-    let same = |lot: &&mut Lot<'a>| {
+    let same = |lot: &&mut SchedulerGroup<'a>| {
         (lot.partition.name.as_str(), lot.nodes, lot.waits, lot.requirements)
             == (partition.name.as_str(), nodes, group.waits, requirements)
     };
     match lots.iter_mut().find(same) {
         Some(lot) => lot.groups.push(group),
-        None => lots.push(Lot { partition, nodes, waits: group.waits, requirements, groups: vec![group] }),
+        None => lots.push(SchedulerGroup { partition, nodes, waits: group.waits, requirements, groups: vec![group] }),
     }
 }
 
 /// Puts jobs that wait to those that do not, where both together need few allocations: the later ones use what is left of the first.
-fn merge(lots: &mut Vec<Lot<'_>>, settings: Settings<'_>) {
-    let waiting: Vec<Lot<'_>> = extract(lots, |lot| lot.waits);
+fn merge(lots: &mut Vec<SchedulerGroup<'_>>, settings: Settings<'_>) {
+    let waiting: Vec<SchedulerGroup<'_>> = extract(lots, |lot| lot.waits);
     for late in waiting {
         let partner = lots.iter_mut().find(|lot| {
             !lot.waits
@@ -192,7 +196,7 @@ fn extract<T>(list: &mut Vec<T>, is_meant: impl Fn(&T) -> bool) -> Vec<T> {
     meant
 }
 
-impl Lot<'_> {
+impl SchedulerGroup<'_> {
     fn seconds(&self, settings: Settings<'_>) -> i64 {
         let longest_seconds = self.groups.iter().map(|group| group.requirements.runtime_seconds).max().unwrap_or(0);
         // The allocations of jobs that wait begin when these are ready; others begin with the first job of the chain.

@@ -18,7 +18,7 @@ pub struct Allocation {
     /// It has started, as far as is known here.
     pub is_active: bool,
     /// What Slurm says about it.
-    pub sighting: Sighting,
+    pub sighting: SlurmObservation,
     /// How long Slurm has known nothing of it.
     pub unseen_ms: i64,
     /// It has come back since its jobs started, as far as Slurm says.
@@ -29,7 +29,7 @@ pub struct Allocation {
 
 /// What Slurm says about an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sighting {
+pub enum SlurmObservation {
     /// It did not answer.
     NoAnswer,
     /// It is in the queue. This counts more than what is recorded: a record may be about an earlier start.
@@ -62,7 +62,7 @@ pub struct RunningJob {
 
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Findings {
+pub struct OrphanFindings {
     /// Allocations that are over: number, and the state in which they ended.
     pub over: Vec<(i64, SlurmState)>,
     /// Allocations that had started and now wait to start again.
@@ -76,18 +76,18 @@ pub struct Findings {
 }
 
 /// Looks at everything at once.
-pub fn detect(allocations: &[Allocation], runners: &[Runner], jobs: &[RunningJob]) -> Findings {
-    let mut findings = Findings::default();
+pub fn detect(allocations: &[Allocation], runners: &[Runner], jobs: &[RunningJob]) -> OrphanFindings {
+    let mut findings = OrphanFindings::default();
     let mut ends: BTreeMap<i64, Cause> = BTreeMap::new();
     for allocation in allocations {
         match judge(allocation) {
-            Judgement::Lives => {}
-            Judgement::InDoubt => findings.in_doubt.push(allocation.id),
-            Judgement::ComesBack(cause) => {
+            Classification::Lives => {}
+            Classification::InDoubt => findings.in_doubt.push(allocation.id),
+            Classification::ComesBack(cause) => {
                 findings.coming_back.push(allocation.id);
                 ends.insert(allocation.id, cause);
             }
-            Judgement::Over(state) => {
+            Classification::Over(state) => {
                 findings.over.push((allocation.id, state));
                 ends.insert(allocation.id, state.cause_of_its_jobs().unwrap_or(Cause::Lost));
             }
@@ -119,7 +119,7 @@ pub fn detect(allocations: &[Allocation], runners: &[Runner], jobs: &[RunningJob
     findings
 }
 
-enum Judgement {
+enum Classification {
     Lives,
     InDoubt,
     ComesBack(Cause),
@@ -132,28 +132,28 @@ fn requeued_for(allocation: &Allocation) -> Cause {
     end.filter(|cause| *cause == Cause::NodeFailure).unwrap_or(Cause::Preempted)
 }
 
-fn judge(allocation: &Allocation) -> Judgement {
+fn judge(allocation: &Allocation) -> Classification {
     match allocation.sighting {
-        Sighting::NoAnswer | Sighting::Queued(SlurmState::Unknown) | Sighting::Recorded(SlurmState::Unknown) => {
-            Judgement::InDoubt
-        }
-        Sighting::Queued(state) if state.is_over() => Judgement::Over(state),
-        Sighting::Queued(state) if state.has_nodes() => {
+        SlurmObservation::NoAnswer
+        | SlurmObservation::Queued(SlurmState::Unknown)
+        | SlurmObservation::Recorded(SlurmState::Unknown) => Classification::InDoubt,
+        SlurmObservation::Queued(state) if state.is_over() => Classification::Over(state),
+        SlurmObservation::Queued(state) if state.has_nodes() => {
             // It runs, but not as it did: what ran in it before is gone.
             if allocation.is_active && allocation.has_restarted {
-                return Judgement::ComesBack(requeued_for(allocation));
+                return Classification::ComesBack(requeued_for(allocation));
             }
-            Judgement::Lives
+            Classification::Lives
         }
         // It waits although it had started: it was requeued, whatever Slurm calls it.
-        Sighting::Queued(_) if allocation.is_active => Judgement::ComesBack(requeued_for(allocation)),
-        Sighting::Queued(_) => Judgement::Lives,
-        Sighting::Recorded(state) if state.is_over() => Judgement::Over(state),
+        SlurmObservation::Queued(_) if allocation.is_active => Classification::ComesBack(requeued_for(allocation)),
+        SlurmObservation::Queued(_) => Classification::Lives,
+        SlurmObservation::Recorded(state) if state.is_over() => Classification::Over(state),
         // Not in the queue, and recorded as if it were: the record is late, or the job is one that Slurm has lost.
-        Sighting::Recorded(_) | Sighting::Unseen if allocation.unseen_ms >= UNSEEN_MS => {
-            Judgement::Over(SlurmState::Failed)
+        SlurmObservation::Recorded(_) | SlurmObservation::Unseen if allocation.unseen_ms >= UNSEEN_MS => {
+            Classification::Over(SlurmState::Failed)
         }
-        Sighting::Recorded(_) | Sighting::Unseen => Judgement::InDoubt,
+        SlurmObservation::Recorded(_) | SlurmObservation::Unseen => Classification::InDoubt,
     }
 }
 
@@ -161,7 +161,7 @@ fn judge(allocation: &Allocation) -> Judgement {
 mod tests {
     use super::*;
 
-    fn allocation(id: i64, is_active: bool, sighting: Sighting) -> Allocation {
+    fn allocation(id: i64, is_active: bool, sighting: SlurmObservation) -> Allocation {
         Allocation { id, is_active, sighting, unseen_ms: 0, has_restarted: false, former_end: None }
     }
 
@@ -169,7 +169,7 @@ mod tests {
         Runner { id, allocation, is_silent: false }
     }
 
-    fn one(allocation: Allocation) -> Findings {
+    fn one(allocation: Allocation) -> OrphanFindings {
         let runners = [runner(10, Some(allocation.id))];
         detect(&[allocation], &runners, &[RunningJob { id: 100, runner: 10 }])
     }
@@ -190,7 +190,7 @@ mod tests {
             (OutOfMemory, Cause::Lost),
         ];
         for (state, cause) in cases {
-            for sighting in [Sighting::Queued(state), Sighting::Recorded(state)] {
+            for sighting in [SlurmObservation::Queued(state), SlurmObservation::Recorded(state)] {
                 let found = one(allocation(1, true, sighting));
                 assert_eq!(found.over, [(1, state)], "{state}");
                 assert_eq!((found.stale_runners, found.lost_jobs), (vec![10], vec![(100, cause)]), "{state}");
@@ -201,14 +201,15 @@ mod tests {
     // R02
     #[test]
     fn a_pending_allocation_that_is_gone_is_over() {
-        for gone in [Sighting::Recorded(SlurmState::Cancelled), Sighting::Queued(SlurmState::Cancelled)] {
+        for gone in [SlurmObservation::Recorded(SlurmState::Cancelled), SlurmObservation::Queued(SlurmState::Cancelled)]
+        {
             let cancelled = detect(&[allocation(1, false, gone)], &[], &[]);
             assert_eq!(cancelled.over, [(1, SlurmState::Cancelled)], "{gone:?}");
         }
-        let waits = detect(&[allocation(1, false, Sighting::Queued(SlurmState::Pending))], &[], &[]);
-        assert_eq!(waits, Findings::default());
-        let held = detect(&[allocation(1, false, Sighting::Queued(SlurmState::ComingBack))], &[], &[]);
-        assert_eq!(held, Findings::default(), "one that is held may still start");
+        let waits = detect(&[allocation(1, false, SlurmObservation::Queued(SlurmState::Pending))], &[], &[]);
+        assert_eq!(waits, OrphanFindings::default());
+        let held = detect(&[allocation(1, false, SlurmObservation::Queued(SlurmState::ComingBack))], &[], &[]);
+        assert_eq!(held, OrphanFindings::default(), "one that is held may still start");
     }
 
     // R03
@@ -224,7 +225,7 @@ mod tests {
     #[test]
     fn a_runner_of_an_allocation_that_is_long_over_is_stale_once_it_is_silent() {
         let speaks = detect(&[], &[runner(10, Some(7))], &[RunningJob { id: 100, runner: 10 }]);
-        assert_eq!(speaks, Findings::default());
+        assert_eq!(speaks, OrphanFindings::default());
         let silent = Runner { is_silent: true, ..runner(10, Some(7)) };
         let found = detect(&[], &[silent], &[RunningJob { id: 100, runner: 10 }]);
         assert_eq!((found.stale_runners, found.lost_jobs), (vec![10], vec![(100, Cause::Lost)]));
@@ -233,13 +234,16 @@ mod tests {
     // R01, R02
     #[test]
     fn no_answer_changes_nothing() {
-        let unknown =
-            [Sighting::NoAnswer, Sighting::Queued(SlurmState::Unknown), Sighting::Recorded(SlurmState::Unknown)];
+        let unknown = [
+            SlurmObservation::NoAnswer,
+            SlurmObservation::Queued(SlurmState::Unknown),
+            SlurmObservation::Recorded(SlurmState::Unknown),
+        ];
         for sighting in unknown {
             for is_active in [true, false] {
                 let waited = Allocation { unseen_ms: i64::MAX, ..allocation(1, is_active, sighting) };
                 let found = one(waited);
-                assert_eq!(found, Findings { in_doubt: vec![1], ..Findings::default() }, "{sighting:?}");
+                assert_eq!(found, OrphanFindings { in_doubt: vec![1], ..OrphanFindings::default() }, "{sighting:?}");
             }
         }
     }
@@ -247,12 +251,14 @@ mod tests {
     // R01, R02
     #[test]
     fn what_slurm_has_not_seen_is_gone_only_after_a_while() {
-        for sighting in
-            [Sighting::Unseen, Sighting::Recorded(SlurmState::Running), Sighting::Recorded(SlurmState::Pending)]
-        {
+        for sighting in [
+            SlurmObservation::Unseen,
+            SlurmObservation::Recorded(SlurmState::Running),
+            SlurmObservation::Recorded(SlurmState::Pending),
+        ] {
             for is_active in [true, false] {
                 let just_now = one(Allocation { unseen_ms: UNSEEN_MS - 1, ..allocation(1, is_active, sighting) });
-                assert_eq!(just_now, Findings { in_doubt: vec![1], ..Findings::default() }, "{sighting:?}");
+                assert_eq!(just_now, OrphanFindings { in_doubt: vec![1], ..OrphanFindings::default() }, "{sighting:?}");
                 let for_long = one(Allocation { unseen_ms: UNSEEN_MS, ..allocation(1, is_active, sighting) });
                 assert_eq!(for_long.over, [(1, SlurmState::Failed)], "{sighting:?}, active: {is_active}");
                 assert_eq!(for_long.lost_jobs, [(100, Cause::Lost)]);
@@ -263,33 +269,34 @@ mod tests {
     #[test]
     fn suspended_and_ending_allocations_live() {
         for state in [SlurmState::Running, SlurmState::Suspended] {
-            assert_eq!(one(allocation(1, true, Sighting::Queued(state))), Findings::default(), "{state}");
+            assert_eq!(one(allocation(1, true, SlurmObservation::Queued(state))), OrphanFindings::default(), "{state}");
         }
     }
 
     // R01
     #[test]
     fn a_requeued_allocation_stays_but_its_jobs_are_gone() {
-        let expected = Findings {
+        let expected = OrphanFindings {
             coming_back: vec![1],
             stale_runners: vec![10],
             lost_jobs: vec![(100, Cause::Preempted)],
-            ..Findings::default()
+            ..OrphanFindings::default()
         };
         // A preempted job that was requeued is simply pending again.
         for state in [SlurmState::Pending, SlurmState::ComingBack] {
-            assert_eq!(one(allocation(1, true, Sighting::Queued(state))), expected, "{state}");
+            assert_eq!(one(allocation(1, true, SlurmObservation::Queued(state))), expected, "{state}");
         }
-        let again = Allocation { has_restarted: true, ..allocation(1, true, Sighting::Queued(SlurmState::Running)) };
+        let again =
+            Allocation { has_restarted: true, ..allocation(1, true, SlurmObservation::Queued(SlurmState::Running)) };
         assert_eq!(one(again), expected, "it runs again already");
     }
 
     #[test]
     fn one_live_allocation_hides_no_dead_one() {
         let allocations = [
-            allocation(1, true, Sighting::Queued(SlurmState::Running)),
-            allocation(2, true, Sighting::Recorded(SlurmState::NodeFailure)),
-            allocation(3, true, Sighting::NoAnswer),
+            allocation(1, true, SlurmObservation::Queued(SlurmState::Running)),
+            allocation(2, true, SlurmObservation::Recorded(SlurmState::NodeFailure)),
+            allocation(3, true, SlurmObservation::NoAnswer),
         ];
         let runners = [runner(10, Some(1)), runner(11, Some(2)), runner(12, Some(3)), runner(13, None)];
         let jobs: Vec<RunningJob> = (10..14).map(|runner| RunningJob { id: runner * 10, runner }).collect();

@@ -49,7 +49,7 @@ impl TryFrom<&cluster::Partition> for Partition {
 
 /// Why a job has no partition.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum NoPlace {
+pub enum NoMatchingPartition {
     /// There is none at all.
     #[error("the cluster has no partitions")]
     NoPartitions,
@@ -130,12 +130,12 @@ pub fn choose<'a>(
     partitions: &'a [Partition],
     named: Option<&str>,
     margin: WalltimeMargin,
-) -> Result<&'a Partition, NoPlace> {
+) -> Result<&'a Partition, NoMatchingPartition> {
     let fits = |needs: &Requirements, partition: &Partition| fits(needs, partition, margin);
     let misfit = |needs: &Requirements, partitions: &[Partition]| misfit(needs, partitions, margin);
     if let Some(name) = named {
         let partition = partitions.iter().find(|partition| partition.name == name);
-        let partition = partition.ok_or_else(|| NoPlace::Unknown { name: name.to_owned() })?;
+        let partition = partition.ok_or_else(|| NoMatchingPartition::Unknown { name: name.to_owned() })?;
         return if fits(needs, partition) {
             Ok(partition)
         } else {
@@ -145,7 +145,7 @@ pub fn choose<'a>(
     let fitting = || partitions.iter().filter(|partition| fits(needs, partition));
     let open = fitting().filter(|partition| !partition.on_request).min_by_key(|partition| rank(needs, partition));
     open.ok_or_else(|| match fitting().next() {
-        Some(partition) => NoPlace::OnRequest { name: partition.name.clone() },
+        Some(partition) => NoMatchingPartition::OnRequest { name: partition.name.clone() },
         None => misfit(needs, partitions),
     })
 }
@@ -182,26 +182,26 @@ fn is_small(needs: &Requirements, partition: &Partition) -> bool {
         && needs.num_gpus.saturating_mul(4) <= partition.gpus
 }
 
-fn misfit(needs: &Requirements, partitions: &[Partition], margin: WalltimeMargin) -> NoPlace {
+fn misfit(needs: &Requirements, partitions: &[Partition], margin: WalltimeMargin) -> NoMatchingPartition {
     let most = |amount: fn(&Partition) -> i64| partitions.iter().map(amount).max();
-    let Some(cpus) = most(|partition| partition.cpus) else { return NoPlace::NoPartitions };
+    let Some(cpus) = most(|partition| partition.cpus) else { return NoMatchingPartition::NoPartitions };
     let memory = most(|partition| partition.memory_bytes).unwrap_or(0);
     let gpus = most(|partition| partition.gpus).unwrap_or(0);
     let nodes = most(|partition| partition.nodes.unwrap_or(i64::MAX)).unwrap_or(0);
     let seconds = most(|partition| partition.seconds).unwrap_or(0);
     if needs.num_cpus > cpus {
-        NoPlace::Cpus { needed: needs.num_cpus, most: cpus }
+        NoMatchingPartition::Cpus { needed: needs.num_cpus, most: cpus }
     } else if needs.memory_bytes > memory {
-        NoPlace::Memory { needed: needs.memory_bytes, most: memory }
+        NoMatchingPartition::Memory { needed: needs.memory_bytes, most: memory }
     } else if needs.num_gpus > gpus {
-        NoPlace::Gpus { needed: needs.num_gpus, most: gpus }
+        NoMatchingPartition::Gpus { needed: needs.num_gpus, most: gpus }
     } else if needs.num_nodes > nodes {
-        NoPlace::Nodes { needed: needs.num_nodes, most: nodes }
+        NoMatchingPartition::Nodes { needed: needs.num_nodes, most: nodes }
     } else if margin.walltime_for(needs.runtime_seconds) > seconds {
         let runtime = needs.runtime_seconds;
-        NoPlace::Time { runtime, needed: margin.walltime_for(runtime), most: seconds }
+        NoMatchingPartition::Time { runtime, needed: margin.walltime_for(runtime), most: seconds }
     } else {
-        NoPlace::Together
+        NoMatchingPartition::Together
     }
 }
 
@@ -343,13 +343,19 @@ pub(super) mod tests {
             assert_eq!(chosen(&needs), expected);
         }
         let two = [partition("cpu", 64, 100, 0, 1), partition("gpu", 8, 100, 4, 1)];
-        assert_eq!(choose(&needs(64, 1, 4, 1, 1), &two, None, WalltimeMargin::default()), Err(NoPlace::Together));
+        assert_eq!(
+            choose(&needs(64, 1, 4, 1, 1), &two, None, WalltimeMargin::default()),
+            Err(NoMatchingPartition::Together)
+        );
         let narrow = [Partition { nodes: Some(2), ..partition("p", 8, 8, 0, 8) }];
         assert_eq!(
             choose(&needs(1, 1, 0, 3, 1), &narrow, None, WalltimeMargin::default()),
-            Err(NoPlace::Nodes { needed: 3, most: 2 })
+            Err(NoMatchingPartition::Nodes { needed: 3, most: 2 })
         );
-        assert_eq!(choose(&needs(1, 1, 0, 1, 1), &[], None, WalltimeMargin::default()), Err(NoPlace::NoPartitions));
+        assert_eq!(
+            choose(&needs(1, 1, 0, 1, 1), &[], None, WalltimeMargin::default()),
+            Err(NoMatchingPartition::NoPartitions)
+        );
     }
 
     #[test]
@@ -357,11 +363,11 @@ pub(super) mod tests {
         assert_eq!(choose(&needs(1, 1, 0, 1, 1), &site(), Some("vip"), WalltimeMargin::default()).unwrap().name, "vip");
         assert_eq!(
             choose(&needs(1, 1, 0, 1, 1), &site(), Some("x"), WalltimeMargin::default()),
-            Err(NoPlace::Unknown { name: "x".to_owned() })
+            Err(NoMatchingPartition::Unknown { name: "x".to_owned() })
         );
         let partitions = site();
         let too_long = choose(&needs(1, 1, 0, 1, 5), &partitions, Some("short"), WalltimeMargin::default());
-        assert_eq!(too_long, Err(NoPlace::Time { runtime: 5 * HOUR, needed: 5 * HOUR, most: 4 * HOUR }));
+        assert_eq!(too_long, Err(NoMatchingPartition::Time { runtime: 5 * HOUR, needed: 5 * HOUR, most: 4 * HOUR }));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use torc_api::recovery::{MachineMatch, ProcessState, RunnerEvidence};
 
 /// The last report of a runner, as seen by the process that asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Contact {
+pub enum RunnerContact {
     /// It reported within its lease.
     Heard,
     /// It has been silent for longer than its lease.
@@ -22,7 +22,7 @@ pub enum Contact {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunnerFacts<'a> {
     /// Its last report.
-    pub contact: Contact,
+    pub contact: RunnerContact,
     /// No process served the store: the runner could not report.
     pub is_unserved: bool,
     /// It lives in a Slurm allocation. Steps of its jobs run on other machines, so only the end of the allocation counts.
@@ -68,7 +68,7 @@ impl Loss {
 
 /// Decides about a runner.
 pub fn runner_fate(facts: &RunnerFacts<'_>) -> RunnerFate {
-    let reports = facts.contact == Contact::Heard || facts.contact == Contact::NotYet && !facts.is_unserved;
+    let reports = facts.contact == RunnerContact::Heard || facts.contact == RunnerContact::NotYet && !facts.is_unserved;
     let living = facts.evidence.and_then(living);
     if let Some(reason) = living {
         return if reports { RunnerFate::Present } else { RunnerFate::Unreachable(reason) };
@@ -82,7 +82,7 @@ pub fn runner_fate(facts: &RunnerFacts<'_>) -> RunnerFate {
             false => RunnerFate::Lost(loss),
         };
     }
-    if facts.contact == Contact::Heard {
+    if facts.contact == RunnerContact::Heard {
         return RunnerFate::Present;
     }
     if facts.is_assumed_lost {
@@ -133,7 +133,7 @@ mod tests {
         RunnerEvidence { runner: 1, machine, agent, shim, left_processes: 0, left_results: 0 }
     }
 
-    fn facts(contact: Contact, evidence: Option<&RunnerEvidence>) -> RunnerFacts<'_> {
+    fn facts(contact: RunnerContact, evidence: Option<&RunnerEvidence>) -> RunnerFacts<'_> {
         RunnerFacts { contact, is_unserved: false, is_in_slurm: false, is_assumed_lost: false, evidence }
     }
 
@@ -153,7 +153,7 @@ mod tests {
             (Other, Running, Running, RunnerFate::Unreachable(NotVerified)),
         ] {
             let evidence = evidence(machine, agent, shim);
-            assert_eq!(runner_fate(&facts(Contact::Silent, Some(&evidence))), expected, "{evidence:?}");
+            assert_eq!(runner_fate(&facts(RunnerContact::Silent, Some(&evidence))), expected, "{evidence:?}");
         }
     }
 
@@ -161,17 +161,17 @@ mod tests {
     #[test]
     fn silence_alone_proves_nothing() {
         for (contact, is_unserved, expected) in [
-            (Contact::Heard, false, RunnerFate::Present),
-            (Contact::NotYet, false, RunnerFate::Present),
-            (Contact::NotYet, true, RunnerFate::Unreachable(NotVerified)),
-            (Contact::Silent, false, RunnerFate::Unreachable(NotVerified)),
+            (RunnerContact::Heard, false, RunnerFate::Present),
+            (RunnerContact::NotYet, false, RunnerFate::Present),
+            (RunnerContact::NotYet, true, RunnerFate::Unreachable(NotVerified)),
+            (RunnerContact::Silent, false, RunnerFate::Unreachable(NotVerified)),
         ] {
             let known = RunnerFacts { is_unserved, ..facts(contact, None) };
             assert_eq!(runner_fate(&known), expected, "{contact:?} {is_unserved}");
         }
         // The end of the processes counts before the lease has run out.
         let ended = evidence(Same, Ended, Ended);
-        assert_eq!(runner_fate(&facts(Contact::Heard, Some(&ended))), RunnerFate::Lost(Loss::Ended));
+        assert_eq!(runner_fate(&facts(RunnerContact::Heard, Some(&ended))), RunnerFate::Lost(Loss::Ended));
     }
 
     #[test]
@@ -179,14 +179,14 @@ mod tests {
         let assumed = |contact, evidence| RunnerFacts { is_assumed_lost: true, ..facts(contact, evidence) };
         let elsewhere = evidence(Other, Unknown, Unknown);
         for known in [
-            assumed(Contact::Silent, None),
-            assumed(Contact::NotYet, None),
-            assumed(Contact::Silent, Some(&elsewhere)),
-            RunnerFacts { is_in_slurm: true, ..assumed(Contact::Silent, None) },
+            assumed(RunnerContact::Silent, None),
+            assumed(RunnerContact::NotYet, None),
+            assumed(RunnerContact::Silent, Some(&elsewhere)),
+            RunnerFacts { is_in_slurm: true, ..assumed(RunnerContact::Silent, None) },
         ] {
             assert_eq!(runner_fate(&known), RunnerFate::Lost(Loss::Assumed), "{known:?}");
         }
-        assert_eq!(runner_fate(&assumed(Contact::Heard, None)), RunnerFate::Present);
+        assert_eq!(runner_fate(&assumed(RunnerContact::Heard, None)), RunnerFate::Present);
     }
 
     /// Two attempts of a job never run at once, whatever the user says.
@@ -200,9 +200,10 @@ mod tests {
         ] {
             for is_assumed_lost in [false, true] {
                 for is_in_slurm in [false, true] {
-                    let known = RunnerFacts { is_assumed_lost, is_in_slurm, ..facts(Contact::Silent, Some(&known)) };
+                    let known =
+                        RunnerFacts { is_assumed_lost, is_in_slurm, ..facts(RunnerContact::Silent, Some(&known)) };
                     assert_eq!(runner_fate(&known), RunnerFate::Unreachable(reason), "{known:?}");
-                    let heard = RunnerFacts { contact: Contact::Heard, ..known };
+                    let heard = RunnerFacts { contact: RunnerContact::Heard, ..known };
                     assert_eq!(runner_fate(&heard), RunnerFate::Present, "{heard:?}");
                 }
             }
@@ -213,7 +214,7 @@ mod tests {
     #[test]
     fn results_that_wait_are_given_up_only_when_the_user_says_so() {
         let waiting = RunnerEvidence { left_results: 1, ..evidence(Same, Ended, Ended) };
-        let known = facts(Contact::Silent, Some(&waiting));
+        let known = facts(RunnerContact::Silent, Some(&waiting));
         assert_eq!(runner_fate(&known), RunnerFate::Unreachable(ResultsLeft));
         assert_eq!(runner_fate(&RunnerFacts { is_assumed_lost: true, ..known }), RunnerFate::Lost(Loss::Ended));
     }
@@ -222,10 +223,10 @@ mod tests {
     #[test]
     fn in_slurm_only_the_end_of_the_allocation_counts() {
         let ended = evidence(Same, Ended, Ended);
-        let known = RunnerFacts { is_in_slurm: true, ..facts(Contact::Silent, Some(&ended)) };
+        let known = RunnerFacts { is_in_slurm: true, ..facts(RunnerContact::Silent, Some(&ended)) };
         assert_eq!(runner_fate(&known), RunnerFate::Unreachable(AllocationRuns));
-        let unserved = RunnerFacts { is_unserved: true, contact: Contact::NotYet, ..known };
+        let unserved = RunnerFacts { is_unserved: true, contact: RunnerContact::NotYet, ..known };
         assert_eq!(runner_fate(&unserved), RunnerFate::Unreachable(AllocationRuns));
-        assert_eq!(runner_fate(&RunnerFacts { contact: Contact::Heard, ..known }), RunnerFate::Present);
+        assert_eq!(runner_fate(&RunnerFacts { contact: RunnerContact::Heard, ..known }), RunnerFate::Present);
     }
 }

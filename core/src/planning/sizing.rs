@@ -8,7 +8,7 @@ use torc_api::wire::Resources;
 use super::fit::{
     Sequence, Walltime, WalltimeMargin, divide_up, node_hours, one_after_another, side_by_side, walltime,
 };
-use super::partition::{NoPlace, Partition, choose};
+use super::partition::{NoMatchingPartition, Partition, choose};
 use crate::expanded::Requirements;
 
 /// What an allocation has.
@@ -110,13 +110,13 @@ pub struct Difference {
     /// Markers of the others.
     pub keep: Vec<String>,
     /// Kinds of jobs (by their place in the list) that no allocation can be asked for, and why.
-    pub unplaced: Vec<(usize, NoPlace)>,
+    pub unplaced: Vec<(usize, NoMatchingPartition)>,
     /// So many ready jobs have to wait for an allocation to end, because there may be no more at once.
     pub held_back: i64,
 }
 
 /// Room in an allocation.
-struct Room {
+struct FreeCapacity {
     shape: Shape,
     /// What is free from now on, and for how long.
     now: (Resources, i64),
@@ -139,7 +139,7 @@ pub fn difference(
         result.cancel = existing.iter().map(|one| one.marker.clone()).collect();
         return result;
     }
-    let mut rooms: Vec<Room> = existing.iter().map(|one| Room::of(one, limits.margin)).collect();
+    let mut rooms: Vec<FreeCapacity> = existing.iter().map(|one| FreeCapacity::of(one, limits.margin)).collect();
     // Running ones first: they cost already.
     let mut order: Vec<usize> = (0..existing.len()).collect();
     order.sort_by_key(|index| existing.get(*index).is_some_and(|one| one.stage == Stage::Pending));
@@ -160,7 +160,7 @@ pub fn difference(
             Ok((shape, partition)) => {
                 while left > 0 && may_add > 0 {
                     let shape = trim(&shape, partition, demand.needs, left, limits.margin);
-                    rooms.push(Room::fresh(shape.clone(), limits.margin));
+                    rooms.push(FreeCapacity::fresh(shape.clone(), limits.margin));
                     result.submit.push(shape);
                     may_add -= 1;
                     let last = rooms.len() - 1;
@@ -176,9 +176,14 @@ pub fn difference(
 
 /// Who has a job for it. What waits in the queue already is given up less readily than it is asked for: jobs that could start now
 /// but for a free lane are a reason to keep it, and so are jobs that will be ready some time.
-fn rooms_to_keep(demands: &[Demand<'_>], existing: &[Existing], order: &[usize], margin: WalltimeMargin) -> Vec<Room> {
-    let whole = |one: &Existing| Room { then: None, ..Room::of(one, margin) };
-    let mut rooms: Vec<Room> = existing.iter().map(whole).collect();
+fn rooms_to_keep(
+    demands: &[Demand<'_>],
+    existing: &[Existing],
+    order: &[usize],
+    margin: WalltimeMargin,
+) -> Vec<FreeCapacity> {
+    let whole = |one: &Existing| FreeCapacity { then: None, ..FreeCapacity::of(one, margin) };
+    let mut rooms: Vec<FreeCapacity> = existing.iter().map(whole).collect();
     let placed: Vec<&Demand<'_>> = hardest_first(demands)
         .into_iter()
         .filter_map(|index| demands.get(index))
@@ -194,9 +199,9 @@ fn rooms_to_keep(demands: &[Demand<'_>], existing: &[Existing], order: &[usize],
 }
 
 /// Which pending allocations are not needed: those without a job for them, and the newest of those above the limit.
-fn release(existing: &[Existing], rooms: &[Room], limits: Limits, result: &mut Difference) {
+fn release(existing: &[Existing], rooms: &[FreeCapacity], limits: Limits, result: &mut Difference) {
     let live = i64::try_from(existing.len()).unwrap_or(i64::MAX);
-    let idle = |room: &Room| !room.is_used || limits.suspended;
+    let idle = |room: &FreeCapacity| !room.is_used || limits.suspended;
     let needless: Vec<bool> =
         existing.iter().zip(rooms).map(|(one, room)| one.stage == Stage::Pending && idle(room)).collect();
     let gone = i64::try_from(needless.iter().filter(|is_needless| **is_needless).count()).unwrap_or(i64::MAX);
@@ -229,9 +234,9 @@ fn shape_for<'a>(
     demand: &Demand<'_>,
     partitions: &'a [Partition],
     limits: Limits,
-) -> Result<(Shape, &'a Partition), NoPlace> {
+) -> Result<(Shape, &'a Partition), NoMatchingPartition> {
     if !demand.labels.is_empty() {
-        return Err(NoPlace::Labels { labels: demand.labels.join(", ") });
+        return Err(NoMatchingPartition::Labels { labels: demand.labels.join(", ") });
     }
     let partition = choose(demand.needs, partitions, None, limits.margin)?;
     let shape = Shape {
@@ -260,7 +265,7 @@ fn trim(shape: &Shape, partition: &Partition, needs: &Requirements, jobs: i64, m
     }
 }
 
-impl Room {
+impl FreeCapacity {
     fn fresh(shape: Shape, margin: WalltimeMargin) -> Self {
         let now = (shape.capacity(), shape.seconds);
         Self { shape, now, then: None, margin, is_used: false }
@@ -344,7 +349,7 @@ impl Room {
 }
 
 /// Gives jobs of a kind to rooms, one after the other, and says how many are left.
-fn take(rooms: &mut [Room], order: &[usize], needs: &Requirements, mut jobs: i64) -> i64 {
+fn take(rooms: &mut [FreeCapacity], order: &[usize], needs: &Requirements, mut jobs: i64) -> i64 {
     for index in order {
         if let Some(room) = rooms.get_mut(*index) {
             jobs = room.take(needs, jobs);

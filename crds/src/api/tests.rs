@@ -314,8 +314,8 @@ fn requests_carry_every_field() {
         json!({ "jobs": [], "all": false, "changed": false, "dryRun": true }),
     );
     assert_eq!(serde_json::from_value::<RetryRequest>(json!({})).expect("a request"), RetryRequest::default());
-    is_written_as(&Affected { jobs: 1, names: vec!["a".to_owned()] }, json!({ "jobs": 1, "names": ["a"] }));
-    is_written_as(&Affected { jobs: 2, names: Vec::new() }, json!({ "jobs": 2 }));
+    is_written_as(&AffectedJobs { jobs: 1, names: vec!["a".to_owned()] }, json!({ "jobs": 1, "names": ["a"] }));
+    is_written_as(&AffectedJobs { jobs: 2, names: Vec::new() }, json!({ "jobs": 2 }));
     is_written_as(
         &GcRequest { older_than_seconds: 3, dry_run: true },
         json!({ "olderThanSeconds": 3, "dryRun": true }),

@@ -5,7 +5,7 @@ use super::listed::Listed;
 use super::path::{Step, steps};
 use super::positions::Positions;
 use super::tree::{Entry, Kind, Node};
-use super::{FlawedDocument, LoadOptions, LoadedDocument, slug};
+use super::{InvalidDocument, LoadOptions, LoadedDocument, slug};
 use crate::document::Document;
 use crate::nearest::nearest;
 use crate::problem::{Position, Problem};
@@ -19,7 +19,7 @@ const CLUSTER_KIND: &str = "SlurmCluster";
 /// What became of one document of a file.
 pub(super) struct Interpreted {
     pub document: Option<LoadedDocument>,
-    pub flawed: Option<FlawedDocument>,
+    pub flawed: Option<InvalidDocument>,
     pub problems: Listed,
 }
 
@@ -154,7 +154,7 @@ fn typed(mut root: Node, dialect: Dialect, mut problems: Listed) -> Interpreted 
     }
     let wrong = problems.errors().iter().map(|problem| in_envelope(&problem.field, bare)).collect();
     // Where not every wrong field is known, nobody can say what merely follows from one.
-    let flawed = problems.is_complete().then_some(FlawedDocument { read, wrong });
+    let flawed = problems.is_complete().then_some(InvalidDocument { read, wrong });
     Interpreted { document: None, flawed, problems }
 }
 

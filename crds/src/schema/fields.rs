@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::execution::{MonitorPlan, SIGKILL_HEADROOM_SECONDS};
-use crate::wire::{LEASE_SECONDS, RunnerTerms};
+use crate::wire::{LEASE_SECONDS, RunnerPolicy};
 
 const PINNED: &str = include_str!("fields.txt");
 
@@ -93,7 +93,7 @@ fn every_field_has_its_pinned_limits_and_default() {
 // X06, X08, P05, J20, J25, J31
 #[test]
 fn documented_defaults_are_the_ones_in_the_code() {
-    let terms = RunnerTerms::default();
+    let terms = RunnerPolicy::default();
     let monitor = MonitorPlan::default();
     let cases = [
         ("spec.executionConfig.sigkillHeadroomSeconds", SIGKILL_HEADROOM_SECONDS.to_string(), "60"),

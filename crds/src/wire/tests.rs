@@ -9,11 +9,11 @@ use crate::testing::{are_named, is_written_as};
 
 fn key(first: i64) -> AttemptKey {
     let small = i32::try_from(first).expect("a small number");
-    AttemptKey { workflow: first, job: first + 1, run: small + 2, attempt: small + 3, epoch: first + 4 }
+    AttemptKey { workflow: first, job: first + 1, run: small + 2, attempt: small + 3, lease_id: first + 4 }
 }
 
 fn key_json(first: i64) -> Value {
-    json!({ "workflow": first, "job": first + 1, "run": first + 2, "attempt": first + 3, "epoch": first + 4 })
+    json!({ "workflow": first, "job": first + 1, "run": first + 2, "attempt": first + 3, "lease_id": first + 4 })
 }
 
 fn stats() -> SlurmStats {
@@ -72,7 +72,7 @@ fn finished() -> FinishedAttempt {
         stderr: Some("out/a.e".to_owned()),
         usage: Some(usage()),
         message: Some("the node failed".to_owned()),
-        files: vec![FileSeen {
+        files: vec![FileStat {
             path: "data/x".to_owned(),
             size_bytes: 713,
             modified_ms: 714,
@@ -148,7 +148,7 @@ fn a_report_carries_every_field() {
         slurm_stats: vec![stats()],
         returned: vec![key(300)],
         out_of_time: vec![key(400)],
-        want: Want {
+        want: WorkRequest {
             free: Resources { cpus: 34, memory_bytes: 35, gpus: 36, nodes: 37 },
             ahead: 38,
             bridge: 43,
@@ -182,15 +182,15 @@ fn a_report_carries_every_field() {
     }
     let read: SyncRequest = serde_json::from_value(json!({ "sequence": 5 })).expect("what a server reads");
     assert_eq!(read, SyncRequest { sequence: 5, ..SyncRequest::default() });
-    let none = Want { free: Resources::default(), ahead: 0, bridge: 0, limit: 0 };
+    let none = WorkRequest { free: Resources::default(), ahead: 0, bridge: 0, limit: 0 };
     is_written_as(&read, json!({ "sequence": 5, "acknowledged": 0, "want": none, "waitMs": 0 }));
     is_written_as(&JournalledResult::default(), json!({ "endedMs": 0, "finished": FinishedAttempt::default() }));
     is_written_as(
         &FinishedAttempt::default(),
-        json!({ "key": { "workflow": 0, "job": 0, "run": 0, "attempt": 0, "epoch": 0 }, "returnCode": 0, "durationMs": 0, "endedMsAgo": 0 }),
+        json!({ "key": { "workflow": 0, "job": 0, "run": 0, "attempt": 0, "lease_id": 0 }, "returnCode": 0, "durationMs": 0, "endedMsAgo": 0 }),
     );
     is_written_as(&Usage::default(), json!({}));
-    is_written_as(&FileSeen::default(), json!({ "path": "", "sizeBytes": 0, "modifiedMs": 0 }));
+    is_written_as(&FileStat::default(), json!({ "path": "", "sizeBytes": 0, "modifiedMs": 0 }));
 }
 
 #[test]
@@ -203,10 +203,10 @@ fn an_answer_carries_every_field() {
         cancel: vec![key(400)],
         give_back: vec![key(500)],
         refused: vec![key(600)],
-        verdict: Verdict::Canceled,
+        verdict: RunnerDirective::Canceled,
         lease_ms: 53,
         prefetch: Some(prefetch()),
-        terms: RunnerTerms {
+        terms: RunnerPolicy {
             wait_for_new_jobs_seconds: 54,
             ignore_workflow_completion: true,
             min_time_for_new_jobs_seconds: 55,
@@ -235,7 +235,7 @@ fn an_answer_carries_every_field() {
     assert_eq!(read, SyncResponse { sequence: 6, lease_ms: 7, ..SyncResponse::default() });
     is_written_as(
         &read,
-        json!({ "sequence": 6, "leaseMs": 7, "verdict": "continue", "terms": RunnerTerms::default() }),
+        json!({ "sequence": 6, "leaseMs": 7, "verdict": "continue", "terms": RunnerPolicy::default() }),
     );
 }
 
@@ -388,10 +388,10 @@ fn words_of_the_protocol() {
     ]);
     are_named(&[(RunnerScope::All, "all"), (RunnerScope::Session, "session")]);
     are_named(&[
-        (Verdict::Continue, "continue"),
-        (Verdict::Complete, "complete"),
-        (Verdict::Canceled, "canceled"),
-        (Verdict::Leave, "leave"),
+        (RunnerDirective::Continue, "continue"),
+        (RunnerDirective::Complete, "complete"),
+        (RunnerDirective::Canceled, "canceled"),
+        (RunnerDirective::Leave, "leave"),
     ]);
     are_named(&[
         (ReplayOutcome::Accepted, "accepted"),
@@ -405,28 +405,28 @@ fn words_of_the_protocol() {
         assert_eq!((role.as_str(), role.is_job(), name.parse()), (name, is_job, Ok(role)), "{name}");
     }
     assert_eq!("errand".parse::<LeaseRole>(), Err("'errand' is no kind of lease".to_owned()));
-    assert_eq!((Verdict::default(), LeaseRole::default()), (Verdict::Continue, LeaseRole::Job));
+    assert_eq!((RunnerDirective::default(), LeaseRole::default()), (RunnerDirective::Continue, LeaseRole::Job));
 }
 
 // P05, J20, J25, J31
 #[test]
 fn numbers_of_the_protocol() {
     assert_eq!((PROTOCOL, LEASE_SECONDS, LONG_POLL_SECONDS), (1, 120, 30));
-    let terms = RunnerTerms {
+    let terms = RunnerPolicy {
         wait_for_new_jobs_seconds: 90,
         ignore_workflow_completion: false,
         min_time_for_new_jobs_seconds: 300,
         wait_for_healthy_database_minutes: 20,
     };
-    assert_eq!(RunnerTerms::default(), terms);
-    let read: RunnerTerms = serde_json::from_value(json!({ "waitForNewJobsSeconds": 1 })).expect("terms");
-    assert_eq!(read, RunnerTerms { wait_for_new_jobs_seconds: 1, ..terms });
+    assert_eq!(RunnerPolicy::default(), terms);
+    let read: RunnerPolicy = serde_json::from_value(json!({ "waitForNewJobsSeconds": 1 })).expect("terms");
+    assert_eq!(read, RunnerPolicy { wait_for_new_jobs_seconds: 1, ..terms });
 }
 
 // S01, J22
 #[test]
 fn an_attempt_is_named_by_all_its_numbers() {
-    let key = AttemptKey { workflow: 42, job: 7, run: 3, attempt: 2, epoch: 9 };
+    let key = AttemptKey { workflow: 42, job: 7, run: 3, attempt: 2, lease_id: 9 };
     assert_eq!(key.label(), "wf42_j7_r3_a2");
     for folder in ["out", "out/"] {
         assert_eq!(
@@ -451,13 +451,13 @@ fn an_attempt_is_named_by_all_its_numbers() {
 /// Keys are ordered by workflow, job, run, attempt and lease, in this order.
 #[test]
 fn keys_are_ordered_by_their_first_difference() {
-    let base = AttemptKey { workflow: 5, job: 5, run: 5, attempt: 5, epoch: 5 };
+    let base = AttemptKey { workflow: 5, job: 5, run: 5, attempt: 5, lease_id: 5 };
     let ascending = [
-        AttemptKey { workflow: 4, job: 9, run: 9, attempt: 9, epoch: 9 },
-        AttemptKey { job: 4, run: 9, attempt: 9, epoch: 9, ..base },
-        AttemptKey { run: 4, attempt: 9, epoch: 9, ..base },
-        AttemptKey { attempt: 4, epoch: 9, ..base },
-        AttemptKey { epoch: 4, ..base },
+        AttemptKey { workflow: 4, job: 9, run: 9, attempt: 9, lease_id: 9 },
+        AttemptKey { job: 4, run: 9, attempt: 9, lease_id: 9, ..base },
+        AttemptKey { run: 4, attempt: 9, lease_id: 9, ..base },
+        AttemptKey { attempt: 4, lease_id: 9, ..base },
+        AttemptKey { lease_id: 4, ..base },
         base,
     ];
     assert!(ascending.is_sorted(), "{ascending:?}");
@@ -477,7 +477,7 @@ fn stats_are_read_in_both_spellings() {
     let few = SlurmStats { workflow: 1, job: 2, run: 3, attempt: 4, ..SlurmStats::default() };
     assert_eq!(serde_json::from_value::<SlurmStats>(camel).expect("stats"), few);
     is_written_as(&few, json!({ "workflow": 1, "job": 2, "run": 3, "attempt": 4 }));
-    assert_eq!(AttemptKey::from(&stats()), AttemptKey { workflow: 901, job: 902, run: 903, attempt: 904, epoch: 0 });
+    assert_eq!(AttemptKey::from(&stats()), AttemptKey { workflow: 901, job: 902, run: 903, attempt: 904, lease_id: 0 });
     use crate::slurm_stats::SlurmStatsRequest;
     let one: SlurmStatsRequest = serde_json::from_value(stats_json()).expect("one");
     assert_eq!(one.into_items(), [stats()]);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::mpsc::UnboundedSender;
-use torc_api::wire::{AttemptKey, FileSeen};
+use torc_api::wire::{AttemptKey, FileStat};
 
 use crate::files::{HASH_LIMIT, Hashes, look};
 use crate::monitor;
@@ -54,7 +54,7 @@ pub(super) async fn stat_inputs(
     });
 }
 
-async fn stat_all(wanted: &Arc<InputCheck>) -> Result<Vec<FileSeen>, String> {
+async fn stat_all(wanted: &Arc<InputCheck>) -> Result<Vec<FileStat>, String> {
     let wanted = Arc::clone(wanted);
     let look_at = move || {
         let found = wanted.files.iter().map(|file| look(&wanted.working_dir, file).map_err(|_| file.clone()));
@@ -96,10 +96,10 @@ pub(super) fn check(check: &OutputCheck, hashes: &Hashes) -> Findings {
 }
 
 /// Input files that nobody remembers: as they are, if they have not changed since the job started.
-fn unchanged_since_start(check: &OutputCheck) -> Vec<FileSeen> {
+fn unchanged_since_start(check: &OutputCheck) -> Vec<FileStat> {
     let started = SystemTime::now() - check.elapsed;
     let started_ms = started.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
-    let older = |seen: &FileSeen| u128::try_from(seen.modified_ms).is_ok_and(|modified| modified < started_ms);
+    let older = |seen: &FileStat| u128::try_from(seen.modified_ms).is_ok_and(|modified| modified < started_ms);
     let found = check.forgotten_inputs.iter().filter_map(|file| look(Path::new(&check.working_dir), file).ok());
     found.filter(older).collect()
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use torc_api::causes::with_causes;
+use torc_api::causes::error_chain;
 use torc_api::wire::{AttemptKey, JournalledResult};
 
 use crate::clock;
@@ -43,7 +43,7 @@ impl JournalWriter {
                 let _ = events.send(carry_out(&mut journal, order).await);
             }
         });
-        (Self { orders, task }, first, problems.iter().map(|problem| with_causes(problem)).collect())
+        (Self { orders, task }, first, problems.iter().map(|problem| error_chain(problem)).collect())
     }
 
     /// Writes results down; their age becomes a time of day.
@@ -73,12 +73,12 @@ async fn carry_out(journal: &mut Journal, order: Order) -> Event {
     match order {
         Order::Write(results) => match journal.write(&results).await {
             Ok(()) => Event::Journalled(results.iter().map(|result| result.finished.key).collect()),
-            Err(error) => Event::NotJournalled(with_causes(&error)),
+            Err(error) => Event::NotJournalled(error_chain(&error)),
         },
         // What stays is delivered again by the next runner of this place, and changes nothing.
         Order::Remove(keys) => match journal.remove(&keys).await {
             Ok(()) => Event::Tick,
-            Err(error) => Event::Trouble(with_causes(&error)),
+            Err(error) => Event::SlurmError(error_chain(&error)),
         },
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedSender;
-use torc_slurm::call::Call;
+use torc_slurm::call::CommandSpec;
 use torc_slurm::exec::Slurm;
 use torc_slurm::{allocation, sacct, sbatch, scontrol, squeue, sstat};
 use tracing::debug;
@@ -86,7 +86,7 @@ impl SlurmClient {
         SlurmAnswer::StepUsage(clock::now(), found)
     }
 
-    async fn text(&self, call: &Call) -> Option<String> {
+    async fn text(&self, call: &CommandSpec) -> Option<String> {
         match self.slurm.ask(call).await {
             Ok(answer) => Some(answer.text),
             Err(trouble) => {

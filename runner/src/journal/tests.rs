@@ -9,7 +9,7 @@ fn result(workflow: i64, run: i32, job: i64, return_code: i32) -> JournalledResu
         runner: Some(3),
         name: format!("job {job}"),
         finished: FinishedAttempt {
-            key: AttemptKey { workflow, job, run, attempt: 1, epoch: job },
+            key: AttemptKey { workflow, job, run, attempt: 1, lease_id: job },
             return_code,
             cause: (return_code != 0).then_some(Cause::ExitCode),
             duration_ms: 5,
@@ -125,12 +125,12 @@ fn labels_tell_places_apart() {
 async fn each_attempt_and_lease_has_its_own_row() {
     let out = tempfile::tempdir().expect("a folder");
     let mut journal = Journal::new(out.path(), "here".to_owned());
-    let one = |attempt: i32, epoch: i64| {
+    let one = |attempt: i32, lease_id: i64| {
         let mut result = result(1, 1, 1, attempt + 40);
-        result.finished.key = AttemptKey { attempt, epoch, ..result.finished.key };
-        result.ended_ms += epoch;
-        result.runner = (attempt != 2).then_some(epoch);
-        result.name = format!("name {attempt} {epoch}");
+        result.finished.key = AttemptKey { attempt, lease_id, ..result.finished.key };
+        result.ended_ms += lease_id;
+        result.runner = (attempt != 2).then_some(lease_id);
+        result.name = format!("name {attempt} {lease_id}");
         result
     };
     let all = [one(1, 7), one(1, 8), one(2, 7)];
@@ -142,7 +142,7 @@ async fn each_attempt_and_lease_has_its_own_row() {
     let others = [
         AttemptKey { job: 2, ..key },
         AttemptKey { attempt: 3, ..key },
-        AttemptKey { epoch: 9, ..key },
+        AttemptKey { lease_id: 9, ..key },
         AttemptKey { workflow: 2, ..key },
         AttemptKey { run: 2, ..key },
     ];

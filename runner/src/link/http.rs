@@ -7,8 +7,8 @@ use std::time::Duration;
 use reqwest::{Client, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use torc_api::causes::with_causes;
-use torc_api::logs::{LogExchange, LogWishes};
+use torc_api::causes::error_chain;
+use torc_api::logs::{LogSyncRequest, LogSyncResponse};
 use torc_api::token::Credential;
 use torc_api::wire::{LONG_POLL_SECONDS, RegisterRequest, RegisterResponse, SyncRequest, SyncResponse};
 
@@ -94,10 +94,10 @@ impl HttpLink {
         if let Some(token) = self.bearer.token() {
             request = request.bearer_auth(token);
         }
-        let response = request.send().await.map_err(|error| LinkError::Unreachable(with_causes(&error)))?;
+        let response = request.send().await.map_err(|error| LinkError::Unreachable(error_chain(&error)))?;
         let status = response.status();
         if status.is_success() {
-            return response.json().await.map_err(|error| LinkError::Unreachable(with_causes(&error)));
+            return response.json().await.map_err(|error| LinkError::Unreachable(error_chain(&error)));
         }
         let text = response.text().await.unwrap_or_default();
         Err(refusal(status, &text))
@@ -112,7 +112,7 @@ impl LinkError {
 
 impl HttpLink {
     /// Brings the pieces of logs that were asked for, and waits until others are wanted.
-    pub async fn exchange_logs(&self, exchange: &LogExchange) -> Result<LogWishes, LinkError> {
+    pub async fn exchange_logs(&self, exchange: &LogSyncRequest) -> Result<LogSyncResponse, LinkError> {
         let patience = Duration::from_secs(LONG_POLL_SECONDS) + PATIENCE;
         self.post("/v1/logs".to_owned(), exchange, patience).await
     }
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(link.register(&RegisterRequest::default()).await.map(|answer| answer.runner), Ok(7));
         let request = SyncRequest { sequence: 3, ..SyncRequest::default() };
         assert_eq!(link.sync(7, &request).await.map(|answer| answer.sequence), Ok(3));
-        assert!(link.exchange_logs(&LogExchange::default()).await.is_ok());
+        assert!(link.exchange_logs(&LogSyncRequest::default()).await.is_ok());
         let requests = server.requests();
         let starts = ["POST /v1/runners HTTP/1.1", "POST /v1/runners/7/sync HTTP/1.1", "POST /v1/logs HTTP/1.1"];
         for (request, start) in requests.iter().zip(starts) {

@@ -8,7 +8,7 @@ use crate::series::{DataPoint, NodePoint};
 
 fn row(job: i64, name: &str) -> JobRow<i64> {
     JobRow {
-        key: AttemptKey { workflow: 1, job, run: 1, attempt: 1, epoch: 0 },
+        key: AttemptKey { workflow: 1, job, run: 1, attempt: 1, lease_id: 0 },
         name: name.to_owned(),
         started: 1_000 * job,
         ended: 1_000 * job + 5_000,
@@ -114,7 +114,7 @@ fn results_fill_in_what_no_file_knows() {
 fn every_field_of_a_row_is_drawn_as_itself() {
     let usage = Usage { peak_memory_bytes: Some(1), average_cpu_percent: Some(2.5), ..Usage::default() };
     let row = JobRow {
-        key: AttemptKey { workflow: 9, job: 3, run: 8, attempt: 4, epoch: 7 },
+        key: AttemptKey { workflow: 9, job: 3, run: 8, attempt: 4, lease_id: 7 },
         name: "name".to_owned(),
         started: 5,
         ended: 6,

@@ -269,7 +269,7 @@ fn job_row(row: &SqliteRow) -> sqlx::Result<JobRow<i64>> {
             job: row.try_get("job_id")?,
             run: row.try_get("run_id")?,
             attempt: row.try_get("attempt_id")?,
-            epoch: 0,
+            lease_id: 0,
         },
         name: row.try_get("job_name")?,
         started: row.try_get("start_ms")?,
@@ -327,7 +327,7 @@ mod tests {
     async fn what_is_written_is_read_again() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("below/resource_metrics_wf1_hnode_r2_p3.db");
-        let key = AttemptKey { workflow: 1, job: 5, run: 2, attempt: 3, epoch: 0 };
+        let key = AttemptKey { workflow: 1, job: 5, run: 2, attempt: 3, lease_id: 0 };
         let point = DataPoint {
             cpu_percent: 12.5,
             memory_bytes: 7,
@@ -410,7 +410,7 @@ mod tests {
             let number = |column: i32| i64::from(attempt * 100 + column);
             let real = |column: i32| f64::from(attempt * 100 + column) + 0.5;
             JobRow {
-                key: AttemptKey { workflow: 1, job: 5, run: 2, attempt, epoch: 0 },
+                key: AttemptKey { workflow: 1, job: 5, run: 2, attempt, lease_id: 0 },
                 name: format!("name {attempt}"),
                 started: BootInstant(u64::from(attempt.unsigned_abs()) * 1_000_000),
                 ended: BootInstant(u64::from(attempt.unsigned_abs()) * 1_000_000 + 7_000),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use torc_api::state::Cause;
 use torc_api::termination::StepWarning;
-use torc_api::wire::{AttemptKey, FileSeen, FinishedAttempt, Usage};
+use torc_api::wire::{AttemptKey, FileStat, FinishedAttempt, Usage};
 
 use super::deadlines::kill_time;
 use super::jobs::{Inputs, Job, Stage};
@@ -121,7 +121,7 @@ impl State {
     pub(super) fn looked(
         &mut self,
         key: AttemptKey,
-        found: Result<Vec<FileSeen>, String>,
+        found: Result<Vec<FileStat>, String>,
         now: BootInstant,
         effects: &mut Vec<Effect>,
     ) {

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use torc_api::wire::{AttemptKey, FileSeen, Lease, LeaseRole};
-use torc_core::ledger::{Ledger, Reach, Reservation};
+use torc_api::wire::{AttemptKey, FileStat, Lease, LeaseRole};
+use torc_core::ledger::{Ledger, NodeScope, Reservation};
 use torc_core::urgency::Urgency;
 
 use super::profiles::LaunchProfile;
@@ -111,7 +111,7 @@ pub(super) enum Inputs {
     /// They are being looked for; it cannot start before.
     Awaited,
     /// As found before its start.
-    Found(Vec<FileSeen>),
+    Found(Vec<FileStat>),
     /// An earlier agent looked for them.
     Unknown,
 }
@@ -331,7 +331,7 @@ impl Jobs {
         for class in &mut self.classes {
             while let Some(key) = class.handed.front().copied()
                 && let Some(job) = self.jobs.get_mut(&key)
-                && let Some(reservation) = self.ledger.reserve(job.launch.resources(), Reach::Here)
+                && let Some(reservation) = self.ledger.reserve(job.launch.resources(), NodeScope::Here)
             {
                 class.handed.pop_front();
                 job.reservation = Some(reservation);
@@ -486,7 +486,7 @@ impl Jobs {
     }
 
     /// The files that a job reads were found.
-    pub fn set_inputs(&mut self, key: &AttemptKey, found: Vec<FileSeen>) {
+    pub fn set_inputs(&mut self, key: &AttemptKey, found: Vec<FileStat>) {
         if let Some(job) = self.jobs.get_mut(key) {
             job.inputs = Inputs::Found(found);
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use torc_api::execution::{ExecutionConfig, ExecutionMode};
 use torc_api::wire::{Profile, Resources};
-use torc_core::ledger::Reach;
+use torc_core::ledger::NodeScope;
 use torc_slurm::srun::{self, Limits};
 
 use super::Settings;
@@ -55,8 +55,8 @@ impl LaunchProfile {
     }
 
     /// Where its jobs may be put.
-    pub fn reach(&self) -> Reach {
-        if self.template.terms.in_step { Reach::Anywhere } else { Reach::Here }
+    pub fn reach(&self) -> NodeScope {
+        if self.template.terms.in_step { NodeScope::Anywhere } else { NodeScope::Here }
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use proptest::prelude::{Just, Strategy, any, prop, prop_assert, prop_assert_eq, prop_oneof, proptest};
 use proptest::test_runner::Config;
 use torc_api::wire::{
-    AttemptKey, FileSeen, Lease, Profile, RegisterResponse, Resources, SyncRequest, SyncResponse, Verdict,
+    AttemptKey, FileStat, Lease, Profile, RegisterResponse, Resources, RunnerDirective, SyncRequest, SyncResponse,
 };
 
 use super::tests::{SECOND, key, profile, settings};
@@ -201,7 +201,7 @@ impl World {
     /// Whoever looked for files is back; those of every tenth job are missing.
     fn files_are_found(&mut self) {
         for (key, files) in std::mem::take(&mut self.looking) {
-            let found = files.into_iter().map(|path| FileSeen { path, ..FileSeen::default() }).collect();
+            let found = files.into_iter().map(|path| FileStat { path, ..FileStat::default() }).collect();
             let missing = key.job % 10 == 0;
             self.handle(Event::InputsChecked(key, if missing { Err("f".to_owned()) } else { Ok(found) }));
         }
@@ -413,7 +413,7 @@ impl World {
             |pick: Option<u8>| pick.filter(|_| !held.is_empty()).map(|pick| held[usize::from(pick) % held.len()]);
         response.cancel.extend(choose(cancel));
         response.give_back.extend(choose(give_back));
-        response.verdict = Verdict::Continue;
+        response.verdict = RunnerDirective::Continue;
         self.handle(Event::Answered(Box::new(response)));
         self.shim_speaks();
     }

@@ -14,7 +14,7 @@ use torc_core::accounting::complete;
 use torc_slurm::retry::ACCOUNTING;
 use torc_slurm::sacct::StepAccount;
 use torc_slurm::step_end;
-use torc_slurm::trouble::Trouble;
+use torc_slurm::trouble::SlurmError;
 
 use super::{Effect, State};
 use crate::clock::BootInstant;
@@ -147,7 +147,7 @@ impl State {
     /// The accounting has answered, or has not.
     pub(super) fn accounted(
         &mut self,
-        answer: Result<HashMap<String, StepAccount>, Trouble>,
+        answer: Result<HashMap<String, StepAccount>, SlurmError>,
         took: Duration,
         now: BootInstant,
         effects: &mut Vec<Effect>,
@@ -305,11 +305,11 @@ fn named(numbers: impl Iterator<Item = Option<u32>>) -> Vec<u32> {
 }
 
 /// It is not installed, not set up, or switched off: there is nothing to wait for.
-fn is_absence(trouble: &Trouble) -> bool {
+fn is_absence(trouble: &SlurmError) -> bool {
     match trouble {
-        Trouble::Missing { .. } => true,
-        Trouble::Refused { sentence } => sentence.contains("disabled"),
-        Trouble::NoAnswer { reason, .. } => reason.contains("configuration source"),
+        SlurmError::Missing { .. } => true,
+        SlurmError::Refused { sentence } => sentence.contains("disabled"),
+        SlurmError::NoAnswer { reason, .. } => reason.contains("configuration source"),
     }
 }
 

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use torc_api::wire::{
-    AttemptKey, LEASE_SECONDS, LONG_POLL_SECONDS, RegisterResponse, RunnerTerms, RunningAttempt, SyncRequest,
-    SyncResponse, Verdict,
+    AttemptKey, LEASE_SECONDS, LONG_POLL_SECONDS, RegisterResponse, RunnerDirective, RunnerPolicy, RunningAttempt,
+    SyncRequest, SyncResponse,
 };
 use torc_core::backoff::Backoff;
 
@@ -60,7 +60,7 @@ pub(super) struct ServerSession {
     sent_at: BootInstant,
     heard_at: BootInstant,
     /// How long to stay.
-    policy: RunnerTerms,
+    policy: RunnerPolicy,
     /// Something could still add work or nodes.
     capacity_expected: bool,
     /// Everything that the runner serves has settled.
@@ -116,7 +116,7 @@ impl ServerSession {
         self.heard_at
     }
 
-    pub fn policy(&self) -> &RunnerTerms {
+    pub fn policy(&self) -> &RunnerPolicy {
         &self.policy
     }
 
@@ -374,13 +374,13 @@ impl State {
         self.session.ask_at = now.plus(bounded(pause, self.lease_time(), time_left));
     }
 
-    fn heed(&mut self, verdict: Verdict, was_leaving: bool, now: BootInstant, effects: &mut Vec<Effect>) {
+    fn heed(&mut self, verdict: RunnerDirective, was_leaving: bool, now: BootInstant, effects: &mut Vec<Effect>) {
         self.session.settled = match verdict {
-            Verdict::Complete => Some(RunnerExit::Complete),
-            Verdict::Canceled => Some(RunnerExit::Canceled),
-            Verdict::Continue | Verdict::Leave => None,
+            RunnerDirective::Complete => Some(RunnerExit::Complete),
+            RunnerDirective::Canceled => Some(RunnerExit::Canceled),
+            RunnerDirective::Continue | RunnerDirective::Leave => None,
         };
-        if verdict == Verdict::Leave {
+        if verdict == RunnerDirective::Leave {
             self.end_with(Ok(RunnerExit::Dismissed), now, effects);
         }
         if was_leaving && let Phase::Leaving(exit, _) = *self.lifecycle.phase() {

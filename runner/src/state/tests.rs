@@ -1,6 +1,6 @@
 use torc_api::failure::Prefetch;
 use torc_api::state::Cause;
-use torc_api::wire::{Lease, Profile, Verdict};
+use torc_api::wire::{Lease, Profile, RunnerDirective};
 
 use super::*;
 use crate::protocol::{Ending, Outcome};
@@ -54,7 +54,7 @@ pub(super) fn settings(cpus: i64) -> Settings {
 }
 
 pub(super) fn key(job: i64) -> AttemptKey {
-    AttemptKey { workflow: 1, job, run: 1, attempt: 1, epoch: job }
+    AttemptKey { workflow: 1, job, run: 1, attempt: 1, lease_id: job }
 }
 
 pub(super) fn profile(cpus: i64) -> Profile {
@@ -70,7 +70,7 @@ pub(super) fn lease(job: i64) -> Lease {
 }
 
 /// A state with a clock that a test turns.
-struct Desk {
+struct AgentHarness {
     state: State,
     now: BootInstant,
     profile: Profile,
@@ -79,7 +79,7 @@ struct Desk {
     turns: u32,
 }
 
-impl Desk {
+impl AgentHarness {
     /// A runner that the server does not know yet.
     fn unregistered(settings: Settings, now: BootInstant) -> Self {
         Self { state: State::new(settings, now), now, profile: profile(1), effects: Vec::new(), turns: 0 }
@@ -182,7 +182,7 @@ fn ended(job: i64, outcome: Outcome, at: BootInstant) -> Ended {
 // P01, P02
 #[test]
 fn asks_for_what_fits_and_starts_it() {
-    let mut desk = Desk::new(2);
+    let mut desk = AgentHarness::new(2);
     let want = desk.sync().want;
     assert_eq!((want.free.cpus, want.ahead, want.limit), (2, 0, 2), "how much it can run at once is not known yet");
     desk.answer([1, 2, 3]);
@@ -193,7 +193,7 @@ fn asks_for_what_fits_and_starts_it() {
 // J08
 #[test]
 fn by_number_every_job_that_waits_takes_a_slot() {
-    let mut desk = Desk::with(Settings { max_parallel_jobs: Some(4), ..settings(1) });
+    let mut desk = AgentHarness::with(Settings { max_parallel_jobs: Some(4), ..settings(1) });
     assert_eq!(desk.sync().want.limit, 4, "one CPU, and four at once all the same");
     desk.answer([1]);
     assert_eq!(desk.starts(), [1]);
@@ -203,7 +203,7 @@ fn by_number_every_job_that_waits_takes_a_slot() {
 // P02, P03, J16
 #[test]
 fn the_next_starts_when_one_ends_without_a_word_with_the_server() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.answer([1, 2, 3]);
     desk.started(1).ended(1, 0);
     assert_eq!(desk.starts(), [2]);
@@ -217,7 +217,7 @@ fn the_next_starts_when_one_ends_without_a_word_with_the_server() {
 // P09
 #[test]
 fn with_nothing_waiting_a_report_goes_at_once() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.answer([1]);
     desk.started(1).ended(1, 3);
     let finished = desk.sync().finished.clone();
@@ -228,7 +228,7 @@ fn with_nothing_waiting_a_report_goes_at_once() {
 // P09
 #[test]
 fn reports_of_several_jobs_travel_together() {
-    let mut desk = Desk::new(2);
+    let mut desk = AgentHarness::new(2);
     desk.answer(1..=6);
     desk.started(1).started(2).ended(1, 0).ended(2, 0);
     desk.later(Duration::from_millis(100));
@@ -238,7 +238,7 @@ fn reports_of_several_jobs_travel_together() {
 // P09
 #[test]
 fn results_are_repeated_until_answered_and_then_forgotten() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.answer([1]);
     desk.started(1).ended(1, 0);
     desk.fail(LinkError::Unreachable("x".to_owned()));
@@ -253,7 +253,7 @@ fn results_are_repeated_until_answered_and_then_forgotten() {
 
 #[test]
 fn a_newer_sync_overtakes_one_that_waits_but_not_one_that_reports() {
-    let mut desk = Desk::new(2);
+    let mut desk = AgentHarness::new(2);
     desk.answer([1]);
     desk.until_due();
     assert!(desk.sync().wait_ms >= 30_000 && desk.sync().finished.is_empty());
@@ -271,7 +271,7 @@ fn a_newer_sync_overtakes_one_that_waits_but_not_one_that_reports() {
 
 #[test]
 fn an_answer_that_was_overtaken_is_thrown_away() {
-    let mut desk = Desk::new(2);
+    let mut desk = AgentHarness::new(2);
     let first = desk.state.session.sequence();
     desk.handle(Event::Adopted(Box::new(RunningJob { key: key(9), ..RunningJob::default() })));
     desk.handle(Event::Ended(Box::new(ended(9, Outcome::Exited(0), desk.now))));
@@ -287,7 +287,7 @@ fn an_answer_that_was_overtaken_is_thrown_away() {
 // J31
 #[test]
 fn calls_are_repeated_with_growing_pauses() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     let mut pauses = Vec::new();
     for _ in 0..9 {
         let before = desk.now;
@@ -308,10 +308,10 @@ fn calls_are_repeated_with_growing_pauses() {
 fn an_empty_answer_is_not_asked_for_in_a_loop() {
     let mut settings = settings(1);
     settings.exit_when_complete = false;
-    let mut desk = Desk::with(settings);
+    let mut desk = AgentHarness::with(settings);
     let mut pauses = Vec::new();
     for _ in 0..4 {
-        desk.respond(SyncResponse { verdict: Verdict::Complete, ..SyncResponse::default() });
+        desk.respond(SyncResponse { verdict: RunnerDirective::Complete, ..SyncResponse::default() });
         let before = desk.now;
         desk.until_due();
         while !desk.has_sync() {
@@ -324,7 +324,7 @@ fn an_empty_answer_is_not_asked_for_in_a_loop() {
 
 #[test]
 fn a_server_that_forgot_us_is_told_everything_again() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.answer([1, 2]);
     desk.started(1).later(Duration::from_millis(100));
     desk.fail(LinkError::Unknown);
@@ -336,7 +336,7 @@ fn a_server_that_forgot_us_is_told_everything_again() {
 
 #[test]
 fn queued_leases_run_out() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.answer([1, 2]);
     desk.started(1).later(Duration::from_millis(100));
     desk.answer([]);
@@ -354,7 +354,7 @@ fn queued_leases_run_out() {
 
 #[test]
 fn a_start_that_nobody_knows_of_ends_with_its_lease() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.profile.runtime_seconds = 100;
     desk.answer([1, 2]);
     desk.started(1).later(Duration::from_millis(100));
@@ -375,7 +375,7 @@ fn a_start_that_nobody_knows_of_ends_with_its_lease() {
 #[test]
 fn without_a_server_only_what_fits_the_lease_is_started() {
     for (runtime, expected) in [(60, vec![2]), (200, vec![])] {
-        let mut desk = Desk::new(1);
+        let mut desk = AgentHarness::new(1);
         desk.profile.runtime_seconds = runtime;
         desk.answer([1, 2]);
         desk.started(1).later(Duration::from_millis(100));
@@ -387,7 +387,7 @@ fn without_a_server_only_what_fits_the_lease_is_started() {
 
 #[test]
 fn cancel_ends_what_runs_and_returns_what_waits() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.answer([1, 2]);
     desk.started(1).later(Duration::from_millis(100));
     desk.respond(SyncResponse { cancel: vec![key(1), key(2)], ..SyncResponse::default() });
@@ -400,7 +400,7 @@ fn cancel_ends_what_runs_and_returns_what_waits() {
 
 #[test]
 fn give_back_takes_only_what_has_not_started() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.answer([1, 2]);
     desk.started(1).later(Duration::from_millis(100));
     desk.respond(SyncResponse { give_back: vec![key(1), key(2)], ..SyncResponse::default() });
@@ -411,7 +411,7 @@ fn give_back_takes_only_what_has_not_started() {
 // J23
 #[test]
 fn stop_ends_in_order_and_leaves_with_a_last_word() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.answer([1, 2]);
     desk.started(1);
     desk.handle(Event::Stop);
@@ -420,7 +420,7 @@ fn stop_ends_in_order_and_leaves_with_a_last_word() {
     assert_eq!(desk.terminated(), [(1, 9, 0)]);
     desk.later(Duration::from_millis(100));
     assert_eq!(desk.sync().returned, [key(2)]);
-    assert_eq!(desk.sync().want, torc_api::wire::Want::default());
+    assert_eq!(desk.sync().want, torc_api::wire::WorkRequest::default());
     desk.answer([]);
     desk.handle(Event::Ended(Box::new(ended(1, Outcome::Signaled(9), desk.now))));
     let sync = desk.sync();
@@ -432,7 +432,7 @@ fn stop_ends_in_order_and_leaves_with_a_last_word() {
 
 #[test]
 fn a_job_that_had_ended_before_it_was_asked_to_has_ended_by_itself() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.answer([1]);
     desk.started(1);
     let before = desk.now;
@@ -444,7 +444,7 @@ fn a_job_that_had_ended_before_it_was_asked_to_has_ended_by_itself() {
 
 #[test]
 fn a_farewell_that_is_not_heard_does_not_take_for_ever() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.answer([]);
     desk.handle(Event::Stop);
     let before = desk.now;
@@ -461,7 +461,7 @@ fn a_farewell_that_is_not_heard_does_not_take_for_ever() {
 #[test]
 fn a_refusal_ends_the_runner_and_keeps_its_results() {
     let refused = LinkError::Refused { code: "protocol".to_owned(), message: "too old".to_owned() };
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.answer([1]);
     desk.started(1).later(Duration::from_millis(100));
     desk.fail(refused.clone());
@@ -473,7 +473,7 @@ fn a_refusal_ends_the_runner_and_keeps_its_results() {
 
 #[test]
 fn another_token_is_waited_for_while_one_may_come() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.answer([1]);
     desk.started(1).later(Duration::from_secs(3_600));
     // The server was away for long; when it is back, tokens have run out, and it has not written others yet.
@@ -486,7 +486,7 @@ fn another_token_is_waited_for_while_one_may_come() {
     assert!(desk.terminated().is_empty(), "the wait begins anew");
     desk.later(Duration::from_secs(301)).fail(LinkError::Outdated);
     assert_eq!(desk.terminated(), [(1, 15, 30_000)], "nobody renews it");
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.fail(LinkError::Outdated);
     assert_eq!(desk.exit(), Some(Err(LinkError::Outdated)), "it was never accepted");
 }
@@ -494,8 +494,10 @@ fn another_token_is_waited_for_while_one_may_come() {
 // J15
 #[test]
 fn leaves_when_everything_has_settled() {
-    for (verdict, exit) in [(Verdict::Complete, RunnerExit::Complete), (Verdict::Canceled, RunnerExit::Canceled)] {
-        let mut desk = Desk::new(1);
+    for (verdict, exit) in
+        [(RunnerDirective::Complete, RunnerExit::Complete), (RunnerDirective::Canceled, RunnerExit::Canceled)]
+    {
+        let mut desk = AgentHarness::new(1);
         desk.answer([1]);
         desk.started(1).ended(1, 0);
         desk.respond(SyncResponse { verdict, ..SyncResponse::default() });
@@ -509,7 +511,7 @@ fn leaves_when_everything_has_settled() {
 
 #[test]
 fn short_jobs_are_handed_to_the_shim_and_follow_each_other() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.state.throughput.job_ended(Duration::from_millis(1));
     desk.answer(1..=20);
     let orders: Vec<(i64, bool)> = desk
@@ -538,7 +540,7 @@ fn short_jobs_are_handed_to_the_shim_and_follow_each_other() {
 
 #[test]
 fn what_was_handed_is_revoked_when_the_runner_stops() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.state.throughput.job_ended(Duration::from_millis(4));
     desk.answer(1..=3);
     desk.started(1).handle(Event::Stop);
@@ -560,7 +562,7 @@ fn what_was_handed_is_revoked_when_the_runner_stops() {
 
 #[test]
 fn a_lost_shim_loses_what_ran_and_nothing_else() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.answer(1..=3);
     desk.started(1).handle(Event::ShimLost);
     let report = &desk.state.reports[&key(1)].finished;
@@ -571,7 +573,7 @@ fn a_lost_shim_loses_what_ran_and_nothing_else() {
 /// The shim may have started what it was to start in turn, and died before it could say so.
 #[test]
 fn what_a_lost_shim_may_have_started_is_not_started_again_under_its_number() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.state.throughput.job_ended(Duration::from_millis(4));
     desk.answer(1..=3);
     assert_eq!(desk.starts(), [1, 2, 3], "two of them in turn");
@@ -598,11 +600,11 @@ fn the_reason_of_an_end_outlives_the_agent_that_ordered_it() {
         (None, Outcome::Signaled(15), (143, Some(Cause::ExitCode))),
     ];
     for (ending, outcome, expected) in cases {
-        let mut desk = Desk::new(1);
+        let mut desk = AgentHarness::new(1);
         desk.handle(Event::Ended(Box::new(Ended { ending, ..ended(1, outcome.clone(), desk.now) })));
         let finished = &desk.state.reports[&key(1)].finished;
         assert_eq!((finished.return_code, finished.cause), expected, "{ending:?} {outcome:?}");
-        let mut desk = Desk::new(1);
+        let mut desk = AgentHarness::new(1);
         let since = desk.now.minus(Duration::from_secs(5));
         let held = RunningJob { key: key(2), ending: ending.map(|why| (why, since)), ..RunningJob::default() };
         desk.handle(Event::Adopted(Box::new(held)));
@@ -614,7 +616,7 @@ fn the_reason_of_an_end_outlives_the_agent_that_ordered_it() {
 
 #[test]
 fn a_result_from_before_the_machine_started_has_its_age() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     let day = Duration::from_secs(86_400);
     // Its moments are of another start of the machine: they lie in the future here.
     let (started, over) = (BootInstant(5_000_000 * SECOND), BootInstant(5_000_030 * SECOND));
@@ -631,7 +633,7 @@ fn a_result_from_before_the_machine_started_has_its_age() {
 
 #[test]
 fn small_jobs_pass_a_big_one_but_not_for_ever() {
-    let mut desk = Desk::new(2);
+    let mut desk = AgentHarness::new(2);
     desk.answer([1]);
     desk.started(1);
     desk.until_due();
@@ -657,11 +659,11 @@ fn small_jobs_pass_a_big_one_but_not_for_ever() {
 
 #[test]
 fn prefetch_can_be_switched_off() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     let off = Prefetch { enabled: Some(false), ..Prefetch::default() };
     desk.respond(SyncResponse { prefetch: Some(off.clone()), leases: vec![lease(1)], ..SyncResponse::default() });
     desk.started(1).later(Duration::from_millis(300));
-    assert_eq!(desk.sync().want, torc_api::wire::Want::default());
+    assert_eq!(desk.sync().want, torc_api::wire::WorkRequest::default());
     desk.respond(SyncResponse { prefetch: Some(off), ..SyncResponse::default() });
     desk.ended(1, 0);
     assert_eq!(desk.sync().want.limit, 1);
@@ -670,10 +672,10 @@ fn prefetch_can_be_switched_off() {
 // J21. Torc 1.0 forgot to return the device when a failed job was tried again, and ran out of GPUs after a few retries.
 #[test]
 fn a_retry_gives_its_gpu_back() {
-    let mut desk = Desk::with(Settings { devices: vec!["GPU-7".to_owned()], ..settings(2) });
+    let mut desk = AgentHarness::with(Settings { devices: vec!["GPU-7".to_owned()], ..settings(2) });
     desk.profile.resources.gpus = 1;
     for attempt in 1..=20 {
-        let lease = Lease { key: AttemptKey { attempt, epoch: attempt.into(), ..key(1) }, ..lease(1) };
+        let lease = Lease { key: AttemptKey { attempt, lease_id: attempt.into(), ..key(1) }, ..lease(1) };
         let tried = lease.key;
         if !desk.has_sync() {
             desk.until_due();
@@ -701,7 +703,7 @@ fn a_retry_gives_its_gpu_back() {
 #[test]
 fn the_command_line_wins_over_the_workflow() {
     let own = Prefetch { enabled: Some(false), lease_seconds: Some(60), ..Prefetch::default() };
-    let mut desk = Desk::with(Settings { prefetch: own, ..settings(1) });
+    let mut desk = AgentHarness::with(Settings { prefetch: own, ..settings(1) });
     assert_eq!((desk.sync().want.limit, desk.sync().lease_seconds), (1, Some(60)));
     let theirs = Prefetch { enabled: Some(true), max_queued: Some(50), ..Prefetch::default() };
     desk.respond(SyncResponse { prefetch: Some(theirs), leases: vec![lease(1)], ..SyncResponse::default() });
@@ -719,7 +721,7 @@ fn more_is_asked_for_below_the_threshold_and_before_the_queue_is_empty() {
         batch_size: Some(1),
         ..Prefetch::default()
     };
-    let mut desk = Desk::with(Settings { prefetch: own, ..settings(1) });
+    let mut desk = AgentHarness::with(Settings { prefetch: own, ..settings(1) });
     desk.answer([1, 2, 3, 4]);
     desk.started(1).ended(1, 0).started(2);
     assert_eq!((desk.state.holds(), desk.state.want(desk.now).limit), ((1, 2), 0), "two wait, and two are enough");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use torc_api::wire::{Resources, Want};
+use torc_api::wire::{Resources, WorkRequest};
 use torc_core::class::{fits, minus, taken_from};
 
 use super::State;
@@ -11,10 +11,10 @@ use crate::clock::BootInstant;
 
 impl State {
     /// How much more work it could use; nothing while enough is waiting.
-    pub(super) fn want(&self, now: BootInstant) -> Want {
+    pub(super) fn want(&self, now: BootInstant) -> WorkRequest {
         let is_open = self.lifecycle.is_serving() && !self.is_preempted() && self.jobs.has_node();
         if !is_open || self.session.is_draining() || self.is_too_late(now) {
-            return Want::default();
+            return WorkRequest::default();
         }
         let waiting = u32::try_from(self.jobs.waiting_jobs()).unwrap_or(u32::MAX);
         let free = self.free_now(now);
@@ -23,11 +23,11 @@ impl State {
         let youngest = jobs().map(|job| now.since(job.since)).min();
         let target = self.throughput.target(youngest.unwrap_or_default());
         if free_jobs == 0 && waiting >= target.refill_below {
-            return Want::default();
+            return WorkRequest::default();
         }
         let ahead = target.queued.saturating_sub(waiting);
         let bridge = self.throughput.bridge(&target, self.settings.report_interval).saturating_sub(waiting);
-        Want { free, ahead, bridge, limit: free_jobs.saturating_add(ahead).min(target.batch) }
+        WorkRequest { free, ahead, bridge, limit: free_jobs.saturating_add(ahead).min(target.batch) }
     }
 
     /// How many jobs run; what is done for a workflow or a worker beside them is none.

@@ -23,7 +23,7 @@ pub const TESTS: &[(&str, fn())] = &[
 
 /// The key that the killed agent's server gave its n-th job.
 fn key(job: i64) -> AttemptKey {
-    AttemptKey { workflow: 7, job, run: 1, attempt: 1, epoch: job }
+    AttemptKey { workflow: 7, job, run: 1, attempt: 1, lease_id: job }
 }
 
 fn start_agent(place: &Place, commands: &[&str]) -> Killed {

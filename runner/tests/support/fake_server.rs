@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use torc_api::wire::{
-    AttemptKey, FinishedAttempt, Lease, Profile, RegisterRequest, RegisterResponse, SyncRequest, SyncResponse, Verdict,
+    AttemptKey, FinishedAttempt, Lease, Profile, RegisterRequest, RegisterResponse, RunnerDirective, SyncRequest,
+    SyncResponse,
 };
 use torc_runner::{LinkError, ServerLink};
 
@@ -59,7 +60,7 @@ impl FakeServer {
         let mut buffer = self.buffer();
         let job = i64::try_from(buffer.profiles.len()).unwrap_or(0) + 1;
         buffer.profiles.push(profile);
-        let key = AttemptKey { workflow: 7, job, run: 1, attempt: 1, epoch: job };
+        let key = AttemptKey { workflow: 7, job, run: 1, attempt: 1, lease_id: job };
         let profile = u32::try_from(job - 1).unwrap_or(0);
         buffer.ready.push_back(Lease {
             key,
@@ -111,7 +112,7 @@ impl Buffer {
             profiles: if leases.is_empty() { Vec::new() } else { self.profiles.clone() },
             leases,
             cancel,
-            verdict: if settled { Verdict::Complete } else { Verdict::Continue },
+            verdict: if settled { RunnerDirective::Complete } else { RunnerDirective::Continue },
             lease_ms: 120_000,
             ..SyncResponse::default()
         }
@@ -152,7 +153,7 @@ impl ServerLink for FakeServer {
                 let response = if overtaken { SyncResponse::default() } else { buffer.answer(request) };
                 let is_news = !response.leases.is_empty()
                     || !response.cancel.is_empty()
-                    || response.verdict != Verdict::Continue
+                    || response.verdict != RunnerDirective::Continue
                     || overtaken
                     || request.leaving
                     || (first && !(request.finished.is_empty() && request.returned.is_empty()));

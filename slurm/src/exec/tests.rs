@@ -19,8 +19,8 @@ fn stand_in(folder: &Path, body: &str) -> Slurm {
         .replaced_by(move |name| ["TORC_FAKE_SQUEUE", "TORC_FAKE_SBATCH"].contains(&name).then(|| path.clone()))
 }
 
-fn squeue() -> Call {
-    Call::new(Tool::Squeue, ["-h"])
+fn squeue() -> CommandSpec {
+    CommandSpec::new(Tool::Squeue, ["-h"])
 }
 
 const AT_ONCE: Schedule =
@@ -54,7 +54,7 @@ async fn a_prefix_comes_first_and_the_environment_follows_it() {
 #[tokio::test]
 async fn a_program_that_is_not_there_is_missing() {
     let slurm = Slurm::new(&[]).replaced_by(|_| Some("/nonexistent/squeue".to_owned()));
-    assert_eq!(slurm.ask(&squeue()).await, Err(Trouble::Missing { program: "/nonexistent/squeue".to_owned() }));
+    assert_eq!(slurm.ask(&squeue()).await, Err(SlurmError::Missing { program: "/nonexistent/squeue".to_owned() }));
 }
 
 #[tokio::test]
@@ -63,7 +63,7 @@ async fn patience_ends_and_takes_everything_with_it() {
     let note = folder.path().join("child");
     let slurm = stand_in(folder.path(), &format!("sleep 1000 & echo $! > {}; wait", note.display()));
     let asked = slurm.ask(&squeue().within(Duration::from_secs(2))).await;
-    assert!(matches!(asked, Err(Trouble::NoAnswer { perhaps_received: true, .. })), "{asked:?}");
+    assert!(matches!(asked, Err(SlurmError::NoAnswer { maybe_delivered: true, .. })), "{asked:?}");
     let child = fs::read_to_string(note).unwrap();
     let alive = || fs::read_to_string(format!("/proc/{}/stat", child.trim())).is_ok_and(|stat| !stat.contains(") Z "));
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -78,10 +78,10 @@ async fn what_it_reads_and_what_it_leaves_unread() {
     let folder = TempDir::new().unwrap();
     let script = "x".repeat(1 << 20);
     let reader = stand_in(folder.path(), "wc -c | tr -d ' '");
-    let submit = Call::new(Tool::Sbatch, []).reads(script.clone());
+    let submit = CommandSpec::new(Tool::Sbatch, []).reads(script.clone());
     assert_eq!(reader.ask(&submit).await.unwrap().text, "1048576\n");
     let deaf = stand_in(folder.path(), "echo no >&2; exit 1");
-    assert_eq!(deaf.ask(&submit).await, Err(Trouble::Refused { sentence: "no".to_owned() }));
+    assert_eq!(deaf.ask(&submit).await, Err(SlurmError::Refused { sentence: "no".to_owned() }));
 }
 
 #[tokio::test]
@@ -98,7 +98,7 @@ async fn a_slurm_that_is_away_is_asked_again_and_a_refusal_is_final() {
 
     fs::remove_file(&tries).unwrap();
     let refuses = stand_in(folder.path(), &format!("echo x >> {}; echo no >&2; exit 1", tries.display()));
-    assert!(matches!(refuses.ask_again(&squeue(), AT_ONCE).await, Err(Trouble::Refused { .. })));
+    assert!(matches!(refuses.ask_again(&squeue(), AT_ONCE).await, Err(SlurmError::Refused { .. })));
     assert_eq!(lines(&folder, "tries"), 1);
 }
 
@@ -107,12 +107,12 @@ async fn a_submission_that_may_have_arrived_is_not_repeated() {
     let folder = TempDir::new().unwrap();
     let tries = folder.path().join("tries");
     let body = |sentence: &str| format!("echo x >> {}; echo '{sentence}' >&2; exit 1", tries.display());
-    let submit = Call::new(Tool::Sbatch, []);
+    let submit = CommandSpec::new(Tool::Sbatch, []);
     let unheard = stand_in(folder.path(), &body("Socket timed out on send/recv operation"));
-    assert!(matches!(unheard.ask_again(&submit, AT_ONCE).await, Err(Trouble::NoAnswer { .. })));
+    assert!(matches!(unheard.ask_again(&submit, AT_ONCE).await, Err(SlurmError::NoAnswer { .. })));
     assert_eq!(lines(&folder, "tries"), 1);
     let away = stand_in(folder.path(), &body("Unable to contact slurm controller (connect failure)"));
-    assert!(matches!(away.ask_again(&submit, AT_ONCE).await, Err(Trouble::NoAnswer { .. })));
+    assert!(matches!(away.ask_again(&submit, AT_ONCE).await, Err(SlurmError::NoAnswer { .. })));
     assert_eq!(lines(&folder, "tries"), 1 + 4);
 }
 
@@ -158,7 +158,7 @@ async fn files_are_written_for_their_owner_alone() {
     fs::write(folder.path().join("file"), "").unwrap();
     let below = folder.path().join("file/below");
     let refused = slurm.make_folder(&below.to_string_lossy()).await;
-    assert!(matches!(refused, Err(Trouble::Refused { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(SlurmError::Refused { .. })), "{refused:?}");
 }
 
 #[tokio::test]
@@ -172,7 +172,7 @@ async fn a_prefix_of_ssh_makes_255_a_lost_connection() {
         let slurm = Slurm::new(&[shell, script.clone()].map(|path| path.to_string_lossy().into_owned()));
         let asked = slurm.ask(&squeue()).await;
         assert_eq!(
-            matches!(asked, Err(Trouble::NoAnswer { perhaps_received: true, .. })),
+            matches!(asked, Err(SlurmError::NoAnswer { maybe_delivered: true, .. })),
             is_lost,
             "{name}: {asked:?}"
         );
@@ -184,7 +184,7 @@ async fn a_killed_program_has_not_answered() {
     let folder = TempDir::new().unwrap();
     let slurm = stand_in(folder.path(), "echo 7; kill -9 $$");
     let asked = slurm.ask(&squeue()).await;
-    assert!(matches!(asked, Err(Trouble::NoAnswer { perhaps_received: true, .. })), "{asked:?}");
+    assert!(matches!(asked, Err(SlurmError::NoAnswer { maybe_delivered: true, .. })), "{asked:?}");
 }
 
 #[tokio::test]
@@ -211,7 +211,7 @@ async fn answers_beyond_a_limit_are_told() {
 #[test]
 fn a_command_has_the_environment_of_its_call() {
     let slurm = Slurm::new(&[]);
-    let call = Call::new(Tool::Sinfo, ["-h", "a b"]);
+    let call = CommandSpec::new(Tool::Sinfo, ["-h", "a b"]);
     let command = slurm.command(&call, "/opt/sinfo");
     let command = command.as_std();
     assert_eq!(command.get_program(), "/opt/sinfo");
@@ -239,8 +239,8 @@ async fn a_file_that_is_no_program_is_told_apart() {
     let name = path.to_string_lossy().into_owned();
     let slurm = Slurm::new(&[]).replaced_by(|_| Some(name.clone()));
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-    assert_eq!(slurm.ask(&squeue()).await, Err(Trouble::Missing { program: name.clone() }), "it may not be run");
+    assert_eq!(slurm.ask(&squeue()).await, Err(SlurmError::Missing { program: name.clone() }), "it may not be run");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     let asked = slurm.ask(&squeue()).await;
-    assert!(matches!(asked, Err(Trouble::NoAnswer { perhaps_received: false, .. })), "it cannot be run: {asked:?}");
+    assert!(matches!(asked, Err(SlurmError::NoAnswer { maybe_delivered: false, .. })), "it cannot be run: {asked:?}");
 }

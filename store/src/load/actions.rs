@@ -10,7 +10,7 @@ use crate::records::{cause, small};
 /// All actions, sorted by number.
 pub(super) async fn actions(connection: &mut SqliteConnection) -> Result<Vec<ActionRow>, Failure> {
     sqlx::query!(
-        "select id, workflow, position, worker, state, run, attempt, tries, epoch, runner, started_ms, ended_ms, return_code,
+        "select id, workflow, position, worker, state, run, attempt, tries, lease_id, runner, started_ms, ended_ms, return_code,
             message, stdout, stderr, definition
         from actions order by id"
     )
@@ -29,7 +29,7 @@ pub(super) async fn actions(connection: &mut SqliteConnection) -> Result<Vec<Act
                 run: small("run", record.run)?,
                 attempt: small("attempt", record.attempt)?,
                 tries: small("tries", record.tries)?,
-                epoch: record.epoch,
+                lease_id: record.lease_id,
                 runner: record.runner.map(RunnerId),
                 started_ms: record.started_ms,
             },
@@ -46,7 +46,7 @@ pub(super) async fn actions(connection: &mut SqliteConnection) -> Result<Vec<Act
 /// All jobs that wait for a recovery script, sorted by number.
 pub(super) async fn recoveries(connection: &mut SqliteConnection) -> Result<Vec<RecoveryRow>, Failure> {
     sqlx::query!(
-        "select job, workflow, script, return_code, cause, preferred, run, attempt, tries, epoch, runner, started_ms
+        "select job, workflow, script, return_code, cause, preferred, run, attempt, tries, lease_id, runner, started_ms
         from recoveries order by job"
     )
     .fetch_all(connection)
@@ -64,7 +64,7 @@ pub(super) async fn recoveries(connection: &mut SqliteConnection) -> Result<Vec<
                 run: small("run", record.run)?,
                 attempt: small("attempt", record.attempt)?,
                 tries: small("tries", record.tries)?,
-                epoch: record.epoch,
+                lease_id: record.lease_id,
                 runner: record.runner.map(RunnerId),
                 started_ms: record.started_ms,
             },

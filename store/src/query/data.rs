@@ -47,7 +47,7 @@ struct UserDataRecord {
     declared: Option<String>,
     written: Option<String>,
     job: Option<i64>,
-    epoch: i64,
+    lease_id: i64,
     changed_ms: i64,
 }
 
@@ -64,7 +64,7 @@ impl TryFrom<UserDataRecord> for UserDataRow {
             declared: json(record.declared)?,
             written: json(record.written)?,
             job: record.job.map(JobId),
-            epoch: record.epoch,
+            lease_id: record.lease_id,
             changed_ms: record.changed_ms,
         })
     }
@@ -91,7 +91,9 @@ pub(crate) async fn live_user_data(connection: &mut SqliteConnection) -> Result<
     let mut sql =
         QueryBuilder::new("select workflow, name, in_document, ephemeral, declared, case when substr(name, 1, ");
     sql.push(lineage::PREFIX.len()).push(") = ").push_bind(lineage::PREFIX);
-    sql.push(" then null else written end as written, job, epoch, changed_ms from user_data order by workflow, name");
+    sql.push(
+        " then null else written end as written, job, lease_id, changed_ms from user_data order by workflow, name",
+    );
     let records: Vec<UserDataRecord> = sql.build_query_as().fetch_all(connection).await?;
     records.into_iter().map(UserDataRow::try_from).collect()
 }

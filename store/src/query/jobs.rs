@@ -49,7 +49,7 @@ struct JobViewRecord {
 pub(crate) async fn list(connection: &mut SqliteConnection, query: &JobQuery) -> Result<Page<JobView>, Failure> {
     let mut sql = QueryBuilder::new(
         "select j.id, j.workflow, j.name, j.command, j.profile, j.priority, j.hash, j.depends_on,
-            s.state, s.run, s.attempt, s.epoch, s.runner, s.started_ms, p.profile as profile_json
+            s.state, s.run, s.attempt, s.lease_id, s.runner, s.started_ms, p.profile as profile_json
         from jobs j join job_states s on s.id = j.id join profiles p on p.id = j.profile
         where j.removed = 0",
     );

@@ -36,7 +36,7 @@ async fn write_actions(connection: &mut SqliteConnection, rows: &[&ActionRow]) -
     static INSERT: LazyLock<BulkStatement> = LazyLock::new(|| {
         BulkStatement::new(
             17,
-            "insert or replace into actions (id, workflow, position, worker, state, run, attempt, tries, epoch, runner,
+            "insert or replace into actions (id, workflow, position, worker, state, run, attempt, tries, lease_id, runner,
                 started_ms, ended_ms, return_code, message, stdout, stderr, definition)
             select * from $rows where column1 is not null",
         )
@@ -45,7 +45,7 @@ async fn write_actions(connection: &mut SqliteConnection, rows: &[&ActionRow]) -
         let lease = &row.lease;
         places.add(row.id.0)?.add(row.workflow.0)?.add(row.position)?;
         places.add(row.worker.map(|worker| worker.0))?.add(row.state.as_str())?;
-        places.add(lease.run)?.add(lease.attempt)?.add(lease.tries)?.add(lease.epoch)?;
+        places.add(lease.run)?.add(lease.attempt)?.add(lease.tries)?.add(lease.lease_id)?;
         places.add(lease.runner.map(|runner| runner.0))?.add(lease.started_ms)?;
         places.add(row.ended_ms)?.add(row.return_code)?.add(row.message.as_deref())?;
         places.add(row.stdout.as_deref())?.add(row.stderr.as_deref())?.add(row.definition.as_deref()).map(drop)
@@ -64,7 +64,7 @@ async fn write_recoveries(connection: &mut SqliteConnection, rows: &[&RecoveryRo
         BulkStatement::new(
             12,
             "insert or replace into recoveries (job, workflow, script, return_code, cause, preferred, run, attempt, tries,
-                epoch, runner, started_ms)
+                lease_id, runner, started_ms)
             select * from $rows where column1 is not null",
         )
     });
@@ -72,7 +72,7 @@ async fn write_recoveries(connection: &mut SqliteConnection, rows: &[&RecoveryRo
         let lease = &row.lease;
         places.add(row.job.0)?.add(row.workflow.0)?.add(row.script.as_str())?;
         places.add(row.return_code)?.add(row.cause.as_str())?.add(row.preferred.map(|runner| runner.0))?;
-        places.add(lease.run)?.add(lease.attempt)?.add(lease.tries)?.add(lease.epoch)?;
+        places.add(lease.run)?.add(lease.attempt)?.add(lease.tries)?.add(lease.lease_id)?;
         places.add(lease.runner.map(|runner| runner.0))?.add(lease.started_ms).map(drop)
     });
     Ok(write.await?)

@@ -62,11 +62,11 @@ pub(super) async fn write_user_data(connection: &mut SqliteConnection, rows: &[&
     static INSERT: LazyLock<BulkStatement> = LazyLock::new(|| {
         BulkStatement::new(
             9,
-            "insert into user_data (workflow, name, in_document, ephemeral, declared, written, job, epoch, changed_ms)
+            "insert into user_data (workflow, name, in_document, ephemeral, declared, written, job, lease_id, changed_ms)
             select * from $rows where column1 is not null
             on conflict (workflow, name) do update set
                 in_document = excluded.in_document, ephemeral = excluded.ephemeral, declared = excluded.declared,
-                written = excluded.written, job = excluded.job, epoch = excluded.epoch, changed_ms = excluded.changed_ms",
+                written = excluded.written, job = excluded.job, lease_id = excluded.lease_id, changed_ms = excluded.changed_ms",
         )
     });
     let rows: Vec<&UserDataRow> = last_of_each(rows, |row| (row.workflow, row.name.as_str()));
@@ -74,7 +74,7 @@ pub(super) async fn write_user_data(connection: &mut SqliteConnection, rows: &[&
         let json = |value: &Option<serde_json::Value>| value.as_ref().map(to_json).transpose();
         places.add(row.workflow.0)?.add(row.name.as_str())?.add(row.in_document)?.add(row.ephemeral)?;
         places.add(json(&row.declared)?)?.add(json(&row.written)?)?;
-        places.add(row.job.map(|job| job.0))?.add(row.epoch)?.add(row.changed_ms).map(drop)
+        places.add(row.job.map(|job| job.0))?.add(row.lease_id)?.add(row.changed_ms).map(drop)
     });
     Ok(write.await?)
 }

@@ -39,7 +39,7 @@ const FLAGS: [(&str, &str); 9] = [
     ("jobs", "removed"),
     ("user_data", "in_document"),
     ("user_data", "ephemeral"),
-    ("stray_leases", "given_up"),
+    ("detached_leases", "given_up"),
     ("allocations", "one_worker_per_node"),
     ("allocations", "has_reported"),
 ];
@@ -70,7 +70,7 @@ impl Values {
             run: self.small(),
             attempt: self.small(),
             tries: self.small(),
-            epoch: self.number(),
+            lease_id: self.number(),
             runner: Some(RunnerId(self.number())),
             started_ms: Some(self.number()),
         }
@@ -254,7 +254,7 @@ impl Values {
             state,
             run: self.small(),
             attempt: self.small(),
-            epoch: self.number(),
+            lease_id: self.number(),
             runner: Some(RunnerId(self.number())),
             started_ms: Some(self.number()),
         }
@@ -322,12 +322,12 @@ fn full(side: Side) -> Changes {
             declared: Some(v.text().into()),
             written: Some(v.text().into()),
             job: Some(JobId(v.number())),
-            epoch: v.number(),
+            lease_id: v.number(),
             changed_ms: v.number(),
         }],
         runners: vec![v.runner(if is_first { RunnerKind::Slurm } else { RunnerKind::Pod })],
         detached_leases: vec![DetachedLease {
-            epoch: STRAY,
+            lease_id: STRAY,
             workflow: WORKFLOW,
             job: JobId(v.number()),
             run: v.small(),
@@ -504,7 +504,7 @@ async fn every_column_is_written_overwritten_and_emptied() {
         };
         for overwritten in columns.iter().filter(|column| !is_kept && !is_fixed(column)) {
             // The workflow, runner, profile, allocation and action are the same rows, so their numbers do not rise.
-            if table == "last_ids" && !["event", "epoch"].contains(&overwritten.name.as_str()) {
+            if table == "last_ids" && !["event", "lease_id"].contains(&overwritten.name.as_str()) {
                 continue;
             }
             let (before, after) = (column(&first, table, overwritten), column(&second, table, overwritten));
@@ -532,8 +532,8 @@ async fn a_move_overwrites_every_column_of_a_state() {
     let (store, mut database) = new_store(&folder).await;
     commit(&store, &mut database, &full(Side::First)).await;
     let beside = Beside { leader: leader(), ..Beside::default() };
-    let JobRow { id, state, run, attempt, epoch, runner, started_ms, .. } = full(Side::Second).jobs[0].clone();
-    let update = JobUpdate { id, state, run, attempt, epoch, runner, started_ms };
+    let JobRow { id, state, run, attempt, lease_id, runner, started_ms, .. } = full(Side::Second).jobs[0].clone();
+    let update = JobUpdate { id, state, run, attempt, lease_id, runner, started_ms };
     for update in [update, JobUpdate { runner: None, started_ms: None, ..update }] {
         commit(&store, &mut database, &Changes { job_updates: vec![update], ..Changes::default() }).await;
         check(&store, &database, &beside).await;

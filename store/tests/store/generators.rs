@@ -133,7 +133,7 @@ prop_compose! {
     fn job_row()(update in job_update(), workflow in workflow_id(), command in text(), profile in 1..9i64, priority in any::<i64>(), hash in any::<[u8; 32]>(),
         depends_on in vec(any::<i64>(), 0..5), name in "[aB]",
     ) -> JobRow {
-        let JobUpdate { id, state, run, attempt, epoch, runner, started_ms } = update;
+        let JobUpdate { id, state, run, attempt, lease_id, runner, started_ms } = update;
         JobRow {
             id,
             workflow,
@@ -146,7 +146,7 @@ prop_compose! {
             state,
             run,
             attempt,
-            epoch,
+            lease_id,
             runner,
             started_ms,
         }
@@ -154,10 +154,10 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn job_update()(id in 1..=JOBS, state in state(), run in 1..3i32, attempt in 1..4i32, epoch in 0..1_000_000i64,
+    fn job_update()(id in 1..=JOBS, state in state(), run in 1..3i32, attempt in 1..4i32, lease_id in 0..1_000_000i64,
         runner in option::of(1..5i64), started_ms in any::<Option<i64>>(),
     ) -> JobUpdate {
-        JobUpdate { id: JobId(id), state, run, attempt, epoch, runner: runner.map(RunnerId), started_ms }
+        JobUpdate { id: JobId(id), state, run, attempt, lease_id, runner: runner.map(RunnerId), started_ms }
     }
 }
 
@@ -283,11 +283,11 @@ prop_compose! {
 prop_compose! {
     /// Few names, so that rows meet; some are those of loops, whose values are not loaded.
     fn user_data_row()(workflow in workflow_id(), name in user_data_name(), flags in any::<[bool; 2]>(), job in option::of(1..=JOBS),
-        epoch in 0..1_000_000i64, changed_ms in any::<i64>(), values in [option::of(value()), option::of(value())],
+        lease_id in 0..1_000_000i64, changed_ms in any::<i64>(), values in [option::of(value()), option::of(value())],
     ) -> UserDataRow {
         let [declared, written] = values;
         let [in_document, ephemeral] = flags;
-        UserDataRow { workflow, name, in_document, ephemeral, declared, written, job: job.map(JobId), epoch, changed_ms }
+        UserDataRow { workflow, name, in_document, ephemeral, declared, written, job: job.map(JobId), lease_id, changed_ms }
     }
 }
 
@@ -297,12 +297,12 @@ fn user_data_name() -> impl Strategy<Value = String> {
 }
 
 prop_compose! {
-    fn stray_lease()(epoch in 1..20i64, key in attempt(), runner in 1..5i64, started_ms in any::<Option<i64>>(),
+    fn detached_lease()(lease_id in 1..20i64, key in attempt(), runner in 1..5i64, started_ms in any::<Option<i64>>(),
         fate in select(vec![DetachedState::Revoked, DetachedState::Expired]),
         role in select(vec![LeaseRole::Job, LeaseRole::Action, LeaseRole::Recovery]),
     ) -> DetachedLease {
         let (workflow, job, run, attempt) = key;
-        DetachedLease { epoch, workflow, job, run, attempt, runner: RunnerId(runner), started_ms, fate, role }
+        DetachedLease { lease_id, workflow, job, run, attempt, runner: RunnerId(runner), started_ms, fate, role }
     }
 }
 
@@ -324,9 +324,9 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn lease()(numbers in any::<[i32; 3]>(), epoch in 0..1_000_000i64, runner in any::<Option<i64>>(), started_ms in any::<Option<i64>>()) -> TaskLease {
+    fn lease()(numbers in any::<[i32; 3]>(), lease_id in 0..1_000_000i64, runner in any::<Option<i64>>(), started_ms in any::<Option<i64>>()) -> TaskLease {
         let [run, attempt, tries] = numbers;
-        TaskLease { run, attempt, tries, epoch, runner: runner.map(RunnerId), started_ms }
+        TaskLease { run, attempt, tries, lease_id, runner: runner.map(RunnerId), started_ms }
     }
 }
 
@@ -425,11 +425,11 @@ prop_compose! {
         results in vec(result_row(), 0..60), stats in vec(slurm_stats(), 0..40), files in vec(file_row(), 0..20),
         (runners, events, audit) in (vec(runner_row(), 0..3), vec(event_row(), 0..4), vec(audit_row(), 0..4)),
         (data, forgotten) in (vec(user_data_row(), 0..6), vec((workflow_id(), "[a-c]"), 0..2)),
-        (detached_leases, ended) in (vec(stray_lease(), 0..5), vec(1..20i64, 0..5)),
+        (detached_leases, ended) in (vec(detached_lease(), 0..5), vec(1..20i64, 0..5)),
         actions in (vec(action_row(), 0..9), vec(1..30i64, 0..3)), recoveries in (vec(recovery_row(), 0..9), vec(1..30i64, 0..3)),
         slurm in (vec(allocation_row(), 0..9), vec(cluster_row(), 0..3), vec("[a-d]", 0..2)),
     ) -> Changes {
-        let ended_leases = ended.into_iter().filter(|epoch| detached_leases.iter().all(|lease| lease.epoch != *epoch)).collect();
+        let ended_leases = ended.into_iter().filter(|lease_id| detached_leases.iter().all(|lease| lease.lease_id != *lease_id)).collect();
         Changes {
             workflows,
             deleted_workflows: deleted.into_iter().collect(),

@@ -198,7 +198,7 @@ async fn a_deletion_in_its_own_group_leaves_only_its_events() {
 /// A group with one number that no other row of it raises.
 fn numbered(number: i64) -> Vec<(&'static str, Changes, LastIds)> {
     let none = Changes::default;
-    let (workflow_id, lease) = (WorkflowId(1), TaskLease { epoch: number, ..TaskLease::default() });
+    let (workflow_id, lease) = (WorkflowId(1), TaskLease { lease_id: number, ..TaskLease::default() });
     let recovery = RecoveryRow {
         job: JobId(1),
         workflow: workflow_id,
@@ -209,7 +209,7 @@ fn numbered(number: i64) -> Vec<(&'static str, Changes, LastIds)> {
         lease,
     };
     let stray = DetachedLease {
-        epoch: number,
+        lease_id: number,
         workflow: workflow_id,
         job: JobId(1),
         run: 1,
@@ -219,14 +219,14 @@ fn numbered(number: i64) -> Vec<(&'static str, Changes, LastIds)> {
         fate: DetachedState::Revoked,
         role: LeaseRole::Job,
     };
-    let datum = UserDataRow { workflow: workflow_id, name: "d".to_owned(), epoch: number, ..UserDataRow::default() };
-    let leased = JobUpdate { epoch: number, ..update(1, JobState::Leased) };
-    let held = JobRow { epoch: number, ..job(1, 1, 1) };
+    let datum = UserDataRow { workflow: workflow_id, name: "d".to_owned(), lease_id: number, ..UserDataRow::default() };
+    let leased = JobUpdate { lease_id: number, ..update(1, JobState::Leased) };
+    let held = JobRow { lease_id: number, ..job(1, 1, 1) };
     let action = |id, lease| ActionRow { id: JobId(id), workflow: workflow_id, lease, ..ActionRow::default() };
     let allocation = AllocationRow { id: AllocationId(number), workflow: workflow_id, ..AllocationRow::default() };
     let event = EventRow { sequence: number, ..EventRow::default() };
     let last = LastIds { job: 1, ..LastIds::default() };
-    let epoch = LastIds { epoch: number, ..LastIds::default() };
+    let lease_id = LastIds { lease_id: number, ..LastIds::default() };
     vec![
         (
             "workflow",
@@ -265,16 +265,16 @@ fn numbered(number: i64) -> Vec<(&'static str, Changes, LastIds)> {
             Changes { allocations: vec![allocation], ..none() },
             LastIds { allocation: number, ..LastIds::default() },
         ),
-        ("lease of a job", Changes { jobs: vec![held], ..none() }, LastIds { epoch: number, ..last }),
-        ("lease of a move", Changes { job_updates: vec![leased], ..none() }, epoch),
+        ("lease of a job", Changes { jobs: vec![held], ..none() }, LastIds { lease_id: number, ..last }),
+        ("lease of a move", Changes { job_updates: vec![leased], ..none() }, lease_id),
         (
             "lease of an action",
             Changes { actions: vec![action(1, lease)], ..none() },
-            LastIds { epoch: number, ..last },
+            LastIds { lease_id: number, ..last },
         ),
-        ("lease of a recovery script", Changes { recoveries: vec![recovery], ..none() }, epoch),
-        ("stray lease", Changes { detached_leases: vec![stray], ..none() }, epoch),
-        ("user data", Changes { user_data: vec![datum], ..none() }, epoch),
+        ("lease of a recovery script", Changes { recoveries: vec![recovery], ..none() }, lease_id),
+        ("stray lease", Changes { detached_leases: vec![stray], ..none() }, lease_id),
+        ("user data", Changes { user_data: vec![datum], ..none() }, lease_id),
     ]
 }
 

@@ -74,14 +74,14 @@ pub fn job(id: i64, workflow: i64, profile: i64) -> JobRow {
         state: JobState::Ready,
         run: 1,
         attempt: 1,
-        epoch: 0,
+        lease_id: 0,
         runner: None,
         started_ms: None,
     }
 }
 
 pub fn update(id: i64, state: JobState) -> JobUpdate {
-    JobUpdate { id: JobId(id), state, run: 1, attempt: 1, epoch: 0, runner: None, started_ms: None }
+    JobUpdate { id: JobId(id), state, run: 1, attempt: 1, lease_id: 0, runner: None, started_ms: None }
 }
 
 pub fn result(workflow: i64, job: i64, attempt: i32) -> ResultRow {

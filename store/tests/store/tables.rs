@@ -199,7 +199,7 @@ fn job(row: &JobRow, removed: bool) -> (Record, Record) {
         state,
         run,
         attempt,
-        epoch,
+        lease_id,
         runner,
         started_ms,
     } = row;
@@ -219,7 +219,7 @@ fn job(row: &JobRow, removed: bool) -> (Record, Record) {
         ("state", (*state).into()),
         ("run", (*run).into()),
         ("attempt", (*attempt).into()),
-        ("epoch", (*epoch).into()),
+        ("lease_id", (*lease_id).into()),
         ("runner", cell(&runner.map(|runner| runner.0))),
         ("started_ms", cell(started_ms)),
     ]);
@@ -323,7 +323,7 @@ fn file(row: &FileRow) -> Record {
 }
 
 fn user_data(row: &UserDataRow) -> Record {
-    let UserDataRow { workflow, name, in_document, ephemeral, declared, written, job, epoch, changed_ms } = row;
+    let UserDataRow { workflow, name, in_document, ephemeral, declared, written, job, lease_id, changed_ms } = row;
     record([
         ("workflow", workflow.0.into()),
         ("name", name.into()),
@@ -332,15 +332,15 @@ fn user_data(row: &UserDataRow) -> Record {
         ("declared", declared.as_ref().map_or(Cell::Null, json)),
         ("written", written.as_ref().map_or(Cell::Null, json)),
         ("job", cell(&job.map(|job| job.0))),
-        ("epoch", (*epoch).into()),
+        ("lease_id", (*lease_id).into()),
         ("changed_ms", (*changed_ms).into()),
     ])
 }
 
-fn stray_lease(row: &DetachedLease) -> Record {
-    let DetachedLease { epoch, workflow, job, run, attempt, runner, started_ms, fate, role } = row;
+fn detached_lease(row: &DetachedLease) -> Record {
+    let DetachedLease { lease_id, workflow, job, run, attempt, runner, started_ms, fate, role } = row;
     record([
-        ("epoch", (*epoch).into()),
+        ("lease_id", (*lease_id).into()),
         ("workflow", workflow.0.into()),
         ("job", job.0.into()),
         ("run", (*run).into()),
@@ -367,7 +367,7 @@ fn action(row: &ActionRow) -> Record {
         stdout,
         stderr,
     } = row;
-    let TaskLease { run, attempt, tries, epoch, runner, started_ms } = lease;
+    let TaskLease { run, attempt, tries, lease_id, runner, started_ms } = lease;
     record([
         ("id", id.0.into()),
         ("workflow", workflow.0.into()),
@@ -377,7 +377,7 @@ fn action(row: &ActionRow) -> Record {
         ("run", (*run).into()),
         ("attempt", (*attempt).into()),
         ("tries", (*tries).into()),
-        ("epoch", (*epoch).into()),
+        ("lease_id", (*lease_id).into()),
         ("runner", cell(&runner.map(|runner| runner.0))),
         ("started_ms", cell(started_ms)),
         ("ended_ms", cell(ended_ms)),
@@ -391,7 +391,7 @@ fn action(row: &ActionRow) -> Record {
 
 fn recovery(row: &RecoveryRow) -> Record {
     let RecoveryRow { job, workflow, script, return_code, cause, preferred, lease } = row;
-    let TaskLease { run, attempt, tries, epoch, runner, started_ms } = lease;
+    let TaskLease { run, attempt, tries, lease_id, runner, started_ms } = lease;
     record([
         ("job", job.0.into()),
         ("workflow", workflow.0.into()),
@@ -402,7 +402,7 @@ fn recovery(row: &RecoveryRow) -> Record {
         ("run", (*run).into()),
         ("attempt", (*attempt).into()),
         ("tries", (*tries).into()),
-        ("epoch", (*epoch).into()),
+        ("lease_id", (*lease_id).into()),
         ("runner", cell(&runner.map(|runner| runner.0))),
         ("started_ms", cell(started_ms)),
     ])
@@ -552,7 +552,7 @@ fn audit(sequence: i64, row: &AuditRow) -> Record {
 }
 
 fn last_ids(last: LastIds) -> Record {
-    let LastIds { workflow, job, profile, runner, event, epoch, allocation } = last;
+    let LastIds { workflow, job, profile, runner, event, lease_id, allocation } = last;
     record([
         ("only_row", 1.into()),
         ("workflow", workflow.into()),
@@ -560,7 +560,7 @@ fn last_ids(last: LastIds) -> Record {
         ("profile", profile.into()),
         ("runner", runner.into()),
         ("event", event.into()),
-        ("epoch", epoch.into()),
+        ("lease_id", lease_id.into()),
         ("allocation", allocation.into()),
     ])
 }
@@ -613,7 +613,7 @@ pub fn expected(database: &Database, beside: &Beside) -> Tables {
         ("slurm_stats", database.slurm_stats.values().map(slurm_stats).collect()),
         ("files", database.files.values().map(file).collect()),
         ("user_data", database.user_data.values().map(user_data).collect()),
-        ("stray_leases", database.detached_leases.values().map(stray_lease).collect()),
+        ("detached_leases", database.detached_leases.values().map(detached_lease).collect()),
         ("actions", database.actions.values().map(action).collect()),
         ("recoveries", database.recoveries.values().map(recovery).collect()),
         ("runners", database.runners.values().map(runner).collect()),

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use torc_api::termination::EndMargin;
 use torc_api::wire::{Resources, RunnerScope};
-use torc_core::class::{Class, Place};
+use torc_core::class::{Class, RunnerView};
 use torc_core::expanded::Requirements;
-use torc_core::ledger::{Ledger, Reach, Reservation, Strategy};
+use torc_core::ledger::{Ledger, NodeScope, Reservation, Strategy};
 
 use crate::time::Time;
 use crate::workload::{JobPlan, RunnerPlan, Scenario};
@@ -116,7 +116,7 @@ impl<'a> RunnerSlots<'a> {
         let mut labels = plan.labels.clone();
         labels.sort();
         let end = plan.walltime.map(|walltime| plan.arrives.plus(walltime));
-        let place = Place {
+        let place = RunnerView {
             capacity: plan.capacity,
             labels: &labels,
             scheduler: None,
@@ -139,7 +139,7 @@ impl<'a> RunnerSlots<'a> {
 
     /// Takes what a job of a class needs, or nothing.
     pub fn reserve(&mut self, job: &JobClass) -> Option<Reservation> {
-        let reach = if self.plan.is_in_allocation() { Reach::Anywhere } else { Reach::Here };
+        let reach = if self.plan.is_in_allocation() { NodeScope::Anywhere } else { NodeScope::Here };
         self.ledger.reserve(&job.needs(), reach)
     }
 

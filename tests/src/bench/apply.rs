@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use torc_api::wire::{PROTOCOL, RegisterRequest, RegisterResponse, Resources, SyncRequest, SyncResponse, Want};
+use torc_api::wire::{PROTOCOL, RegisterRequest, RegisterResponse, Resources, SyncRequest, SyncResponse, WorkRequest};
 
 use crate::report::{Bar, Report};
 use crate::server::Server;
@@ -58,7 +58,7 @@ async fn first_lease(server: &Server) -> Result<()> {
     let registration =
         RegisterRequest { protocol: PROTOCOL, host: "bench".to_owned(), capacity, ..RegisterRequest::default() };
     let registered: RegisterResponse = server.call("/v1/runners", &registration).await?;
-    let want = Want { free: capacity, limit: 1, ..Want::default() };
+    let want = WorkRequest { free: capacity, limit: 1, ..WorkRequest::default() };
     let request = SyncRequest { sequence: 1, want, ..SyncRequest::default() };
     let answer: SyncResponse = server.call(&format!("/v1/runners/{}/sync", registered.runner), &request).await?;
     answer.leases.first().context("no lease after the restart")?;

@@ -7,8 +7,8 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use serde_json::json;
 use torc_api::wire::{
-    AttemptKey, FinishedAttempt, PROTOCOL, RegisterRequest, RegisterResponse, Resources, SyncRequest, SyncResponse,
-    Verdict, Want,
+    AttemptKey, FinishedAttempt, PROTOCOL, RegisterRequest, RegisterResponse, Resources, RunnerDirective, SyncRequest,
+    SyncResponse, WorkRequest,
 };
 
 use crate::report::{Bar, Report};
@@ -54,7 +54,7 @@ async fn work_off(server: Arc<Server>) -> Result<u32> {
     let registered: RegisterResponse = server.call("/v1/runners", &registration).await?;
     let path = format!("/v1/runners/{}/sync", registered.runner);
     let mut request = SyncRequest {
-        want: Want { free: capacity, limit: BATCH, ..Want::default() },
+        want: WorkRequest { free: capacity, limit: BATCH, ..WorkRequest::default() },
         wait_ms: 1_000,
         ..SyncRequest::default()
     };
@@ -63,7 +63,7 @@ async fn work_off(server: Arc<Server>) -> Result<u32> {
         let answer: SyncResponse = server.call(&path, &request).await?;
         request.acknowledged = answer.sequence;
         request.finished = answer.leases.iter().map(|lease| done(lease.key)).collect();
-        if request.finished.is_empty() && answer.verdict != Verdict::Continue {
+        if request.finished.is_empty() && answer.verdict != RunnerDirective::Continue {
             return Ok(u32::try_from(request.sequence)?);
         }
     }

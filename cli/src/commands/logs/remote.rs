@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use torc_api::error_code::ErrorCode;
-use torc_api::logs::{LONGEST_PIECE, LogExchange, LogPiece, WantedPiece};
+use torc_api::logs::{LONGEST_PIECE, LogChunk, LogChunkRequest, LogSyncRequest};
 use torc_runner::{HttpLink, LinkError};
 
 use super::{Attempt, tail};
@@ -44,7 +44,7 @@ impl Distant {
         for file in &attempt.files {
             loop {
                 let known = self.offsets.get(file).copied();
-                let wanted = WantedPiece {
+                let wanted = LogChunkRequest {
                     id: 0,
                     path: file.to_string_lossy().into_owned(),
                     offset: known.unwrap_or_default(),
@@ -79,7 +79,7 @@ fn has_ended_meanwhile(attempt: &Attempt, error: &ClientError) -> bool {
 
 /// Brings pieces of the logs on this machine's disk to whoever wants to see them, for as long as the runner lives.
 pub async fn bring(link: HttpLink, host: String) {
-    let mut exchange = LogExchange { host, pieces: Vec::new() };
+    let mut exchange = LogSyncRequest { host, pieces: Vec::new() };
     loop {
         match link.exchange_logs(&exchange).await {
             Ok(wishes) => exchange.pieces = wishes.wanted.iter().map(read).collect(),
@@ -95,12 +95,12 @@ pub async fn bring(link: HttpLink, host: String) {
     }
 }
 
-fn read(wanted: &WantedPiece) -> LogPiece {
+fn read(wanted: &LogChunkRequest) -> LogChunk {
     let offset = u64::try_from(wanted.offset).unwrap_or_default();
     let lines = wanted.lines.and_then(|lines| usize::try_from(lines).ok());
     match tail::piece(&wanted.path, offset, lines, LONGEST_PIECE) {
-        Ok((start, bytes)) => LogPiece::new(wanted.id, i64::try_from(start).unwrap_or_default(), &bytes),
-        Err(_) => LogPiece::missing(wanted.id),
+        Ok((start, bytes)) => LogChunk::new(wanted.id, i64::try_from(start).unwrap_or_default(), &bytes),
+        Err(_) => LogChunk::missing(wanted.id),
     }
 }
 

@@ -7,7 +7,7 @@ use torc_api::recovery::UnplacedJob;
 use torc_api::workflow::WorkflowSpec;
 use torc_core::expanded::Expanded;
 use torc_core::planning::fit::{WalltimeMargin, node_hours};
-use torc_core::planning::generate::{Planned, Settings, Unplaced, plan};
+use torc_core::planning::generate::{Planned, Settings, Unschedulable, plan};
 use torc_core::planning::groups::pending;
 use torc_core::planning::partition::Partition;
 
@@ -42,7 +42,7 @@ pub fn of(spec: &WorkflowSpec, expanded: &Expanded, clusters: &[SlurmClusterDocu
     let settings = Settings { margin: WalltimeMargin::of(spec.execution_config.as_ref()), ..Settings::default() };
     let plan = plan(&pending(expanded, |_| true), &partitions, settings);
     let row = |one: &Planned| SchedulerRow { name: String::new(), ..SchedulerRow::of(one) };
-    let unplaced = |one: &Unplaced| {
+    let unplaced = |one: &Unschedulable| {
         let job = expanded.jobs.get(one.job as usize)?.name.clone();
         Some(UnplacedJob { job, reason: one.reason.to_string() })
     };

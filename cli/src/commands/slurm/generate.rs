@@ -113,7 +113,7 @@ fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
 
 fn unplaced(planned: &Planned) -> Vec<UnplacedJob> {
     let name = |job: u32| planned.expanded.jobs.get(job as usize).map_or_else(String::new, |job| job.name.clone());
-    let describe = |one: &torc_core::planning::generate::Unplaced| UnplacedJob {
+    let describe = |one: &torc_core::planning::generate::Unschedulable| UnplacedJob {
         job: name(one.job),
         reason: one.reason.to_string(),
     };

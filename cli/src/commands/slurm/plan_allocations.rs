@@ -5,11 +5,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use jiff::Timestamp;
-use torc_core::planning::compare::{Outlook, compare};
+use torc_core::planning::compare::{QueueEstimate, compare};
 use torc_core::planning::generate::Planned;
 use torc_slurm::exec::Slurm;
 use torc_slurm::script::{Marker, Request, Worker, script};
-use torc_slurm::trouble::Trouble;
+use torc_slurm::trouble::SlurmError;
 use torc_slurm::{sbatch, sinfo, squeue};
 
 use super::plan::{PlanArgs, plan};
@@ -60,7 +60,7 @@ async fn row(
     let total = planned.allocations.saturating_mul(planned.scheduler.nodes.unwrap_or(1)).max(1);
     let all = wait(slurm, planned, total).await?;
     let one = wait(slurm, planned, each).await?;
-    let outlook = Outlook {
+    let outlook = QueueEstimate {
         nodes: total / each,
         seconds: planned.seconds,
         idle_nodes: idle_nodes / each,
@@ -117,7 +117,7 @@ async fn wait(slurm: &Slurm, planned: &Planned, nodes: i64) -> Result<Wait, Comm
             let start = sbatch::read_start(&answer);
             Ok(Wait { seconds: start.map(|at| (at - Timestamp::now().as_second()).max(0)), refused: None })
         }
-        Err(Trouble::Refused { sentence }) => Ok(Wait { seconds: None, refused: Some(sentence) }),
+        Err(SlurmError::Refused { sentence }) => Ok(Wait { seconds: None, refused: Some(sentence) }),
         Err(other) => Err(sites::trouble(other)),
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use torc_api::slurm::SlurmState;
 use torc_core::engine::Observation;
 use torc_core::ids::{AllocationId, WorkflowId};
-use torc_core::planning::orphans::Sighting;
+use torc_core::planning::orphans::SlurmObservation;
 use torc_core::rows::AllocationRow;
 
 use super::{callers, two_workflows};
@@ -218,7 +218,8 @@ async fn allocations_are_found_by_workflow_and_life() {
     let server = three_workflows().await;
     let key = (WorkflowId(2), AllocationId(2));
     assert!(server.engine.allocation_submitted(key, "77".to_owned()).await.unwrap());
-    let ended = Observation { sighting: Sighting::Recorded(SlurmState::Completed), ..Observation::unanswered(key) };
+    let ended =
+        Observation { sighting: SlurmObservation::Recorded(SlurmState::Completed), ..Observation::unanswered(key) };
     server.engine.observe_allocations(vec![ended]).await.unwrap();
     for (query, expected) in [
         ("", vec![1, 2, 3]),

@@ -1,7 +1,7 @@
 //! Logs on the disks of Pods: who is asked for them, and what is said when they are not there.
 
 use serde_json::{Value, json};
-use torc_api::logs::LogPiece;
+use torc_api::logs::LogChunk;
 
 use crate::tests::{ADMIN, Reply, TestServer, jobs, want};
 
@@ -35,7 +35,7 @@ async fn answered(server: &TestServer, host: &str, found: bool) -> (Value, Reply
     let runner = async {
         let wanted = server.ok("POST", "/v1/logs", Some(json!({ "host": host }))).await["wanted"][0].clone();
         let id = wanted["id"].as_i64().unwrap();
-        let piece = if found { LogPiece::new(id, 7, b"text") } else { LogPiece::missing(id) };
+        let piece = if found { LogChunk::new(id, 7, b"text") } else { LogChunk::missing(id) };
         // Its next call would wait for more: it brings the piece, and is not waited for.
         let bring =
             server.send("POST", "/v1/logs", Some(ADMIN), Some(json!({ "host": "elsewhere", "pieces": [piece] })));
@@ -62,7 +62,7 @@ async fn a_log_is_brought_by_the_runner_of_its_host_or_of_its_volume() {
         let said = reply.body["code"].as_str().unwrap_or_default();
         assert_eq!((reply.status.as_u16(), said), (status, code), "{host} {found}: {}", reply.text);
         if status == 200 {
-            let piece: LogPiece = serde_json::from_value(reply.body).unwrap();
+            let piece: LogChunk = serde_json::from_value(reply.body).unwrap();
             assert_eq!((piece.found, piece.bytes()), (found, if found { b"text".to_vec() } else { Vec::new() }));
         }
     }

@@ -31,7 +31,7 @@ async fn what_the_queue_says_is_taken_over_field_by_field() {
     let seen = look(clusters.get("local", None).unwrap(), &rows, &mut MissingSince::new()).await;
     let expected = |id: i64, state: SlurmState, text: &str| Observation {
         key: (WorkflowId(3), AllocationId(id)),
-        sighting: Sighting::Queued(state),
+        sighting: SlurmObservation::Queued(state),
         unseen_ms: 0,
         state_text: Some(text.to_owned()),
         reason: Some("Priority".to_owned()),
@@ -55,15 +55,15 @@ async fn what_the_queue_has_forgotten_is_looked_up_in_the_accounting() {
     let mut clusters = slurm.clusters();
     let rows = [row(1, Some("71")), row(2, Some("72")), row(4, Some("73"))];
     let seen = look(clusters.get("local", None).unwrap(), &rows, &mut MissingSince::new()).await;
-    assert_eq!(seen[0].sighting, Sighting::Queued(SlurmState::Running));
+    assert_eq!(seen[0].sighting, SlurmObservation::Queued(SlurmState::Running));
     let recorded = Observation {
-        sighting: Sighting::Recorded(SlurmState::Timeout),
+        sighting: SlurmObservation::Recorded(SlurmState::Timeout),
         state_text: Some("TIMEOUT".to_owned()),
         end_ms: Some(T + 40_000),
         ..Observation::unanswered((WorkflowId(3), AllocationId(2)))
     };
     assert_eq!(seen[1], recorded);
-    assert_eq!(seen[2].sighting, Sighting::Unseen);
+    assert_eq!(seen[2].sighting, SlurmObservation::Unseen);
     let asked = slurm.calls("sacct");
     assert!(asked.len() == 1 && asked[0].ends_with("-j 72,73"), "only of those: {asked:?}");
 }
@@ -80,17 +80,17 @@ async fn an_allocation_is_missing_since_it_was_first_missed() {
         let seen = look(cluster, &rows, &mut unseen).await.remove(0);
         (seen.sighting, seen.unseen_ms)
     };
-    assert_eq!(missing(100).await, (Sighting::Unseen, 0));
-    assert_eq!(missing(59).await, (Sighting::Unseen, 59_000));
-    assert_eq!(missing(1).await, (Sighting::Unseen, 60_000));
+    assert_eq!(missing(100).await, (SlurmObservation::Unseen, 0));
+    assert_eq!(missing(59).await, (SlurmObservation::Unseen, 59_000));
+    assert_eq!(missing(1).await, (SlurmObservation::Unseen, 60_000));
     slurm.refuses("sacct", "sacct: error: Unable to contact slurm controller (connect failure)");
-    assert_eq!(missing(5).await, (Sighting::NoAnswer, 0), "nobody knows");
+    assert_eq!(missing(5).await, (SlurmObservation::NoAnswer, 0), "nobody knows");
     slurm.relents("sacct");
-    assert_eq!(missing(5).await, (Sighting::Unseen, 70_000));
+    assert_eq!(missing(5).await, (SlurmObservation::Unseen, 70_000));
     slurm.says("squeue", &queued("71", "RUNNING", "c", "x"));
-    assert_eq!(missing(5).await, (Sighting::Queued(SlurmState::Running), 0));
+    assert_eq!(missing(5).await, (SlurmObservation::Queued(SlurmState::Running), 0));
     slurm.says("squeue", "");
-    assert_eq!(missing(5).await, (Sighting::Unseen, 0), "it was there in between");
+    assert_eq!(missing(5).await, (SlurmObservation::Unseen, 0), "it was there in between");
 }
 
 #[tokio::test]
@@ -108,7 +108,7 @@ async fn an_answer_that_did_not_come_says_nothing() {
     slurm.says("squeue", "");
     slurm.refuses("sacct", "Slurm accounting storage is disabled");
     let seen = look(cluster, &rows, &mut MissingSince::new()).await;
-    assert_eq!(seen.iter().map(|one| one.sighting).collect::<Vec<_>>(), [Sighting::Unseen; 2]);
+    assert_eq!(seen.iter().map(|one| one.sighting).collect::<Vec<_>>(), [SlurmObservation::Unseen; 2]);
     assert!(
         look(cluster, &[row(1, None)], &mut MissingSince::new()).await.is_empty(),
         "one without a number is not looked for"

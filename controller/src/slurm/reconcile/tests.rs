@@ -261,13 +261,13 @@ fn what_an_earlier_process_did_not_see_counts() {
         |unseen_since_ms| AllocationRow { id: key.1, workflow: key.0, unseen_since_ms, ..AllocationRow::default() };
     let seen = |sighting, unseen_ms| Observation { sighting, unseen_ms, ..Observation::unanswered(key) };
     for (sighting, own, since, expected) in [
-        (Sighting::Unseen, 0, Some(40_000), 60_000),
-        (Sighting::Unseen, 70_000, Some(40_000), 70_000),
-        (Sighting::Unseen, 5, None, 5),
-        (Sighting::Unseen, 5, Some(200_000), 5),
-        (Sighting::Recorded(torc_api::slurm::SlurmState::Running), 0, Some(40_000), 60_000),
-        (Sighting::Queued(torc_api::slurm::SlurmState::Running), 0, Some(40_000), 0),
-        (Sighting::NoAnswer, 0, Some(40_000), 0),
+        (SlurmObservation::Unseen, 0, Some(40_000), 60_000),
+        (SlurmObservation::Unseen, 70_000, Some(40_000), 70_000),
+        (SlurmObservation::Unseen, 5, None, 5),
+        (SlurmObservation::Unseen, 5, Some(200_000), 5),
+        (SlurmObservation::Recorded(torc_api::slurm::SlurmState::Running), 0, Some(40_000), 60_000),
+        (SlurmObservation::Queued(torc_api::slurm::SlurmState::Running), 0, Some(40_000), 0),
+        (SlurmObservation::NoAnswer, 0, Some(40_000), 0),
     ] {
         let mut found = [seen(sighting, own)];
         remember_unseen(&mut found, &[row(since)], 100_000);

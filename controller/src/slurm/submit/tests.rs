@@ -8,7 +8,7 @@ use torc_api::execution::ExecutionConfig;
 use torc_api::workflow::WorkflowSpec;
 use torc_core::expanded::Requirements;
 use torc_core::ids::{AllocationId, WorkflowId};
-use torc_core::planning::course::{Kind, LiveAllocation};
+use torc_core::planning::course::{LiveAllocation, ResourceClass};
 use torc_core::planning::sizing::Stage;
 
 use super::*;
@@ -40,10 +40,10 @@ fn row(id: i64) -> AllocationRow {
     }
 }
 
-fn needs(spec: WorkflowSpec, rows: &[AllocationRow]) -> Needs {
+fn needs(spec: WorkflowSpec, rows: &[AllocationRow]) -> WorkflowDemand {
     let live =
         |row: &AllocationRow| LiveAllocation { row: row.clone(), stage: Stage::Pending, runners: 0, idle_polls: 0 };
-    Needs {
+    WorkflowDemand {
         workflow: WorkflowId(3),
         name: "w".to_owned(),
         working_dir: "/scratch/ada".to_owned(),
@@ -63,7 +63,7 @@ fn needs(spec: WorkflowSpec, rows: &[AllocationRow]) -> Needs {
     }
 }
 
-fn script_of(needs: &Needs, row: &AllocationRow) -> String {
+fn script_of(needs: &WorkflowDemand, row: &AllocationRow) -> String {
     let files = ("/home/ada/.torc/allocations/x.env", "/scratch/ada/torc_output");
     let node = Partition { name: "debug".to_owned(), cpus: 4, ..Partition::default() };
     text(&config(), (needs, row, &[node]), "0a1b2c3d", files).unwrap()
@@ -128,9 +128,9 @@ fn a_script_for_a_scheduler_of_the_document() {
         execution_config: Some(ExecutionConfig { staggered_start: Some(false), ..ExecutionConfig::default() }),
         ..WorkflowSpec::clone(&needs.spec)
     };
-    let needs = Needs { spec: Arc::new(plain), ..needs };
+    let needs = WorkflowDemand { spec: Arc::new(plain), ..needs };
     assert!(!script_of(&needs, &rows[0]).contains("--stagger-among"), "the document does not want it");
-    let gone = Needs { spec: Arc::new(WorkflowSpec::default()), ..needs };
+    let gone = WorkflowDemand { spec: Arc::new(WorkflowSpec::default()), ..needs };
     let files = ("/f", "/o");
     let refused = super::text(&config(), (&gone, &rows[0], &[]), "x", files).unwrap_err();
     assert_eq!(refused, "there is no Slurm scheduler 'chain' any more");
@@ -142,8 +142,8 @@ fn a_node_of_a_scheduler_gives_the_cpus_that_its_jobs_need() {
     let spec = WorkflowSpec { slurm_schedulers: vec![scheduler], ..WorkflowSpec::default() };
     let row = AllocationRow { scheduler: Some("nodes".to_owned()), ..row(1) };
     let requirements = Requirements { num_cpus: 2, ..Requirements::default() };
-    let jobs = Kind { needs: requirements, labels: Vec::new(), scheduler: None, ready: 1, waiting: 9 };
-    let needs = Needs { kinds: vec![jobs], ..needs(spec, std::slice::from_ref(&row)) };
+    let jobs = ResourceClass { needs: requirements, labels: Vec::new(), scheduler: None, ready: 1, waiting: 9 };
+    let needs = WorkflowDemand { kinds: vec![jobs], ..needs(spec, std::slice::from_ref(&row)) };
     assert!(script_of(&needs, &row).contains("#SBATCH --mincpus=4\n"), "{}", script_of(&needs, &row));
 }
 

@@ -109,9 +109,9 @@ pub(in crate::engine) fn reset_trigger(row: &mut ActionRow) {
 
 /// The present attempt is over; one that nobody was promised is still to come.
 pub(in crate::engine) fn next_attempt(task: &mut TaskLease) {
-    if task.epoch > 0 {
+    if task.lease_id > 0 {
         task.attempt += 1;
-        task.epoch = 0;
+        task.lease_id = 0;
     }
     task.runner = None;
     task.started_ms = None;

@@ -14,7 +14,7 @@ use crate::engine::runners::Runner;
 use crate::engine::tx::Tx;
 use crate::engine::workflow::Workflow;
 use crate::ids::{JobId, Now, WorkflowId};
-use crate::planning::course::{Kind, LiveAllocation, Needs, NodesWanted};
+use crate::planning::course::{LiveAllocation, NodeRequest, ResourceClass, WorkflowDemand};
 use crate::planning::sizing::Stage;
 use crate::rows::{AllocationRow, Regenerated};
 
@@ -23,7 +23,7 @@ const START_UP_MS: i64 = 180_000;
 
 impl Engine {
     /// What every workflow needs of Slurm that runs on it, or has allocations.
-    pub fn slurm_needs(&self, serves: Option<&RunnerScope>, now: Now) -> Vec<Needs> {
+    pub fn slurm_needs(&self, serves: Option<&RunnerScope>, now: Now) -> Vec<WorkflowDemand> {
         let concerned = |workflow: &&Workflow| {
             workflow.allocations.iter().next().is_some()
                 || self.live.contains(&workflow.id()) && workflow.is_for_slurm()
@@ -54,7 +54,7 @@ impl Engine {
         }
     }
 
-    fn needs_of(&self, workflow: &Workflow, serves: Option<&RunnerScope>, now: Now) -> Needs {
+    fn needs_of(&self, workflow: &Workflow, serves: Option<&RunnerScope>, now: Now) -> WorkflowDemand {
         let is_served = match serves {
             None => false,
             Some(RunnerScope::All) => true,
@@ -63,7 +63,7 @@ impl Engine {
         };
         let counts = &workflow.counts;
         let is_finished = workflow.row.completed_ms.is_some() && !self.is_held_back(workflow.id());
-        Needs {
+        WorkflowDemand {
             workflow: workflow.id(),
             name: workflow.row.name.clone(),
             working_dir: workflow.row.working_dir.clone(),
@@ -144,7 +144,7 @@ impl Engine {
 
 impl Workflow {
     /// Jobs that have not started, by kind. What was promised to a runner has not started either.
-    fn kinds(&self) -> Vec<Kind> {
+    fn kinds(&self) -> Vec<ResourceClass> {
         let mut counts: Vec<(i64, i64)> = vec![(0, 0); self.classes.len()];
         for (job, record) in (0..).zip(&self.jobs) {
             let class = self.profiles.get(record.profile as usize).map(|entry| entry.class as usize);
@@ -156,7 +156,7 @@ impl Workflow {
                 _ => {}
             }
         }
-        let kind = |(class, (ready, waiting)): (&Class, (i64, i64))| Kind {
+        let kind = |(class, (ready, waiting)): (&Class, (i64, i64))| ResourceClass {
             needs: class.requirements.clone(),
             labels: class.labels.clone(),
             scheduler: class.scheduler.clone(),
@@ -175,11 +175,11 @@ impl Workflow {
         self.actions.waiting_for(job).any(brings_nodes)
     }
 
-    fn nodes_wanted(&self) -> Vec<NodesWanted> {
+    fn nodes_wanted(&self) -> Vec<NodeRequest> {
         let wanted = |action: &&ActionRecord| {
             action.row.state == ActionState::Pending && action.definition.asks_slurm_for_nodes()
         };
-        let view = |action: &ActionRecord| NodesWanted {
+        let view = |action: &ActionRecord| NodeRequest {
             action: action.row.id,
             definition: action.definition.clone(),
             is_begun: action.row.lease.started_ms.is_some(),

@@ -11,7 +11,7 @@ use crate::engine::held_leases::LeaseTarget;
 use crate::engine::leases::NotHeldReason;
 use crate::engine::tx::Tx;
 use crate::ids::{AllocationId, AllocationKey, JobId, RunnerId, WorkflowId};
-use crate::planning::orphans::{self, Allocation, Findings, Runner, RunningJob, Sighting};
+use crate::planning::orphans::{self, Allocation, OrphanFindings, Runner, RunningJob, SlurmObservation};
 use crate::rows::AllocationRow;
 
 /// Slurm gives times in whole seconds: a start that is later by more than this is another start.
@@ -23,7 +23,7 @@ pub struct Observation {
     /// Which one.
     pub key: AllocationKey,
     /// What it means.
-    pub sighting: Sighting,
+    pub sighting: SlurmObservation,
     /// How long Slurm has known nothing of it.
     pub unseen_ms: i64,
     /// What Slurm calls its state.
@@ -47,7 +47,7 @@ impl Observation {
     pub fn unanswered(key: AllocationKey) -> Self {
         Self {
             key,
-            sighting: Sighting::NoAnswer,
+            sighting: SlurmObservation::NoAnswer,
             unseen_ms: 0,
             state_text: None,
             reason: None,
@@ -63,7 +63,7 @@ impl Observation {
 /// What cannot be alive any more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Orphans {
-    findings: Findings,
+    findings: OrphanFindings,
 }
 
 impl Orphans {
@@ -124,12 +124,12 @@ impl Engine {
             row.slurm_state = Some(text.clone());
         }
         row.unseen_since_ms = match seen.sighting {
-            Sighting::NoAnswer => row.unseen_since_ms,
-            Sighting::Queued(_) => None,
-            Sighting::Recorded(state) if state.is_over() => None,
-            Sighting::Recorded(_) | Sighting::Unseen => row.unseen_since_ms.or(Some(tx.now.wall_ms)),
+            SlurmObservation::NoAnswer => row.unseen_since_ms,
+            SlurmObservation::Queued(_) => None,
+            SlurmObservation::Recorded(state) if state.is_over() => None,
+            SlurmObservation::Recorded(_) | SlurmObservation::Unseen => row.unseen_since_ms.or(Some(tx.now.wall_ms)),
         };
-        let Sighting::Queued(state) = seen.sighting else {
+        let SlurmObservation::Queued(state) = seen.sighting else {
             if *row != before {
                 tx.changes.allocation(row);
             }
@@ -161,7 +161,7 @@ impl Engine {
         allocations.count_poll(id, state == SlurmState::Running && had_runners && !is_inhabited);
     }
 
-    fn reclaim(&mut self, findings: &Findings, seen: &[Observation], tx: &mut Tx) {
+    fn reclaim(&mut self, findings: &OrphanFindings, seen: &[Observation], tx: &mut Tx) {
         let lost = self.lose_jobs(findings, tx);
         for runner in &findings.stale_runners {
             self.dismiss(RunnerId(*runner), tx);
@@ -176,7 +176,7 @@ impl Engine {
         for id in &findings.coming_back {
             let Some(seen) = key_of(*id) else { continue };
             let Some(row) = self.live_allocation_mut(seen.key) else { continue };
-            let has_nodes = matches!(seen.sighting, Sighting::Queued(state) if state.has_nodes());
+            let has_nodes = matches!(seen.sighting, SlurmObservation::Queued(state) if state.has_nodes());
             row.status = if has_nodes { AllocationStatus::Active } else { AllocationStatus::Pending };
             row.started_ms = seen.start_ms.filter(|_| has_nodes);
             row.expected_end_ms = seen.end_ms.filter(|_| has_nodes);
@@ -192,7 +192,7 @@ impl Engine {
     }
 
     /// Every job that cannot be alive is lost; how many that were, for each workflow.
-    fn lose_jobs(&mut self, findings: &Findings, tx: &mut Tx) -> Vec<(WorkflowId, usize)> {
+    fn lose_jobs(&mut self, findings: &OrphanFindings, tx: &mut Tx) -> Vec<(WorkflowId, usize)> {
         let mut counts: Vec<(WorkflowId, usize)> = Vec::new();
         for (id, cause) in &findings.lost_jobs {
             let id = JobId(*id);
@@ -289,12 +289,12 @@ fn judged(row: &AllocationRow, seen: &Observation) -> Allocation {
 impl Observation {
     /// It was requeued, as far as is known here: it waits although it had started, or it has started again.
     pub fn is_requeued(&self, row: &AllocationRow) -> bool {
-        let waits = matches!(self.sighting, Sighting::Queued(SlurmState::Pending | SlurmState::ComingBack));
+        let waits = matches!(self.sighting, SlurmObservation::Queued(SlurmState::Pending | SlurmState::ComingBack));
         row.status == AllocationStatus::Active && waits || has_restarted(row, self)
     }
 }
 
 fn has_restarted(row: &AllocationRow, seen: &Observation) -> bool {
-    let runs = matches!(seen.sighting, Sighting::Queued(state) if state.has_nodes());
+    let runs = matches!(seen.sighting, SlurmObservation::Queued(state) if state.has_nodes());
     runs && row.started_ms.zip(seen.start_ms).is_some_and(|(known, start)| start > known.saturating_add(RESTART_MS))
 }

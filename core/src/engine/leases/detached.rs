@@ -61,7 +61,7 @@ impl Engine {
         let current = workflow.current_lease(target).filter(|lease| lease.runner == Some(holder));
         let Some(key) = current.map(|lease| lease.key).or(held.map(|held| held.key)) else { return };
         let lease = DetachedLease {
-            epoch: key.epoch,
+            lease_id: key.lease_id,
             workflow: target.workflow,
             job: target.number,
             run: key.run,
@@ -86,7 +86,7 @@ impl Engine {
         report: Result<&FinishedAttempt, &str>,
         tx: &mut Tx,
     ) {
-        tx.changes.detached_ended(lease.epoch);
+        tx.changes.detached_ended(lease.lease_id);
         self.wake_version += 1;
         let Some(workflow) = self.workflows.get_mut(&lease.workflow) else { return };
         if lease.role.is_job() {
@@ -133,7 +133,7 @@ impl Engine {
             workflow.jobs[job as usize].attempt += 1;
             let _ = workflow.transition(job, JobEvent::LeaseEnded, tx);
         }
-        workflow.jobs[job as usize].epoch = lease_id;
+        workflow.jobs[job as usize].lease_id = lease_id;
         workflow.forget_expired_leases(job, tx);
         true
     }
@@ -147,7 +147,7 @@ impl Engine {
         }
         self.reset(id, BTreeSet::from([job]), tx);
         let Some(workflow) = self.workflows.get_mut(&id) else { return false };
-        workflow.jobs[job as usize].epoch = finished.key.epoch;
+        workflow.jobs[job as usize].lease_id = finished.key.lease_id;
         workflow.jobs[job as usize].state == JobState::Ready
     }
 
@@ -244,7 +244,7 @@ impl Workflow {
     pub(super) fn lease_to_expire(&self, target: LeaseTarget) -> Option<DetachedLease> {
         let lease = self.current_lease(target).filter(|_| target.role.is_job())?;
         Some(DetachedLease {
-            epoch: lease.key.epoch,
+            lease_id: lease.key.lease_id,
             workflow: target.workflow,
             job: target.number,
             run: lease.key.run,
@@ -263,7 +263,7 @@ impl Workflow {
     }
 
     pub(super) fn has_expired_lease(&self, job: u32, lease_id: i64) -> bool {
-        self.leases.expired_of(self.jobs[job as usize].id).iter().any(|lease| lease.epoch == lease_id)
+        self.leases.expired_of(self.jobs[job as usize].id).iter().any(|lease| lease.lease_id == lease_id)
     }
 
     /// Whether the number of the job's present attempt may be in use by a runner of which nothing is known.
@@ -275,7 +275,7 @@ impl Workflow {
     /// Expired leases do not count any more: something newer has started or ended, or the job is to run anew.
     pub(in crate::engine) fn forget_expired_leases(&mut self, job: u32, tx: &mut Tx) {
         for lease in self.leases.take_expired(self.jobs[job as usize].id) {
-            tx.changes.detached_ended(lease.epoch);
+            tx.changes.detached_ended(lease.lease_id);
         }
     }
 

@@ -55,7 +55,7 @@ impl Engine {
             return false;
         };
         let state = workflow.jobs[job as usize].state;
-        let has_expired = lease.key.run == key.run && workflow.has_expired_lease(job, key.epoch);
+        let has_expired = lease.key.run == key.run && workflow.has_expired_lease(job, key.lease_id);
         let counts = match state {
             // All that is known against it is that it was lost.
             JobState::Failed | JobState::Terminated | JobState::PendingFailed if has_expired => {
@@ -64,7 +64,7 @@ impl Engine {
             // The answer to an earlier report was lost: it is already written down.
             _ if lease.is(key) && (state.is_complete() || awaits_more(state)) => return true,
             JobState::Ready | JobState::Leased | JobState::Running if lease.is(key) => true,
-            _ => has_expired && self.revive(target, key.epoch, tx),
+            _ => has_expired && self.revive(target, key.lease_id, tx),
         };
         if !counts {
             return self.refuse(finished, tx);

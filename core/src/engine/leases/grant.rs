@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use torc_api::state::JobState;
-use torc_api::wire::{Lease, Profile, SyncResponse, Want};
+use torc_api::wire::{Lease, Profile, SyncResponse, WorkRequest};
 
 use crate::class::{Class, minus};
 use crate::engine::Engine;
@@ -15,7 +15,13 @@ use crate::matching::{Allowance, Choice, ClassQueue, OwnerQueues, Usage, Workflo
 
 impl Engine {
     /// Promises work to a runner and adds it to the answer.
-    pub(in crate::engine) fn grant(&mut self, id: RunnerId, want: Want, response: &mut SyncResponse, tx: &mut Tx) {
+    pub(in crate::engine) fn grant(
+        &mut self,
+        id: RunnerId,
+        want: WorkRequest,
+        response: &mut SyncResponse,
+        tx: &mut Tx,
+    ) {
         let Some(runner) = self.runners.get(&id) else { return };
         let scope = self.live_in_scope(&runner.row.scope);
         let chosen = choose(&runner.place(tx.now), &want, &self.queues_for(id, want, &scope, tx.now));
@@ -29,7 +35,7 @@ impl Engine {
             let ahead = want.ahead.saturating_sub(ahead_count);
             let bridge = want.bridge.saturating_sub(ahead_count);
             let limit = want.limit.saturating_sub(now_count).saturating_sub(ahead_count);
-            self.request_leases_for(id, Want { free: left, ahead, bridge, limit }, tx.now);
+            self.request_leases_for(id, WorkRequest { free: left, ahead, bridge, limit }, tx.now);
         }
     }
 
@@ -69,7 +75,7 @@ impl Engine {
     }
 
     /// Ready jobs of workflows that may give work to this runner, by owner.
-    fn queues_for(&self, id: RunnerId, want: Want, scope: &[WorkflowId], now: Now) -> Vec<OwnerQueues<'_>> {
+    fn queues_for(&self, id: RunnerId, want: WorkRequest, scope: &[WorkflowId], now: Now) -> Vec<OwnerQueues<'_>> {
         let Some(runner) = self.runners.get(&id) else { return Vec::new() };
         let may_give = |workflow: &&Workflow| workflow.has_ready_jobs() && workflow.may_lease_to(id);
         let is_wanted_elsewhere =

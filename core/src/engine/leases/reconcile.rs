@@ -77,7 +77,7 @@ impl Engine {
         let is_free = lease.runner.is_none_or(|holder| holder == id);
         let counts = match started_ms {
             Some(_) if is_current => is_free || lease.started_ms.is_none(),
-            Some(_) => lease.key.run == key.run && self.revive(target, key.epoch, tx),
+            Some(_) => lease.key.run == key.run && self.revive(target, key.lease_id, tx),
             None => is_current && is_free,
         };
         let Some(workflow) = self.workflows.get_mut(&target.workflow).filter(|_| counts) else { return };
@@ -94,7 +94,8 @@ impl Engine {
     fn abandon_missing(&mut self, id: RunnerId, request: &SyncRequest, tx: &mut Tx) {
         let Some(runner) = self.runners.get_mut(&id).filter(|runner| !runner.leases.is_empty()) else { return };
         let running = request.running.iter().map(|running| &running.key);
-        let named: HashSet<(i64, i64)> = request.queued.iter().chain(running).map(|key| (key.job, key.epoch)).collect();
+        let named: HashSet<(i64, i64)> =
+            request.queued.iter().chain(running).map(|key| (key.job, key.lease_id)).collect();
         let missing = runner.leases.take_missing(request.acknowledged, &named);
         for lease in missing.revoked {
             self.end_revoked(lease, Err("its runner has ended it"), tx);
@@ -114,9 +115,9 @@ impl Engine {
         runner.row.ended_ms = Some(tx.now.wall_ms);
         tx.changes.runner(&runner.row);
         tx.event(None, "RunnerLeft", format!("runner {id} on {} has left", runner.row.host));
-        let queued: HashSet<(i64, i64)> = request.queued.iter().map(|key| (key.job, key.epoch)).collect();
+        let queued: HashSet<(i64, i64)> = request.queued.iter().map(|key| (key.job, key.lease_id)).collect();
         for (target, held) in runner.leases.sorted() {
-            let is_queued = queued.contains(&(target.number.0, held.key.epoch));
+            let is_queued = queued.contains(&(target.number.0, held.key.lease_id));
             let reason = if is_queued { NotHeldReason::NotStarted } else { NotHeldReason::Unknown };
             self.abandon_lease(id, target, "its runner left without it", reason, tx);
         }
@@ -144,7 +145,7 @@ impl Workflow {
             }
             (JobState::Ready, None) => {
                 record.runner = Some(runner);
-                let lease_id = record.epoch;
+                let lease_id = record.lease_id;
                 self.renew_expired_lease(job, lease_id, tx);
                 self.transition(job, JobEvent::Granted, tx).is_ok()
             }

@@ -40,7 +40,7 @@ impl Workflow {
             job: number.0,
             run: lease.run,
             attempt: lease.attempt,
-            epoch: lease.epoch,
+            lease_id: lease.lease_id,
         }
     }
 
@@ -67,7 +67,7 @@ impl Workflow {
     /// Whether a key names the last lease of an action, which has ended.
     pub(super) fn was_last_of_action(&self, target: LeaseTarget, key: &AttemptKey) -> bool {
         let last = self.actions.find(target.number).map(|action| &action.row.lease);
-        last.is_some_and(|last| (last.attempt, last.epoch) == (key.attempt, key.epoch))
+        last.is_some_and(|last| (last.attempt, last.lease_id) == (key.attempt, key.lease_id))
     }
 
     /// A lease may have started without anything being known of it: the next one of an action has the next number, so that no two

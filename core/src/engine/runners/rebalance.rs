@@ -7,11 +7,11 @@
 use std::cmp::Reverse;
 use std::collections::HashSet;
 
-use torc_api::wire::{AttemptKey, LeaseRole, Resources, SyncRequest, Want};
+use torc_api::wire::{AttemptKey, LeaseRole, Resources, SyncRequest, WorkRequest};
 
 use super::Runner;
 use super::runner::{AskedBack, WaitingClass};
-use crate::class::{Place, fits, minus};
+use crate::class::{RunnerView, fits, minus};
 use crate::engine::Engine;
 use crate::engine::held_leases::LeaseTarget;
 use crate::engine::workflow::Workflow;
@@ -98,7 +98,7 @@ impl Engine {
     }
 
     /// Whether one of the leases that wait in a runner would fit into this.
-    fn has_fitting_lease(&self, donor: &Runner, free: &Resources, place: &Place<'_>) -> bool {
+    fn has_fitting_lease(&self, donor: &Runner, free: &Resources, place: &RunnerView<'_>) -> bool {
         donor.waiting_classes.iter().any(|waiting| {
             let workflow = self.workflows.get(&waiting.workflow);
             let class = workflow.and_then(|workflow| workflow.classes.get_index(waiting.class as usize));
@@ -107,7 +107,7 @@ impl Engine {
     }
 
     /// Asks other runners for leases that this one could start now.
-    pub(in crate::engine) fn request_leases_for(&mut self, id: RunnerId, want: Want, now: Now) {
+    pub(in crate::engine) fn request_leases_for(&mut self, id: RunnerId, want: WorkRequest, now: Now) {
         let found = self.spare_leases(id, want, now);
         if found.is_empty() {
             return;
@@ -142,7 +142,7 @@ impl Engine {
     }
 
     /// Leases that wait elsewhere and that the runner could start now; then some to follow, at most half of what waits.
-    fn spare_leases(&self, id: RunnerId, want: Want, now: Now) -> Vec<SpareLease> {
+    fn spare_leases(&self, id: RunnerId, want: WorkRequest, now: Now) -> Vec<SpareLease> {
         let Some(taker) = self.runners.get(&id) else { return Vec::new() };
         let place = taker.place(now);
         let donors = self.donors_for(id, &want.free, &place);
@@ -173,7 +173,7 @@ impl Engine {
     }
 
     /// Runners with waiting leases of which one fits, the most loaded first. One that runs nothing is about to start what it has.
-    fn donors_for(&self, id: RunnerId, free: &Resources, place: &Place<'_>) -> Vec<&Runner> {
+    fn donors_for(&self, id: RunnerId, free: &Resources, place: &RunnerView<'_>) -> Vec<&Runner> {
         let others =
             self.runners.donors.iter().filter(|donor| **donor != id).filter_map(|donor| self.runners.get(donor));
         let can_give = |donor: &&Runner| !donor.is_silent() && donor.spare() > 0 && donor.busy() > 0;
@@ -184,7 +184,7 @@ impl Engine {
     }
 
     /// Returns the free capacity of a runner, less the leases that were requested for it and have not come yet.
-    fn free_beside_requests(&self, id: RunnerId, free: Resources, place: &Place<'_>, now: Now) -> Resources {
+    fn free_beside_requests(&self, id: RunnerId, free: Resources, place: &RunnerView<'_>, now: Now) -> Resources {
         let mut left = free;
         for donor in self.runners.donors.iter().filter_map(|donor| self.runners.get(donor)) {
             let awaited = donor.asked_back.iter().filter(|(_, asked)| asked.taker == id && !asked.is_late(now));

@@ -2,9 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use torc_api::wire::{AttemptKey, Resources, RunnerKind, SyncRequest, SyncResponse, Verdict};
+use torc_api::wire::{AttemptKey, Resources, RunnerDirective, RunnerKind, SyncRequest, SyncResponse};
 
-use crate::class::Place;
+use crate::class::RunnerView;
 use crate::engine::held_leases::RunnerLeases;
 use crate::ids::{AllocationKey, JobId, Now, RunnerId, WorkflowId};
 use crate::rows::RunnerRow;
@@ -67,7 +67,7 @@ pub(in crate::engine) struct Runner {
 /// A directive that a runner was told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct SentDirective {
-    pub verdict: Verdict,
+    pub verdict: RunnerDirective,
     /// The message whose answer said so first.
     pub sequence: u64,
 }
@@ -204,8 +204,8 @@ impl Runner {
         self.row.kind == RunnerKind::Slurm
     }
 
-    pub fn place(&self, now: Now) -> Place<'_> {
-        Place {
+    pub fn place(&self, now: Now) -> RunnerView<'_> {
+        RunnerView {
             capacity: self.row.capacity,
             labels: &self.row.labels,
             scheduler: self.row.scheduler.as_deref(),

@@ -2,7 +2,7 @@
 
 use torc_api::action::{Action, ActionState, ActionType, TriggerType};
 use torc_api::state::{Cause, JobState};
-use torc_api::wire::{Lease, LeaseRole, SyncRequest, SyncResponse, Verdict};
+use torc_api::wire::{Lease, LeaseRole, RunnerDirective, SyncRequest, SyncResponse};
 use torc_api::workflow::WorkflowSpec;
 
 use super::plan::{Plan, job};
@@ -214,7 +214,7 @@ fn an_action_that_its_runner_did_not_start_keeps_its_attempt() {
     let lease = lab.ask(&mut hand).remove(0);
     let again = lab.ask(&mut hand).remove(0);
     assert_eq!((again.key.job, again.key.attempt), (lease.key.job, 1), "it has the answer, and has started nothing");
-    assert_ne!(again.key.epoch, lease.key.epoch);
+    assert_ne!(again.key.lease_id, lease.key.lease_id);
 }
 
 // P08
@@ -227,7 +227,7 @@ fn a_silent_runners_action_goes_to_another() {
     let mut other = lab.hire("two");
     let again = lab.ask(&mut other).remove(0);
     assert_eq!((again.key.job, again.key.attempt), (lease.key.job, 2), "somebody may have started the first");
-    assert_ne!(again.key.epoch, lease.key.epoch);
+    assert_ne!(again.key.lease_id, lease.key.lease_id);
     let mut back = lab.hire("one");
     let answer = lab.say(&mut back, SyncRequest { running: vec![running(lease.key)], ..say(1) });
     assert_eq!(answer.cancel, [lease.key], "it is not its own any more");
@@ -302,13 +302,13 @@ fn the_end_is_held_back_until_what_it_set_off_has_ended() {
     let mut hand = lab.hire("one");
     let a = lab.ask(&mut hand).remove(0);
     let answer = lab.end(&mut hand, &a);
-    assert_eq!((names(&answer.leases), answer.verdict), (vec!["end"], Verdict::Continue));
+    assert_eq!((names(&answer.leases), answer.verdict), (vec!["end"], RunnerDirective::Continue));
     assert!(!lab.is_finished());
     lab.world.restart();
     assert!(!lab.is_finished());
     let end = answer.leases[0].clone();
     let answer = lab.end(&mut hand, &end);
-    assert_eq!(answer.verdict, Verdict::Complete);
+    assert_eq!(answer.verdict, RunnerDirective::Complete);
     assert!(lab.is_finished());
     let reasons = lab.world.reasons();
     let at = |reason| reasons.iter().position(|known| *known == reason);
@@ -342,10 +342,10 @@ fn a_cancelled_workflow_runs_only_what_belongs_to_its_end() {
     lab.world.run(|engine, tx| engine.cancel(id, tx)).unwrap();
     let answer = lab.say(&mut hand, SyncRequest { running: vec![running(start.key)], ..ask(1, 8) });
     assert_eq!(answer.cancel, [start.key]);
-    assert_eq!((names(&answer.leases), answer.verdict), (vec!["end"], Verdict::Continue));
+    assert_eq!((names(&answer.leases), answer.verdict), (vec!["end"], RunnerDirective::Continue));
     assert_eq!(lab.states(), [Pending, Waiting, Skipped]);
     let end = answer.leases[0].clone();
-    assert_eq!(lab.end(&mut hand, &end).verdict, Verdict::Canceled);
+    assert_eq!(lab.end(&mut hand, &end).verdict, RunnerDirective::Canceled);
     lab.world.run(|engine, tx| engine.resume(id, tx)).unwrap();
     assert_eq!(lab.states(), [Waiting, Waiting, Pending], "wanted again");
 }
@@ -432,7 +432,7 @@ fn asking_for_nodes_is_left_to_the_controller() {
     assert_eq!(names(&answer.leases), ["b"]);
     assert_eq!(numbers(&lab).len(), 2);
     let b = answer.leases[0].clone();
-    assert_eq!(lab.end(&mut hand, &b).verdict, Verdict::Complete, "nor does the end");
+    assert_eq!(lab.end(&mut hand, &b).verdict, RunnerDirective::Complete, "nor does the end");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::plan::{Plan, job};
 use super::world::{World, ask, runner, running, say, success};
 use crate::engine::{AllocationKey, CommandError, Observation, UNPRODUCTIVE_LIMIT};
 use crate::ids::{RunnerId, WorkflowId};
-use crate::planning::orphans::Sighting;
+use crate::planning::orphans::SlurmObservation;
 use crate::rows::AllocationRow;
 
 const MINUTE: u64 = 60_000;
@@ -53,9 +53,11 @@ impl World {
         &self.database.allocations[&key.1]
     }
 
-    pub fn see(&mut self, key: AllocationKey, sighting: Sighting) {
+    pub fn see(&mut self, key: AllocationKey, sighting: SlurmObservation) {
         let text = match sighting {
-            Sighting::Queued(state) | Sighting::Recorded(state) => Some(state.to_string().to_uppercase()),
+            SlurmObservation::Queued(state) | SlurmObservation::Recorded(state) => {
+                Some(state.to_string().to_uppercase())
+            }
             _ => None,
         };
         let seen = Observation { sighting, state_text: text, ..Observation::unanswered(key) };
@@ -163,7 +165,7 @@ fn jobs_are_lost_with_their_allocation_and_its_runner_is_refused() {
         let mut say = say(2);
         say.running = vec![running(answer.leases[0].key)];
         world.sync(id, &say);
-        world.see(key, Sighting::Recorded(state));
+        world.see(key, SlurmObservation::Recorded(state));
         let row = world.row(key);
         assert_eq!((row.status, row.ended_ms), (AllocationStatus::Complete, Some(world.now.wall_ms)), "{state}");
         let result = world.results_of("a")[0];
@@ -184,9 +186,9 @@ fn jobs_are_lost_with_their_allocation_and_its_runner_is_refused() {
 fn a_pending_allocation_that_is_gone_is_over() {
     let mut world = World::with(&for_slurm());
     let key = world.allocation("7");
-    world.see(key, Sighting::Queued(SlurmState::Pending));
+    world.see(key, SlurmObservation::Queued(SlurmState::Pending));
     assert_eq!(world.row(key).status, AllocationStatus::Pending);
-    world.see(key, Sighting::Recorded(SlurmState::Cancelled));
+    world.see(key, SlurmObservation::Recorded(SlurmState::Cancelled));
     assert_eq!(world.row(key).status, AllocationStatus::Complete);
     assert_eq!(world.engine.live_allocations(None), 0);
     let counts = world.engine.workflow_summary(world.workflow()).unwrap().status.allocations.unwrap();
@@ -204,7 +206,8 @@ fn a_dry_look_changes_nothing_and_names_everything() {
     say.running = vec![running(answer.leases[0].key)];
     world.sync(id, &say);
     let before = world.database.clone();
-    let gone = Observation { sighting: Sighting::Recorded(SlurmState::NodeFailure), ..Observation::unanswered(key) };
+    let gone =
+        Observation { sighting: SlurmObservation::Recorded(SlurmState::NodeFailure), ..Observation::unanswered(key) };
     let orphans = world.engine.find_orphans(&[gone]);
     let elsewhere = world.engine.orphan_report(&orphans, Some(WorkflowId(99)));
     assert_eq!((elsewhere.allocations.len(), elsewhere.jobs.len()), (0, 0), "nothing of that is another workflow's");
@@ -244,12 +247,12 @@ fn what_slurm_does_not_know_is_remembered_until_it_does() {
     let key = world.allocation("7");
     let first_ms = world.now.wall_ms;
     for (sighting, expected) in [
-        (Sighting::NoAnswer, None),
-        (Sighting::Unseen, Some(first_ms + 2_000)),
-        (Sighting::NoAnswer, Some(first_ms + 2_000)),
-        (Sighting::Recorded(SlurmState::Running), Some(first_ms + 2_000)),
-        (Sighting::Queued(SlurmState::Pending), None),
-        (Sighting::Unseen, Some(first_ms + 6_000)),
+        (SlurmObservation::NoAnswer, None),
+        (SlurmObservation::Unseen, Some(first_ms + 2_000)),
+        (SlurmObservation::NoAnswer, Some(first_ms + 2_000)),
+        (SlurmObservation::Recorded(SlurmState::Running), Some(first_ms + 2_000)),
+        (SlurmObservation::Queued(SlurmState::Pending), None),
+        (SlurmObservation::Unseen, Some(first_ms + 6_000)),
     ] {
         world.pass(1_000);
         let seen = Observation { sighting, ..Observation::unanswered(key) };
@@ -265,7 +268,7 @@ fn no_answer_changes_nothing() {
     world.runner_in("n1", "7");
     for _ in 0..10 {
         world.pass(MINUTE);
-        world.see(key, Sighting::NoAnswer);
+        world.see(key, SlurmObservation::NoAnswer);
     }
     assert_eq!(world.row(key).status, AllocationStatus::Active);
 }
@@ -279,7 +282,7 @@ fn a_requeued_allocation_waits_again_and_its_next_runner_is_welcome() {
     let mut say = say(2);
     say.running = vec![running(answer.leases[0].key)];
     world.sync(id, &say);
-    world.see(key, Sighting::Queued(SlurmState::Pending));
+    world.see(key, SlurmObservation::Queued(SlurmState::Pending));
     assert_eq!(world.row(key).status, AllocationStatus::Pending);
     assert_eq!(world.results_of("a")[0].cause, Some(Cause::Preempted));
     // The runner is alive on a node that Slurm has given up, and is not let in again: what it was given would be lost, too.
@@ -299,7 +302,7 @@ fn an_allocation_that_was_requeued_for_a_dead_node_says_so() {
     let answer = world.sync(id, &ask(1, 1));
     world.sync(id, &SyncRequest { running: vec![running(answer.leases[0].key)], ..say(2) });
     let seen = Observation {
-        sighting: Sighting::Queued(SlurmState::Pending),
+        sighting: SlurmObservation::Queued(SlurmState::Pending),
         former_end: Some(SlurmState::NodeFailure),
         ..Observation::unanswered(key)
     };
@@ -323,7 +326,7 @@ fn an_allocation_that_started_again_unseen_loses_what_ran_before_and_keeps_who_c
     world.pass(5_000);
     let new = world.runner_in("n2", "7");
     let seen = Observation {
-        sighting: Sighting::Queued(SlurmState::Running),
+        sighting: SlurmObservation::Queued(SlurmState::Running),
         start_ms: Some(restarted_ms),
         ..Observation::unanswered(key)
     };
@@ -342,7 +345,7 @@ fn a_cancelled_allocation_is_cancelled_when_slurm_says_so() {
     let asked = world.run(|engine, tx| engine.cancel_allocations(&[key], tx));
     assert_eq!(asked[0].slurm_job_id.as_deref(), Some("7"));
     assert_eq!(world.row(key).status, AllocationStatus::Pending, "it is there until it is gone");
-    world.see(key, Sighting::Recorded(SlurmState::Cancelled));
+    world.see(key, SlurmObservation::Recorded(SlurmState::Cancelled));
     assert_eq!(world.row(key).status, AllocationStatus::Canceled);
 }
 
@@ -351,7 +354,7 @@ fn allocations_in_vain_are_counted_and_work_forgives_them() {
     let mut world = World::with(&for_slurm());
     let end = |world: &mut World, number: u32, state| {
         let key = world.allocation(&number.to_string());
-        world.see(key, Sighting::Recorded(state));
+        world.see(key, SlurmObservation::Recorded(state));
     };
     for number in 1..UNPRODUCTIVE_LIMIT {
         end(&mut world, number, SlurmState::Failed);
@@ -372,7 +375,7 @@ fn allocations_in_vain_are_counted_and_work_forgives_them() {
     let mut message = say(2);
     message.finished = vec![success(lease)];
     world.sync(id, &message);
-    world.see(key, Sighting::Recorded(SlurmState::Failed));
+    world.see(key, SlurmObservation::Recorded(SlurmState::Failed));
     assert!(!exhausted(&world));
 }
 

@@ -42,7 +42,7 @@ fn a_changed_job_waits_until_its_runner_has_ended_the_attempt_before() {
     assert_eq!(answer.cancel, [a]);
     assert_eq!(world.states(&["a", "b"]), [JobState::Blocked, JobState::Ready], "b was given back");
     assert!(world.engine.wake_version() > wake_version, "who waits for work is told");
-    assert_eq!(world.sync(other, &ask(2, 8)).leases[0].key, AttemptKey { attempt: 2, epoch: 3, ..b });
+    assert_eq!(world.sync(other, &ask(2, 8)).leases[0].key, AttemptKey { attempt: 2, lease_id: 3, ..b });
     let end = SyncRequest { finished: vec![failure(a, 143, Cause::Canceled)], ..ask(6, 8) };
     let answer = world.sync(id, &end);
     assert_eq!((answer.refused.len(), answer.leases[0].key.attempt), (0, 2), "the same answer brings the next attempt");

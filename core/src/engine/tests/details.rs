@@ -12,7 +12,7 @@ use super::allocations::{for_slurm, in_slurm};
 use super::plan::{Plan, job};
 use super::world::{World, ask, failure, runner, running, say, success};
 use crate::engine::{Observation, Retry};
-use crate::planning::orphans::Sighting;
+use crate::planning::orphans::SlurmObservation;
 use crate::time::rfc3339;
 
 fn with_action(trigger: TriggerType) -> Plan {
@@ -177,10 +177,10 @@ fn an_allocation_never_ends_before_it_started() {
     let mut world = World::with(&for_slurm());
     let key = world.allocation("7");
     world.pass(60_000);
-    world.see(key, Sighting::Queued(SlurmState::Running));
+    world.see(key, SlurmObservation::Queued(SlurmState::Running));
     let started_ms = world.row(key).started_ms.unwrap();
     let seen = Observation {
-        sighting: Sighting::Recorded(SlurmState::Completed),
+        sighting: SlurmObservation::Recorded(SlurmState::Completed),
         end_ms: Some(started_ms - 5_000),
         ..Observation::unanswered(key)
     };
@@ -196,7 +196,7 @@ fn an_allocation_ends_when_slurm_says_and_not_later_than_now() {
         let key = world.allocation("7");
         world.pass(60_000);
         let end_ms = Some(world.now.wall_ms + ahead_ms);
-        let sighting = Sighting::Recorded(SlurmState::Failed);
+        let sighting = SlurmObservation::Recorded(SlurmState::Failed);
         let seen = Observation { sighting, end_ms, ..Observation::unanswered(key) };
         world.run(|engine, tx| engine.observe_allocations(&[seen], tx));
         assert_eq!(world.row(key).ended_ms, Some(world.now.wall_ms + expected_ms), "{ahead_ms}");
@@ -208,7 +208,7 @@ fn an_edit_keeps_allocations_and_forgives_those_in_vain() {
     let mut world = World::with(&for_slurm());
     for number in 1..=5 {
         let key = world.allocation(&number.to_string());
-        world.see(key, Sighting::Recorded(SlurmState::Failed));
+        world.see(key, SlurmObservation::Recorded(SlurmState::Failed));
     }
     let live = world.allocation("9");
     let exhausted = |world: &World| world.engine.slurm_needs(None, world.now)[0].is_exhausted;
@@ -227,7 +227,7 @@ fn an_allocation_without_its_runners_is_left_after_two_polls() {
     let id = world.register(&in_slurm("n1", "7"));
     world.sync(id, &ask(1, 1));
     let looks = |world: &mut World| {
-        world.see(key, Sighting::Queued(SlurmState::Running));
+        world.see(key, SlurmObservation::Queued(SlurmState::Running));
         let one = &world.engine.slurm_needs(None, world.now)[0].allocations[0];
         (one.idle_polls, one.is_left())
     };
@@ -235,7 +235,7 @@ fn an_allocation_without_its_runners_is_left_after_two_polls() {
     world.sync(id, &SyncRequest { finished: vec![success(world.key("a"))], leaving: true, ..say(2) });
     assert_eq!(looks(&mut world), (1, false));
     assert_eq!(looks(&mut world), (2, true));
-    world.see(key, Sighting::Queued(SlurmState::Suspended));
+    world.see(key, SlurmObservation::Queued(SlurmState::Suspended));
     assert_eq!(looks(&mut world), (1, false), "only looks in a row count");
     world.register(&in_slurm("n2", "7"));
     assert_eq!(looks(&mut world), (0, false), "another runner has come");
@@ -246,7 +246,7 @@ fn no_answer_says_nothing() {
     let key = (crate::ids::WorkflowId(1), crate::ids::AllocationId(2));
     let expected = Observation {
         key,
-        sighting: Sighting::NoAnswer,
+        sighting: SlurmObservation::NoAnswer,
         unseen_ms: 0,
         state_text: None,
         reason: None,

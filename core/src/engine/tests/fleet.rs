@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use torc_api::state::Cause;
 use torc_api::wire::{
     AttemptKey, FinishedAttempt, LEASE_SECONDS, LeaseRole, RegisterRequest, Resources, RunningAttempt, SyncRequest,
-    SyncResponse, Want,
+    SyncResponse, WorkRequest,
 };
 
 use super::world;
@@ -77,7 +77,7 @@ impl SimRunner {
             running: self.running.iter().map(elapsed).collect(),
             finished: self.finished.clone(),
             returned: self.returned.clone(),
-            want: Want { free: self.free(), ahead, bridge: ahead, limit },
+            want: WorkRequest { free: self.free(), ahead, bridge: ahead, limit },
             ..SyncRequest::default()
         }
     }

@@ -49,7 +49,7 @@ impl Loop {
             job: row.id.0,
             run: row.lease.run,
             attempt: row.lease.attempt,
-            epoch: row.lease.epoch,
+            lease_id: row.lease.lease_id,
         };
         held.map(|row| success(key(row))).collect()
     }

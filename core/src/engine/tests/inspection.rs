@@ -19,7 +19,7 @@ use crate::engine::{
 };
 use crate::explain::Attempt;
 use crate::ids::{AllocationId, WorkflowId};
-use crate::planning::orphans::Sighting;
+use crate::planning::orphans::SlurmObservation;
 use crate::planning::sizing::Stage;
 use crate::rows::AllocationRow;
 use crate::time::rfc3339;
@@ -216,7 +216,7 @@ fn a_job_of_slurm_is_explained_by_its_allocations() {
     let key = world.allocation("7");
     let start_ms = world.now.wall_ms + 60_000;
     let seen = Observation {
-        sighting: Sighting::Queued(SlurmState::Pending),
+        sighting: SlurmObservation::Queued(SlurmState::Pending),
         reason: Some("Priority".to_owned()),
         start_ms: Some(start_ms),
         ..Observation::unanswered(key)
@@ -229,7 +229,7 @@ fn a_job_of_slurm_is_explained_by_its_allocations() {
         rfc3339(start_ms)
     );
     assert_eq!((reasons[0].reason, &reasons[0].message), (ReasonKind::AllocationPending, &message));
-    world.see(key, Sighting::Queued(SlurmState::Running));
+    world.see(key, SlurmObservation::Queued(SlurmState::Running));
     assert_eq!(told(&world), [(ReasonKind::Busy, vec!["torc-wf1-a1".to_owned()])], "it runs and has no runner yet");
 }
 
@@ -522,7 +522,7 @@ fn an_allocation_is_whole_until_its_runner_should_have_come() {
     let key = (id, rows[0].id);
     world.submitted(key, "7");
     assert_eq!(stage(&world, key), Stage::Pending);
-    world.see(key, Sighting::Queued(SlurmState::Running));
+    world.see(key, SlurmObservation::Queued(SlurmState::Running));
     let whole = Resources { cpus: 16, memory_bytes: 128, gpus: 6, nodes: 2 };
     world.pass(179_999);
     let young = Stage::Running { seconds_left: 3_420, free: whole, busy_seconds: 0 };

@@ -146,7 +146,7 @@ fn detached_leases(engine: &Engine) -> BTreeMap<i64, DetachedLease> {
     let expired =
         engine.workflows.values().flat_map(|workflow| workflow.leases.expired().flat_map(|(_, leases)| leases));
     let revoked = engine.runners.values().flat_map(|runner| runner.leases.revoked());
-    expired.chain(revoked).map(|lease| (lease.epoch, *lease)).collect()
+    expired.chain(revoked).map(|lease| (lease.lease_id, *lease)).collect()
 }
 
 /// Exactly the jobs that wait for a script have one.
@@ -159,8 +159,9 @@ fn check_recoveries(workflow: &Workflow) {
 /// A runner knows the leases that it holds, by their numbers.
 fn check_held(engine: &Engine) {
     for (target, holder, key) in engine.workflows.values().flat_map(Workflow::held_leases) {
-        let held = engine.runners.get(&holder).unwrap().leases.get(&target).map(|held| (held.key.epoch, held.key.run));
-        assert_eq!(held, Some((key.epoch, key.run)), "{target:?} of runner {holder}");
+        let held =
+            engine.runners.get(&holder).unwrap().leases.get(&target).map(|held| (held.key.lease_id, held.key.run));
+        assert_eq!(held, Some((key.lease_id, key.run)), "{target:?} of runner {holder}");
     }
 }
 
@@ -205,7 +206,7 @@ pub fn check_same(live: &Engine, restored: &Engine) {
 
 /// The leases of a runner by their numbers, and those that it is to end.
 fn held(runner: &Runner) -> (BTreeMap<LeaseTarget, i64>, Vec<DetachedLease>) {
-    let held = runner.leases.iter().map(|(target, held)| (*target, held.key.epoch));
+    let held = runner.leases.iter().map(|(target, held)| (*target, held.key.lease_id));
     (held.collect(), runner.leases.revoked().copied().collect())
 }
 

@@ -6,8 +6,8 @@ use torc_api::execution::{ExecutionConfig, ResourceMonitor, Stdio};
 use torc_api::failure::Prefetch;
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::{
-    AttemptKey, FileSeen, FinishedAttempt, ProcessIdentity, Profile, RegisterRequest, Resources, RunnerKind,
-    RunnerScope, SyncRequest, Usage, Want,
+    AttemptKey, FileStat, FinishedAttempt, ProcessIdentity, Profile, RegisterRequest, Resources, RunnerKind,
+    RunnerScope, SyncRequest, Usage, WorkRequest,
 };
 
 use super::plan::{Plan, job};
@@ -40,7 +40,10 @@ fn jobs_without_requirements_fill_a_node_by_cpu_and_by_memory() {
     let leased = |free: Resources| {
         let mut world = World::with(&many());
         let id = world.register(&RegisterRequest { capacity: free, ..runner("one") });
-        world.sync(id, &SyncRequest { want: Want { free, limit: 99, ..Want::default() }, ..say(1) }).leases.len()
+        world
+            .sync(id, &SyncRequest { want: WorkRequest { free, limit: 99, ..WorkRequest::default() }, ..say(1) })
+            .leases
+            .len()
     };
     let mib = 1 << 20;
     assert_eq!(leased(Resources { cpus: 8, memory_bytes: 64 * mib, gpus: 0, nodes: 1 }), 8, "one CPU each");
@@ -128,7 +131,7 @@ fn a_result_is_written_field_by_field() {
     world.sync(id, &ask(1, 2));
     let [a, b] = ["a", "b"].map(|name| world.key(name));
     let usage = Usage { peak_memory_bytes: Some(11), average_cpu_percent: Some(12.5), ..Usage::default() };
-    let seen = |path: &str| FileSeen {
+    let seen = |path: &str| FileStat {
         path: path.to_owned(),
         size_bytes: 21,
         modified_ms: 22,
@@ -188,13 +191,13 @@ fn a_result_is_written_field_by_field() {
 fn every_attempt_of_every_run_has_its_own_result() {
     let mut world = World::with(&Plan::new([job("a")]));
     let workflow = world.workflow();
-    let seen = FileSeen { path: "x".to_owned(), size_bytes: 1, modified_ms: 1, sha256: None };
+    let seen = FileStat { path: "x".to_owned(), size_bytes: 1, modified_ms: 1, sha256: None };
     for run in 1..=2 {
         let id = world.register(&runner("one"));
         world.sync(id, &ask(1, 1));
         world.sync(id, &SyncRequest { finished: vec![failure(world.key("a"), -128, Cause::Lost)], ..say(2) });
         world.sync(id, &ask(3, 1));
-        let written = FileSeen { size_bytes: run, ..seen.clone() };
+        let written = FileStat { size_bytes: run, ..seen.clone() };
         let done = FinishedAttempt { files: vec![written], ..success(world.key("a")) };
         world.sync(id, &SyncRequest { finished: vec![done], ..say(4) });
         let file = &world.database.files[&(world.workflow(), world.job("a").id, "x".to_owned())];

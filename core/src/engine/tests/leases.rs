@@ -1,7 +1,7 @@
 //! What runners say they hold against what they were promised: confirmed, adopted, taken over, reclaimed.
 
 use torc_api::state::JobState;
-use torc_api::wire::{AttemptKey, RunnerScope, SyncRequest, Verdict, Want};
+use torc_api::wire::{AttemptKey, RunnerDirective, RunnerScope, SyncRequest, WorkRequest};
 
 use super::plan::{Plan, job, needs};
 use super::world::{World, ask, runner, running, say, success};
@@ -101,7 +101,7 @@ fn a_lease_that_ran_out_is_adopted_again_unless_somebody_else_has_it() {
     world.silence(121_000);
     let other = world.register(&runner("two"));
     let stolen = world.sync(other, &ask(1, 1)).leases[0].key;
-    assert_eq!(stolen, AttemptKey { attempt: 2, epoch: b.epoch + 1, ..a }, "the first may have been started");
+    assert_eq!(stolen, AttemptKey { attempt: 2, lease_id: b.lease_id + 1, ..a }, "the first may have been started");
     let back = world.register(&runner("one"));
     let answer = world.sync(back, &SyncRequest { queued: vec![a, b], ..say(1) });
     assert_eq!(answer.cancel, [a]);
@@ -213,7 +213,7 @@ fn a_restarted_server_knows_its_leases_and_gives_them_their_full_time() {
     assert_eq!(world.state_of("b"), JobState::Leased, "what was not written did not happen");
     let answer = world.sync(id, &SyncRequest { finished: vec![success(b), success(a)], ..say(3) });
     assert_eq!(answer.refused, []);
-    assert_eq!(answer.verdict, Verdict::Complete);
+    assert_eq!(answer.verdict, RunnerDirective::Complete);
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn a_runner_waits_only_when_there_is_nothing_to_say() {
     let polled = world.run(|engine, tx| engine.poll(id, &hold, tx)).unwrap();
     assert_eq!((polled.sequence, polled.leases.len()), (2, 1));
     // A message that was overtaken while it waited is let go without work.
-    world.try_sync(id, &SyncRequest { queued: keys.to_vec(), want: Want::default(), ..say(3) }).unwrap();
+    world.try_sync(id, &SyncRequest { queued: keys.to_vec(), want: WorkRequest::default(), ..say(3) }).unwrap();
     let polled = world.run(|engine, tx| engine.poll(id, &hold, tx)).unwrap();
     assert_eq!(polled.leases, []);
     let reported = SyncRequest { queued: vec![keys[1]], finished: vec![success(keys[0])], ..say(4) };
@@ -264,7 +264,7 @@ fn a_runner_of_one_workflow_finds_it_in_its_namespace() {
     let mut lost = runner("nowhere");
     lost.scope = RunnerScope::Workflow("other/w".to_owned());
     let id = world.register(&lost);
-    assert_eq!(world.sync(id, &ask(1, 8)).verdict, Verdict::Continue);
+    assert_eq!(world.sync(id, &ask(1, 8)).verdict, RunnerDirective::Continue);
 }
 
 /// A store may hold thousands of workflows that have settled: nobody looks at them when a runner speaks.
@@ -274,7 +274,7 @@ fn a_settled_workflow_is_live_again_when_it_is_retried_and_not_before() {
     let id = world.register(&runner("one"));
     world.sync(id, &ask(1, 1));
     let answer = world.sync(id, &SyncRequest { finished: vec![success(world.key("a"))], ..say(2) });
-    assert_eq!(answer.verdict, Verdict::Complete);
+    assert_eq!(answer.verdict, RunnerDirective::Complete);
     assert!(world.engine.live.is_empty());
     let workflow = world.workflow();
     world.run(|engine, tx| engine.retry(workflow, &crate::engine::Retry::All, tx)).unwrap();

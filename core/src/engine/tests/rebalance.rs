@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use torc_api::state::JobState;
-use torc_api::wire::{AttemptKey, RegisterRequest, Resources, SyncRequest, SyncResponse, Verdict, Want};
+use torc_api::wire::{AttemptKey, RegisterRequest, Resources, RunnerDirective, SyncRequest, SyncResponse, WorkRequest};
 
 use super::fleet::{Promise, SimRunner};
 use super::plan::{Plan, job, needs};
@@ -82,7 +82,11 @@ impl Fleet {
         let mut request = runner.message(self.ahead.saturating_sub(queued), 0, now);
         let idle = u32::try_from(request.want.free.cpus).unwrap();
         let wants = idle > 0 || queued < self.ahead / 2;
-        request.want = if wants { Want { limit: idle + request.want.ahead, ..request.want } } else { Want::default() };
+        request.want = if wants {
+            WorkRequest { limit: idle + request.want.ahead, ..request.want }
+        } else {
+            WorkRequest::default()
+        };
         request.wait_ms = 30_000;
         request
     }
@@ -109,7 +113,7 @@ impl Fleet {
             for (Waiting { index, request }, response) in answers {
                 self.take(index, &request, &response);
                 let is_latest = response.sequence == self.runners[index].sequence;
-                pending.extend((is_latest && response.verdict == Verdict::Continue).then_some(index));
+                pending.extend((is_latest && response.verdict == RunnerDirective::Continue).then_some(index));
             }
         }
     }

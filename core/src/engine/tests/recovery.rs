@@ -74,7 +74,7 @@ fn the_next_attempt_is_given_out_only_after_the_script_has_succeeded() {
     let script = &answer.leases[0];
     assert_eq!((script.role, script.command.as_str(), script.name.as_str()), (LeaseRole::Recovery, "mend", "a"));
     assert_eq!((script.key.attempt, script.key.run), (1, 1));
-    assert_ne!(script.key.epoch, lease.key.epoch);
+    assert_ne!(script.key.lease_id, lease.key.lease_id);
     assert_eq!(script.env["TORC_RETURN_CODE"], "7");
     let profile = &answer.profiles[script.profile as usize];
     assert_eq!((profile.resources.gpus, profile.resources.cpus), (0, 0), "it takes no resources");
@@ -230,7 +230,10 @@ fn only_as_many_scripts_at_once_as_jobs() {
     let id = lab.hire("one");
     let leases = lab.say(
         id,
-        SyncRequest { want: torc_api::wire::Want { ahead: 20, bridge: 20, ..super::world::want(20) }, ..ask(1, 1) },
+        SyncRequest {
+            want: torc_api::wire::WorkRequest { ahead: 20, bridge: 20, ..super::world::want(20) },
+            ..ask(1, 1)
+        },
     );
     assert_eq!(leases.leases.len(), 20);
     let finished = leases.leases.iter().map(|lease| failure(lease.key, 7, Cause::ExitCode)).collect();

@@ -14,7 +14,7 @@ use super::random::{plans, steps};
 use super::world::{World, ask, failure, runner, running, say, success};
 use crate::engine::{Engine, Observation, Retry};
 use crate::ids::{Now, RunnerId};
-use crate::planning::orphans::Sighting;
+use crate::planning::orphans::SlurmObservation;
 use crate::rows::Changes;
 
 /// Sets everything back that the store does not keep: what only the messages since the last start have told.
@@ -80,7 +80,7 @@ proptest! {
         let mut restored = Engine::restore(history.world.database.snapshot(), now).unwrap();
         restored.continue_session(history.world.engine.session());
         // The number of a lease that was withdrawn before it was written may be given out again, for another attempt.
-        restored.last.epoch = history.world.engine.last.epoch;
+        restored.last.lease_id = history.world.engine.last.lease_id;
         let live = &mut history.world.engine;
         forget_what_is_not_kept(live, now);
         let expected = go_on(live, &requests, now);
@@ -118,7 +118,8 @@ fn a_runner_is_in_its_allocation_after_a_restart() {
 #[test]
 fn jobs_are_lost_with_their_allocation_after_a_restart() {
     let (mut world, id, key) = restarted_in_slurm();
-    let seen = Observation { sighting: Sighting::Recorded(SlurmState::NodeFailure), ..Observation::unanswered(key) };
+    let seen =
+        Observation { sighting: SlurmObservation::Recorded(SlurmState::NodeFailure), ..Observation::unanswered(key) };
     world.run(|engine, tx| engine.observe_allocations(&[seen], tx));
     assert_eq!(world.states(&["a", "b"]), [JobState::Ready; 2]);
     let causes: Vec<_> = ["a", "b"].map(|name| world.results_of(name)[0].cause).to_vec();

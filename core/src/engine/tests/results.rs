@@ -89,7 +89,7 @@ fn a_late_result_counts_as_long_as_nobody_else_has_started() {
         assert_eq!(world.state_of("a"), JobState::Completed);
         if other_has_it {
             let queued = world.database.results[0].job;
-            let stale = torc_api::wire::AttemptKey { attempt: 2, epoch: key.epoch + 1, ..key };
+            let stale = torc_api::wire::AttemptKey { attempt: 2, lease_id: key.lease_id + 1, ..key };
             assert_eq!(queued.0, stale.job);
             let answer = world.sync(other, &SyncRequest { queued: vec![stale], ..say(2) });
             assert_eq!(answer.cancel, [stale], "the promise is withdrawn");

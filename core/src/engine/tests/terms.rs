@@ -1,7 +1,7 @@
 //! How long runners stay: what the workflows that they serve say.
 
 use torc_api::failure::Prefetch;
-use torc_api::wire::{Resources, RunnerScope, RunnerTerms, SyncRequest, Want};
+use torc_api::wire::{Resources, RunnerPolicy, RunnerScope, SyncRequest, WorkRequest};
 use torc_api::workflow::WorkflowSpec;
 
 use super::plan::{Plan, job};
@@ -25,15 +25,15 @@ fn steady(spec: &mut WorkflowSpec) {
     spec.compute_node_wait_for_healthy_database_minutes = Some(45);
 }
 
-fn terms(world: &mut World, id: RunnerId, sequence: u64) -> RunnerTerms {
+fn terms(world: &mut World, id: RunnerId, sequence: u64) -> RunnerPolicy {
     world.sync(id, &say(sequence)).terms
 }
 
 // J20, J25, J31
 #[test]
 fn the_most_patient_workflow_decides_field_by_field() {
-    let usual = RunnerTerms::default();
-    let numbers = |terms: RunnerTerms| {
+    let usual = RunnerPolicy::default();
+    let numbers = |terms: RunnerPolicy| {
         (
             terms.wait_for_new_jobs_seconds,
             terms.ignore_workflow_completion,
@@ -75,7 +75,7 @@ fn granted(prefetch: Option<Prefetch>) -> (usize, Option<Prefetch>) {
     let mut world = World::with(&Plan::new(jobs).with(|spec| spec.prefetch = prefetch));
     let id = world.register(&runner("one"));
     let free = Resources { cpus: 1, ..runner("").capacity };
-    let answer = world.sync(id, &SyncRequest { want: Want { free, ahead: 8, bridge: 8, limit: 9 }, ..say(1) });
+    let answer = world.sync(id, &SyncRequest { want: WorkRequest { free, ahead: 8, bridge: 8, limit: 9 }, ..say(1) });
     (answer.leases.len(), answer.prefetch)
 }
 

@@ -1,7 +1,7 @@
 //! What people ask for beside the document.
 
 use torc_api::state::{Cause, JobState};
-use torc_api::wire::{SyncRequest, Verdict};
+use torc_api::wire::{RunnerDirective, SyncRequest};
 use torc_api::workflow::StopPolicy;
 
 use super::plan::{Plan, job};
@@ -84,7 +84,7 @@ fn suspend_gives_no_new_leases_and_resume_does() {
 #[test]
 fn a_waiting_runner_gives_back_at_once_what_was_suspended() {
     let (mut world, workflow, id) = busy();
-    let request = SyncRequest { want: torc_api::wire::Want::default(), ..hold(&world, 3) };
+    let request = SyncRequest { want: torc_api::wire::WorkRequest::default(), ..hold(&world, 3) };
     assert!(world.try_sync(id, &request).unwrap().may_wait);
     let wake_version = world.engine.wake_version();
     suspend(&mut world, workflow, true).unwrap();
@@ -130,10 +130,10 @@ fn cancel_ends_everything_and_tells_the_runner() {
     let request = SyncRequest { running: vec![running(a)], queued: vec![b], ..ask(3, 8) };
     let answer = world.sync(id, &request);
     assert_eq!((answer.cancel.clone(), answer.leases.len()), (vec![a, b], 0));
-    assert_eq!(answer.verdict, Verdict::Continue, "something still runs");
+    assert_eq!(answer.verdict, RunnerDirective::Continue, "something still runs");
     let ended = SyncRequest { finished: vec![failure(a, 143, Cause::ExitCode)], ..say(4) };
     let answer = world.sync(id, &ended);
-    assert_eq!(answer.verdict, Verdict::Canceled);
+    assert_eq!(answer.verdict, RunnerDirective::Canceled);
     let result = world.results_of("a")[0];
     assert_eq!((result.state, result.cause), (Canceled, Some(Cause::Canceled)));
     assert_eq!(cancel(&mut world, workflow), Ok(0), "there is nothing left to cancel");
@@ -220,7 +220,7 @@ fn workflows_are_found_by_name_and_then_by_number() {
 #[test]
 fn a_waiting_runner_is_told_at_once_to_end_what_was_deleted() {
     let (mut world, workflow, id) = busy();
-    let request = SyncRequest { want: torc_api::wire::Want::default(), ..hold(&world, 3) };
+    let request = SyncRequest { want: torc_api::wire::WorkRequest::default(), ..hold(&world, 3) };
     assert!(world.try_sync(id, &request).unwrap().may_wait);
     world.run(|engine, tx| engine.delete(workflow, tx)).unwrap();
     let told = world.run(|engine, tx| engine.poll(id, &request, tx)).expect("there is wake_version");

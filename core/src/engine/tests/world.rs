@@ -3,7 +3,8 @@
 use torc_api::api::ApplyResponse;
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::{
-    AttemptKey, FinishedAttempt, PROTOCOL, RegisterRequest, Resources, RunningAttempt, SyncRequest, SyncResponse, Want,
+    AttemptKey, FinishedAttempt, PROTOCOL, RegisterRequest, Resources, RunningAttempt, SyncRequest, SyncResponse,
+    WorkRequest,
 };
 
 use super::invariants;
@@ -68,7 +69,7 @@ impl World {
         invariants::check_live(&restored);
         invariants::check_same(&self.engine, &restored);
         // The number of a lease that was withdrawn before it was written may be given out again, for another attempt.
-        let durable = LastIds { epoch: self.engine.last.epoch, ..self.database.last() };
+        let durable = LastIds { lease_id: self.engine.last.lease_id, ..self.database.last() };
         assert_eq!(self.engine.last, durable);
     }
 
@@ -128,7 +129,13 @@ impl World {
 
     pub fn key(&self, name: &str) -> AttemptKey {
         let row = self.job(name);
-        AttemptKey { workflow: row.workflow.0, job: row.id.0, run: row.run, attempt: row.attempt, epoch: row.epoch }
+        AttemptKey {
+            workflow: row.workflow.0,
+            job: row.id.0,
+            run: row.run,
+            attempt: row.attempt,
+            lease_id: row.lease_id,
+        }
     }
 
     pub fn results_of(&self, name: &str) -> Vec<&ResultRow> {
@@ -152,8 +159,8 @@ pub fn runner(host: &str) -> RegisterRequest {
 }
 
 /// Wants `limit` jobs, as many as fit an empty runner of [`runner`].
-pub fn want(limit: u32) -> Want {
-    Want { free: runner("").capacity, ahead: 0, bridge: 0, limit }
+pub fn want(limit: u32) -> WorkRequest {
+    WorkRequest { free: runner("").capacity, ahead: 0, bridge: 0, limit }
 }
 
 pub fn ask(sequence: u64, limit: u32) -> SyncRequest {

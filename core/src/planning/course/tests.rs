@@ -13,13 +13,13 @@ fn site() -> Vec<Partition> {
     vec![partition("p", 8, 32, 0, 48), partition("g", 8, 32, 4, 48)]
 }
 
-fn kind(ready: i64, waiting: i64) -> Kind {
-    Kind { needs: requirements(8, 1, 0, 1, 1), labels: Vec::new(), scheduler: None, ready, waiting }
+fn kind(ready: i64, waiting: i64) -> ResourceClass {
+    ResourceClass { needs: requirements(8, 1, 0, 1, 1), labels: Vec::new(), scheduler: None, ready, waiting }
 }
 
-fn needs(kinds: Vec<Kind>) -> Needs {
+fn needs(kinds: Vec<ResourceClass>) -> WorkflowDemand {
     let open_jobs = kinds.iter().map(|kind| kind.ready + kind.waiting).sum();
-    Needs {
+    WorkflowDemand {
         workflow: WorkflowId(1),
         name: "w".to_owned(),
         working_dir: "/w".to_owned(),
@@ -59,8 +59,8 @@ fn full(seconds_left: i64) -> Stage {
     Stage::Running { seconds_left, free: Resources::default(), busy_seconds: seconds_left }
 }
 
-fn decide(needs: &Needs) -> Course {
-    course(needs, Ground { partitions: Some(&site()), account: Some("acct") }, NOW)
+fn decide(needs: &WorkflowDemand) -> AllocationPlan {
+    course(needs, ClusterView { partitions: Some(&site()), account: Some("acct") }, NOW)
 }
 
 fn ids(cancel: &[AllocationId]) -> Vec<i64> {
@@ -99,13 +99,13 @@ fn what_jobs_need_is_asked_for_and_charged_to_the_clusters_account() {
     assert_eq!((row.partition.as_deref(), row.account.as_deref(), row.cpus), (Some("p"), Some("acct"), 8));
     assert_eq!((row.origin, row.scheduler.as_deref(), row.seconds), (AllocationOrigin::Sizing, None, 5_400));
     assert_eq!(plan.summary.desired, 2);
-    let many = Needs { is_exhausted: false, ..needs(vec![kind(9, 0)]) };
+    let many = WorkflowDemand { is_exhausted: false, ..needs(vec![kind(9, 0)]) };
     assert_eq!(
         (decide(&many).intend.len(), decide(&many).summary.held_back),
         (4, 5),
         "four at once unless said otherwise"
     );
-    let more = Needs {
+    let more = WorkflowDemand {
         spec: Arc::new(WorkflowSpec {
             max_allocations: Some(6),
             slurm_cluster: Some("local".to_owned()),
@@ -119,56 +119,57 @@ fn what_jobs_need_is_asked_for_and_charged_to_the_clusters_account() {
 #[test]
 fn nothing_is_asked_for_in_vain() {
     let cases = [
-        ("suspended", Needs { is_suspended: true, ..needs(vec![kind(2, 0)]) }),
-        ("exhausted", Needs { is_exhausted: true, ..needs(vec![kind(2, 0)]) }),
-        ("somebody else's", Needs { is_served: false, ..needs(vec![kind(2, 0)]) }),
-        ("cancelled", Needs { is_canceled: true, ..needs(vec![kind(2, 0)]) }),
-        ("finished", Needs { finished_ms: Some(NOW), ..needs(vec![kind(2, 0)]) }),
+        ("suspended", WorkflowDemand { is_suspended: true, ..needs(vec![kind(2, 0)]) }),
+        ("exhausted", WorkflowDemand { is_exhausted: true, ..needs(vec![kind(2, 0)]) }),
+        ("somebody else's", WorkflowDemand { is_served: false, ..needs(vec![kind(2, 0)]) }),
+        ("cancelled", WorkflowDemand { is_canceled: true, ..needs(vec![kind(2, 0)]) }),
+        ("finished", WorkflowDemand { finished_ms: Some(NOW), ..needs(vec![kind(2, 0)]) }),
         ("no jobs", needs(vec![])),
     ];
     for (why, needs) in cases {
         assert_eq!(decide(&needs).intend, [], "{why}");
     }
-    let unknown = course(&needs(vec![kind(2, 0)]), Ground::default(), NOW);
+    let unknown = course(&needs(vec![kind(2, 0)]), ClusterView::default(), NOW);
     assert_eq!(unknown.intend, [], "partitions are not known yet");
 }
 
 #[test]
 fn jobs_that_fit_nowhere_are_told_about_when_they_are_ready() {
-    let huge = Kind { needs: requirements(99, 1, 0, 1, 1), ..kind(1, 0) };
+    let huge = ResourceClass { needs: requirements(99, 1, 0, 1, 1), ..kind(1, 0) };
     let said = decide(&needs(vec![huge.clone()])).summary.unplaced.unwrap();
     assert!(said.contains("99 CPUs on a node are more than any partition has (8)"), "{said}");
-    let later = Kind { ready: 0, waiting: 1, ..huge };
+    let later = ResourceClass { ready: 0, waiting: 1, ..huge };
     assert_eq!(decide(&needs(vec![later])).summary.unplaced, None, "there is time");
 }
 
 #[test]
 fn what_nobody_needs_goes_and_what_is_going_is_no_room() {
     let waiting = |id| live(id, Stage::Pending, 0);
-    let idle = Needs { allocations: vec![waiting(1), waiting(2)], ..needs(vec![kind(1, 0)]) };
+    let idle = WorkflowDemand { allocations: vec![waiting(1), waiting(2)], ..needs(vec![kind(1, 0)]) };
     assert_eq!(ids(&decide(&idle).cancel), [2], "one job needs one");
     let mut leaving = waiting(1);
     leaving.row.canceled_ms = Some(NOW - 1_000);
-    let going = Needs { allocations: vec![leaving.clone()], ..needs(vec![kind(1, 0)]) };
+    let going = WorkflowDemand { allocations: vec![leaving.clone()], ..needs(vec![kind(1, 0)]) };
     let plan = decide(&going);
     assert_eq!((plan.intend.len(), plan.cancel.len()), (1, 0), "it is being cancelled already");
     leaving.row.canceled_ms = Some(NOW - CANCEL_AGAIN_MS);
-    let stuck = Needs { allocations: vec![leaving], ..needs(vec![]) };
+    let stuck = WorkflowDemand { allocations: vec![leaving], ..needs(vec![]) };
     assert_eq!(ids(&decide(&stuck).cancel), [1], "Slurm did not hear");
 }
 
 #[test]
 fn after_the_end_pending_ones_go_at_once_and_runners_leave_by_themselves() {
     let allocations = vec![live(1, Stage::Pending, 0), live(2, full(900), 1), live(3, full(900), 0)];
-    let finished = |ago: i64| Needs { finished_ms: Some(NOW - ago), allocations: allocations.clone(), ..needs(vec![]) };
+    let finished =
+        |ago: i64| WorkflowDemand { finished_ms: Some(NOW - ago), allocations: allocations.clone(), ..needs(vec![]) };
     assert_eq!(ids(&decide(&finished(0)).cancel), [1, 3]);
     assert_eq!(ids(&decide(&finished(FAREWELL_MS)).cancel), [1, 2, 3]);
     let stays = WorkflowSpec { compute_node_ignore_workflow_completion: Some(true), ..WorkflowSpec::default() };
-    let stays = Needs { spec: Arc::new(stays), ..finished(FAREWELL_MS) };
+    let stays = WorkflowDemand { spec: Arc::new(stays), ..finished(FAREWELL_MS) };
     assert_eq!(ids(&decide(&stays).cancel), [1, 3], "its runners were asked to stay");
-    let canceled = Needs { is_canceled: true, ..finished(0) };
+    let canceled = WorkflowDemand { is_canceled: true, ..finished(0) };
     assert_eq!(ids(&decide(&canceled).cancel), [1, 2, 3]);
-    let elsewhere = Needs { cluster: None, finished_ms: None, ..finished(0) };
+    let elsewhere = WorkflowDemand { cluster: None, finished_ms: None, ..finished(0) };
     assert_eq!(ids(&decide(&elsewhere).cancel), [1, 2, 3], "the document is not for Slurm any more");
 }
 
@@ -188,7 +189,7 @@ fn action(scheduler: &str, count: i64) -> Action {
     }
 }
 
-fn scheduled(kinds: Vec<Kind>) -> Needs {
+fn scheduled(kinds: Vec<ResourceClass>) -> WorkflowDemand {
     let named = |name: &str| SlurmScheduler {
         name: Some(name.to_owned()),
         account: "own".to_owned(),
@@ -204,16 +205,16 @@ fn scheduled(kinds: Vec<Kind>) -> Needs {
         slurm_schedulers: vec![named("s"), named("t")],
         ..WorkflowSpec::default()
     };
-    Needs { spec: Arc::new(spec), is_asked_for: true, ..needs(kinds) }
+    WorkflowDemand { spec: Arc::new(spec), is_asked_for: true, ..needs(kinds) }
 }
 
-fn wanted(is_begun: bool) -> NodesWanted {
-    NodesWanted { action: JobId(9), definition: action("s", 2), is_begun }
+fn wanted(is_begun: bool) -> NodeRequest {
+    NodeRequest { action: JobId(9), definition: action("s", 2), is_begun }
 }
 
 #[test]
 fn an_action_gets_what_it_asks_for_less_what_it_has() {
-    let ready = Needs { actions: vec![wanted(false)], ..scheduled(vec![kind(50, 0)]) };
+    let ready = WorkflowDemand { actions: vec![wanted(false)], ..scheduled(vec![kind(50, 0)]) };
     let plan = decide(&ready);
     assert_eq!((plan.intend.len(), plan.begin.clone()), (2, vec![JobId(9)]), "no more, however many jobs there are");
     let row = &plan.intend[0];
@@ -226,16 +227,16 @@ fn an_action_gets_what_it_asks_for_less_what_it_has() {
     own.row.scheduler = Some("s".to_owned());
     let again = |count: usize| {
         let allocations = (0..count).map(|_| own.clone()).collect();
-        decide(&Needs { allocations, ..ready.clone() })
+        decide(&WorkflowDemand { allocations, ..ready.clone() })
     };
     assert_eq!(again(1).intend.len(), 1);
     assert_eq!((again(2).intend.len(), again(2).executed), (0, vec![JobId(9)]));
-    let begun = Needs { actions: vec![wanted(true)], ..ready.clone() };
+    let begun = WorkflowDemand { actions: vec![wanted(true)], ..ready.clone() };
     assert_eq!(decide(&begun).intend, [], "it is written down already");
-    let suspended = Needs { is_suspended: true, ..ready.clone() };
+    let suspended = WorkflowDemand { is_suspended: true, ..ready.clone() };
     assert_eq!(decide(&suspended).intend, []);
-    let unknown = NodesWanted { definition: action("x", 1), ..wanted(false) };
-    let unknown = decide(&Needs { actions: vec![unknown], ..ready });
+    let unknown = NodeRequest { definition: action("x", 1), ..wanted(false) };
+    let unknown = decide(&WorkflowDemand { actions: vec![unknown], ..ready });
     assert_eq!(
         (unknown.intend.len(), unknown.summary.refused.as_deref()),
         (0, Some("there is no Slurm scheduler 'x'"))
@@ -246,36 +247,36 @@ fn an_action_gets_what_it_asks_for_less_what_it_has() {
 #[test]
 fn allocations_that_are_over_are_brought_back_while_jobs_are_ready_but_never_more_than_were_asked_for() {
     let asked = BTreeMap::from([("s".to_owned(), (2, action("s", 2)))]);
-    let lost = Needs { asked: asked.clone(), ..scheduled(vec![kind(9, 0)]) };
+    let lost = WorkflowDemand { asked: asked.clone(), ..scheduled(vec![kind(9, 0)]) };
     let plan = decide(&lost);
     assert_eq!(plan.intend.len(), 2);
     assert_eq!((plan.intend[0].origin, plan.intend[0].scheduler.as_deref()), (AllocationOrigin::Recovery, Some("s")));
-    let one = decide(&Needs { asked: asked.clone(), ..scheduled(vec![kind(1, 0)]) });
+    let one = decide(&WorkflowDemand { asked: asked.clone(), ..scheduled(vec![kind(1, 0)]) });
     assert_eq!(one.intend.len(), 1, "one job needs one");
     let mut running = live(1, full(7_000), 1);
     running.row.scheduler = Some("s".to_owned());
-    let with = |second: LiveAllocation| Needs { allocations: vec![running.clone(), second], ..lost.clone() };
+    let with = |second: LiveAllocation| WorkflowDemand { allocations: vec![running.clone(), second], ..lost.clone() };
     let second = LiveAllocation { runners: 0, ..running.clone() };
     assert_eq!(decide(&with(second.clone())).intend, [], "both are there");
     assert_eq!(decide(&with(LiveAllocation { idle_polls: 2, ..second })).intend.len(), 1, "one of them is of no use");
-    let half = Needs { allocations: vec![running], ..lost.clone() };
+    let half = WorkflowDemand { allocations: vec![running], ..lost.clone() };
     assert_eq!(decide(&half).intend.len(), 1);
     let mut pending = live(1, Stage::Pending, 0);
     pending.row.scheduler = Some("s".to_owned());
-    let enough = Needs { allocations: vec![pending], asked: asked.clone(), ..scheduled(vec![kind(1, 0)]) };
+    let enough = WorkflowDemand { allocations: vec![pending], asked: asked.clone(), ..scheduled(vec![kind(1, 0)]) };
     assert_eq!(decide(&enough).intend, [], "the job has room in one that waits");
     let with_policy = |policy| {
         let mut spec = WorkflowSpec::clone(&lost.spec);
         spec.recovery = Some(Recovery { policy: Some(policy), ..Recovery::default() });
-        decide(&Needs { spec: Arc::new(spec), ..lost.clone() }).intend.len()
+        decide(&WorkflowDemand { spec: Arc::new(spec), ..lost.clone() }).intend.len()
     };
     assert_eq!(with_policy(RecoveryPolicy::Auto), 2);
     assert_eq!((with_policy(RecoveryPolicy::Never), with_policy(RecoveryPolicy::Manual)), (0, 0));
     for needs in [
-        Needs { is_exhausted: true, ..lost.clone() },
-        Needs { is_suspended: true, ..lost.clone() },
-        Needs { asked: BTreeMap::new(), ..lost.clone() },
-        Needs { kinds: vec![kind(0, 9)], ..lost.clone() },
+        WorkflowDemand { is_exhausted: true, ..lost.clone() },
+        WorkflowDemand { is_suspended: true, ..lost.clone() },
+        WorkflowDemand { asked: BTreeMap::new(), ..lost.clone() },
+        WorkflowDemand { kinds: vec![kind(0, 9)], ..lost.clone() },
     ] {
         assert_eq!(decide(&needs).intend, []);
     }
@@ -284,17 +285,17 @@ fn allocations_that_are_over_are_brought_back_while_jobs_are_ready_but_never_mor
 #[test]
 fn a_job_with_a_scheduler_brings_that_one_back() {
     let both = BTreeMap::from([("s".to_owned(), (2, action("s", 2))), ("t".to_owned(), (2, action("t", 2)))]);
-    let of_t = Kind { scheduler: Some("t".to_owned()), ..kind(1, 0) };
-    let plan = decide(&Needs { asked: both, ..scheduled(vec![of_t]) });
+    let of_t = ResourceClass { scheduler: Some("t".to_owned()), ..kind(1, 0) };
+    let plan = decide(&WorkflowDemand { asked: both, ..scheduled(vec![of_t]) });
     assert_eq!(plan.intend.iter().map(|row| row.scheduler.as_deref().unwrap()).collect::<Vec<_>>(), ["t"]);
 }
 
 #[test]
 fn pending_allocations_of_actions_go_when_no_job_is_left_for_them() {
     let allocations = vec![live(1, Stage::Pending, 0), live(2, full(900), 1)];
-    let busy = Needs { allocations: allocations.clone(), open_jobs: 1, ..scheduled(vec![]) };
+    let busy = WorkflowDemand { allocations: allocations.clone(), open_jobs: 1, ..scheduled(vec![]) };
     assert_eq!(ids(&decide(&busy).cancel), Vec::<i64>::new());
-    let done = Needs { open_jobs: 0, ..busy };
+    let done = WorkflowDemand { open_jobs: 0, ..busy };
     assert_eq!(ids(&decide(&done).cancel), [1], "what runs is not cut short");
 }
 
@@ -308,7 +309,7 @@ fn the_same_question_after_the_answer_has_an_empty_answer() {
         runners: 0,
         idle_polls: 0,
     };
-    let after = Needs { allocations: (1..).zip(asked).map(place).collect(), ..before };
+    let after = WorkflowDemand { allocations: (1..).zip(asked).map(place).collect(), ..before };
     let plan = decide(&after);
     assert_eq!((plan.intend.len(), plan.cancel.len(), plan.summary.desired), (0, 0, 3));
 }
@@ -320,13 +321,13 @@ fn an_allocation_that_its_runners_have_left_is_in_nobodys_way() {
     left.row.status = AllocationStatus::Active;
     left.idle_polls = 2;
     let spec = WorkflowSpec { max_allocations: Some(1), ..WorkflowSpec::default() };
-    let wanted = Needs { spec: Arc::new(spec), allocations: vec![left.clone()], ..needs(vec![kind(1, 0)]) };
+    let wanted = WorkflowDemand { spec: Arc::new(spec), allocations: vec![left.clone()], ..needs(vec![kind(1, 0)]) };
     assert_eq!(decide(&wanted).intend.len(), 1, "Slurm has not noticed yet that it is of no use");
     let unsure = LiveAllocation { idle_polls: 1, ..left.clone() };
-    let preempted = Needs { allocations: vec![unsure], ..wanted.clone() };
+    let preempted = WorkflowDemand { allocations: vec![unsure], ..wanted.clone() };
     assert_eq!(decide(&preempted).intend.len(), 0, "it may come back");
     left.runners = 1;
-    let occupied = Needs { allocations: vec![left], ..wanted };
+    let occupied = WorkflowDemand { allocations: vec![left], ..wanted };
     assert_eq!(decide(&occupied).intend.len(), 0);
 }
 
@@ -340,6 +341,6 @@ fn what_an_earlier_plan_asked_for_and_still_waits_is_cancelled() {
         one
     };
     let allocations = vec![of(1, "old", Stage::Pending), of(2, "new", Stage::Pending), of(3, "old", full(60))];
-    let replanned = Needs { spec: Arc::new(spec), is_asked_for: true, allocations, ..needs(vec![kind(1, 0)]) };
+    let replanned = WorkflowDemand { spec: Arc::new(spec), is_asked_for: true, allocations, ..needs(vec![kind(1, 0)]) };
     assert_eq!(ids(&decide(&replanned).cancel), [1], "what runs may finish what it has");
 }

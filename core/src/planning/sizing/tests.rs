@@ -161,8 +161,8 @@ fn what_has_no_place_is_told() {
         ready(&labelled, 1),
     ];
     let result = difference(&demands, &[], &site(), LIMITS);
-    assert!(matches!(result.unplaced[0], (0, NoPlace::Memory { .. })), "{:?}", result.unplaced);
-    assert!(matches!(result.unplaced[1], (1, NoPlace::Labels { .. })));
+    assert!(matches!(result.unplaced[0], (0, NoMatchingPartition::Memory { .. })), "{:?}", result.unplaced);
+    assert!(matches!(result.unplaced[1], (1, NoMatchingPartition::Labels { .. })));
     assert_eq!((result.submit.len(), result.held_back), (1, 0));
 }
 

@@ -85,7 +85,7 @@ impl Jobs {
 
     /// The running job with this identity; the lease's number is not part of an environment.
     fn running_job(&self, marked: &AttemptKey) -> Option<AttemptKey> {
-        let same = |key: &&AttemptKey| AttemptKey { epoch: marked.epoch, ..**key } == *marked;
+        let same = |key: &&AttemptKey| AttemptKey { lease_id: marked.lease_id, ..**key } == *marked;
         self.processes.keys().find(same).copied()
     }
 
@@ -161,6 +161,6 @@ fn owner(pid: i32, shim: &str) -> Option<AttemptKey> {
         job: number("TORC_JOB_ID")?,
         run: i32::try_from(number("TORC_RUN_ID")?).ok()?,
         attempt: i32::try_from(number("TORC_ATTEMPT_ID")?).ok()?,
-        epoch: 0,
+        lease_id: 0,
     })
 }

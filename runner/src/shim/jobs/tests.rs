@@ -5,7 +5,7 @@ use crate::shim::start_log::Header;
 
 mod endings;
 
-const KEY: AttemptKey = AttemptKey { workflow: 1, job: 2, run: 1, attempt: 1, epoch: 5 };
+const KEY: AttemptKey = AttemptKey { workflow: 1, job: 2, run: 1, attempt: 1, lease_id: 5 };
 
 /// Waits for a real process, and gives up when that takes too long.
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {

@@ -4,7 +4,7 @@ use torc_api::wire::{AttemptKey, LeaseRole};
 
 use super::*;
 
-const KEY: AttemptKey = AttemptKey { workflow: 1, job: 2, run: 3, attempt: 4, epoch: 9 };
+const KEY: AttemptKey = AttemptKey { workflow: 1, job: 2, run: 3, attempt: 4, lease_id: 9 };
 
 fn names(dir: &Path) -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(dir)

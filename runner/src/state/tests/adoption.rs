@@ -8,9 +8,9 @@ use crate::protocol::Terms;
 use crate::state::jobs::EndingOrder;
 
 /// A job that the shim holds; no two fields have the same value.
-fn held(desk: &Desk) -> RunningJob {
+fn held(desk: &AgentHarness) -> RunningJob {
     RunningJob {
-        key: AttemptKey { workflow: 3, job: 14, run: 15, attempt: 9, epoch: 26 },
+        key: AttemptKey { workflow: 3, job: 14, run: 15, attempt: 9, lease_id: 26 },
         role: LeaseRole::Job,
         name: "held".to_owned(),
         started: desk.now.minus(Duration::from_secs(535)),
@@ -48,7 +48,7 @@ fn two_nodes() -> Settings {
 // J21, J39. After a restart of the agent.
 #[test]
 fn a_job_that_is_taken_over_is_as_it_was() {
-    let mut desk = Desk::with(two_nodes());
+    let mut desk = AgentHarness::with(two_nodes());
     let held = held(&desk);
     desk.handle(Event::Adopted(Box::new(held.clone())));
     let job = &desk.state.jobs[&held.key];
@@ -83,7 +83,7 @@ fn a_job_that_is_taken_over_is_as_it_was() {
 // J23. It was asked to end before the agent was replaced.
 #[test]
 fn an_end_that_was_ordered_before_still_counts() {
-    let mut desk = Desk::with(two_nodes());
+    let mut desk = AgentHarness::with(two_nodes());
     let since = desk.now.minus(Duration::from_secs(1));
     let held = RunningJob { ending: Some((Ending::Canceled, since)), ..held(&desk) };
     desk.handle(Event::Adopted(Box::new(held.clone())));
@@ -103,7 +103,7 @@ fn an_end_that_was_ordered_before_still_counts() {
 #[test]
 fn an_errand_that_is_taken_over_takes_nothing() {
     for role in [LeaseRole::Action, LeaseRole::Recovery] {
-        let mut desk = Desk::with(two_nodes());
+        let mut desk = AgentHarness::with(two_nodes());
         let held = RunningJob { role, ..held(&desk) };
         desk.handle(Event::Adopted(Box::new(held.clone())));
         assert_eq!(desk.state.jobs.ledger().free(), desk.state.jobs.ledger().capacity(), "{role:?}");
@@ -114,7 +114,7 @@ fn an_errand_that_is_taken_over_takes_nothing() {
 
 #[test]
 fn a_node_without_a_known_name_is_the_first() {
-    let desk = Desk::with(two_nodes());
+    let desk = AgentHarness::with(two_nodes());
     let numbers = |names: &[&str]| {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         desk.state.node_numbers(&names)
@@ -128,8 +128,8 @@ fn a_node_without_a_known_name_is_the_first() {
 // J16, J33. A result that nobody had, of a job that this agent has never seen.
 #[test]
 fn a_result_of_an_earlier_agent_is_reported_with_its_terms() {
-    let mut desk = Desk::new(4);
-    let key = AttemptKey { workflow: 3, job: 14, run: 15, attempt: 9, epoch: 26 };
+    let mut desk = AgentHarness::new(4);
+    let key = AttemptKey { workflow: 3, job: 14, run: 15, attempt: 9, lease_id: 26 };
     let terms = Terms {
         timeout_exit_code: 101,
         output_files: vec!["out".to_owned()],
@@ -157,7 +157,7 @@ fn a_result_of_an_earlier_agent_is_reported_with_its_terms() {
     desk.handle(Event::Ended(Box::new(result(Outcome::Exited(0), None))));
     assert_eq!(desk.state.reports[&key].finished.return_code, 101, "the first word counts");
 
-    let mut desk = Desk::new(4);
+    let mut desk = AgentHarness::new(4);
     desk.handle(Event::Ended(Box::new(result(Outcome::Exited(0), None))));
     let check = desk.effects.iter().find_map(|effect| match effect {
         Effect::CheckOutputs(_, check) => Some((check.working_dir.clone(), check.files.clone(), check.elapsed)),
@@ -170,8 +170,8 @@ fn a_result_of_an_earlier_agent_is_reported_with_its_terms() {
 // J33. Two attempts of one job are two results.
 #[test]
 fn attempts_of_one_job_are_kept_apart() {
-    let mut desk = Desk::new(4);
-    let of = |attempt, run| AttemptKey { workflow: 3, job: 14, run, attempt, epoch: 26 };
+    let mut desk = AgentHarness::new(4);
+    let of = |attempt, run| AttemptKey { workflow: 3, job: 14, run, attempt, lease_id: 26 };
     for (attempt, run, code) in [(1, 1, 11), (2, 1, 12), (1, 2, 13)] {
         let over = Ended::of(of(attempt, run), "held", (desk.now, desk.now), Outcome::Exited(code));
         desk.handle(Event::Ended(Box::new(over)));

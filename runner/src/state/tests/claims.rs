@@ -1,16 +1,16 @@
 //! What a runner asks for: free resources, jobs ahead, and how many at most.
 
-use torc_api::wire::{RunnerTerms, Want};
+use torc_api::wire::{RunnerPolicy, WorkRequest};
 
 use super::*;
 
 /// A runner whose jobs stay in its queue, because their input files have not been found yet.
-fn with_queue(capacity: Resources, needs: &[Resources]) -> Desk {
+fn with_queue(capacity: Resources, needs: &[Resources]) -> AgentHarness {
     let nodes = (0..capacity.nodes).map(|node| format!("n{node}")).collect();
     let allocation = Allocation { job_id: "77".to_owned(), srun: "srun".to_owned(), nodes };
     let allocation = (capacity.nodes > 1).then_some(allocation);
     let devices = (0..capacity.gpus / capacity.nodes).map(|gpu| gpu.to_string()).collect();
-    let mut desk = Desk::with(Settings { capacity, devices, allocation, ..settings(1) });
+    let mut desk = AgentHarness::with(Settings { capacity, devices, allocation, ..settings(1) });
     let input_files = vec!["in".to_owned()];
     let profiles =
         needs.iter().map(|resources| Profile { resources: *resources, input_files: input_files.clone(), ..profile(1) });
@@ -69,14 +69,14 @@ fn large_jobs_are_passed_over_for_a_bounded_time() {
 #[test]
 fn slots_that_waiting_jobs_will_take_are_not_asked_for_again() {
     for (slots, waiting, expected) in [(4, 0, 4), (4, 1, 3), (4, 3, 1), (4, 4, 0)] {
-        let mut desk = Desk::with(Settings { max_parallel_jobs: Some(slots), ..settings(1) });
+        let mut desk = AgentHarness::with(Settings { max_parallel_jobs: Some(slots), ..settings(1) });
         desk.profile.input_files = vec!["in".to_owned()];
         desk.answer(1..=waiting);
         let want = desk.state.want(desk.now);
         assert_eq!(want.limit, expected, "{slots} slots, {waiting} wait");
     }
     let own = Prefetch { refill_threshold: Some(9), max_queued: Some(9), ..Prefetch::default() };
-    let mut desk = Desk::with(Settings { max_parallel_jobs: Some(4), prefetch: own, ..settings(1) });
+    let mut desk = AgentHarness::with(Settings { max_parallel_jobs: Some(4), prefetch: own, ..settings(1) });
     desk.answer([1]).started(1);
     desk.profile.input_files = vec!["in".to_owned()];
     desk.until_due();
@@ -92,14 +92,14 @@ fn slots_that_waiting_jobs_will_take_are_not_asked_for_again() {
 fn jobs_at_the_shim_count_as_waiting() {
     let own =
         Prefetch { refill_threshold: Some(3), max_queued: Some(5), horizon_seconds: Some(1), ..Prefetch::default() };
-    let mut desk = Desk::with(Settings { prefetch: own, ..settings(1) });
+    let mut desk = AgentHarness::with(Settings { prefetch: own, ..settings(1) });
     for _ in 0..9 {
         desk.state.throughput.job_ended(Duration::from_millis(4));
     }
     desk.answer(1..=5).started(1);
     assert_eq!(desk.state.jobs.handed(), 2, "two of them are at the shim");
     assert_eq!(desk.state.jobs.queue().len(), 2, "two are in the queue");
-    assert_eq!(desk.state.want(desk.now), Want::default(), "four wait, and three would be enough");
+    assert_eq!(desk.state.want(desk.now), WorkRequest::default(), "four wait, and three would be enough");
     let ended = |job, successor| Ended {
         successor: Some(key(successor)),
         started: desk_start(),
@@ -107,7 +107,7 @@ fn jobs_at_the_shim_count_as_waiting() {
         ..ended(job, Outcome::Exited(0), desk_start())
     };
     desk.handle(Event::Ended(Box::new(ended(1, 2)))).started(2);
-    assert_eq!(desk.state.want(desk.now), Want::default(), "three wait: that is the threshold");
+    assert_eq!(desk.state.want(desk.now), WorkRequest::default(), "three wait: that is the threshold");
     desk.handle(Event::Ended(Box::new(ended(2, 3)))).started(3);
     let want = desk.state.want(desk.now);
     assert_eq!((want.ahead, want.limit), (3, 3), "two wait, and five are wanted");
@@ -121,7 +121,7 @@ fn desk_start() -> BootInstant {
 #[test]
 fn the_youngest_job_shows_whether_jobs_are_long() {
     for (first, second, ahead) in [(10, 10, 2), (31, 10, 2), (10, 31, 2), (31, 31, 0), (30, 30, 2)] {
-        let mut desk = Desk::new(2);
+        let mut desk = AgentHarness::new(2);
         desk.answer([1, 2]);
         desk.state.throughput.job_ended(Duration::from_secs(1));
         desk.state.throughput.runs(2);
@@ -136,18 +136,18 @@ fn the_youngest_job_shows_whether_jobs_are_long() {
 // P04
 #[test]
 fn a_full_runner_asks_ahead_and_a_starving_one_at_once() {
-    let mut desk = Desk::new(2);
+    let mut desk = AgentHarness::new(2);
     desk.answer([1, 2]).started(1).started(2);
     let full = desk.state.want(desk.now);
     assert_eq!((full.free.cpus, full.ahead, full.limit), (0, 2, 2), "one ahead for each that runs");
     desk.until_due();
     desk.answer([3]);
-    assert_eq!(desk.state.want(desk.now), Want::default(), "one of two waits: the threshold is one");
+    assert_eq!(desk.state.want(desk.now), WorkRequest::default(), "one of two waits: the threshold is one");
     desk.until_due();
     desk.answer([4]);
-    assert_eq!((desk.state.holds(), desk.state.want(desk.now)), ((2, 2), Want::default()), "two wait");
+    assert_eq!((desk.state.holds(), desk.state.want(desk.now)), ((2, 2), WorkRequest::default()), "two wait");
     desk.ended(1, 0).started(3);
-    assert_eq!((desk.state.holds(), desk.state.want(desk.now)), ((2, 1), Want::default()), "one waits");
+    assert_eq!((desk.state.holds(), desk.state.want(desk.now)), ((2, 1), WorkRequest::default()), "one waits");
     desk.ended(2, 0).started(4);
     assert_eq!(desk.state.want(desk.now).ahead, 2, "none waits");
 }
@@ -157,7 +157,7 @@ fn a_full_runner_asks_ahead_and_a_starving_one_at_once() {
 fn a_batch_bounds_what_comes_at_once_also_on_an_empty_runner() {
     for (batch_size, limit) in [(None, 7), (Some(3), 3), (Some(7), 7), (Some(8), 7), (Some(1), 1), (Some(0), 1)] {
         let prefetch = Prefetch { batch_size, ..Prefetch::default() };
-        let desk = Desk::with(Settings { prefetch, ..settings(7) });
+        let desk = AgentHarness::with(Settings { prefetch, ..settings(7) });
         assert_eq!(desk.sync().want.limit, limit, "{batch_size:?}");
     }
 }
@@ -167,16 +167,16 @@ fn a_batch_bounds_what_comes_at_once_also_on_an_empty_runner() {
 fn new_jobs_are_claimed_only_while_the_time_exceeds_the_minimum() {
     let began = desk_start();
     let time = Some(TimeSpan { began, end: began.plus(Duration::from_secs(400)) });
-    let minimum = RunnerTerms { min_time_for_new_jobs_seconds: 70, ..RunnerTerms::default() };
+    let minimum = RunnerPolicy { min_time_for_new_jobs_seconds: 70, ..RunnerPolicy::default() };
     for (left_us, is_late) in [(70_000_001, false), (70_000_000, true), (69_999_999, true)] {
-        let mut desk = Desk::with(Settings { max_parallel_jobs: Some(2), time, ..settings(1) });
+        let mut desk = AgentHarness::with(Settings { max_parallel_jobs: Some(2), time, ..settings(1) });
         desk.respond(SyncResponse { terms: minimum, ..SyncResponse::default() });
         let now = began.plus(Duration::from_secs(400)).minus(Duration::from_micros(left_us));
         assert_eq!(desk.state.is_too_late(now), is_late, "{left_us} µs are left");
         desk.state.settings.max_parallel_jobs = None;
         assert!(!desk.state.is_too_late(now), "by resources each job's runtime counts");
     }
-    let mut desk = Desk::with(Settings { max_parallel_jobs: Some(2), ..settings(1) });
+    let mut desk = AgentHarness::with(Settings { max_parallel_jobs: Some(2), ..settings(1) });
     desk.respond(SyncResponse { terms: minimum, ..SyncResponse::default() });
     assert!(!desk.state.is_too_late(BootInstant(u64::MAX)), "time has no end");
 }
@@ -184,7 +184,7 @@ fn new_jobs_are_claimed_only_while_the_time_exceeds_the_minimum() {
 // P03, P09. A report goes at once only where it can bring work.
 #[test]
 fn starving_means_free_and_nothing_waiting() {
-    let mut desk = Desk::new(2);
+    let mut desk = AgentHarness::new(2);
     assert!(desk.state.is_starving(), "empty");
     desk.answer([1]);
     assert!(desk.state.is_starving(), "one of two CPUs is free");

@@ -5,15 +5,15 @@ use torc_api::execution::ExecutionConfig;
 use super::*;
 
 /// A desk whose time is over after so many seconds.
-fn desk_for(seconds: u64, config: ExecutionConfig) -> Desk {
+fn desk_for(seconds: u64, config: ExecutionConfig) -> AgentHarness {
     let began = BootInstant(1_000 * SECOND);
     let time = Some(TimeSpan { began, end: began.plus(Duration::from_secs(seconds)) });
-    let mut desk = Desk::with(Settings { time, ..settings(4) });
+    let mut desk = AgentHarness::with(Settings { time, ..settings(4) });
     desk.profile.execution_config = Some(config);
     desk
 }
 
-fn told(desk: &Desk) -> Vec<String> {
+fn told(desk: &AgentHarness) -> Vec<String> {
     let lines = desk.effects.iter().filter_map(|effect| match effect {
         Effect::Log(RunnerEvent::Terminating { workflow, count }) => Some(format!("{count} of {workflow}")),
         Effect::Log(RunnerEvent::Signaled { key, signal }) => Some(format!("job {} signal {signal}", key.job)),
@@ -24,7 +24,7 @@ fn told(desk: &Desk) -> Vec<String> {
 }
 
 /// Lets time pass, answering every sync, until jobs are asked to end; how long after the beginning that is.
-fn until_terminated(desk: &mut Desk, began: BootInstant) -> Duration {
+fn until_terminated(desk: &mut AgentHarness, began: BootInstant) -> Duration {
     while desk.terminated().is_empty() {
         if desk.has_sync() {
             desk.answer([]);
@@ -41,7 +41,7 @@ fn the_time_line_before_the_end_of_its_time() {
     let mut settings = settings(2);
     let began = BootInstant(1_000 * SECOND);
     settings.time = Some(TimeSpan { began, end: began.plus(Duration::from_secs(600)) });
-    let mut desk = Desk::with(settings);
+    let mut desk = AgentHarness::with(settings);
     assert_eq!(desk.sync().remaining_ms, Some(600_000));
     desk.answer([1, 2]);
     desk.started(1).started(2);
@@ -67,7 +67,7 @@ fn the_time_line_before_the_end_of_its_time() {
 
 #[test]
 fn a_declared_runtime_is_enforced_when_asked_for() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.profile.execution_config = Some(ExecutionConfig {
         enforce_runtime: Some(true),
         termination_signal: Some("USR1".to_owned()),
@@ -244,7 +244,7 @@ fn whatever_is_left_at_the_end_is_killed() {
 }
 
 /// Lets time pass, answering every sync, up to a moment, which comes last.
-fn pass_until(desk: &mut Desk, end: BootInstant) {
+fn pass_until(desk: &mut AgentHarness, end: BootInstant) {
     for _ in 0..10_000 {
         if desk.has_sync() {
             desk.answer([]);
@@ -266,7 +266,7 @@ fn a_short_life_takes_work_for_half_of_it() {
     for (life_ms, close_ms) in [(600_000, 510_000), (180_002, 90_002), (180_000, 90_000), (179_000, 89_500), (10, 5)] {
         let time = Some(TimeSpan { began, end: began.plus(Duration::from_millis(life_ms)) });
         let open = |at_ms| {
-            let mut desk = Desk::with(Settings { time, ..settings(1) });
+            let mut desk = AgentHarness::with(Settings { time, ..settings(1) });
             pass_until(&mut desk, began.plus(Duration::from_millis(at_ms)));
             *desk.state.lifecycle.phase() == Phase::Serving
         };
@@ -280,7 +280,7 @@ fn a_short_life_takes_work_for_half_of_it() {
 fn the_close_and_the_end_of_its_time_wake_the_runner() {
     let began = BootInstant(1_000 * SECOND);
     let time = Some(TimeSpan { began, end: began.plus(Duration::from_secs(100)) });
-    let mut desk = Desk::with(Settings { time, long_poll: false, ..settings(1) });
+    let mut desk = AgentHarness::with(Settings { time, long_poll: false, ..settings(1) });
     desk.handle(Event::Adopted(Box::new(RunningJob { key: key(9), started: began, ..RunningJob::default() })));
     desk.state.session.drain(BootInstant(u64::MAX));
     desk.effects.clear();
@@ -356,10 +356,10 @@ fn the_earlier_of_the_two_ends_counts() {
 // X05, X18. Jobs are counted for each workflow, and the longest lead is told.
 #[test]
 fn what_is_said_when_workflows_differ() {
-    let mut desk = Desk::new(4);
+    let mut desk = AgentHarness::new(4);
     desk.answer([1, 2]);
     desk.started(1).started(2);
-    let other = AttemptKey { workflow: 8, job: 3, run: 2, attempt: 4, epoch: 70 };
+    let other = AttemptKey { workflow: 8, job: 3, run: 2, attempt: 4, lease_id: 70 };
     desk.until_due();
     desk.profile.execution_config = Some(ExecutionConfig {
         sigterm_lead_seconds: Some(45),
@@ -402,7 +402,7 @@ fn a_job_that_has_ended_is_not_asked_to_end() {
 }
 
 /// Lets time pass, answering every sync, until a lease is returned; how long after the beginning, and which leases.
-fn until_returned(desk: &mut Desk, began: BootInstant) -> (Duration, Vec<i64>) {
+fn until_returned(desk: &mut AgentHarness, began: BootInstant) -> (Duration, Vec<i64>) {
     while desk.state.reports.returned().is_empty() {
         if desk.has_sync() {
             desk.answer([]);

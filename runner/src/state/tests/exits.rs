@@ -1,15 +1,15 @@
 //! When a runner leaves, and when it stays.
 
-use torc_api::wire::{RunnerTerms, Want};
+use torc_api::wire::{RunnerPolicy, WorkRequest};
 
 use super::*;
 
-fn terms() -> RunnerTerms {
-    RunnerTerms::default()
+fn terms() -> RunnerPolicy {
+    RunnerPolicy::default()
 }
 
 /// Answers with nothing new until the runner leaves or the time is over; when that was.
-fn idle_until_leaving(desk: &mut Desk, response: &SyncResponse, at_most: Duration) -> Option<Duration> {
+fn idle_until_leaving(desk: &mut AgentHarness, response: &SyncResponse, at_most: Duration) -> Option<Duration> {
     let before = desk.now;
     desk.respond(response.clone());
     while desk.now.since(before) <= at_most {
@@ -31,7 +31,7 @@ fn seconds(seconds: u64) -> Option<Duration> {
 // J25
 #[test]
 fn leaves_when_idle_for_as_long_as_it_is_told() {
-    let told = |wait_for_new_jobs_seconds| RunnerTerms { wait_for_new_jobs_seconds, ..terms() };
+    let told = |wait_for_new_jobs_seconds| RunnerPolicy { wait_for_new_jobs_seconds, ..terms() };
     let cases = [
         (IdleExit::AsTold, terms(), false, seconds(90), "90 s unless the workflow says otherwise"),
         (IdleExit::AsTold, told(7), false, seconds(7), "what the workflow says"),
@@ -41,7 +41,7 @@ fn leaves_when_idle_for_as_long_as_it_is_told() {
         (IdleExit::AsTold, told(7), true, None, "nor does one that is to stay"),
     ];
     for (idle_exit, terms, persistent, expected, why) in cases {
-        let mut desk = Desk::with(Settings { idle_exit, persistent, ..settings(1) });
+        let mut desk = AgentHarness::with(Settings { idle_exit, persistent, ..settings(1) });
         desk.answer([1]);
         desk.started(1).later(Duration::from_secs(39));
         assert!(!desk.sync().leaving, "one that works is not idle");
@@ -54,7 +54,7 @@ fn leaves_when_idle_for_as_long_as_it_is_told() {
 // J25
 #[test]
 fn stays_while_something_could_add_work() {
-    let mut desk = Desk::with(Settings { idle_exit: IdleExit::AsTold, ..settings(1) });
+    let mut desk = AgentHarness::with(Settings { idle_exit: IdleExit::AsTold, ..settings(1) });
     let pending = SyncResponse { capacity_expected: true, ..SyncResponse::default() };
     assert_eq!(idle_until_leaving(&mut desk, &pending, Duration::from_secs(600)), None);
     // The time has passed already, so it leaves when there is nothing to hope for.
@@ -66,7 +66,7 @@ fn stays_while_something_could_add_work() {
 
 #[test]
 fn idleness_is_not_counted_while_the_server_is_away() {
-    let mut desk = Desk::with(Settings { idle_exit: IdleExit::AsTold, ..settings(1) });
+    let mut desk = AgentHarness::with(Settings { idle_exit: IdleExit::AsTold, ..settings(1) });
     desk.answer([]);
     let before = desk.now;
     while desk.now.since(before) < Duration::from_secs(300) {
@@ -82,15 +82,15 @@ fn idleness_is_not_counted_while_the_server_is_away() {
 // J15
 #[test]
 fn completion_can_be_ignored_but_not_cancellation() {
-    let terms = RunnerTerms { ignore_workflow_completion: true, ..terms() };
-    let complete = SyncResponse { verdict: Verdict::Complete, terms, ..SyncResponse::default() };
-    let mut desk = Desk::new(1);
+    let terms = RunnerPolicy { ignore_workflow_completion: true, ..terms() };
+    let complete = SyncResponse { verdict: RunnerDirective::Complete, terms, ..SyncResponse::default() };
+    let mut desk = AgentHarness::new(1);
     assert_eq!(idle_until_leaving(&mut desk, &complete, Duration::from_secs(600)), None);
-    let canceled = SyncResponse { verdict: Verdict::Canceled, ..complete.clone() };
+    let canceled = SyncResponse { verdict: RunnerDirective::Canceled, ..complete.clone() };
     assert_eq!(idle_until_leaving(&mut desk, &canceled, Duration::from_secs(600)), seconds(0));
     desk.answer([]);
     assert_eq!(desk.exit(), Some(Ok(RunnerExit::Canceled)));
-    let mut desk = Desk::with(Settings { idle_exit: IdleExit::AsTold, ..settings(1) });
+    let mut desk = AgentHarness::with(Settings { idle_exit: IdleExit::AsTold, ..settings(1) });
     assert_eq!(idle_until_leaving(&mut desk, &complete, Duration::from_secs(600)), seconds(90), "idle it still is");
 }
 
@@ -98,21 +98,21 @@ fn completion_can_be_ignored_but_not_cancellation() {
 #[test]
 fn by_number_of_jobs_nothing_is_taken_near_the_end() {
     let began = BootInstant(1_000 * SECOND);
-    let asks = |left: u64, max_parallel_jobs, terms: RunnerTerms| {
+    let asks = |left: u64, max_parallel_jobs, terms: RunnerPolicy| {
         let time = Some(TimeSpan { began, end: began.plus(Duration::from_secs(left)) });
-        let mut desk = Desk::with(Settings { max_parallel_jobs, time, ..settings(4) });
+        let mut desk = AgentHarness::with(Settings { max_parallel_jobs, time, ..settings(4) });
         desk.respond(SyncResponse { terms, ..SyncResponse::default() });
         while !desk.has_sync() {
             desk.until_due();
         }
         let late = desk.sync().completing;
-        (desk.sync().want != Want::default(), late)
+        (desk.sync().want != WorkRequest::default(), late)
     };
     assert_eq!(asks(301, Some(2), terms()), (true, false));
     assert_eq!(asks(300, Some(2), terms()), (false, true), "the remaining time has to exceed the minimum");
     assert_eq!(asks(299, Some(2), terms()), (false, true), "and with nothing held it leaves");
     assert_eq!(asks(299, None, terms()), (true, false), "by resources the server looks at each job's runtime");
-    let short = |seconds| RunnerTerms { min_time_for_new_jobs_seconds: seconds, ..terms() };
+    let short = |seconds| RunnerPolicy { min_time_for_new_jobs_seconds: seconds, ..terms() };
     assert_eq!(asks(299, Some(2), short(10)), (true, false), "as the workflow says");
     assert_eq!(asks(299, Some(2), short(298)), (true, false), "as the workflow says");
     assert_eq!(asks(299, Some(2), short(299)), (false, true), "as the workflow says");
@@ -124,7 +124,7 @@ fn by_number_of_jobs_nothing_is_taken_near_the_end() {
 fn too_late_for_new_jobs_it_finishes_what_it_holds_and_says_why() {
     let began = BootInstant(1_000 * SECOND);
     let time = Some(TimeSpan { began, end: began.plus(Duration::from_secs(310)) });
-    let mut desk = Desk::with(Settings { max_parallel_jobs: Some(1), time, ..settings(1) });
+    let mut desk = AgentHarness::with(Settings { max_parallel_jobs: Some(1), time, ..settings(1) });
     desk.answer([1]);
     desk.started(1).later(Duration::from_secs(11));
     let told = |effect: &Effect| matches!(effect, Effect::Log(RunnerEvent::Problem { message }) if message.contains("less than 300 s"));
@@ -132,7 +132,7 @@ fn too_late_for_new_jobs_it_finishes_what_it_holds_and_says_why() {
     desk.answer([]).later(Duration::from_secs(1));
     assert!(!desk.effects.iter().any(told), "once");
     desk.ended(1, 0);
-    assert_eq!((desk.sync().finished.len(), desk.sync().want), (1, Want::default()));
+    assert_eq!((desk.sync().finished.len(), desk.sync().want), (1, WorkRequest::default()));
     desk.answer([]);
     assert!(desk.sync().completing);
     desk.answer([]);
@@ -147,7 +147,7 @@ fn the_end_of_its_time_comes_with_and_without_a_server() {
     for server in [true, false] {
         let began = BootInstant(1_000 * SECOND);
         let time = Some(TimeSpan { began, end: began.plus(Duration::from_secs(600)) });
-        let mut desk = Desk::with(Settings { time, ..settings(1) });
+        let mut desk = AgentHarness::with(Settings { time, ..settings(1) });
         desk.answer([1]);
         desk.started(1).later(Duration::from_millis(100));
         desk.answer([]);
@@ -166,7 +166,7 @@ fn the_end_of_its_time_comes_with_and_without_a_server() {
 // J25. To the millisecond; what it still has to tell keeps it from being idle.
 #[test]
 fn idle_time_is_counted_to_the_millisecond() {
-    let mut desk = Desk::with(Settings { idle_exit: IdleExit::After(Duration::from_secs(40)), ..settings(1) });
+    let mut desk = AgentHarness::with(Settings { idle_exit: IdleExit::After(Duration::from_secs(40)), ..settings(1) });
     desk.answer([1]);
     desk.started(1).later(Duration::from_secs(3));
     desk.answer([]);
@@ -189,7 +189,7 @@ fn idle_time_is_counted_to_the_millisecond() {
 // J25. An answer from before the last job ended says nothing about what there is to do now.
 #[test]
 fn an_answer_has_to_be_newer_than_the_last_work() {
-    let mut desk = Desk::with(Settings { idle_exit: IdleExit::After(Duration::ZERO), ..settings(1) });
+    let mut desk = AgentHarness::with(Settings { idle_exit: IdleExit::After(Duration::ZERO), ..settings(1) });
     desk.answer([1]);
     desk.started(1).later(Duration::from_secs(3));
     desk.answer([]);
@@ -207,7 +207,7 @@ fn an_answer_has_to_be_newer_than_the_last_work() {
 #[test]
 fn it_does_not_leave_with_something_to_tell() {
     for what in ["result", "returned", "account", "job"] {
-        let mut desk = Desk::new(1);
+        let mut desk = AgentHarness::new(1);
         match what {
             "result" => drop(desk.handle(Event::Ended(Box::new(ended(9, Outcome::Exited(0), desk.now))))),
             "returned" => desk.state.reports.give_back(key(9)),
@@ -218,7 +218,7 @@ fn it_does_not_leave_with_something_to_tell() {
         desk.handle(Event::Tick);
         assert_eq!(*desk.state.lifecycle.phase(), Phase::Serving, "{what}");
     }
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.state.session.set_settled(RunnerExit::Complete, desk.now);
     desk.handle(Event::Tick);
     assert_ne!(*desk.state.lifecycle.phase(), Phase::Serving, "nothing keeps it");

@@ -2,19 +2,19 @@
 
 use super::*;
 
-fn seen(path: &str) -> FileSeen {
-    FileSeen { path: path.to_owned(), size_bytes: 3, modified_ms: 7, sha256: None }
+fn seen(path: &str) -> FileStat {
+    FileStat { path: path.to_owned(), size_bytes: 3, modified_ms: 7, sha256: None }
 }
 
-fn reader() -> Desk {
-    let mut desk = Desk::new(1);
+fn reader() -> AgentHarness {
+    let mut desk = AgentHarness::new(1);
     desk.profile.input_files = vec!["in".to_owned()];
     desk.profile.output_files = vec!["out".to_owned()];
     desk.profile.working_dir = "/work".to_owned();
     desk
 }
 
-fn looks(desk: &Desk) -> Vec<(i64, InputCheck)> {
+fn looks(desk: &AgentHarness) -> Vec<(i64, InputCheck)> {
     let look = |effect: &Effect| match effect {
         Effect::CheckInputs(key, look) => Some((key.job, (**look).clone())),
         _ => None,
@@ -81,7 +81,7 @@ fn a_look_that_comes_back_too_late_changes_nothing() {
 
 #[test]
 fn what_an_earlier_agent_found_is_looked_up_at_the_end() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     let terms = crate::protocol::Terms { input_files: vec!["in".to_owned()], ..Default::default() };
     let held = RunningJob { key: key(1), started: desk.now, terms, ..RunningJob::default() };
     desk.handle(Event::Adopted(Box::new(held)));
@@ -96,7 +96,7 @@ fn what_an_earlier_agent_found_is_looked_up_at_the_end() {
 
 #[test]
 fn a_job_without_files_is_not_looked_after() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.answer([1]);
     assert_eq!((looks(&desk).len(), desk.starts()), (0, vec![1]));
     let at = desk.now;

@@ -8,8 +8,8 @@ const ALLOWED_SILENCE: Duration = Duration::from_secs(40);
 const INTERVAL: Duration = Duration::from_micros(13_333_333);
 
 /// A runner whose only CPU has a job, and whose shim has two jobs to follow it.
-fn with_handed_jobs() -> Desk {
-    let mut desk = Desk::new(1);
+fn with_handed_jobs() -> AgentHarness {
+    let mut desk = AgentHarness::new(1);
     desk.state.throughput.job_ended(Duration::from_millis(4));
     desk.answer(1..=3);
     assert_eq!(desk.state.jobs.handed(), 2);
@@ -17,7 +17,7 @@ fn with_handed_jobs() -> Desk {
 }
 
 /// Until when the agent counts as alive, by each heartbeat that is to be sent now.
-fn heartbeats(desk: &Desk) -> Vec<BootInstant> {
+fn heartbeats(desk: &AgentHarness) -> Vec<BootInstant> {
     let told = desk.effects.iter().filter_map(|effect| match effect {
         Effect::Heartbeat { alive_until } => Some(*alive_until),
         _ => None,
@@ -71,7 +71,7 @@ fn heartbeats_go_on_while_jobs_are_handed() {
 // P03, P08. Jobs that follow each other quickly cost no heartbeat each.
 #[test]
 fn many_handed_jobs_share_one_heartbeat() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.state.throughput.job_ended(Duration::from_millis(1));
     desk.answer(1..=1_000);
     let mut count = heartbeats(&desk).len();
@@ -91,7 +91,7 @@ fn many_handed_jobs_share_one_heartbeat() {
 #[test]
 fn without_handed_jobs_there_are_no_heartbeats() {
     // Long jobs wait here, not at the shim.
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.answer(1..=3).started(1);
     while desk.now < BootInstant(2_000 * SECOND) {
         if desk.has_sync() {

@@ -1,6 +1,6 @@
 //! What is said in a sync, and what is taken from its answer.
 
-use torc_api::wire::{RunnerTerms, RunningAttempt};
+use torc_api::wire::{RunnerPolicy, RunningAttempt};
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn a_sync_says_everything_that_is() {
     settings.shim_found = true;
     settings.time = Some(TimeSpan { began, end: began.plus(Duration::from_secs(5_000)) });
     settings.prefetch.lease_seconds = Some(77);
-    let mut desk = Desk::with(settings);
+    let mut desk = AgentHarness::with(settings);
     assert_eq!((desk.sync().sequence, desk.sync().acknowledged), (1, 0), "nothing was heard yet");
     desk.answer([1, 2, 3, 4]);
     desk.handle(Event::Started(key(1), desk.now.minus(Duration::from_millis(1_234)), 100));
@@ -64,7 +64,7 @@ fn a_call_waits_no_longer_than_the_lease_and_the_time_allow() {
             began: began.minus(Duration::from_secs(9_000)),
             end: began.plus(Duration::from_secs(left)),
         });
-        let mut desk = Desk::with(Settings { time: None, ..settings(1) });
+        let mut desk = AgentHarness::with(Settings { time: None, ..settings(1) });
         desk.state.deadlines.set_time(time);
         desk.state.settings.idle_exit = IdleExit::Never;
         desk.state.lifecycle.set_phase(Phase::Serving);
@@ -78,7 +78,7 @@ fn a_call_waits_no_longer_than_the_lease_and_the_time_allow() {
 // P08. A lease counts from the call that asked for it: the answer may have been under way for long.
 #[test]
 fn a_lease_counts_from_the_call_that_renewed_it() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     let sent = desk.now;
     desk.now = desk.now.plus(Duration::from_secs(50));
     let sequence = desk.state.session.sequence();
@@ -100,7 +100,7 @@ fn a_lease_counts_from_the_call_that_renewed_it() {
 fn registering_gives_a_lease_time_of_at_least_a_second() {
     for (lease_ms, expected) in [(0, 1_000), (999, 1_000), (1_001, 1_001), (45_000, 45_000)] {
         let now = BootInstant(1_000 * SECOND);
-        let mut desk = Desk::unregistered(settings(1), now);
+        let mut desk = AgentHarness::unregistered(settings(1), now);
         desk.handle(Event::Tick).handle(Event::Registered(response(lease_ms)));
         assert_eq!(desk.state.session.lease_until().since(now).as_millis(), expected, "{lease_ms} ms");
         assert_eq!(desk.state.session.last_runner(), Some(31));
@@ -113,8 +113,8 @@ fn registering_gives_a_lease_time_of_at_least_a_second() {
 // J20, J25, J31. Each number of the answer arrives where it belongs.
 #[test]
 fn the_terms_of_an_answer_are_kept() {
-    let mut desk = Desk::new(1);
-    let terms = RunnerTerms {
+    let mut desk = AgentHarness::new(1);
+    let terms = RunnerPolicy {
         wait_for_new_jobs_seconds: 11,
         ignore_workflow_completion: true,
         min_time_for_new_jobs_seconds: 22,
@@ -133,12 +133,12 @@ fn the_terms_of_an_answer_are_kept() {
 // J15
 #[test]
 fn a_verdict_says_why_it_may_leave_and_can_be_taken_back() {
-    let mut desk = Desk::with(Settings { exit_when_complete: false, ..settings(1) });
+    let mut desk = AgentHarness::with(Settings { exit_when_complete: false, ..settings(1) });
     let cases = [
-        (Verdict::Complete, Some(RunnerExit::Complete)),
-        (Verdict::Continue, None),
-        (Verdict::Canceled, Some(RunnerExit::Canceled)),
-        (Verdict::Continue, None),
+        (RunnerDirective::Complete, Some(RunnerExit::Complete)),
+        (RunnerDirective::Continue, None),
+        (RunnerDirective::Canceled, Some(RunnerExit::Canceled)),
+        (RunnerDirective::Continue, None),
     ];
     for (verdict, settled) in cases {
         while !desk.has_sync() {
@@ -150,7 +150,7 @@ fn a_verdict_says_why_it_may_leave_and_can_be_taken_back() {
     while !desk.has_sync() {
         desk.until_due();
     }
-    desk.respond(SyncResponse { verdict: Verdict::Leave, ..SyncResponse::default() });
+    desk.respond(SyncResponse { verdict: RunnerDirective::Leave, ..SyncResponse::default() });
     assert!(desk.sync().leaving && !desk.sync().completing, "one that is sent away has no last commands");
     desk.answer([]);
     assert_eq!(desk.exit(), Some(Ok(RunnerExit::Dismissed)));
@@ -159,8 +159,8 @@ fn a_verdict_says_why_it_may_leave_and_can_be_taken_back() {
 // J31. The same outage is told once; its end, too.
 #[test]
 fn an_outage_is_told_once_with_its_reason() {
-    let mut desk = Desk::new(1);
-    let told = |desk: &Desk| {
+    let mut desk = AgentHarness::new(1);
+    let told = |desk: &AgentHarness| {
         let told = desk.effects.iter().filter_map(|effect| match effect {
             Effect::Log(RunnerEvent::Unreachable { reason }) => Some(reason.clone()),
             Effect::Log(RunnerEvent::Reconnected) => Some("back".to_owned()),
@@ -185,7 +185,7 @@ fn an_outage_is_told_once_with_its_reason() {
 // J31. Twenty minutes are counted from the first failure of this outage, not from one before it.
 #[test]
 fn an_answer_ends_the_outage_for_the_window() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.fail(LinkError::Unreachable("x".to_owned())).until_due();
     desk.later(Duration::from_secs(1_100)).answer([]);
     while !desk.has_sync() {
@@ -208,7 +208,7 @@ fn an_answer_ends_the_outage_for_the_window() {
 #[test]
 fn an_outdated_token_is_tolerated_for_five_minutes() {
     for (after, is_over) in [(299_999, false), (300_000, true)] {
-        let mut desk = Desk::new(1);
+        let mut desk = AgentHarness::new(1);
         desk.answer([]);
         while !desk.has_sync() {
             desk.until_due();
@@ -224,7 +224,7 @@ fn an_outdated_token_is_tolerated_for_five_minutes() {
 #[test]
 fn a_server_that_is_no_torc_server_is_out_of_reach() {
     let now = BootInstant(1_000 * SECOND);
-    let mut desk = Desk::unregistered(settings(1), now);
+    let mut desk = AgentHarness::unregistered(settings(1), now);
     desk.handle(Event::Tick).handle(Event::NotRegistered(LinkError::Unknown));
     let told = |effect: &Effect| matches!(effect, Effect::Log(RunnerEvent::Unreachable { reason }) if reason.contains("no such server"));
     assert!(desk.effects.iter().any(told), "{:?}", desk.effects);
@@ -240,7 +240,7 @@ fn a_server_that_is_no_torc_server_is_out_of_reach() {
 // P09. What was lost with a call is said again soon: results, returned leases and starts.
 #[test]
 fn what_a_lost_call_said_is_said_again() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.answer([1, 2]);
     desk.started(1);
     desk.later(Duration::from_millis(100));
@@ -256,7 +256,7 @@ fn what_a_lost_call_said_is_said_again() {
 // P04, P06. A call that waits on the server for news says nothing about how long answers take.
 #[test]
 fn a_wait_for_news_is_no_round_trip() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.answer([1]).started(1);
     while !desk.has_sync() {
         desk.until_due();
@@ -279,7 +279,7 @@ fn a_runner_with_enough_work_listens_to_the_server() {
 
 /// Jobs end at this interval; an answer that brings nothing is followed by this pause.
 fn listens_after(interval: Duration, pause: Duration) {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.state.throughput.job_ended(interval);
     desk.answer([1, 2, 3]).started(1);
     while !desk.has_sync() {
@@ -298,7 +298,7 @@ fn listens_after(interval: Duration, pause: Duration) {
 // P08. What the shim was told not to start is still held until it has confirmed that.
 #[test]
 fn a_recalled_lease_is_held_until_the_shim_has_confirmed() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.state.throughput.job_ended(Duration::from_millis(4));
     desk.answer(1..=3).started(1).later(Duration::from_millis(100));
     desk.respond(SyncResponse { give_back: vec![key(3)], ..SyncResponse::default() });
@@ -313,7 +313,7 @@ fn a_recalled_lease_is_held_until_the_shim_has_confirmed() {
 // J12. What belongs to a worker's end is asked for once, and waited for.
 #[test]
 fn the_call_for_last_commands_is_not_repeated() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.answer([]).handle(Event::Stop);
     assert!(desk.sync().completing);
     desk.later(Duration::from_secs(1));
@@ -324,7 +324,7 @@ fn the_call_for_last_commands_is_not_repeated() {
 #[test]
 fn a_runner_without_a_server_and_without_results_leaves_at_once() {
     let now = BootInstant(1_000 * SECOND);
-    let mut desk = Desk::unregistered(settings(1), now);
+    let mut desk = AgentHarness::unregistered(settings(1), now);
     desk.handle(Event::Tick).handle(Event::NotRegistered(LinkError::Unreachable("x".to_owned())));
     desk.handle(Event::Stop);
     assert_eq!(desk.exit(), Some(Ok(RunnerExit::Stopped)));
@@ -333,7 +333,7 @@ fn a_runner_without_a_server_and_without_results_leaves_at_once() {
 // J12, J23. The last calls are answered at once: there is nothing to wait for.
 #[test]
 fn the_last_calls_do_not_wait() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.answer([]).handle(Event::Stop);
     assert_eq!((desk.sync().completing, desk.sync().wait_ms), (true, 0));
     desk.answer([]);
@@ -343,7 +343,7 @@ fn the_last_calls_do_not_wait() {
 // An answer in between shows that the token was renewed: the five minutes begin anew.
 #[test]
 fn a_token_that_was_accepted_again_has_five_minutes_more() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.answer([]);
     while !desk.has_sync() {
         desk.until_due();
@@ -363,10 +363,10 @@ fn a_token_that_was_accepted_again_has_five_minutes_more() {
 
 #[test]
 fn a_runner_that_has_left_does_nothing_more() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.answer([1]).started(1);
     desk.state.exit(Ok(RunnerExit::Stopped), &mut Vec::new());
-    for event in [Event::Tick, Event::Stop, Event::StopNow, Event::ShimLost, Event::Trouble("x".to_owned())] {
+    for event in [Event::Tick, Event::Stop, Event::StopNow, Event::ShimLost, Event::SlurmError("x".to_owned())] {
         assert!(desk.handle(event.clone()).effects.is_empty(), "{event:?}: {:?}", desk.effects);
     }
 }
@@ -374,7 +374,7 @@ fn a_runner_that_has_left_does_nothing_more() {
 // An answer to a call of before the shim was lost speaks of leases that are not known any more.
 #[test]
 fn answers_from_before_a_lost_shim_are_thrown_away() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.state.throughput.job_ended(Duration::from_millis(4));
     desk.answer(1..=3).started(1).later(Duration::from_millis(100));
     assert!(desk.has_sync());

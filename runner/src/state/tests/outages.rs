@@ -1,7 +1,7 @@
 //! The server is away: for a while, for long, for good.
 
 use torc_api::execution::ExecutionConfig;
-use torc_api::wire::{RunnerTerms, Want};
+use torc_api::wire::{RunnerPolicy, WorkRequest};
 
 use super::*;
 
@@ -10,8 +10,8 @@ fn gone() -> LinkError {
 }
 
 /// A runner with one job that the server knows to run, and one that waits.
-fn at_work(settings: Settings) -> Desk {
-    let mut desk = Desk::with(settings);
+fn at_work(settings: Settings) -> AgentHarness {
+    let mut desk = AgentHarness::with(settings);
     desk.answer([1, 2]);
     desk.started(1).later(Duration::from_millis(100));
     desk.answer([]);
@@ -20,7 +20,7 @@ fn at_work(settings: Settings) -> Desk {
 }
 
 /// Lets calls fail until a moment; how many there were.
-fn fail_until(desk: &mut Desk, end: BootInstant) -> usize {
+fn fail_until(desk: &mut AgentHarness, end: BootInstant) -> usize {
     let mut calls = 0;
     loop {
         if desk.has_sync() {
@@ -37,7 +37,7 @@ fn fail_until(desk: &mut Desk, end: BootInstant) -> usize {
     calls
 }
 
-fn drain(desk: &mut Desk) {
+fn drain(desk: &mut AgentHarness) {
     for _ in 0..100_000 {
         if desk.state.session.is_draining() {
             return;
@@ -51,7 +51,7 @@ fn drain(desk: &mut Desk) {
     panic!("it never drained: {:?}", desk.state);
 }
 
-fn tells(desk: &Desk) -> Vec<RunnerEvent> {
+fn tells(desk: &AgentHarness) -> Vec<RunnerEvent> {
     let told = |effect: &Effect| match effect {
         Effect::Log(event) => Some(event.clone()),
         _ => None,
@@ -59,7 +59,7 @@ fn tells(desk: &Desk) -> Vec<RunnerEvent> {
     desk.effects.iter().filter_map(told).collect()
 }
 
-fn journalled(desk: &Desk) -> Vec<JournalledResult> {
+fn journalled(desk: &AgentHarness) -> Vec<JournalledResult> {
     let written = |effect: &Effect| match effect {
         Effect::Journal(results) => Some(results.clone()),
         _ => None,
@@ -67,7 +67,7 @@ fn journalled(desk: &Desk) -> Vec<JournalledResult> {
     desk.effects.iter().filter_map(written).flatten().collect()
 }
 
-fn unjournalled(desk: &Desk) -> Vec<i64> {
+fn unjournalled(desk: &AgentHarness) -> Vec<i64> {
     let removed = |effect: &Effect| match effect {
         Effect::Unjournal(keys) => Some(keys.clone()),
         _ => None,
@@ -75,7 +75,7 @@ fn unjournalled(desk: &Desk) -> Vec<i64> {
     desk.effects.iter().filter_map(removed).flatten().map(|key| key.job).collect()
 }
 
-fn acknowledged(desk: &Desk) -> Vec<i64> {
+fn acknowledged(desk: &AgentHarness) -> Vec<i64> {
     let forgotten = |effect: &Effect| match effect {
         Effect::Acknowledge(keys) => Some(keys.clone()),
         _ => None,
@@ -87,7 +87,7 @@ fn acknowledged(desk: &Desk) -> Vec<i64> {
 #[test]
 fn calls_are_repeated_for_the_window_and_then_it_drains() {
     let minutes = |minutes| SyncResponse {
-        terms: RunnerTerms { wait_for_healthy_database_minutes: minutes, ..RunnerTerms::default() },
+        terms: RunnerPolicy { wait_for_healthy_database_minutes: minutes, ..RunnerPolicy::default() },
         ..SyncResponse::default()
     };
     let cases = [
@@ -115,7 +115,7 @@ fn calls_are_repeated_for_the_window_and_then_it_drains() {
 // J16, J31, J39
 #[test]
 fn nothing_is_held_up_while_calls_are_repeated() {
-    let mut desk = Desk::new(2);
+    let mut desk = AgentHarness::new(2);
     desk.profile.runtime_seconds = 1;
     desk.profile.execution_config = Some(ExecutionConfig { enforce_runtime: Some(true), ..ExecutionConfig::default() });
     desk.answer([1, 2, 3]);
@@ -152,7 +152,7 @@ fn the_server_is_called_every_two_minutes_whatever_else_happens() {
         }
         pings.push(desk.now.since(before).as_secs());
         before = desk.now;
-        assert_eq!((desk.sync().want, desk.sync().wait_ms), (Want::default(), 0), "no new work, no waiting");
+        assert_eq!((desk.sync().want, desk.sync().wait_ms), (WorkRequest::default(), 0), "no new work, no waiting");
         desk.fail(gone());
         if round == 1 {
             desk.ended(1, 0);
@@ -202,7 +202,7 @@ fn drained_it_leaves_with_a_hint_and_stays_registered() {
 // J18
 #[test]
 fn with_nothing_to_do_it_leaves_as_soon_as_it_drains() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.answer([]).until_due();
     drain(&mut desk);
     assert_eq!(desk.exit(), Some(Ok(RunnerExit::Drained)));
@@ -358,7 +358,7 @@ fn stopped_while_calls_fail_it_leaves_its_results_in_the_journal() {
 #[test]
 fn what_a_predecessor_wrote_down_is_delivered_first() {
     let now = BootInstant(50 * SECOND);
-    let mut desk = Desk::unregistered(settings(1), now);
+    let mut desk = AgentHarness::unregistered(settings(1), now);
     let finished = torc_api::wire::FinishedAttempt { key: key(7), return_code: 4, ..Default::default() };
     let result = JournalledResult { name: "job7".to_owned(), finished, ..JournalledResult::default() };
     // It ended a day ago, long before this machine was started.
@@ -378,7 +378,7 @@ fn what_a_predecessor_wrote_down_is_delivered_first() {
 
 #[test]
 fn one_that_is_to_stay_waits_for_the_server_for_ever() {
-    let mut desk = Desk::with(Settings { persistent: true, ..settings(1) });
+    let mut desk = AgentHarness::with(Settings { persistent: true, ..settings(1) });
     desk.answer([]).until_due();
     drain(&mut desk);
     let end = desk.now.plus(Duration::from_secs(86_400));

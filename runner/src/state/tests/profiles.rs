@@ -59,7 +59,7 @@ fn full(mode: ExecutionMode) -> Profile {
 }
 
 fn started(settings: Settings, profile: Profile, lease: Lease) -> (StartOrder, Template) {
-    let mut desk = Desk::with(settings);
+    let mut desk = AgentHarness::with(settings);
     desk.profile = profile;
     let key = lease.key;
     desk.respond(SyncResponse { leases: vec![lease], ..SyncResponse::default() });
@@ -219,7 +219,7 @@ fn equal_profiles_share_a_template_and_others_do_not() {
         let launch = state.profiles.of(workflow, profile, &settings);
         (launch.template.id, launch.class)
     };
-    let mut desk = Desk::new(4);
+    let mut desk = AgentHarness::new(4);
     let state = &mut desk.state;
     let other_name = Profile { working_dir: "/else".to_owned(), ..profile(1) };
     assert_eq!(launch(state, 1, &profile(1)), (1, 0));
@@ -238,7 +238,7 @@ fn equal_profiles_share_a_template_and_others_do_not() {
 // S04. Steps may go to any node, so nothing that runs here takes over their place.
 #[test]
 fn steps_and_direct_jobs_are_of_different_classes() {
-    let mut desk = Desk::with(Settings { allocation: in_allocation(), ..settings(4) });
+    let mut desk = AgentHarness::with(Settings { allocation: in_allocation(), ..settings(4) });
     let settings = desk.state.settings.clone();
     let mut class = |mode| {
         let config = ExecutionConfig { mode: Some(mode), ..ExecutionConfig::default() };
@@ -263,7 +263,7 @@ fn a_workflow_is_introduced_once_with_mode_and_limits() {
     ];
     for (is_in_allocation, mode, limit_resources, shown, limits, problems) in cases {
         let allocation = in_allocation().filter(|_| is_in_allocation);
-        let mut desk = Desk::with(Settings { allocation, ..settings(6) });
+        let mut desk = AgentHarness::with(Settings { allocation, ..settings(6) });
         let config = ExecutionConfig { mode, limit_resources, ..ExecutionConfig::default() };
         desk.profile.execution_config = Some(config);
         let of = |workflow, job| Lease { key: AttemptKey { workflow, run: 40, ..key(job) }, ..lease_of(job) };

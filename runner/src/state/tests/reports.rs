@@ -6,7 +6,7 @@ use torc_api::wire::FinishedAttempt;
 use super::*;
 use crate::protocol::Rusage;
 
-fn checks(desk: &Desk) -> Vec<OutputCheck> {
+fn checks(desk: &AgentHarness) -> Vec<OutputCheck> {
     let checks = desk.effects.iter().filter_map(|effect| match effect {
         Effect::CheckOutputs(_, check) => Some((**check).clone()),
         _ => None,
@@ -39,7 +39,7 @@ fn code_and_cause_of_every_outcome_and_reason() {
         (not_started(), Some(Canceled), 127, Some(Cause::StartFailed)),
     ];
     for (outcome, ending, code, cause) in table {
-        let mut desk = Desk::new(1);
+        let mut desk = AgentHarness::new(1);
         desk.profile.execution_config = Some(ExecutionConfig {
             timeout_exit_code: Some(91),
             oom_exit_code: Some(92),
@@ -57,7 +57,7 @@ fn code_and_cause_of_every_outcome_and_reason() {
 
 #[test]
 fn every_field_of_an_end_reaches_the_report() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.answer([1]);
     desk.handle(Event::Started(key(1), desk.now, 100)).later(Duration::from_secs(9));
     let over = Ended {
@@ -100,7 +100,7 @@ fn what_is_looked_for_after_an_end() {
         (&[], false, Outcome::Signaled(15), None),
     ];
     for (outputs, delete, outcome, expected) in cases {
-        let mut desk = Desk::new(1);
+        let mut desk = AgentHarness::new(1);
         desk.profile.output_files = outputs.iter().map(|path| (*path).to_owned()).collect();
         desk.profile.stdio = stdio(delete);
         desk.profile.working_dir = "/work".to_owned();
@@ -123,7 +123,7 @@ fn what_is_looked_for_after_an_end() {
 
 #[test]
 fn what_was_found_changes_the_report() {
-    let found = FileSeen { path: "f".to_owned(), size_bytes: 3, modified_ms: 4, sha256: None };
+    let found = FileStat { path: "f".to_owned(), size_bytes: 3, modified_ms: 4, sha256: None };
     let logs = (Some("/o".to_owned()), Some("/e".to_owned()));
     let cases = [
         (Findings { files: vec![found.clone()], ..Findings::default() }, (0, None, None), logs.clone()),
@@ -135,7 +135,7 @@ fn what_was_found_changes_the_report() {
         ),
     ];
     for (findings, (code, cause, message), (stdout, stderr)) in cases {
-        let mut desk = Desk::new(1);
+        let mut desk = AgentHarness::new(1);
         desk.profile.output_files = vec!["out".to_owned()];
         desk.answer([1]);
         desk.started(1);
@@ -170,7 +170,7 @@ fn what_was_found_changes_the_report() {
 
 #[test]
 fn what_a_killed_shim_had_is_reported_as_lost() {
-    let mut desk = Desk::new(2);
+    let mut desk = AgentHarness::new(2);
     desk.answer([1, 2]);
     desk.handle(Event::Started(key(1), desk.now, 100));
     desk.later(Duration::from_millis(2_750));
@@ -187,7 +187,7 @@ fn what_a_killed_shim_had_is_reported_as_lost() {
 // J33
 #[test]
 fn the_journal_gets_every_report_once_and_again_when_it_changed() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     let offline = OfflineSettings { retry_window: Some(Duration::ZERO), ..OfflineSettings::default() };
     desk.state.settings.offline = offline;
     desk.answer([1]).started(1).later(Duration::from_millis(100));
@@ -197,7 +197,7 @@ fn the_journal_gets_every_report_once_and_again_when_it_changed() {
     let over = Ended::of(key(1), "job1", (now.minus(Duration::from_secs(2)), now), Outcome::Exited(4));
     desk.now = now.plus(Duration::from_millis(30));
     desk.handle(Event::Ended(Box::new(over)));
-    let written = |desk: &Desk| {
+    let written = |desk: &AgentHarness| {
         let written = desk.effects.iter().filter_map(|effect| match effect {
             Effect::Journal(results) => Some(results.clone()),
             _ => None,
@@ -228,9 +228,9 @@ fn the_journal_gets_every_report_once_and_again_when_it_changed() {
 // J18, J36. The hint names every workflow and run whose results are in the journal, each once.
 #[test]
 fn hints_name_every_run_that_left_results() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     let result = |workflow, job, run| {
-        let key = AttemptKey { workflow, job, run, attempt: 1, epoch: 1 };
+        let key = AttemptKey { workflow, job, run, attempt: 1, lease_id: 1 };
         let finished = FinishedAttempt { key, ..FinishedAttempt::default() };
         (JournalledResult { name: "j".to_owned(), finished, ..JournalledResult::default() }, Duration::from_secs(3))
     };
@@ -251,7 +251,7 @@ fn hints_name_every_run_that_left_results() {
 // J37. What is in the journal already is neither doubled nor overwritten.
 #[test]
 fn a_recovered_result_does_not_replace_what_is_known() {
-    let mut desk = Desk::new(2);
+    let mut desk = AgentHarness::new(2);
     desk.answer([1, 2]).started(1).started(2);
     desk.ended(1, 6);
     let recovered = |job| {
@@ -270,14 +270,14 @@ fn a_recovered_result_does_not_replace_what_is_known() {
 // J33. A result is not written down before its output files were looked for.
 #[test]
 fn a_result_is_journalled_when_it_is_complete() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.state.settings.offline.retry_window = Some(Duration::ZERO);
     desk.profile.output_files = vec!["out".to_owned()];
     desk.answer([1]).started(1).later(Duration::from_millis(100));
     desk.fail(LinkError::Unreachable("x".to_owned()));
     assert!(desk.state.session.is_draining());
     desk.ended(1, 0);
-    let written = |desk: &Desk| desk.effects.iter().any(|effect| matches!(effect, Effect::Journal(_)));
+    let written = |desk: &AgentHarness| desk.effects.iter().any(|effect| matches!(effect, Effect::Journal(_)));
     assert!(!written(&desk) && checks(&desk).len() == 1, "{:?}", desk.effects);
     desk.handle(Event::OutputsChecked(key(1), Findings { missing: Some("out".to_owned()), ..Findings::default() }));
     assert!(written(&desk), "{:?}", desk.effects);
@@ -286,7 +286,7 @@ fn a_result_is_journalled_when_it_is_complete() {
 // A result from before the machine started: how long ago its job began is its age and its duration together.
 #[test]
 fn an_old_result_began_its_duration_before_its_end() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     let terms = crate::protocol::Terms { output_files: vec!["out".to_owned()], ..Default::default() };
     let mut old =
         Ended::of(key(1), "job1", (BootInstant(1 << 50), BootInstant((1 << 50) + 3_000_000)), Outcome::Exited(0));
@@ -298,7 +298,7 @@ fn an_old_result_began_its_duration_before_its_end() {
 // P06. A job that could not be started says nothing about how long jobs take.
 #[test]
 fn what_did_not_start_is_no_short_job() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.answer([1]);
     let outcome = Outcome::NotStarted { code: 127, message: "no such program".to_owned() };
     desk.handle(Event::Ended(Box::new(Ended::of(key(1), "job1", (desk.now, desk.now), outcome))));
@@ -310,7 +310,7 @@ fn what_did_not_start_is_no_short_job() {
 // J35. Without draining nothing is written down, whatever runs on.
 #[test]
 fn without_draining_there_is_no_journal() {
-    let mut desk = Desk::new(2);
+    let mut desk = AgentHarness::new(2);
     desk.state.settings.offline =
         OfflineSettings { enabled: false, retry_window: Some(Duration::ZERO), ..OfflineSettings::default() };
     desk.answer([1, 2]).started(1).started(2).later(Duration::from_millis(100));

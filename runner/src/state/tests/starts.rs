@@ -6,7 +6,7 @@ use torc_api::wire::LeaseRole;
 use super::*;
 use crate::state::jobs::Stage;
 
-fn orders(desk: &Desk) -> Vec<(i64, bool)> {
+fn orders(desk: &AgentHarness) -> Vec<(i64, bool)> {
     let orders = desk.effects.iter().filter_map(|effect| match effect {
         Effect::Start(order, _) => Some((order.key.job, order.in_turn)),
         _ => None,
@@ -14,16 +14,17 @@ fn orders(desk: &Desk) -> Vec<(i64, bool)> {
     orders.collect()
 }
 
-fn returned(desk: &Desk) -> Vec<i64> {
+fn returned(desk: &AgentHarness) -> Vec<i64> {
     desk.state.reports.returned().iter().map(|key| key.job).collect()
 }
 
 // J21, J22, J39
 #[test]
 fn an_order_says_everything_about_a_start() {
-    let mut desk = Desk::with(Settings { devices: vec!["GPU-a".to_owned(), "GPU-b".to_owned()], ..settings(4) });
+    let mut desk =
+        AgentHarness::with(Settings { devices: vec!["GPU-a".to_owned(), "GPU-b".to_owned()], ..settings(4) });
     desk.profile.resources = Resources { cpus: 2, memory_bytes: 9, gpus: 2, nodes: 1 };
-    let key = AttemptKey { workflow: 3, job: 14, run: 15, attempt: 9, epoch: 26 };
+    let key = AttemptKey { workflow: 3, job: 14, run: 15, attempt: 9, lease_id: 26 };
     let env = [("OWN".to_owned(), "1".to_owned())].into();
     let lease = Lease { key, name: "name".to_owned(), command: "prog x".to_owned(), env, ..Lease::default() };
     desk.respond(SyncResponse { leases: vec![lease], ..SyncResponse::default() });
@@ -62,7 +63,7 @@ fn an_order_says_everything_about_a_start() {
 // J06. Between workflows the order of the server stays.
 #[test]
 fn queued_leases_of_a_workflow_start_by_urgency() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.answer([1]);
     desk.started(1).until_due();
     let of = |workflow: i64, job: i64| {
@@ -93,16 +94,16 @@ fn what_can_never_fit_or_has_no_profile_goes_back_at_once() {
         Resources { nodes: 2, ..profile(1).resources },
     ];
     for resources in too_big {
-        let mut desk = Desk::with(Settings { devices: vec!["0".to_owned()], ..settings(2) });
+        let mut desk = AgentHarness::with(Settings { devices: vec!["0".to_owned()], ..settings(2) });
         desk.profile.resources = resources;
         desk.answer([1]);
         assert_eq!((desk.starts(), returned(&desk)), (vec![], vec![1]), "{resources:?}");
     }
-    let mut desk = Desk::with(Settings { devices: vec!["0".to_owned()], ..settings(2) });
+    let mut desk = AgentHarness::with(Settings { devices: vec!["0".to_owned()], ..settings(2) });
     desk.profile.resources = Resources { cpus: 2, memory_bytes: 1 << 30, gpus: 1, nodes: 1 };
     desk.answer([1]);
     assert_eq!((desk.starts(), returned(&desk)), (vec![1], vec![]), "all of the node");
-    let mut desk = Desk::new(2);
+    let mut desk = AgentHarness::new(2);
     desk.respond(SyncResponse { leases: vec![Lease { profile: 1, ..lease(1) }], ..SyncResponse::default() });
     assert_eq!((desk.starts(), returned(&desk)), (vec![], vec![1]), "there is one profile, number 0");
     // A lease that comes again is not a second job, and one that was returned may come back.
@@ -118,7 +119,7 @@ fn what_can_never_fit_or_has_no_profile_goes_back_at_once() {
 
 #[test]
 fn a_lease_of_a_job_whose_result_waits_is_not_started_again() {
-    let mut desk = Desk::new(2);
+    let mut desk = AgentHarness::new(2);
     desk.answer([1]).started(1);
     desk.until_due();
     desk.answer([]);
@@ -135,7 +136,7 @@ fn a_lease_of_a_job_whose_result_waits_is_not_started_again() {
 #[test]
 fn a_big_job_is_passed_over_for_five_minutes() {
     for (waited_ms, starts) in [(299_999, vec![4]), (300_000, vec![4]), (300_001, vec![])] {
-        let mut desk = Desk::new(3);
+        let mut desk = AgentHarness::new(3);
         desk.answer([1, 2]);
         desk.started(1).started(2);
         while !desk.has_sync() {
@@ -166,7 +167,7 @@ fn without_a_server_a_job_starts_if_its_lease_is_long_enough() {
         (false, 2_000, 1, true),
         (false, 2_000, 0, true),
     ] {
-        let mut desk = Desk::new(1);
+        let mut desk = AgentHarness::new(1);
         desk.profile.runtime_seconds = runtime;
         desk.profile.input_files = vec!["in".to_owned()];
         desk.answer([1]);
@@ -191,7 +192,7 @@ fn without_a_server_a_job_starts_if_its_lease_is_long_enough() {
 #[test]
 fn an_unstarted_lease_is_given_up_when_its_time_is_over() {
     for (left_us, holds) in [(1, (0, 1)), (0, (0, 0))] {
-        let mut desk = Desk::new(1);
+        let mut desk = AgentHarness::new(1);
         desk.profile.input_files = vec!["in".to_owned()];
         desk.answer([1]);
         desk.now = desk.state.session.lease_until().minus(Duration::from_micros(left_us));
@@ -205,7 +206,7 @@ fn an_unstarted_lease_is_given_up_when_its_time_is_over() {
 #[test]
 fn a_secret_start_ends_with_its_lease() {
     for (is_known, left_us, killed) in [(false, 1, vec![]), (false, 0, vec![(1, 9, 0)]), (true, 0, vec![])] {
-        let mut desk = Desk::new(1);
+        let mut desk = AgentHarness::new(1);
         desk.answer([1]);
         desk.started(1);
         if is_known {
@@ -234,7 +235,7 @@ fn what_is_handed_to_the_shim_in_advance() {
     ];
     for (allocation, gpus, config, handed, why) in cases {
         let devices = vec!["0".to_owned()];
-        let mut desk = Desk::with(Settings { allocation, devices, ..settings(1) });
+        let mut desk = AgentHarness::with(Settings { allocation, devices, ..settings(1) });
         desk.profile.resources.gpus = gpus;
         desk.profile.execution_config = config;
         desk.state.throughput.job_ended(Duration::from_millis(4));
@@ -244,7 +245,7 @@ fn what_is_handed_to_the_shim_in_advance() {
         assert_eq!(orders(&desk), expected, "{why}");
     }
     // Without the server nobody knows of starts, so each is decided here.
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.state.throughput.job_ended(Duration::from_millis(4));
     desk.fail(LinkError::Unreachable("x".to_owned()));
     desk.state.take_leases((1..=4).map(lease).collect(), &[profile(1)], desk.now, &mut Vec::new());
@@ -255,7 +256,7 @@ fn what_is_handed_to_the_shim_in_advance() {
 // P03. Two that run have twice as many followers; each class has its own.
 #[test]
 fn followers_are_counted_for_each_that_runs() {
-    let mut desk = Desk::new(3);
+    let mut desk = AgentHarness::new(3);
     desk.state.throughput.job_ended(Duration::from_millis(4));
     desk.answer(1..=12);
     let ahead = orders(&desk).iter().filter(|(_, in_turn)| *in_turn).count();
@@ -279,11 +280,11 @@ fn who_is_welcome_in_which_phase() {
         (Phase::Gone, [false, false, false]),
     ];
     for (phase, expected) in phases {
-        let mut desk = Desk::new(1);
+        let mut desk = AgentHarness::new(1);
         desk.state.lifecycle.set_phase(phase.clone());
         assert_eq!([Job, Action, Recovery].map(|role| desk.state.is_welcome(role)), expected, "{phase:?}");
     }
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.state.jobs.set_in_service(0, false);
     assert_eq!([Job, Action, Recovery].map(|role| desk.state.is_welcome(role)), [false, true, true], "no node");
 }
@@ -294,7 +295,7 @@ fn an_errand_starts_until_its_headroom_begins() {
     let began = BootInstant(1_000 * SECOND);
     let end = began.plus(Duration::from_secs(40));
     for (left_ms, starts, gone) in [(10_001, vec![1], vec![]), (10_000, vec![], vec![1]), (9_999, vec![], vec![1])] {
-        let mut desk = Desk::with(Settings { time: Some(TimeSpan { began, end }), ..settings(1) });
+        let mut desk = AgentHarness::with(Settings { time: Some(TimeSpan { began, end }), ..settings(1) });
         desk.now = end.minus(Duration::from_millis(left_ms));
         desk.state.lifecycle.set_phase(Phase::Completing(RunnerExit::Deadline, end));
         let task = Lease { role: LeaseRole::Action, ..lease(1) };
@@ -306,7 +307,7 @@ fn an_errand_starts_until_its_headroom_begins() {
 // J16. What the shim did not start has its place given back, and waits again at the front.
 #[test]
 fn a_revoked_start_waits_again_or_goes_back() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.answer([1, 2]);
     assert_eq!(desk.starts(), [1]);
     desk.handle(Event::Revoked(key(1)));
@@ -321,7 +322,7 @@ fn a_revoked_start_waits_again_or_goes_back() {
 
 #[test]
 fn a_cancellation_reaches_what_the_shim_was_given_in_advance() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.state.throughput.job_ended(Duration::from_millis(4));
     desk.answer(1..=3);
     desk.started(1).later(Duration::from_millis(100));
@@ -350,7 +351,7 @@ fn a_cancellation_reaches_what_the_shim_was_given_in_advance() {
 // A job that is being ended is not asked again by a server that repeats itself.
 #[test]
 fn a_cancellation_that_is_repeated_is_not_repeated_to_the_job() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.answer([1]);
     desk.started(1).later(Duration::from_millis(100));
     desk.respond(SyncResponse { cancel: vec![key(1)], ..SyncResponse::default() });
@@ -362,7 +363,7 @@ fn a_cancellation_that_is_repeated_is_not_repeated_to_the_job() {
     desk.respond(SyncResponse { cancel: vec![key(1)], ..SyncResponse::default() });
     assert_eq!(desk.terminated(), []);
     // One that starts only now is ended when it has.
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.answer([2]);
     desk.later(Duration::from_millis(100));
     while !desk.has_sync() {
@@ -377,7 +378,7 @@ fn a_cancellation_that_is_repeated_is_not_repeated_to_the_job() {
 // P03. A job whose input files have not been found is not handed to the shim either.
 #[test]
 fn nothing_is_handed_to_the_shim_that_may_not_start() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.state.throughput.job_ended(Duration::from_millis(4));
     desk.answer([1]).started(1);
     while !desk.has_sync() {
@@ -394,7 +395,7 @@ fn nothing_is_handed_to_the_shim_that_may_not_start() {
 // P03. A job that goes because a place is free counts as running, and is followed like others.
 #[test]
 fn a_released_job_counts_as_running() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.state.throughput.job_ended(Duration::from_millis(4));
     desk.answer(1..=6).started(1);
     assert_eq!((desk.state.jobs.running_in_class(0), desk.state.jobs.handed()), (1, 2));
@@ -407,7 +408,7 @@ fn a_released_job_counts_as_running() {
 // P03. A job of the shim's that could not be started was never one that ran.
 #[test]
 fn a_follower_that_did_not_start_changes_no_count() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.state.throughput.job_ended(Duration::from_millis(4));
     desk.answer(1..=3).started(1);
     assert_eq!(desk.state.jobs.running_in_class(0), 1);

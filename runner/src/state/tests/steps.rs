@@ -3,7 +3,7 @@
 use torc_api::execution::{ExecutionConfig, ExecutionMode};
 use torc_slurm::sacct::StepAccount;
 use torc_slurm::sstat::Sample;
-use torc_slurm::trouble::Trouble;
+use torc_slurm::trouble::SlurmError;
 
 use super::*;
 use crate::series::Measurement;
@@ -22,10 +22,10 @@ fn allocation(nodes: &[&str]) -> Option<Allocation> {
 }
 
 /// A desk in an allocation of two nodes, with half an hour left.
-fn desk() -> Desk {
+fn desk() -> AgentHarness {
     let began = BootInstant(1_000 * SECOND);
     let capacity = Resources { cpus: 8, memory_bytes: 8 << 30, gpus: 0, nodes: 2 };
-    Desk::with(Settings {
+    AgentHarness::with(Settings {
         capacity,
         allocation: allocation(&["n1", "n2"]),
         time: Some(TimeSpan { began, end: began.plus(Duration::from_secs(1_800)) }),
@@ -33,7 +33,7 @@ fn desk() -> Desk {
     })
 }
 
-fn line(desk: &Desk) -> String {
+fn line(desk: &AgentHarness) -> String {
     let order = desk.effects.iter().find_map(|effect| match effect {
         Effect::Start(order, _) => Some(order.argv.join(" ")),
         _ => None,
@@ -77,7 +77,7 @@ fn the_workflows_settings_reach_srun() {
 }
 
 /// The first order, and what it has in common with others.
-fn order(desk: &Desk) -> (&StartOrder, &Template) {
+fn order(desk: &AgentHarness) -> (&StartOrder, &Template) {
     let order = desk.effects.iter().find_map(|effect| match effect {
         Effect::Start(order, template) => Some((&**order, &**template)),
         _ => None,
@@ -93,7 +93,7 @@ fn what_a_step_finds_in_its_environment() {
     for (config, gpus, devices, gres) in
         [(None, 1, None, None), (None, 0, None, none), (direct.clone(), 1, Some("5"), None), (direct, 0, None, None)]
     {
-        let mut desk = Desk::with(Settings {
+        let mut desk = AgentHarness::with(Settings {
             capacity: Resources { gpus: 1, ..settings(4).capacity },
             devices: vec!["5".to_owned()],
             allocation: allocation(&[]),
@@ -148,7 +148,7 @@ fn direct_is_direct_also_in_an_allocation() {
 // X01
 #[test]
 fn a_workflow_that_asks_for_steps_where_there_are_none_is_told_of() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.profile.execution_config =
         Some(ExecutionConfig { mode: Some(ExecutionMode::Slurm), ..ExecutionConfig::default() });
     desk.answer([1]);
@@ -247,7 +247,7 @@ fn at_the_very_end_srun_is_asked_to_end() {
 }
 
 /// What Slurm was asked.
-fn inquiries(desk: &Desk) -> Vec<SlurmQuery> {
+fn inquiries(desk: &AgentHarness) -> Vec<SlurmQuery> {
     let asked = desk.effects.iter().filter_map(|effect| match effect {
         Effect::QuerySlurm(query) => Some(query.clone()),
         _ => None,
@@ -255,7 +255,7 @@ fn inquiries(desk: &Desk) -> Vec<SlurmQuery> {
     asked.collect()
 }
 
-impl Desk {
+impl AgentHarness {
     fn slurm_says(&mut self, answer: SlurmAnswer) -> &mut Self {
         self.handle(Event::SlurmAnswered(Box::new(answer)))
     }
@@ -298,7 +298,7 @@ fn accounts<const N: usize>(found: [(String, StepAccount); N]) -> SlurmAnswer {
     SlurmAnswer::Accounts(Ok(found.into()), Duration::from_millis(20))
 }
 
-fn measured(desk: &mut Desk) {
+fn measured(desk: &mut AgentHarness) {
     desk.profile.resource_monitor = Some(torc_api::execution::ResourceMonitor {
         enabled: Some(true),
         sample_interval_seconds: Some(10),
@@ -307,7 +307,7 @@ fn measured(desk: &mut Desk) {
 }
 
 /// What was asked about steps that run, and nothing else.
-fn looks(desk: &mut Desk) -> Vec<SlurmQuery> {
+fn looks(desk: &mut AgentHarness) -> Vec<SlurmQuery> {
     for _ in 0..100 {
         let asked = desk.until_asked();
         match asked.as_slice() {
@@ -356,7 +356,7 @@ fn one_question_finds_the_numbers_of_all_new_steps_and_one_measures_them() {
 }
 
 /// What was written down of jobs that run: job and memory.
-fn series(desk: &Desk) -> Vec<(i64, i64)> {
+fn series(desk: &AgentHarness) -> Vec<(i64, i64)> {
     let records = desk.effects.iter().filter_map(|effect| match effect {
         Effect::Record(records) => Some(records),
         _ => None,
@@ -492,7 +492,7 @@ fn after_six_tries_the_account_stays_empty_and_the_runner_may_leave() {
     let mut desk = desk();
     desk.answer([1]);
     desk.started(1).ended(1, 0);
-    let complete = || SyncResponse { verdict: Verdict::Complete, ..SyncResponse::default() };
+    let complete = || SyncResponse { verdict: RunnerDirective::Complete, ..SyncResponse::default() };
     let mut asked = Vec::new();
     while asked.len() < 6 {
         if desk.has_sync() {
@@ -504,7 +504,7 @@ fn after_six_tries_the_account_stays_empty_and_the_runner_may_leave() {
                 continue;
             }
             asked.push(desk.now);
-            let unheard = Trouble::NoAnswer { reason: "slow".to_owned(), perhaps_received: true };
+            let unheard = SlurmError::NoAnswer { reason: "slow".to_owned(), maybe_delivered: true };
             desk.slurm_says(SlurmAnswer::Accounts(Err(unheard), Duration::ZERO));
         } else {
             desk.until_due();
@@ -522,7 +522,7 @@ fn numbers_that_will_not_come_keep_no_allocation() {
     let mut desk = desk();
     desk.answer([1]);
     desk.started(1).ended(1, 0);
-    let complete = || SyncResponse { verdict: Verdict::Complete, ..SyncResponse::default() };
+    let complete = || SyncResponse { verdict: RunnerDirective::Complete, ..SyncResponse::default() };
     desk.respond(complete());
     assert!(matches!(looks(&mut desk).as_slice(), [SlurmQuery::Accounts(_)]));
     assert!(!desk.state.sacct.are_settled(), "it waits for a word of the accounting");
@@ -604,9 +604,12 @@ fn out_of_memory_is_reported_with_its_peak_if_that_comes_soon() {
 #[test]
 fn without_an_accounting_nothing_waits_for_it() {
     for trouble in [
-        Trouble::Missing { program: "sacct".to_owned() },
-        Trouble::Refused { sentence: "Slurm accounting storage is disabled".to_owned() },
-        Trouble::NoAnswer { reason: "Could not establish a configuration source".to_owned(), perhaps_received: false },
+        SlurmError::Missing { program: "sacct".to_owned() },
+        SlurmError::Refused { sentence: "Slurm accounting storage is disabled".to_owned() },
+        SlurmError::NoAnswer {
+            reason: "Could not establish a configuration source".to_owned(),
+            maybe_delivered: false,
+        },
     ] {
         let mut desk = desk();
         desk.answer([1, 2]);
@@ -649,7 +652,7 @@ fn a_step_that_died_with_the_allocation_is_not_blamed() {
     assert_eq!(desk.reported(), [(2, 143, Some(Cause::Stopped))], "it was ended from here: nobody is asked");
 }
 
-fn looks_time(desk: &mut Desk) {
+fn looks_time(desk: &mut AgentHarness) {
     while desk.until_asked() != [SlurmQuery::TimeLeft] {}
 }
 
@@ -703,7 +706,7 @@ fn a_step_that_was_asked_to_end_by_slurm_leads_to_a_look_at_the_allocation() {
 // J33, S10
 #[test]
 fn offline_the_account_of_a_step_is_in_the_journal_with_its_result() {
-    let journalled = |desk: &Desk| -> Vec<Option<i64>> {
+    let journalled = |desk: &AgentHarness| -> Vec<Option<i64>> {
         let written = desk.effects.iter().filter_map(|effect| match effect {
             Effect::Journal(results) => Some(results.clone()),
             _ => None,

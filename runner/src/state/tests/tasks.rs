@@ -9,7 +9,7 @@ fn task(job: i64, role: LeaseRole) -> Lease {
     Lease { role, env, command: "set -e\necho".to_owned(), ..lease(job) }
 }
 
-impl Desk {
+impl AgentHarness {
     fn give(&mut self, leases: impl IntoIterator<Item = Lease>) -> &mut Self {
         self.respond(SyncResponse { leases: leases.into_iter().collect(), ..SyncResponse::default() })
     }
@@ -26,7 +26,7 @@ impl Desk {
 #[test]
 fn they_start_at_once_on_a_full_node() {
     for by_count in [None, Some(1)] {
-        let mut desk = Desk::with(Settings { max_parallel_jobs: by_count, ..settings(1) });
+        let mut desk = AgentHarness::with(Settings { max_parallel_jobs: by_count, ..settings(1) });
         desk.answer([1, 2]);
         assert_eq!(desk.starts(), [1]);
         desk.started(1).later(Duration::from_millis(200));
@@ -48,14 +48,14 @@ fn a_failed_jobs_gpus_are_free_while_its_script_runs() {
     let mut settings = settings(2);
     settings.capacity.gpus = 1;
     settings.devices = vec!["3".to_owned()];
-    let mut desk = Desk::with(settings);
+    let mut desk = AgentHarness::with(settings);
     desk.profile.resources.gpus = 1;
     for round in 0..4 {
         let job = 10 + round;
         desk.answer([job]);
         assert_eq!(desk.order(job).devices, ["3"], "round {round}");
         desk.started(job).ended(job, 1);
-        let script = Lease { key: AttemptKey { epoch: 100 + job, ..key(job) }, ..task(job, LeaseRole::Recovery) };
+        let script = Lease { key: AttemptKey { lease_id: 100 + job, ..key(job) }, ..task(job, LeaseRole::Recovery) };
         desk.give([script.clone()]);
         let order = desk.order(job);
         assert_eq!((order.role, order.devices.len()), (LeaseRole::Recovery, 0));
@@ -69,7 +69,7 @@ fn a_failed_jobs_gpus_are_free_while_its_script_runs() {
 
 #[test]
 fn they_do_not_count_as_work_ahead() {
-    let mut desk = Desk::new(2);
+    let mut desk = AgentHarness::new(2);
     desk.give([task(7, LeaseRole::Action)]);
     desk.started(7).later(Duration::from_secs(50));
     let want = desk.state.want(desk.now);
@@ -79,7 +79,7 @@ fn they_do_not_count_as_work_ahead() {
 // J12
 #[test]
 fn a_workers_last_commands_run_when_nothing_else_does() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.answer([1]);
     desk.started(1).handle(Event::Stop);
     assert!(!desk.has_sync() || desk.sync().stopping);
@@ -108,18 +108,18 @@ fn a_workers_last_commands_run_when_nothing_else_does() {
 #[test]
 fn they_are_skipped_offline_and_in_a_hurry() {
     let away = || LinkError::Unreachable("gone".to_owned());
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.fail(away()).handle(Event::Stop);
     desk.later(Duration::from_millis(200));
     assert!(desk.sync().leaving, "offline before it came to that");
 
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.answer([]).handle(Event::Stop);
     assert!(desk.sync().completing);
     desk.fail(away()).later(Duration::from_millis(200));
     assert!(desk.sync().leaving, "offline meanwhile");
 
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.answer([]).handle(Event::Stop);
     desk.give([task(7, LeaseRole::Action)]);
     desk.started(7).handle(Event::StopNow);

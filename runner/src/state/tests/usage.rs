@@ -20,14 +20,14 @@ fn measured() -> Profile {
 }
 
 /// A desk where job 1 runs with this profile.
-fn running(profile: Profile) -> Desk {
-    let mut desk = Desk::new(1);
+fn running(profile: Profile) -> AgentHarness {
+    let mut desk = AgentHarness::new(1);
     desk.profile = profile;
     desk.answer([1]).started(1);
     desk
 }
 
-impl Desk {
+impl AgentHarness {
     fn ordered(&self) -> Vec<&SampleOrder> {
         let orders = self.effects.iter().filter_map(|effect| match effect {
             Effect::Sample(order) => Some(order),
@@ -153,7 +153,7 @@ fn nobody_is_killed_when_a_condition_is_missing() {
 #[test]
 fn steps_are_not_measured_here() {
     let allocation = Allocation { job_id: "7".to_owned(), srun: "srun".to_owned(), nodes: vec!["n1".to_owned()] };
-    let mut desk = Desk::with(Settings { allocation: Some(allocation), ..settings(1) });
+    let mut desk = AgentHarness::with(Settings { allocation: Some(allocation), ..settings(1) });
     desk.profile = measured();
     desk.answer([1]).started(1).later(Duration::from_secs(60));
     assert_eq!(desk.state.holds(), (1, 0));
@@ -186,7 +186,7 @@ fn samples_are_taken_at_the_interval_and_only_while_jobs_run() {
 
 #[test]
 fn a_taken_over_job_is_measured_and_limited_too() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     let terms = Terms { memory_limit_bytes: Some(MIB), ..Terms::default() };
     let held = RunningJob { key: key(1), started: desk.now, pid: 7, terms, ..RunningJob::default() };
     desk.handle(Event::Adopted(Box::new(held))).later(Duration::from_secs(10));
@@ -287,7 +287,7 @@ fn a_node_is_measured_for_those_who_want_it() {
         let monitor = profile.resource_monitor.as_mut().expect("set");
         (monitor.enabled, monitor.compute_node) = (Some(false), Some(scope(cpu)));
         let mut desk = running(profile);
-        let sample = |desk: &mut Desk, busy_ticks, all_ticks, memory_bytes| {
+        let sample = |desk: &mut AgentHarness, busy_ticks, all_ticks, memory_bytes| {
             desk.later(Duration::from_secs(1));
             assert_eq!(desk.ordered(), [&SampleOrder { node: true, ..SampleOrder::default() }]);
             let node = NodeSample { busy_ticks, all_ticks, memory_bytes, total_memory_bytes: 90 };
@@ -334,7 +334,7 @@ fn a_kill_at_95_percent_of_the_limit_is_out_of_memory() {
 // X02. Kills that had been counted before the job are not its own.
 #[test]
 fn only_kills_since_the_last_look_count() {
-    let mut desk = Desk::with(Settings { oom_kills: 7, ..settings(4) });
+    let mut desk = AgentHarness::with(Settings { oom_kills: 7, ..settings(4) });
     desk.profile = measured();
     desk.answer(1..=4);
     for (job, kills, cause) in
@@ -361,7 +361,7 @@ fn one_byte_more_than_the_limit_is_too_much() {
     ] {
         let mut profile = measured();
         profile.resources.memory_bytes = limit;
-        let mut desk = Desk::with(Settings {
+        let mut desk = AgentHarness::with(Settings {
             capacity: Resources { cpus: 1, memory_bytes: 1 << 40, gpus: 0, nodes: 1 },
             ..settings(1)
         });
@@ -379,7 +379,7 @@ fn each_interval_has_its_own_samples() {
         let monitor = ResourceMonitor { sample_interval_seconds: Some(seconds), ..ResourceMonitor::default() };
         Profile { resource_monitor: Some(monitor), ..profile(1) }
     };
-    let mut desk = Desk::new(2);
+    let mut desk = AgentHarness::new(2);
     let leases = vec![lease(1), Lease { profile: 1, ..lease(2) }];
     let sequence = desk.state.session.sequence();
     let response = SyncResponse {
@@ -433,7 +433,7 @@ fn gpu_use_is_counted_for_the_job_and_for_the_node() {
         ..MonitorScope::default()
     });
     let devices = vec!["0".to_owned(), "1".to_owned()];
-    let mut desk = Desk::with(Settings { devices, ..settings(1) });
+    let mut desk = AgentHarness::with(Settings { devices, ..settings(1) });
     desk.profile = profile;
     desk.answer([1]).started(1);
     assert_eq!(desk.state.jobs[&key(1)].devices, ["0"]);

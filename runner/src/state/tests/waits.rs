@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn without_long_polls(base: u64, most: u64) -> Desk {
-    Desk::with(Settings {
+fn without_long_polls(base: u64, most: u64) -> AgentHarness {
+    AgentHarness::with(Settings {
         long_poll: false,
         poll_interval: Duration::from_secs(base),
         backoff_max: Duration::from_secs(most),
@@ -12,7 +12,7 @@ fn without_long_polls(base: u64, most: u64) -> Desk {
 }
 
 /// Seconds from an answer without news to the next call.
-fn wait(desk: &mut Desk, lease: u64) -> u64 {
+fn wait(desk: &mut AgentHarness, lease: u64) -> u64 {
     let before = desk.now;
     let sequence = desk.state.session.sequence();
     let answer = SyncResponse { sequence, lease_ms: lease * 1_000, ..SyncResponse::default() };
@@ -24,7 +24,7 @@ fn wait(desk: &mut Desk, lease: u64) -> u64 {
     desk.now.since(before).as_secs()
 }
 
-fn busy(desk: &mut Desk, lease: u64) {
+fn busy(desk: &mut AgentHarness, lease: u64) {
     let sequence = desk.state.session.sequence();
     let answer = SyncResponse {
         sequence,
@@ -104,7 +104,7 @@ fn an_exit_is_reported_and_followed_at_once_however_long_the_wait() {
 /// E.g. a proxy that cuts long calls short.
 #[test]
 fn calls_that_should_have_waited_and_did_not_are_slowed_down() {
-    let mut desk = Desk::with(Settings { poll_interval: Duration::from_secs(2), ..settings(2) });
+    let mut desk = AgentHarness::with(Settings { poll_interval: Duration::from_secs(2), ..settings(2) });
     desk.answer([1]);
     desk.started(1);
     let mut pauses = Vec::new();
@@ -126,7 +126,7 @@ fn calls_that_should_have_waited_and_did_not_are_slowed_down() {
 /// How long to stay and how far to lease ahead should not be known only when there is work.
 #[test]
 fn the_first_call_is_answered_at_once() {
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     assert_eq!(desk.sync().wait_ms, 0);
     desk.answer([]);
     while !desk.has_sync() {
@@ -136,7 +136,7 @@ fn the_first_call_is_answered_at_once() {
 }
 
 /// The pauses after calls that should have waited on the server and did not, in milliseconds.
-fn pauses_when_cut_short(desk: &mut Desk, count: usize, lease: u64) -> Vec<u128> {
+fn pauses_when_cut_short(desk: &mut AgentHarness, count: usize, lease: u64) -> Vec<u128> {
     let mut pauses = Vec::new();
     for _ in 0..count {
         while !desk.has_sync() {
@@ -169,7 +169,7 @@ fn a_cut_long_poll_pauses_no_longer_than_its_regime() {
         (1, 40, true, 40_000, "with jobs the most"),
     ];
     for (base, most, busy, longest, why) in cases {
-        let mut desk = Desk::with(Settings {
+        let mut desk = AgentHarness::with(Settings {
             poll_interval: Duration::from_secs(base),
             backoff_max: Duration::from_secs(most),
             ..settings(2)
@@ -187,7 +187,7 @@ fn a_cut_long_poll_pauses_no_longer_than_its_regime() {
 #[test]
 fn a_call_that_waited_for_half_of_its_time_is_followed_at_once() {
     for (waited_ms, pause_ms) in [(14_999, 100), (15_000, 5), (30_000, 5)] {
-        let mut desk = Desk::new(2);
+        let mut desk = AgentHarness::new(2);
         desk.answer([]);
         while !desk.has_sync() {
             desk.until_due();
@@ -207,7 +207,7 @@ fn a_call_that_waited_for_half_of_its_time_is_followed_at_once() {
 #[test]
 fn an_answer_with_all_that_was_asked_for_is_followed_at_once() {
     for (jobs, pause_ms) in [(vec![1, 2], 0), (vec![1], 5), (vec![], 5)] {
-        let mut desk = Desk::new(2);
+        let mut desk = AgentHarness::new(2);
         assert_eq!(desk.sync().want.limit, 2);
         desk.answer(jobs.clone());
         let before = desk.now;
@@ -246,7 +246,7 @@ fn a_claim_resets_the_ramp_without_long_polls() {
 #[test]
 fn no_wait_is_longer_than_the_time_that_is_left() {
     let began = BootInstant(1_000 * SECOND);
-    let mut desk = Desk::with(Settings {
+    let mut desk = AgentHarness::with(Settings {
         long_poll: false,
         poll_interval: Duration::from_secs(100),
         backoff_max: Duration::from_secs(3_000),
@@ -267,7 +267,7 @@ fn failed_calls_are_repeated_at_the_poll_interval_at_most() {
         (50, [50, 50, 50, 50, 50]),
         (10_000, [100, 200, 400, 800, 1_600]),
     ] {
-        let mut desk = Desk::with(Settings { poll_interval: Duration::from_millis(poll_ms), ..settings(1) });
+        let mut desk = AgentHarness::with(Settings { poll_interval: Duration::from_millis(poll_ms), ..settings(1) });
         let pauses = [(); 5].map(|()| {
             let before = desk.now;
             desk.fail(LinkError::Unreachable("x".to_owned())).until_due();
@@ -300,7 +300,7 @@ fn leases_are_renewed_within_a_third_of_their_time() {
 fn a_report_waits_for_company_for_its_interval_and_no_longer() {
     for interval_ms in [1, 100, 249] {
         let report_interval = Duration::from_millis(interval_ms);
-        let mut desk = Desk::with(Settings { report_interval, ..settings(1) });
+        let mut desk = AgentHarness::with(Settings { report_interval, ..settings(1) });
         desk.answer([1, 2, 3, 4]);
         desk.started(1).later(Duration::from_secs(1));
         desk.answer([]);

@@ -10,7 +10,7 @@ use torc_api::state::Cause;
 use torc_slurm::exec::Slurm;
 use torc_slurm::script::{Marker, Request, Worker, environment_file, script};
 use torc_slurm::squeue::QueuedJob;
-use torc_slurm::trouble::Trouble;
+use torc_slurm::trouble::SlurmError;
 use torc_slurm::{partitions, sacct, sbatch, scontrol, sinfo, squeue, srun, sstat, step_end};
 use torc_tests::labs::slurm::{SlurmLab, until_found};
 
@@ -287,7 +287,7 @@ async fn what_slurm_refuses_and_what_it_does_not_know() {
     let marker = Marker { own: "torc-wf8-a1", shared_name: None };
     let nowhere = Request { partition: Some("nowhere"), ..SMALL };
     let refused = submitter.slurm.ask(&sbatch::submit(&submitter.script(&marker, &nowhere, "true", false))).await;
-    let Err(Trouble::Refused { sentence }) = refused else { panic!("{refused:?}") };
+    let Err(SlurmError::Refused { sentence }) = refused else { panic!("{refused:?}") };
     assert!(sentence.contains("Invalid partition name specified"), "{sentence}");
     for ids in [vec!["1"], vec!["1", "2"]] {
         assert_eq!(squeue::read_jobs(submitter.slurm.ask(&squeue::jobs(ids.clone())).await), Ok(Vec::new()), "{ids:?}");
@@ -306,5 +306,5 @@ async fn what_slurm_refuses_and_what_it_does_not_know() {
     fs::write(submitter.path("slurm.conf"), away).unwrap();
     let slurm = Slurm::new(&["env".to_owned(), format!("SLURM_CONF={}", submitter.path("slurm.conf"))]);
     let answer = squeue::read_jobs(slurm.ask(&squeue::jobs(["1"])).await);
-    assert!(matches!(answer, Err(Trouble::NoAnswer { perhaps_received: false, .. })), "{answer:?}");
+    assert!(matches!(answer, Err(SlurmError::NoAnswer { maybe_delivered: false, .. })), "{answer:?}");
 }

@@ -13,10 +13,11 @@ use crate::ids::{JobId, RunnerId, WorkflowId};
 impl History {
     pub(super) fn is_awaited(&self, key: &AttemptKey) -> bool {
         let Some(workflow) = self.world.engine.workflows.get(&WorkflowId(key.workflow)) else { return false };
-        let expired_leases = workflow.leases.expired_of(JobId(key.job)).iter().any(|lease| lease.epoch == key.epoch);
+        let expired_leases =
+            workflow.leases.expired_of(JobId(key.job)).iter().any(|lease| lease.lease_id == key.lease_id);
         self.live(key).is_some_and(|record| {
             let open = !record.state.is_complete() && record.state != JobState::PendingFailed;
-            open && record.run == key.run && (record.epoch == key.epoch || expired_leases)
+            open && record.run == key.run && (record.lease_id == key.lease_id || expired_leases)
         })
     }
 
@@ -27,7 +28,7 @@ impl History {
 
     pub(super) fn runs_elsewhere(&self, key: &AttemptKey, id: RunnerId) -> bool {
         self.live(key).is_some_and(|record| {
-            record.state == JobState::Running && record.runner != Some(id) && record.epoch != key.epoch
+            record.state == JobState::Running && record.runner != Some(id) && record.lease_id != key.lease_id
         })
     }
 
@@ -55,8 +56,8 @@ impl History {
         if role == LeaseRole::Recovery {
             return;
         }
-        let epoch = *self.started.entry((key.job, key.run, key.attempt)).or_insert(key.epoch);
-        assert_eq!(epoch, key.epoch, "{key:?} is started a second time");
+        let lease_id = *self.started.entry((key.job, key.run, key.attempt)).or_insert(key.lease_id);
+        assert_eq!(lease_id, key.lease_id, "{key:?} is started a second time");
         let now = self.world.now.mono_ms;
         // An action that is armed again may start while its runner still ends the attempt before: it runs at least once.
         if self.fleet[index].is_cut_off(now) || !role.is_job() {
@@ -98,7 +99,7 @@ impl History {
     /// A lease that reaches a runner and still counts is one whose parents' results are written.
     pub(super) fn check_parents_durable(&self, key: &AttemptKey) {
         let Some(row) = self.world.database.jobs.get(&JobId(key.job)) else { return };
-        if row.epoch != key.epoch || !row.state.is_held() {
+        if row.lease_id != key.lease_id || !row.state.is_held() {
             return;
         }
         let database = &self.world.database;

@@ -4,7 +4,7 @@ use super::*;
 use torc_api::execution::{Granularity, ResourceMonitor};
 
 /// What Slurm is asked next apart from the time that is left, and how long that took.
-fn next_question(desk: &mut Desk) -> (Vec<SlurmQuery>, Duration) {
+fn next_question(desk: &mut AgentHarness) -> (Vec<SlurmQuery>, Duration) {
     let before = desk.now;
     for _ in 0..200 {
         match desk.until_asked().as_slice() {
@@ -17,7 +17,7 @@ fn next_question(desk: &mut Desk) -> (Vec<SlurmQuery>, Duration) {
 }
 
 fn attempt(run: i32, attempt: i32) -> AttemptKey {
-    AttemptKey { workflow: 1, job: 1, run, attempt, epoch: i64::from(run * 10 + attempt) }
+    AttemptKey { workflow: 1, job: 1, run, attempt, lease_id: i64::from(run * 10 + attempt) }
 }
 
 fn row(key: AttemptKey, columns: &str) -> (String, StepAccount) {
@@ -119,7 +119,7 @@ fn a_kept_record_is_completed_by_the_accounting() {
     desk.started(1);
     let over = Ended { started: desk.now.minus(Duration::from_secs(20)), ..ended(1, Outcome::Exited(0), desk.now) };
     desk.handle(Event::Ended(Box::new(over)));
-    let usage = |desk: &Desk| {
+    let usage = |desk: &AgentHarness| {
         let rows = desk.effects.iter().filter_map(|effect| match effect {
             Effect::Record(records) => Some(records),
             _ => None,
@@ -155,7 +155,7 @@ fn a_failure_just_before_a_stop_is_part_of_it() {
         desk.now = desk.now.plus(Duration::from_millis(before_ms));
         match stop {
             true => desk.handle(Event::Stop),
-            false => desk.respond(SyncResponse { verdict: Verdict::Leave, ..SyncResponse::default() }),
+            false => desk.respond(SyncResponse { verdict: RunnerDirective::Leave, ..SyncResponse::default() }),
         };
         assert_eq!(desk.state.reports[&key(1)].finished.cause, Some(cause), "{before_ms} ms, stopped: {stop}");
         assert!(!desk.state.jobs.contains_key(&key(1)), "nobody waits for the accounting");

@@ -2,15 +2,15 @@
 
 use super::*;
 
-fn asked_after(desk: &mut Desk) -> Duration {
+fn asked_after(desk: &mut AgentHarness) -> Duration {
     let before = desk.now;
     while desk.until_asked() != [SlurmQuery::TimeLeft] {}
     desk.now.since(before)
 }
 
-fn with_time(left: Option<u64>, poll_seconds: u64) -> Desk {
+fn with_time(left: Option<u64>, poll_seconds: u64) -> AgentHarness {
     let began = BootInstant(1_000 * SECOND);
-    Desk::with(Settings {
+    AgentHarness::with(Settings {
         allocation: allocation(&["n1"]),
         time: left.map(|left| TimeSpan {
             began: began.minus(Duration::from_secs(100_000)),
@@ -36,7 +36,7 @@ fn how_often_slurm_is_asked_for_the_end() {
     for (left, poll, seconds, why) in cases {
         assert_eq!(asked_after(&mut with_time(left, poll)).as_secs(), seconds, "{why}");
     }
-    let mut desk = Desk::new(1);
+    let mut desk = AgentHarness::new(1);
     desk.answer([1]).started(1);
     for _ in 0..50 {
         if desk.has_sync() {

@@ -8,7 +8,7 @@ use super::*;
 
 /// A runner in an allocation, a server that gives out one job after another, and a Slurm whose accounting says what it was told to.
 struct Scene {
-    desk: Desk,
+    desk: AgentHarness,
     /// The next job that the server gives out, if it is asked.
     next: i64,
     /// What the accounting knows of steps.
@@ -23,7 +23,7 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(desk: Desk) -> Self {
+    fn new(desk: AgentHarness) -> Self {
         let (known, told, lines) = (BTreeMap::new(), Vec::new(), Vec::new());
         let (started, reported, returned) = (Vec::new(), Vec::new(), Vec::new());
         Self { desk, next: 1, known, started, lines, told, reported, returned, is_leaving: false, awaited: 0 }
@@ -113,7 +113,7 @@ impl Scene {
 
 /// An allocation of one node.
 fn on_one_node() -> Scene {
-    Scene::new(Desk::with(Settings { allocation: allocation(&["n1"]), ..settings(4) }))
+    Scene::new(AgentHarness::with(Settings { allocation: allocation(&["n1"]), ..settings(4) }))
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn a_step_that_somebody_has_seen_was_asked_for_whatever_its_log_says() {
 }
 
 /// A desk on one node whose step 1 was not started by Slurm, as it was noticed just now.
-fn resting(desk: &mut Desk) -> BootInstant {
+fn resting(desk: &mut AgentHarness) -> BootInstant {
     desk.answer([1]);
     desk.started(1);
     desk.now = desk.now.plus(Duration::from_secs(1));
@@ -213,7 +213,7 @@ fn resting(desk: &mut Desk) -> BootInstant {
 }
 
 /// The accounting says that a step was not started; when that was.
-fn fail_step(desk: &mut Desk, job: i64) -> BootInstant {
+fn fail_step(desk: &mut AgentHarness, job: i64) -> BootInstant {
     for _ in 0..50 {
         match inquiries(desk).as_slice() {
             [SlurmQuery::Accounts(_), ..] => {
@@ -231,7 +231,7 @@ fn fail_step(desk: &mut Desk, job: i64) -> BootInstant {
 // S19. Ten seconds after the first failure, thirty after the second in a row, to the millisecond.
 #[test]
 fn a_node_rests_for_exactly_its_time() {
-    let mut desk = Desk::with(Settings { allocation: allocation(&["n1"]), ..settings(4) });
+    let mut desk = AgentHarness::with(Settings { allocation: allocation(&["n1"]), ..settings(4) });
     let mut noticed = resting(&mut desk);
     for (job, rest_ms) in [(2, 10_000), (3, 30_000)] {
         for (after, in_service) in [(rest_ms - 1, false), (rest_ms, true)] {
@@ -259,7 +259,7 @@ fn a_node_rests_for_exactly_its_time() {
 #[test]
 fn failures_of_one_blow_count_once() {
     for (later_us, told) in [(0, 0), (1, 1)] {
-        let mut desk = Desk::with(Settings { allocation: allocation(&["n1"]), ..settings(4) });
+        let mut desk = AgentHarness::with(Settings { allocation: allocation(&["n1"]), ..settings(4) });
         desk.answer([1, 2]);
         desk.started(1).started(2);
         desk.now = desk.now.plus(Duration::from_secs(1));
@@ -295,7 +295,7 @@ fn a_step_with_a_number_was_asked_for() {
 #[test]
 fn an_older_step_does_not_heal_a_node() {
     for (later_us, heals) in [(0, false), (1, true)] {
-        let mut desk = Desk::with(Settings { allocation: allocation(&["n1"]), ..settings(4) });
+        let mut desk = AgentHarness::with(Settings { allocation: allocation(&["n1"]), ..settings(4) });
         desk.answer([1, 2]);
         desk.started(1).started(2);
         desk.now = desk.now.plus(Duration::from_secs(1));

@@ -6,7 +6,7 @@ use torc_api::execution::MonitorPlan;
 use crate::protocol::Terms;
 
 /// What the shim was told to remember of steps.
-fn notes(desk: &Desk) -> Vec<(Option<u64>, bool)> {
+fn notes(desk: &AgentHarness) -> Vec<(Option<u64>, bool)> {
     let noted = desk.effects.iter().filter_map(|effect| match effect {
         Effect::RecordStep(note) => Some((note.step_limit_ms, note.is_warned)),
         _ => None,
@@ -222,7 +222,8 @@ fn more_time_is_asked_for_once_and_also_by_the_next_agent() {
     assert_eq!(desk.until_asked(), [SlurmQuery::StepNumbers]);
     desk.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4)]));
     assert!(inquiries(&desk).contains(&SlurmQuery::Extend { key: key(1), step: 4, minutes: 29 }), "{:?}", desk.effects);
-    let due = |desk: &Desk| desk.state.warnings.iter().map(|(due, _)| due.since(held.started)).collect::<Vec<_>>();
+    let due =
+        |desk: &AgentHarness| desk.state.warnings.iter().map(|(due, _)| due.since(held.started)).collect::<Vec<_>>();
     assert_eq!(due(&desk), [Duration::from_secs(4 * 60)]);
     desk.slurm_says(SlurmAnswer::Extended(key(1), 29, None));
     assert_eq!(due(&desk), [Duration::from_secs(28 * 60)], "the warning moves with the end");
