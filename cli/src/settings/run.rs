@@ -52,7 +52,7 @@ torc_api::settings! {
         )
         poll_interval: Duration = parse_seconds;
         /// The same for a runner in a Slurm allocation.
-        "client.slurm.poll_interval" (default: Some("30"), flag: Some(Runner.flag("poll-interval")))
+        "client.slurm.poll_interval" (default: Some("30"), flag: Some(Runner.flag("poll-interval").checked("SECONDS")))
         slurm_poll_interval: Duration = parse_seconds;
         /// While jobs run and nothing else happens the wait between two calls doubles up to so many seconds (and never exceeds a third
         /// of the lease).

@@ -23,5 +23,5 @@ pub(super) const LITERALS: &[Literal] = &[
     row("max queued jobs per runner", &[torc_1("`prefetch.maxQueued`")]),
     row("refill threshold", &[torc_1("`prefetch.refillThreshold`")]),
     row("lease / timeout for checked-out jobs", &[torc_1("`prefetch.leaseSeconds`")]),
-    row("4 GPUs", &[Test("pace.rs::as_much_as_runs_at_once")]),
+    row("4 GPUs", &[Test("throughput.rs::as_much_as_runs_at_once")]),
 ];

@@ -140,6 +140,7 @@ fn a_workflow_is_suspended_cancelled_retried_and_resumed() {
 
     fs::remove_file(env.path("client/go")).unwrap();
     server.torc(&env, "retry gated --all").exits(0);
+    until(|| env.lines("client/ran").len() == 3, || "a runs again".to_owned());
     until(|| server.state(&env, "gated", "a") == "running", || "a runs again".to_owned());
     server.torc(&env, "cancel gated").exits(0).says("workflow/gated canceled");
     until(|| server.state(&env, "gated", "a") == "canceled", || format!("a is {}", server.state(&env, "gated", "a")));

@@ -395,14 +395,14 @@ mod tests {
 
     #[test]
     fn a_worker_stays_in_its_folder_unless_another_is_named() {
-        let context = crate::context::tests::context();
         let mut workflow = crate::workflow_phase::tests::workflow(torc_api::status::JobCounts::default(), &[]);
         workflow.working_dir = "/home/ada".to_owned();
         let worker: WorkerAddress = "n1".parse().expect("an address");
         let at = |line: &str, earlier: Option<&str>| {
-            folder_for(&typed(&format!("torc remote run w.txt 1 {line}")), &context, &workflow, &worker, earlier)
-                .display()
-                .to_string()
+            let (args, layers) = parsed(&format!("torc remote run w.txt 1 {line}"));
+            let mut context = crate::context::tests::context();
+            context.settings.layers = layers;
+            folder_for(&args, &context, &workflow, &worker, earlier).display().to_string()
         };
         assert_eq!(at("", None), "/home/ada/torc_output/w_n1");
         assert_eq!(at("", Some("/old")), "/old");

@@ -139,6 +139,13 @@ fn status(code: u16, message: &str) -> (u16, Value) {
     (code, value)
 }
 
+/// Returns the answer of an API server that knows the kind of an object, but not its name.
+fn absent() -> (u16, Value) {
+    let (code, mut value) = status(404, "workflows.torc.dev \"absent\" not found");
+    value["details"] = json!({ "name": "absent", "group": "torc.dev", "kind": "workflows" });
+    (code, value)
+}
+
 impl Answers {
     fn to(&self, method: &str, path: &str, body: &[u8]) -> (u16, Value) {
         if self.forbids {
@@ -159,8 +166,8 @@ impl Answers {
             ("GET", "workflows") => {
                 (200, json!({ "kind": "WorkflowList", "apiVersion": "torc.dev/v1alpha1", "metadata": {}, "items": [] }))
             }
-            ("GET" | "DELETE", "absent") => status(404, "workflows.torc.dev \"absent\" not found"),
-            ("PATCH", "absent") if self.is_merge(body) => status(404, "workflows.torc.dev \"absent\" not found"),
+            ("GET" | "DELETE", "absent") => absent(),
+            ("PATCH", "absent") if self.is_merge(body) => absent(),
             (_, "forbidden") => status(403, "you may not"),
             ("PATCH", "conflict") => status(409, "a field has another manager"),
             ("PATCH", "invalid") => status(422, "spec.jobs: Invalid value"),
