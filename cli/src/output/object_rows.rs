@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use kube::api::DynamicObject;
 use serde::Serialize;
+use torc_api::condition::ConditionType;
 
 use super::human;
 use super::rows::phase_paint;
@@ -21,9 +22,9 @@ pub struct WorkflowRow(pub DynamicObject);
 pub struct ClusterRow(pub DynamicObject);
 
 /// A condition of an object: its status, its reason and its message.
-fn condition<'a>(object: &'a DynamicObject, name: &str) -> Option<(&'a str, &'a str, &'a str)> {
+fn condition(object: &DynamicObject, type_: ConditionType) -> Option<(&str, &str, &str)> {
     let conditions = object.data["status"]["conditions"].as_array()?;
-    let found = conditions.iter().find(|condition| condition["type"] == name)?;
+    let found = conditions.iter().find(|condition| condition["type"] == type_.as_str())?;
     let word = |field: &str| found[field].as_str().unwrap_or_default();
     Some((word("status"), word("reason"), word("message")))
 }
@@ -54,19 +55,19 @@ impl Tabular for WorkflowRow {
         Column::wide("RUN", |row, _| text(&row.0, "/status/runId").into()),
         Column::wide("READY", |row, _| text(&row.0, "/status/jobs/ready").into()),
         Column::wide("BLOCKED", |row, _| text(&row.0, "/status/jobs/blocked").into()),
-        Column::wide("MESSAGE", |row, _| condition(&row.0, "Succeeded").unwrap_or_default().2.into()),
+        Column::wide("MESSAGE", |row, _| condition(&row.0, ConditionType::Succeeded).unwrap_or_default().2.into()),
     ];
 }
 
 fn status(row: &WorkflowRow) -> TableCell {
-    let (_, reason, _) = condition(&row.0, "Succeeded").unwrap_or_default();
+    let (_, reason, _) = condition(&row.0, ConditionType::Succeeded).unwrap_or_default();
     TableCell::painted(reason, phase_paint(phase(&view(&row.0))))
 }
 
 impl Tabular for ClusterRow {
     const COLUMNS: &'static [Column<Self>] = &[
         Column::always("NAME", |row, _| row.0.metadata.name.clone().unwrap_or_default().into()),
-        Column::always("READY", |row, _| condition(&row.0, "Ready").unwrap_or_default().0.into()),
+        Column::always("READY", |row, _| condition(&row.0, ConditionType::Ready).unwrap_or_default().0.into()),
         Column::always("LAST-CONTACT", |row, _| text(&row.0, "/status/lastContactTime").into()),
         Column::always("AGE", |row, now| age(&row.0, now).into()),
     ];
