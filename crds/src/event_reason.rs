@@ -43,7 +43,7 @@ pub enum EventReason {
     JobsChanged,
     /// A job has added jobs to its workflow.
     JobsSpawned,
-    /// A job that spawns the next iteration of a loop has ended without doing so.
+    /// A loop of spawned jobs has converged.
     LoopConverged,
     /// User data was written or deleted.
     UserDataChanged,
