@@ -6,7 +6,7 @@ use serde::Serialize;
 use torc_api::condition::ConditionType;
 
 use super::human;
-use super::rows::phase_paint;
+use super::rows::phase_style;
 use super::table::{Column, TableCell, Tabular};
 use crate::object_view::view;
 use crate::workflow_phase::phase;
@@ -14,12 +14,12 @@ use crate::workflow_phase::phase;
 /// A workflow.
 #[derive(Serialize)]
 #[serde(transparent)]
-pub struct WorkflowRow(pub DynamicObject);
+pub struct WorkflowObjectRow(pub DynamicObject);
 
 /// A Slurm cluster.
 #[derive(Serialize)]
 #[serde(transparent)]
-pub struct ClusterRow(pub DynamicObject);
+pub struct ClusterObjectRow(pub DynamicObject);
 
 /// A condition of an object: its status, its reason and its message.
 fn condition(object: &DynamicObject, type_: ConditionType) -> Option<(&str, &str, &str)> {
@@ -42,7 +42,7 @@ fn age(object: &DynamicObject, now: Timestamp) -> String {
     created.map_or_else(String::new, |time| human::age(&time, now))
 }
 
-impl Tabular for WorkflowRow {
+impl Tabular for WorkflowObjectRow {
     const COLUMNS: &'static [Column<Self>] = &[
         Column::always("NAME", |row, _| row.0.metadata.name.clone().unwrap_or_default().into()),
         Column::always("STATUS", |row, _| status(row)),
@@ -59,12 +59,12 @@ impl Tabular for WorkflowRow {
     ];
 }
 
-fn status(row: &WorkflowRow) -> TableCell {
+fn status(row: &WorkflowObjectRow) -> TableCell {
     let (_, reason, _) = condition(&row.0, ConditionType::Succeeded).unwrap_or_default();
-    TableCell::painted(reason, phase_paint(phase(&view(&row.0))))
+    TableCell::styled(reason, phase_style(phase(&view(&row.0))))
 }
 
-impl Tabular for ClusterRow {
+impl Tabular for ClusterObjectRow {
     const COLUMNS: &'static [Column<Self>] = &[
         Column::always("NAME", |row, _| row.0.metadata.name.clone().unwrap_or_default().into()),
         Column::always("READY", |row, _| condition(&row.0, ConditionType::Ready).unwrap_or_default().0.into()),
