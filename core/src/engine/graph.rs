@@ -198,11 +198,6 @@ impl Graph {
         (0..).zip(&self.jobs)
     }
 
-    /// Returns the ordinals of the jobs in the states that `matches` accepts.
-    pub fn in_state(&self, matches: impl Fn(JobState) -> bool) -> impl Iterator<Item = u32> {
-        self.iter().filter(move |(_, job)| matches(job.state)).map(|(ordinal, _)| ordinal)
-    }
-
     pub fn counts(&self) -> &JobCounts {
         &self.counts
     }
