@@ -56,7 +56,7 @@ impl Workflow {
     pub fn allocations_ready(&self) -> Condition {
         let (pending, active) = self.allocations.counts();
         let summary = self.allocations.summary();
-        let is_needed = self.is_for_slurm() && self.counts.ready > 0 && !self.is_canceled();
+        let is_needed = self.is_for_slurm() && self.graph.counts().ready > 0 && !self.is_canceled();
         let (is_ready, reason, message) = if !is_needed {
             let reason = if active > 0 { Reason::Active } else { Reason::NotNeeded };
             (true, reason, String::new())
@@ -88,7 +88,7 @@ impl Workflow {
     /// Jobs could start, and wait for Slurm.
     pub fn waits_for_allocation(&self) -> bool {
         let (_, active) = self.allocations.counts();
-        let counts = &self.counts;
+        let counts = self.graph.counts();
         self.is_for_slurm() && active == 0 && counts.ready > 0 && counts.leased + counts.running == 0
     }
 
