@@ -8,7 +8,6 @@ mod audit_rows;
 mod data_rows;
 pub mod human;
 mod json;
-mod object_rows;
 mod rows;
 mod schedulers;
 mod sites;
@@ -21,7 +20,6 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 pub use anywhere::Anywhere;
-pub use object_rows::{ClusterRow, WorkflowRow};
 pub use rows::{SettingRow, event_text, status_word};
 pub use schedulers::{AllocationPlanRow, SchedulerRow, WayRow};
 pub use sites::{MatchRow, PartitionRow, ProfileRow};
