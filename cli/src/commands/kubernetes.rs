@@ -18,13 +18,13 @@ use super::retry::RetryArgs;
 use super::wait::{Goal, WaitArgs, evaluate};
 use crate::client::Control;
 use crate::connection::bare_name;
-use crate::context::Context;
-use crate::documents::{self, Report};
-use crate::error::{CommandError, ExitStatus};
-use crate::kubernetes::Cluster;
-use crate::kubernetes::objects::{How, Kind, content};
+use crate::context::CommandContext;
+use crate::documents::{self, ProblemReport};
+use crate::error::{CliError, ExitStatus};
+use crate::kubernetes::KubernetesCluster;
+use crate::kubernetes::objects::{How, ObjectKind, content};
 use crate::object_view::view;
-use crate::output::Items;
+use crate::output::ItemList;
 use crate::use_cases::interrupts::Interrupts;
 use crate::use_cases::submit::outcome_word;
 use crate::use_cases::watch_store::sleep_until;
@@ -35,12 +35,12 @@ const WATCH_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Returns the documents of files as objects. Clusters come first, because a workflow may name one of them.
 fn objects(
-    context: &Context,
-    cluster: &Cluster,
+    context: &CommandContext,
+    cluster: &KubernetesCluster,
     files: &[std::path::PathBuf],
-) -> Result<Vec<(Kind, Value)>, CommandError> {
+) -> Result<Vec<(ObjectKind, Value)>, CliError> {
     let documents = documents::read_valid(files, Some(&cluster.namespace), context.output)?;
-    let mut report = Report::default();
+    let mut report = ProblemReport::default();
     for workflow in &documents.workflows {
         report.add(&workflow.file, too_large(&workflow.document).into_iter().collect());
     }
@@ -50,13 +50,13 @@ fn objects(
         value
     };
     let clusters =
-        documents.clusters.iter().map(|document| (Kind::SlurmCluster, named("SlurmCluster", json!(document))));
+        documents.clusters.iter().map(|document| (ObjectKind::SlurmCluster, named("SlurmCluster", json!(document))));
     let workflows = documents.workflows.iter().map(|workflow| {
         let mut value = named("Workflow", json!(workflow.document));
         if value["metadata"]["namespace"].is_null() {
             value["metadata"]["namespace"] = json!(cluster.namespace);
         }
-        (Kind::Workflow, value)
+        (ObjectKind::Workflow, value)
     });
     Ok(clusters.chain(workflows).collect())
 }
@@ -66,10 +66,14 @@ fn name(object: &DynamicObject) -> &str {
 }
 
 /// Applies documents as objects of the cluster.
-pub async fn apply(context: &Context, cluster: &Cluster, args: &ApplyArgs) -> Result<ExitStatus, CommandError> {
+pub async fn apply(
+    context: &CommandContext,
+    cluster: &KubernetesCluster,
+    args: &ApplyArgs,
+) -> Result<ExitStatus, CliError> {
     if args.no_run || args.detach {
         let message = "--no-run and --detach apply to this machine, but the workflow runs in the cluster";
-        return Err(CommandError::usage(message).hint("set `suspend: true` in the document to start the workflow later"));
+        return Err(CliError::usage(message).hint("set `suspend: true` in the document to start the workflow later"));
     }
     let how = How { dry_run: args.dry_run, force: args.force_conflicts };
     let (mut items, mut text, mut workflows) = (Vec::new(), String::new(), Vec::new());
@@ -79,17 +83,17 @@ pub async fn apply(context: &Context, cluster: &Cluster, args: &ApplyArgs) -> Re
         let dry = if args.dry_run { " (dry run)" } else { "" };
         text.push_str(&format!("{}/{name} {}{dry}\n", kind.word(), outcome_word(outcome)));
         items.push(json!({ "kind": kind.word(), "name": name, "namespace": applied.after.metadata.namespace, "outcome": outcome }));
-        if kind == Kind::Workflow {
+        if kind == ObjectKind::Workflow {
             workflows.push((applied.after.metadata.namespace.clone(), name));
         }
     }
-    context.output.value(&Items { items: &items }, || text)?;
+    context.output.value(&ItemList { items: &items }, || text)?;
     if !args.wait {
         return Ok(ExitStatus::Success);
     }
     let mut outcome = ExitStatus::Success;
     for (namespace, name) in workflows {
-        let there = Cluster {
+        let there = KubernetesCluster {
             client: cluster.client.clone(),
             namespace: namespace.unwrap_or_else(|| cluster.namespace.clone()),
         };
@@ -105,13 +109,13 @@ pub async fn apply(context: &Context, cluster: &Cluster, args: &ApplyArgs) -> Re
 }
 
 /// Returns the object of a workflow once it has settled; `None` after an interrupt.
-async fn settled(cluster: &Cluster, name: &str) -> Result<Option<DynamicObject>, CommandError> {
+async fn settled(cluster: &KubernetesCluster, name: &str) -> Result<Option<DynamicObject>, CliError> {
     let mut interrupts = Interrupts::listen()?;
     let has_settled = |object: Option<&DynamicObject>| object.is_none_or(|object| !phase(&view(object)).is_active());
     tokio::select! {
         object = await_object(cluster, name, has_settled) => match object? {
             Some(object) => Ok(Some(object)),
-            None => Err(CommandError::not_found(format!("workflow/{name} was deleted before it had settled"))),
+            None => Err(CliError::not_found(format!("workflow/{name} was deleted before it had settled"))),
         },
         () = interrupts.next() => Ok(None),
     }
@@ -119,16 +123,16 @@ async fn settled(cluster: &Cluster, name: &str) -> Result<Option<DynamicObject>,
 
 /// Watches the object of a workflow until `is_reached` holds. `None` stands for a deleted object.
 async fn await_object(
-    cluster: &Cluster,
+    cluster: &KubernetesCluster,
     name: &str,
     is_reached: impl Fn(Option<&DynamicObject>) -> bool,
-) -> Result<Option<DynamicObject>, CommandError> {
+) -> Result<Option<DynamicObject>, CliError> {
     loop {
-        if let Ok(object) = await_condition(cluster.api(Kind::Workflow), name, &is_reached).await {
+        if let Ok(object) = await_condition(cluster.api(ObjectKind::Workflow), name, &is_reached).await {
             return Ok(object);
         }
         // A broken watch is opened again, unless the API server refuses to answer at all.
-        match cluster.get(Kind::Workflow, name).await {
+        match cluster.get(ObjectKind::Workflow, name).await {
             Ok(object) if is_reached(Some(&object)) => return Ok(Some(object)),
             Ok(_) => tokio::time::sleep(WATCH_RETRY_INTERVAL).await,
             Err(error) if error.kind == ExitStatus::NotFound && is_reached(None) => return Ok(None),
@@ -139,10 +143,10 @@ async fn await_object(
 
 /// Prints the changes that an apply would make. The API server computes them, because it fills in defaults and knows other managers.
 pub async fn diff(
-    context: &Context,
-    cluster: &Cluster,
+    context: &CommandContext,
+    cluster: &KubernetesCluster,
     files: &[std::path::PathBuf],
-) -> Result<ExitStatus, CommandError> {
+) -> Result<ExitStatus, CliError> {
     let (mut items, mut text) = (Vec::new(), String::new());
     for (kind, document) in objects(context, cluster, files)? {
         let applied = cluster.apply(kind, &document, How { dry_run: true, force: true }).await?;
@@ -154,18 +158,22 @@ pub async fn diff(
         text.push_str(&format!("{}/{name} {} (dry run)\n", kind.word(), outcome_word(outcome)));
         items.push(json!({ "kind": kind.word(), "name": name, "outcome": outcome, "diff": difference }));
     }
-    context.output.value(&Items { items: &items }, || text)?;
+    context.output.value(&ItemList { items: &items }, || text)?;
     let same = items.iter().all(|item| item["outcome"] == "unchanged");
     Ok(if same { ExitStatus::Success } else { ExitStatus::Different })
 }
 
 /// Deletes objects of the cluster.
-pub async fn delete(context: &Context, cluster: &Cluster, args: &DeleteArgs) -> Result<ExitStatus, CommandError> {
+pub async fn delete(
+    context: &CommandContext,
+    cluster: &KubernetesCluster,
+    args: &DeleteArgs,
+) -> Result<ExitStatus, CliError> {
     let (kind, names) = match named_clusters(&args.workflows) {
-        Some((_, names)) => (Kind::SlurmCluster, names),
+        Some((_, names)) => (ObjectKind::SlurmCluster, names),
         None => {
             let words = args.workflows.iter().map(|word| bare_name(word));
-            (Kind::Workflow, words.filter(|word| !matches!(*word, "workflow" | "workflows")).collect())
+            (ObjectKind::Workflow, words.filter(|word| !matches!(*word, "workflow" | "workflows")).collect())
         }
     };
     let mut deleted = Vec::new();
@@ -174,25 +182,25 @@ pub async fn delete(context: &Context, cluster: &Cluster, args: &DeleteArgs) -> 
             deleted.push(name.to_owned());
         } else if !args.ignore_not_found {
             let message = format!("there is no {}/{name} in {}", kind.word(), cluster.namespace);
-            return Err(CommandError::not_found(message).hint("`torc get workflows` lists the workflows"));
+            return Err(CliError::not_found(message).hint("`torc get workflows` lists the workflows"));
         }
     }
     let text = deleted.iter().map(|name| format!("{}/{name} deleted\n", kind.word())).collect();
-    context.output.value(&Items { items: &deleted }, || text)?;
+    context.output.value(&ItemList { items: &deleted }, || text)?;
     Ok(ExitStatus::Success)
 }
 
 /// Returns the named workflow, or the only one of the namespace.
-async fn resolve(cluster: &Cluster, named: Option<&str>) -> Result<DynamicObject, CommandError> {
+async fn resolve(cluster: &KubernetesCluster, named: Option<&str>) -> Result<DynamicObject, CliError> {
     if let Some(named) = named {
-        return cluster.get(Kind::Workflow, bare_name(named)).await;
+        return cluster.get(ObjectKind::Workflow, bare_name(named)).await;
     }
-    let mut all = cluster.list(Kind::Workflow).await?;
+    let mut all = cluster.list(ObjectKind::Workflow).await?;
     match (all.pop(), all.is_empty()) {
         (Some(only), true) => Ok(only),
-        (None, _) => Err(CommandError::not_found(format!("there is no workflow in {}", cluster.namespace))),
+        (None, _) => Err(CliError::not_found(format!("there is no workflow in {}", cluster.namespace))),
         (Some(_), false) => {
-            Err(CommandError::usage(format!("there are several workflows in {}: name one", cluster.namespace)))
+            Err(CliError::usage(format!("there are several workflows in {}: name one", cluster.namespace)))
         }
     }
 }
@@ -208,11 +216,11 @@ fn control_fields(control: Control) -> (Value, &'static str) {
 
 /// Cancels, suspends or resumes workflows.
 pub async fn control(
-    context: &Context,
-    cluster: &Cluster,
+    context: &CommandContext,
+    cluster: &KubernetesCluster,
     names: &[String],
     control: Control,
-) -> Result<ExitStatus, CommandError> {
+) -> Result<ExitStatus, CliError> {
     let (spec, word) = control_fields(control);
     let mut items = Vec::new();
     for named in control::named(names) {
@@ -220,7 +228,7 @@ pub async fn control(
         items.push(view(&cluster.patch_spec(name(&object), &spec).await?));
     }
     let text = items.iter().map(|workflow| format!("workflow/{} {word}\n", workflow.name)).collect();
-    context.output.value(&Items { items: &items }, || text)?;
+    context.output.value(&ItemList { items: &items }, || text)?;
     Ok(ExitStatus::Success)
 }
 
@@ -238,7 +246,11 @@ fn next_run(object: &DynamicObject, all: bool) -> Value {
 }
 
 /// Starts the next run of a workflow.
-pub async fn retry(context: &Context, cluster: &Cluster, args: &RetryArgs) -> Result<ExitStatus, CommandError> {
+pub async fn retry(
+    context: &CommandContext,
+    cluster: &KubernetesCluster,
+    args: &RetryArgs,
+) -> Result<ExitStatus, CliError> {
     let object = resolve(cluster, args.workflow.as_deref()).await?;
     let next = next_run(&object, args.all);
     let patched = cluster.patch_spec(name(&object), &next).await?;
@@ -248,7 +260,11 @@ pub async fn retry(context: &Context, cluster: &Cluster, args: &RetryArgs) -> Re
 }
 
 /// Waits until the object of a workflow has reached a goal.
-pub async fn wait(context: &Context, cluster: &Cluster, args: &WaitArgs) -> Result<ExitStatus, CommandError> {
+pub async fn wait(
+    context: &CommandContext,
+    cluster: &KubernetesCluster,
+    args: &WaitArgs,
+) -> Result<ExitStatus, CliError> {
     let deadline = args.timeout.map(|timeout| Instant::now() + timeout);
     let mut interrupts = Interrupts::listen()?;
     let goal = &args.goal;

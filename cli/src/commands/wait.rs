@@ -7,9 +7,9 @@ use tokio::time::Instant;
 use torc_api::api::Workflow;
 
 use crate::client::{Client, ClientError};
-use crate::connection::{Connection, bare_name, explain_missing, resolve_workflow};
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::connection::{ServerConnection, bare_name, explain_missing, resolve_workflow};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::use_cases::statuses::{LOCAL_TIMEOUT, wait_until};
 use crate::use_cases::watch_store::{Watched, watch_store};
 use crate::workflow_phase::{WorkflowPhase, has_condition, phase};
@@ -74,22 +74,22 @@ impl Goal {
     }
 
     /// Returns the error for a goal that can no longer be reached.
-    pub fn unreachable(&self, name: &str) -> CommandError {
+    pub fn unreachable(&self, name: &str) -> CliError {
         let message = format!("workflow/{name} has ended, so `{}` can no longer be met", self.text());
-        CommandError::new(ExitStatus::WorkflowFailed, message)
+        CliError::new(ExitStatus::WorkflowFailed, message)
             .hint(format!("`torc describe workflow {name}` shows the reasons"))
     }
 
     /// Returns the error for a goal that was not reached in time.
-    pub fn timed_out(&self, name: &str) -> CommandError {
-        CommandError::new(ExitStatus::Timeout, format!("timed out waiting for `{}` of workflow/{name}", self.text()))
+    pub fn timed_out(&self, name: &str) -> CliError {
+        CliError::new(ExitStatus::Timeout, format!("timed out waiting for `{}` of workflow/{name}", self.text()))
     }
 }
 
 /// Runs `wait`.
-pub async fn run(context: &Context, args: &WaitArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: &WaitArgs) -> Result<ExitStatus, CliError> {
     let deadline = args.timeout.map(|timeout| Instant::now() + timeout);
-    let connection = Connection::open(&context.settings, &context.folder).await?;
+    let connection = ServerConnection::open(&context.settings, &context.folder).await?;
     let found = find(connection.client(), args).await;
     let workflow = match found {
         Ok(Some(workflow)) if evaluate(&workflow, &args.goal).is_none() => workflow,
@@ -100,7 +100,7 @@ pub async fn run(context: &Context, args: &WaitArgs) -> Result<ExitStatus, Comma
             return finish(context, &args.goal, &name, found);
         }
     };
-    let look = async |connection: &Connection| look(connection, &args.goal, workflow.id).await;
+    let look = async |connection: &ServerConnection| look(connection, &args.goal, workflow.id).await;
     match watch_store(context, connection, deadline, look).await? {
         Watched::Done(last) => finish(context, &args.goal, &workflow.name, last),
         Watched::Interrupted => Ok(ExitStatus::Interrupted),
@@ -109,7 +109,7 @@ pub async fn run(context: &Context, args: &WaitArgs) -> Result<ExitStatus, Comma
 }
 
 /// Returns the workflow to wait for; `None` if its deletion is waited for and there is none.
-async fn find(client: &Client, args: &WaitArgs) -> Result<Option<Workflow>, CommandError> {
+async fn find(client: &Client, args: &WaitArgs) -> Result<Option<Workflow>, CliError> {
     let name = match args.workflow.as_deref() {
         Some(named) => bare_name(named).to_owned(),
         None => resolve_workflow(client, None).await?,
@@ -117,7 +117,7 @@ async fn find(client: &Client, args: &WaitArgs) -> Result<Option<Workflow>, Comm
     found(client.workflow(&name).await, &args.goal)
 }
 
-fn found(answer: Result<Workflow, ClientError>, goal: &Goal) -> Result<Option<Workflow>, CommandError> {
+fn found(answer: Result<Workflow, ClientError>, goal: &Goal) -> Result<Option<Workflow>, CliError> {
     match answer {
         Ok(workflow) => Ok(Some(workflow)),
         Err(error) if error.is_not_found() && *goal == Goal::Delete => Ok(None),
@@ -126,7 +126,7 @@ fn found(answer: Result<Workflow, ClientError>, goal: &Goal) -> Result<Option<Wo
 }
 
 /// Returns the workflow when the wait is over: inside `None` for a deleted one. Returns `None` to be called again.
-async fn look(connection: &Connection, goal: &Goal, id: i64) -> Result<Option<Option<Workflow>>, CommandError> {
+async fn look(connection: &ServerConnection, goal: &Goal, id: i64) -> Result<Option<Option<Workflow>>, CliError> {
     let client = connection.client();
     if connection.is_served() {
         match wait_until(client, &[id], LOCAL_TIMEOUT, |workflow| evaluate(workflow, goal).is_some()).await {
@@ -144,11 +144,11 @@ async fn look(connection: &Connection, goal: &Goal, id: i64) -> Result<Option<Op
 
 /// Prints the outcome; with `-o json` the workflow, or `null` if it was deleted.
 fn finish(
-    context: &Context,
+    context: &CommandContext,
     goal: &Goal,
     name: &str,
     workflow: Option<Workflow>,
-) -> Result<ExitStatus, CommandError> {
+) -> Result<ExitStatus, CliError> {
     let outcome = workflow.as_ref().and_then(|workflow| evaluate(workflow, goal)).unwrap_or(ExitStatus::Success);
     if outcome == ExitStatus::Success {
         context.output.value(&workflow, || goal.reached(name))?;

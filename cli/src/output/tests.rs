@@ -89,7 +89,7 @@ fn workflows() {
     value["status"].as_object_mut().expect("a status").remove("allocations");
     let cells = row::<Workflow>(&value);
     assert_eq!((cell(&cells, "FAILED"), cell(&cells, "ALLOCS")), ("0".to_owned(), String::new()));
-    let anywhere = Anywhere(serde_json::from_value::<Workflow>(workflow()).expect("a workflow"));
+    let anywhere = WithNamespace(serde_json::from_value::<Workflow>(workflow()).expect("a workflow"));
     let mut moved: Vec<&str> = expected.to_vec();
     moved.remove(8);
     moved.insert(0, "NAMESPACE=lab");
@@ -519,7 +519,7 @@ fn schedulers_and_ways() {
 
 #[test]
 fn sites() {
-    let profile = |here| ProfileRow {
+    let profile = |here| SiteRow {
         name: "k".to_owned(),
         title: "K".to_owned(),
         partitions: 3,
@@ -642,16 +642,16 @@ fn a_setting_has_its_columns() {
 #[test]
 fn formats_have_their_names() {
     let all = [
-        (Format::Table, "table", false),
-        (Format::Wide, "wide", false),
-        (Format::Json, "json", true),
-        (Format::Yaml, "yaml", true),
+        (OutputFormat::Table, "table", false),
+        (OutputFormat::Wide, "wide", false),
+        (OutputFormat::Json, "json", true),
+        (OutputFormat::Yaml, "yaml", true),
     ];
-    assert_eq!(Format::CHOICES.iter().map(|(name, _)| *name).collect::<Vec<_>>(), all.map(|(_, name, _)| name));
+    assert_eq!(OutputFormat::CHOICES.iter().map(|(name, _)| *name).collect::<Vec<_>>(), all.map(|(_, name, _)| name));
     for (format, name, structured) in all {
         assert_eq!(format.is_structured(), structured);
-        assert_eq!(Format::from_name(name), Ok(format));
+        assert_eq!(OutputFormat::from_name(name), Ok(format));
     }
-    assert!(Format::from_name("xml").is_err());
-    assert_eq!(json!(Items { items: &["a"] }), json!({ "items": ["a"] }));
+    assert!(OutputFormat::from_name("xml").is_err());
+    assert_eq!(json!(ItemList { items: &["a"] }), json!({ "items": ["a"] }));
 }

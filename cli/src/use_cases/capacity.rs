@@ -65,7 +65,9 @@ impl StarvationDetector {
                 since = None;
                 continue;
             };
-            if since.get_or_insert_with(Instant::now).elapsed() < STARVATION_DELAY || client.runners(false).await?.len() > 1 {
+            if since.get_or_insert_with(Instant::now).elapsed() < STARVATION_DELAY
+                || client.runners(false).await?.len() > 1
+            {
                 continue;
             }
             let ready = JobFilter { status: Some("ready".to_owned()), ..JobFilter::default() };
@@ -202,8 +204,7 @@ mod tests {
             starved.message,
             "w: 1 job is ready, but the local runner cannot run it: big needs 99 CPUs (2 available) and 1 GPU (0 available)"
         );
-        let hint =
-            "raise --num-cpus, --num-gpus, or start `torc server` here and `torc runner` on a larger machine";
+        let hint = "raise --num-cpus, --num-gpus, or start `torc server` here and `torc runner` on a larger machine";
         assert_eq!(starved.hint, hint);
     }
 

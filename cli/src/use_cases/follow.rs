@@ -7,8 +7,8 @@ use super::progress::Progress;
 use super::statuses::wait_until;
 use super::summary::print_summary;
 use crate::client::Client;
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::workflow_phase::phase;
 
 /// The parameters of [`follow_to_end`].
@@ -22,12 +22,12 @@ pub struct Following {
 
 /// Follows workflows with progress and prints their summary. Returns `None` when the server is gone before the end.
 pub async fn follow_to_end(
-    context: &Context,
+    context: &CommandContext,
     client: &Client,
     ids: &[i64],
     following: Following,
     interrupts: &mut Interrupts,
-) -> Result<Option<ExitStatus>, CommandError> {
+) -> Result<Option<ExitStatus>, CliError> {
     let mut progress = Progress::new(context.output);
     let settled = wait_until(client, ids, following.timeout, |workflow| {
         progress.update(workflow);

@@ -22,12 +22,12 @@ use super::submit::submit_to_run;
 use super::summary::print_summary;
 use crate::client::{Client, ClientError};
 use crate::connection::explain_missing;
-use crate::context::Context;
+use crate::context::CommandContext;
 use crate::documents::Documents;
 use crate::embedded::listening::{Exposure, Listening};
 use crate::embedded::store_dir::{Lock, StoreDir};
 use crate::embedded::{EmbeddedServer, ServeMode, StoreAccess, acquire_or_attach, bind_to_note};
-use crate::error::{CommandError, ExitStatus};
+use crate::error::{CliError, ExitStatus};
 use crate::listen_args::resolve;
 use crate::logging::Author;
 use crate::output::human;
@@ -53,11 +53,11 @@ pub enum Placement {
 
 /// Runs workflows until they have settled; returns the exit status of their outcome.
 pub async fn run_workflows(
-    context: &Context,
+    context: &CommandContext,
     store_dir: &StoreDir,
     target: &Target,
     placement: Placement,
-) -> Result<ExitStatus, CommandError> {
+) -> Result<ExitStatus, CliError> {
     let mut interrupts = Interrupts::listen()?;
     let mut exposure = match target {
         Target::Documents(documents) => Some(Exposure::of(documents.specs())),
@@ -103,11 +103,11 @@ pub async fn run_workflows(
 
 /// Returns the exposure that stored workflows need. Opens the store for a moment, because their documents decide.
 async fn stored_exposure(
-    context: &Context,
+    context: &CommandContext,
     store_dir: &StoreDir,
     lock: Lock,
     target: &Target,
-) -> Result<Exposure, CommandError> {
+) -> Result<Exposure, CliError> {
     let Target::Stored(names) = target else { return Ok(Exposure::ThisMachine) };
     if context.settings.server.embedded_bind.is_some() {
         // The user has set the address.
@@ -125,7 +125,7 @@ async fn stored_exposure(
 }
 
 /// Applies to a server without a runner and returns at once.
-async fn submit_to_server(context: &Context, client: &Client, target: &Target) -> Result<ExitStatus, CommandError> {
+async fn submit_to_server(context: &CommandContext, client: &Client, target: &Target) -> Result<ExitStatus, CliError> {
     let ids = apply(context, client, target).await?;
     let workflows = fetch_workflows(client, &ids).await?;
     let url = client.url();
@@ -141,11 +141,11 @@ async fn submit_to_server(context: &Context, client: &Client, target: &Target) -
 
 /// Follows workflows that the owner of the store runs. Returns `None` if the owner exits before the end.
 async fn follow_owner(
-    context: &Context,
+    context: &CommandContext,
     client: &Client,
     target: &Target,
     interrupts: &mut Interrupts,
-) -> Result<Option<ExitStatus>, CommandError> {
+) -> Result<Option<ExitStatus>, CliError> {
     let ids = apply(context, client, target).await?;
     let interrupted = "stopped following; the other process still runs the jobs";
     let following = Following { timeout: LOCAL_TIMEOUT, interrupted };
@@ -154,12 +154,12 @@ async fn follow_owner(
 
 /// Applies workflows and runs them as the owner of the store.
 async fn run_as_owner(
-    context: &Context,
+    context: &CommandContext,
     store_dir: &StoreDir,
     server: &EmbeddedServer,
     target: &Target,
     interrupts: &mut Interrupts,
-) -> Result<ExitStatus, CommandError> {
+) -> Result<ExitStatus, CliError> {
     let client = server.client();
     let ids = apply(context, client, target).await?;
     let workflows = fetch_workflows(client, &ids).await?;
@@ -189,7 +189,7 @@ async fn run_as_owner(
         RunOutcome::Settled(workflows) => print_summary(context, client, &workflows).await,
         RunOutcome::Starved(Starved { message, hint }) => {
             print_summary(context, client, &fetch_workflows(client, &ids).await?).await?;
-            Err(CommandError::new(ExitStatus::WorkflowFailed, message).hint(hint))
+            Err(CliError::new(ExitStatus::WorkflowFailed, message).hint(hint))
         }
         RunOutcome::Drained => Err(RunOutcome::drained()),
         RunOutcome::Interrupted => {
@@ -212,11 +212,11 @@ const CANCEL_TIMEOUT: Duration = Duration::from_secs(90);
 /// Waits for the end of the allocations, which this process serves. Allocations of settled workflows end by themselves. The others are
 /// canceled; their jobs are terminated and return to ready.
 async fn release_allocations(
-    context: &Context,
+    context: &CommandContext,
     server: &EmbeddedServer,
     outcome: Option<&RunOutcome>,
     interrupts: &mut Interrupts,
-) -> Result<(), CommandError> {
+) -> Result<(), CliError> {
     let Some(slurm) = server.slurm().filter(|slurm| slurm.has_loop()) else { return Ok(()) };
     let live = slurm.live_allocations().await.unwrap_or(0);
     if live == 0 {
@@ -239,7 +239,7 @@ async fn release_allocations(
         context.output.progress(&format!("canceling {count}; press Ctrl-C again to exit at once"));
     }
     tokio::select! {
-        gone = released => gone.map_err(|error| CommandError::unexpected("could not cancel the allocations", error))?,
+        gone = released => gone.map_err(|error| CliError::unexpected("could not cancel the allocations", error))?,
         () = interrupts.next() => {}
     }
     let left = slurm.live_allocations().await.unwrap_or(0);
@@ -251,7 +251,7 @@ async fn release_allocations(
 }
 
 /// Returns whether actions of settled workflows have not run yet, e.g. because the user interrupted the command.
-async fn has_pending_actions(client: &Client, workflows: &[Workflow]) -> Result<bool, CommandError> {
+async fn has_pending_actions(client: &Client, workflows: &[Workflow]) -> Result<bool, CliError> {
     for workflow in workflows {
         let actions = client.actions(&workflow.id.to_string()).await?;
         if actions.iter().any(is_pending) {
@@ -276,7 +276,7 @@ async fn run_pending_actions(
     mut runner: LocalRunner,
     progress: &mut Progress,
     interrupts: &mut Interrupts,
-) -> Result<RunOutcome, CommandError> {
+) -> Result<RunOutcome, CliError> {
     tokio::select! {
         ended = runner.ended() => {
             ended?;
@@ -303,10 +303,12 @@ pub enum RunOutcome {
 
 impl RunOutcome {
     /// Returns the error for an unreachable server.
-    pub fn drained() -> CommandError {
-        let message = "the server stayed unreachable: the running jobs have ended, and their results are in the journal";
-        CommandError::new(ExitStatus::Unreachable, message)
-            .hint("when the server is back, replay the results with `torc workflows reconcile` and run this command again")
+    pub fn drained() -> CliError {
+        let message =
+            "the server stayed unreachable: the running jobs have ended, and their results are in the journal";
+        CliError::new(ExitStatus::Unreachable, message).hint(
+            "when the server is back, replay the results with `torc workflows reconcile` and run this command again",
+        )
     }
 }
 
@@ -318,7 +320,7 @@ pub async fn run_until_settled(
     progress: &mut Progress,
     interrupts: &mut Interrupts,
     detector: Option<&StarvationDetector>,
-) -> Result<RunOutcome, CommandError> {
+) -> Result<RunOutcome, CliError> {
     let starved = async {
         match detector {
             Some(detector) => detector.wait(client).await,
@@ -369,7 +371,7 @@ async fn finish(
     ids: &[i64],
     runner: LocalRunner,
     interrupts: &mut Interrupts,
-) -> Result<(), CommandError> {
+) -> Result<(), CliError> {
     let others = client.workflows().await?;
     let busy = |workflow: &Workflow| !ids.contains(&workflow.id) && workflow.status.jobs.running > 0;
     if others.iter().any(busy) {
@@ -380,7 +382,7 @@ async fn finish(
 }
 
 /// Applies the target and returns the ids of its workflows.
-async fn apply(context: &Context, client: &Client, target: &Target) -> Result<Vec<i64>, CommandError> {
+async fn apply(context: &CommandContext, client: &Client, target: &Target) -> Result<Vec<i64>, CliError> {
     match target {
         Target::Documents(documents) => submit_to_run(context, client, documents).await,
         Target::Stored(names) => {

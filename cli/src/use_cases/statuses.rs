@@ -129,10 +129,8 @@ mod tests {
 
     #[test]
     fn all_workflows_must_reach_the_condition() {
-        let status = |id: i64, completed: i64| Workflow {
-            id,
-            ..workflow(JobCounts { completed, ..JobCounts::default() }, &[])
-        };
+        let status =
+            |id: i64, completed: i64| Workflow { id, ..workflow(JobCounts { completed, ..JobCounts::default() }, &[]) };
         let ids = [7, 3];
         let mut statuses = Statuses::new(&ids);
         let mut is_reached = |workflow: &Workflow| workflow.status.jobs.completed == 1;

@@ -6,10 +6,10 @@ use tokio::time::Instant;
 
 use super::interrupts::Interrupts;
 use super::statuses::REMOTE_TIMEOUT;
-use crate::connection::Connection;
-use crate::context::Context;
+use crate::connection::ServerConnection;
+use crate::context::CommandContext;
 use crate::embedded::store_dir::StoreDir;
-use crate::error::{CommandError, ExitStatus};
+use crate::error::{CliError, ExitStatus};
 
 /// Interval at which the files of a store without an owner are checked. Only an owner can send a watch.
 const STORE_CHECK_INTERVAL: Duration = Duration::from_millis(500);
@@ -29,18 +29,18 @@ pub enum Watched<T> {
 /// `look` follows the watch of a process that serves the store. A store without an owner cannot change: `look` reads it once,
 /// and is called again when a process has written to the store or serves it.
 pub async fn watch_store<T>(
-    context: &Context,
-    first: Connection,
+    context: &CommandContext,
+    first: ServerConnection,
     deadline: Option<Instant>,
-    mut look: impl AsyncFnMut(&Connection) -> Result<Option<T>, CommandError>,
-) -> Result<Watched<T>, CommandError> {
+    mut look: impl AsyncFnMut(&ServerConnection) -> Result<Option<T>, CliError>,
+) -> Result<Watched<T>, CliError> {
     let mut interrupts = Interrupts::listen()?;
     let mut wait = OwnerWait::new(context);
     let mut next = Some(first);
     loop {
         let opened = match next.take() {
             Some(connection) => Ok(connection),
-            None => Connection::open(&context.settings, &context.folder).await,
+            None => ServerConnection::open(&context.settings, &context.folder).await,
         };
         let looked = match opened {
             Ok(connection) => {
@@ -87,11 +87,11 @@ struct OwnerWait {
 }
 
 impl OwnerWait {
-    fn new(context: &Context) -> Self {
+    fn new(context: &CommandContext) -> Self {
         Self { since: None, store_dir: StoreDir::find(&context.folder).filter(|_| context.settings.url.is_none()) }
     }
 
-    fn begin(&mut self, context: &Context) {
+    fn begin(&mut self, context: &CommandContext) {
         if self.since.is_some() {
             return;
         }
@@ -102,14 +102,14 @@ impl OwnerWait {
         });
     }
 
-    fn finish(&mut self, context: &Context) {
+    fn finish(&mut self, context: &CommandContext) {
         if self.since.take().is_some() {
             context.output.progress("connected");
         }
     }
 
     /// Returns whether the wait has lasted too long. A server restarts within minutes; a folder may have no owner for days.
-    fn is_over(&self, context: &Context) -> bool {
+    fn is_over(&self, context: &CommandContext) -> bool {
         context.settings.url.is_some() && self.since.is_some_and(|since| since.elapsed() > REMOTE_TIMEOUT)
     }
 

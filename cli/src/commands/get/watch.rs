@@ -9,10 +9,10 @@ use torc_api::status::WorkflowStatus;
 
 use super::{GetArgs, Resource, workflow_id};
 use crate::client::{Client, ClientError, WatchMessage};
-use crate::connection::{Connection, resolve_workflow};
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
-use crate::output::{Listing, Output};
+use crate::connection::{ServerConnection, resolve_workflow};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
+use crate::output::{Listing, Printer};
 use crate::use_cases::watch_store::watch_store;
 
 /// The state that the output shows so far.
@@ -37,7 +37,7 @@ pub struct Seen {
 
 impl Seen {
     /// Returns the state before anything is printed.
-    pub fn new(output: Output) -> Self {
+    pub fn new(output: Printer) -> Self {
         Self {
             listing: Listing::new(output),
             workflows: HashMap::new(),
@@ -63,14 +63,14 @@ pub fn runner_key(runner: &Runner) -> (i64, (RunnerStatus, i64, i64)) {
 
 /// Prints changes until the user interrupts the command. Continues after the last event when another process serves the store.
 pub async fn run(
-    context: &Context,
+    context: &CommandContext,
     args: &GetArgs,
-    connection: Connection,
+    connection: ServerConnection,
     resource: Resource,
     name: Option<&str>,
     mut seen: Seen,
-) -> Result<ExitStatus, CommandError> {
-    let look = async |connection: &Connection| -> Result<Option<Infallible>, CommandError> {
+) -> Result<ExitStatus, CliError> {
+    let look = async |connection: &ServerConnection| -> Result<Option<Infallible>, CliError> {
         let round = Round { args, client: connection.client(), resource, name };
         if connection.is_served() {
             round.watch(&mut seen).await?;
@@ -92,7 +92,7 @@ struct Round<'a> {
 
 impl Round<'_> {
     /// Returns the watched workflow; `None` for all.
-    async fn workflow_id(&self) -> Result<Option<i64>, CommandError> {
+    async fn workflow_id(&self) -> Result<Option<i64>, CliError> {
         match self.resource {
             Resource::Jobs | Resource::Results | Resource::Actions => {
                 let name = resolve_workflow(self.client, self.name).await?;
@@ -106,7 +106,7 @@ impl Round<'_> {
     }
 
     /// Prints the changes since the last event, from a store without an owner.
-    async fn replay(&self, seen: &mut Seen) -> Result<(), CommandError> {
+    async fn replay(&self, seen: &mut Seen) -> Result<(), CliError> {
         let workflow = self.workflow_id().await?;
         for event in self.client.events(workflow, Some(seen.sequence), None).await? {
             self.event(event, workflow, seen).await?;
@@ -114,7 +114,7 @@ impl Round<'_> {
         self.catch_up(workflow, seen).await
     }
 
-    async fn watch(&self, seen: &mut Seen) -> Result<(), CommandError> {
+    async fn watch(&self, seen: &mut Seen) -> Result<(), CliError> {
         let workflow = self.workflow_id().await?;
         let mut watch = self.client.watch(workflow, Some(seen.sequence)).await?;
         self.catch_up(workflow, seen).await?;
@@ -128,7 +128,7 @@ impl Round<'_> {
     }
 
     /// Prints changes between the list and the watch, and changes of resources that the watch does not contain.
-    async fn catch_up(&self, workflow: Option<i64>, seen: &mut Seen) -> Result<(), CommandError> {
+    async fn catch_up(&self, workflow: Option<i64>, seen: &mut Seen) -> Result<(), CliError> {
         match (self.resource, workflow) {
             (Resource::Workflows, None) => {
                 for workflow in self.client.workflows().await? {
@@ -166,7 +166,7 @@ impl Round<'_> {
         Ok(())
     }
 
-    fn workflow(&self, mut workflow: Workflow, seen: &mut Seen) -> Result<(), CommandError> {
+    fn workflow(&self, mut workflow: Workflow, seen: &mut Seen) -> Result<(), CliError> {
         workflow.document = None;
         let before = seen.workflows.insert(workflow.id, workflow.status.clone());
         if before.as_ref() == Some(&workflow.status) {
@@ -175,7 +175,7 @@ impl Round<'_> {
         seen.listing.print(&[workflow])
     }
 
-    async fn event(&self, event: Event, workflow: Option<i64>, seen: &mut Seen) -> Result<(), CommandError> {
+    async fn event(&self, event: Event, workflow: Option<i64>, seen: &mut Seen) -> Result<(), CliError> {
         seen.sequence = seen.sequence.max(event.sequence);
         match (self.resource, workflow) {
             (Resource::Events, _) => seen.listing.print(&[event]),
