@@ -15,13 +15,14 @@ use torc_api::state::JobState;
 use torc_api::wire::AttemptKey;
 use torc_runner::packs;
 
-use crate::client::{Client, ResultFilter};
+use crate::client::Client;
 use crate::connection::{Connection, explain_missing, resolve_workflow};
 use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 use crate::use_cases::interrupts::Interrupts;
 use remote::Distant;
 use tail::Tail;
+use torc_api::filter::ResultFilter;
 
 /// Print the output of a job.
 ///

@@ -7,10 +7,11 @@ use serde_json::json;
 use torc_runner::plots::Picture;
 use torc_runner::series::{self, SeriesError};
 
-use crate::client::{Client, ResultFilter};
+use crate::client::Client;
 use crate::connection::{bare_name, explain_missing, resolve_workflow, with_client};
 use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
+use torc_api::filter::ResultFilter;
 
 /// Make pages that show what jobs and nodes used.
 ///

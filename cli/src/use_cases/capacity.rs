@@ -4,12 +4,14 @@ use std::time::{Duration, Instant};
 
 use torc_api::api::{Job, Workflow};
 use torc_api::quantity::format_duration;
+use torc_api::state::JobState;
 use torc_api::termination::EndMargin;
 use torc_api::wire::Resources;
 
 use super::follow::fetch_workflows;
-use crate::client::{Client, ClientError, JobFilter};
+use crate::client::{Client, ClientError};
 use crate::output::human;
+use torc_api::filter::JobFilter;
 
 /// A job that fits is taken within milliseconds; so long nobody moves only when none does.
 const GRACE: Duration = Duration::from_secs(5);
@@ -48,7 +50,7 @@ pub async fn starving(client: &Client, ids: &[i64], offer: LocalOffer) -> Result
         if since.get_or_insert_with(Instant::now).elapsed() < GRACE || client.runners(false).await?.len() > 1 {
             continue;
         }
-        let ready = JobFilter { status: Some("ready".to_owned()), ..JobFilter::default() };
+        let ready = JobFilter { status: vec![JobState::Ready], ..JobFilter::default() };
         let jobs = client.jobs(&stuck.id.to_string(), &ready, Some(1)).await?;
         if let Some(job) = jobs.first() {
             let left = offer.end.map(|end| end.saturating_duration_since(Instant::now()));
@@ -124,7 +126,6 @@ fn explain(workflow: &Workflow, job: &Job, (capacity, left): (Resources, Option<
 #[cfg(test)]
 mod tests {
     use torc_api::api::JobResources;
-    use torc_api::state::JobState;
     use torc_api::status::JobCounts;
 
     use super::*;

@@ -8,11 +8,12 @@ use torc_api::api::{JobResult, Workflow, WorkflowAction};
 use torc_api::state::Cause;
 
 use super::provenance;
-use crate::client::{Client, ClientError, ResultFilter};
+use crate::client::{Client, ClientError};
 use crate::context::Context;
 use crate::error::{CommandError, ExitStatus};
 use crate::output::{Items, human, status_word};
 use crate::workflow_phase::{WorkflowPhase, exit_status, phase, stuck_on_slurm};
+use torc_api::filter::ResultFilter;
 
 /// Failures that are listed one by one.
 const LISTED: usize = 10;
