@@ -5,6 +5,7 @@ mod error;
 mod recovery;
 mod slurm;
 mod trust;
+mod trust_error;
 mod watch;
 
 use std::path::PathBuf;
@@ -30,7 +31,7 @@ use torc_runner::{Bearer, HttpLink};
 
 pub use error::ClientError;
 pub use trust::Trust;
-pub use watch::{Watch, WatchMessage};
+pub use watch::{EventStream, WatchMessage};
 
 /// The most items of one page.
 const PAGE: usize = 5_000;
@@ -70,7 +71,7 @@ impl Control {
     }
 }
 
-type Query = Vec<(&'static str, String)>;
+type QueryPairs = Vec<(&'static str, String)>;
 
 impl Client {
     /// A client of the server at a URL. A certificate that is pinned by the token wins over other trust.
@@ -152,7 +153,7 @@ impl Client {
 
     /// The same of every namespace.
     pub async fn workflows_everywhere(&self) -> Result<Vec<Workflow>, ClientError> {
-        self.pages(&["workflows"], Query::new(), None).await
+        self.pages(&["workflows"], QueryPairs::new(), None).await
     }
 
     /// The first workflows.
@@ -267,7 +268,7 @@ impl Client {
         let mut events: Vec<Event> = Vec::new();
         let mut after = after;
         loop {
-            let mut query = Query::new();
+            let mut query = QueryPairs::new();
             add(&mut query, "workflow", workflow.as_ref());
             add(&mut query, "after", after.as_ref());
             add(&mut query, "limit", Some(&PAGE.min(most - events.len())));
@@ -306,7 +307,7 @@ impl Client {
 
     /// Runners; `all` includes those that have left.
     pub async fn runners(&self, all: bool) -> Result<Vec<Runner>, ClientError> {
-        self.filtered_pages(&["runners"], Query::new(), &RunnerFilter { all }, None).await
+        self.filtered_pages(&["runners"], QueryPairs::new(), &RunnerFilter { all }, None).await
     }
 
     /// The machines of a workflow that are reached over SSH.
@@ -344,12 +345,12 @@ impl Client {
     }
 
     /// Events and statuses as they happen, of one workflow or all, after a sequence number.
-    pub async fn watch(&self, workflow: Option<i64>, after: Option<i64>) -> Result<Watch, ClientError> {
-        let mut query = Query::new();
+    pub async fn watch(&self, workflow: Option<i64>, after: Option<i64>) -> Result<EventStream, ClientError> {
+        let mut query = QueryPairs::new();
         add(&mut query, "workflow", workflow.as_ref());
         add(&mut query, "after", after.as_ref());
         let url = self.url_of(&["watch"], &query);
-        Ok(Watch::new(self.send(self.request(Method::GET, url)).await?))
+        Ok(EventStream::new(self.send(self.request(Method::GET, url)).await?))
     }
 
     /// Returns the namespace that names of workflows are looked up in; none leaves it to the server.
@@ -357,13 +358,13 @@ impl Client {
         self.namespace.as_deref()
     }
 
-    fn in_namespace(&self) -> Query {
-        let mut query = Query::new();
+    fn in_namespace(&self) -> QueryPairs {
+        let mut query = QueryPairs::new();
         add(&mut query, "namespace", self.namespace.as_ref());
         query
     }
 
-    async fn get<T: DeserializeOwned>(&self, path: &[&str], query: Query) -> Result<T, ClientError> {
+    async fn get<T: DeserializeOwned>(&self, path: &[&str], query: QueryPairs) -> Result<T, ClientError> {
         let url = self.url_of(path, &query);
         decode(self.send(self.request(Method::GET, url)).await?).await
     }
@@ -376,7 +377,7 @@ impl Client {
     async fn pages<T: DeserializeOwned>(
         &self,
         path: &[&str],
-        query: Query,
+        query: QueryPairs,
         limit: Option<usize>,
     ) -> Result<Vec<T>, ClientError> {
         self.filtered_pages(path, query, &(), limit).await
@@ -385,7 +386,7 @@ impl Client {
     async fn filtered_pages<T: DeserializeOwned>(
         &self,
         path: &[&str],
-        query: Query,
+        query: QueryPairs,
         filter: &impl Serialize,
         limit: Option<usize>,
     ) -> Result<Vec<T>, ClientError> {
@@ -394,7 +395,7 @@ impl Client {
         let mut items: Vec<T> = Vec::new();
         let mut cursor: Option<String> = None;
         loop {
-            let mut range = Query::new();
+            let mut range = QueryPairs::new();
             add(&mut range, "limit", Some(&PAGE.min(most - items.len())));
             add(&mut range, "cursor", cursor.as_ref());
             let request = self.request(Method::GET, url.clone()).query(filter).query(&range);
@@ -450,7 +451,7 @@ fn user_name() -> Option<HeaderValue> {
     HeaderValue::from_str(&user.name).ok()
 }
 
-fn add(query: &mut Query, key: &'static str, value: Option<&impl ToString>) {
+fn add(query: &mut QueryPairs, key: &'static str, value: Option<&impl ToString>) {
     if let Some(value) = value {
         query.push((key, value.to_string()));
     }
