@@ -6,13 +6,13 @@ use clap::Args;
 use serde_json::json;
 use torc_api::action::ActionState;
 use torc_api::api::{Event, Job, JobResult, SlurmCluster, Workflow, WorkflowAction};
+use torc_api::filter::ResultFilter;
 
 use crate::client::Client;
 use crate::connection::{bare_name, explain_missing, resolve_workflow, with_client};
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 use crate::output::{event_text, human, status_word};
-use torc_api::filter::ResultFilter;
 
 /// Show one workflow, job or SlurmCluster in detail.
 #[derive(Debug, Args)]

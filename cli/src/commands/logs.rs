@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use torc_api::filter::ResultFilter;
 use torc_api::api::{Job, JobResult};
+use torc_api::filter::ResultFilter;
 use torc_api::state::JobState;
 use torc_api::wire::AttemptKey;
 use torc_runner::packs;

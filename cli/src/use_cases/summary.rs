@@ -5,22 +5,15 @@ use std::fmt::Write as _;
 
 use torc_api::action::ActionState;
 use torc_api::api::{JobResult, Workflow, WorkflowAction};
+use torc_api::filter::ResultFilter;
 use torc_api::state::Cause;
 
 use super::provenance;
-<<<<<<< HEAD
 use crate::client::{Client, ClientError};
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
-use crate::output::{Items, human, status_word};
-=======
-use crate::client::{Client, ClientError, ResultFilter};
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 use crate::output::{ItemList, human, status_word};
->>>>>>> main
 use crate::workflow_phase::{WorkflowPhase, exit_status, phase, stuck_on_slurm};
-use torc_api::filter::ResultFilter;
 
 /// Failures that are listed one by one.
 const LISTED: usize = 10;

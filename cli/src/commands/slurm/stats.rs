@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use clap::Args;
 use serde::Serialize;
+use torc_api::filter::{JobFilter, SlurmStatsFilter};
 use torc_api::slurm_stats::SlurmStats;
 
 use crate::client::Client;
@@ -11,7 +12,6 @@ use crate::connection::{explain_missing, resolve_workflow, with_client};
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 use crate::output::Listing;
-use torc_api::filter::{JobFilter, SlurmStatsFilter};
 
 /// What Slurm's accounting said of a workflow's steps, one line an attempt.
 ///
