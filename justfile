@@ -20,6 +20,10 @@ labs *ARGS:
 bench *ARGS:
     tests/bench {{ARGS}}
 
+# Print figures of names, comments and types; arguments are -v and names of crates
+figures *ARGS:
+    tests/figures {{ARGS}}
+
 # Plant small breaks and count how many the tests notice (takes hours)
 mutants *ARGS:
     tests/nightly mutants {{ARGS}}

@@ -1,6 +1,7 @@
 //! The shape that ARCHITECTURE.md promises: what is absent stays absent, and nothing grows out of hand.
 
 mod cycles;
+mod words;
 
 use std::fs;
 
