@@ -11,7 +11,7 @@ use torc_runner::state::Event;
 
 use crate::time::Time;
 
-/// SIGKILL.
+/// The number of SIGKILL.
 const SIGKILL: i32 = 9;
 
 /// The shim of a runner.

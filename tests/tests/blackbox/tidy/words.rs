@@ -37,7 +37,9 @@ impl<'a> List<'a> {
             match section {
                 "exceptions" => {
                     let parts: Vec<&str> = line.splitn(3, " | ").collect();
-                    let [path, text, _reason] = parts[..] else { panic!("an exception is `PATH | TEXT | REASON`: {line}") };
+                    let [path, text, _reason] = parts[..] else {
+                        panic!("an exception is `PATH | TEXT | REASON`: {line}")
+                    };
                     list.exceptions.push((path.trim(), text.trim()));
                 }
                 _ => {
@@ -136,7 +138,12 @@ fn the_check_finds_names_words_and_phrases() {
     assert_eq!(found("f", "a desktop, a tale, Tales, TaleOf"), Vec::<String>::new());
     assert_eq!(found("f", "one\nfn tell(tale: Tale)"), ["f:2: Tale (use EventNote)"]);
     let places = "lostDesk\nDESK\nlost_desk\nit asked\n    /// for more\nStanding desk";
-    let expected = ["f:1: desk (use Context)", "f:2: desk (use Context)", "f:3: desk (use Context)", "f:4: asked for (use submitted)"];
+    let expected = [
+        "f:1: desk (use Context)",
+        "f:2: desk (use Context)",
+        "f:3: desk (use Context)",
+        "f:4: asked for (use submitted)",
+    ];
     assert_eq!(found("f", places), expected);
     assert_eq!(found("a/b", "desk.txt"), Vec::<String>::new());
     assert_eq!(found("b/b", "desk.txt"), ["b/b:1: desk (use Context)"]);
