@@ -5,6 +5,7 @@ mod error;
 mod recovery;
 mod slurm;
 mod trust;
+mod trust_error;
 mod watch;
 
 use std::path::PathBuf;
@@ -29,7 +30,7 @@ use torc_runner::{Bearer, HttpLink};
 
 pub use error::ClientError;
 pub use trust::Trust;
-pub use watch::{Watch, WatchMessage};
+pub use watch::{EventStream, WatchMessage};
 
 /// The most items of one page.
 const PAGE: usize = 5_000;
@@ -108,7 +109,7 @@ pub struct SlurmStatsFilter {
     pub attempt: Option<i32>,
 }
 
-type Query = Vec<(&'static str, String)>;
+type QueryPairs = Vec<(&'static str, String)>;
 
 impl Client {
     /// A client of the server at a URL. A certificate that is pinned by the token wins over other trust.
@@ -190,7 +191,7 @@ impl Client {
 
     /// The same of every namespace.
     pub async fn workflows_everywhere(&self) -> Result<Vec<Workflow>, ClientError> {
-        self.pages(&["workflows"], Query::new(), None).await
+        self.pages(&["workflows"], QueryPairs::new(), None).await
     }
 
     /// The first workflows.
@@ -319,7 +320,7 @@ impl Client {
         let mut events: Vec<Event> = Vec::new();
         let mut after = after;
         loop {
-            let mut query = Query::new();
+            let mut query = QueryPairs::new();
             add(&mut query, "workflow", workflow.as_ref());
             add(&mut query, "after", after.as_ref());
             add(&mut query, "limit", Some(&PAGE.min(most - events.len())));
@@ -358,7 +359,7 @@ impl Client {
 
     /// Runners; `all` includes those that have left.
     pub async fn runners(&self, all: bool) -> Result<Vec<Runner>, ClientError> {
-        let mut query = Query::new();
+        let mut query = QueryPairs::new();
         add(&mut query, "all", all.then_some(&true));
         self.pages(&["runners"], query, None).await
     }
@@ -398,12 +399,12 @@ impl Client {
     }
 
     /// Events and statuses as they happen, of one workflow or all, after a sequence number.
-    pub async fn watch(&self, workflow: Option<i64>, after: Option<i64>) -> Result<Watch, ClientError> {
-        let mut query = Query::new();
+    pub async fn watch(&self, workflow: Option<i64>, after: Option<i64>) -> Result<EventStream, ClientError> {
+        let mut query = QueryPairs::new();
         add(&mut query, "workflow", workflow.as_ref());
         add(&mut query, "after", after.as_ref());
         let url = self.url_of(&["watch"], &query);
-        Ok(Watch::new(self.send(self.request(Method::GET, url)).await?))
+        Ok(EventStream::new(self.send(self.request(Method::GET, url)).await?))
     }
 
     /// Returns the namespace that names of workflows are looked up in; none leaves it to the server.
@@ -411,13 +412,13 @@ impl Client {
         self.namespace.as_deref()
     }
 
-    fn in_namespace(&self) -> Query {
-        let mut query = Query::new();
+    fn in_namespace(&self) -> QueryPairs {
+        let mut query = QueryPairs::new();
         add(&mut query, "namespace", self.namespace.as_ref());
         query
     }
 
-    async fn get<T: DeserializeOwned>(&self, path: &[&str], query: Query) -> Result<T, ClientError> {
+    async fn get<T: DeserializeOwned>(&self, path: &[&str], query: QueryPairs) -> Result<T, ClientError> {
         let url = self.url_of(path, &query);
         decode(self.send(self.request(Method::GET, url)).await?).await
     }
@@ -430,7 +431,7 @@ impl Client {
     async fn pages<T: DeserializeOwned>(
         &self,
         path: &[&str],
-        query: Query,
+        query: QueryPairs,
         limit: Option<usize>,
     ) -> Result<Vec<T>, ClientError> {
         let most = limit.unwrap_or(usize::MAX);
@@ -492,7 +493,7 @@ fn user_name() -> Option<HeaderValue> {
     HeaderValue::from_str(&user.name).ok()
 }
 
-fn add(query: &mut Query, key: &'static str, value: Option<&impl ToString>) {
+fn add(query: &mut QueryPairs, key: &'static str, value: Option<&impl ToString>) {
     if let Some(value) = value {
         query.push((key, value.to_string()));
     }

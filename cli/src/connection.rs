@@ -9,21 +9,21 @@ use torc_api::token::Credential;
 use crate::client::{Client, ClientError, Trust};
 use crate::embedded::store_dir::{FOLDER, ServerInfo, StoreDir};
 use crate::embedded::{EmbeddedServer, ServeMode, StoreAccess, acquire_or_attach};
-use crate::error::CommandError;
+use crate::error::CliError;
 use crate::settings::Settings;
 use crate::token_file::read_token;
 
 /// A way to a store.
-pub enum Connection {
+pub enum ServerConnection {
     /// Somebody else's process; it goes on when we leave.
     Attached(Box<Client>),
     /// The store itself, for the time of this command.
     Embedded(Box<EmbeddedServer>),
 }
 
-impl Connection {
+impl ServerConnection {
     /// Finds the store and opens a way to it.
-    pub async fn open(settings: &Settings, folder: &Path) -> Result<Self, CommandError> {
+    pub async fn open(settings: &Settings, folder: &Path) -> Result<Self, CliError> {
         if let Some(url) = &settings.url {
             return Ok(Self::Attached(Box::new(remote(settings, url, folder)?)));
         }
@@ -61,16 +61,16 @@ impl Connection {
 pub async fn with_client<T>(
     settings: &Settings,
     folder: &Path,
-    verb: impl AsyncFnOnce(&Client) -> Result<T, CommandError>,
-) -> Result<T, CommandError> {
-    let connection = Connection::open(settings, folder).await?;
+    verb: impl AsyncFnOnce(&Client) -> Result<T, CliError>,
+) -> Result<T, CliError> {
+    let connection = ServerConnection::open(settings, folder).await?;
     let result = verb(connection.client()).await;
     connection.close().await;
     result
 }
 
 /// The client of a server that was named.
-pub fn remote(settings: &Settings, url: &str, folder: &Path) -> Result<Client, CommandError> {
+pub fn remote(settings: &Settings, url: &str, folder: &Path) -> Result<Client, CliError> {
     let here = known_server(settings, url, folder);
     let token = match (&settings.token, &settings.token_file) {
         (Some(token), _) => Some(token.clone()),
@@ -88,7 +88,7 @@ pub fn remote(settings: &Settings, url: &str, folder: &Path) -> Result<Client, C
             None => Trust::Authority(path.clone()),
         },
         // The file that `info` names is the server's own, and may be something else here.
-        (None, None, Some(path), _) => Trust::Handed(path),
+        (None, None, Some(path), _) => Trust::CertificateFile(path),
         (None, None, None, Some(info)) => info.trust(),
         (None, None, None, None) => Trust::System,
     };
@@ -111,15 +111,15 @@ pub fn server_file(url: &str, folder: &Path) -> Option<PathBuf> {
 }
 
 /// Returns the store of this folder or one above; creates one in this folder if there is none.
-pub fn create_store_dir(folder: &Path) -> Result<StoreDir, CommandError> {
+pub fn create_store_dir(folder: &Path) -> Result<StoreDir, CliError> {
     let store_dir = StoreDir::find(folder).unwrap_or_else(|| StoreDir::in_folder(folder.join(FOLDER)));
     store_dir.create_folder()?;
     Ok(store_dir)
 }
 
 /// There is neither a store in this folder nor a server that was named.
-pub fn no_store() -> CommandError {
-    CommandError::not_found("there is no store here: no `.torc` folder in this folder or above")
+pub fn no_store() -> CliError {
+    CliError::not_found("there is no store here: no `.torc` folder in this folder or above")
         .hint("`torc apply -f FILE` makes one; or name a server with --url")
 }
 
@@ -133,7 +133,7 @@ pub fn bare_name(reference: &str) -> &str {
 }
 
 /// The workflow that is meant: the one that was named, or the only one there is.
-pub async fn resolve_workflow(client: &Client, reference: Option<&str>) -> Result<String, CommandError> {
+pub async fn resolve_workflow(client: &Client, reference: Option<&str>) -> Result<String, CliError> {
     if let Some(reference) = reference {
         let reference = bare_name(reference);
         return if is_number(reference) {
@@ -146,12 +146,12 @@ pub async fn resolve_workflow(client: &Client, reference: Option<&str>) -> Resul
     let workflows = client.first_workflows(6).await?;
     match workflows.as_slice() {
         [only] => Ok(shown_reference(client, only)),
-        [] => Err(CommandError::not_found("the store holds no workflow")),
+        [] => Err(CliError::not_found("the store holds no workflow")),
         several => {
             let names: Vec<&str> = several.iter().take(5).map(|workflow| workflow.name.as_str()).collect();
             let more = if several.len() > 5 { ", …" } else { "" };
             let hint = format!("there are {}{more}", names.join(", "));
-            Err(CommandError::usage("the store holds several workflows: name one").hint(hint))
+            Err(CliError::usage("the store holds several workflows: name one").hint(hint))
         }
     }
 }
@@ -167,9 +167,9 @@ fn shown_reference(client: &Client, workflow: &Workflow) -> String {
 }
 
 /// Says that a workflow was not found in words that help.
-pub fn explain_missing(error: ClientError) -> CommandError {
+pub fn explain_missing(error: ClientError) -> CliError {
     let missing = error.is_not_found();
-    let command = CommandError::from(error);
+    let command = CliError::from(error);
     if missing && command.hints.is_empty() { command.hint("`torc get workflows` lists what there is") } else { command }
 }
 
@@ -230,7 +230,7 @@ mod tests {
         let named = Settings { ca_cert: Some(ca.clone()), server_name: Some("svc".to_owned()), ..settings() };
         assert_eq!(trust(named), Trust::Named { authority: ca, name: "svc".to_owned() });
         let handed = Settings { server_certificates: Some(at("handed")), ..settings() };
-        assert_eq!(trust(handed), Trust::Handed(at("handed")));
+        assert_eq!(trust(handed), Trust::CertificateFile(at("handed")));
     }
 
     #[test]

@@ -11,8 +11,8 @@ use crate::commands::{
     restore, retry, ro_crate, run, runner, server, shim, slurm, spawn, status, submit, token, unpack, user_data,
     validate, wait, watch, workflows,
 };
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::kubernetes;
 use crate::logging::Log;
 use crate::program::{block_on, refuse, start};
@@ -37,7 +37,7 @@ pub fn main(mut arguments: Vec<OsString>) -> ExitCode {
     start(log, flags, |context| execute(context, command))
 }
 
-fn execute(context: &Context, command: Command) -> Result<ExitStatus, CommandError> {
+fn execute(context: &CommandContext, command: Command) -> Result<ExitStatus, CliError> {
     match command {
         Command::Plan(args) => plan::run(context, &args),
         Command::Validate(args) => validate::run(context, &args),
@@ -52,7 +52,7 @@ fn execute(context: &Context, command: Command) -> Result<ExitStatus, CommandErr
 }
 
 /// In a cluster, verbs on objects go to the API server; for the others there is first a way to Torc's server.
-async fn reach_and_execute(context: &Context, command: Command) -> Result<ExitStatus, CommandError> {
+async fn reach_and_execute(context: &CommandContext, command: Command) -> Result<ExitStatus, CliError> {
     let Backend::Cluster(choice) = &context.settings.backend else { return execute_async(context, command).await };
     match requirement(&command) {
         Requirement::Nothing => execute_async(context, command).await,
@@ -61,22 +61,21 @@ async fn reach_and_execute(context: &Context, command: Command) -> Result<ExitSt
             let cluster = kubernetes::find(choice, context.settings.namespace.as_deref()).await?;
             let (settings, _held) = kubernetes::reach_server(&cluster, &context.settings).await?;
             let folder = context.folder.clone();
-            execute_async(&Context { settings, output: context.output, folder, in_cluster: true }, command).await
+            execute_async(&CommandContext { settings, output: context.output, folder, in_cluster: true }, command).await
         }
         Requirement::ThisMachine(verb) => {
             let message = format!("`torc {verb}` is about this machine, and a cluster was named");
-            Err(CommandError::usage(message)
-                .hint("leave out --context and --kubeconfig (TORC_CONTEXT, TORC_KUBECONFIG)"))
+            Err(CliError::usage(message).hint("leave out --context and --kubeconfig (TORC_CONTEXT, TORC_KUBECONFIG)"))
         }
     }
 }
 
 /// Carries out a command on the objects of a cluster.
 async fn execute_on_objects(
-    context: &Context,
+    context: &CommandContext,
     choice: &ClusterChoice,
     command: Command,
-) -> Result<ExitStatus, CommandError> {
+) -> Result<ExitStatus, CliError> {
     let cluster = kubernetes::find(choice, context.settings.namespace.as_deref()).await?;
     match command {
         Command::Apply(args) => on_cluster::apply(context, &cluster, &args).await,
@@ -88,11 +87,11 @@ async fn execute_on_objects(
         Command::Resume(args) => on_cluster::control(context, &cluster, &args.workflows, Control::Resume).await,
         Command::Retry(args) => on_cluster::retry(context, &cluster, &args).await,
         Command::Wait(args) => on_cluster::wait(context, &cluster, &args).await,
-        _ => Err(CommandError::usage("this command does not change objects of a cluster")),
+        _ => Err(CliError::usage("this command does not change objects of a cluster")),
     }
 }
 
-async fn execute_async(context: &Context, command: Command) -> Result<ExitStatus, CommandError> {
+async fn execute_async(context: &CommandContext, command: Command) -> Result<ExitStatus, CliError> {
     match command {
         Command::Apply(args) => Box::pin(apply::run(context, &args)).await,
         Command::Run(args) => Box::pin(run::run(context, &args)).await,

@@ -102,17 +102,17 @@ impl ExitStatus {
     }
 }
 
-type Source = Box<dyn Error + Send + Sync>;
+type BoxedError = Box<dyn Error + Send + Sync>;
 
 /// An error of a command.
 #[derive(Debug)]
-pub struct CommandError {
+pub struct CliError {
     /// What kind of thing went wrong; it decides the exit code.
     pub kind: ExitStatus,
     /// What went wrong, without its causes.
     pub message: String,
     /// Why.
-    pub source: Option<Source>,
+    pub source: Option<BoxedError>,
     /// What to do about it.
     pub hints: Vec<String>,
     /// What is wrong in particular, a line each, between the message and its causes.
@@ -123,7 +123,7 @@ pub struct CommandError {
     pub silent: bool,
 }
 
-impl CommandError {
+impl CliError {
     /// An error of a kind.
     pub fn new(kind: ExitStatus, message: impl Into<String>) -> Self {
         Self {
@@ -153,13 +153,13 @@ impl CommandError {
     }
 
     /// Something unforeseen, with its cause.
-    pub fn unexpected(message: impl Into<String>, source: impl Into<Source>) -> Self {
+    pub fn unexpected(message: impl Into<String>, source: impl Into<BoxedError>) -> Self {
         Self::new(ExitStatus::Unexpected, message).because(source)
     }
 
     /// Adds the cause.
     #[must_use]
-    pub fn because(mut self, source: impl Into<Source>) -> Self {
+    pub fn because(mut self, source: impl Into<BoxedError>) -> Self {
         self.source = Some(source.into());
         self
     }
@@ -233,7 +233,7 @@ impl CommandError {
     }
 }
 
-impl From<std::io::Error> for CommandError {
+impl From<std::io::Error> for CliError {
     /// An error of writing what the command has to say.
     fn from(error: std::io::Error) -> Self {
         let silent = error.kind() == std::io::ErrorKind::BrokenPipe;
@@ -267,7 +267,7 @@ mod tests {
     fn a_cause_is_listed_once_and_hints_come_last() {
         let inner = Layer { text: "connection refused", source: None };
         let middle = Layer { text: "connect: connection refused", source: Some(Box::new(inner)) };
-        let error = CommandError::new(ExitStatus::Unreachable, "could not reach the server")
+        let error = CliError::new(ExitStatus::Unreachable, "could not reach the server")
             .because(middle)
             .hint("start it with `torc server`");
         let plain = anstream::adapter::strip_str(&error.render()).to_string();
@@ -282,9 +282,9 @@ mod tests {
 
     #[test]
     fn a_closed_pipe_is_silent() {
-        let error = CommandError::from(std::io::Error::from(std::io::ErrorKind::BrokenPipe));
+        let error = CliError::from(std::io::Error::from(std::io::ErrorKind::BrokenPipe));
         assert!(error.silent);
-        assert!(!CommandError::from(std::io::Error::from(std::io::ErrorKind::StorageFull)).silent);
+        assert!(!CliError::from(std::io::Error::from(std::io::ErrorKind::StorageFull)).silent);
     }
 
     #[test]
@@ -305,10 +305,10 @@ mod tests {
         let found = ExitStatus::ALL.map(|status| (status.code(), status.word(), status.meaning()));
         assert_eq!(found, expected);
         for (error, status) in [
-            (CommandError::usage("m"), ExitStatus::Usage),
-            (CommandError::invalid("m"), ExitStatus::InvalidInput),
-            (CommandError::not_found("m"), ExitStatus::NotFound),
-            (CommandError::unexpected("m", "why"), ExitStatus::Unexpected),
+            (CliError::usage("m"), ExitStatus::Usage),
+            (CliError::invalid("m"), ExitStatus::InvalidInput),
+            (CliError::not_found("m"), ExitStatus::NotFound),
+            (CliError::unexpected("m", "why"), ExitStatus::Unexpected),
             (std::io::Error::other("x").into(), ExitStatus::Unexpected),
         ] {
             assert_eq!(error.kind, status);
@@ -317,9 +317,9 @@ mod tests {
 
     #[test]
     fn an_error_for_programs_has_all_that_is_known() {
-        let bare = CommandError::new(ExitStatus::Timeout, "late").to_json();
+        let bare = CliError::new(ExitStatus::Timeout, "late").to_json();
         assert_eq!(bare, json!({ "error": { "code": "Timeout", "exitCode": 8, "message": "late" } }));
-        let full = CommandError::invalid("wrong")
+        let full = CliError::invalid("wrong")
             .because("outer")
             .lines(["  line".to_owned()])
             .hint("one")
@@ -337,6 +337,6 @@ mod tests {
         let inner = Layer { text: "third", source: None };
         let middle = Layer { text: "second", source: Some(Box::new(inner)) };
         let outer = Layer { text: "first", source: Some(Box::new(middle)) };
-        assert_eq!(CommandError::invalid("m").because(outer).causes(), ["first", "second", "third"]);
+        assert_eq!(CliError::invalid("m").because(outer).causes(), ["first", "second", "third"]);
     }
 }

@@ -4,15 +4,15 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 
 use torc_api::setting::FlagGroup;
 
-use crate::error::CommandError;
+use crate::error::CliError;
 use crate::settings::{Flags, bit};
 
 /// Where the server inside of a command listens, and how others reach it.
 pub type ListenArgs = Flags<{ bit(FlagGroup::EmbeddedListener) | bit(FlagGroup::Listening) }>;
 
 /// The address of a host and port.
-pub fn resolve(bind: &str) -> Result<SocketAddr, CommandError> {
-    let wrong = || CommandError::invalid(format!("'{bind}' is no address to listen on: write HOST:PORT"));
+pub fn resolve(bind: &str) -> Result<SocketAddr, CliError> {
+    let wrong = || CliError::invalid(format!("'{bind}' is no address to listen on: write HOST:PORT"));
     bind.to_socket_addrs().map_err(|error| wrong().because(error))?.next().ok_or_else(wrong)
 }
 

@@ -10,13 +10,13 @@ use torc_runner::{RunnerConfig, detect::node_names};
 use torc_slurm::allocation::{self, Allocation};
 use torc_slurm::exec::Slurm;
 
-use crate::error::CommandError;
+use crate::error::CliError;
 use crate::settings::RunSettings;
 
 /// What a runner on this machine is told. Inside a Slurm allocation its jobs become steps, and its time ends with the allocation's.
-pub async fn runner_config(run: &RunSettings, state_dir: &Path, folder: &Path) -> Result<RunnerConfig, CommandError> {
+pub async fn runner_config(run: &RunSettings, state_dir: &Path, folder: &Path) -> Result<RunnerConfig, CliError> {
     let executable = std::env::current_exe()
-        .map_err(|error| CommandError::unexpected("could not find the path of this program", error))?;
+        .map_err(|error| CliError::unexpected("could not find the path of this program", error))?;
     let shim_command = vec![executable.into_os_string(), "shim".into()];
     let mut config = RunnerConfig::new(folder.join(&run.output_dir), folder.join(state_dir), shim_command);
     config.gpu_devices = gpu_devices(run.num_gpus, detect::gpus());
@@ -47,13 +47,13 @@ pub async fn runner_config(run: &RunSettings, state_dir: &Path, folder: &Path) -
 }
 
 /// What kind of place the runner lives in, as whoever started it says.
-fn kind(word: Option<&str>) -> Result<RunnerKind, CommandError> {
+fn kind(word: Option<&str>) -> Result<RunnerKind, CliError> {
     match word.filter(|word| !word.is_empty()) {
         None | Some("local") => Ok(RunnerKind::Local),
         Some("pod") => Ok(RunnerKind::Pod),
         Some(other) => {
             let variable = crate::env::RUNNER_KIND;
-            Err(CommandError::invalid(format!("{variable} is '{other}': it must be `local` or `pod`")))
+            Err(CliError::invalid(format!("{variable} is '{other}': it must be `local` or `pod`")))
         }
     }
 }

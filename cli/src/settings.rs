@@ -24,9 +24,9 @@ use torc_api::token::{Fingerprint, ParseFingerprintError};
 use torc_controller::KubernetesConfig;
 
 use crate::env;
-use crate::error::CommandError;
+use crate::error::CliError;
 use crate::host::host_name;
-use crate::output::Format;
+use crate::output::OutputFormat;
 
 /// Every setting.
 pub fn all() -> impl Iterator<Item = &'static Setting> {
@@ -106,10 +106,10 @@ impl Layers {
     fn read<T>(
         &self,
         read: impl Fn(torc_api::setting::Lookup<'_>) -> Result<T, InvalidSetting>,
-    ) -> Result<T, CommandError> {
+    ) -> Result<T, CliError> {
         read(&|key| self.get(key).map(|value| value.text.as_str())).map_err(|error| {
             let origin = self.get(error.key).map_or(&Origin::BuiltIn, |value| &value.origin);
-            CommandError::invalid(format!("{error} (from {origin})"))
+            CliError::invalid(format!("{error} (from {origin})"))
         })
     }
 }
@@ -143,9 +143,9 @@ torc_api::settings! {
         /// How results are printed: `table`, `wide`, `json` or `yaml`.
         "client.format" (
             default: Some("table"),
-            flag: Some(Global.flag("output").value("FORMAT").short('o').choices(Format::CHOICES)),
+            flag: Some(Global.flag("output").value("FORMAT").short('o').choices(OutputFormat::CHOICES)),
         )
-        format: Format = Format::from_name;
+        format: OutputFormat = OutputFormat::from_name;
         /// The namespace of the workflows (that of the kubeconfig's context, else `default`, when absent).
         "client.namespace" (flag: Some(Global.flag("namespace").value("NAMESPACE").short('n')))
         namespace: Option<String> = parse_text;
@@ -175,7 +175,7 @@ torc_api::settings! {
 
 /// What is handed over by variables and stands in no file.
 #[derive(Clone, Debug, Default)]
-pub struct Handed {
+pub struct EnvCredentials {
     /// The token itself.
     pub token: Option<String>,
     /// The file that says where the owner of this job's store answers.
@@ -186,7 +186,7 @@ pub struct Handed {
     pub plugin: bool,
 }
 
-impl Handed {
+impl EnvCredentials {
     /// What the environment holds.
     pub fn from(variable: &dyn Fn(&str) -> Option<String>) -> Self {
         let said = |name: &str| variable(name).filter(|text| !text.is_empty());
@@ -201,7 +201,7 @@ impl Handed {
 }
 
 /// The world that settings are read from, so that tests need neither a home nor an environment.
-pub struct Surroundings<'a> {
+pub struct Environment<'a> {
     /// Looks up an environment variable.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
     /// The current folder.
@@ -211,7 +211,7 @@ pub struct Surroundings<'a> {
 }
 
 /// What was said, from all sources, and warnings about what nobody understands.
-pub fn gather(flags: Layers, surroundings: &Surroundings<'_>) -> Result<(Layers, Vec<String>), CommandError> {
+pub fn gather(flags: Layers, surroundings: &Environment<'_>) -> Result<(Layers, Vec<String>), CliError> {
     let mut layers = flags;
     for setting in all() {
         for variable in [setting.variable(), setting.variable_by_section()] {
@@ -233,7 +233,7 @@ pub fn gather(flags: Layers, surroundings: &Surroundings<'_>) -> Result<(Layers,
 }
 
 /// Gives what was said its types.
-pub fn resolve(layers: &Layers, handed: Handed) -> Result<Settings, CommandError> {
+pub fn resolve(layers: &Layers, handed: EnvCredentials) -> Result<Settings, CliError> {
     let backend = choose(layers, handed.plugin)?;
     let settings = layers.read(Settings::read)?;
     Ok(Settings {
@@ -250,7 +250,7 @@ pub fn resolve(layers: &Layers, handed: Handed) -> Result<Settings, CommandError
     })
 }
 
-fn resolve_server(layers: &Layers) -> Result<ServerSettings, CommandError> {
+fn resolve_server(layers: &Layers) -> Result<ServerSettings, CliError> {
     let server = layers.read(ServerSettings::read)?;
     server.check()?;
     let mut kubernetes = layers.read(KubernetesConfig::read)?;

@@ -11,7 +11,7 @@ use torc_slurm::trouble::SlurmError;
 use torc_slurm::{partitions, scontrol, sinfo};
 
 use crate::env;
-use crate::error::{CommandError, ExitStatus};
+use crate::error::{CliError, ExitStatus};
 
 /// A person waits for the answer: one more try, and no more.
 pub const AT_ONCE: Schedule = Schedule { tries: 2, ..QUESTION };
@@ -24,12 +24,12 @@ pub struct Site {
     /// What is known of it.
     pub profile: Profile,
     /// Where that is from.
-    pub origin: Origin,
+    pub origin: ProfileOrigin,
 }
 
 /// Where a profile is from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum ProfileOrigin {
     /// It came with Torc.
     BuiltIn,
     /// Somebody wrote it.
@@ -38,7 +38,7 @@ pub enum Origin {
     Detected,
 }
 
-impl std::fmt::Display for Origin {
+impl std::fmt::Display for ProfileOrigin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::BuiltIn => f.write_str("built in"),
@@ -54,15 +54,15 @@ pub fn slurm(prefix: &[String]) -> Slurm {
 }
 
 /// Every profile: a person's own come first, so that one of them can replace one that comes with Torc.
-pub fn all() -> Result<Vec<Site>, CommandError> {
+pub fn all() -> Result<Vec<Site>, CliError> {
     let mut sites = Vec::new();
     for path in own_files() {
-        sites.push(Site { profile: read(&path)?, origin: Origin::File(path) });
+        sites.push(Site { profile: read(&path)?, origin: ProfileOrigin::File(path) });
     }
-    let known = profiles::known().map_err(|error| CommandError::unexpected("a profile of Torc is wrong", error))?;
+    let known = profiles::known().map_err(|error| CliError::unexpected("a profile of Torc is wrong", error))?;
     for profile in known {
         if !sites.iter().any(|site| site.profile.name == profile.name) {
-            sites.push(Site { profile, origin: Origin::BuiltIn });
+            sites.push(Site { profile, origin: ProfileOrigin::BuiltIn });
         }
     }
     Ok(sites)
@@ -80,11 +80,11 @@ pub fn is_here(site: &Site) -> bool {
 }
 
 /// The cluster with this name, in this file, or the one that one is on; `slurm` is what Slurm says about itself.
-pub async fn find(name: Option<&str>, prefix: &[String]) -> Result<Site, CommandError> {
+pub async fn find(name: Option<&str>, prefix: &[String]) -> Result<Site, CliError> {
     match name {
         Some(DETECTED) => detect(prefix).await,
         Some(path) if Path::new(path).extension().is_some_and(|extension| extension == "toml") => {
-            Ok(Site { profile: read(Path::new(path))?, origin: Origin::File(path.into()) })
+            Ok(Site { profile: read(Path::new(path))?, origin: ProfileOrigin::File(path.into()) })
         }
         Some(name) => named(name),
         None => match all()?.into_iter().find(is_here) {
@@ -96,11 +96,11 @@ pub async fn find(name: Option<&str>, prefix: &[String]) -> Result<Site, Command
     }
 }
 
-fn named(name: &str) -> Result<Site, CommandError> {
+fn named(name: &str) -> Result<Site, CliError> {
     let sites = all()?;
     let names: Vec<String> = sites.iter().map(|site| site.profile.name.clone()).collect();
     sites.into_iter().find(|site| site.profile.name == name).ok_or_else(|| {
-        CommandError::not_found(format!("there is no profile `{name}`")).hint(format!(
+        CliError::not_found(format!("there is no profile `{name}`")).hint(format!(
             "there are {} and `{DETECTED}`, which asks the Slurm of this machine; a file of your own ends in .toml",
             names.join(", ")
         ))
@@ -108,15 +108,15 @@ fn named(name: &str) -> Result<Site, CommandError> {
 }
 
 /// What Slurm says about itself.
-pub async fn detect(prefix: &[String]) -> Result<Site, CommandError> {
+pub async fn detect(prefix: &[String]) -> Result<Site, CliError> {
     let partitions = ask_partitions(&slurm(prefix)).await?;
     if partitions.is_empty() {
-        return Err(CommandError::not_found("Slurm has no partition with nodes").hint("`sinfo` shows what it has"));
+        return Err(CliError::not_found("Slurm has no partition with nodes").hint("`sinfo` shows what it has"));
     }
-    Ok(Site { profile: profiles::detected(partitions), origin: Origin::Detected })
+    Ok(Site { profile: profiles::detected(partitions), origin: ProfileOrigin::Detected })
 }
 
-async fn ask_partitions(slurm: &Slurm) -> Result<Vec<Partition>, CommandError> {
+async fn ask_partitions(slurm: &Slurm) -> Result<Vec<Partition>, CliError> {
     let rules = slurm.ask_again(&scontrol::partitions().within(PATIENCE), AT_ONCE).await.map_err(trouble)?;
     let nodes = slurm.ask_again(&sinfo::nodes().within(PATIENCE), AT_ONCE).await.map_err(trouble)?;
     let nodes = sinfo::read_nodes(&nodes.text).map_err(trouble)?;
@@ -124,7 +124,7 @@ async fn ask_partitions(slurm: &Slurm) -> Result<Vec<Partition>, CommandError> {
 }
 
 /// What went wrong with Slurm, and what to do about it.
-pub fn trouble(trouble: SlurmError) -> CommandError {
+pub fn trouble(trouble: SlurmError) -> CliError {
     let (kind, hint) = match &trouble {
         SlurmError::Missing { .. } => (
             ExitStatus::NotFound,
@@ -135,17 +135,17 @@ pub fn trouble(trouble: SlurmError) -> CommandError {
         }
         SlurmError::Refused { .. } => (ExitStatus::Refused, "the sentence is Slurm's own"),
     };
-    CommandError::new(kind, trouble.to_string()).hint(hint)
+    CliError::new(kind, trouble.to_string()).hint(hint)
 }
 
-fn read(path: &Path) -> Result<Profile, CommandError> {
+fn read(path: &Path) -> Result<Profile, CliError> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         let kind =
             if error.kind() == std::io::ErrorKind::NotFound { ExitStatus::NotFound } else { ExitStatus::Unexpected };
-        CommandError::new(kind, format!("could not read the profile {}", path.display())).because(error)
+        CliError::new(kind, format!("could not read the profile {}", path.display())).because(error)
     })?;
     Profile::read(&text).map_err(|error| {
-        CommandError::invalid(format!("{} is no profile", path.display()))
+        CliError::invalid(format!("{} is no profile", path.display()))
             .because(error)
             .hint("`torc hpc show kestrel` shows what one holds")
     })

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use crate::error::{CommandError, ExitStatus};
+use crate::error::{CliError, ExitStatus};
 
 /// Reads the token of a file.
-pub fn read_token(path: &Path) -> Result<String, CommandError> {
+pub fn read_token(path: &Path) -> Result<String, CliError> {
     match std::fs::read_to_string(path) {
         Ok(token) => Ok(token.trim().to_owned()),
         Err(error) => {
@@ -14,7 +14,7 @@ pub fn read_token(path: &Path) -> Result<String, CommandError> {
             } else {
                 ExitStatus::Unexpected
             };
-            Err(CommandError::new(kind, format!("could not read the token file {}", path.display())).because(error))
+            Err(CliError::new(kind, format!("could not read the token file {}", path.display())).because(error))
         }
     }
 }

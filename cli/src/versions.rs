@@ -3,7 +3,7 @@
 use torc_api::wire::PROTOCOL;
 
 use crate::client::Client;
-use crate::error::{CommandError, ExitStatus};
+use crate::error::{CliError, ExitStatus};
 
 /// How two versions compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ fn compare(ours: &str, theirs: &str) -> Compared {
 }
 
 /// Asks the server for its version, before a runner takes work from it. Another release is refused unless `skip`.
-pub async fn check(client: &Client, skip: bool) -> Result<(), CommandError> {
+pub async fn check(client: &Client, skip: bool) -> Result<(), CliError> {
     let server = client.version().await?;
     let ours = env!("CARGO_PKG_VERSION");
     let protocol = match server.protocol {
@@ -49,7 +49,7 @@ pub async fn check(client: &Client, skip: bool) -> Result<(), CommandError> {
         }
         Compared::Apart => {
             let message = format!("the server is version {}, this runner is {ours}{protocol}", server.version);
-            Err(CommandError::new(ExitStatus::Refused, message).hint(
+            Err(CliError::new(ExitStatus::Refused, message).hint(
                 "use the same release of torc on both sides, or --skip-version-check if you know that they agree",
             ))
         }

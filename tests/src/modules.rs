@@ -71,15 +71,6 @@ impl Modules {
         }
         parsed.file_children
     }
-
-    /// Returns the number of file modules.
-    pub fn len(&self) -> usize {
-        self.by_path.iter().filter(|(path, module)| **path == module.node).count()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.by_path.is_empty()
-    }
 }
 
 fn child_file(parent: &Path, is_root: bool, child: &str) -> Option<PathBuf> {

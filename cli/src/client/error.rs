@@ -2,8 +2,8 @@
 
 use torc_api::api::ErrorBody;
 
-use super::trust::Distrust;
-use crate::error::{CommandError, ExitStatus};
+use super::trust_error::TrustError;
+use crate::error::{CliError, ExitStatus};
 
 /// A request that was not answered as hoped.
 #[derive(Debug, thiserror::Error)]
@@ -35,7 +35,7 @@ pub enum ClientError {
         /// The address.
         url: String,
         /// Why, and what to do.
-        distrust: Distrust,
+        distrust: TrustError,
     },
     /// No answer.
     #[error("could not reach the server at {url}")]
@@ -96,7 +96,7 @@ impl ClientError {
 
     /// A request that had no answer.
     pub fn unanswered(url: String, source: reqwest::Error) -> Self {
-        match Distrust::of(&source) {
+        match TrustError::of(&source) {
             Some(distrust) => Self::Untrusted { url, distrust },
             None => Self::Unreachable { url, source },
         }
@@ -144,7 +144,7 @@ fn root_cause(error: &reqwest::Error) -> String {
     cause.to_string()
 }
 
-impl From<ClientError> for CommandError {
+impl From<ClientError> for CliError {
     fn from(error: ClientError) -> Self {
         let mut command = Self::new(error.kind(), error.to_string());
         match error {
@@ -192,20 +192,20 @@ mod tests {
             (500, ExitStatus::Unexpected),
             (503, ExitStatus::Unreachable),
         ] {
-            assert_eq!(CommandError::from(ClientError::answer(status, "")).kind, kind, "{status}");
+            assert_eq!(CliError::from(ClientError::answer(status, "")).kind, kind, "{status}");
         }
-        assert_eq!(CommandError::from(ClientError::Closed).kind, ExitStatus::Unreachable);
+        assert_eq!(CliError::from(ClientError::Closed).kind, ExitStatus::Unreachable);
     }
 
     #[test]
     fn what_the_server_says_is_passed_on() {
         let text = r#"{"code":"Invalid","message":"the document is wrong","hint":"mend it",
             "problems":[{"severity":"Error","field":"spec.jobs","message":"a cycle"}]}"#;
-        let error = CommandError::from(ClientError::answer(422, text));
+        let error = CliError::from(ClientError::answer(422, text));
         assert_eq!(error.message, "the document is wrong");
         assert_eq!(error.lines, ["  spec.jobs: a cycle"]);
         assert_eq!(error.hints, ["mend it"]);
-        let odd = CommandError::from(ClientError::answer(502, "<html>"));
+        let odd = CliError::from(ClientError::answer(502, "<html>"));
         assert_eq!(odd.message, "the server answered with status 502: <html>");
     }
 
@@ -239,7 +239,7 @@ mod tests {
             let error = ClientError::answer(status, "");
             assert_eq!(error.is_not_found(), status == 404, "{status}");
             assert!(!error.is_unreachable(), "somebody has answered: {status}");
-            assert_eq!(CommandError::from(error).kind.code(), code, "{status}");
+            assert_eq!(CliError::from(error).kind.code(), code, "{status}");
         }
     }
 
@@ -248,7 +248,7 @@ mod tests {
         torc_controller::tls::install_cryptography();
         let no_json = || serde_json::from_str::<u8>("x").expect_err("no number");
         let text = String::new;
-        let distrust = Distrust { reason: "r".to_owned(), advice: "advice" };
+        let distrust = TrustError { reason: "r".to_owned(), advice: "advice" };
         let request = || reqwest::Client::new().get("http://").build().expect_err("no host");
         for (error, code, unreachable, missing, hint) in [
             (ClientError::Url { url: text(), reason: text() }, 4, false, false, None),
@@ -263,7 +263,7 @@ mod tests {
         ] {
             assert_eq!((error.is_unreachable(), error.is_not_found()), (unreachable, missing), "{error:?}");
             let name = format!("{error:?}");
-            let command = CommandError::from(error);
+            let command = CliError::from(error);
             assert_eq!(command.kind.code(), code, "{name}");
             let found = command.hints.first().map(String::as_str);
             assert!(
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn only_who_has_no_token_is_told_to_name_one() {
-        let hints = |status, text: &str| CommandError::from(ClientError::answer(status, text)).hints;
+        let hints = |status, text: &str| CliError::from(ClientError::answer(status, text)).hints;
         assert!(hints(401, "")[0].contains("--token-file"));
         assert_eq!(hints(401, r#"{"code":"c","message":"m","hint":"own"}"#), ["own"]);
         assert_eq!(hints(403, ""), Vec::<String>::new());
@@ -283,12 +283,12 @@ mod tests {
 
     #[test]
     fn a_long_answer_is_not_repeated() {
-        let message = |length: usize| CommandError::from(ClientError::answer(500, &"x".repeat(length))).message;
+        let message = |length: usize| CliError::from(ClientError::answer(500, &"x".repeat(length))).message;
         assert_eq!(message(500).len(), "the server answered with status 500: ".len() + 500);
         for length in [0, 501] {
             assert_eq!(message(length), "the server answered with status 500");
         }
-        let error = CommandError::from(ClientError::answer(
+        let error = CliError::from(ClientError::answer(
             422,
             r#"{"code":"c","message":"m","problems":[{"severity":"Error","field":"","message":"p"}]}"#,
         ));

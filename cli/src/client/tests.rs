@@ -348,15 +348,15 @@ async fn a_page_of_file_uses_may_be_empty_and_not_the_last() {
 
 #[tokio::test]
 async fn what_went_wrong_has_its_kind() {
-    use crate::error::{CommandError, ExitStatus};
+    use crate::error::{CliError, ExitStatus};
     let gone = Client::trusting("http://127.0.0.1:1", None, &Trust::System, None).expect("a client");
     let unreachable = gone.version().await.expect_err("nothing listens there");
     assert!(unreachable.is_unreachable() && !unreachable.is_not_found());
-    assert_eq!(CommandError::from(unreachable).kind, ExitStatus::Unreachable);
+    assert_eq!(CliError::from(unreachable).kind, ExitStatus::Unreachable);
     for (status, text, kind) in [(200, "no JSON", ExitStatus::Unexpected), (409, "{}", ExitStatus::Refused)] {
         let server = Recorder::start(vec![(status, text.to_owned())]);
         let error = server.client().version().await.expect_err("no version");
-        assert_eq!(CommandError::from(error).kind, kind, "{status} {text}");
+        assert_eq!(CliError::from(error).kind, kind, "{status} {text}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Which certificate a server must have before it is told a token.
 
-mod handed;
+mod certificate_file;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_sig
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, InvalidMessage, OtherError, RootCertStore,
-    SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
 };
 use rustls_platform_verifier::BuilderVerifierExt as _;
 use torc_api::token::Fingerprint;
 use torc_controller::tls;
 
-use super::ClientError;
-use handed::CertificateFile;
+use super::error::ClientError;
+use super::trust_error::FingerprintMismatch;
+use certificate_file::CertificateFile;
 
 /// Whom to trust.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub enum Trust {
     SameAs(PathBuf),
     /// The bearer of a certificate in a file that the server keeps up to date, whoever those in it vouch for, and whoever the machine
     /// trusts.
-    Handed(PathBuf),
+    CertificateFile(PathBuf),
 }
 
 impl Trust {
@@ -73,7 +73,7 @@ impl Trust {
             Some(Self::SameAs(path)) => {
                 builder.dangerous().with_custom_certificate_verifier(by(Check::SameAs(path.clone())))
             }
-            Some(Self::Handed(path)) => {
+            Some(Self::CertificateFile(path)) => {
                 let file = CertificateFile::new(path, Arc::clone(&provider));
                 builder.dangerous().with_custom_certificate_verifier(by(Check::File(file)))
             }
@@ -118,20 +118,12 @@ enum Check {
     File(CertificateFile),
 }
 
-/// A server has another certificate than the one that it was to have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("its certificate is {found}, and should be {wanted}")]
-pub struct AnotherCertificate {
-    wanted: Fingerprint,
-    found: Fingerprint,
-}
-
 fn compare(wanted: Fingerprint, end_entity: &CertificateDer<'_>) -> Result<ServerCertVerified, Error> {
     let found = tls::fingerprint(end_entity);
     if wanted == found {
         return Ok(ServerCertVerified::assertion());
     }
-    let other = OtherError(Arc::new(AnotherCertificate { wanted, found }));
+    let other = OtherError(Arc::new(FingerprintMismatch { wanted, found }));
     Err(Error::InvalidCertificate(CertificateError::Other(other)))
 }
 
@@ -178,93 +170,11 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// Why a server was not trusted, and what to do about it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Distrust {
-    /// What is wrong.
-    pub reason: String,
-    /// What to do.
-    pub advice: &'static str,
-}
-
-impl Distrust {
-    /// The reason that a request failed, if it is one of TLS.
-    pub fn of(error: &(dyn std::error::Error + 'static)) -> Option<Self> {
-        let mut cause = Some(error);
-        while let Some(present) = cause {
-            if let Some(error) = tls_error(present) {
-                return Self::explain(error);
-            }
-            cause = present.source();
-        }
-        None
-    }
-
-    fn explain(error: &Error) -> Option<Self> {
-        let (reason, advice) = match error {
-            Error::InvalidCertificate(certificate) => explain_certificate(certificate),
-            Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
-                ("it speaks http, not https".to_owned(), "write http:// in its URL")
-            }
-            other => (other.to_string(), "is there a proxy in between?"),
-        };
-        Some(Self { reason, advice })
-    }
-}
-
-fn explain_certificate(error: &CertificateError) -> (String, &'static str) {
-    match error {
-        CertificateError::Other(OtherError(other)) if other.is::<AnotherCertificate>() => (
-            other.to_string(),
-            "somebody may be in between, or it is another server: get its token file again over a way that you trust",
-        ),
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-            ("its certificate has expired".to_owned(), "renew it on the server; it is read again by itself")
-        }
-        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            ("its certificate is not valid yet".to_owned(), "compare the clocks of both machines")
-        }
-        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => (
-            "its certificate is not for this name".to_owned(),
-            "write the name in the URL that is in the certificate, or pin it with --certificate-sha256",
-        ),
-        CertificateError::UnknownIssuer => (
-            "its certificate was issued by nobody that is trusted here".to_owned(),
-            "name the issuer's certificate with --ca-cert, or use the server's token file, which pins its own",
-        ),
-        other => (format!("its certificate cannot be used: {other}"), "look at it with `openssl x509 -text`"),
-    }
-}
-
-/// Errors of TLS travel inside errors of I/O, one in the other, which do not name them as their source.
-fn tls_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Error> {
-    let inside = || error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-    error.downcast_ref().or_else(|| tls_error(inside()?))
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-
-    #[test]
-    fn reasons_are_found_inside_other_errors() {
-        let (wanted, found) = (Fingerprint([1; 32]), Fingerprint([2; 32]));
-        let other = CertificateError::Other(OtherError(Arc::new(AnotherCertificate { wanted, found })));
-        for (error, words) in [
-            (Error::InvalidCertificate(other), "should be 0101"),
-            (Error::InvalidCertificate(CertificateError::Expired), "has expired"),
-            (Error::InvalidCertificate(CertificateError::NotValidForName), "not for this name"),
-            (Error::InvalidCertificate(CertificateError::UnknownIssuer), "nobody that is trusted"),
-            (Error::InvalidMessage(InvalidMessage::InvalidContentType), "speaks http, not https"),
-        ] {
-            let wrapped = std::io::Error::other(std::io::Error::other(error));
-            let distrust = Distrust::of(&wrapped).unwrap();
-            assert!(distrust.reason.contains(words), "{distrust:?}");
-        }
-        assert_eq!(Distrust::of(&std::io::Error::other("refused")), None);
-    }
 
     #[test]
     fn files_of_authorities_are_checked() {

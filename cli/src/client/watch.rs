@@ -7,7 +7,7 @@ use super::ClientError;
 
 /// A stream of what happens.
 #[derive(Debug)]
-pub struct Watch {
+pub struct EventStream {
     response: Response,
     parser: Parser,
     waiting: std::collections::VecDeque<WatchMessage>,
@@ -22,7 +22,7 @@ pub enum WatchMessage {
     Status(Box<Workflow>),
 }
 
-impl Watch {
+impl EventStream {
     /// Reads the stream of an answer.
     pub fn new(response: Response) -> Self {
         Self { response, parser: Parser::default(), waiting: std::collections::VecDeque::new() }

@@ -8,11 +8,11 @@ use clap::{Args, ValueEnum};
 use torc_api::state::JobState;
 
 use crate::client::{Client, JobFilter, ResultFilter};
-use crate::connection::{Connection, bare_name, explain_missing, resolve_workflow};
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
-use crate::kubernetes::objects::Kind;
-use crate::output::Anywhere;
+use crate::connection::{ServerConnection, bare_name, explain_missing, resolve_workflow};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
+use crate::kubernetes::objects::ObjectKind;
+use crate::output::WithNamespace;
 
 /// List workflows, jobs, results, actions, runners, allocations, SlurmClusters, events, files, user data, or who did what.
 ///
@@ -93,13 +93,13 @@ pub fn parse_state(text: &str) -> Result<JobState, String> {
 
 impl GetArgs {
     /// The resource and the name that may be in `workflow/NAME`.
-    fn target(&self) -> Result<(Resource, Option<&str>), CommandError> {
+    fn target(&self) -> Result<(Resource, Option<&str>), CliError> {
         let (kind, name) = match self.resource.split_once('/') {
             Some((kind, name)) => (kind, Some(name)),
             None => (self.resource.as_str(), None),
         };
         let resource = Resource::from_str(kind, true).map_err(|_| {
-            CommandError::usage(format!("there is no resource `{kind}`"))
+            CliError::usage(format!("there is no resource `{kind}`"))
                 .hint("workflows, jobs, results, actions, runners, allocations, slurmclusters, events, files, user-data and audit can be listed")
         })?;
         Ok((resource, name.or(self.workflow.as_deref().map(bare_name))))
@@ -111,11 +111,11 @@ impl GetArgs {
     }
 
     /// The kind of objects of a cluster that is asked for, and the name of one.
-    pub fn object(&self) -> Result<(Kind, Option<&str>), CommandError> {
+    pub fn object(&self) -> Result<(ObjectKind, Option<&str>), CliError> {
         match self.target()? {
-            (Resource::Workflows, name) => Ok((Kind::Workflow, name)),
-            (Resource::SlurmClusters, name) => Ok((Kind::SlurmCluster, name)),
-            _ => Err(CommandError::usage("workflows and slurmclusters are objects of a cluster")),
+            (Resource::Workflows, name) => Ok((ObjectKind::Workflow, name)),
+            (Resource::SlurmClusters, name) => Ok((ObjectKind::SlurmCluster, name)),
+            _ => Err(CliError::usage("workflows and slurmclusters are objects of a cluster")),
         }
     }
 
@@ -141,20 +141,20 @@ impl GetArgs {
 }
 
 /// Runs the verb.
-pub async fn run(context: &Context, args: &GetArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: &GetArgs) -> Result<ExitStatus, CliError> {
     let (resource, name) = args.target()?;
     let unwatched = [Resource::Files, Resource::UserData, Resource::SlurmClusters, Resource::Audit];
     if args.watch && unwatched.contains(&resource) {
         let message = "files, user data, SlurmClusters and the audit cannot be watched";
-        return Err(CommandError::usage(message).hint("leave --watch out"));
+        return Err(CliError::usage(message).hint("leave --watch out"));
     }
     if args.all_namespaces && (args.watch || resource != Resource::Workflows || name.is_some()) {
         return Err(
-            CommandError::usage("--all-namespaces is for lists of workflows").hint("leave it out, or name one with -n")
+            CliError::usage("--all-namespaces is for lists of workflows").hint("leave it out, or name one with -n")
         );
     }
     let mut seen = watch::Seen::new(context.output);
-    let connection = Connection::open(&context.settings, &context.folder).await?;
+    let connection = ServerConnection::open(&context.settings, &context.folder).await?;
     let listed = first(args, connection.client(), resource, name, &mut seen).await;
     if let Err(error) = listed {
         connection.close().await;
@@ -174,7 +174,7 @@ async fn first(
     resource: Resource,
     name: Option<&str>,
     seen: &mut watch::Seen,
-) -> Result<(), CommandError> {
+) -> Result<(), CliError> {
     if args.watch {
         seen.sequence = client.last_sequence().await?;
     }
@@ -187,12 +187,12 @@ async fn list(
     resource: Resource,
     name: Option<&str>,
     seen: &mut watch::Seen,
-) -> Result<(), CommandError> {
+) -> Result<(), CliError> {
     match resource {
         Resource::Workflows if args.all_namespaces => {
             let mut workflows = client.workflows_everywhere().await?;
             workflows.truncate(args.limit.unwrap_or(usize::MAX));
-            seen.listing.print(&workflows.into_iter().map(Anywhere).collect::<Vec<_>>())?;
+            seen.listing.print(&workflows.into_iter().map(WithNamespace).collect::<Vec<_>>())?;
         }
         Resource::Workflows => {
             let workflows = match name {
@@ -271,7 +271,7 @@ async fn list(
 }
 
 /// The number of a workflow that was named; all workflows otherwise.
-async fn workflow_id(client: &Client, name: Option<&str>) -> Result<Option<i64>, CommandError> {
+async fn workflow_id(client: &Client, name: Option<&str>) -> Result<Option<i64>, CliError> {
     match name {
         Some(name) => Ok(Some(client.workflow(name).await.map_err(explain_missing)?.id)),
         None => Ok(None),

@@ -15,13 +15,13 @@ use super::retry::RetryArgs;
 use super::wait::{Goal, WaitArgs, goal_text, judge};
 use crate::client::Control;
 use crate::connection::bare_name;
-use crate::context::Context;
-use crate::documents::{self, Report};
-use crate::error::{CommandError, ExitStatus};
-use crate::kubernetes::Cluster;
-use crate::kubernetes::objects::{How, Kind, content};
+use crate::context::CommandContext;
+use crate::documents::{self, ProblemReport};
+use crate::error::{CliError, ExitStatus};
+use crate::kubernetes::KubernetesCluster;
+use crate::kubernetes::objects::{How, ObjectKind, content};
 use crate::object_view::view;
-use crate::output::{Anywhere, ClusterRow, Items, WorkflowRow};
+use crate::output::{ClusterObjectRow, ItemList, WithNamespace, WorkflowObjectRow};
 use crate::use_cases::interrupts::Interrupts;
 use crate::use_cases::submit::outcome_word;
 use crate::workflow_phase::phase;
@@ -31,12 +31,12 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// The documents of files as objects, clusters first: a workflow may name one of the same files.
 fn objects(
-    context: &Context,
-    cluster: &Cluster,
+    context: &CommandContext,
+    cluster: &KubernetesCluster,
     files: &[std::path::PathBuf],
-) -> Result<Vec<(Kind, Value)>, CommandError> {
+) -> Result<Vec<(ObjectKind, Value)>, CliError> {
     let documents = documents::read_valid(files, Some(&cluster.namespace), context.output)?;
-    let mut report = Report::default();
+    let mut report = ProblemReport::default();
     for workflow in &documents.workflows {
         report.add(&workflow.file, too_large(&workflow.document).into_iter().collect());
     }
@@ -46,13 +46,13 @@ fn objects(
         value
     };
     let clusters =
-        documents.clusters.iter().map(|document| (Kind::SlurmCluster, named("SlurmCluster", json!(document))));
+        documents.clusters.iter().map(|document| (ObjectKind::SlurmCluster, named("SlurmCluster", json!(document))));
     let workflows = documents.workflows.iter().map(|workflow| {
         let mut value = named("Workflow", json!(workflow.document));
         if value["metadata"]["namespace"].is_null() {
             value["metadata"]["namespace"] = json!(cluster.namespace);
         }
-        (Kind::Workflow, value)
+        (ObjectKind::Workflow, value)
     });
     Ok(clusters.chain(workflows).collect())
 }
@@ -62,10 +62,14 @@ fn name(object: &DynamicObject) -> &str {
 }
 
 /// Applies documents as objects.
-pub async fn apply(context: &Context, cluster: &Cluster, args: &ApplyArgs) -> Result<ExitStatus, CommandError> {
+pub async fn apply(
+    context: &CommandContext,
+    cluster: &KubernetesCluster,
+    args: &ApplyArgs,
+) -> Result<ExitStatus, CliError> {
     if args.no_run || args.detach {
         let message = "--no-run and --detach are about this machine, and the workflow runs in the cluster";
-        return Err(CommandError::usage(message).hint("`suspend: true` in the document holds a workflow back"));
+        return Err(CliError::usage(message).hint("`suspend: true` in the document holds a workflow back"));
     }
     let how = How { dry_run: args.dry_run, force: args.force_conflicts };
     let (mut items, mut text, mut workflows) = (Vec::new(), String::new(), Vec::new());
@@ -75,17 +79,17 @@ pub async fn apply(context: &Context, cluster: &Cluster, args: &ApplyArgs) -> Re
         let dry = if args.dry_run { " (dry run)" } else { "" };
         text.push_str(&format!("{}/{name} {}{dry}\n", kind.word(), outcome_word(outcome)));
         items.push(json!({ "kind": kind.word(), "name": name, "namespace": applied.after.metadata.namespace, "outcome": outcome }));
-        if kind == Kind::Workflow {
+        if kind == ObjectKind::Workflow {
             workflows.push((applied.after.metadata.namespace.clone(), name));
         }
     }
-    context.output.value(&Items { items: &items }, || text)?;
+    context.output.value(&ItemList { items: &items }, || text)?;
     if !args.wait {
         return Ok(ExitStatus::Success);
     }
     let mut outcome = ExitStatus::Success;
     for (namespace, name) in workflows {
-        let there = Cluster {
+        let there = KubernetesCluster {
             client: cluster.client.clone(),
             namespace: namespace.unwrap_or_else(|| cluster.namespace.clone()),
         };
@@ -101,10 +105,10 @@ pub async fn apply(context: &Context, cluster: &Cluster, args: &ApplyArgs) -> Re
 }
 
 /// The workflow once nothing more happens to it by itself; nothing when somebody does not want to wait any longer.
-async fn settled(cluster: &Cluster, name: &str) -> Result<Option<DynamicObject>, CommandError> {
+async fn settled(cluster: &KubernetesCluster, name: &str) -> Result<Option<DynamicObject>, CliError> {
     let mut interrupts = Interrupts::listen()?;
     loop {
-        let object = cluster.get(Kind::Workflow, name).await?;
+        let object = cluster.get(ObjectKind::Workflow, name).await?;
         if !phase(&view(&object)).is_active() {
             return Ok(Some(object));
         }
@@ -117,10 +121,10 @@ async fn settled(cluster: &Cluster, name: &str) -> Result<Option<DynamicObject>,
 
 /// The API server says what an object would be; it fills in defaults and knows what others have set.
 pub async fn diff(
-    context: &Context,
-    cluster: &Cluster,
+    context: &CommandContext,
+    cluster: &KubernetesCluster,
     files: &[std::path::PathBuf],
-) -> Result<ExitStatus, CommandError> {
+) -> Result<ExitStatus, CliError> {
     let (mut items, mut text) = (Vec::new(), String::new());
     for (kind, document) in objects(context, cluster, files)? {
         let applied = cluster.apply(kind, &document, How { dry_run: true, force: true }).await?;
@@ -132,21 +136,25 @@ pub async fn diff(
         text.push_str(&format!("{}/{name} {} (dry run)\n", kind.word(), outcome_word(outcome)));
         items.push(json!({ "kind": kind.word(), "name": name, "outcome": outcome, "diff": difference }));
     }
-    context.output.value(&Items { items: &items }, || text)?;
+    context.output.value(&ItemList { items: &items }, || text)?;
     let same = items.iter().all(|item| item["outcome"] == "unchanged");
     Ok(if same { ExitStatus::Success } else { ExitStatus::Different })
 }
 
 /// Lists objects.
-pub async fn get(context: &Context, cluster: &Cluster, args: &GetArgs) -> Result<ExitStatus, CommandError> {
+pub async fn get(
+    context: &CommandContext,
+    cluster: &KubernetesCluster,
+    args: &GetArgs,
+) -> Result<ExitStatus, CliError> {
     let (kind, wanted) = args.object()?;
     if args.all_namespaces {
-        if kind != Kind::Workflow || wanted.is_some() {
-            return Err(CommandError::usage("--all-namespaces is for lists of workflows"));
+        if kind != ObjectKind::Workflow || wanted.is_some() {
+            return Err(CliError::usage("--all-namespaces is for lists of workflows"));
         }
         let mut found = cluster.list_everywhere().await?;
         found.truncate(args.limit.unwrap_or(usize::MAX));
-        let rows: Vec<_> = found.into_iter().map(|object| Anywhere(WorkflowRow(object))).collect();
+        let rows: Vec<_> = found.into_iter().map(|object| WithNamespace(WorkflowObjectRow(object))).collect();
         context.output.list(&rows)?;
         return Ok(ExitStatus::Success);
     }
@@ -156,19 +164,25 @@ pub async fn get(context: &Context, cluster: &Cluster, args: &GetArgs) -> Result
     };
     found.truncate(args.limit.unwrap_or(usize::MAX));
     match kind {
-        Kind::Workflow => context.output.list(&found.into_iter().map(WorkflowRow).collect::<Vec<_>>())?,
-        Kind::SlurmCluster => context.output.list(&found.into_iter().map(ClusterRow).collect::<Vec<_>>())?,
+        ObjectKind::Workflow => context.output.list(&found.into_iter().map(WorkflowObjectRow).collect::<Vec<_>>())?,
+        ObjectKind::SlurmCluster => {
+            context.output.list(&found.into_iter().map(ClusterObjectRow).collect::<Vec<_>>())?
+        }
     }
     Ok(ExitStatus::Success)
 }
 
 /// Deletes objects.
-pub async fn delete(context: &Context, cluster: &Cluster, args: &DeleteArgs) -> Result<ExitStatus, CommandError> {
+pub async fn delete(
+    context: &CommandContext,
+    cluster: &KubernetesCluster,
+    args: &DeleteArgs,
+) -> Result<ExitStatus, CliError> {
     let (kind, names) = match named_clusters(&args.workflows) {
-        Some((_, names)) => (Kind::SlurmCluster, names),
+        Some((_, names)) => (ObjectKind::SlurmCluster, names),
         None => {
             let words = args.workflows.iter().map(|word| bare_name(word));
-            (Kind::Workflow, words.filter(|word| !matches!(*word, "workflow" | "workflows")).collect())
+            (ObjectKind::Workflow, words.filter(|word| !matches!(*word, "workflow" | "workflows")).collect())
         }
     };
     let mut deleted = Vec::new();
@@ -177,25 +191,25 @@ pub async fn delete(context: &Context, cluster: &Cluster, args: &DeleteArgs) -> 
             deleted.push(name.to_owned());
         } else if !args.ignore_not_found {
             let message = format!("there is no {}/{name} in {}", kind.word(), cluster.namespace);
-            return Err(CommandError::not_found(message).hint("`torc get workflows` lists what there is"));
+            return Err(CliError::not_found(message).hint("`torc get workflows` lists what there is"));
         }
     }
     let text = deleted.iter().map(|name| format!("{}/{name} deleted\n", kind.word())).collect();
-    context.output.value(&Items { items: &deleted }, || text)?;
+    context.output.value(&ItemList { items: &deleted }, || text)?;
     Ok(ExitStatus::Success)
 }
 
 /// The workflow that is meant: the one that was named, or the only one of the namespace.
-async fn meant(cluster: &Cluster, named: Option<&str>) -> Result<DynamicObject, CommandError> {
+async fn meant(cluster: &KubernetesCluster, named: Option<&str>) -> Result<DynamicObject, CliError> {
     if let Some(named) = named {
-        return cluster.get(Kind::Workflow, bare_name(named)).await;
+        return cluster.get(ObjectKind::Workflow, bare_name(named)).await;
     }
-    let mut all = cluster.list(Kind::Workflow).await?;
+    let mut all = cluster.list(ObjectKind::Workflow).await?;
     match (all.pop(), all.is_empty()) {
         (Some(only), true) => Ok(only),
-        (None, _) => Err(CommandError::not_found(format!("there is no workflow in {}", cluster.namespace))),
+        (None, _) => Err(CliError::not_found(format!("there is no workflow in {}", cluster.namespace))),
         (Some(_), false) => {
-            Err(CommandError::usage(format!("there are several workflows in {}: name one", cluster.namespace)))
+            Err(CliError::usage(format!("there are several workflows in {}: name one", cluster.namespace)))
         }
     }
 }
@@ -211,19 +225,19 @@ fn steering(control: Control) -> (Value, &'static str) {
 
 /// Cancels, suspends or resumes workflows.
 pub async fn control(
-    context: &Context,
-    cluster: &Cluster,
+    context: &CommandContext,
+    cluster: &KubernetesCluster,
     names: &[String],
     control: Control,
-) -> Result<ExitStatus, CommandError> {
+) -> Result<ExitStatus, CliError> {
     let (spec, word) = steering(control);
     let mut items = Vec::new();
     for named in control::named(names) {
         let object = meant(cluster, named).await?;
-        items.push(WorkflowRow(cluster.patch_spec(name(&object), &spec).await?));
+        items.push(WorkflowObjectRow(cluster.patch_spec(name(&object), &spec).await?));
     }
     let text = items.iter().map(|row| format!("workflow/{} {word}\n", name(&row.0))).collect();
-    context.output.value(&Items { items: &items }, || text)?;
+    context.output.value(&ItemList { items: &items }, || text)?;
     Ok(ExitStatus::Success)
 }
 
@@ -241,17 +255,25 @@ fn next_run(object: &DynamicObject, all: bool) -> Value {
 }
 
 /// Starts the next run of a workflow.
-pub async fn retry(context: &Context, cluster: &Cluster, args: &RetryArgs) -> Result<ExitStatus, CommandError> {
+pub async fn retry(
+    context: &CommandContext,
+    cluster: &KubernetesCluster,
+    args: &RetryArgs,
+) -> Result<ExitStatus, CliError> {
     let object = meant(cluster, args.workflow.as_deref()).await?;
     let next = next_run(&object, args.all);
     let patched = cluster.patch_spec(name(&object), &next).await?;
     let text = format!("workflow/{} runs again: run {}\n", name(&patched), next["runId"]);
-    context.output.value(&WorkflowRow(patched), || text)?;
+    context.output.value(&WorkflowObjectRow(patched), || text)?;
     Ok(ExitStatus::Success)
 }
 
 /// Waits until a workflow has reached a goal.
-pub async fn wait(context: &Context, cluster: &Cluster, args: &WaitArgs) -> Result<ExitStatus, CommandError> {
+pub async fn wait(
+    context: &CommandContext,
+    cluster: &KubernetesCluster,
+    args: &WaitArgs,
+) -> Result<ExitStatus, CliError> {
     let deadline = args.timeout.map(|timeout| Instant::now() + timeout);
     let mut interrupts = Interrupts::listen()?;
     let named = match &args.workflow {
@@ -260,17 +282,15 @@ pub async fn wait(context: &Context, cluster: &Cluster, args: &WaitArgs) -> Resu
     };
     let reached = || format!("workflow/{named} is {}\n", goal_text(&args.goal));
     loop {
-        match cluster.get(Kind::Workflow, &named).await {
+        match cluster.get(ObjectKind::Workflow, &named).await {
             Ok(object) => match judge(&view(&object), &args.goal) {
                 Some(ExitStatus::Success) => {
-                    context.output.value(&WorkflowRow(object), reached)?;
+                    context.output.value(&WorkflowObjectRow(object), reached)?;
                     return Ok(ExitStatus::Success);
                 }
                 Some(status) => {
                     let message = format!("workflow/{named} cannot become {} by itself", goal_text(&args.goal));
-                    return Err(
-                        CommandError::new(status, message).hint(format!("see `torc describe workflow {named}`"))
-                    );
+                    return Err(CliError::new(status, message).hint(format!("see `torc describe workflow {named}`")));
                 }
                 None => {}
             },
@@ -282,7 +302,7 @@ pub async fn wait(context: &Context, cluster: &Cluster, args: &WaitArgs) -> Resu
         }
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             let message = format!("the time is over, and workflow/{named} is not {}", goal_text(&args.goal));
-            return Err(CommandError::new(ExitStatus::Timeout, message));
+            return Err(CliError::new(ExitStatus::Timeout, message));
         }
         tokio::select! {
             () = tokio::time::sleep(PAUSE) => {}

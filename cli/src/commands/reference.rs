@@ -2,8 +2,8 @@
 
 use clap::{Args, Command, ValueEnum};
 
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::reference;
 
 /// Print the generated reference pages.
@@ -30,7 +30,7 @@ pub enum Page {
 }
 
 /// Runs the verb.
-pub fn run(context: &Context, args: &ReferenceArgs, command: Command) -> Result<ExitStatus, CommandError> {
+pub fn run(context: &CommandContext, args: &ReferenceArgs, command: Command) -> Result<ExitStatus, CliError> {
     let page = match args.page {
         Page::Cli => reference::command_line(command),
         Page::Crds => reference::definitions::page(),

@@ -6,9 +6,9 @@ use clap::Args;
 use torc_api::api::Workflow;
 
 use crate::client::Client;
-use crate::connection::{Connection, bare_name, explain_missing, resolve_workflow};
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::connection::{ServerConnection, bare_name, explain_missing, resolve_workflow};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::use_cases::interrupts::Interrupts;
 use crate::workflow_phase::{WorkflowPhase, has_condition, phase};
 
@@ -58,12 +58,12 @@ fn parse_goal(text: &str) -> Result<Goal, String> {
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Runs the verb.
-pub async fn run(context: &Context, args: &WaitArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: &WaitArgs) -> Result<ExitStatus, CliError> {
     let mut interrupts = Interrupts::listen()?;
     let deadline = args.timeout.map(|timeout| Instant::now() + timeout);
     let mut target = args.workflow.as_deref().map(|name| bare_name(name).to_owned());
     loop {
-        let connection = Connection::open(&context.settings, &context.folder).await?;
+        let connection = ServerConnection::open(&context.settings, &context.folder).await?;
         let looked = tokio::select! {
             looked = look(connection.client(), &mut target, &args.goal, connection.is_served(), deadline) => looked,
             () = interrupts.next() => Ok(Some((ExitStatus::Interrupted, None))),
@@ -79,7 +79,7 @@ pub async fn run(context: &Context, args: &WaitArgs) -> Result<ExitStatus, Comma
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             let name = target.unwrap_or_else(|| "the workflow".to_owned());
             let message = format!("the time is over, and {name} is not {}", goal_text(&args.goal));
-            return Err(CommandError::new(ExitStatus::Timeout, message));
+            return Err(CliError::new(ExitStatus::Timeout, message));
         }
         tokio::select! {
             () = tokio::time::sleep(PAUSE) => {}
@@ -90,11 +90,11 @@ pub async fn run(context: &Context, args: &WaitArgs) -> Result<ExitStatus, Comma
 
 /// The last words: for programs the workflow as it stands now, `null` when it was deleted.
 fn done(
-    context: &Context,
+    context: &CommandContext,
     (target, last): (Option<&str>, Option<Box<Workflow>>),
     goal: &Goal,
     status: ExitStatus,
-) -> Result<ExitStatus, CommandError> {
+) -> Result<ExitStatus, CliError> {
     let name = target.unwrap_or("?");
     match status {
         ExitStatus::Success => {
@@ -104,7 +104,7 @@ fn done(
             context.output.value(&last, String::new)?;
             let message = format!("workflow/{name} cannot become {} by itself", goal_text(goal));
             let hint = format!("see `torc describe workflow {name}`");
-            return Err(CommandError::new(ExitStatus::WorkflowFailed, message).hint(hint));
+            return Err(CliError::new(ExitStatus::WorkflowFailed, message).hint(hint));
         }
         _ => {}
     }
@@ -127,7 +127,7 @@ async fn look(
     goal: &Goal,
     served: bool,
     deadline: Option<Instant>,
-) -> Result<Option<(ExitStatus, Option<Box<Workflow>>)>, CommandError> {
+) -> Result<Option<(ExitStatus, Option<Box<Workflow>>)>, CliError> {
     loop {
         let name = match target {
             Some(name) => name.clone(),

@@ -5,7 +5,7 @@ use kube::api::DynamicObject;
 use serde::Serialize;
 
 use super::human;
-use super::rows::phase_paint;
+use super::rows::phase_style;
 use super::table::{Column, TableCell, Tabular};
 use crate::object_view::view;
 use crate::workflow_phase::phase;
@@ -13,12 +13,12 @@ use crate::workflow_phase::phase;
 /// A workflow.
 #[derive(Serialize)]
 #[serde(transparent)]
-pub struct WorkflowRow(pub DynamicObject);
+pub struct WorkflowObjectRow(pub DynamicObject);
 
 /// A Slurm cluster.
 #[derive(Serialize)]
 #[serde(transparent)]
-pub struct ClusterRow(pub DynamicObject);
+pub struct ClusterObjectRow(pub DynamicObject);
 
 /// A condition of an object: its status, its reason and its message.
 fn condition<'a>(object: &'a DynamicObject, name: &str) -> Option<(&'a str, &'a str, &'a str)> {
@@ -41,7 +41,7 @@ fn age(object: &DynamicObject, now: Timestamp) -> String {
     created.map_or_else(String::new, |time| human::age(&time, now))
 }
 
-impl Tabular for WorkflowRow {
+impl Tabular for WorkflowObjectRow {
     const COLUMNS: &'static [Column<Self>] = &[
         Column::always("NAME", |row, _| row.0.metadata.name.clone().unwrap_or_default().into()),
         Column::always("STATUS", |row, _| status(row)),
@@ -58,12 +58,12 @@ impl Tabular for WorkflowRow {
     ];
 }
 
-fn status(row: &WorkflowRow) -> TableCell {
+fn status(row: &WorkflowObjectRow) -> TableCell {
     let (_, reason, _) = condition(&row.0, "Succeeded").unwrap_or_default();
-    TableCell::painted(reason, phase_paint(phase(&view(&row.0))))
+    TableCell::styled(reason, phase_style(phase(&view(&row.0))))
 }
 
-impl Tabular for ClusterRow {
+impl Tabular for ClusterObjectRow {
     const COLUMNS: &'static [Column<Self>] = &[
         Column::always("NAME", |row, _| row.0.metadata.name.clone().unwrap_or_default().into()),
         Column::always("READY", |row, _| condition(&row.0, "Ready").unwrap_or_default().0.into()),

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{Layers, Origin};
-use crate::error::CommandError;
+use crate::error::CliError;
 
 /// A cluster that was chosen; what is absent is as the kubeconfig says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,7 +58,7 @@ fn nearness(origin: &Origin) -> u8 {
 }
 
 /// Decides by what was said. For kubectl's plugin a cluster is meant, unless a server is named on the command line.
-pub fn choose(layers: &Layers, plugin: bool) -> Result<Backend, CommandError> {
+pub fn choose(layers: &Layers, plugin: bool) -> Result<Backend, CliError> {
     let said = |key: &str| layers.get(key).map(|value| nearness(&value.origin));
     let server = said("client.url").filter(|near| !plugin || *near == 0);
     let cluster = said("client.context").into_iter().chain(said("client.kubeconfig")).min();
@@ -67,7 +67,7 @@ pub fn choose(layers: &Layers, plugin: bool) -> Result<Backend, CommandError> {
         (None, None) => Ok(Backend::Store),
         (Some(server), Some(cluster)) if server == cluster => {
             let message = "a server and a cluster are named: which one is meant?";
-            Err(CommandError::usage(message).hint("leave out --url (TORC_API_URL), or --context and --kubeconfig"))
+            Err(CliError::usage(message).hint("leave out --url (TORC_API_URL), or --context and --kubeconfig"))
         }
         (Some(server), cluster) if cluster.is_none_or(|cluster| server < cluster) => Ok(Backend::Server),
         _ => {

@@ -8,7 +8,7 @@ use torc_api::setting::{parse_count, parse_duration, parse_path, parse_seconds, 
 use torc_controller::KubernetesConfig;
 use torc_controller::tls::TlsFiles;
 
-use crate::error::CommandError;
+use crate::error::CliError;
 
 torc_api::settings! {
     /// How a server is started.
@@ -81,10 +81,10 @@ impl ServerSettings {
     }
 
     /// Refuses a certificate without its key, and a key without its certificate.
-    pub(super) fn check(&self) -> Result<(), CommandError> {
+    pub(super) fn check(&self) -> Result<(), CliError> {
         match (&self.tls_cert, &self.tls_key) {
-            (Some(_), None) => Err(CommandError::usage("a certificate needs its key: say --tls-key, too")),
-            (None, Some(_)) => Err(CommandError::usage("a key needs its certificate: say --tls-cert, too")),
+            (Some(_), None) => Err(CliError::usage("a certificate needs its key: say --tls-key, too")),
+            (None, Some(_)) => Err(CliError::usage("a key needs its certificate: say --tls-cert, too")),
             _ => Ok(()),
         }
     }

@@ -10,8 +10,8 @@ use super::interrupts::Interrupts;
 use super::progress::Progress;
 use super::summary::print_summary;
 use crate::client::{Client, ClientError};
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::workflow_phase::phase;
 
 /// How following ended.
@@ -73,12 +73,12 @@ pub struct Following {
 
 /// Follows workflows with progress and prints their summary. Returns nothing when the server is gone before the end.
 pub async fn follow_to_end(
-    context: &Context,
+    context: &CommandContext,
     client: &Client,
     ids: &[i64],
     following: Following,
     interrupts: &mut Interrupts,
-) -> Result<Option<ExitStatus>, CommandError> {
+) -> Result<Option<ExitStatus>, CliError> {
     let mut progress = Progress::new(context.output);
     let followed = tokio::select! {
         followed = follow(client, ids, &mut progress, following.timeout) => followed,

@@ -8,7 +8,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use torc_api::api::Workflow;
 use torc_api::status::JobCounts;
 
-use crate::output::{Output, human};
+use crate::output::{Printer, human};
 use crate::workflow_phase::has_condition;
 
 /// Plain lines come at most so often.
@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Shows how workflows move.
 pub struct Progress {
-    output: Output,
+    output: Printer,
     bars: Option<MultiProgress>,
     shown: BTreeMap<i64, Shown>,
 }
@@ -30,7 +30,7 @@ struct Shown {
 
 impl Progress {
     /// Bars where a person looks, lines elsewhere.
-    pub fn new(output: Output) -> Self {
+    pub fn new(output: Printer) -> Self {
         let bars =
             std::io::stderr().is_terminal().then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr()));
         Self { output, bars, shown: BTreeMap::new() }

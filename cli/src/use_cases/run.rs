@@ -21,12 +21,12 @@ use super::submit::submit_to_run;
 use super::summary::print_summary;
 use crate::client::{Client, ClientError};
 use crate::connection::explain_missing;
-use crate::context::Context;
+use crate::context::CommandContext;
 use crate::documents::Documents;
 use crate::embedded::listening::{Exposure, Listening};
 use crate::embedded::store_dir::{Lock, StoreDir};
 use crate::embedded::{EmbeddedServer, ServeMode, StoreAccess, acquire_or_attach, bind_to_note};
-use crate::error::{CommandError, ExitStatus};
+use crate::error::{CliError, ExitStatus};
 use crate::listen_args::resolve;
 use crate::logging::Author;
 use crate::output::human;
@@ -52,11 +52,11 @@ pub enum Placement {
 
 /// Runs workflows until they have settled; returns the exit status of their outcome.
 pub async fn run_workflows(
-    context: &Context,
+    context: &CommandContext,
     store_dir: &StoreDir,
     target: &Target,
     placement: Placement,
-) -> Result<ExitStatus, CommandError> {
+) -> Result<ExitStatus, CliError> {
     let mut interrupts = Interrupts::listen()?;
     let mut exposure = match target {
         Target::Documents(documents) => Some(Exposure::of(documents.specs())),
@@ -102,11 +102,11 @@ pub async fn run_workflows(
 
 /// Who has to reach the server of stored workflows. Their documents tell, and to read them the store has to be opened first.
 async fn stored_exposure(
-    context: &Context,
+    context: &CommandContext,
     store_dir: &StoreDir,
     lock: Lock,
     target: &Target,
-) -> Result<Exposure, CommandError> {
+) -> Result<Exposure, CliError> {
     let Target::Stored(names) = target else { return Ok(Exposure::ThisMachine) };
     if context.settings.server.embedded_bind.is_some() {
         // It was said where to listen.
@@ -124,7 +124,7 @@ async fn stored_exposure(
 }
 
 /// Applies to a server that runs nothing itself, and returns at once.
-async fn submit_to_server(context: &Context, client: &Client, target: &Target) -> Result<ExitStatus, CommandError> {
+async fn submit_to_server(context: &CommandContext, client: &Client, target: &Target) -> Result<ExitStatus, CliError> {
     let ids = apply(context, client, target).await?;
     let workflows = fetch_workflows(client, &ids).await?;
     let url = client.url();
@@ -143,11 +143,11 @@ async fn submit_to_server(context: &Context, client: &Client, target: &Target) -
 
 /// Follows workflows that the owner of the store runs. Returns nothing when the owner has left before the end.
 async fn follow_owner(
-    context: &Context,
+    context: &CommandContext,
     client: &Client,
     target: &Target,
     interrupts: &mut Interrupts,
-) -> Result<Option<ExitStatus>, CommandError> {
+) -> Result<Option<ExitStatus>, CliError> {
     let ids = apply(context, client, target).await?;
     let interrupted = "stopped following; the jobs go on in the other process";
     let following = Following { timeout: LOCAL_TIMEOUT, interrupted };
@@ -156,12 +156,12 @@ async fn follow_owner(
 
 /// Applies and runs as the owner of the store.
 async fn run_as_owner(
-    context: &Context,
+    context: &CommandContext,
     store_dir: &StoreDir,
     server: &EmbeddedServer,
     target: &Target,
     interrupts: &mut Interrupts,
-) -> Result<ExitStatus, CommandError> {
+) -> Result<ExitStatus, CliError> {
     let client = server.client();
     let ids = apply(context, client, target).await?;
     let workflows = fetch_workflows(client, &ids).await?;
@@ -189,7 +189,7 @@ async fn run_as_owner(
         RunOutcome::Settled(workflows) => print_summary(context, client, &workflows).await,
         RunOutcome::Starved(Starved { message, hint }) => {
             print_summary(context, client, &fetch_workflows(client, &ids).await?).await?;
-            Err(CommandError::new(ExitStatus::WorkflowFailed, message).hint(hint))
+            Err(CliError::new(ExitStatus::WorkflowFailed, message).hint(hint))
         }
         RunOutcome::Drained => Err(RunOutcome::drained()),
         RunOutcome::Interrupted => {
@@ -212,11 +212,11 @@ const CANCEL_TIMEOUT: Duration = Duration::from_secs(90);
 /// Nobody serves allocations once this process has left. Those of workflows that have ended leave by themselves; what a person has
 /// stopped is cancelled: its jobs are asked to end, and return to ready.
 async fn release_allocations(
-    context: &Context,
+    context: &CommandContext,
     server: &EmbeddedServer,
     outcome: Option<&RunOutcome>,
     interrupts: &mut Interrupts,
-) -> Result<(), CommandError> {
+) -> Result<(), CliError> {
     let Some(slurm) = server.slurm().filter(|slurm| slurm.has_loop()) else { return Ok(()) };
     let live = slurm.live_allocations().await.unwrap_or(0);
     if live == 0 {
@@ -239,7 +239,7 @@ async fn release_allocations(
         context.output.progress(&format!("cancelling {count}; Ctrl-C again leaves at once"));
     }
     tokio::select! {
-        gone = going => gone.map_err(|error| CommandError::unexpected("allocations were not cancelled", error))?,
+        gone = going => gone.map_err(|error| CliError::unexpected("allocations were not cancelled", error))?,
         () = interrupts.next() => {}
     }
     let left = slurm.live_allocations().await.unwrap_or(0);
@@ -251,7 +251,7 @@ async fn release_allocations(
 }
 
 /// Whether an end has set off commands that nobody has run to theirs, e.g. because a person stopped it.
-async fn has_pending_actions(client: &Client, workflows: &[Workflow]) -> Result<bool, CommandError> {
+async fn has_pending_actions(client: &Client, workflows: &[Workflow]) -> Result<bool, CliError> {
     for workflow in workflows {
         let actions = client.actions(&workflow.id.to_string()).await?;
         if actions.iter().any(is_pending) {
@@ -276,7 +276,7 @@ async fn run_pending_actions(
     mut runner: LocalRunner,
     progress: &mut Progress,
     interrupts: &mut Interrupts,
-) -> Result<RunOutcome, CommandError> {
+) -> Result<RunOutcome, CliError> {
     tokio::select! {
         ended = runner.ended() => {
             ended?;
@@ -303,9 +303,9 @@ pub enum RunOutcome {
 
 impl RunOutcome {
     /// What to say when the server stayed away.
-    pub fn drained() -> CommandError {
+    pub fn drained() -> CliError {
         let message = "the server stayed out of reach: what ran has ended, and the results are in the journal";
-        CommandError::new(ExitStatus::Unreachable, message)
+        CliError::new(ExitStatus::Unreachable, message)
             .hint("when the server is back, replay them with `torc workflows reconcile` and run this command again")
     }
 }
@@ -317,7 +317,7 @@ pub async fn run_until_settled(
     mut runner: LocalRunner,
     progress: &mut Progress,
     (interrupts, starved): (&mut Interrupts, impl Future<Output = Result<Starved, ClientError>>),
-) -> Result<RunOutcome, CommandError> {
+) -> Result<RunOutcome, CliError> {
     let mut starved = std::pin::pin!(starved);
     let outcome = loop {
         tokio::select! {
@@ -357,7 +357,7 @@ async fn finish(
     ids: &[i64],
     runner: LocalRunner,
     interrupts: &mut Interrupts,
-) -> Result<(), CommandError> {
+) -> Result<(), CliError> {
     let others = client.workflows().await?;
     let busy = |workflow: &Workflow| !ids.contains(&workflow.id) && workflow.status.jobs.running > 0;
     if others.iter().any(busy) {
@@ -368,7 +368,7 @@ async fn finish(
 }
 
 /// Applies what is target; the numbers of the workflows.
-async fn apply(context: &Context, client: &Client, target: &Target) -> Result<Vec<i64>, CommandError> {
+async fn apply(context: &CommandContext, client: &Client, target: &Target) -> Result<Vec<i64>, CliError> {
     match target {
         Target::Documents(documents) => submit_to_run(context, client, documents).await,
         Target::Stored(names) => {

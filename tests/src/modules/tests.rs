@@ -126,6 +126,6 @@ fn a_child_stands_for_its_descendants() {
 fn the_files_of_a_crate_are_found() {
     let base = crate::env::project_root();
     let modules = Modules::read(base, "tests/src/lib.rs").unwrap();
-    assert!(modules.len() > 10);
+    assert!(modules.by_path.len() > 10);
     assert!(modules.edges().iter().any(|edge| edge.from == "crate::modules" && edge.to == "crate::modules::source"));
 }

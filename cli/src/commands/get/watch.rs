@@ -9,11 +9,11 @@ use torc_api::status::WorkflowStatus;
 
 use super::{GetArgs, Resource, workflow_id};
 use crate::client::{Client, ClientError, WatchMessage};
-use crate::connection::{Connection, resolve_workflow};
-use crate::context::Context;
+use crate::connection::{ServerConnection, resolve_workflow};
+use crate::context::CommandContext;
 use crate::embedded::store_dir::StoreDir;
-use crate::error::{CommandError, ExitStatus};
-use crate::output::{Listing, Output};
+use crate::error::{CliError, ExitStatus};
+use crate::output::{Listing, Printer};
 use crate::use_cases::follow::REMOTE_TIMEOUT;
 use crate::use_cases::interrupts::Interrupts;
 
@@ -42,7 +42,7 @@ pub struct Seen {
 
 impl Seen {
     /// Nothing yet.
-    pub fn new(output: Output) -> Self {
+    pub fn new(output: Printer) -> Self {
         Self {
             listing: Listing::new(output),
             workflows: HashMap::new(),
@@ -69,20 +69,20 @@ pub fn runner_key(runner: &Runner) -> (i64, (RunnerStatus, i64, i64)) {
 /// Prints changes until a person stops it. Whoever serves the store may leave and another one come: it goes on after the last
 /// event that was seen.
 pub async fn run(
-    context: &Context,
+    context: &CommandContext,
     args: &GetArgs,
-    connection: Connection,
+    connection: ServerConnection,
     resource: Resource,
     name: Option<&str>,
     mut seen: Seen,
-) -> Result<ExitStatus, CommandError> {
+) -> Result<ExitStatus, CliError> {
     let mut interrupts = Interrupts::listen()?;
     let mut waiting = Waiting::new(context);
     let mut next = Some(connection);
     loop {
         let opened = match next.take() {
             Some(connection) => Ok(connection),
-            None => Connection::open(&context.settings, &context.folder).await,
+            None => ServerConnection::open(&context.settings, &context.folder).await,
         };
         let ended = match opened {
             Ok(connection) => {
@@ -121,11 +121,11 @@ struct Waiting {
 }
 
 impl Waiting {
-    fn new(context: &Context) -> Self {
+    fn new(context: &CommandContext) -> Self {
         Self { since: None, store_dir: StoreDir::find(&context.folder).filter(|_| context.settings.url.is_none()) }
     }
 
-    fn begin(&mut self, context: &Context) {
+    fn begin(&mut self, context: &CommandContext) {
         if self.since.is_some() {
             return;
         }
@@ -136,14 +136,14 @@ impl Waiting {
         });
     }
 
-    fn over(&mut self, context: &Context) {
+    fn over(&mut self, context: &CommandContext) {
         if self.since.take().is_some() {
             context.output.progress("going on");
         }
     }
 
     /// A server is restarted in minutes; the next owner of a folder may come tomorrow.
-    fn is_too_long(&self, context: &Context) -> bool {
+    fn is_too_long(&self, context: &CommandContext) -> bool {
         context.settings.url.is_some() && self.since.is_some_and(|since| since.elapsed() > REMOTE_TIMEOUT)
     }
 
@@ -181,7 +181,7 @@ struct Round<'a> {
 
 impl Round<'_> {
     /// The workflow that is looked at; all where none is.
-    async fn workflow_id(&self) -> Result<Option<i64>, CommandError> {
+    async fn workflow_id(&self) -> Result<Option<i64>, CliError> {
         match self.resource {
             Resource::Jobs | Resource::Results | Resource::Actions => {
                 let name = resolve_workflow(self.client, self.name).await?;
@@ -195,7 +195,7 @@ impl Round<'_> {
     }
 
     /// What has happened since, where nobody is there who would tell.
-    async fn replay(&self, seen: &mut Seen) -> Result<(), CommandError> {
+    async fn replay(&self, seen: &mut Seen) -> Result<(), CliError> {
         let workflow = self.workflow_id().await?;
         for event in self.client.events(workflow, Some(seen.sequence), None).await? {
             self.event(event, workflow, seen).await?;
@@ -203,7 +203,7 @@ impl Round<'_> {
         self.catch_up(workflow, seen).await
     }
 
-    async fn watch(&self, seen: &mut Seen) -> Result<(), CommandError> {
+    async fn watch(&self, seen: &mut Seen) -> Result<(), CliError> {
         let workflow = self.workflow_id().await?;
         let mut watch = self.client.watch(workflow, Some(seen.sequence)).await?;
         self.catch_up(workflow, seen).await?;
@@ -217,7 +217,7 @@ impl Round<'_> {
     }
 
     /// What changed between the list and the watch, and what the watch does not say.
-    async fn catch_up(&self, workflow: Option<i64>, seen: &mut Seen) -> Result<(), CommandError> {
+    async fn catch_up(&self, workflow: Option<i64>, seen: &mut Seen) -> Result<(), CliError> {
         match (self.resource, workflow) {
             (Resource::Workflows, None) => {
                 for workflow in self.client.workflows().await? {
@@ -255,7 +255,7 @@ impl Round<'_> {
         Ok(())
     }
 
-    fn workflow(&self, mut workflow: Workflow, seen: &mut Seen) -> Result<(), CommandError> {
+    fn workflow(&self, mut workflow: Workflow, seen: &mut Seen) -> Result<(), CliError> {
         workflow.document = None;
         let before = seen.workflows.insert(workflow.id, workflow.status.clone());
         if before.as_ref() == Some(&workflow.status) {
@@ -264,7 +264,7 @@ impl Round<'_> {
         seen.listing.print(&[workflow])
     }
 
-    async fn event(&self, event: Event, workflow: Option<i64>, seen: &mut Seen) -> Result<(), CommandError> {
+    async fn event(&self, event: Event, workflow: Option<i64>, seen: &mut Seen) -> Result<(), CliError> {
         seen.sequence = seen.sequence.max(event.sequence);
         match (self.resource, workflow) {
             (Resource::Events, _) => seen.listing.print(&[event]),

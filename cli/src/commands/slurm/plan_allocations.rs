@@ -13,8 +13,8 @@ use torc_slurm::trouble::SlurmError;
 use torc_slurm::{sbatch, sinfo, squeue};
 
 use super::plan::{PlanArgs, plan};
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::output::{AllocationPlanRow, WayRow};
 use crate::sites;
 
@@ -30,7 +30,7 @@ pub struct PlanAllocationsArgs {
     pub plan: PlanArgs,
 }
 
-pub(super) async fn run(context: &Context, args: &PlanAllocationsArgs) -> Result<ExitStatus, CommandError> {
+pub(super) async fn run(context: &CommandContext, args: &PlanAllocationsArgs) -> Result<ExitStatus, CliError> {
     let planned = plan(context, &args.file, &args.plan).await?;
     let slurm = sites::slurm(&args.plan.site.way.prefix());
     let nodes =
@@ -55,7 +55,7 @@ async fn row(
     partition: &str,
     idle_nodes: i64,
     queued: usize,
-) -> Result<AllocationPlanRow, CommandError> {
+) -> Result<AllocationPlanRow, CliError> {
     let each = planned.nodes_per_job.max(1);
     let total = planned.allocations.saturating_mul(planned.scheduler.nodes.unwrap_or(1)).max(1);
     let all = wait(slurm, planned, total).await?;
@@ -97,7 +97,7 @@ struct Wait {
     refused: Option<String>,
 }
 
-async fn wait(slurm: &Slurm, planned: &Planned, nodes: i64) -> Result<Wait, CommandError> {
+async fn wait(slurm: &Slurm, planned: &Planned, nodes: i64) -> Result<Wait, CliError> {
     let mut request = Request::of_scheduler(&planned.scheduler, None);
     request.nodes = nodes;
     let worker = Worker {
@@ -111,7 +111,7 @@ async fn wait(slurm: &Slurm, planned: &Planned, nodes: i64) -> Result<Wait, Comm
         output: "/dev/null",
     };
     let text = script(&request, &BTreeMap::new(), &Marker { own: "torc-plan", shared_name: None }, &worker)
-        .map_err(|error| CommandError::invalid("the scheduler cannot be written for sbatch").because(error))?;
+        .map_err(|error| CliError::invalid("the scheduler cannot be written for sbatch").because(error))?;
     match slurm.ask(&sbatch::test(&text).within(sites::PATIENCE)).await {
         Ok(answer) => {
             let start = sbatch::read_start(&answer);

@@ -8,8 +8,8 @@ use torc_api::slurm_stats::SlurmStats;
 
 use crate::client::{Client, JobFilter, SlurmStatsFilter};
 use crate::connection::{explain_missing, resolve_workflow, with_client};
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::output::Listing;
 
 /// What Slurm's accounting said of a workflow's steps, one line an attempt.
@@ -43,7 +43,7 @@ pub struct StatsRow {
 }
 
 /// Runs the verb.
-pub async fn run(context: &Context, args: &StatsArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: &StatsArgs) -> Result<ExitStatus, CliError> {
     let rows = with_client(&context.settings, &context.folder, async |client: &Client| {
         let workflow = resolve_workflow(client, args.workflow.as_deref()).await?;
         let filter = SlurmStatsFilter { job: args.job.clone(), run: args.run, attempt: args.attempt };
