@@ -1,4 +1,4 @@
-# Every task of the project. Each one only calls a script; `just --list` shows them.
+# Tasks of the project. Each one only calls a script; `just --list` shows them.
 
 # Show the tasks
 default:
