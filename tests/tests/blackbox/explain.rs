@@ -62,7 +62,7 @@ jobs:
     );
     env.torc("apply -f w.yaml").exits(0);
     let explanation = explain(&env, "a");
-    assert_eq!((reason(&story), explanation["attempts"].as_array().unwrap().len()), ("Completed".into(), 2));
+    assert_eq!((reason(&explanation), explanation["attempts"].as_array().unwrap().len()), ("Completed".into(), 2));
     assert!(text(&explanation["attempts"][0], "then").contains("a failure handler"), "{explanation:#}");
     assert_eq!(explanation["attempts"][1]["then"], Value::Null);
     assert_eq!(env.torc("explain job/a").exits(0).stdout.matches("→").count(), 1);

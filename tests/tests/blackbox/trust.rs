@@ -189,8 +189,8 @@ fn each_scope_has_exactly_its_rights() {
     env.write("changed", changed);
     server.torc_with_token(&env, "changed", "get workflows").exits(7);
     // The audit log has all of it.
-    let deeds = server.torc(&env, "get audit -o json").exits(0).json();
-    let deeds: Vec<String> = deeds["items"].as_array().unwrap().iter().map(deed).collect();
+    let rows = server.torc(&env, "get audit -o json").exits(0).json();
+    let rows: Vec<String> = rows["items"].as_array().unwrap().iter().map(audit_text).collect();
     for wanted in [
         "ada owner apply workflows/one ok",
         "ada owner apply workflows/two Forbidden",
@@ -199,7 +199,7 @@ fn each_scope_has_exactly_its_rights() {
         "ada owner suspend workflows/one/suspend ok",
         "runner of workflow 1 runner cancel workflows/one/cancel Forbidden",
     ] {
-        assert!(deeds.iter().any(|deed| deed == wanted), "`{wanted}` is missing in {deeds:#?}");
+        assert!(rows.iter().any(|deed| deed == wanted), "`{wanted}` is missing in {rows:#?}");
     }
     let own = server.torc_with_token(&env, "ada", "get audit -o json").exits(0).json();
     assert!(own["items"].as_array().unwrap().iter().all(|item| text(item, "who") == "ada"));
