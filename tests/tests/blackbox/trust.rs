@@ -199,7 +199,7 @@ fn each_scope_has_exactly_its_rights() {
         "ada owner suspend workflows/one/suspend ok",
         "runner of workflow 1 runner cancel workflows/one/cancel Forbidden",
     ] {
-        assert!(rows.iter().any(|deed| deed == wanted), "`{wanted}` is missing in {rows:#?}");
+        assert!(rows.iter().any(|row| row == wanted), "`{wanted}` is missing in {rows:#?}");
     }
     let own = server.torc_with_token(&env, "ada", "get audit -o json").exits(0).json();
     assert!(own["items"].as_array().unwrap().iter().all(|item| text(item, "who") == "ada"));

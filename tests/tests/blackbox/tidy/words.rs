@@ -12,7 +12,7 @@ const LIST: &str = include_str!("words.txt");
 const OWN_PATHS: &str = "tests/tests/blackbox/tidy/words.";
 /// The page of the book with the names that stay.
 const FIXED_NAMES: &str = "docs/reference/fixed-names.md";
-/// What `git ls-files` would not list.
+/// Folders that git does not track.
 const UNTRACKED: [&str; 4] = [".git", ".torc", "target", "torc_output"];
 
 #[derive(Default)]
