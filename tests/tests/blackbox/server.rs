@@ -335,7 +335,7 @@ fn a_watch_continues_after_a_server_restart() {
     server.stop();
     watch.prints("waiting for the server at");
     let server = Server::with_flags(&env, &format!("--bind {bind}"));
-    watch.prints("going on");
+    watch.prints("connected");
     server.torc(&env, "apply -f v.yaml").exits(0);
     watch.prints("\"second\"");
     watch.signal(Signal::SIGINT);

@@ -120,7 +120,7 @@ fn wait_prints_the_last_state_as_json() {
     assert_eq!((&last["name"], &last["status"]["jobs"]["failed"]), (&json!("mixed"), &json!(2)));
     let never = env.torc("wait mixed --for condition=Succeeded -o json").exits(3);
     assert_eq!(never.json()["status"]["jobs"]["failed"], 2);
-    env.torc("wait mixed").exits(0).prints("workflow/mixed is finished");
+    env.torc("wait mixed").exits(0).prints("workflow/mixed condition met");
 }
 
 #[test]

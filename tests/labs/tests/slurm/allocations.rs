@@ -328,7 +328,7 @@ fn a_stopped_apply_cancels_its_allocations_and_can_continue() {
     login.until_exists("first");
     let number = login.active();
     running.signal(Signal::SIGINT);
-    running.prints("cancelling 1 allocation");
+    running.prints("canceling 1 allocation");
     login.end(running).exits(130);
     assert_eq!(login.queued(&number), "");
     assert_eq!(login.allocations()[0]["status"], "canceled");
