@@ -18,6 +18,7 @@ pub mod event_reason;
 pub mod execution;
 pub mod explain;
 pub mod failure;
+pub mod filter;
 #[cfg(feature = "load")]
 mod finding;
 pub mod job;
