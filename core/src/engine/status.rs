@@ -159,7 +159,9 @@ impl Workflow {
         self.row.completed_ms = Some(tx.now.wall_ms);
         tx.changes.workflow(&self.row);
         let (reason, message) = match self.outcome() {
-            Reason::Succeeded => (EventReason::WorkflowFinished, format!("{} completed", counted(self.graph.counts().total))),
+            Reason::Succeeded => {
+                (EventReason::WorkflowFinished, format!("{} completed", counted(self.graph.counts().total)))
+            }
             outcome => (EventReason::WorkflowFailed, format!("{outcome}: {}", self.failure_message())),
         };
         tx.event(Some(self.row.id), reason, message);
