@@ -27,7 +27,7 @@ use torc_api::wire::{
     SyncResponse,
 };
 use torc_core::engine::{Apply, Engine, Retry, Tx};
-use torc_core::expand::{Limits, expand};
+use torc_core::expand::{ExpansionLimits, expand};
 use torc_core::expanded::Expanded;
 use torc_core::ids::{JobId, RunnerId, WorkflowId};
 use torc_core::rows::ResultRow;
@@ -53,7 +53,7 @@ pub struct EngineHandle {
     queue: mpsc::Sender<Command>,
     events: broadcast::Sender<Arc<Vec<Event>>>,
     store: Store,
-    limits: Limits,
+    limits: ExpansionLimits,
     metrics: Arc<Metrics>,
     /// Told whenever something has changed, for the loop that talks with Slurm.
     changed: Arc<Notify>,
@@ -67,7 +67,7 @@ impl EngineHandle {
     /// Reads the store and starts the writer. The handle's last clone ends it.
     pub(crate) async fn start(
         store: Store,
-        limits: Limits,
+        limits: ExpansionLimits,
         metrics: Arc<Metrics>,
         stop: Stop,
         issuer: Issuer,
@@ -78,7 +78,7 @@ impl EngineHandle {
     /// The same, with the writer's times from `clock`.
     pub(crate) async fn start_with_clock(
         store: Store,
-        limits: Limits,
+        limits: ExpansionLimits,
         metrics: Arc<Metrics>,
         stop: Stop,
         issuer: Issuer,

@@ -8,7 +8,7 @@ use crate::rows::JobProfile;
 
 /// What decides where a job may run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Class {
+pub struct JobClass {
     /// What it needs on each node.
     pub requirements: Requirements,
     /// Labels a runner must have, sorted.
@@ -32,7 +32,7 @@ pub struct RunnerView<'a> {
     pub by_count: bool,
 }
 
-impl Class {
+impl JobClass {
     /// The class of jobs with this profile.
     pub fn of(profile: &JobProfile) -> Self {
         Self {

@@ -7,12 +7,12 @@ use torc_api::explain::{JobPhase, Reason, ReasonKind};
 use torc_api::quantity::{format_bytes, format_duration};
 use torc_api::state::{Cause, JobState};
 
-use crate::class::Class;
+use crate::class::JobClass;
 use crate::expanded::Requirements;
 use crate::failure::{Escalated, LimitReached};
 
-pub use attempts::{Attempt, stories};
-pub use waiting::{RunnerFacts, SlurmFacts, WaitingAllocation, why_ready};
+pub use attempts::{EndedAttempt, stories};
+pub use waiting::{ServingRunner, SlurmFacts, WaitingAllocation, why_ready};
 
 /// Jobs that a reason lists.
 const LISTED: usize = 20;
@@ -23,7 +23,7 @@ pub struct JobFacts<'a> {
     /// Where it stands.
     pub state: JobState,
     /// What decides where it may run.
-    pub class: &'a Class,
+    pub class: &'a JobClass,
     /// Jobs that it depends on: name and where they stand.
     pub parents: Vec<(&'a str, JobState)>,
     /// How many of its leases are being ended.
@@ -77,7 +77,7 @@ pub struct RecoveryHint {
 pub fn why(
     job: &JobFacts<'_>,
     workflow: WorkflowFacts<'_>,
-    runners: &[RunnerFacts<'_>],
+    runners: &[ServingRunner<'_>],
     slurm: &SlurmFacts<'_>,
 ) -> Vec<Reason> {
     match job.state {
@@ -135,7 +135,7 @@ fn blocked(job: &JobFacts<'_>) -> Vec<Reason> {
 fn ready(
     job: &JobFacts<'_>,
     workflow: WorkflowFacts<'_>,
-    runners: &[RunnerFacts<'_>],
+    runners: &[ServingRunner<'_>],
     slurm: &SlurmFacts<'_>,
 ) -> Vec<Reason> {
     if workflow.is_suspended {

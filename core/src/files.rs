@@ -32,11 +32,11 @@ pub fn uses(job: &JobRow, profile: &JobProfile, seen: &[FileRow]) -> Vec<FileUse
 /// The files of a workflow as they were last seen, in the order of the document.
 #[derive(Debug, Default)]
 pub struct FileList {
-    files: BTreeMap<String, Known>,
+    files: BTreeMap<String, KnownFile>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Known {
+struct KnownFile {
     seen: Option<(FileRow, String)>,
     writers: BTreeSet<String>,
     readers: i64,

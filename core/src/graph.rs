@@ -89,16 +89,16 @@ pub fn stages(expanded: &Expanded) -> Vec<Vec<u32>> {
 
 /// Jobs that all wait for each other, directly or through others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Knot {
-    /// A shortest ring through the job of the knot that comes first in the document, starting with it: each waits for the
+pub struct Cycle {
+    /// A shortest ring through the job of the cycle that comes first in the document, starting with it: each waits for the
     /// one before it, and the first for the last.
     pub ring: Vec<u32>,
-    /// The other jobs of the knot, in the order of the document.
+    /// The other jobs of the cycle, in the order of the document.
     pub others: Vec<u32>,
 }
 
-/// All knots, in the order of the document; none when every job can run at some time.
-pub fn find_knots(expanded: &Expanded) -> Vec<Knot> {
+/// All cycles, in the order of the document; none when every job can run at some time.
+pub fn find_cycles(expanded: &Expanded) -> Vec<Cycle> {
     let components = components(expanded);
     let mut sizes = vec![0u32; components.len()];
     for component in &components {
@@ -107,7 +107,7 @@ pub fn find_knots(expanded: &Expanded) -> Vec<Knot> {
         }
     }
     let mut seen = vec![false; components.len()];
-    let mut knots: Vec<Knot> = Vec::new();
+    let mut cycles: Vec<Cycle> = Vec::new();
     let mut places = std::collections::HashMap::new();
     for (job, component) in (0u32..).zip(&components) {
         let waits_for_itself = || parents(expanded, job).contains(&job);
@@ -115,21 +115,21 @@ pub fn find_knots(expanded: &Expanded) -> Vec<Knot> {
             continue;
         }
         let place = *places.entry(*component).or_insert_with(|| {
-            knots.push(Knot { ring: ring_through(expanded, job, &components), others: Vec::new() });
-            knots.len() - 1
+            cycles.push(Cycle { ring: ring_through(expanded, job, &components), others: Vec::new() });
+            cycles.len() - 1
         });
-        let Some(knot) = knots.get_mut(place) else { continue };
-        if knot.ring.first() == Some(&job) {
-            for member in &knot.ring {
+        let Some(cycle) = cycles.get_mut(place) else { continue };
+        if cycle.ring.first() == Some(&job) {
+            for member in &cycle.ring {
                 if let Some(flag) = seen.get_mut(*member as usize) {
                     *flag = true;
                 }
             }
         } else if seen.get(job as usize) == Some(&false) {
-            knot.others.push(job);
+            cycle.others.push(job);
         }
     }
-    knots
+    cycles
 }
 
 fn parents(expanded: &Expanded, job: u32) -> &[u32] {
@@ -222,14 +222,14 @@ fn components(expanded: &Expanded) -> Vec<u32> {
     component
 }
 
-/// A knot in words: the ring, then whoever else is caught in it.
-pub fn describe_knot(expanded: &Expanded, knot: &Knot) -> String {
-    let mut text = describe_ring(expanded, &knot.ring);
-    if !knot.others.is_empty() {
-        let names: Vec<&str> = knot.others.iter().take(MOST_NAMED).map(|job| name(expanded, *job)).collect();
-        text.push_str(&format!("; in the same knot: {}", names.join(", ")));
-        if knot.others.len() > MOST_NAMED {
-            text.push_str(&format!(" and {} more", knot.others.len() - MOST_NAMED));
+/// A cycle in words: the ring, then whoever else is caught in it.
+pub fn describe_cycle(expanded: &Expanded, cycle: &Cycle) -> String {
+    let mut text = describe_ring(expanded, &cycle.ring);
+    if !cycle.others.is_empty() {
+        let names: Vec<&str> = cycle.others.iter().take(MOST_NAMED).map(|job| name(expanded, *job)).collect();
+        text.push_str(&format!("; in the same cycle: {}", names.join(", ")));
+        if cycle.others.len() > MOST_NAMED {
+            text.push_str(&format!(" and {} more", cycle.others.len() - MOST_NAMED));
         }
     }
     text

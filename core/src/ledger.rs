@@ -32,7 +32,7 @@ pub struct Ledger {
     strategy: Strategy,
     /// What one node has.
     node: Resources,
-    nodes: Vec<Node>,
+    nodes: Vec<NodeState>,
     free_slots: u32,
     /// Names of the GPUs of every node.
     devices: Vec<String>,
@@ -40,7 +40,7 @@ pub struct Ledger {
 
 /// What of a node is free.
 #[derive(Debug)]
-struct Node {
+struct NodeState {
     free: Resources,
     /// Sorted by position, highest last, so that the lowest device is given out first.
     free_devices: Vec<usize>,
@@ -53,12 +53,12 @@ struct Node {
 #[must_use = "a dropped reservation is lost to its ledger"]
 pub struct Reservation {
     slots: u32,
-    pieces: Vec<Piece>,
+    pieces: Vec<NodeReservation>,
 }
 
 /// What is taken from one node.
 #[derive(Debug, PartialEq, Eq)]
-struct Piece {
+struct NodeReservation {
     node: usize,
     amounts: Resources,
     devices: Vec<usize>,
@@ -79,8 +79,9 @@ impl Ledger {
             Strategy::Resources => u32::MAX,
         };
         let free_devices: Vec<usize> = (0..devices.len()).rev().collect();
-        let nodes =
-            (0..count).map(|_| Node { free: node, free_devices: free_devices.clone(), in_service: true }).collect();
+        let nodes = (0..count)
+            .map(|_| NodeState { free: node, free_devices: free_devices.clone(), in_service: true })
+            .collect();
         Self { strategy, node, nodes, free_slots, devices }
     }
 
@@ -161,11 +162,11 @@ impl Ledger {
             return (chosen.len() == count && is_here).then_some(chosen);
         }
         let within = if reach == NodeScope::Here { 1 } else { self.nodes.len() };
-        let has_room = |node: &Node| node.in_service && covers(&node.free, need);
+        let has_room = |node: &NodeState| node.in_service && covers(&node.free, need);
         self.nodes.iter().take(within).position(has_room).map(|node| vec![node])
     }
 
-    fn take(&mut self, at: usize, amounts: &Resources) -> Piece {
+    fn take(&mut self, at: usize, amounts: &Resources) -> NodeReservation {
         let node = &mut self.nodes[at];
         let amounts = Resources {
             cpus: amounts.cpus.max(0),
@@ -179,7 +180,7 @@ impl Ledger {
         node.free.cpus -= amounts.cpus;
         node.free.memory_bytes -= amounts.memory_bytes;
         node.free.gpus -= amounts.gpus;
-        Piece { node: at, amounts, devices }
+        NodeReservation { node: at, amounts, devices }
     }
 
     /// Takes exactly these devices on these nodes besides the amounts, for a job that already runs with them. What is no longer
@@ -196,7 +197,7 @@ impl Ledger {
         Reservation { slots: 0, pieces }
     }
 
-    fn adopt_on(&mut self, at: usize, need: &Resources, devices: &[String]) -> Piece {
+    fn adopt_on(&mut self, at: usize, need: &Resources, devices: &[String]) -> NodeReservation {
         let need = if need.nodes > 1 { &self.node } else { need };
         let node = &mut self.nodes[at];
         let taken: Vec<usize> = (0..self.devices.len())
@@ -212,7 +213,7 @@ impl Ledger {
         node.free.cpus -= amounts.cpus;
         node.free.memory_bytes -= amounts.memory_bytes;
         node.free.gpus -= amounts.gpus;
-        Piece { node: at, amounts, devices: taken }
+        NodeReservation { node: at, amounts, devices: taken }
     }
 
     /// Gives back what was taken.

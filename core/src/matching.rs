@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, BinaryHeap, btree_set};
 use torc_api::termination::EndMargin;
 use torc_api::wire::{Resources, WorkRequest};
 
-use crate::class::{Class, RunnerView, fits, minus, plus};
+use crate::class::{JobClass, RunnerView, fits, minus, plus};
 use crate::expanded::Requirements;
 use crate::ids::WorkflowId;
 use crate::urgency::Urgency;
@@ -72,7 +72,7 @@ impl ReadyQueue {
 
 /// Resources in use: started jobs, and jobs that are promised to a runner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct ResourcesInUse {
     /// CPUs.
     pub cpus: i64,
     /// Bytes of memory.
@@ -83,7 +83,7 @@ pub struct Usage {
     pub jobs: i64,
 }
 
-impl Usage {
+impl ResourcesInUse {
     /// Adds `times` jobs with these requirements; removes them where `times` is negative.
     pub fn add(&mut self, needs: &Requirements, times: i64) {
         let nodes = needs.num_nodes.max(1).saturating_mul(times);
@@ -119,7 +119,7 @@ pub struct OwnerQueues<'a> {
     /// The owner's name.
     pub owner: &'a str,
     /// Resources in use by all live workflows of the owner.
-    pub usage: Usage,
+    pub usage: ResourcesInUse,
     /// The workflows that may give work to the runner.
     pub workflows: Vec<WorkflowQueues<'a>>,
 }
@@ -129,7 +129,7 @@ pub struct WorkflowQueues<'a> {
     /// The workflow.
     pub workflow: WorkflowId,
     /// Resources in use by its jobs.
-    pub usage: Usage,
+    pub usage: ResourcesInUse,
     /// Limits of what one answer may bring.
     pub allowance: Allowance,
     /// The time that the runner has left when the jobs get their first signal.
@@ -141,7 +141,7 @@ pub struct WorkflowQueues<'a> {
 /// Ready jobs of one class.
 pub struct ClassQueue<'a> {
     /// What its jobs need.
-    pub class: &'a Class,
+    pub class: &'a JobClass,
     /// The jobs.
     pub queue: &'a ReadyQueue,
     /// Another runner could start such a job now: none of them is leased ahead.
@@ -239,14 +239,14 @@ struct Contest<'a> {
 }
 
 struct OwnerTurns {
-    usage: Usage,
+    usage: ResourcesInUse,
     order: BinaryHeap<WorkflowKey>,
 }
 
 struct WorkflowTurns<'a> {
     owner: usize,
     id: WorkflowId,
-    usage: Usage,
+    usage: ResourcesInUse,
     allowance: Allowance,
     heads: BinaryHeap<Head<'a>>,
     /// The ready jobs that the runner could have are alike: their order does not matter.
@@ -387,12 +387,12 @@ impl<'a> Contest<'a> {
 struct Head<'a> {
     queue: &'a ClassQueue<'a>,
     rest: btree_set::Iter<'a, ReadyJob>,
-    order: Order,
+    order: JobRank,
 }
 
 /// Higher is served first.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Order {
+struct JobRank {
     urgency: Urgency,
     job: Reverse<u32>,
 }
@@ -413,7 +413,7 @@ impl<'a> Head<'a> {
     ) -> Option<Self> {
         let ready = rest.next()?;
         let urgency = ready.urgency(&queue.class.requirements, place);
-        Some(Self { queue, rest, order: Order { urgency, job: Reverse(ready.job) } })
+        Some(Self { queue, rest, order: JobRank { urgency, job: Reverse(ready.job) } })
     }
 }
 

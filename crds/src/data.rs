@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::job::Job;
+use crate::job::JobSpec;
 use crate::state::JobState;
 
 /// A file of a workflow, as it was last seen.
@@ -156,7 +156,7 @@ pub struct SpawnRequest {
     pub lineage: String,
     /// The jobs, as a document writes them; none: the loop has converged.
     #[serde(default)]
-    pub jobs: Vec<Job>,
+    pub jobs: Vec<JobSpec>,
     /// What the loop wants to remember; readable as user data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::parameters::free_form")]

@@ -12,7 +12,7 @@ use crate::parameters::Parameterization;
 /// A command, or with parameters a whole family of commands.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Job {
+pub struct JobSpec {
     /// Unique after expansion.
     #[schemars(length(min = 1, max = 1_024))]
     pub name: String,
@@ -95,7 +95,7 @@ pub struct Job {
 /// A file that jobs read or write.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct File {
+pub struct FileSpec {
     /// Unique after expansion.
     #[schemars(length(min = 1, max = 1_024))]
     pub name: String,
@@ -116,7 +116,7 @@ pub struct File {
 /// A JSON value that jobs read or write.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct UserData {
+pub struct UserDataSpec {
     /// Unique after expansion.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1_024))]

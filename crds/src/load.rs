@@ -7,6 +7,7 @@
 use crate::document::Document;
 use crate::problem::{Position, Problem};
 
+mod bounded;
 mod budget;
 mod check;
 mod cursor;
@@ -15,7 +16,6 @@ mod envelope;
 mod json;
 mod kdl;
 mod keys;
-mod listed;
 mod path;
 mod positions;
 mod slug;
@@ -26,8 +26,8 @@ pub use positions::Positions;
 pub use slug::LONGEST_NAME;
 pub use yaml::layout::{YamlEntry, YamlKind, YamlNode, layout as yaml_layout};
 
-use listed::Listed;
-use tree::{Kind, Node};
+use bounded::BoundedProblems;
+use tree::{Node, NodeKind};
 
 /// How a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,7 +166,7 @@ pub fn load(text: &[u8], format: Option<Format>, options: &LoadOptions) -> Loade
         Some(Format::Kdl) => parse_kdl(text, options),
         None => guess(text, options),
     };
-    let mut listed = Listed::new(options.max_problems);
+    let mut listed = BoundedProblems::new(options.max_problems);
     problems.into_iter().for_each(|problem| listed.add(problem));
     let mut present = documents.into_iter().filter(|document| !document.is_null()).peekable();
     if present.peek().is_none() && listed.errors().is_empty() {
@@ -248,7 +248,7 @@ fn guess(text: &str, options: &LoadOptions) -> Parsed {
     }
     let yaml = parse_yaml(text, options);
     let is_yaml = yaml.problems.is_empty()
-        && yaml.documents.iter().all(|document| matches!(document.kind, Kind::Map(_) | Kind::Null));
+        && yaml.documents.iter().all(|document| matches!(document.kind, NodeKind::Map(_) | NodeKind::Null));
     if is_yaml {
         return yaml;
     }

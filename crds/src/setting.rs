@@ -192,25 +192,25 @@ pub struct InvalidSetting {
 pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<&'a str>;
 
 /// The type of a field: a parsed value, or one that may be absent.
-pub trait Field<T> {
+pub trait SettingField<T> {
     /// Makes the field of a value, or of none.
     fn of(value: Option<T>) -> Self;
 }
 
-impl<T: Default> Field<T> for T {
+impl<T: Default> SettingField<T> for T {
     fn of(value: Option<T>) -> Self {
         value.unwrap_or_default()
     }
 }
 
-impl<T> Field<T> for Option<T> {
+impl<T> SettingField<T> for Option<T> {
     fn of(value: Option<T>) -> Self {
         value
     }
 }
 
 /// Reads one field: the text that was found, else the built-in one.
-pub fn read<T, F: Field<T>>(
+pub fn read<T, F: SettingField<T>>(
     setting: Option<&Setting>,
     lookup: Lookup<'_>,
     parse: impl Fn(&str) -> Result<T, String>,

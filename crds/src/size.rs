@@ -29,7 +29,7 @@ pub fn too_many_bytes(size: usize) -> Option<Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::Job;
+    use crate::job::JobSpec;
 
     #[test]
     fn the_limit_itself_fits_and_one_more_byte_does_not() {
@@ -44,9 +44,9 @@ mod tests {
         let mut document = WorkflowDocument::default();
         assert_eq!(too_large(&document), None);
         let command = "x".repeat(1 << 10);
-        document.spec.jobs = (0..870).map(|_| Job { command: command.clone(), ..Job::default() }).collect();
+        document.spec.jobs = (0..870).map(|_| JobSpec { command: command.clone(), ..JobSpec::default() }).collect();
         assert_eq!(too_large(&document), None, "870 jobs of a kibibyte");
-        document.spec.jobs.resize(900, Job { command, ..Job::default() });
+        document.spec.jobs.resize(900, JobSpec { command, ..JobSpec::default() });
         let problem = too_large(&document).expect("too large");
         assert_eq!(problem.message, "the object would have 923 KiB, and 900 are allowed");
         let mut labelled = WorkflowDocument::default();

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::action::Action;
 use crate::execution::{ExecutionConfig, ResourceMonitor};
 use crate::failure::{FailureHandler, Prefetch, Recovery};
-use crate::job::{File, Job, UserData};
+use crate::job::{FileSpec, JobSpec, UserDataSpec};
 use crate::parameters::ParameterTable;
 use crate::resources::{ResourceRequirements, SlurmScheduler};
 
@@ -87,15 +87,15 @@ pub struct WorkflowSpec {
     /// The commands to run.
     #[serde(default)]
     #[schemars(length(max = 200_000))]
-    pub jobs: Vec<Job>,
+    pub jobs: Vec<JobSpec>,
     /// Files that jobs read and write; they imply dependencies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 200_000))]
-    pub files: Vec<File>,
+    pub files: Vec<FileSpec>,
     /// JSON values that jobs read and write; they imply dependencies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 200_000))]
-    pub user_data: Vec<UserData>,
+    pub user_data: Vec<UserDataSpec>,
     /// Named sets of resources that jobs refer to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4_000))]

@@ -11,7 +11,7 @@ use torc_api::recovery::{
 use torc_core::engine::{Engine, LatestResults, Recover, Regenerate};
 use torc_core::failure::{Multipliers, RecoveryOptions};
 use torc_core::ids::WorkflowId;
-use torc_core::planning::partition::Partition;
+use torc_core::planning::partition::PartitionLimits;
 
 use super::{EngineError, EngineHandle};
 
@@ -124,7 +124,7 @@ impl EngineHandle {
 struct PreparedRecovery {
     latest: LatestResults,
     options: RecoveryOptions,
-    partitions: Vec<Partition>,
+    partitions: Vec<PartitionLimits>,
     plan: Option<Prepared>,
     lost: Vec<OrphanedJob>,
 }
@@ -141,15 +141,15 @@ impl PreparedRecovery {
     }
 }
 
-fn read_partitions(partitions: &[torc_api::cluster::Partition]) -> Result<Vec<Partition>, EngineError> {
-    let partitions = partitions.iter().map(Partition::try_from).collect::<Result<_, _>>();
+fn read_partitions(partitions: &[torc_api::cluster::PartitionLimits]) -> Result<Vec<PartitionLimits>, EngineError> {
+    let partitions = partitions.iter().map(PartitionLimits::try_from).collect::<Result<_, _>>();
     partitions.map_err(|error| EngineError::bad_request(error.to_string()))
 }
 
 /// A request with its texts read.
 struct Prepared {
     request: RegenerateRequest,
-    partitions: Vec<Partition>,
+    partitions: Vec<PartitionLimits>,
     seconds: Option<i64>,
     stamp: String,
 }

@@ -12,7 +12,7 @@ use torc_api::wire::RunnerScope;
 use torc_core::engine::{Activity, AllocationKey, AllocationSummary, Demand, Observation, allocation_view};
 use torc_core::ids::{JobId, WorkflowId};
 use torc_core::planning::course::WorkflowDemand;
-use torc_core::planning::partition::Partition;
+use torc_core::planning::partition::PartitionLimits;
 use torc_core::rows::{AllocationRow, ClusterRow};
 use torc_core::time::rfc3339;
 
@@ -179,7 +179,11 @@ impl EngineHandle {
     }
 
     /// Remembers what a cluster has: a retry gets no more than that.
-    pub(crate) async fn note_partitions(&self, cluster: String, partitions: Vec<Partition>) -> Result<(), EngineError> {
+    pub(crate) async fn note_partitions(
+        &self,
+        cluster: String,
+        partitions: Vec<PartitionLimits>,
+    ) -> Result<(), EngineError> {
         self.write(move |engine, _| {
             engine.note_partitions(cluster, partitions);
             Ok(())

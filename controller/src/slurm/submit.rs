@@ -6,7 +6,7 @@ use torc_api::resources::SlurmScheduler;
 use torc_core::engine::slurm_name;
 use torc_core::planning::course::{WorkflowDemand, scheduler};
 use torc_core::planning::cpus::least_cpus;
-use torc_core::planning::partition::Partition;
+use torc_core::planning::partition::PartitionLimits;
 use torc_core::rows::AllocationRow;
 use torc_slurm::sbatch;
 use torc_slurm::script::{Marker, Request, Worker, script};
@@ -60,7 +60,7 @@ pub(super) async fn submit(
 /// The batch script.
 fn text(
     config: &SlurmConfig,
-    (needs, row, partitions): (&WorkflowDemand, &AllocationRow, &[Partition]),
+    (needs, row, partitions): (&WorkflowDemand, &AllocationRow, &[PartitionLimits]),
     identity: &str,
     (environment_file, output): (&str, &str),
 ) -> Result<String, String> {
@@ -90,7 +90,7 @@ fn text(
 fn request<'a>(
     row: &'a AllocationRow,
     needs: &'a WorkflowDemand,
-    partitions: &[Partition],
+    partitions: &[PartitionLimits],
     gres: Option<&'a str>,
 ) -> Result<Request<'a>, String> {
     if let Some(name) = &row.scheduler {

@@ -9,7 +9,7 @@ use torc_api::wire::RunnerScope;
 use super::workflow::Workflow;
 use super::{CommandError, Engine};
 use crate::explain::{
-    Attempt, JobFacts, RecoveryHint, RunnerFacts, ScriptFacts, SlurmFacts, WaitingAllocation, WorkflowFacts,
+    EndedAttempt, JobFacts, RecoveryHint, ScriptFacts, ServingRunner, SlurmFacts, WaitingAllocation, WorkflowFacts,
     next_steps, raised, stories, why, why_ready,
 };
 use crate::failure::{Evidence, Multipliers, escalate};
@@ -26,7 +26,7 @@ impl Engine {
         &self,
         id: WorkflowId,
         reference: &str,
-        attempts: &[Attempt<'_>],
+        attempts: &[EndedAttempt<'_>],
         now: Now,
     ) -> Result<JobExplanation, CommandError> {
         let workflow = self.workflow(id)?;
@@ -114,11 +114,11 @@ impl Engine {
     }
 
     /// Runners that serve a workflow. Which session a runner of an earlier process served is not known.
-    fn runner_facts(&self, workflow: &Workflow, now: Now) -> Vec<RunnerFacts<'_>> {
+    fn runner_facts(&self, workflow: &Workflow, now: Now) -> Vec<ServingRunner<'_>> {
         let serves = |scope: &RunnerScope| self.live_in_scope(scope).contains(&workflow.id());
         let serving = self.runners.values().filter(|runner| serves(&runner.row.scope));
         serving
-            .map(|runner| RunnerFacts {
+            .map(|runner| ServingRunner {
                 host: &runner.row.host,
                 place: runner.place(now),
                 end: workflow.end_margin(runner.is_in_allocation()),

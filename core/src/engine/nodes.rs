@@ -14,14 +14,14 @@ use crate::class::labels_match;
 use crate::failure::NodeShape;
 use crate::ids::WorkflowId;
 use crate::planning::course;
-use crate::planning::partition::Partition;
+use crate::planning::partition::PartitionLimits;
 
 /// Partitions by cluster, as far as the controller has looked at them.
-pub(super) type KnownPartitions = BTreeMap<String, Vec<Partition>>;
+pub(super) type KnownPartitions = BTreeMap<String, Vec<PartitionLimits>>;
 
 impl Engine {
     /// Remembers the partitions of a cluster. Not kept: the next owner of the store looks again.
-    pub fn note_partitions(&mut self, cluster: String, partitions: Vec<Partition>) {
+    pub fn note_partitions(&mut self, cluster: String, partitions: Vec<PartitionLimits>) {
         self.session.partitions.insert(cluster, partitions);
     }
 
@@ -84,7 +84,7 @@ impl Runner {
 
 impl Workflow {
     /// Returns the nodes of the schedulers that a job may use. What a scheduler leaves open follows from its partition.
-    fn nodes_of_schedulers(&self, job: u32, partitions: &[Partition]) -> Vec<NodeShape> {
+    fn nodes_of_schedulers(&self, job: u32, partitions: &[PartitionLimits]) -> Vec<NodeShape> {
         let own = self.graph.class_of(job).and_then(|class| class.scheduler.as_deref());
         let is_usable = |scheduler: &&SlurmScheduler| own.is_none_or(|own| scheduler.name.as_deref() == Some(own));
         let shape = |scheduler: &SlurmScheduler| {

@@ -23,7 +23,7 @@ use crate::failure::{
 };
 use crate::ids::{JobId, Now, WorkflowId};
 use crate::job::{Ending, JobEvent};
-use crate::planning::partition::Partition;
+use crate::planning::partition::PartitionLimits;
 use crate::rows::ResultRow;
 
 /// The latest result of each job that has one.
@@ -37,7 +37,7 @@ pub struct Recover<'a> {
     /// Options of the request.
     pub options: RecoveryOptions,
     /// Partitions of the workflow's cluster; what the owner of the store knows counts when empty.
-    pub partitions: &'a [Partition],
+    pub partitions: &'a [PartitionLimits],
     /// Allocations that are planned for the jobs that are still to run.
     pub regenerate: Option<Regenerate<'a>>,
     /// Jobs that a preview takes for lost.

@@ -23,9 +23,9 @@ use super::{CommandError, Engine};
 use crate::ids::{JobId, Now, WorkflowId};
 use crate::planning::course;
 use crate::planning::fit::{Walltime, WalltimeMargin};
-use crate::planning::generate::{Plan, Planned, Settings, plan};
+use crate::planning::generate::{PlanSettings, PlannedScheduler, SchedulerPlan, plan};
 use crate::planning::groups::PendingJob;
-use crate::planning::partition::Partition;
+use crate::planning::partition::PartitionLimits;
 use crate::rows::{AllocationRow, Regenerated};
 
 /// What is planned, and with what.
@@ -38,7 +38,7 @@ pub struct Regenerate<'a> {
     /// How long allocations are, where that was said.
     pub seconds: Option<i64>,
     /// The cluster's partitions.
-    pub partitions: &'a [Partition],
+    pub partitions: &'a [PartitionLimits],
     /// What names of schedulers get so that they differ from older ones.
     pub stamp: &'a str,
 }
@@ -72,8 +72,8 @@ impl Engine {
         }
         let superseded = workflow.supersede_actions(tx);
         workflow.drop_recovery_actions(tx);
-        let is_asked = |planned: &Planned| wanted.request.submit && !planned.waits;
-        let regenerated = |planned: &Planned| Regenerated {
+        let is_asked = |planned: &PlannedScheduler| wanted.request.submit && !planned.waits;
+        let regenerated = |planned: &PlannedScheduler| Regenerated {
             action: planned.action(|_| ""),
             scheduler: planned.scheduler.clone(),
             asked: if is_asked(planned) { planned.allocations } else { 0 },
@@ -159,7 +159,12 @@ impl Engine {
     }
 
     /// Writes down the allocations of jobs that wait for nothing; whoever speaks with Slurm submits them.
-    fn ask_for_planned(&mut self, id: WorkflowId, plan: &Plan, tx: &mut Tx) -> Result<Vec<String>, CommandError> {
+    fn ask_for_planned(
+        &mut self,
+        id: WorkflowId,
+        plan: &SchedulerPlan,
+        tx: &mut Tx,
+    ) -> Result<Vec<String>, CommandError> {
         let mut names = Vec::new();
         for planned in plan.planned.iter().filter(|planned| !planned.waits) {
             let action = planned.action(|_| "");
@@ -205,7 +210,7 @@ impl Workflow {
     }
 
     /// A plan for all jobs that are still to run, and how many these are.
-    fn plan_anew(&self, wanted: Regenerate<'_>) -> Result<(Plan, usize), CommandError> {
+    fn plan_anew(&self, wanted: Regenerate<'_>) -> Result<(SchedulerPlan, usize), CommandError> {
         let included = self.find_all(&wanted.request.include_jobs)?;
         let is_pending = |job: u32| {
             let state = self.graph.job(job).state();
@@ -225,7 +230,7 @@ impl Workflow {
             }
         };
         let jobs: Vec<PendingJob<'_>> = self.graph.all().filter(|job| is_pending(*job)).map(describe).collect();
-        let settings = Settings {
+        let settings = PlanSettings {
             account: wanted.account,
             partition: wanted.request.partition.as_deref(),
             by_requirements: true,
@@ -240,8 +245,8 @@ impl Workflow {
         Ok((plan(&jobs, wanted.partitions, settings), count))
     }
 
-    fn report(&self, plan: &Plan, pending: usize, superseded: usize) -> RegenerateReport {
-        let scheduler = |planned: &Planned| RecoveryScheduler {
+    fn report(&self, plan: &SchedulerPlan, pending: usize, superseded: usize) -> RegenerateReport {
+        let scheduler = |planned: &PlannedScheduler| RecoveryScheduler {
             name: planned.name.clone(),
             partition: planned.scheduler.partition.clone(),
             jobs: planned.jobs.len() as i64,
@@ -289,14 +294,14 @@ impl Workflow {
     }
 
     /// Jobs belong to the schedulers that were made for them, and to no other.
-    fn point_jobs_to(&mut self, plan: &Plan, tx: &mut Tx) {
+    fn point_jobs_to(&mut self, plan: &SchedulerPlan, tx: &mut Tx) {
         for planned in &plan.planned {
             self.graph.set_recovery_scheduler(planned.jobs.iter().copied(), Some(&planned.name), tx);
         }
     }
 
     /// Groups whose jobs wait get an action that asks for their allocations when they are ready; the others get none.
-    fn add_recovery_actions(&mut self, plan: &Plan, tx: &mut Tx) {
+    fn add_recovery_actions(&mut self, plan: &SchedulerPlan, tx: &mut Tx) {
         let mut rows: Vec<_> = self.actions.iter().map(|action| action.row.clone()).collect();
         for planned in &plan.planned {
             let Some(action) = planned.recovery_action(|job| self.graph.name(job)) else { continue };

@@ -23,17 +23,20 @@ pub enum Candidates {
 pub fn candidates(pattern: &str) -> Candidates {
     let Some(pieces) = pieces(pattern) else { return Candidates::Any };
     match pieces.as_slice() {
-        [Piece::Start, Piece::Literal { text, .. }, Piece::End] => Candidates::Exactly(text.clone()),
-        [Piece::Start, Piece::Literal { text, .. }] | [Piece::Start, Piece::Literal { text, .. }, Piece::Anything] => {
+        [PatternPart::Start, PatternPart::Literal { text, .. }, PatternPart::End] => Candidates::Exactly(text.clone()),
+        [PatternPart::Start, PatternPart::Literal { text, .. }]
+        | [PatternPart::Start, PatternPart::Literal { text, .. }, PatternPart::Anything] => {
             Candidates::StartingWith(text.clone())
         }
-        [Piece::Start, Piece::Literal { text, end }, ..] if !looks_back(&pattern[*end..]) => {
+        [PatternPart::Start, PatternPart::Literal { text, end }, ..] if !looks_back(&pattern[*end..]) => {
             Candidates::AmongStartingWith { prefix: text.clone(), tail: format!("^(?:{})", &pattern[*end..]) }
         }
-        [Piece::Literal { text, .. }]
-        | [Piece::Literal { text, .. }, Piece::Anything]
-        | [Piece::Anything, Piece::Literal { text, .. }]
-        | [Piece::Anything, Piece::Literal { text, .. }, Piece::Anything] => Candidates::Containing(text.clone()),
+        [PatternPart::Literal { text, .. }]
+        | [PatternPart::Literal { text, .. }, PatternPart::Anything]
+        | [PatternPart::Anything, PatternPart::Literal { text, .. }]
+        | [PatternPart::Anything, PatternPart::Literal { text, .. }, PatternPart::Anything] => {
+            Candidates::Containing(text.clone())
+        }
         pieces => longest(pieces).map_or(Candidates::Any, Candidates::AmongContaining),
     }
 }
@@ -43,16 +46,16 @@ fn looks_back(tail: &str) -> bool {
     tail.replace("[^", "[").contains('^') || tail.contains("\\b") || tail.contains("\\B")
 }
 
-fn longest(pieces: &[Piece]) -> Option<String> {
+fn longest(pieces: &[PatternPart]) -> Option<String> {
     let literals = pieces.iter().filter_map(|piece| match piece {
-        Piece::Literal { text, .. } => Some(text),
+        PatternPart::Literal { text, .. } => Some(text),
         _ => None,
     });
     literals.max_by_key(|text| text.len()).cloned()
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Piece {
+enum PatternPart {
     Start,
     End,
     /// A text, and where it ends in the expression.
@@ -67,7 +70,7 @@ enum Piece {
 }
 
 /// Takes an expression apart; `None` when it has alternatives at the top, flags, or a form that is not understood here.
-fn pieces(pattern: &str) -> Option<Vec<Piece>> {
+fn pieces(pattern: &str) -> Option<Vec<PatternPart>> {
     let mut pieces = Vec::new();
     let mut literal = String::new();
     let mut end = 0;
@@ -84,10 +87,10 @@ fn pieces(pattern: &str) -> Option<Vec<Piece>> {
                 end = position;
                 continue;
             }
-            Atom::Start if quantified == 0 => Piece::Start,
-            Atom::End if quantified == 0 => Piece::End,
-            Atom::Dot if quantified == 1 && pattern[..position].ends_with('*') => Piece::Anything,
-            _ => Piece::Opaque,
+            Atom::Start if quantified == 0 => PatternPart::Start,
+            Atom::End if quantified == 0 => PatternPart::End,
+            Atom::Dot if quantified == 1 && pattern[..position].ends_with('*') => PatternPart::Anything,
+            _ => PatternPart::Opaque,
         };
         flush(&mut pieces, &mut literal, end);
         pieces.push(piece);
@@ -96,9 +99,9 @@ fn pieces(pattern: &str) -> Option<Vec<Piece>> {
     Some(pieces)
 }
 
-fn flush(pieces: &mut Vec<Piece>, literal: &mut String, end: usize) {
+fn flush(pieces: &mut Vec<PatternPart>, literal: &mut String, end: usize) {
     if !literal.is_empty() {
-        pieces.push(Piece::Literal { text: std::mem::take(literal), end });
+        pieces.push(PatternPart::Literal { text: std::mem::take(literal), end });
     }
 }
 

@@ -9,13 +9,13 @@ const MOST: usize = 500;
 
 /// Collects problems in the order in which they are found.
 #[derive(Debug, Default)]
-pub struct Report {
+pub struct ProblemCollector {
     problems: Vec<Problem>,
     fields: HashSet<String>,
     left_out: usize,
 }
 
-impl Report {
+impl ProblemCollector {
     /// Adds a problem unless its field has one already.
     pub fn add(&mut self, problem: Problem) {
         if self.fields.insert(problem.field.clone()) {
@@ -50,8 +50,8 @@ impl Report {
 mod tests {
     use super::*;
 
-    fn report(count: usize) -> Report {
-        let mut report = Report::default();
+    fn report(count: usize) -> ProblemCollector {
+        let mut report = ProblemCollector::default();
         for number in 0..count {
             report.add(Problem::error(format!("spec.jobs[{number}]"), "wrong"));
         }
@@ -66,7 +66,7 @@ mod tests {
         let messages: Vec<String> =
             report.finish(()).err().into_iter().flatten().map(|problem| problem.message).collect();
         assert_eq!(messages, ["wrong", "a third"]);
-        assert_eq!(Report::default().finish(7), Ok(7));
+        assert_eq!(ProblemCollector::default().finish(7), Ok(7));
     }
 
     #[test]

@@ -45,10 +45,10 @@ pub fn resolve(text: &str, targets: &Targets<'_, '_>) -> Option<Resolved> {
         let Some((replacement, number)) = target(kind, name, targets) else { continue };
         found_any = true;
         match kind {
-            Kind::InputFile => resolved.input_files.push(number),
-            Kind::OutputFile => resolved.output_files.push(number),
-            Kind::InputData => resolved.input_user_data.push(number),
-            Kind::OutputData => resolved.output_user_data.push(number),
+            TokenKind::InputFile => resolved.input_files.push(number),
+            TokenKind::OutputFile => resolved.output_files.push(number),
+            TokenKind::InputData => resolved.input_user_data.push(number),
+            TokenKind::OutputData => resolved.output_user_data.push(number),
         }
         if let Some(replacement) = replacement {
             resolved.text.push_str(&text[copied..start]);
@@ -63,15 +63,15 @@ pub fn resolve(text: &str, targets: &Targets<'_, '_>) -> Option<Resolved> {
     Some(resolved)
 }
 
-const KINDS: [(&str, Kind); 4] = [
-    ("files.input.", Kind::InputFile),
-    ("files.output.", Kind::OutputFile),
-    ("user_data.input.", Kind::InputData),
-    ("user_data.output.", Kind::OutputData),
+const KINDS: [(&str, TokenKind); 4] = [
+    ("files.input.", TokenKind::InputFile),
+    ("files.output.", TokenKind::OutputFile),
+    ("user_data.input.", TokenKind::InputData),
+    ("user_data.output.", TokenKind::OutputData),
 ];
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum TokenKind {
     InputFile,
     OutputFile,
     InputData,
@@ -79,7 +79,7 @@ enum Kind {
 }
 
 /// The token whose inside starts at `at`: its kind, the name and where the token ends.
-fn token(text: &str, at: usize) -> Option<(Kind, &str, usize)> {
+fn token(text: &str, at: usize) -> Option<(TokenKind, &str, usize)> {
     let inside = &text[at..];
     let (prefix, kind) = KINDS.into_iter().find(|(prefix, _)| inside.starts_with(prefix))?;
     let name = &inside[prefix.len()..];
@@ -88,14 +88,14 @@ fn token(text: &str, at: usize) -> Option<(Kind, &str, usize)> {
 }
 
 /// What a token becomes, if that is known by now, and the number of what it names.
-fn target(kind: Kind, name: &str, targets: &Targets<'_, '_>) -> Option<(Option<String>, u32)> {
+fn target(kind: TokenKind, name: &str, targets: &Targets<'_, '_>) -> Option<(Option<String>, u32)> {
     match kind {
-        Kind::InputFile | Kind::OutputFile => {
+        TokenKind::InputFile | TokenKind::OutputFile => {
             let number = targets.file_names.find(name)?;
             Some((Some(targets.files.get(number as usize)?.path.clone()), number))
         }
-        Kind::InputData => Some((None, targets.data_names.find(name)?)),
-        Kind::OutputData => {
+        TokenKind::InputData => Some((None, targets.data_names.find(name)?)),
+        TokenKind::OutputData => {
             let number = targets.data_names.find(name)?;
             Some((targets.user_data.get(number as usize)?.data.as_ref().map(as_text), number))
         }
@@ -109,7 +109,7 @@ pub fn fill_data<'t, 'v>(text: &'t str, value: impl Fn(&str) -> Option<&'v Value
     while let Some(found) = text[position..].find("${") {
         let start = position + found;
         position = start + 2;
-        let Some((Kind::InputData, name, end)) = token(text, position) else { continue };
+        let Some((TokenKind::InputData, name, end)) = token(text, position) else { continue };
         position = end;
         let Some(value) = value(name) else { continue };
         filled.push_str(&text[copied..start]);

@@ -22,7 +22,7 @@ pub enum Scalar {
 
 /// How a value is printed; a format that does not suit the value changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum ValueFormat {
     Plain,
     ZeroPadded(usize),
     Decimals(usize),
@@ -84,11 +84,11 @@ impl Scalar {
     }
 
     /// Appends the value to `out`.
-    pub fn print(&self, format: Format, out: &mut String) {
+    pub fn print(&self, format: ValueFormat, out: &mut String) {
         // Writing to a string cannot fail.
         let _ = match (self, format) {
-            (Self::Integer(integer), Format::ZeroPadded(width)) => write!(out, "{integer:0width$}"),
-            (Self::Float(float), Format::Decimals(decimals)) => write!(out, "{float:.decimals$}"),
+            (Self::Integer(integer), ValueFormat::ZeroPadded(width)) => write!(out, "{integer:0width$}"),
+            (Self::Float(float), ValueFormat::Decimals(decimals)) => write!(out, "{float:.decimals$}"),
             (Self::Integer(integer), _) => write!(out, "{integer}"),
             (Self::Float(float), _) => write!(out, "{float}"),
             (Self::Text(text), _) => out.write_str(text),
@@ -96,7 +96,7 @@ impl Scalar {
     }
 }
 
-impl Format {
+impl ValueFormat {
     /// Reads `03d` or `.2f`; everything else is plain.
     pub fn parse(spec: &str) -> Self {
         let number = |digits: &str| digits.parse::<usize>().ok().filter(|&n| n <= WIDEST_FORMAT);
@@ -264,7 +264,7 @@ mod tests {
     fn printed(value: &Value) -> Vec<String> {
         let print = |scalar: &Scalar| {
             let mut out = String::new();
-            scalar.print(Format::Plain, &mut out);
+            scalar.print(ValueFormat::Plain, &mut out);
             out
         };
         parse(value, 1_000).unwrap().iter().map(print).collect()
@@ -345,7 +345,7 @@ mod tests {
         ];
         for (scalar, spec, expected) in table {
             let mut out = String::new();
-            scalar.print(Format::parse(spec), &mut out);
+            scalar.print(ValueFormat::parse(spec), &mut out);
             assert_eq!(out, expected, "{scalar:?} as {spec}");
         }
     }
@@ -400,7 +400,7 @@ mod tests {
     fn the_widest_formats() {
         let width = |spec: &str, scalar: Scalar| {
             let mut out = String::new();
-            scalar.print(Format::parse(spec), &mut out);
+            scalar.print(ValueFormat::parse(spec), &mut out);
             out.len()
         };
         for (spec, expected) in [("0999d", 999), ("01000d", 1_000), ("01001d", 1)] {

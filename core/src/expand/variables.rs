@@ -17,13 +17,14 @@ pub fn resolved(spec: &WorkflowSpec) -> Result<Cow<'_, WorkflowSpec>, Vec<Proble
     if spec.variables.is_empty() {
         return Ok(Cow::Borrowed(spec));
     }
-    let mut walk = Walk { variables: literals(spec)?, known: parameter_names(spec), problems: Vec::new() };
-    walk.reject_collisions();
-    walk.known.extend(walk.variables.keys().cloned());
+    let mut walker =
+        SubstitutionWalker { variables: literals(spec)?, known: parameter_names(spec), problems: Vec::new() };
+    walker.reject_collisions();
+    walker.known.extend(walker.variables.keys().cloned());
     let mut document = serde_json::to_value(spec).map_err(|error| unreadable(&error))?;
-    walk.value("spec", &mut document);
-    if !walk.problems.is_empty() {
-        return Err(walk.problems);
+    walker.value("spec", &mut document);
+    if !walker.problems.is_empty() {
+        return Err(walker.problems);
     }
     serde_json::from_value(document).map(Cow::Owned).map_err(|error| unreadable(&error))
 }
@@ -78,13 +79,13 @@ fn parameter_names(spec: &WorkflowSpec) -> BTreeSet<String> {
     names
 }
 
-struct Walk {
+struct SubstitutionWalker {
     variables: BTreeMap<String, String>,
     known: BTreeSet<String>,
     problems: Vec<Problem>,
 }
 
-impl Walk {
+impl SubstitutionWalker {
     fn reject_collisions(&mut self) {
         for name in self.variables.keys().filter(|name| self.known.contains(*name)) {
             let message = format!("`{name}` is both a variable and a parameter");

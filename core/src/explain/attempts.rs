@@ -12,7 +12,7 @@ use crate::time::rfc3339;
 
 /// An attempt that has ended.
 #[derive(Clone, Copy, Debug)]
-pub struct Attempt<'a> {
+pub struct EndedAttempt<'a> {
     /// Its record.
     pub result: &'a ResultRow,
     /// The host it ran on.
@@ -20,12 +20,17 @@ pub struct Attempt<'a> {
 }
 
 /// Tells each attempt. `needs` is what the job asks for now; an earlier attempt may have asked for less.
-pub fn stories(attempts: &[Attempt<'_>], needs: &Requirements, is_over: bool) -> Vec<AttemptReport> {
+pub fn stories(attempts: &[EndedAttempt<'_>], needs: &Requirements, is_over: bool) -> Vec<AttemptReport> {
     let later = attempts.iter().skip(1).map(Some).chain(std::iter::once(None));
     attempts.iter().zip(later).map(|(attempt, next)| story(attempt, next, needs, is_over)).collect()
 }
 
-fn story(attempt: &Attempt<'_>, next: Option<&Attempt<'_>>, needs: &Requirements, is_over: bool) -> AttemptReport {
+fn story(
+    attempt: &EndedAttempt<'_>,
+    next: Option<&EndedAttempt<'_>>,
+    needs: &Requirements,
+    is_over: bool,
+) -> AttemptReport {
     let row = attempt.result;
     let run_ms = (row.ended_ms - row.started_ms).max(0);
     let peak = row.usage.peak_memory_bytes;
@@ -84,7 +89,7 @@ fn sentences(
 }
 
 /// Why there is another attempt after this one.
-fn what_followed(row: &ResultRow, next: Option<&Attempt<'_>>, diagnosis: Option<Cause>) -> Option<String> {
+fn what_followed(row: &ResultRow, next: Option<&EndedAttempt<'_>>, diagnosis: Option<Cause>) -> Option<String> {
     if let Some(next) = next
         && next.result.run != row.run
     {

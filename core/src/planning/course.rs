@@ -13,8 +13,8 @@ use torc_api::resources::SlurmScheduler;
 use torc_api::workflow::WorkflowSpec;
 
 use super::fit::{Walltime, WalltimeMargin};
-use super::partition::Partition;
-use super::sizing::{self, Difference, Existing, Limits, Shape, Stage};
+use super::partition::PartitionLimits;
+use super::sizing::{self, AllocationLimits, AllocationShape, AllocationStage, Difference, Existing};
 use crate::expanded::Requirements;
 use crate::ids::{AllocationId, JobId, WorkflowId};
 use crate::rows::AllocationRow;
@@ -88,7 +88,7 @@ pub struct LiveAllocation {
     /// Its row.
     pub row: AllocationRow,
     /// What it is doing.
-    pub stage: Stage,
+    pub stage: AllocationStage,
     /// How many runners live in it.
     pub runners: usize,
     /// How often in a row Slurm has said that it runs while the runners that it had were gone.
@@ -118,7 +118,7 @@ pub struct NodeRequest {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ClusterView<'a> {
     /// Its partitions; none while they are not known.
-    pub partitions: Option<&'a [Partition]>,
+    pub partitions: Option<&'a [PartitionLimits]>,
     /// The account that is charged unless a scheduler names another.
     pub account: Option<&'a str>,
 }
@@ -165,7 +165,8 @@ pub fn course(needs: &WorkflowDemand, ground: ClusterView<'_>, now_ms: i64) -> A
         // Runners leave by themselves, and have things to do before.
         let stays = needs.spec.compute_node_ignore_workflow_completion == Some(true);
         let may_leave = now_ms - finished_ms < FAREWELL_MS || stays;
-        course.cancel = due(&live, |one| one.stage == Stage::Pending || one.runners == 0 || !may_leave, now_ms);
+        course.cancel =
+            due(&live, |one| one.stage == AllocationStage::Pending || one.runners == 0 || !may_leave, now_ms);
         return course;
     }
     if !needs.is_served {
@@ -186,7 +187,7 @@ pub fn course(needs: &WorkflowDemand, ground: ClusterView<'_>, now_ms: i64) -> A
             name.is_some_and(|name| scheduler(&needs.spec, name).is_none())
         };
         let is_useless = |one: &LiveAllocation| {
-            one.stage == Stage::Pending && (needs.open_jobs == 0 || is_of_an_earlier_plan(&one.row))
+            one.stage == AllocationStage::Pending && (needs.open_jobs == 0 || is_of_an_earlier_plan(&one.row))
         };
         course.cancel = due(&live, is_useless, now_ms);
     } else if let Some(partitions) = ground.partitions {
@@ -242,8 +243,8 @@ fn replace_lost(needs: &WorkflowDemand, ground: ClusterView<'_>, course: &mut Al
     names.dedup();
     for name in names {
         let kinds = needs.kinds.iter().filter(|kind| kind.scheduler.as_deref() == name);
-        let demands: Vec<sizing::Demand<'_>> = kinds.map(demand).collect();
-        let places: Vec<Partition> = needs
+        let demands: Vec<sizing::JobDemand<'_>> = kinds.map(demand).collect();
+        let places: Vec<PartitionLimits> = needs
             .asked
             .keys()
             .filter(|asked| name.is_none_or(|name| name == asked.as_str()))
@@ -267,25 +268,25 @@ fn replace_lost(needs: &WorkflowDemand, ground: ClusterView<'_>, course: &mut Al
 /// As many allocations as the jobs need.
 fn size(
     needs: &WorkflowDemand,
-    partitions: &[Partition],
+    partitions: &[PartitionLimits],
     account: Option<&str>,
     now_ms: i64,
     course: &mut AllocationPlan,
 ) {
-    let demands: Vec<sizing::Demand<'_>> = needs.kinds.iter().map(demand).collect();
+    let demands: Vec<sizing::JobDemand<'_>> = needs.kinds.iter().map(demand).collect();
     // What is being cancelled is no room for anybody, but still counts; what its runners have left does not. Where a node's daemon
     // is dead, Slurm takes minutes to notice that.
     let present = needs.allocations.iter().filter(|one| !one.is_left());
     let (leaving, staying): (Vec<_>, Vec<_>) = present.partition(|one| one.row.canceled_ms.is_some());
     let known: Vec<Existing> = staying.iter().map(|one| existing(one, partitions)).collect();
     let most = needs.spec.max_allocations.map_or(MAX_ALLOCATIONS, i64::from);
-    let limits = Limits {
+    let limits = AllocationLimits {
         suspended: needs.is_suspended || needs.is_exhausted,
         ..limits((most - leaving.len() as i64).max(0), needs)
     };
     let Difference { submit, cancel, unplaced, held_back, .. } =
         sizing::difference(&demands, &known, partitions, limits);
-    let template = |shape: Shape| AllocationRow {
+    let template = |shape: AllocationShape| AllocationRow {
         cluster: needs.cluster.clone().unwrap_or_default(),
         origin: AllocationOrigin::Sizing,
         partition: Some(shape.partition),
@@ -298,7 +299,7 @@ fn size(
         ..AllocationRow::default()
     };
     course.intend.extend(submit.into_iter().map(template));
-    let again = leaving.into_iter().filter(|one| one.stage == Stage::Pending).collect::<Vec<_>>();
+    let again = leaving.into_iter().filter(|one| one.stage == AllocationStage::Pending).collect::<Vec<_>>();
     let is_named = |one: &LiveAllocation| cancel.contains(&one.row.name());
     course.cancel = due(&staying, is_named, now_ms);
     course.cancel.extend(due(&again, |_| true, now_ms));
@@ -310,8 +311,8 @@ fn size(
     });
 }
 
-fn limits(max_allocations: i64, needs: &WorkflowDemand) -> Limits {
-    Limits {
+fn limits(max_allocations: i64, needs: &WorkflowDemand) -> AllocationLimits {
+    AllocationLimits {
         max_allocations,
         walltime: Walltime::FromJobs,
         margin: WalltimeMargin::of(needs.spec.execution_config.as_ref()),
@@ -320,16 +321,16 @@ fn limits(max_allocations: i64, needs: &WorkflowDemand) -> Limits {
     }
 }
 
-fn demand(kind: &ResourceClass) -> sizing::Demand<'_> {
-    sizing::Demand { needs: &kind.needs, labels: &kind.labels, ready: kind.ready, waiting: kind.waiting }
+fn demand(kind: &ResourceClass) -> sizing::JobDemand<'_> {
+    sizing::JobDemand { needs: &kind.needs, labels: &kind.labels, ready: kind.ready, waiting: kind.waiting }
 }
 
 /// What an allocation has; what is left to the site is what its partition has.
-fn existing(one: &LiveAllocation, partitions: &[Partition]) -> Existing {
+fn existing(one: &LiveAllocation, partitions: &[PartitionLimits]) -> Existing {
     let row = &one.row;
     let site = node_of(row.partition.as_deref(), partitions);
     let or_site = |amount: i64, site: i64| if amount > 0 { amount } else { site };
-    let shape = Shape {
+    let shape = AllocationShape {
         partition: row.partition.clone().unwrap_or_default(),
         nodes: row.nodes.max(1),
         cpus: or_site(row.cpus, site.cpus),
@@ -339,11 +340,13 @@ fn existing(one: &LiveAllocation, partitions: &[Partition]) -> Existing {
     };
     let stage = match one.stage {
         // Its runner has not come yet, and what it will have is what a node has.
-        Stage::Running { seconds_left, free, busy_seconds } if free.cpus == 0 && free.nodes > 0 && row.cpus == 0 => {
+        AllocationStage::Running { seconds_left, free, busy_seconds }
+            if free.cpus == 0 && free.nodes > 0 && row.cpus == 0 =>
+        {
             let all = |amount: i64| amount.saturating_mul(shape.nodes);
             let (cpus, memory_bytes, gpus) = (all(shape.cpus), all(shape.memory_bytes), all(shape.gpus));
             let free = torc_api::wire::Resources { cpus, memory_bytes, gpus, nodes: free.nodes };
-            Stage::Running { seconds_left, free, busy_seconds }
+            AllocationStage::Running { seconds_left, free, busy_seconds }
         }
         stage => stage,
     };
@@ -351,16 +354,16 @@ fn existing(one: &LiveAllocation, partitions: &[Partition]) -> Existing {
 }
 
 /// A node of the partition, or the largest there is if none was named.
-fn node_of(name: Option<&str>, partitions: &[Partition]) -> Partition {
+fn node_of(name: Option<&str>, partitions: &[PartitionLimits]) -> PartitionLimits {
     let named = name.and_then(|name| partitions.iter().find(|partition| partition.name == name));
     let largest = || partitions.iter().max_by_key(|partition| (partition.cpus, partition.memory_bytes));
     named.or_else(largest).cloned().unwrap_or_default()
 }
 
 /// A scheduler as a place that jobs fit in or not.
-fn place_of(scheduler: &SlurmScheduler, partitions: &[Partition]) -> Partition {
+fn place_of(scheduler: &SlurmScheduler, partitions: &[PartitionLimits]) -> PartitionLimits {
     let node = node_of(scheduler.partition.as_deref(), partitions);
-    Partition {
+    PartitionLimits {
         name: scheduler.name.clone().unwrap_or_default(),
         memory_bytes: memory_of(scheduler).filter(|bytes| *bytes > 0).unwrap_or(node.memory_bytes),
         gpus: gpus_of(scheduler),

@@ -9,7 +9,7 @@ use torc_api::resources::SlurmScheduler;
 use torc_api::workflow::WorkflowSpec;
 
 use super::course::ResourceClass;
-use super::partition::Partition;
+use super::partition::PartitionLimits;
 
 /// Options of `sbatch` with which somebody says how many CPUs a node is to give.
 const OPTIONS: [&str; 18] = [
@@ -38,7 +38,7 @@ pub fn least_cpus(
     spec: &WorkflowSpec,
     scheduler: &SlurmScheduler,
     kinds: &[ResourceClass],
-    partitions: &[Partition],
+    partitions: &[PartitionLimits],
 ) -> Option<i64> {
     let is_said_in_text = scheduler.extra.as_deref().is_some_and(|text| text.split_whitespace().any(is_about_cpus));
     let is_said_by_default = |(name, value): (&String, &Value)| {
@@ -82,8 +82,8 @@ mod tests {
         ResourceClass { needs, labels: Vec::new(), scheduler: None, ready, waiting }
     }
 
-    fn partition(name: &str, cpus: i64) -> Partition {
-        Partition { name: name.to_owned(), cpus, ..Partition::default() }
+    fn partition(name: &str, cpus: i64) -> PartitionLimits {
+        PartitionLimits { name: name.to_owned(), cpus, ..PartitionLimits::default() }
     }
 
     fn nodes() -> SlurmScheduler {

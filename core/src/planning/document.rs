@@ -3,7 +3,7 @@
 use torc_api::action::{Action, ActionType};
 use torc_api::workflow::WorkflowSpec;
 
-use super::generate::{Plan, Planned};
+use super::generate::{PlannedScheduler, SchedulerPlan};
 use crate::expanded::Expanded;
 
 /// More names than these are not listed one by one if an expression says the same.
@@ -20,7 +20,7 @@ pub fn write(
     spec: &WorkflowSpec,
     expanded: &Expanded,
     entries: &[u32],
-    plan: &Plan,
+    plan: &SchedulerPlan,
     with_actions: bool,
 ) -> WorkflowSpec {
     let mut written = spec.clone();
@@ -39,7 +39,7 @@ pub fn write(
 }
 
 /// For each entry the scheduler that all of its jobs have.
-fn schedulers<'a>(count: usize, entries: &[u32], plan: &'a Plan) -> Vec<Option<&'a str>> {
+fn schedulers<'a>(count: usize, entries: &[u32], plan: &'a SchedulerPlan) -> Vec<Option<&'a str>> {
     let mut of_jobs: Vec<Option<&str>> = vec![None; entries.len()];
     for planned in &plan.planned {
         for job in &planned.jobs {
@@ -59,7 +59,7 @@ fn schedulers<'a>(count: usize, entries: &[u32], plan: &'a Plan) -> Vec<Option<&
 }
 
 /// The action of a scheduler. A family of many jobs is chosen by an expression, as long as that chooses nothing else.
-fn action(planned: &Planned, spec: &WorkflowSpec, expanded: &Expanded, entries: &[u32]) -> Action {
+fn action(planned: &PlannedScheduler, spec: &WorkflowSpec, expanded: &Expanded, entries: &[u32]) -> Action {
     let name_of = |job: u32| expanded.jobs.get(job as usize).map_or("", |job| job.name.as_str());
     let mut action = planned.action(name_of);
     if planned.waits
@@ -72,7 +72,12 @@ fn action(planned: &Planned, spec: &WorkflowSpec, expanded: &Expanded, entries: 
     action
 }
 
-fn expressions(planned: &Planned, spec: &WorkflowSpec, expanded: &Expanded, entries: &[u32]) -> Option<Vec<String>> {
+fn expressions(
+    planned: &PlannedScheduler,
+    spec: &WorkflowSpec,
+    expanded: &Expanded,
+    entries: &[u32],
+) -> Option<Vec<String>> {
     let entry_of = |job: &u32| entries.get(*job as usize).copied();
     let mut chosen: Vec<u32> = planned.jobs.iter().filter_map(entry_of).collect();
     chosen.dedup();
@@ -110,11 +115,11 @@ mod tests {
     use torc_api::document::Document;
     use torc_api::load::{Format, LoadOptions, load};
 
-    use super::super::generate::{Settings, plan};
+    use super::super::generate::{PlanSettings, plan};
     use super::super::groups::pending;
     use super::super::partition::tests::partition;
     use super::*;
-    use crate::expand::{Limits, entries_of_jobs, expand};
+    use crate::expand::{ExpansionLimits, entries_of_jobs, expand};
 
     const TEXT: &str = "\
 name: w
@@ -133,10 +138,10 @@ actions:
         let Some(Document::Workflow(document)) = loaded.documents.into_iter().map(|found| found.document).next() else {
             panic!("{:?}", loaded.problems);
         };
-        let limits = Limits::default();
+        let limits = ExpansionLimits::default();
         let expanded = expand(&document.spec, &limits).unwrap();
         let partitions = [partition("p", 4, 8, 0, 10)];
-        let settings = Settings { account: "a", ..Settings::default() };
+        let settings = PlanSettings { account: "a", ..PlanSettings::default() };
         let plan = plan(&pending(&expanded, |_| true), &partitions, settings);
         write(&document.spec, &expanded, &entries_of_jobs(&document.spec, &limits).unwrap(), &plan, with_actions)
     }
@@ -154,7 +159,7 @@ actions:
         let late = &spec.actions[2];
         assert_eq!((late.trigger_type, late.jobs.as_ref()), (TriggerType::OnJobsReady, None));
         assert_eq!(late.job_name_regexes.as_deref(), Some(&["^work_.+$".to_owned()][..]));
-        expand(&spec, &Limits::default()).unwrap();
+        expand(&spec, &ExpansionLimits::default()).unwrap();
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use torc_api::termination::up_to_minute;
 
 pub use super::margin::{STARTUP_SECONDS, WalltimeMargin};
-use super::partition::Partition;
+use super::partition::PartitionLimits;
 use crate::expanded::Requirements;
 
 /// How long an allocation is asked for.
@@ -33,7 +33,7 @@ impl Sequence {
 }
 
 /// Returns the walltime to request for these jobs, in whole minutes, at most what the partition allows.
-pub fn walltime(sequence: Sequence, partition: &Partition, strategy: Walltime, margin: WalltimeMargin) -> i64 {
+pub fn walltime(sequence: Sequence, partition: &PartitionLimits, strategy: Walltime, margin: WalltimeMargin) -> i64 {
     let most = partition.seconds.max(60);
     let wanted = match strategy {
         Walltime::FromPartition => most,
@@ -46,7 +46,7 @@ pub fn walltime(sequence: Sequence, partition: &Partition, strategy: Walltime, m
 
 /// How many jobs run side by side on a node, or on the nodes of a job that needs several. At least one: whoever asks has seen that
 /// it fits.
-pub fn side_by_side(needs: &Requirements, partition: &Partition) -> i64 {
+pub fn side_by_side(needs: &Requirements, partition: &PartitionLimits) -> i64 {
     if needs.num_nodes > 1 {
         return 1;
     }
@@ -74,7 +74,7 @@ pub struct Load<'a> {
 
 /// Returns how many allocations of this walltime these jobs need, if all could start at once. An allocation has as many nodes as one job
 /// of it; jobs of different kinds are not put side by side, but one after another.
-pub fn allocations(loads: &[Load<'_>], partition: &Partition, walltime: i64, margin: WalltimeMargin) -> i64 {
+pub fn allocations(loads: &[Load<'_>], partition: &PartitionLimits, walltime: i64, margin: WalltimeMargin) -> i64 {
     let usable = margin.usable_seconds(walltime);
     let mut rounds: Vec<(i64, i64)> = loads
         .iter()

@@ -7,14 +7,14 @@ use torc_api::resources::SlurmScheduler;
 
 use super::fit::{Load, Sequence, Walltime, WalltimeMargin, allocations, node_hours, walltime};
 use super::groups::{Group, PendingJob, groups};
-use super::partition::{NoMatchingPartition, Partition, choose};
+use super::partition::{NoMatchingPartition, PartitionLimits, choose};
 
 /// Jobs that wait get no allocations of their own if theirs and those of the others are so few.
 const MERGE_UP_TO: i64 = 2;
 
 /// How to plan.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Settings<'a> {
+pub struct PlanSettings<'a> {
     /// The account that is charged.
     pub account: &'a str,
     /// The partition for everything.
@@ -35,13 +35,13 @@ pub struct Settings<'a> {
     pub stamp: Option<&'a str>,
 }
 
-impl Settings<'_> {
+impl PlanSettings<'_> {
     /// Returns the partition for a group. A walltime that the user sets is a limit like that of a partition.
     fn place_for<'a>(
         &self,
         group: &Group<'_>,
-        partitions: &'a [Partition],
-    ) -> Result<&'a Partition, NoMatchingPartition> {
+        partitions: &'a [PartitionLimits],
+    ) -> Result<&'a PartitionLimits, NoMatchingPartition> {
         if !group.labels.is_empty() {
             return Err(NoMatchingPartition::Labels { labels: group.labels.join(", ") });
         }
@@ -57,7 +57,7 @@ impl Settings<'_> {
 
 /// A scheduler and the jobs it is for.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Planned {
+pub struct PlannedScheduler {
     /// The scheduler.
     pub scheduler: SlurmScheduler,
     /// Its name.
@@ -74,7 +74,7 @@ pub struct Planned {
     pub jobs: Vec<u32>,
 }
 
-impl Planned {
+impl PlannedScheduler {
     /// What it costs if every allocation lasts as long as it may.
     pub fn node_hours(&self) -> f64 {
         node_hours(self.allocations, self.scheduler.nodes.unwrap_or(1), self.seconds)
@@ -116,23 +116,23 @@ pub struct Unschedulable {
 
 /// What comes of it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Plan {
+pub struct SchedulerPlan {
     /// Schedulers.
-    pub planned: Vec<Planned>,
+    pub planned: Vec<PlannedScheduler>,
     /// Jobs that no scheduler is for.
     pub unplaced: Vec<Unschedulable>,
 }
 
-impl Plan {
+impl SchedulerPlan {
     /// What it costs if every allocation lasts as long as it may.
     pub fn node_hours(&self) -> f64 {
-        self.planned.iter().map(Planned::node_hours).sum()
+        self.planned.iter().map(PlannedScheduler::node_hours).sum()
     }
 }
 
 /// Groups that share a scheduler.
 struct SchedulerGroup<'a> {
-    partition: &'a Partition,
+    partition: &'a PartitionLimits,
     nodes: i64,
     waits: bool,
     requirements: Option<&'a str>,
@@ -140,8 +140,12 @@ struct SchedulerGroup<'a> {
 }
 
 /// Plans schedulers for jobs. Every job is in exactly one scheduler or is told to have no place.
-pub fn plan<'a>(jobs: &[PendingJob<'a>], partitions: &'a [Partition], settings: Settings<'_>) -> Plan {
-    let mut plan = Plan::default();
+pub fn plan<'a>(
+    jobs: &[PendingJob<'a>],
+    partitions: &'a [PartitionLimits],
+    settings: PlanSettings<'_>,
+) -> SchedulerPlan {
+    let mut plan = SchedulerPlan::default();
     let mut lots: Vec<SchedulerGroup<'a>> = Vec::new();
     for group in groups(jobs) {
         match settings.place_for(&group, partitions) {
@@ -159,7 +163,12 @@ pub fn plan<'a>(jobs: &[PendingJob<'a>], partitions: &'a [Partition], settings: 
     plan
 }
 
-fn join<'a>(lots: &mut Vec<SchedulerGroup<'a>>, group: Group<'a>, partition: &'a Partition, by_requirements: bool) {
+fn join<'a>(
+    lots: &mut Vec<SchedulerGroup<'a>>,
+    group: Group<'a>,
+    partition: &'a PartitionLimits,
+    by_requirements: bool,
+) {
     let nodes = group.requirements.num_nodes.max(1);
     let requirements = by_requirements.then_some(group.requirements.name.as_str());
     let same = |lot: &&mut SchedulerGroup<'a>| {
@@ -173,7 +182,7 @@ fn join<'a>(lots: &mut Vec<SchedulerGroup<'a>>, group: Group<'a>, partition: &'a
 }
 
 /// Puts jobs that wait to those that do not, where both together need few allocations: the later ones use what is left of the first.
-fn merge(lots: &mut Vec<SchedulerGroup<'_>>, settings: Settings<'_>) {
+fn merge(lots: &mut Vec<SchedulerGroup<'_>>, settings: PlanSettings<'_>) {
     let waiting: Vec<SchedulerGroup<'_>> = extract(lots, |lot| lot.waits);
     for late in waiting {
         let partner = lots.iter_mut().find(|lot| {
@@ -197,7 +206,7 @@ fn extract<T>(list: &mut Vec<T>, is_meant: impl Fn(&T) -> bool) -> Vec<T> {
 }
 
 impl SchedulerGroup<'_> {
-    fn seconds(&self, settings: Settings<'_>) -> i64 {
+    fn seconds(&self, settings: PlanSettings<'_>) -> i64 {
         let longest_seconds = self.groups.iter().map(|group| group.requirements.runtime_seconds).max().unwrap_or(0);
         // The allocations of jobs that wait begin when these are ready; others begin with the first job of the chain.
         let chain_seconds = if self.waits { longest_seconds } else { self.chain_seconds() };
@@ -210,12 +219,12 @@ impl SchedulerGroup<'_> {
     }
 
     /// Whether jobs that wait could end in an allocation that begins with the jobs that they wait for.
-    fn has_time_for_chain(&self, settings: Settings<'_>) -> bool {
+    fn has_time_for_chain(&self, settings: PlanSettings<'_>) -> bool {
         let most = settings.seconds.unwrap_or(self.partition.seconds);
         settings.margin.walltime_for(self.chain_seconds()) <= most
     }
 
-    fn count(&self, settings: Settings<'_>) -> i64 {
+    fn count(&self, settings: PlanSettings<'_>) -> i64 {
         let load =
             |group: &Group<'_>| (group.requirements.clone(), i64::try_from(group.jobs.len()).unwrap_or(i64::MAX));
         let loads: Vec<_> = self.groups.iter().map(load).collect();
@@ -223,7 +232,7 @@ impl SchedulerGroup<'_> {
         allocations(&loads, self.partition, self.seconds(settings), settings.margin)
     }
 
-    fn planned(&self, settings: Settings<'_>) -> Planned {
+    fn planned(&self, settings: PlanSettings<'_>) -> PlannedScheduler {
         let (count, seconds) = (self.count(settings), self.seconds(settings));
         // A partition may not give so many nodes to one job; then it is several again.
         let widest = self.partition.nodes.unwrap_or(i64::MAX) / self.nodes;
@@ -231,7 +240,7 @@ impl SchedulerGroup<'_> {
         let name = self.name(settings.stamp);
         let uses_gpus = self.groups.iter().any(|group| group.requirements.num_gpus > 0);
         let partition = self.partition;
-        Planned {
+        PlannedScheduler {
             scheduler: SlurmScheduler {
                 name: Some(name.clone()),
                 account: settings.account.to_owned(),

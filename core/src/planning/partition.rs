@@ -11,7 +11,7 @@ const MIB: i64 = 1 << 20;
 
 /// A partition with its texts read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Partition {
+pub struct PartitionLimits {
     /// Its name.
     pub name: String,
     /// CPUs of a node.
@@ -30,7 +30,7 @@ pub struct Partition {
     pub on_request: bool,
 }
 
-impl TryFrom<&cluster::Partition> for Partition {
+impl TryFrom<&cluster::Partition> for PartitionLimits {
     type Error = QuantityError;
 
     fn try_from(partition: &cluster::Partition) -> Result<Self, Self::Error> {
@@ -127,12 +127,12 @@ pub enum NoMatchingPartition {
 /// resort, those with GPUs are for jobs that need some, and small jobs share nodes where that is possible.
 pub fn choose<'a>(
     needs: &Requirements,
-    partitions: &'a [Partition],
+    partitions: &'a [PartitionLimits],
     named: Option<&str>,
     margin: WalltimeMargin,
-) -> Result<&'a Partition, NoMatchingPartition> {
-    let fits = |needs: &Requirements, partition: &Partition| fits(needs, partition, margin);
-    let misfit = |needs: &Requirements, partitions: &[Partition]| misfit(needs, partitions, margin);
+) -> Result<&'a PartitionLimits, NoMatchingPartition> {
+    let fits = |needs: &Requirements, partition: &PartitionLimits| fits(needs, partition, margin);
+    let misfit = |needs: &Requirements, partitions: &[PartitionLimits]| misfit(needs, partitions, margin);
     if let Some(name) = named {
         let partition = partitions.iter().find(|partition| partition.name == name);
         let partition = partition.ok_or_else(|| NoMatchingPartition::Unknown { name: name.to_owned() })?;
@@ -150,7 +150,7 @@ pub fn choose<'a>(
     })
 }
 
-fn fits(needs: &Requirements, partition: &Partition, margin: WalltimeMargin) -> bool {
+fn fits(needs: &Requirements, partition: &PartitionLimits, margin: WalltimeMargin) -> bool {
     needs.num_cpus <= partition.cpus
         && needs.memory_bytes <= partition.memory_bytes
         && needs.num_gpus <= partition.gpus
@@ -159,7 +159,7 @@ fn fits(needs: &Requirements, partition: &Partition, margin: WalltimeMargin) -> 
 }
 
 /// Lower is better.
-fn rank(needs: &Requirements, partition: &Partition) -> impl Ord + use<> {
+fn rank(needs: &Requirements, partition: &PartitionLimits) -> impl Ord + use<> {
     let is_for_debugging = partition.name.to_ascii_lowercase().contains("debug");
     let wastes_gpus = partition.gpus > 0 && needs.num_gpus == 0;
     let other_kind = is_small(needs, partition) != partition.is_shared;
@@ -175,15 +175,15 @@ fn rank(needs: &Requirements, partition: &Partition) -> impl Ord + use<> {
 }
 
 /// It needs at most a quarter of a node.
-fn is_small(needs: &Requirements, partition: &Partition) -> bool {
+fn is_small(needs: &Requirements, partition: &PartitionLimits) -> bool {
     needs.num_nodes <= 1
         && needs.num_cpus.saturating_mul(4) <= partition.cpus
         && needs.memory_bytes.saturating_mul(4) <= partition.memory_bytes
         && needs.num_gpus.saturating_mul(4) <= partition.gpus
 }
 
-fn misfit(needs: &Requirements, partitions: &[Partition], margin: WalltimeMargin) -> NoMatchingPartition {
-    let most = |amount: fn(&Partition) -> i64| partitions.iter().map(amount).max();
+fn misfit(needs: &Requirements, partitions: &[PartitionLimits], margin: WalltimeMargin) -> NoMatchingPartition {
+    let most = |amount: fn(&PartitionLimits) -> i64| partitions.iter().map(amount).max();
     let Some(cpus) = most(|partition| partition.cpus) else { return NoMatchingPartition::NoPartitions };
     let memory = most(|partition| partition.memory_bytes).unwrap_or(0);
     let gpus = most(|partition| partition.gpus).unwrap_or(0);
@@ -228,27 +228,27 @@ pub(super) mod tests {
         }
     }
 
-    pub fn partition(name: &str, cpus: i64, gib: i64, gpus: i64, hours: i64) -> Partition {
-        Partition {
+    pub fn partition(name: &str, cpus: i64, gib: i64, gpus: i64, hours: i64) -> PartitionLimits {
+        PartitionLimits {
             name: name.to_owned(),
             cpus,
             memory_bytes: gib * GIB,
             gpus,
             seconds: hours * HOUR,
-            ..Partition::default()
+            ..PartitionLimits::default()
         }
     }
 
     /// A site with the usual kinds.
-    pub fn site() -> Vec<Partition> {
+    pub fn site() -> Vec<PartitionLimits> {
         vec![
             partition("debug", 104, 240, 0, 1),
             partition("short", 104, 240, 0, 4),
             partition("standard", 104, 240, 0, 48),
             partition("bigmem", 104, 2_000, 0, 48),
-            Partition { is_shared: true, nodes: Some(1), ..partition("shared", 104, 240, 0, 48) },
+            PartitionLimits { is_shared: true, nodes: Some(1), ..partition("shared", 104, 240, 0, 48) },
             partition("gpu", 128, 350, 4, 48),
-            Partition { on_request: true, ..partition("vip", 256, 4_000, 8, 240) },
+            PartitionLimits { on_request: true, ..partition("vip", 256, 4_000, 8, 240) },
         ]
     }
 
@@ -301,7 +301,7 @@ pub(super) mod tests {
     #[test]
     fn a_partition_fits_up_to_its_limits() {
         let none = WalltimeMargin::default();
-        let most = Partition { nodes: Some(2), ..partition("p", 8, 16, 4, 3) };
+        let most = PartitionLimits { nodes: Some(2), ..partition("p", 8, 16, 4, 3) };
         assert!(fits(&needs(8, 16, 4, 2, 3), &most, none));
         for beyond in [
             needs(9, 16, 4, 2, 3),
@@ -314,7 +314,7 @@ pub(super) mod tests {
         }
         let margin = WalltimeMargin { startup_seconds: 60, ..none };
         assert!(!fits(&needs(8, 16, 4, 2, 3), &most, margin), "the margin is part of the walltime");
-        assert!(fits(&needs(8, 16, 4, 99, 3), &Partition { nodes: None, ..most }, none));
+        assert!(fits(&needs(8, 16, 4, 99, 3), &PartitionLimits { nodes: None, ..most }, none));
     }
 
     #[test]
@@ -347,7 +347,7 @@ pub(super) mod tests {
             choose(&needs(64, 1, 4, 1, 1), &two, None, WalltimeMargin::default()),
             Err(NoMatchingPartition::Together)
         );
-        let narrow = [Partition { nodes: Some(2), ..partition("p", 8, 8, 0, 8) }];
+        let narrow = [PartitionLimits { nodes: Some(2), ..partition("p", 8, 8, 0, 8) }];
         assert_eq!(
             choose(&needs(1, 1, 0, 3, 1), &narrow, None, WalltimeMargin::default()),
             Err(NoMatchingPartition::Nodes { needed: 3, most: 2 })
@@ -380,8 +380,8 @@ pub(super) mod tests {
             gpus_per_node: Some(2),
             ..cluster::Partition::default()
         };
-        let read = Partition::try_from(&written).unwrap();
+        let read = PartitionLimits::try_from(&written).unwrap();
         assert_eq!((read.memory_bytes, read.seconds, read.gpus), (4_000 * MIB, 1_800, 2));
-        assert!(Partition::try_from(&cluster::Partition { max_walltime: "soon".to_owned(), ..written }).is_err());
+        assert!(PartitionLimits::try_from(&cluster::Partition { max_walltime: "soon".to_owned(), ..written }).is_err());
     }
 }

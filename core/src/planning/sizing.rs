@@ -8,12 +8,12 @@ use torc_api::wire::Resources;
 use super::fit::{
     Sequence, Walltime, WalltimeMargin, divide_up, node_hours, one_after_another, side_by_side, walltime,
 };
-use super::partition::{NoMatchingPartition, Partition, choose};
+use super::partition::{NoMatchingPartition, PartitionLimits, choose};
 use crate::expanded::Requirements;
 
 /// What an allocation has.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Shape {
+pub struct AllocationShape {
     /// The partition.
     pub partition: String,
     /// Nodes.
@@ -28,7 +28,7 @@ pub struct Shape {
     pub seconds: i64,
 }
 
-impl Shape {
+impl AllocationShape {
     /// What it costs if it lasts as long as it may.
     pub fn node_hours(&self) -> f64 {
         node_hours(1, self.nodes, self.seconds)
@@ -47,7 +47,7 @@ impl Shape {
 
 /// Jobs of one kind that have not started.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Demand<'a> {
+pub struct JobDemand<'a> {
     /// What each needs.
     pub needs: &'a Requirements,
     /// Labels that a runner must have.
@@ -64,14 +64,14 @@ pub struct Existing {
     /// By which it is known.
     pub marker: String,
     /// What it has.
-    pub shape: Shape,
+    pub shape: AllocationShape,
     /// What it is doing.
-    pub stage: Stage,
+    pub stage: AllocationStage,
 }
 
 /// What an allocation is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum AllocationStage {
     /// It waits in Slurm's queue, or nobody knows yet whether it does.
     Pending,
     /// It runs.
@@ -87,7 +87,7 @@ pub enum Stage {
 
 /// What limits it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct AllocationLimits {
     /// The most allocations at once, running ones included.
     pub max_allocations: i64,
     /// How long they are.
@@ -104,7 +104,7 @@ pub struct Limits {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
     /// Allocations to ask for.
-    pub submit: Vec<Shape>,
+    pub submit: Vec<AllocationShape>,
     /// Markers of allocations that nobody needs.
     pub cancel: Vec<String>,
     /// Markers of the others.
@@ -117,7 +117,7 @@ pub struct Difference {
 
 /// Room in an allocation.
 struct FreeCapacity {
-    shape: Shape,
+    shape: AllocationShape,
     /// What is free from now on, and for how long.
     now: (Resources, i64),
     /// What is free when the last of its jobs has ended, and for how long; nothing if it has none.
@@ -129,10 +129,10 @@ struct FreeCapacity {
 
 /// Compares what jobs need with what there is.
 pub fn difference(
-    demands: &[Demand<'_>],
+    demands: &[JobDemand<'_>],
     existing: &[Existing],
-    partitions: &[Partition],
-    limits: Limits,
+    partitions: &[PartitionLimits],
+    limits: AllocationLimits,
 ) -> Difference {
     let mut result = Difference::default();
     if limits.finished {
@@ -142,7 +142,7 @@ pub fn difference(
     let mut rooms: Vec<FreeCapacity> = existing.iter().map(|one| FreeCapacity::of(one, limits.margin)).collect();
     // Running ones first: they cost already.
     let mut order: Vec<usize> = (0..existing.len()).collect();
-    order.sort_by_key(|index| existing.get(*index).is_some_and(|one| one.stage == Stage::Pending));
+    order.sort_by_key(|index| existing.get(*index).is_some_and(|one| one.stage == AllocationStage::Pending));
     let live = i64::try_from(existing.len()).unwrap_or(i64::MAX);
     let mut may_add = if limits.suspended { 0 } else { (limits.max_allocations - live).max(0) };
     for index in hardest_first(demands) {
@@ -177,14 +177,14 @@ pub fn difference(
 /// Who has a job for it. What waits in the queue already is given up less readily than it is asked for: jobs that could start now
 /// but for a free lane are a reason to keep it, and so are jobs that will be ready some time.
 fn rooms_to_keep(
-    demands: &[Demand<'_>],
+    demands: &[JobDemand<'_>],
     existing: &[Existing],
     order: &[usize],
     margin: WalltimeMargin,
 ) -> Vec<FreeCapacity> {
     let whole = |one: &Existing| FreeCapacity { then: None, ..FreeCapacity::of(one, margin) };
     let mut rooms: Vec<FreeCapacity> = existing.iter().map(whole).collect();
-    let placed: Vec<&Demand<'_>> = hardest_first(demands)
+    let placed: Vec<&JobDemand<'_>> = hardest_first(demands)
         .into_iter()
         .filter_map(|index| demands.get(index))
         .filter(|demand| demand.labels.is_empty())
@@ -199,15 +199,15 @@ fn rooms_to_keep(
 }
 
 /// Which pending allocations are not needed: those without a job for them, and the newest of those above the limit.
-fn release(existing: &[Existing], rooms: &[FreeCapacity], limits: Limits, result: &mut Difference) {
+fn release(existing: &[Existing], rooms: &[FreeCapacity], limits: AllocationLimits, result: &mut Difference) {
     let live = i64::try_from(existing.len()).unwrap_or(i64::MAX);
     let idle = |room: &FreeCapacity| !room.is_used || limits.suspended;
     let needless: Vec<bool> =
-        existing.iter().zip(rooms).map(|(one, room)| one.stage == Stage::Pending && idle(room)).collect();
+        existing.iter().zip(rooms).map(|(one, room)| one.stage == AllocationStage::Pending && idle(room)).collect();
     let gone = i64::try_from(needless.iter().filter(|is_needless| **is_needless).count()).unwrap_or(i64::MAX);
     let mut surplus = (live - gone - limits.max_allocations).max(0);
     for (one, is_needless) in existing.iter().zip(needless).rev() {
-        let over = !is_needless && surplus > 0 && one.stage == Stage::Pending;
+        let over = !is_needless && surplus > 0 && one.stage == AllocationStage::Pending;
         surplus -= i64::from(over);
         let list = if is_needless || over { &mut result.cancel } else { &mut result.keep };
         list.push(one.marker.clone());
@@ -217,7 +217,7 @@ fn release(existing: &[Existing], rooms: &[FreeCapacity], limits: Limits, result
 }
 
 /// Kinds of jobs in the order in which they are given room.
-fn hardest_first(demands: &[Demand<'_>]) -> Vec<usize> {
+fn hardest_first(demands: &[JobDemand<'_>]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..demands.len()).collect();
     let weight = |index: &usize| {
         demands.get(*index).map(|demand| {
@@ -231,15 +231,15 @@ fn hardest_first(demands: &[Demand<'_>]) -> Vec<usize> {
 
 /// The allocation that jobs of a kind would be given, whole nodes of it.
 fn shape_for<'a>(
-    demand: &Demand<'_>,
-    partitions: &'a [Partition],
-    limits: Limits,
-) -> Result<(Shape, &'a Partition), NoMatchingPartition> {
+    demand: &JobDemand<'_>,
+    partitions: &'a [PartitionLimits],
+    limits: AllocationLimits,
+) -> Result<(AllocationShape, &'a PartitionLimits), NoMatchingPartition> {
     if !demand.labels.is_empty() {
         return Err(NoMatchingPartition::Labels { labels: demand.labels.join(", ") });
     }
     let partition = choose(demand.needs, partitions, None, limits.margin)?;
-    let shape = Shape {
+    let shape = AllocationShape {
         partition: partition.name.clone(),
         nodes: demand.needs.num_nodes.max(1),
         cpus: partition.cpus,
@@ -251,13 +251,19 @@ fn shape_for<'a>(
 }
 
 /// Where nodes are shared, no more is asked for than the jobs use that are left.
-fn trim(shape: &Shape, partition: &Partition, needs: &Requirements, jobs: i64, margin: WalltimeMargin) -> Shape {
+fn trim(
+    shape: &AllocationShape,
+    partition: &PartitionLimits,
+    needs: &Requirements,
+    jobs: i64,
+    margin: WalltimeMargin,
+) -> AllocationShape {
     if !partition.is_shared || needs.num_nodes > 1 {
         return shape.clone();
     }
     let each = one_after_another(shape.seconds, needs.runtime_seconds, margin);
     let lanes = divide_up(jobs, each).min(side_by_side(needs, partition));
-    Shape {
+    AllocationShape {
         cpus: needs.num_cpus.saturating_mul(lanes).min(shape.cpus),
         memory_bytes: needs.memory_bytes.saturating_mul(lanes).min(shape.memory_bytes),
         gpus: needs.num_gpus.saturating_mul(lanes).min(shape.gpus),
@@ -266,13 +272,13 @@ fn trim(shape: &Shape, partition: &Partition, needs: &Requirements, jobs: i64, m
 }
 
 impl FreeCapacity {
-    fn fresh(shape: Shape, margin: WalltimeMargin) -> Self {
+    fn fresh(shape: AllocationShape, margin: WalltimeMargin) -> Self {
         let now = (shape.capacity(), shape.seconds);
         Self { shape, now, then: None, margin, is_used: false }
     }
 
     fn of(existing: &Existing, margin: WalltimeMargin) -> Self {
-        let Stage::Running { seconds_left, free, busy_seconds } = existing.stage else {
+        let AllocationStage::Running { seconds_left, free, busy_seconds } = existing.stage else {
             return Self::fresh(existing.shape.clone(), margin);
         };
         let shape = existing.shape.clone();
@@ -329,7 +335,7 @@ impl FreeCapacity {
             };
         }
         let whole = |amount: i64| amount.saturating_mul(needs.num_nodes);
-        let Shape { cpus, memory_bytes, gpus, .. } = self.shape;
+        let AllocationShape { cpus, memory_bytes, gpus, .. } = self.shape;
         Resources { cpus: whole(cpus), memory_bytes: whole(memory_bytes), gpus: whole(gpus), nodes: needs.num_nodes }
     }
 
@@ -338,11 +344,11 @@ impl FreeCapacity {
         if needs.num_nodes > 1 {
             return self.shape.nodes / needs.num_nodes;
         }
-        let node = Partition {
+        let node = PartitionLimits {
             cpus: self.shape.cpus,
             memory_bytes: self.shape.memory_bytes,
             gpus: self.shape.gpus,
-            ..Partition::default()
+            ..PartitionLimits::default()
         };
         side_by_side(needs, &node).saturating_mul(self.shape.nodes)
     }

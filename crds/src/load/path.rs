@@ -49,22 +49,22 @@ fn short(key: &str) -> Cow<'_, str> {
 
 /// One step of a path that was put together before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step<'f> {
+pub(super) enum PathStep<'f> {
     Key(&'f str),
     Item(usize),
 }
 
 /// Takes a field such as `spec.jobs[3].command` apart.
-pub(super) fn steps(field: &str) -> Vec<Step<'_>> {
+pub(super) fn steps(field: &str) -> Vec<PathStep<'_>> {
     let mut steps = Vec::new();
     for part in field.split('.') {
         let (key, mut rest) = part.split_at(part.find('[').unwrap_or(part.len()));
         if !key.is_empty() {
-            steps.push(Step::Key(key));
+            steps.push(PathStep::Key(key));
         }
         while let Some((index, tail)) = rest.strip_prefix('[').and_then(|open| open.split_once(']')) {
             let Ok(index) = index.parse() else { break };
-            steps.push(Step::Item(index));
+            steps.push(PathStep::Item(index));
             rest = tail;
         }
     }
@@ -85,10 +85,10 @@ mod tests {
         assert_eq!(command.to_string(), "spec.jobs[3].command");
         assert_eq!(
             steps("spec.jobs[3].command"),
-            [Step::Key("spec"), Step::Key("jobs"), Step::Item(3), Step::Key("command")]
+            [PathStep::Key("spec"), PathStep::Key("jobs"), PathStep::Item(3), PathStep::Key("command")]
         );
-        assert_eq!(steps("a[1][2]"), [Step::Key("a"), Step::Item(1), Step::Item(2)]);
+        assert_eq!(steps("a[1][2]"), [PathStep::Key("a"), PathStep::Item(1), PathStep::Item(2)]);
         assert_eq!(steps(""), []);
-        assert_eq!(steps("a[x"), [Step::Key("a")]);
+        assert_eq!(steps("a[x"), [PathStep::Key("a")]);
     }
 }

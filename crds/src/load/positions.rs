@@ -1,7 +1,7 @@
 //! From a field's name to its place in the text.
 
-use super::path::{Step, steps};
-use super::tree::{Kind, Node};
+use super::path::{PathStep, steps};
+use super::tree::{Node, NodeKind};
 use crate::problem::Position;
 use crate::schema::snake_case;
 
@@ -34,12 +34,12 @@ impl Positions {
         let mut written = String::new();
         for (depth, step) in steps(field).into_iter().enumerate() {
             match step {
-                Step::Item(index) => {
+                PathStep::Item(index) => {
                     node = node.and_then(|list| list.items().get(index));
                     written.push_str(&format!("[{index}]"));
                     place = node.map_or(place, |item| item.place);
                 }
-                Step::Key(key) => {
+                PathStep::Key(key) => {
                     let entry = node.and_then(|map| map.entry(key));
                     node = entry.map(|entry| &entry.node);
                     if let Some(entry) = entry {
@@ -59,5 +59,5 @@ impl Positions {
 }
 
 fn is_scalar(node: &Node) -> bool {
-    !matches!(node.kind, Kind::List(_) | Kind::Map(_))
+    !matches!(node.kind, NodeKind::List(_) | NodeKind::Map(_))
 }

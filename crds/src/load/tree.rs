@@ -10,12 +10,12 @@ pub(crate) struct Node {
     pub place: Position,
     /// Written without quotes in a format where that matters.
     pub plain: bool,
-    pub kind: Kind,
+    pub kind: NodeKind,
 }
 
 /// What a value is.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) enum Kind {
+pub(crate) enum NodeKind {
     #[default]
     Null,
     Bool(bool),
@@ -36,40 +36,40 @@ pub(crate) struct Entry {
 }
 
 impl Node {
-    pub fn new(place: Position, kind: Kind) -> Self {
+    pub fn new(place: Position, kind: NodeKind) -> Self {
         Self { place, plain: false, kind }
     }
 
     pub fn text(place: Position, text: impl Into<String>) -> Self {
-        Self::new(place, Kind::Text(text.into()))
+        Self::new(place, NodeKind::Text(text.into()))
     }
 
     /// What it is, for people.
     pub fn describe(&self) -> String {
         match &self.kind {
-            Kind::Null => "nothing".to_owned(),
-            Kind::Bool(value) => format!("the boolean {value}"),
-            Kind::Number(number) => format!("the number {number}"),
-            Kind::Text(text) => format!("the text '{}'", excerpt(text)),
-            Kind::List(_) => "a list".to_owned(),
-            Kind::Map(_) => "a mapping".to_owned(),
+            NodeKind::Null => "nothing".to_owned(),
+            NodeKind::Bool(value) => format!("the boolean {value}"),
+            NodeKind::Number(number) => format!("the number {number}"),
+            NodeKind::Text(text) => format!("the text '{}'", excerpt(text)),
+            NodeKind::List(_) => "a list".to_owned(),
+            NodeKind::Map(_) => "a mapping".to_owned(),
         }
     }
 
     pub fn is_null(&self) -> bool {
-        matches!(self.kind, Kind::Null)
+        matches!(self.kind, NodeKind::Null)
     }
 
     pub fn entries(&self) -> &[Entry] {
         match &self.kind {
-            Kind::Map(entries) => entries,
+            NodeKind::Map(entries) => entries,
             _ => &[],
         }
     }
 
     pub fn items(&self) -> &[Node] {
         match &self.kind {
-            Kind::List(items) => items,
+            NodeKind::List(items) => items,
             _ => &[],
         }
     }
@@ -84,7 +84,7 @@ impl Node {
 
     pub fn as_text(&self) -> Option<&str> {
         match &self.kind {
-            Kind::Text(text) => Some(text),
+            NodeKind::Text(text) => Some(text),
             _ => None,
         }
     }

@@ -9,7 +9,7 @@ use crate::action::Action;
 use crate::document::{Document, SlurmClusterDocument, WorkflowDocument};
 use crate::execution::ExecutionConfig;
 use crate::failure::{FailureHandler, Prefetch};
-use crate::job::Job;
+use crate::job::JobSpec;
 use crate::parameters::Parameterization;
 use crate::resources::ResourceRequirements;
 use crate::workflow::WorkflowSpec;
@@ -88,7 +88,7 @@ fn workflow(spec: &WorkflowSpec) -> SpecView<'_> {
     }
 }
 
-fn job(job: &Job) -> Option<EntryView<'_>> {
+fn job(job: &JobSpec) -> Option<EntryView<'_>> {
     match (job.scheduler.as_deref(), job.labels.as_slice()) {
         (None, []) => entry(&job.parameterization),
         (scheduler, labels) => {

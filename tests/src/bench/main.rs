@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Parser;
 
-use report::Report;
+use report::ProblemCollector;
 
 /// Measures Torc's speed and compares it with its bars.
 #[derive(Parser)]
@@ -60,7 +60,7 @@ struct Args {
 #[tokio::main]
 async fn main() -> Result<()> {
     let args = Args::parse();
-    let mut report = Report::default();
+    let mut report = ProblemCollector::default();
     let wanted = |name: &str| name.contains(&args.only);
     if wanted("trues") {
         trues::measure(&args.torc, args.trues, &mut report)?;

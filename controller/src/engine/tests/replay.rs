@@ -27,7 +27,7 @@ async fn retried() -> TestServer {
 /// `key` is the workflow, the job, the run, the attempt and the lease.
 fn finished(key: [i64; 5], code: i64) -> Value {
     let [workflow, job, run, attempt, lease_id] = key;
-    let key = json!({ "workflow": workflow, "job": job, "run": run, "attempt": attempt, "lease_id": lease_id });
+    let key = json!({ "workflow": workflow, "job": job, "run": run, "attempt": attempt, "leaseId": lease_id });
     json!({ "key": key, "returnCode": code, "durationMs": 5, "endedMsAgo": 0 })
 }
 
@@ -94,7 +94,7 @@ async fn stored_results_of_a_superseded_run_are_known() {
     let of_b = leased["leases"].as_array().unwrap().iter().find(|lease| lease["name"] == "b").unwrap();
     assert_eq!((&of_b["key"]["run"], &of_b["key"]["job"]), (&json!(2), &json!(2)));
     let number = |field: &str| of_b["key"][field].as_i64().unwrap();
-    let first = [([1, 2, 2, number("attempt"), number("lease_id")], 4)];
+    let first = [([1, 2, 2, number("attempt"), number("leaseId")], 4)];
     assert_eq!(replay(&server, 2, &first).await, [accepted()], "the first run's result is not the second's");
     assert_eq!(replay(&server, 2, &first).await, [known()]);
 }

@@ -55,7 +55,7 @@ const CALLS: &[(&str, &str, &str, &str, u16, Pattern)] = &[
     ("POST", "/v1/runners", "", r#"{"protocol":1,"version":"t","host":"h","pid":1,"scope":"all","capacity":{"cpus":1,"memoryBytes":1,"gpus":0,"nodes":1}}"#, 200, FOR_ALL),
     ("POST", "/v1/runners", "", r#"{"protocol":1,"version":"t","host":"h","pid":1,"scope":"session","capacity":{"cpus":1,"memoryBytes":1,"gpus":0,"nodes":1}}"#, 200, FOR_ALL),
     ("POST", "/v1/runners/ID/sync", "", r#"{"sequence":1}"#, 200, WRITE),
-    ("POST", "/v1/runners/ID/sync", "", r#"{"sequence":1,"returned":[{"workflow":ID,"job":ID,"run":1,"attempt":1,"lease_id":1},{"workflow":OTHER,"job":OTHER,"run":1,"attempt":1,"lease_id":1}]}"#, 200, FOR_ALL),
+    ("POST", "/v1/runners/ID/sync", "", r#"{"sequence":1,"returned":[{"workflow":ID,"job":ID,"run":1,"attempt":1,"leaseId":1},{"workflow":OTHER,"job":OTHER,"run":1,"attempt":1,"leaseId":1}]}"#, 200, FOR_ALL),
     ("POST", "/v1/logs", "", r#"{"host":"h"}"#, 200, FOR_ALL),
     ("GET", "/v1/allocations", "", "", 200, MEMBERS),
     ("GET", "/v1/allocations", "?workflow=sweep&namespace=NS", "", 200, READ),

@@ -9,7 +9,7 @@ use torc_api::workflow::WorkflowSpec;
 use torc_core::expanded::Requirements;
 use torc_core::ids::{AllocationId, WorkflowId};
 use torc_core::planning::course::{LiveAllocation, ResourceClass};
-use torc_core::planning::sizing::Stage;
+use torc_core::planning::sizing::AllocationStage;
 
 use super::*;
 
@@ -41,8 +41,12 @@ fn row(id: i64) -> AllocationRow {
 }
 
 fn needs(spec: WorkflowSpec, rows: &[AllocationRow]) -> WorkflowDemand {
-    let live =
-        |row: &AllocationRow| LiveAllocation { row: row.clone(), stage: Stage::Pending, runners: 0, idle_polls: 0 };
+    let live = |row: &AllocationRow| LiveAllocation {
+        row: row.clone(),
+        stage: AllocationStage::Pending,
+        runners: 0,
+        idle_polls: 0,
+    };
     WorkflowDemand {
         workflow: WorkflowId(3),
         name: "w".to_owned(),

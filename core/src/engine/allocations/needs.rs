@@ -8,14 +8,14 @@ use torc_api::state::JobState;
 use torc_api::wire::{Resources, RunnerScope};
 
 use super::Engine;
-use crate::class::{Class, minus, plus};
+use crate::class::{JobClass, minus, plus};
 use crate::engine::action_list::ActionRecord;
 use crate::engine::runners::Runner;
 use crate::engine::tx::Tx;
 use crate::engine::workflow::Workflow;
 use crate::ids::{JobId, Now, WorkflowId};
 use crate::planning::course::{LiveAllocation, NodeRequest, ResourceClass, WorkflowDemand};
-use crate::planning::sizing::Stage;
+use crate::planning::sizing::AllocationStage;
 use crate::rows::{AllocationRow, Regenerated};
 
 /// An allocation whose runner has not come after so long has none.
@@ -98,9 +98,9 @@ impl Engine {
         .collect()
     }
 
-    fn stage(&self, row: &AllocationRow, runners: &[&Runner], now: Now) -> Stage {
+    fn stage(&self, row: &AllocationRow, runners: &[&Runner], now: Now) -> AllocationStage {
         if row.status != AllocationStatus::Active {
-            return Stage::Pending;
+            return AllocationStage::Pending;
         }
         let planned_end = row.started_ms.map(|start| start.saturating_add(row.seconds.saturating_mul(1_000)));
         let end_ms = row.expected_end_ms.or(planned_end).unwrap_or(now.wall_ms);
@@ -113,7 +113,11 @@ impl Engine {
             let (cpus, memory_bytes, gpus) = (all(row.cpus), all(row.memory_bytes), all(row.gpus));
             let whole = Resources { cpus, memory_bytes, gpus, nodes: row.nodes };
             let free = if is_starting { whole } else { Resources::default() };
-            return Stage::Running { seconds_left: if is_starting { seconds_left } else { 0 }, free, busy_seconds: 0 };
+            return AllocationStage::Running {
+                seconds_left: if is_starting { seconds_left } else { 0 },
+                free,
+                busy_seconds: 0,
+            };
         }
         let mut free = Resources::default();
         let mut busy_seconds = 0;
@@ -122,7 +126,7 @@ impl Engine {
             free = plus(&free, &left);
             busy_seconds = busy_seconds.max(busy);
         }
-        Stage::Running { seconds_left, free, busy_seconds }
+        AllocationStage::Running { seconds_left, free, busy_seconds }
     }
 
     /// What a runner's jobs leave free, and when the last of them will have ended.
@@ -157,7 +161,7 @@ impl Workflow {
                 _ => {}
             }
         }
-        let kind = |(class, (ready, waiting)): (&Class, (i64, i64))| ResourceClass {
+        let kind = |(class, (ready, waiting)): (&JobClass, (i64, i64))| ResourceClass {
             needs: class.requirements.clone(),
             labels: class.labels.clone(),
             scheduler: class.scheduler.clone(),

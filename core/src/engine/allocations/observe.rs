@@ -12,7 +12,7 @@ use crate::engine::held_leases::LeaseTarget;
 use crate::engine::leases::NotHeldReason;
 use crate::engine::tx::Tx;
 use crate::ids::{AllocationId, AllocationKey, JobId, RunnerId, WorkflowId};
-use crate::planning::orphans::{self, Allocation, OrphanFindings, Runner, RunningJob, SlurmObservation};
+use crate::planning::orphans::{self, KnownAllocation, KnownRunner, OrphanFindings, RunningJob, SlurmObservation};
 use crate::rows::AllocationRow;
 
 /// Slurm gives times in whole seconds: a start that is later by more than this is another start.
@@ -80,13 +80,13 @@ impl Orphans {
 impl Engine {
     /// What is known to be over or lost, given what Slurm says. Changes nothing.
     pub fn find_orphans(&self, observations: &[Observation]) -> Orphans {
-        let allocations: Vec<Allocation> =
+        let allocations: Vec<KnownAllocation> =
             observations.iter().filter_map(|seen| Some(judged(self.live_allocation(seen.key)?, seen))).collect();
         let restarts = |id: AllocationId| {
             let seen = observations.iter().find(|seen| seen.key.1 == id)?;
             has_restarted(self.live_allocation(seen.key)?, seen).then_some(seen.start_ms?)
         };
-        let runners: Vec<Runner> = self
+        let runners: Vec<KnownRunner> = self
             .runners
             .values()
             .map(|runner| {
@@ -96,7 +96,7 @@ impl Engine {
                     .and_then(restarts)
                     .is_some_and(|start_ms| runner.row.started_ms.saturating_add(RESTART_MS) >= start_ms);
                 let allocation = home.filter(|_| !is_of_this_start).map(|id| id.0);
-                Runner { id: runner.row.id.0, allocation, is_silent: runner.is_silent() }
+                KnownRunner { id: runner.row.id.0, allocation, is_silent: runner.is_silent() }
             })
             .collect();
         Orphans { findings: orphans::detect(&allocations, &runners, &self.running_jobs()) }
@@ -279,8 +279,8 @@ impl Engine {
     }
 }
 
-fn judged(row: &AllocationRow, seen: &Observation) -> Allocation {
-    Allocation {
+fn judged(row: &AllocationRow, seen: &Observation) -> KnownAllocation {
+    KnownAllocation {
         id: row.id.0,
         is_active: row.status == AllocationStatus::Active,
         sighting: seen.sighting,

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use torc_api::state::JobState;
 use torc_api::wire::{Lease, Profile, SyncResponse, WorkRequest};
 
-use crate::class::{Class, minus};
+use crate::class::{JobClass, minus};
 use crate::engine::Engine;
 use crate::engine::runners::Runner;
 use crate::engine::tx::Tx;
 use crate::engine::workflow::Workflow;
 use crate::ids::{Now, RunnerId, WorkflowId};
-use crate::matching::{Allowance, Choice, ClassQueue, OwnerQueues, Usage, WorkflowQueues, choose};
+use crate::matching::{Allowance, Choice, ClassQueue, OwnerQueues, ResourcesInUse, WorkflowQueues, choose};
 
 impl Engine {
     /// Promises work to a runner and adds it to the answer.
@@ -78,8 +78,9 @@ impl Engine {
     fn queues_for(&self, id: RunnerId, want: WorkRequest, scope: &[WorkflowId], now: Now) -> Vec<OwnerQueues<'_>> {
         let Some(runner) = self.runners.get(&id) else { return Vec::new() };
         let may_give = |workflow: &&Workflow| workflow.has_ready_jobs() && workflow.may_lease_to(id);
-        let is_wanted_elsewhere =
-            |workflow: &Workflow, class: &Class| want.ahead > 0 && self.is_wanted_elsewhere(id, workflow, class, now);
+        let is_wanted_elsewhere = |workflow: &Workflow, class: &JobClass| {
+            want.ahead > 0 && self.is_wanted_elsewhere(id, workflow, class, now)
+        };
         let mut owners: Vec<OwnerQueues<'_>> = Vec::new();
         let mut index: HashMap<&str, usize> = HashMap::new();
         for workflow in scope.iter().filter_map(|id| self.workflows.get(id)).filter(may_give) {
@@ -98,7 +99,7 @@ impl Engine {
             let owner = workflow.row.owner.as_str();
             let at = *index.entry(owner).or_insert(owners.len());
             if at == owners.len() {
-                owners.push(OwnerQueues { owner, usage: Usage::default(), workflows: Vec::new() });
+                owners.push(OwnerQueues { owner, usage: ResourcesInUse::default(), workflows: Vec::new() });
             }
             owners[at].workflows.push(queues);
         }
@@ -111,7 +112,7 @@ impl Engine {
         if owners.len() < 2 {
             return;
         }
-        let mut usage: HashMap<&str, Usage> = HashMap::new();
+        let mut usage: HashMap<&str, ResourcesInUse> = HashMap::new();
         for workflow in self.live.iter().filter_map(|id| self.workflows.get(id)) {
             usage.entry(&workflow.row.owner).or_default().merge(&workflow.graph.usage());
         }

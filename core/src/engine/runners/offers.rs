@@ -3,7 +3,7 @@
 use torc_api::wire::Resources;
 
 use super::Runner;
-use crate::class::{Class, fits};
+use crate::class::{JobClass, fits};
 use crate::engine::Engine;
 use crate::engine::workflow::Workflow;
 use crate::ids::{Now, RunnerId};
@@ -57,7 +57,7 @@ impl Engine {
         &self,
         id: RunnerId,
         workflow: &Workflow,
-        class: &Class,
+        class: &JobClass,
         now: Now,
     ) -> bool {
         let mut others =

@@ -4,14 +4,14 @@ use crate::problem::{Problem, Severity};
 
 /// Problems up to a limit, and how many there are beyond it. Errors are never left out in favour of warnings.
 #[derive(Debug)]
-pub(super) struct Listed {
+pub(super) struct BoundedProblems {
     errors: Vec<Problem>,
     warnings: Vec<Problem>,
     most: usize,
     left_out: usize,
 }
 
-impl Listed {
+impl BoundedProblems {
     pub fn new(most: usize) -> Self {
         Self { errors: Vec::new(), warnings: Vec::new(), most, left_out: 0 }
     }
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn room_is_counted_for_each_severity() {
-        let mut listed = Listed::new(2);
+        let mut listed = BoundedProblems::new(2);
         for _ in 0..2 {
             assert!(listed.has_room(Severity::Warning));
             listed.add(Problem::warning("x", "odd"));

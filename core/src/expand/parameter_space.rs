@@ -7,9 +7,9 @@ use torc_api::parameters::{ParameterMode, ParameterTable, Parameterization};
 
 use super::value::{self, Scalar, ValueError};
 
-/// Parameters and how they combine. Rows are worked out when they are asked for, never stored.
+/// Parameters and how they combine. ParameterSpaces are worked out when they are asked for, never stored.
 #[derive(Debug)]
-pub struct Family {
+pub struct ParameterSpace {
     names: Vec<String>,
     columns: Vec<Vec<Option<Scalar>>>,
     /// How many rows pass before a column moves on to its next value; empty when all columns move together.
@@ -64,7 +64,7 @@ impl FamilyError {
     }
 }
 
-impl Family {
+impl ParameterSpace {
     /// No parameters, so exactly one row.
     pub fn single() -> Self {
         Self { names: Vec::new(), columns: Vec::new(), strides: Vec::new(), rows: 1 }
@@ -207,7 +207,7 @@ mod tests {
         (name.to_owned(), (0..values).map(Scalar::Integer).collect())
     }
 
-    fn row(family: &Family, row: usize) -> Vec<i64> {
+    fn row(family: &ParameterSpace, row: usize) -> Vec<i64> {
         let number = |column| match family.cell(row, column) {
             Some(Scalar::Integer(n)) => *n,
             other => panic!("not an integer: {other:?}"),
@@ -217,23 +217,23 @@ mod tests {
 
     #[test]
     fn the_last_parameter_varies_fastest() {
-        let family = Family::product(vec![column("a", 2), column("b", 1), column("c", 3)], 100).unwrap();
+        let family = ParameterSpace::product(vec![column("a", 2), column("b", 1), column("c", 3)], 100).unwrap();
         let rows: Vec<_> = (0..family.rows()).map(|n| row(&family, n)).collect();
         assert_eq!(rows, [[0, 0, 0], [0, 0, 1], [0, 0, 2], [1, 0, 0], [1, 0, 1], [1, 0, 2]]);
     }
 
     #[test]
     fn an_empty_list_makes_an_empty_family() {
-        assert_eq!(Family::product(vec![column("a", 2), column("b", 0)], 100).unwrap().rows(), 0);
-        assert_eq!(Family::product(vec![column("a", 0), column("b", 2)], 100).unwrap().rows(), 0);
-        assert_eq!(Family::zip(vec![column("a", 0)]).unwrap().rows(), 0);
-        assert_eq!(Family::zip(Vec::new()).unwrap().rows(), 1);
+        assert_eq!(ParameterSpace::product(vec![column("a", 2), column("b", 0)], 100).unwrap().rows(), 0);
+        assert_eq!(ParameterSpace::product(vec![column("a", 0), column("b", 2)], 100).unwrap().rows(), 0);
+        assert_eq!(ParameterSpace::zip(vec![column("a", 0)]).unwrap().rows(), 0);
+        assert_eq!(ParameterSpace::zip(Vec::new()).unwrap().rows(), 1);
     }
 
     #[test]
     fn combinations_are_counted_before_they_are_made() {
         let columns = || (0..10).map(|n| column(&n.to_string(), 1_000)).collect::<Vec<_>>();
-        assert!(matches!(Family::product(columns(), 1_000_000), Err(FamilyError::TooMany(1_000_000))));
+        assert!(matches!(ParameterSpace::product(columns(), 1_000_000), Err(FamilyError::TooMany(1_000_000))));
     }
 
     #[test]
@@ -250,7 +250,7 @@ mod tests {
             (Parameterization { use_parameters: pick(&["lr", "bs"]), parameters: own, ..Default::default() }, 1),
         ];
         for (entry, rows) in table {
-            assert_eq!(Family::of(&entry, &shared).unwrap().rows(), rows, "{entry:?}");
+            assert_eq!(ParameterSpace::of(&entry, &shared).unwrap().rows(), rows, "{entry:?}");
         }
     }
 
@@ -278,13 +278,13 @@ mod tests {
             (Parameterization { use_parameters_file: Some(true), ..Default::default() }, with, FamilyError::EmptyTable),
         ];
         for (entry, shared, expected) in table {
-            assert_eq!(Family::of(&entry, &shared).unwrap_err(), expected, "{entry:?}");
+            assert_eq!(ParameterSpace::of(&entry, &shared).unwrap_err(), expected, "{entry:?}");
         }
     }
 
-    fn of(entry: &Parameterization, most: usize) -> Result<Family, FamilyError> {
+    fn of(entry: &Parameterization, most: usize) -> Result<ParameterSpace, FamilyError> {
         let pool = BTreeMap::new();
-        Family::of(entry, &Shared { parameters: &pool, has_table: false, table: None, most })
+        ParameterSpace::of(entry, &Shared { parameters: &pool, has_table: false, table: None, most })
     }
 
     fn with_table(columns: &[&str], rows: Vec<Vec<Value>>) -> Parameterization {
@@ -328,10 +328,11 @@ mod tests {
     #[test]
     fn combinations_may_reach_the_limit() {
         for (values, expected) in [(2, Ok(4)), (3, Ok(6)), (4, Err(FamilyError::TooMany(7)))] {
-            let found = Family::product(vec![column("a", 2), column("b", values)], 7).map(|family| family.rows());
+            let found =
+                ParameterSpace::product(vec![column("a", 2), column("b", values)], 7).map(|family| family.rows());
             assert_eq!(found, expected, "2 x {values}");
         }
-        let unequal = Family::zip(vec![column("a", 2), column("b", 2), column("c", 3)]).unwrap_err();
+        let unequal = ParameterSpace::zip(vec![column("a", 2), column("b", 2), column("c", 3)]).unwrap_err();
         let expected = FamilyError::UnequalLengths {
             first: "a".to_owned(),
             first_length: 2,

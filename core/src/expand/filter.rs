@@ -37,12 +37,12 @@ const REFERENCES: [(&str, &str); 14] = [
 ];
 
 /// What is wrong already.
-pub struct Doubt<'a> {
+pub struct ProblemFilter<'a> {
     spec: &'a WorkflowSpec,
     wrong: Vec<String>,
 }
 
-impl<'a> Doubt<'a> {
+impl<'a> ProblemFilter<'a> {
     /// Fields of a specification that are wrong, e.g. `spec.jobs[2].comand`.
     pub fn new(spec: &'a WorkflowSpec, wrong: Vec<String>) -> Self {
         Self { spec, wrong }
@@ -118,12 +118,12 @@ mod tests {
     use super::*;
 
     fn spec(jobs: &[&str]) -> WorkflowSpec {
-        let job = |name: &&str| torc_api::job::Job { name: (*name).to_owned(), ..Default::default() };
+        let job = |name: &&str| torc_api::job::JobSpec { name: (*name).to_owned(), ..Default::default() };
         WorkflowSpec { jobs: jobs.iter().map(job).collect(), ..WorkflowSpec::default() }
     }
 
     fn is_known(jobs: &[&str], wrong: &str, field: &str, message: &str) -> bool {
-        Doubt::new(&spec(jobs), vec![wrong.to_owned()]).is_known(&Problem::error(field, message))
+        ProblemFilter::new(&spec(jobs), vec![wrong.to_owned()]).is_known(&Problem::error(field, message))
     }
 
     #[test]
@@ -194,13 +194,16 @@ mod tests {
         .expect("a document");
         for (field, needed) in cases {
             for list in lists {
-                let doubt = Doubt::new(&spec, vec![format!("spec.{list}[0].name")]);
-                let is_known = doubt.is_known(&Problem::error(field, "there is no such thing"));
+                let filter = ProblemFilter::new(&spec, vec![format!("spec.{list}[0].name")]);
+                let is_known = filter.is_known(&Problem::error(field, "there is no such thing"));
                 assert_eq!(is_known, list != needed, "{field} with a wrong name in {list}");
             }
         }
         let plain = Problem::error("spec.jobs[1].labels[0]", "no label");
-        assert!(Doubt::new(&spec, vec!["spec.jobs[0].name".to_owned()]).is_known(&plain), "it refers to nothing");
+        assert!(
+            ProblemFilter::new(&spec, vec!["spec.jobs[0].name".to_owned()]).is_known(&plain),
+            "it refers to nothing"
+        );
     }
 
     #[test]
