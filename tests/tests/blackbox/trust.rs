@@ -102,7 +102,7 @@ fn a_client_sends_no_token_to_a_wrong_server() {
     let line = format!("get workflows --url https://{}", plain.address());
     plain_env.call(&line).env("TORC_TOKEN", "x").run().exits(7).prints("speaks http, not https");
     // A token with a fingerprint is never sent over plain HTTP.
-    let line = format!("get workflows --url http://nobody.invalid:{port}");
+    let line = format!("get workflows --url http://missing.invalid:{port}");
     env.call(&line).env("TORC_TOKEN", word.trim()).run().exits(4).prints("write https://");
 }
 
@@ -376,8 +376,8 @@ fn every_route_requires_a_token() {
 #[test]
 fn admin_and_metrics_tokens_can_be_configured() {
     let env = TestEnv::new();
-    env.write("admin", "a-word-that-nobody-guesses\n");
-    env.write("figures", "another-word-for-figures\n");
+    env.write("admin", "a-long-admin-token\n");
+    env.write("figures", "a-long-metrics-token\n");
     let server = Server::with_flags(&env, "--bind 127.0.0.1:0 --admin-token-file admin --metrics-token-file figures");
     assert_eq!(text(&server.announced, "tokenFile"), "admin");
     assert!(!env.path("data/lab.db.token").exists(), "no other one is made");
@@ -388,7 +388,7 @@ fn admin_and_metrics_tokens_can_be_configured() {
             format!("GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\nauthorization: Bearer {token}\r\n\r\n");
         converse(server.address(), request.as_bytes())
     };
-    assert!(ask("another-word-for-figures").starts_with("HTTP/1.1 200"));
+    assert!(ask("a-long-metrics-token").starts_with("HTTP/1.1 200"));
     assert!(ask("another-word-for-figure").starts_with("HTTP/1.1 401"));
     let other = TestEnv::new();
     other.write("admin", "short\n");
