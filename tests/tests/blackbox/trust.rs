@@ -80,7 +80,7 @@ fn a_server_that_is_not_the_one_that_was_meant_is_told_nothing() {
     env.write("half-pin", format!("{token}~abcd\n"));
     server.torc(&env, "get workflows").exits(0);
     server.torc_with_token(&env, "other-pin", "get workflows").exits(7).says("should be abababab");
-    server.torc_with_token(&env, "no-pin", "get workflows").exits(7).says("nobody that is trusted");
+    server.torc_with_token(&env, "no-pin", "get workflows").exits(7).says("the issuer of its certificate is not trusted");
     server.torc_with_token(&env, "half-pin", "get workflows").exits(4).says("fingerprint");
     // By the certificate itself, and by a fingerprint that was passed on otherwise.
     let certificate = env.text_path("data/lab.db.tls.crt");
@@ -94,13 +94,13 @@ fn a_server_that_is_not_the_one_that_was_meant_is_told_nothing() {
     let wide_port = wide_server.address().rsplit_once(':').unwrap().1.to_owned();
     let call = wide.call(&format!("get workflows --url https://127.0.0.2:{wide_port}")).folder(wide.path("client"));
     let call = call.arg("--ca-cert").arg(wide.path("data/lab.db.tls.crt")).env("TORC_TOKEN", "x");
-    call.run().exits(7).says("not for this name");
+    call.run().exits(7).says("not valid for this host name");
     // Plain words to a server with TLS, and TLS to a plain one.
     env.call(&format!("get workflows --url http://{address}")).env("TORC_TOKEN", token).run().exits(4).says("https");
     let plain_env = TestEnv::new();
     let plain = Server::with_flags(&plain_env, "--bind 127.0.0.1:0");
     let line = format!("get workflows --url https://{}", plain.address());
-    plain_env.call(&line).env("TORC_TOKEN", "x").run().exits(7).says("speaks http, not https");
+    plain_env.call(&line).env("TORC_TOKEN", "x").run().exits(7).says("speaks HTTP, not HTTPS");
     // A token that is for one certificate never goes over the wire in plain words.
     let line = format!("get workflows --url http://nobody.invalid:{port}");
     env.call(&line).env("TORC_TOKEN", word.trim()).run().exits(4).says("write https://");
