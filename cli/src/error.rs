@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 /// The exit status of a command. The numbers are stable and documented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ExitStatus {
-    /// The command succeeded; where it followed a workflow, all jobs succeeded.
+    /// Success; where the command followed a workflow, all of its jobs succeeded.
     Success,
     /// An unexpected error.
     Unexpected,
@@ -87,7 +87,7 @@ impl ExitStatus {
     /// Returns the description of the reference page.
     pub const fn meaning(self) -> &'static str {
         match self {
-            Self::Success => "The command succeeded; where it followed a workflow, all jobs succeeded",
+            Self::Success => "Success; where the command followed a workflow, all of its jobs succeeded",
             Self::Unexpected => "An unexpected error; the message describes it",
             Self::Usage => "The command line is wrong",
             Self::WorkflowFailed => "The workflow failed, was canceled, or needs a manual decision",
@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn codes_names_and_descriptions_are_stable() {
         let expected = [
-            (0, "Success", "The command succeeded; where it followed a workflow, all jobs succeeded"),
+            (0, "Success", "Success; where the command followed a workflow, all of its jobs succeeded"),
             (1, "Unexpected", "An unexpected error; the message describes it"),
             (2, "Usage", "The command line is wrong"),
             (3, "WorkflowFailed", "The workflow failed, was canceled, or needs a manual decision"),

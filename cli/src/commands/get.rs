@@ -11,7 +11,6 @@ use crate::client::{Client, JobFilter, ResultFilter};
 use crate::connection::{ServerConnection, bare_name, explain_missing, resolve_workflow};
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
-use crate::kubernetes::objects::ObjectKind;
 use crate::output::WithNamespace;
 
 /// List workflows, jobs, results, actions, runners, allocations, SlurmClusters, events, files, user data, or who did what.
@@ -103,20 +102,6 @@ impl GetArgs {
                 .hint("workflows, jobs, results, actions, runners, allocations, slurmclusters, events, files, user-data and audit can be listed")
         })?;
         Ok((resource, name.or(self.workflow.as_deref().map(bare_name))))
-    }
-
-    /// Whether objects of a cluster are asked for.
-    pub fn is_of_objects(&self) -> bool {
-        self.object().is_ok()
-    }
-
-    /// The kind of objects of a cluster that is asked for, and the name of one.
-    pub fn object(&self) -> Result<(ObjectKind, Option<&str>), CliError> {
-        match self.target()? {
-            (Resource::Workflows, name) => Ok((ObjectKind::Workflow, name)),
-            (Resource::SlurmClusters, name) => Ok((ObjectKind::SlurmCluster, name)),
-            _ => Err(CliError::usage("workflows and slurmclusters are objects of a cluster")),
-        }
     }
 
     fn states(&self) -> Option<String> {
@@ -336,11 +321,6 @@ mod tests {
         );
         let plain = get("results w").result_filter();
         assert!(!plain.failed && !plain.latest && plain.run.is_none() && plain.return_code.is_none());
-        for (line, expected) in
-            [("workflows", true), ("wf/a", true), ("slc", true), ("jobs", false), ("nonsense", false)]
-        {
-            assert_eq!(get(line).is_of_objects(), expected, "{line}");
-        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ use tokio::sync::{broadcast, mpsc};
 use tokio::time::Instant;
 use torc_api::api::{Event, Workflow};
 use torc_api::token::Grant;
+use torc_core::backoff::Backoff;
 use torc_core::ids::WorkflowId;
 use torc_store::EventQuery;
 
@@ -26,8 +27,9 @@ use super::route::Route;
 use super::{App, Caller};
 use crate::engine::{EngineError, EngineHandle};
 
-/// A status is sent at most this often.
-const STATUS_INTERVAL: Duration = Duration::from_millis(200);
+/// Shortest and longest delay between a change and the next status. The first statuses come quickly, so that a client sees
+/// the end of a short workflow at once.
+const STATUS_DELAYS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(200));
 /// What a client may lag behind before its stream waits for it.
 const BUFFER: usize = 64;
 
@@ -100,12 +102,15 @@ impl Watch {
         let mut live = self.engine.subscribe();
         self.catch_up().await?;
         self.send_status().await?;
+        let mut delays = Backoff::new(STATUS_DELAYS.0, STATUS_DELAYS.1);
         let mut status_due: Option<Instant> = None;
         loop {
             tokio::select! {
                 received = live.recv() => {
                     self.forward(received).await?;
-                    status_due = status_due.or(Some(Instant::now() + STATUS_INTERVAL));
+                    if status_due.is_none() {
+                        status_due = Some(Instant::now() + delays.next_delay());
+                    }
                 }
                 () = sleep_until(status_due), if status_due.is_some() => {
                     status_due = None;

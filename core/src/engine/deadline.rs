@@ -30,7 +30,7 @@ impl Workflow {
     fn is_overdue(&self, now_ms: i64) -> bool {
         let deadline = self.spec.active_deadline_seconds.zip(self.row.started_ms);
         let is_past = |(seconds, start): (i64, i64)| now_ms >= start.saturating_add(seconds.saturating_mul(1_000));
-        !self.is_canceled() && !self.is_settled() && deadline.is_some_and(is_past)
+        !self.is_canceled() && !self.graph.is_settled() && deadline.is_some_and(is_past)
     }
 
     pub(super) fn deadline_message(&self) -> String {

@@ -106,7 +106,7 @@ impl Engine {
     fn running_on(&self, workflow: WorkflowId, runner: &Runner) -> Vec<JobId> {
         let Some(home) = self.workflows.get(&workflow) else { return Vec::new() };
         let runs =
-            |job: &JobId| home.ordinal(*job).is_some_and(|job| home.jobs[job as usize].state == JobState::Running);
+            |job: &JobId| home.graph.ordinal(*job).is_some_and(|job| home.graph.job(job).state() == JobState::Running);
         let held = runner.leases.jobs().filter(|(of, _)| *of == workflow).map(|(_, job)| job);
         let mut running: Vec<JobId> = held.filter(runs).collect();
         running.sort_unstable();

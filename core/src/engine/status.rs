@@ -55,7 +55,7 @@ impl Engine {
     /// What was touched, and what could have ended meanwhile because its last runner has left.
     fn to_look_at(&self, mut touched: BTreeSet<WorkflowId>) -> BTreeSet<WorkflowId> {
         let waits_for_actions = |workflow: &&Workflow| {
-            !workflow.actions.is_empty() && workflow.row.completed_ms.is_none() && workflow.is_settled()
+            !workflow.actions.is_empty() && workflow.row.completed_ms.is_none() && workflow.graph.is_settled()
         };
         let live = self.live.iter().filter_map(|id| self.workflows.get(id));
         touched.extend(live.filter(waits_for_actions).map(Workflow::id));
@@ -89,10 +89,8 @@ impl Engine {
     /// A job by name or number, with what only the live state knows.
     pub fn job(&self, id: WorkflowId, reference: &str) -> Result<(JobId, JobDetail<'_>), CommandError> {
         let workflow = self.workflow(id)?;
-        let job = workflow
-            .find(reference)
-            .ok_or_else(|| CommandError::NoJob { workflow: workflow.row.name.clone(), job: reference.to_owned() })?;
-        Ok((workflow.jobs[job as usize].id, workflow.detail(job)))
+        let job = workflow.require_job(reference)?;
+        Ok((workflow.graph.job(job).id(), workflow.graph.detail(job)))
     }
 
     /// A workflow's name.
@@ -103,7 +101,7 @@ impl Engine {
     /// A job's name.
     pub fn job_name(&self, workflow: WorkflowId, id: JobId) -> Option<&str> {
         let workflow = self.workflows.get(&workflow)?;
-        workflow.ordinal(id).map(|job| workflow.name(job))
+        workflow.graph.ordinal(id).map(|job| workflow.graph.name(job))
     }
 
     /// Runners that have not left.
@@ -141,15 +139,15 @@ impl Engine {
 
     fn runs(&self, workflow: WorkflowId, job: JobId) -> bool {
         let Some(workflow) = self.workflows.get(&workflow) else { return false };
-        let Some(job) = workflow.ordinal(job) else { return false };
-        workflow.jobs[job as usize].state == torc_api::state::JobState::Running
+        let Some(job) = workflow.graph.ordinal(job) else { return false };
+        workflow.graph.job(job).state() == torc_api::state::JobState::Running
     }
 
     /// Nothing is left to do in any workflow of this session, or in any at all.
     pub fn is_idle(&self) -> bool {
-        self.live
-            .iter()
-            .all(|id| self.workflows.get(id).is_none_or(|workflow| workflow.is_settled() && !self.is_held_back(*id)))
+        self.live.iter().all(|id| {
+            self.workflows.get(id).is_none_or(|workflow| workflow.graph.is_settled() && !self.is_held_back(*id))
+        })
     }
 }
 
@@ -160,13 +158,13 @@ pub(super) fn counted(jobs: i64) -> String {
 
 impl Workflow {
     pub(super) fn note_completion(&mut self, tx: &mut Tx) {
-        if !self.is_settled() || self.row.completed_ms.is_some() {
+        if !self.graph.is_settled() || self.row.completed_ms.is_some() {
             return;
         }
         self.row.completed_ms = Some(tx.now.wall_ms);
         tx.changes.workflow(&self.row);
         let (reason, message) = match self.outcome() {
-            "Succeeded" => ("WorkflowFinished", format!("{} completed", counted(self.counts.total))),
+            "Succeeded" => ("WorkflowFinished", format!("{} completed", counted(self.graph.counts().total))),
             outcome => ("WorkflowFailed", format!("{outcome}: {}", self.failure_message())),
         };
         tx.event(Some(self.row.id), reason, message);
@@ -178,7 +176,7 @@ impl Workflow {
     }
 
     fn outcome(&self) -> &'static str {
-        let counts = &self.counts;
+        let counts = self.graph.counts();
         if self.row.expired {
             "DeadlineExceeded"
         } else if self.is_canceled() {
@@ -191,7 +189,7 @@ impl Workflow {
     }
 
     fn failure_message(&self) -> String {
-        let counts = &self.counts;
+        let counts = self.graph.counts();
         format!("{} failed, {} terminated, {} canceled", counts.failed, counts.terminated, counts.canceled)
     }
 
@@ -247,7 +245,7 @@ impl Workflow {
             (true, outcome) => ("Finished", "True", outcome, String::new()),
         };
         let succeeded = match (settled, self.outcome()) {
-            (true, "Succeeded") => ("True", "Completed", format!("{} completed", counted(self.counts.total))),
+            (true, "Succeeded") => ("True", "Completed", format!("{} completed", counted(self.graph.counts().total))),
             (true, "Canceled") => ("False", "Canceled", self.failure_message()),
             (true, "DeadlineExceeded") => ("False", "DeadlineExceeded", self.deadline_message()),
             (true, _) => ("False", "JobsFailed", self.failure_message()),
@@ -265,7 +263,7 @@ impl Workflow {
             false => "NotSuspended",
         };
         vec![
-            ("Accepted", "True", "Planned", counted(self.counts.total)),
+            ("Accepted", "True", "Planned", counted(self.graph.counts().total)),
             ("Suspended", yes_no(suspended), suspension, String::new()),
             self.allocations_ready(),
             ("Recovering", yes_no(recovers.is_some()), recovers.unwrap_or("NotRecovering"), sentence),
@@ -277,7 +275,7 @@ impl Workflow {
 
     /// Why only a person can bring it on, and a sentence about it.
     fn stall(&self) -> (&'static str, String) {
-        let counts = &self.counts;
+        let counts = self.graph.counts();
         let is_still = counts.leased + counts.running + counts.recovering == 0 && !self.leases.has_revoked_jobs();
         if counts.pending_failed > 0 && counts.ready == 0 && is_still {
             return ("PendingFailedJobs", "failed jobs wait for a decision".to_owned());
@@ -305,9 +303,9 @@ impl Workflow {
                 run_id: Some(self.row.run),
                 start_time: self.row.started_ms.map(rfc3339),
                 completion_time: self.row.completed_ms.map(rfc3339),
-                progress: Some(format!("{}/{}", self.counts.settled(), self.counts.total)),
-                plan: Some(PlanSummary { digest: self.row.digest.clone(), job_count: self.counts.total }),
-                jobs: self.counts,
+                progress: Some(format!("{}/{}", self.graph.counts().settled(), self.graph.counts().total)),
+                plan: Some(PlanSummary { digest: self.row.digest.clone(), job_count: self.graph.counts().total }),
+                jobs: *self.graph.counts(),
                 allocations: self.allocation_counts(),
                 failures: self.failures.latest().cloned().collect(),
                 recovery: self.failures.recovering().status().filter(|_| !self.is_canceled()),

@@ -163,7 +163,8 @@ impl Engine {
     /// A job runs that is to be ended.
     fn should_terminate(&self, target: LeaseTarget) -> bool {
         let workflow = self.workflows.get(&target.workflow).filter(|_| target.role.is_job());
-        let should_terminate = |workflow: &Workflow| Some(workflow.should_terminate(workflow.ordinal(target.number)?));
+        let should_terminate =
+            |workflow: &Workflow| Some(workflow.should_terminate(workflow.graph.ordinal(target.number)?));
         workflow.and_then(should_terminate).unwrap_or(false)
     }
 

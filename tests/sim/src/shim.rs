@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use torc_api::wire::AttemptKey;
-use torc_runner::protocol::{Ended, Ending, Outcome, StartOrder, Termination};
+use torc_runner::protocol::{JobExit, Outcome, StartOrder, StopReason, Termination};
 use torc_runner::state::Event;
 
 use crate::time::Time;
@@ -39,13 +39,13 @@ struct Process {
     started: Time,
     ends: Time,
     outcome: Outcome,
-    ending: Option<Ending>,
+    ending: Option<StopReason>,
 }
 
 impl Process {
     /// Agents report a job that was asked to stop as stopped, even if it exits with 0. Only one that is out of time may succeed.
     fn has_succeeded(&self) -> bool {
-        self.outcome == Outcome::Exited(0) && self.ending.is_none_or(|why| why == Ending::Timeout)
+        self.outcome == Outcome::Exited(0) && self.ending.is_none_or(|why| why == StopReason::Timeout)
     }
 }
 
@@ -119,11 +119,10 @@ impl Shim {
         let Some(process) = self.processes.remove(&key) else { return };
         out.push(ShimOutput::Exited { key, succeeded: process.has_succeeded() });
         let next = self.next_in_turn(process.class, now, out);
-        let times = (process.started.moment(), now.moment());
-        let ended = Ended {
+        let ended = JobExit {
             ending: process.ending,
             successor: next.as_ref().map(|start| start.order.key),
-            ..Ended::of(key, &process.name, times, process.outcome)
+            ..JobExit::new(key, process.started.moment(), now.moment(), process.outcome)
         };
         out.push(ShimOutput::Event(Event::Ended(Box::new(ended))));
         if let Some(start) = next {

@@ -14,7 +14,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use torc_api::wire::{AttemptKey, PROTOCOL, RegisterRequest, Resources};
 use torc_runner::clock::{self, BootInstant};
 use torc_runner::command::ShellSetup;
-use torc_runner::protocol::{Ended, Outcome, StartOrder};
+use torc_runner::protocol::{JobExit, Outcome, StartOrder};
 use torc_runner::state::{Effect, Event, Findings, Settings, State};
 use torc_runner::{Bearer, HttpLink, RunnerConfig, ServerLink, settings};
 
@@ -258,7 +258,7 @@ impl Node {
 
     /// The job runs at once and ends when its time is over.
     fn start(&mut self, order: StartOrder) {
-        let (key, name, started) = (order.key, order.name, clock::now());
+        let (key, started) = (order.key, clock::now());
         if let Some(device) = order.devices.into_iter().next() {
             self.log.started(&device, started);
             self.devices.insert(key, device);
@@ -269,7 +269,7 @@ impl Node {
             tokio::time::sleep(JOB).await;
             let ended = clock::now();
             let outcome = Outcome::Exited(0);
-            let _ = sender.send(Event::Ended(Box::new(Ended::of(key, &name, (started, ended), outcome))));
+            let _ = sender.send(Event::Ended(Box::new(JobExit::new(key, started, ended, outcome))));
         });
     }
 }

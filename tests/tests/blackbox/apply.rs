@@ -267,7 +267,7 @@ fn a_server_in_the_background_runs_and_leaves_by_itself() {
     env.torc("wait workflow/w --for condition=Finished --timeout 0s").exits(8);
     eventually("the job runs", || (env.states("w")["a"] == "running").then_some(()));
     env.write("go", "");
-    env.torc("wait workflow/w --for condition=Succeeded --timeout 1h").exits(0).says("workflow/w is succeeded");
+    env.torc("wait workflow/w --for condition=Succeeded --timeout 1h").exits(0).says("workflow/w condition met");
     assert_eq!(env.attempts("w"), ["a 1 completed"]);
     env.expect_nothing_left();
     assert!(!env.path(".torc/server.json").exists());
@@ -384,7 +384,7 @@ resource_requirements: [{name: huge, num_cpus: 64, memory: 1m, runtime: PT1M}]
 jobs: [{name: a, command: 'true', resource_requirements: huge}, {name: b, command: 'true'}]
 ",
     );
-    env.torc("apply -f w.yaml --num-cpus 1").exits(3).says("a needs 64 CPUs where 1 is");
+    env.torc("apply -f w.yaml --num-cpus 1").exits(3).says("a needs 64 CPUs (1 available)");
     assert_eq!(env.states("")["b"], "completed");
     assert_eq!(env.states("")["a"], "ready");
     env.expect_nothing_left();

@@ -335,7 +335,7 @@ fn a_watch_goes_on_after_the_server_was_restarted() {
     server.stop();
     watch.says("waiting for the server at");
     let server = Server::with_flags(&env, &format!("--bind {bind}"));
-    watch.says("going on");
+    watch.says("connected");
     server.torc(&env, "apply -f v.yaml").exits(0);
     watch.says("\"second\"");
     watch.signal(Signal::SIGINT);

@@ -28,7 +28,7 @@ fn one_interrupt_gives_jobs_back_and_the_next_apply_goes_on() {
     let env = TestEnv::new();
     let first = gated(&env);
     first.signal(Signal::SIGINT);
-    first.finish().exits(130).says("the same command goes on where it was");
+    first.finish().exits(130).says("run the same command again to continue");
     env.expect_nothing_left();
     assert_eq!(env.states("")["a"], "ready");
     assert_eq!(env.states("")["after"], "blocked");
@@ -84,7 +84,7 @@ jobs: [{name: a, command: 'trap \"\" TERM INT; echo a >> started; (trap \"\" TER
     let first = env.start("apply -f w.yaml");
     started(&env, 1);
     first.signal(Signal::SIGINT);
-    first.says("Ctrl-C again ends them at once");
+    first.says("press Ctrl-C again to kill them");
     first.signal(Signal::SIGINT);
     first.finish().exits(130);
     env.expect_nothing_left();
@@ -96,7 +96,7 @@ fn a_second_torc_follows_the_first() {
     let env = TestEnv::new();
     let first = gated(&env);
     let second = env.start("apply -f w.yaml");
-    second.says("following there");
+    second.says("already runs this store: following it");
     assert_eq!(env.states("")["a"], "running");
     env.write("go", "");
     first.finish().exits(0);
@@ -110,10 +110,10 @@ fn interrupting_the_follower_leaves_the_jobs_alone() {
     let env = TestEnv::new();
     let first = gated(&env);
     let second = env.start("apply -f w.yaml");
-    second.says("following there");
+    second.says("already runs this store: following it");
     second.says("workflow/gated unchanged");
     second.signal(Signal::SIGINT);
-    second.finish().exits(130).says("the jobs go on in the other process");
+    second.finish().exits(130).says("the other process still runs the jobs");
     env.write("go", "");
     first.finish().exits(0);
     assert_eq!(env.lines("started").len(), 3);
@@ -227,7 +227,7 @@ fn a_watch_says_what_it_waits_for_and_shows_what_happens_meanwhile() {
     env.write("two.yaml", "name: two\njobs: [{name: b, command: 'true'}]\n");
     env.torc("apply -f one.yaml").exits(0);
     let watch = env.start("get workflows -w");
-    watch.says("waiting for the next one who does");
+    watch.says("no torc process serves this store; waiting for one");
     assert!(watch.stdout().contains("one"), "{}", watch.stdout());
     // Whoever comes may be gone before the watch has heard of it.
     env.torc("apply -f two.yaml").exits(0);

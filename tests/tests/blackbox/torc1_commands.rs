@@ -120,7 +120,7 @@ fn a_wait_prints_the_last_state_for_programs() {
     assert_eq!((&last["name"], &last["status"]["jobs"]["failed"]), (&json!("mixed"), &json!(2)));
     let never = env.torc("wait mixed --for condition=Succeeded -o json").exits(3);
     assert_eq!(never.json()["status"]["jobs"]["failed"], 2);
-    env.torc("wait mixed").exits(0).says("workflow/mixed is finished");
+    env.torc("wait mixed").exits(0).says("workflow/mixed condition met");
 }
 
 #[test]

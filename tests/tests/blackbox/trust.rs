@@ -80,7 +80,10 @@ fn a_server_that_is_not_the_one_that_was_meant_is_told_nothing() {
     env.write("half-pin", format!("{token}~abcd\n"));
     server.torc(&env, "get workflows").exits(0);
     server.torc_with_token(&env, "other-pin", "get workflows").exits(7).says("should be abababab");
-    server.torc_with_token(&env, "no-pin", "get workflows").exits(7).says("the issuer of its certificate is not trusted");
+    server
+        .torc_with_token(&env, "no-pin", "get workflows")
+        .exits(7)
+        .says("the issuer of its certificate is not trusted");
     server.torc_with_token(&env, "half-pin", "get workflows").exits(4).says("fingerprint");
     // By the certificate itself, and by a fingerprint that was passed on otherwise.
     let certificate = env.text_path("data/lab.db.tls.crt");

@@ -102,9 +102,12 @@ impl Engine {
     }
 
     fn running_jobs(&self) -> Vec<RunningJob> {
-        let busy = self.workflows.values().filter(|workflow| workflow.counts.running > 0);
-        let running = busy.flat_map(|workflow| &workflow.jobs).filter(|job| job.state == JobState::Running);
-        running.map(|job| RunningJob { id: job.id.0, runner: job.runner.map_or(0, |runner| runner.0) }).collect()
+        let busy = self.workflows.values().filter(|workflow| workflow.graph.counts().running > 0);
+        let running =
+            busy.flat_map(|workflow| workflow.graph.iter()).filter(|(_, job)| job.state() == JobState::Running);
+        running
+            .map(|(_, job)| RunningJob { id: job.id().0, runner: job.runner().map_or(0, |runner| runner.0) })
+            .collect()
     }
 
     /// Takes in what Slurm says, and carries out what follows from it: what is over is over, and what was lost with it is lost.
@@ -215,8 +218,8 @@ impl Engine {
 
     fn home_of(&self, job: JobId) -> Option<(WorkflowId, RunnerId)> {
         self.workflows.values().find_map(|workflow| {
-            let record = &workflow.jobs[workflow.ordinal(job)? as usize];
-            (record.state == JobState::Running).then_some((workflow.id(), record.runner.unwrap_or_default()))
+            let record = workflow.graph.job(workflow.graph.ordinal(job)?);
+            (record.state() == JobState::Running).then_some((workflow.id(), record.runner().unwrap_or_default()))
         })
     }
 

@@ -59,7 +59,7 @@ impl Workflow {
         const TYPE: &str = "AllocationsReady";
         let (pending, active) = self.allocations.counts();
         let summary = self.allocations.summary();
-        let is_needed = self.is_for_slurm() && self.counts.ready > 0 && !self.is_canceled();
+        let is_needed = self.is_for_slurm() && self.graph.counts().ready > 0 && !self.is_canceled();
         if !is_needed {
             let reason = if active > 0 { "Active" } else { "NotNeeded" };
             return (TYPE, "True", reason, String::new());
@@ -91,7 +91,7 @@ impl Workflow {
     /// Jobs could start, and wait for Slurm.
     pub fn waits_for_allocation(&self) -> bool {
         let (_, active) = self.allocations.counts();
-        let counts = &self.counts;
+        let counts = self.graph.counts();
         self.is_for_slurm() && active == 0 && counts.ready > 0 && counts.leased + counts.running == 0
     }
 

@@ -51,10 +51,10 @@ impl Engine {
     fn accept_job(&mut self, id: RunnerId, target: LeaseTarget, finished: &FinishedAttempt, tx: &mut Tx) -> bool {
         let key = &finished.key;
         let Some(workflow) = self.workflows.get(&target.workflow) else { return false };
-        let Some((job, lease)) = workflow.ordinal(target.number).zip(workflow.current_lease(target)) else {
+        let Some((job, lease)) = workflow.graph.ordinal(target.number).zip(workflow.current_lease(target)) else {
             return false;
         };
-        let state = workflow.jobs[job as usize].state;
+        let state = workflow.graph.job(job).state();
         let has_expired = lease.key.run == key.run && workflow.has_expired_lease(job, key.lease_id);
         let counts = match state {
             // All that is known against it is that it was lost.
@@ -98,7 +98,7 @@ impl Engine {
         let Some(workflow) = self.workflows.get_mut(&id) else { return };
         match role {
             LeaseRole::Job => {
-                if let Some(job) = workflow.ordinal(number) {
+                if let Some(job) = workflow.graph.ordinal(number) {
                     self.end_attempt(id, job, finished, runner, tx);
                 }
             }
@@ -122,7 +122,7 @@ impl Engine {
     fn refuse(&self, finished: &FinishedAttempt, tx: &mut Tx) -> bool {
         let FinishedAttempt { key, return_code, .. } = finished;
         let workflow = self.workflows.get(&WorkflowId(key.workflow));
-        let name = workflow.and_then(|workflow| Some(workflow.name(workflow.ordinal(JobId(key.job))?)));
+        let name = workflow.and_then(|workflow| Some(workflow.graph.name(workflow.graph.ordinal(JobId(key.job))?)));
         let job = name.map_or_else(|| format!("job {}", key.job), |name| format!("job '{name}'"));
         let message =
             format!("attempt {} of {job} in run {} ended with {return_code} and counts no more", key.attempt, key.run);
@@ -157,7 +157,7 @@ impl Engine {
         self.wake_version += 1;
         let Some(workflow) = self.workflows.get_mut(&target.workflow) else { return };
         // What was canceled stays as it is, whatever turns up.
-        let state = workflow.ordinal(target.number).map(|job| workflow.jobs[job as usize].state);
+        let state = workflow.graph.ordinal(target.number).map(|job| workflow.graph.job(job).state());
         if let Some(lease) = expired.filter(|_| state != Some(JobState::Canceled)) {
             workflow.remember_expired_lease(lease, tx);
         }

@@ -66,11 +66,11 @@ impl Workflow {
         if !has_started || is_over {
             return false;
         }
-        let Some(job) = self.ordinal(target.number).filter(|_| target.role.is_job()) else { return true };
+        let Some(job) = self.graph.ordinal(target.number).filter(|_| target.role.is_job()) else { return true };
         if self.should_terminate(job) {
             return false;
         }
-        self.jobs[job as usize].unconfirmed = true;
+        self.graph.set_unconfirmed(job, true);
         true
     }
 

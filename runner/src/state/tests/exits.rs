@@ -212,7 +212,7 @@ fn it_does_not_leave_with_something_to_tell() {
             "result" => drop(desk.handle(Event::Ended(Box::new(ended(9, Outcome::Exited(0), desk.now))))),
             "returned" => desk.state.reports.give_back(key(9)),
             "account" => desk.state.sacct.add_news(key(9)),
-            _ => drop(desk.handle(Event::Adopted(Box::new(RunningJob { key: key(9), ..RunningJob::default() })))),
+            _ => drop(desk.handle(Event::Adopted(Box::new(shim_job(9, BootInstant::default()))))),
         }
         desk.state.session.set_settled(RunnerExit::Complete, desk.now);
         desk.handle(Event::Tick);

@@ -145,7 +145,7 @@ fn torc_speaks_with_a_cluster_that_is_named() {
     there("wait diamond");
     assert_eq!(status(node, "by-torc", "diamond")["runId"], 2);
     let (code, said) = node.torc_says("run diamond");
-    assert!(code == Some(2) && said.contains("about this machine"), "{said}");
+    assert!(code == Some(2) && said.contains("runs on this machine"), "{said}");
     assert!(there("delete diamond").contains("workflow/diamond deleted"));
     there("wait diamond --for delete --timeout 60s");
 }

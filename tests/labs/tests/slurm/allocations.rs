@@ -328,7 +328,7 @@ fn whoever_stops_apply_leaves_nothing_behind_and_goes_on_later() {
     login.until_exists("first");
     let number = login.active();
     running.signal(Signal::SIGINT);
-    running.says("cancelling 1 allocation");
+    running.says("canceling 1 allocation");
     login.end(running).exits(130);
     assert_eq!(login.queued(&number), "");
     assert_eq!(login.allocations()[0]["status"], "canceled");

@@ -82,7 +82,7 @@ fn progress_is_written_at_most_every_five_seconds() {
     assert_eq!(writes().len(), before);
 }
 
-/// One more than `torc` lists at a time.
+/// One more than a page of the controller's list.
 const COUNT: usize = 201;
 
 #[test]
@@ -104,10 +104,6 @@ fn more_than_two_hundred_workflows_at_once() {
         said.split_whitespace().filter(|progress| *progress == "1/1").count()
     };
     until(|| done() == COUNT, || format!("{} of {COUNT}", done()));
-    // More than a page of what `torc` asks for at a time.
-    let listed = cluster.env.call("get workflows -o json --context lab").arg("-n").arg(&namespace.name);
-    let listed = listed.env("KUBECONFIG", namespace.lab.administrator()).run().exits(0).json();
-    assert_eq!(listed["items"].as_array().unwrap().len(), COUNT);
     measured(&format!("{COUNT} workflows: done in {:?}, {} in memory", start.elapsed(), memory(&controller)));
     namespace.kubectl("delete twf --all --timeout=90s");
 }
