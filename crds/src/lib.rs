@@ -16,6 +16,7 @@ pub mod error_code;
 pub mod execution;
 pub mod explain;
 pub mod failure;
+pub mod filter;
 #[cfg(feature = "load")]
 mod finding;
 pub mod job;

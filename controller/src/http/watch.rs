@@ -13,15 +13,15 @@ use futures::stream::Stream;
 use tokio::sync::{broadcast, mpsc};
 use tokio::time::Instant;
 use torc_api::api::{Event, Workflow};
+use torc_api::filter::EventFilter;
 use torc_api::token::Grant;
 use torc_core::backoff::Backoff;
 use torc_core::ids::WorkflowId;
-use torc_store::EventQuery;
 
 use super::access::Access;
 use super::access::Mode::Read;
 use super::error::ApiError;
-use super::events::{EventsQuery, concerns};
+use super::events::{concerns, with_number};
 use super::extract::Query;
 use super::route::Route;
 use super::{App, Caller};
@@ -45,17 +45,17 @@ async fn watch(
     State(app): State<App>,
     caller: Caller,
     headers: HeaderMap,
-    Query(query): Query<EventsQuery>,
+    Query(filter): Query<EventFilter>,
 ) -> Result<Sse<impl Stream<Item = Result<SseEvent, Infallible>>>, ApiError> {
     let resumed = headers.get("last-event-id").and_then(|value| value.to_str().ok()?.parse().ok());
-    let workflow = query.workflow(&app, &caller).await?;
+    let filter = with_number(filter, &app, &caller).await?;
     let (sender, receiver) = mpsc::channel(BUFFER);
     let watch = Watch {
         engine: app.engine.clone(),
-        workflow,
+        workflow: filter.workflow.map(WorkflowId),
         theirs: app.engine.theirs(&caller.grant).await?,
         grant: caller.grant,
-        last: resumed.or(query.after).unwrap_or_default(),
+        last: resumed.or(filter.after).unwrap_or_default(),
         last_status: None,
         sender,
     };
@@ -137,8 +137,9 @@ impl Watch {
 
     async fn catch_up(&mut self) -> Result<(), Ended> {
         loop {
-            let query = EventQuery { workflow: self.workflow, after: self.last, limit: 0 };
-            let page = self.engine.events(&query).await?;
+            let workflow = self.workflow.map(|id| id.0);
+            let filter = EventFilter { workflow, after: Some(self.last), ..EventFilter::default() };
+            let page = self.engine.events(&filter).await?;
             for event in &page.items {
                 self.send_event(event).await?;
             }

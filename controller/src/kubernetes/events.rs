@@ -14,7 +14,7 @@ use kube::core::Status;
 use tokio_util::sync::CancellationToken;
 use torc_api::API_VERSION;
 use torc_api::api::Event;
-use torc_store::EventQuery;
+use torc_api::filter::EventFilter;
 
 use super::backoff;
 use super::context::{Context, Object};
@@ -159,7 +159,7 @@ pub(super) async fn run(context: std::sync::Arc<Context>, stop: CancellationToke
 pub(super) async fn tell_news(context: &Context) -> Result<(), String> {
     let mut told = context.engine.told().await.map_err(|error| error.to_string())?;
     loop {
-        let query = EventQuery { workflow: None, after: told, limit: PAGE };
+        let query = EventFilter { after: Some(told), limit: Some(PAGE), ..EventFilter::default() };
         let page = context.engine.events(&query).await.map_err(|error| error.to_string())?;
         let Some(last) = page.items.last().map(|event| event.sequence) else { return Ok(()) };
         for event in &page.items {

@@ -194,7 +194,7 @@ fn a_workflow_is_stopped_at_its_deadline() {
 }
 
 #[test]
-fn what_another_controller_looks_after_is_left_alone() {
+fn objects_of_another_controller_are_ignored() {
     for (manager, is_ours) in [(None, true), (Some("torc.dev/torc"), true), (Some("example.com/other"), false)] {
         let plan = Plan::new([job("a")]).with(|spec| spec.managed_by = manager.map(str::to_owned));
         let mut world = World::with(&plan);
