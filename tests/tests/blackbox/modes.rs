@@ -394,14 +394,14 @@ fn a_server_of_another_release_is_refused_before_any_work() {
     let env = TestEnv::new();
     let url = server_of_another_release();
     let runner = |flags: &str| env.call(&format!("runner w --url {url} {flags}")).env("TORC_TOKEN", "x").run();
-    runner("").exits(7).prints("the server is version 9.9.9, this runner is").prints("--skip-version-check");
-    runner("--skip-version-check").prints("going on with a server of version 9.9.9");
+    runner("").exits(7).prints("the server has version 9.9.9, this runner has version").prints("--skip-version-check");
+    runner("--skip-version-check").prints("runner and server have different releases");
     env.call_program(env.slurm_job_runner(), &format!("{url} w out"))
         .env("TORC_TOKEN", "x")
         .env("SLURM_JOB_ID", "9")
         .run()
         .exits(7)
-        .prints("the server is version 9.9.9, this runner is");
+        .prints("the server has version 9.9.9, this runner has version");
 }
 
 #[test]

@@ -79,8 +79,11 @@ fn a_client_sends_no_token_to_a_wrong_server() {
     env.write("no-pin", format!("{token}\n"));
     env.write("half-pin", format!("{token}~abcd\n"));
     server.torc(&env, "get workflows").exits(0);
-    server.torc_with_token(&env, "other-pin", "get workflows").exits(7).prints("should be abababab");
-    server.torc_with_token(&env, "no-pin", "get workflows").exits(7).prints("nobody that is trusted");
+    server.torc_with_token(&env, "other-pin", "get workflows").exits(7).prints("expected abababab");
+    server
+        .torc_with_token(&env, "no-pin", "get workflows")
+        .exits(7)
+        .prints("the issuer of its certificate is not trusted");
     server.torc_with_token(&env, "half-pin", "get workflows").exits(4).prints("fingerprint");
     // The server is identified by its certificate, or by a fingerprint that a user copied.
     let certificate = env.text_path("data/lab.db.tls.crt");
@@ -94,13 +97,13 @@ fn a_client_sends_no_token_to_a_wrong_server() {
     let wide_port = wide_server.address().rsplit_once(':').unwrap().1.to_owned();
     let call = wide.call(&format!("get workflows --url https://127.0.0.2:{wide_port}")).folder(wide.path("client"));
     let call = call.arg("--ca-cert").arg(wide.path("data/lab.db.tls.crt")).env("TORC_TOKEN", "x");
-    call.run().exits(7).prints("not for this name");
+    call.run().exits(7).prints("not valid for this host name");
     // Plain HTTP to a server with TLS, and TLS to a plain one.
     env.call(&format!("get workflows --url http://{address}")).env("TORC_TOKEN", token).run().exits(4).prints("https");
     let plain_env = TestEnv::new();
     let plain = Server::with_flags(&plain_env, "--bind 127.0.0.1:0");
     let line = format!("get workflows --url https://{}", plain.address());
-    plain_env.call(&line).env("TORC_TOKEN", "x").run().exits(7).prints("speaks http, not https");
+    plain_env.call(&line).env("TORC_TOKEN", "x").run().exits(7).prints("speaks HTTP, not HTTPS");
     // A token with a fingerprint is never sent over plain HTTP.
     let line = format!("get workflows --url http://missing.invalid:{port}");
     env.call(&line).env("TORC_TOKEN", word.trim()).run().exits(4).prints("write https://");
