@@ -20,7 +20,7 @@ labs *ARGS:
 bench *ARGS:
     tests/bench {{ARGS}}
 
-# Plant small breaks and count how many the tests notice (takes hours)
+# Change the code at random and count how many changes the tests notice (takes hours)
 mutants *ARGS:
     tests/nightly mutants {{ARGS}}
 
