@@ -21,6 +21,7 @@ use torc_api::api::{
 };
 
 use torc_api::explain::{JobExplanation, WorkflowExplanation};
+use torc_api::filter::{JobFilter, ResultFilter, RunnerFilter, SlurmStatsFilter};
 use torc_api::logs::{LogChunk, LogChunkRequest};
 use torc_api::remote::{RemoteWorker, RemoteWorkersRequest, is_loopback_host};
 use torc_api::slurm_stats::SlurmStats;
@@ -68,45 +69,6 @@ impl Control {
             Self::Resume => "resume",
         }
     }
-}
-
-/// Which jobs.
-#[derive(Clone, Debug, Default)]
-pub struct JobFilter {
-    /// States, separated by commas.
-    pub status: Option<String>,
-    /// The whole name.
-    pub name: Option<String>,
-    /// A part of the name.
-    pub contains: Option<String>,
-}
-
-/// Which results.
-#[derive(Clone, Debug, Default)]
-pub struct ResultFilter {
-    /// The job's name or number.
-    pub job: Option<String>,
-    /// The run.
-    pub run: Option<i32>,
-    /// States, separated by commas.
-    pub status: Option<String>,
-    /// Only those that did not succeed.
-    pub failed: bool,
-    /// The exit code.
-    pub return_code: Option<i32>,
-    /// Only the latest of each job.
-    pub latest: bool,
-}
-
-/// Which steps.
-#[derive(Clone, Debug, Default)]
-pub struct SlurmStatsFilter {
-    /// The job's name or number.
-    pub job: Option<String>,
-    /// The run.
-    pub run: Option<i32>,
-    /// The attempt.
-    pub attempt: Option<i32>,
 }
 
 type QueryPairs = Vec<(&'static str, String)>;
@@ -246,11 +208,7 @@ impl Client {
         filter: &JobFilter,
         limit: Option<usize>,
     ) -> Result<Vec<Job>, ClientError> {
-        let mut query = self.in_namespace();
-        add(&mut query, "status", filter.status.as_ref());
-        add(&mut query, "name", filter.name.as_ref());
-        add(&mut query, "contains", filter.contains.as_ref());
-        self.pages(&["workflows", workflow, "jobs"], query, limit).await
+        self.filtered_pages(&["workflows", workflow, "jobs"], self.in_namespace(), filter, limit).await
     }
 
     /// One job by name or number.
@@ -289,24 +247,14 @@ impl Client {
         filter: &ResultFilter,
         limit: Option<usize>,
     ) -> Result<Vec<JobResult>, ClientError> {
-        let mut query = self.in_namespace();
-        add(&mut query, "job", filter.job.as_ref());
-        add(&mut query, "run", filter.run.as_ref());
-        add(&mut query, "status", filter.status.as_ref());
-        add(&mut query, "failed", filter.failed.then_some(&true));
-        add(&mut query, "returnCode", filter.return_code.as_ref());
-        add(&mut query, "latest", filter.latest.then_some(&true));
-        self.pages(&["workflows", workflow, "results"], query, limit).await
+        self.filtered_pages(&["workflows", workflow, "results"], self.in_namespace(), filter, limit).await
     }
 
     /// What Slurm's accounting said of a workflow's steps.
     pub async fn slurm_stats(&self, workflow: &str, filter: &SlurmStatsFilter) -> Result<Vec<SlurmStats>, ClientError> {
         let mut query = self.in_namespace();
         add(&mut query, "workflow_id", Some(&workflow));
-        add(&mut query, "job_id", filter.job.as_ref());
-        add(&mut query, "run_id", filter.run.as_ref());
-        add(&mut query, "attempt_id", filter.attempt.as_ref());
-        self.pages(&["slurm_stats"], query, None).await
+        self.filtered_pages(&["slurm_stats"], query, filter, None).await
     }
 
     /// Events after a sequence number; `limit` is the most that are wanted.
@@ -359,9 +307,7 @@ impl Client {
 
     /// Runners; `all` includes those that have left.
     pub async fn runners(&self, all: bool) -> Result<Vec<Runner>, ClientError> {
-        let mut query = QueryPairs::new();
-        add(&mut query, "all", all.then_some(&true));
-        self.pages(&["runners"], query, None).await
+        self.filtered_pages(&["runners"], QueryPairs::new(), &RunnerFilter { all }, None).await
     }
 
     /// The machines of a workflow that are reached over SSH.
@@ -434,14 +380,26 @@ impl Client {
         query: QueryPairs,
         limit: Option<usize>,
     ) -> Result<Vec<T>, ClientError> {
+        self.filtered_pages(path, query, &(), limit).await
+    }
+
+    async fn filtered_pages<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        query: QueryPairs,
+        filter: &impl Serialize,
+        limit: Option<usize>,
+    ) -> Result<Vec<T>, ClientError> {
+        let url = self.url_of(path, &query);
         let most = limit.unwrap_or(usize::MAX);
         let mut items: Vec<T> = Vec::new();
         let mut cursor: Option<String> = None;
         loop {
-            let mut query = query.clone();
-            add(&mut query, "limit", Some(&PAGE.min(most - items.len())));
-            add(&mut query, "cursor", cursor.as_ref());
-            let page: Page<T> = self.get(path, query).await?;
+            let mut range = QueryPairs::new();
+            add(&mut range, "limit", Some(&PAGE.min(most - items.len())));
+            add(&mut range, "cursor", cursor.as_ref());
+            let request = self.request(Method::GET, url.clone()).query(filter).query(&range);
+            let page: Page<T> = decode(self.send(request).await?).await?;
             let was_empty = page.items.is_empty();
             items.extend(page.items);
             match page.next {

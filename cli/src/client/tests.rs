@@ -11,6 +11,7 @@ use torc_api::document::{SlurmClusterDocument, WorkflowDocument};
 use torc_api::recovery::{
     ClassifyRequest, CorrectResourcesRequest, FailureClass, RecoverRequest, RegenerateRequest, ScheduleNodesRequest,
 };
+use torc_api::state::JobState;
 use torc_api::token::Scope;
 
 use super::*;
@@ -127,9 +128,14 @@ async fn every_read_asks_its_own_route() {
     server.made("GET /v1/workflows/w?namespace=lab");
     let _ = client.actions("w").await;
     server.made("GET /v1/workflows/w/actions?namespace=lab&limit=5000");
-    let filter = JobFilter { status: Some("s".to_owned()), name: Some("n".to_owned()), contains: Some("c".to_owned()) };
+    let filter = JobFilter {
+        status: vec![JobState::Ready, JobState::Failed],
+        name: Some("n".to_owned()),
+        contains: Some("c".to_owned()),
+        ..JobFilter::default()
+    };
     let _ = client.jobs("w", &filter, Some(3)).await;
-    server.made("GET /v1/workflows/w/jobs?namespace=lab&status=s&name=n&contains=c&limit=3");
+    server.made("GET /v1/workflows/w/jobs?namespace=lab&status=ready%2Cfailed&name=n&contains=c&limit=3");
     let _ = client.job("w", "j").await;
     server.made("GET /v1/workflows/w/jobs/j?namespace=lab");
     let _ = client.explain_job("w", "j").await;
@@ -142,17 +148,23 @@ async fn every_read_asks_its_own_route() {
     let filter = ResultFilter {
         job: Some("j".to_owned()),
         run: Some(2),
-        status: Some("s".to_owned()),
+        status: vec![JobState::Failed],
         failed: true,
         return_code: Some(-128),
-        latest: false,
+        ..ResultFilter::default()
     };
     let _ = client.results("w", &filter, None).await;
-    server
-        .made("GET /v1/workflows/w/results?namespace=lab&job=j&run=2&status=s&failed=true&returnCode=-128&limit=5000");
+    server.made(
+        "GET /v1/workflows/w/results?namespace=lab&job=j&run=2&status=failed&failed=true&returnCode=-128&limit=5000",
+    );
     let _ = client.results("w", &ResultFilter { latest: true, ..ResultFilter::default() }, None).await;
     server.made("GET /v1/workflows/w/results?namespace=lab&latest=true&limit=5000");
-    let filter = SlurmStatsFilter { job: Some("j".to_owned()), run: Some(2), attempt: Some(3) };
+    let filter = SlurmStatsFilter {
+        job_id: Some("j".to_owned()),
+        run_id: Some(2),
+        attempt_id: Some(3),
+        ..SlurmStatsFilter::default()
+    };
     let _ = client.slurm_stats("w", &filter).await;
     server.made("GET /v1/slurm_stats?namespace=lab&workflow_id=w&job_id=j&run_id=2&attempt_id=3&limit=5000");
     let _ = client.events(Some(4), Some(5), Some(6)).await;

@@ -109,9 +109,8 @@ async fn run_for(context: &CommandContext, client: &Client, target: Target) -> R
         config.server_file = server_file(&client.url(), &context.folder);
         let mut progress = Progress::new(context.output);
         let runner = LocalRunner::start(config, client.runner_link(), Author::OneOfMany);
-        // Somebody else's runner may take what does not fit here.
-        let never = std::future::pending();
-        let outcome_of_run = run_until_settled(client, &[id], runner, &mut progress, (&mut interrupts, never)).await;
+        // Other runners of the server may run jobs that do not fit here, so no detector is used.
+        let outcome_of_run = run_until_settled(client, &[id], runner, &mut progress, &mut interrupts, None).await;
         progress.finish();
         let workflows = match outcome_of_run? {
             RunOutcome::Settled(workflows) => workflows,

@@ -129,12 +129,6 @@ impl KubernetesCluster {
         every(&self.api(kind)).await.map_err(|error| refusal(&format!("list {}s", kind.word()), error))
     }
 
-    /// All workflows of all namespaces.
-    pub async fn list_everywhere(&self) -> Result<Vec<DynamicObject>, CliError> {
-        let all = ObjectKind::Workflow.api(self.client.clone(), None);
-        every(&all).await.map_err(|error| refusal("list workflows of all namespaces", error))
-    }
-
     /// Asks for the end of an object; whether there was one.
     pub async fn delete(&self, kind: ObjectKind, name: &str) -> Result<bool, CliError> {
         match self.api(kind).delete(name, &DeleteParams::default()).await {

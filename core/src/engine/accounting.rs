@@ -17,7 +17,7 @@ impl Engine {
         let workflow = self.workflows.get(&WorkflowId(stats.workflow));
         workflow.is_some_and(|workflow| {
             let runs = 1..=workflow.row.run;
-            workflow.ordinal(JobId(stats.job)).is_some() && runs.contains(&stats.run) && stats.attempt > 0
+            workflow.graph.ordinal(JobId(stats.job)).is_some() && runs.contains(&stats.run) && stats.attempt > 0
         })
     }
 
@@ -25,7 +25,7 @@ impl Engine {
     pub fn record_slurm_stats(&self, stats: &[SlurmStats], tx: &mut Tx) -> Result<(), CommandError> {
         for one in stats {
             let workflow = self.workflow(WorkflowId(one.workflow))?;
-            if workflow.ordinal(JobId(one.job)).is_none() {
+            if workflow.graph.ordinal(JobId(one.job)).is_none() {
                 return Err(CommandError::NoJob { workflow: workflow.row.name.clone(), job: one.job.to_string() });
             }
             if !self.has_attempt(one) {

@@ -67,10 +67,10 @@ impl Workflow {
         if !self.actions.iter().any(|action| action.trigger().is_of_jobs()) {
             return;
         }
-        let names: Vec<String> = (0..self.jobs.len() as u32).map(|job| self.name(job).to_owned()).collect();
+        let names: Vec<String> = self.graph.all().map(|job| self.graph.name(job).to_owned()).collect();
         let definitions: Vec<Action> = self.actions.iter().map(|action| action.definition.clone()).collect();
         let chosen = crate::expand::jobs_of_actions(&definitions, &names);
-        let states: Vec<JobState> = self.jobs.iter().map(|record| record.state).collect();
+        let states: Vec<JobState> = self.graph.iter().map(|(_, record)| record.state()).collect();
         self.actions.set_gates(&chosen, &states);
     }
 
@@ -85,7 +85,7 @@ impl Workflow {
     fn is_due(&self, action: &ActionRecord) -> bool {
         match action.trigger() {
             TriggerType::OnWorkflowStart => self.is_active(),
-            TriggerType::OnWorkflowComplete => self.is_settled(),
+            TriggerType::OnWorkflowComplete => self.graph.is_settled(),
             TriggerType::OnJobsReady | TriggerType::OnJobsComplete => action.is_ready() && !self.is_canceled(),
             TriggerType::OnWorkerStart | TriggerType::OnWorkerComplete => false,
         }
@@ -93,7 +93,7 @@ impl Workflow {
 
     /// It has something to do, and may do it.
     pub fn is_active(&self) -> bool {
-        !self.is_settled() && !self.is_suspended() && !self.is_canceled()
+        !self.graph.is_settled() && !self.is_suspended() && !self.is_canceled()
     }
 
     /// Whether jobs may be leased to a runner now: first the workflow starts, then the worker for it.
@@ -131,7 +131,7 @@ impl Workflow {
 
     /// Everything has ended, and so has what that set off.
     pub fn is_over(&self) -> bool {
-        self.is_settled() && !self.has_open_commands()
+        self.graph.is_settled() && !self.has_open_commands()
     }
 
     /// An action may still bring capacity or work: nodes that were or can yet be asked for, commands that have not ended.
@@ -140,7 +140,7 @@ impl Workflow {
         let nodes = |action: &ActionRecord| {
             !action.is_for_runners()
                 && !at_end(action.trigger())
-                && (action.row.state == ActionState::Pending || !self.is_settled() && !self.is_canceled())
+                && (action.row.state == ActionState::Pending || !self.graph.is_settled() && !self.is_canceled())
         };
         self.has_open_commands() || self.actions.open().any(nodes)
     }

@@ -19,7 +19,7 @@ impl Engine {
     /// Whether runners are at work or something comes by itself to runners of a scope, and the last event.
     pub fn activity(&self, scope: &RunnerScope) -> Activity {
         let is_at_work = |runner: &Runner| !runner.leases.is_empty();
-        let returns = |workflow: &Workflow| workflow.counts.recovering > 0 || workflow.expects_capacity();
+        let returns = |workflow: &Workflow| workflow.graph.counts().recovering > 0 || workflow.expects_capacity();
         let is_busy = self.runners.values().any(is_at_work)
             || self.live_in_scope(scope).iter().filter_map(|id| self.workflows.get(id)).any(returns);
         Activity { is_busy, last_event: self.last.event }

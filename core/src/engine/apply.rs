@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use torc_api::api::{ApplyOutcome, ApplyResponse, JobChanges};
 use torc_api::document::WorkflowDocument;
+use torc_api::event_reason::EventReason;
 use torc_api::state::JobState;
 use torc_api::workflow::{RerunPolicy, WorkflowSpec};
 
@@ -102,7 +103,7 @@ impl Engine {
         let mut plan = PlanBuilder::new(&row, apply.expanded, HashMap::new());
         let jobs = plan.rows(None, tx);
         tx.changes.workflow(&row);
-        tx.event(Some(id), "WorkflowCreated", format!("created with {}", counted(jobs.len() as i64)));
+        tx.event(Some(id), EventReason::WorkflowCreated, format!("created with {}", counted(jobs.len() as i64)));
         let profiles = plan.profiles;
         let mut workflow = Workflow::build(row, Arc::new(spec.clone()), profiles.clone(), &jobs);
         workflow.declare_data(apply.expanded, tx);
@@ -129,14 +130,13 @@ impl Engine {
         let new_run = spec.run_id.filter(|run| *run > row.run);
         // New jobs belong to the new run from the start.
         row.run = new_run.unwrap_or(row.run);
-        let known = old.profiles.iter().map(|entry| (entry.whole(), entry.id)).collect();
+        let known = old.graph.profiles().map(|entry| (entry.complete(), entry.id())).collect();
         let mut plan = PlanBuilder::new(&row, apply.expanded, known);
         let mut rows = plan.rows(Some(&old), tx);
         rows.extend(old.surviving_spawned(apply.expanded));
         rows.sort_unstable_by_key(|row| row.id);
-        let kept = old.profiles.iter().map(|entry| ProfileRow { id: entry.id, workflow: id, profile: entry.whole() });
         let new_profiles = plan.profiles;
-        let all_profiles = kept.chain(new_profiles.iter().cloned());
+        let all_profiles = old.graph.profile_rows().chain(new_profiles.iter().cloned());
         let mut workflow = Workflow::build(row, Arc::new(spec.clone()), all_profiles, &rows);
         workflow.inherit(&old);
         workflow.declare_data(apply.expanded, tx);
@@ -148,19 +148,19 @@ impl Engine {
         tx.changes.rows().profiles.extend(new_profiles);
         tx.changes.workflow(&workflow.row);
         match describe(&changes) {
-            Some(text) => tx.event(Some(id), "WorkflowConfigured", text),
-            None => tx.event(Some(id), "WorkflowSteered", "the jobs are as they were".to_owned()),
+            Some(text) => tx.event(Some(id), EventReason::WorkflowConfigured, text),
+            None => tx.event(Some(id), EventReason::WorkflowUpdated, "the jobs are as they were".to_owned()),
         }
 
         let mut again = BTreeSet::new();
         for (index, mut row) in rows.into_iter().enumerate() {
-            let before = old.ordinal(row.id);
-            let definition_changed = before.is_none_or(|job| old.jobs[job as usize].hash != row.hash)
+            let before = old.graph.ordinal(row.id);
+            let definition_changed = before.is_none_or(|job| *old.graph.job(job).hash() != row.hash)
                 || workflow.drop_lost_parents(index as u32, &mut row);
             if definition_changed {
                 again.insert(index as u32);
             }
-            if definition_changed || before.is_some_and(|job| differs(&old.job_row(job), &row)) {
+            if definition_changed || before.is_some_and(|job| differs(&old.graph.row(job), &row)) {
                 tx.changes.job(row);
             }
         }
@@ -183,12 +183,12 @@ impl Engine {
 
     /// Jobs that are no longer wanted. A runner that has one is told to end it, for its key is no longer known.
     pub(super) fn drop_removed(&mut self, old: &Workflow, new: &Workflow, tx: &mut Tx) {
-        for job in old.jobs.iter().filter(|job| new.ordinal(job.id).is_none()) {
-            tx.changes.rows().removed_jobs.push(job.id);
-            if old.recoveries.get(job.id).is_some() {
-                tx.changes.recovery_ended(job.id);
+        for (_, job) in old.graph.iter().filter(|(_, job)| new.graph.ordinal(job.id()).is_none()) {
+            tx.changes.rows().removed_jobs.push(job.id());
+            if old.recoveries.get(job.id()).is_some() {
+                tx.changes.recovery_ended(job.id());
             }
-            for lease in old.leases.expired_of(job.id) {
+            for lease in old.leases.expired_of(job.id()) {
                 tx.changes.detached_ended(lease.lease_id);
             }
         }
@@ -246,7 +246,7 @@ pub fn apply_changes(existing: Option<WorkflowRef<'_>>, expanded: &Expanded, rer
         }
         return changes;
     };
-    let old_by_name = old.by_name();
+    let old_by_name = old.graph.by_name();
     let mut again = vec![false; expanded.jobs.len()];
     for (index, job) in expanded.jobs.iter().enumerate() {
         let Some(before) = old_by_name.get(job.name.as_str()).copied() else {
@@ -254,11 +254,11 @@ pub fn apply_changes(existing: Option<WorkflowRef<'_>>, expanded: &Expanded, rer
             again[index] = true;
             continue;
         };
-        let record = &old.jobs[before as usize];
-        if record.hash != job_hash(expanded, index) {
+        let record = old.graph.job(before);
+        if *record.hash() != job_hash(expanded, index) {
             changes.changed.push(&job.name);
             again[index] = true;
-        } else if rerun.is_some_and(|policy| runs_again(policy, record.state)) {
+        } else if rerun.is_some_and(|policy| runs_again(policy, record.state())) {
             changes.rerun.push(&job.name);
             again[index] = true;
         }
@@ -266,8 +266,8 @@ pub fn apply_changes(existing: Option<WorkflowRef<'_>>, expanded: &Expanded, rer
     let downstream = downstream_of(expanded, &again);
     for (index, job) in expanded.jobs.iter().enumerate().filter(|(index, _)| !again[*index]) {
         let before = old_by_name[job.name.as_str()];
-        let adjusted = !old.whole_profile(before).is_as_declared(&profile_of(expanded, job))
-            || old.jobs[before as usize].priority != job.priority;
+        let adjusted = !old.graph.complete_profile(before).is_as_declared(&profile_of(expanded, job))
+            || old.graph.job(before).priority() != job.priority;
         if downstream[index] {
             changes.downstream.push(&job.name);
         } else if adjusted {
@@ -319,13 +319,13 @@ impl<'a> PlanBuilder<'a> {
 
     /// The jobs' rows, sorted by number. Jobs that exist keep their number and where they stand.
     fn rows(&mut self, old: Option<&Workflow>, tx: &mut Tx) -> Vec<JobRow> {
-        let by_name = old.map(Workflow::by_name).unwrap_or_default();
+        let by_name = old.map(|old| old.graph.by_name()).unwrap_or_default();
         let before: Vec<Option<u32>> =
             self.expanded.jobs.iter().map(|job| by_name.get(job.name.as_str()).copied()).collect();
         let ids: Vec<JobId> = before
             .iter()
             .map(|before| match (old, before) {
-                (Some(old), Some(before)) => old.jobs[*before as usize].id,
+                (Some(old), Some(before)) => old.graph.job(*before).id(),
                 _ => tx.next_job(),
             })
             .collect();
@@ -333,21 +333,21 @@ impl<'a> PlanBuilder<'a> {
         if let Some(old) = old {
             for (index, (row, before)) in rows.iter_mut().zip(&before).enumerate() {
                 if let Some(before) = before {
-                    let record = &old.jobs[*before as usize];
-                    row.state = record.state;
-                    row.run = record.run;
-                    row.attempt = record.attempt;
-                    row.lease_id = record.lease_id;
-                    row.runner = record.runner;
-                    row.started_ms = record.started_ms;
+                    let record = old.graph.job(*before);
+                    row.state = record.state();
+                    row.run = record.run();
+                    row.attempt = record.attempt();
+                    row.lease_id = record.lease_id();
+                    row.runner = record.runner();
+                    row.started_ms = record.started_ms();
                     // What recovery has given to a job stays, as long as the document asks for the same.
-                    let present = &old.profiles[record.profile as usize];
+                    let present = old.graph.profile_entry(*before);
                     let is_recovered =
                         present.common().declared.is_some() || present.common().recovery_scheduler.is_some();
                     if is_recovered
-                        && present.whole().is_as_declared(&profile_of(self.expanded, &self.expanded.jobs[index]))
+                        && present.complete().is_as_declared(&profile_of(self.expanded, &self.expanded.jobs[index]))
                     {
-                        row.profile = present.id;
+                        row.profile = present.id();
                     }
                 }
             }
@@ -421,21 +421,17 @@ pub(super) fn profile_of(expanded: &Expanded, job: &ExpandedJob) -> JobProfile {
 }
 
 impl Workflow {
-    pub(super) fn by_name(&self) -> HashMap<&str, u32> {
-        (0..self.jobs.len() as u32).map(|job| (self.name(job), job)).collect()
-    }
-
     /// Takes over what is remembered about jobs beside their rows.
     pub(super) fn inherit(&mut self, old: &Workflow) {
-        let names = self.by_name();
+        let names = self.graph.by_name();
         let mut failures = Failures::default();
-        failures.inherit(&old.failures, |name| names.contains_key(name), |job| self.state_of(job));
+        failures.inherit(&old.failures, |name| names.contains_key(name), |job| self.graph.state_of(job));
         self.failures = failures;
         self.data = old.data.clone();
         self.allocations = old.allocations.after_an_edit();
         self.inherit_leases(old);
         for row in old.recoveries.iter() {
-            if self.ordinal(row.job).is_some() {
+            if self.graph.ordinal(row.job).is_some() {
                 self.recoveries.insert(row.clone());
             }
         }
@@ -443,15 +439,15 @@ impl Workflow {
 
     /// An edit gave a job other requirements, labels or schedulers than those that recovery planned its allocations for.
     fn has_left_its_plan(&self, old: &Workflow) -> bool {
-        let planned_for = |job: u32| old.profile(job).recovery_scheduler.as_deref();
-        (0..old.jobs.len() as u32).filter(|job| planned_for(*job).is_some()).any(|job| {
-            let now = self.ordinal(old.jobs[job as usize].id);
-            now.is_some_and(|now| self.profile(now).recovery_scheduler.as_deref() != planned_for(job))
+        let planned_for = |job: u32| old.graph.profile(job).recovery_scheduler.as_deref();
+        old.graph.all().filter(|job| planned_for(*job).is_some()).any(|job| {
+            let now = self.graph.ordinal(old.graph.job(job).id());
+            now.is_some_and(|now| self.graph.profile(now).recovery_scheduler.as_deref() != planned_for(job))
         })
     }
 
     fn to_rerun(&self, policy: RerunPolicy) -> impl Iterator<Item = u32> + '_ {
-        (0..self.jobs.len() as u32).filter(move |job| runs_again(policy, self.jobs[*job as usize].state))
+        self.graph.all().filter(move |job| runs_again(policy, self.graph.job(*job).state()))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The end of an attempt, in one command: record the result, decide about the job, settle its dependents.
 
+use torc_api::event_reason::EventReason;
 use torc_api::failure::FailureHandler;
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::FinishedAttempt;
@@ -14,10 +15,7 @@ use crate::failure::policy::{decide, may_escalate};
 use crate::failure::{Decision, Evidence, Failure, LimitReached, NodeShape, Policy};
 use crate::ids::{Now, RunnerId, WorkflowId};
 use crate::job::{Ending, JobEvent};
-use crate::rows::{ProfileRow, ResultRow};
-
-/// The event of a job that is not retried because it had as much memory or time as there is.
-const RECOVERY_LIMIT_REACHED: &str = "RecoveryLimitReached";
+use crate::rows::ResultRow;
 
 /// What is said of an attempt that a recovery script follows.
 const AWAITS_SCRIPT: &str = "the job is tried again if its recovery script succeeds";
@@ -60,7 +58,7 @@ impl Engine {
             workflow.record_files(job, finished, tx);
         }
         if let Some(requirements) = requirements {
-            workflow.set_requirements(job, &requirements, tx);
+            workflow.graph.set_requirements(job, &requirements, tx);
         }
         if let Some(limit) = limit {
             workflow.note_limit(job, limit, tx);
@@ -68,15 +66,15 @@ impl Engine {
         workflow.forget_expired_leases(job, tx);
         let retried = ending == Ending::Retry;
         if retried {
-            workflow.jobs[job as usize].next_attempt();
+            workflow.graph.next_attempt(job);
         }
         if let (Some(script), Some(cause)) = (script, cause) {
             let failed = FailedAttempt { finished, cause, runner };
             workflow.begin_recovery(job, script, &failed, tx);
         }
-        let event = match workflow.jobs[job as usize].ending {
+        let event = match workflow.graph.job(job).ending() {
             // Another lease of it is still being ended: the next attempt waits for that.
-            1.. if retried => JobEvent::Reset { unmet: workflow.count_unmet(job) },
+            1.. if retried => JobEvent::Reset { unmet: workflow.graph.count_unmet(job) },
             _ => JobEvent::Ended(ending),
         };
         let is_final = !matches!(ending, Ending::Retry | Ending::Recover | Ending::PendingFailed);
@@ -91,7 +89,7 @@ impl Engine {
     fn nodes_for_next_attempt(&self, id: WorkflowId, job: u32, finished: &FinishedAttempt) -> Vec<NodeShape> {
         let workflow = self.workflows.get(&id).filter(|_| cause_of(finished).is_some());
         let Some(workflow) = workflow else { return Vec::new() };
-        let evidence = Evidence::of_report(&workflow.profile(job).requirements, finished);
+        let evidence = Evidence::of_report(&workflow.graph.profile(job).requirements, finished);
         match may_escalate(&evidence, workflow.failure_policy(job)) {
             true => self.nodes_for(workflow, job),
             false => Vec::new(),
@@ -116,9 +114,9 @@ impl Workflow {
         if cause == Cause::Stopped {
             return Ending::Retry.into();
         }
-        let id = self.jobs[job as usize].id;
+        let id = self.graph.job(job).id();
         let count = self.failures.count(id, cause);
-        let evidence = Evidence::of_report(&self.profile(job).requirements, finished);
+        let evidence = Evidence::of_report(&self.graph.profile(job).requirements, finished);
         let failed = if cause == Cause::Timeout { Ending::Terminated } else { Ending::Failed };
         match decide(&Failure { cause, evidence, count, nodes }, self.failure_policy(job)) {
             Decision::Retry => Ending::Retry.into(),
@@ -141,14 +139,14 @@ impl Workflow {
 
     /// Tells that a job is not retried. Many jobs may fail alike, so one event of a commit is enough.
     fn note_limit(&self, job: u32, limit: LimitReached, tx: &mut Tx) {
-        if !tx.changes.has_event(self.id(), RECOVERY_LIMIT_REACHED) {
-            let message = format!("job '{}' is not retried: {limit}", self.name(job));
-            tx.event(Some(self.id()), RECOVERY_LIMIT_REACHED, message);
+        if !tx.changes.has_event(self.id(), EventReason::RecoveryLimitReached) {
+            let message = format!("job '{}' is not retried: {limit}", self.graph.name(job));
+            tx.event(Some(self.id()), EventReason::RecoveryLimitReached, message);
         }
     }
 
     fn handler(&self, job: u32) -> Option<&FailureHandler> {
-        let name = self.profile(job).failure_handler.as_deref()?;
+        let name = self.graph.profile(job).failure_handler.as_deref()?;
         self.spec.failure_handlers.iter().find(|handler| handler.name == name)
     }
 
@@ -168,8 +166,8 @@ impl Workflow {
             _ => JobState::Failed,
         };
         let cause = if ending == Ending::Canceled { Some(Cause::Canceled) } else { cause };
-        let record = &self.jobs[job as usize];
-        let (run, attempt) = (record.run, record.attempt);
+        let record = self.graph.job(job);
+        let (run, attempt) = (record.run(), record.attempt());
         let mut row = self.result_row(job, (run, attempt), finished, (state, cause), runner, tx.now);
         if ending == Ending::Recover {
             row.message.get_or_insert_with(|| AWAITS_SCRIPT.to_owned());
@@ -203,7 +201,7 @@ impl Workflow {
         let ended_ms = ago(now.wall_ms, finished.ended_ms_ago);
         ResultRow {
             workflow: self.row.id,
-            job: self.jobs[job as usize].id,
+            job: self.graph.job(job).id(),
             run,
             attempt,
             state,
@@ -219,45 +217,21 @@ impl Workflow {
         }
     }
 
-    /// Gives this job, and no other, other requirements. What the document says stays known.
-    pub(super) fn set_requirements(&mut self, job: u32, requirements: &Requirements, tx: &mut Tx) {
-        let present = self.jobs[job as usize].profile;
-        let index = match self.scaled_profiles.get(&(present, requirements.clone())) {
-            Some(index) => *index,
-            None => {
-                let mut profile = self.whole_profile(job);
-                profile.declared.get_or_insert_with(|| Box::new(profile.requirements.clone()));
-                profile.requirements = requirements.clone();
-                let id = tx.next_profile();
-                tx.changes.rows().profiles.push(ProfileRow { id, workflow: self.row.id, profile: profile.clone() });
-                let index = self.add_profile(id, profile);
-                self.scaled_profiles.insert((present, requirements.clone()), index);
-                index
-            }
-        };
-        self.set_profile(job, index);
-        tx.changes.job(self.job_row(job));
-    }
-
-    /// A job has ended for good: those that waited for it are ready, wait for others, or are cancelled with theirs.
+    /// Updates the dependents of a job that has ended for good: they become ready, wait for others, or are canceled with their own
+    /// dependents.
     pub(super) fn settle_dependents(&mut self, job: u32, tx: &mut Tx) {
         let mut ended = vec![job];
         while let Some(job) = ended.pop() {
-            let failed = self.jobs[job as usize].state != JobState::Completed;
-            for index in 0..self.children(job).len() {
-                let child = self.children(job)[index];
-                let record = &mut self.jobs[child as usize];
-                record.unmet = record.unmet.saturating_sub(1);
-                if record.state != JobState::Blocked {
-                    continue;
-                }
-                let unmet = record.unmet;
-                if failed && self.profile(child).cancel_on_blocking_job_failure {
+            let failed = self.graph.job(job).state() != JobState::Completed;
+            for index in 0..self.graph.children(job).len() {
+                let child = self.graph.children(job)[index];
+                let Some(unmet) = self.graph.parent_ended(child) else { continue };
+                if failed && self.graph.profile(child).cancel_on_blocking_job_failure {
                     if self.transition(child, JobEvent::DependencyFailed, tx).is_ok() {
                         ended.push(child);
                     }
                 } else if unmet == 0 {
-                    // The state was checked above, so this is always legal.
+                    // A blocked job can always become ready.
                     let _ = self.transition(child, JobEvent::DependenciesMet, tx);
                 }
             }

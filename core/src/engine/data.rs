@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use torc_api::event_reason::EventReason;
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::{AttemptKey, FinishedAttempt};
 
@@ -46,7 +47,7 @@ impl Engine {
         check_name(name)?;
         check_size(name, value.as_ref())?;
         let workflow = self.workflows.get_mut(&id).ok_or_else(|| CommandError::NoWorkflow(id.to_string()))?;
-        let job = job.and_then(|job| workflow.find(job)).map(|job| workflow.jobs[job as usize].id);
+        let job = job.and_then(|job| workflow.graph.find(job)).map(|job| workflow.graph.job(job).id());
         let before = workflow.data.get(name);
         if before.is_none() && value.is_none() {
             return Err(CommandError::NoData { workflow: workflow.row.name.clone(), name: name.to_owned() });
@@ -58,7 +59,7 @@ impl Engine {
         workflow.data.put(row, tx);
         let verb =
             if workflow.data.get(name).is_some_and(|row| row.written.is_some()) { "written" } else { "taken back" };
-        tx.event(Some(id), "UserDataChanged", format!("user data `{name}` was {verb}"));
+        tx.event(Some(id), EventReason::UserDataChanged, format!("user data `{name}` was {verb}"));
         let stale_jobs = workflow.stale_readers(name).count() as i64;
         Ok(DataWritten { changed: true, stale_jobs })
     }
@@ -86,21 +87,21 @@ impl Engine {
     /// Jobs that have completed with data that has changed since: (job, data), by name.
     pub fn stale_jobs(&self, id: WorkflowId) -> Result<Vec<(String, String)>, CommandError> {
         let workflow = self.workflow(id)?;
-        let stale = |job| Some((workflow.name(job).to_owned(), workflow.stale_data(job)?.to_owned()));
-        Ok((0..workflow.jobs.len() as u32).filter_map(stale).collect())
+        let stale = |job| Some((workflow.graph.name(job).to_owned(), workflow.stale_data(job)?.to_owned()));
+        Ok(workflow.graph.all().filter_map(stale).collect())
     }
 
     /// Data that a job reads, nobody writes and nobody has given a value: (data, one of its readers), by name.
     pub fn missing_data(&self, id: WorkflowId) -> Result<Vec<(String, String)>, CommandError> {
         let workflow = self.workflow(id)?;
-        let profiles = || (0..workflow.jobs.len() as u32).map(|job| (job, workflow.profile(job)));
+        let profiles = || workflow.graph.all().map(|job| (job, workflow.graph.profile(job)));
         let written: std::collections::HashSet<&str> =
             profiles().flat_map(|(_, profile)| &profile.output_user_data).map(String::as_str).collect();
         let mut missing = BTreeMap::new();
         for (job, profile) in profiles() {
             let lacks = |name: &&String| !written.contains(name.as_str()) && workflow.data.value(name).is_none();
             for name in profile.input_user_data.iter().filter(lacks) {
-                missing.entry(name.clone()).or_insert_with(|| workflow.name(job).to_owned());
+                missing.entry(name.clone()).or_insert_with(|| workflow.graph.name(job).to_owned());
             }
         }
         Ok(missing.into_iter().collect())
@@ -109,14 +110,14 @@ impl Engine {
     /// The names of jobs that are wanted, of those that there are.
     pub fn known_jobs(&self, id: WorkflowId, wanted: impl Fn(&str) -> bool) -> Result<Vec<String>, CommandError> {
         let workflow = self.workflow(id)?;
-        let names = (0..workflow.jobs.len() as u32).map(|job| workflow.name(job));
+        let names = workflow.graph.all().map(|job| workflow.graph.name(job));
         Ok(names.filter(|name| wanted(name)).map(str::to_owned).collect())
     }
 
     /// A job's command with the data that it would be given now.
     pub fn filled_command(&self, id: WorkflowId, job: JobId) -> Option<String> {
         let workflow = self.workflows.get(&id)?;
-        workflow.ordinal(job).map(|job| workflow.filled_command(job))
+        workflow.graph.ordinal(job).map(|job| workflow.filled_command(job))
     }
 }
 
@@ -146,17 +147,17 @@ impl Workflow {
     /// Brings the data of an edited or new document in.
     pub(super) fn declare_data(&mut self, expanded: &Expanded, tx: &mut Tx) {
         let mut data = std::mem::take(&mut self.data);
-        data.declare(self.id(), expanded, |job| self.ordinal(job).is_some(), tx);
+        data.declare(self.id(), expanded, |job| self.graph.ordinal(job).is_some(), tx);
         self.data = data;
     }
 
     /// Why a job cannot start: a value that it reads and that nobody has written.
     pub(super) fn lacks_data(&self, job: u32) -> Option<String> {
-        let name = self.profile(job).input_user_data.iter().find(|name| self.data.value(name).is_none())?;
-        let writer = |job: &u32| self.profile(*job).output_user_data.contains(name);
-        Some(match (0..self.jobs.len() as u32).find(writer) {
+        let name = self.graph.profile(job).input_user_data.iter().find(|name| self.data.value(name).is_none())?;
+        let writer = |job: &u32| self.graph.profile(*job).output_user_data.contains(name);
+        Some(match self.graph.all().find(writer) {
             Some(writer) => {
-                format!("user data `{name}` has no value: job '{}' should have written it", self.name(writer))
+                format!("user data `{name}` has no value: job '{}' should have written it", self.graph.name(writer))
             }
             None => format!("user data `{name}` has no value"),
         })
@@ -164,24 +165,24 @@ impl Workflow {
 
     /// Data that has changed since a job that has completed was given it.
     pub(super) fn stale_data(&self, job: u32) -> Option<&str> {
-        let record = &self.jobs[job as usize];
-        if record.state != JobState::Completed {
+        let record = self.graph.job(job);
+        if record.state() != JobState::Completed {
             return None;
         }
         // What a job itself writes while it runs is nothing new to it.
-        let newer = |row: &&UserDataRow| row.lease_id > record.lease_id && row.job != Some(record.id);
-        let inputs = self.profile(job).input_user_data.iter();
+        let newer = |row: &&UserDataRow| row.lease_id > record.lease_id() && row.job != Some(record.id());
+        let inputs = self.graph.profile(job).input_user_data.iter();
         inputs.filter_map(|name| self.data.get(name)).find(newer).map(|row| row.name.as_str())
     }
 
     fn stale_readers<'a>(&'a self, name: &'a str) -> impl Iterator<Item = u32> + 'a {
-        let reads = move |job: &u32| self.profile(*job).input_user_data.iter().any(|input| input == name);
-        (0..self.jobs.len() as u32).filter(reads).filter(|job| self.stale_data(*job).is_some())
+        let reads = move |job: &u32| self.graph.profile(*job).input_user_data.iter().any(|input| input == name);
+        self.graph.all().filter(reads).filter(|job| self.stale_data(*job).is_some())
     }
 
     /// A job's command with the data that it reads.
     pub(super) fn filled_command(&self, job: u32) -> String {
-        self.filled(self.command(job), &self.profile(job).input_user_data).into_owned()
+        self.filled(self.graph.command(job), &self.graph.profile(job).input_user_data).into_owned()
     }
 
     /// A text in which tokens of these data are replaced by their values.

@@ -1,5 +1,6 @@
 //! `activeDeadlineSeconds`: a workflow that has been running for so long is stopped.
 
+use torc_api::event_reason::EventReason;
 use torc_api::quantity::format_duration;
 
 use super::Engine;
@@ -19,7 +20,7 @@ impl Engine {
             workflow.row.expired = true;
             let message = workflow.deadline_message();
             tx.changes.workflow(&workflow.row);
-            tx.event(Some(id), "DeadlineExceeded", message);
+            tx.event(Some(id), EventReason::DeadlineExceeded, message);
             self.cancel_jobs(id, tx);
         }
     }
@@ -30,7 +31,7 @@ impl Workflow {
     fn is_overdue(&self, now_ms: i64) -> bool {
         let deadline = self.spec.active_deadline_seconds.zip(self.row.started_ms);
         let is_past = |(seconds, start): (i64, i64)| now_ms >= start.saturating_add(seconds.saturating_mul(1_000));
-        !self.is_canceled() && !self.is_settled() && deadline.is_some_and(is_past)
+        !self.is_canceled() && !self.graph.is_settled() && deadline.is_some_and(is_past)
     }
 
     pub(super) fn deadline_message(&self) -> String {

@@ -30,18 +30,16 @@ impl Engine {
         now: Now,
     ) -> Result<JobExplanation, CommandError> {
         let workflow = self.workflow(id)?;
-        let job = workflow
-            .find(reference)
-            .ok_or_else(|| CommandError::NoJob { workflow: workflow.row.name.clone(), job: reference.to_owned() })?;
-        let record = &workflow.jobs[job as usize];
-        let needs = &workflow.profile(job).requirements;
-        let told = stories(attempts, needs, record.state.is_settled() || record.state == JobState::PendingFailed);
+        let job = workflow.require_job(reference)?;
+        let record = workflow.graph.job(job);
+        let needs = &workflow.graph.profile(job).requirements;
+        let told = stories(attempts, needs, record.state().is_settled() || record.state() == JobState::PendingFailed);
         let last = told.last().and_then(|story| Some((story.diagnosis?, story.return_code?)));
         let Some(facts) = self.job_facts(workflow, job, last, now) else { return Ok(JobExplanation::default()) };
         let reasons = why(&facts, workflow.facts(), &self.runner_facts(workflow, now), &workflow.slurm_facts());
-        let declared = workflow.profile(job).declared.as_deref();
+        let declared = workflow.graph.profile(job).declared.as_deref();
         let raised = declared.map_or_else(Vec::new, |declared| raised(declared, needs));
-        let name = workflow.name(job);
+        let name = workflow.graph.name(job);
         let hint = attempts.last().map(|attempt| {
             let evidence = Evidence::of_result(needs, Some(attempt.result));
             let next = escalate(&evidence, Multipliers::default(), &self.nodes_for(workflow, job));
@@ -50,9 +48,9 @@ impl Engine {
         Ok(JobExplanation {
             workflow: workflow.row.name.clone(),
             job: name.to_owned(),
-            status: Some(record.state),
-            run_id: record.run,
-            attempt: record.attempt,
+            status: Some(record.state()),
+            run_id: record.run(),
+            attempt: record.attempt(),
             next: next_steps(&workflow.row.name, name, &reasons, hint.as_ref()),
             reasons,
             resources: Some(JobResources::from(needs)),
@@ -76,7 +74,7 @@ impl Engine {
                 workflow.row.name
             ));
         }
-        let counts = &workflow.counts;
+        let counts = workflow.graph.counts();
         Ok(WorkflowExplanation {
             workflow: workflow.row.name.clone(),
             progress: format!("{}/{}", counts.settled(), counts.total),
@@ -92,22 +90,24 @@ impl Engine {
         last_failure: Option<(Cause, i32)>,
         now: Now,
     ) -> Option<JobFacts<'a>> {
-        let record = &workflow.jobs[job as usize];
-        let parents = workflow.parents(job).iter();
-        let runner = record.runner.and_then(|runner| self.runners.get(&runner));
-        let script = workflow.recoveries.get(record.id).map(|row| ScriptFacts {
+        let record = workflow.graph.job(job);
+        let parents = workflow.graph.parents(job).iter();
+        let runner = record.runner().and_then(|runner| self.runners.get(&runner));
+        let script = workflow.recoveries.get(record.id()).map(|row| ScriptFacts {
             cause: row.cause,
             return_code: row.return_code,
             is_running: row.lease.started_ms.is_some(),
         });
         Some(JobFacts {
-            state: record.state,
-            class: workflow.class_of(job)?,
-            parents: parents.map(|parent| (workflow.name(*parent), workflow.jobs[*parent as usize].state)).collect(),
-            ending: record.ending,
+            state: record.state(),
+            class: workflow.graph.class_of(job)?,
+            parents: parents
+                .map(|parent| (workflow.graph.name(*parent), workflow.graph.job(*parent).state()))
+                .collect(),
+            ending: record.ending(),
             host: runner.map(|runner| runner.row.host.as_str()),
-            running_seconds: record.started_ms.map(|started| (now.wall_ms - started).max(0) / 1_000),
-            unconfirmed: record.unconfirmed,
+            running_seconds: record.started_ms().map(|started| (now.wall_ms - started).max(0) / 1_000),
+            unconfirmed: record.is_unconfirmed(),
             script,
             last_failure,
         })
@@ -135,7 +135,7 @@ impl Engine {
         }
         let runners = self.runner_facts(workflow, now);
         let slurm = workflow.slurm_facts();
-        for (class, queue) in workflow.classes.iter().zip(&workflow.queues).filter(|(_, queue)| !queue.is_empty()) {
+        for (class, queue) in workflow.graph.ready_queues() {
             let jobs: Vec<u32> = queue.jobs().collect();
             for mut reason in why_ready(class, &runners, &slurm) {
                 let count = jobs.len() as i64;
@@ -189,13 +189,14 @@ impl Workflow {
     }
 
     fn standings(&self, jobs: impl Iterator<Item = u32>) -> Vec<JobPhase> {
-        let standing = |job: u32| JobPhase { job: self.name(job).to_owned(), status: self.jobs[job as usize].state };
+        let standing =
+            |job: u32| JobPhase { job: self.graph.name(job).to_owned(), status: self.graph.job(job).state() };
         jobs.take(EXAMPLES).map(standing).collect()
     }
 
     fn held_back_as_a_whole(&self) -> Vec<Reason> {
         let mut reasons = Vec::new();
-        if self.is_settled() {
+        if self.graph.is_settled() {
             return reasons;
         }
         if self.is_canceled() {
@@ -222,8 +223,8 @@ impl Workflow {
             (JobState::Completed, ReasonKind::Completed, "completed"),
         ];
         let reason = |(state, kind, words): (JobState, ReasonKind, &str)| {
-            let count = self.counts.of(state);
-            let of_state = (0..self.jobs.len() as u32).filter(|job| self.jobs[*job as usize].state == state);
+            let count = self.graph.counts().of(state);
+            let of_state = self.graph.all().filter(|job| self.graph.job(*job).state() == state);
             let jobs = if count > 0 && state != JobState::Completed { self.standings(of_state) } else { Vec::new() };
             (count > 0).then(|| Reason { count: Some(count), jobs, ..Reason::new(kind, words) })
         };

@@ -11,7 +11,7 @@ impl Workflow {
     pub(super) fn record_files(&self, job: u32, finished: &FinishedAttempt, tx: &mut Tx) {
         tx.changes.rows().files.extend(finished.files.iter().map(|seen| FileRow {
             workflow: self.row.id,
-            job: self.jobs[job as usize].id,
+            job: self.graph.job(job).id(),
             path: seen.path.clone(),
             size_bytes: seen.size_bytes,
             modified_ms: seen.modified_ms,

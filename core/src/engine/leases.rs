@@ -43,7 +43,7 @@ impl CurrentLease {
 
 impl Workflow {
     pub(super) fn job_target(&self, job: u32) -> LeaseTarget {
-        LeaseTarget { workflow: self.id(), number: self.jobs[job as usize].id, role: LeaseRole::Job }
+        LeaseTarget { workflow: self.id(), number: self.graph.job(job).id(), role: LeaseRole::Job }
     }
 
     /// Returns what a key names.
@@ -56,14 +56,18 @@ impl Workflow {
         if self.recoveries.get(number).is_some_and(|row| row.lease.lease_id == key.lease_id) {
             return Some(target(LeaseRole::Recovery));
         }
-        self.ordinal(number).map(|_| target(LeaseRole::Job))
+        self.graph.ordinal(number).map(|_| target(LeaseRole::Job))
     }
 
     pub(super) fn current_lease(&self, target: LeaseTarget) -> Option<CurrentLease> {
         if target.role.is_job() {
-            let job = self.ordinal(target.number)?;
-            let record = &self.jobs[job as usize];
-            return Some(CurrentLease { key: self.key(job), runner: record.runner, started_ms: record.started_ms });
+            let job = self.graph.ordinal(target.number)?;
+            let record = self.graph.job(job);
+            return Some(CurrentLease {
+                key: self.graph.key(job),
+                runner: record.runner(),
+                started_ms: record.started_ms(),
+            });
         }
         let lease = self.task_lease(target)?;
         let key = self.task_key(target.number, lease);
@@ -72,8 +76,8 @@ impl Workflow {
 
     /// Returns the leases that runners hold.
     pub(super) fn held_leases(&self) -> Vec<(LeaseTarget, RunnerId, AttemptKey)> {
-        let jobs = (0..).zip(&self.jobs).filter(|(_, record)| record.state.is_held());
-        let jobs = jobs.filter_map(|(job, record)| Some((self.job_target(job), record.runner?, self.key(job))));
+        let jobs = self.graph.iter().filter(|(_, record)| record.state().is_held());
+        let jobs = jobs.filter_map(|(job, record)| Some((self.job_target(job), record.runner()?, self.graph.key(job))));
         jobs.chain(self.held_tasks()).collect()
     }
 
@@ -81,12 +85,9 @@ impl Workflow {
     fn grant(&mut self, target: LeaseTarget, runner: RunnerId, tx: &mut Tx) -> Option<AttemptKey> {
         let lease_id = tx.next_lease();
         if target.role.is_job() {
-            let job = self.ordinal(target.number)?;
+            let job = self.graph.ordinal(target.number)?;
             let is_unconfirmed = self.attempt_is_unconfirmed(job);
-            let record = &mut self.jobs[job as usize];
-            record.attempt += i32::from(is_unconfirmed);
-            record.lease_id = lease_id;
-            record.runner = Some(runner);
+            self.graph.assign_lease(job, runner, lease_id, is_unconfirmed);
             // Only ready jobs are in the queues that choices come from.
             let granted = self.transition(job, JobEvent::Granted, tx);
             debug_assert!(granted.is_ok());
@@ -103,7 +104,7 @@ impl Workflow {
     /// Takes a lease that has not started back from its runner. Returns whether it could be.
     fn release(&mut self, target: LeaseTarget, tx: &mut Tx) -> bool {
         if target.role.is_job() {
-            let job = self.ordinal(target.number);
+            let job = self.graph.ordinal(target.number);
             return job.is_some_and(|job| self.transition(job, JobEvent::LeaseEnded, tx).is_ok());
         }
         self.change_task(target, tx, |lease| {
@@ -118,11 +119,8 @@ impl Workflow {
         if !target.role.is_job() {
             return self.change_task(target, tx, |lease| lease.runner = Some(runner));
         }
-        let Some(job) = self.ordinal(target.number) else { return };
-        let record = &mut self.jobs[job as usize];
-        record.runner = Some(runner);
-        record.unconfirmed = false;
-        tx.changes.updated(self.update(job));
+        let Some(job) = self.graph.ordinal(target.number) else { return };
+        self.graph.transfer(job, runner, tx);
     }
 }
 
@@ -147,7 +145,7 @@ impl Engine {
     pub(super) fn held_job(&self, id: RunnerId, key: &AttemptKey) -> Option<(&Workflow, u32)> {
         let target = self.held_by(id, key).filter(|target| target.role.is_job())?;
         let workflow = self.workflows.get(&target.workflow)?;
-        Some((workflow, workflow.ordinal(target.number)?))
+        Some((workflow, workflow.graph.ordinal(target.number)?))
     }
 
     /// Grants a lease to a runner and returns its key.

@@ -28,7 +28,7 @@ impl Engine {
     /// Returns the nodes that a job could get as its workflow is set up; none means that this is not known.
     pub(super) fn nodes_for(&self, workflow: &Workflow, job: u32) -> Vec<NodeShape> {
         // Allocations that are asked for here have no labels.
-        let cluster = workflow.cluster().filter(|_| workflow.profile(job).labels.is_empty());
+        let cluster = workflow.cluster().filter(|_| workflow.graph.profile(job).labels.is_empty());
         let Some(cluster) = cluster else { return self.nodes_of_runners(workflow, job) };
         let partitions = self.session.partitions.get(cluster).map_or(&[][..], Vec::as_slice);
         let mut nodes = match workflow.has_schedule_nodes() {
@@ -44,7 +44,7 @@ impl Engine {
     /// Returns the nodes of connected runners that may run a job. A runner in an allocation is as large as was asked for, which says
     /// nothing about what could be asked for.
     pub(super) fn nodes_of_runners(&self, workflow: &Workflow, job: u32) -> Vec<NodeShape> {
-        let labels = &workflow.profile(job).labels;
+        let labels = &workflow.graph.profile(job).labels;
         let may_run = |runner: &&Runner| {
             !runner.is_silent()
                 && runner.row.slurm_job_id.is_none()
@@ -85,7 +85,7 @@ impl Runner {
 impl Workflow {
     /// Returns the nodes of the schedulers that a job may use. What a scheduler leaves open follows from its partition.
     fn nodes_of_schedulers(&self, job: u32, partitions: &[Partition]) -> Vec<NodeShape> {
-        let own = self.class_of(job).and_then(|class| class.scheduler.as_deref());
+        let own = self.graph.class_of(job).and_then(|class| class.scheduler.as_deref());
         let is_usable = |scheduler: &&SlurmScheduler| own.is_none_or(|own| scheduler.name.as_deref() == Some(own));
         let shape = |scheduler: &SlurmScheduler| {
             let name = scheduler.name.as_deref().unwrap_or_default();

@@ -29,21 +29,20 @@ impl Engine {
 
 impl Workflow {
     fn demands(&self) -> Vec<Demand> {
-        let mut counts = vec![0; self.classes.len()];
+        let mut counts = vec![0; self.graph.classes().len()];
         let may_start = !self.is_suspended() && !self.is_canceled();
-        for record in &self.jobs {
-            let counts_now = match record.state {
+        for (job, record) in self.graph.iter() {
+            let counts_now = match record.state() {
                 JobState::Running => true,
                 JobState::Ready | JobState::Leased => may_start,
                 _ => false,
             };
-            let class = self.profiles.get(record.profile as usize).map(|entry| entry.class as usize);
-            if let Some(count) = class.and_then(|class| counts.get_mut(class)).filter(|_| counts_now) {
-                *count += 1;
+            if counts_now {
+                counts[self.graph.class_index(job) as usize] += 1;
             }
         }
         let workflow = format!("{}/{}", self.row.namespace, self.row.name);
-        let classes = self.classes.iter().zip(counts).filter(|(_, jobs)| *jobs > 0);
+        let classes = self.graph.classes().zip(counts).filter(|(_, jobs)| *jobs > 0);
         classes
             .map(|(class, jobs)| Demand {
                 workflow: workflow.clone(),

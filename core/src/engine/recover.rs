@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
 use torc_api::allocation::OrphanedJob;
+use torc_api::event_reason::EventReason;
 use torc_api::recovery::{
     CorrectResourcesReport, Correction, FailureClass, RecoverReport, RecoveredJob, RecoveryDecision, RegenerateReport,
 };
@@ -83,8 +84,8 @@ impl Engine {
     ) -> Result<Cow<'a, LatestResults>, CommandError> {
         for lost in wanted.lost {
             let workflow = self.workflow(id)?;
-            let Some(job) = workflow.find(&lost.job) else { continue };
-            if matches!(workflow.jobs[job as usize].state, JobState::Leased | JobState::Running) {
+            let Some(job) = workflow.graph.find(&lost.job) else { continue };
+            if matches!(workflow.graph.job(job).state(), JobState::Leased | JobState::Running) {
                 let target = workflow.job_target(job);
                 let Some(lease) = workflow.current_lease(target) else { continue };
                 let report = lost_attempt(lease.key, lease.started_ms, "", tx.now);
@@ -105,17 +106,17 @@ impl Engine {
             workflow.may_be_regenerated()?;
         }
         let is_failed = |job: &u32| {
-            let state = workflow.jobs[*job as usize].state;
+            let state = workflow.graph.job(*job).state();
             matches!(state, JobState::Failed | JobState::Terminated | JobState::PendingFailed)
         };
-        let failed = (0..workflow.jobs.len() as u32).filter(is_failed);
+        let failed = workflow.graph.all().filter(is_failed);
         Ok(failed.map(|job| self.decide_about(workflow, job, wanted)).collect())
     }
 
     fn decide_about(&self, workflow: &Workflow, job: u32, wanted: Recover<'_>) -> JobRecovery {
-        let record = &workflow.jobs[job as usize];
-        let needs = &workflow.profile(job).requirements;
-        let evidence = Evidence::of_result(needs, wanted.latest.get(&record.id));
+        let record = workflow.graph.job(job);
+        let needs = &workflow.graph.profile(job).requirements;
+        let evidence = Evidence::of_result(needs, wanted.latest.get(&record.id()));
         let cause = diagnose(&evidence);
         let nodes = match cause {
             Cause::OutOfMemory | Cause::Timeout => self.nodes_after_recovery(workflow, job, wanted),
@@ -127,8 +128,8 @@ impl Engine {
             ManualDecision::Leave(limit) => (RecoveryDecision::Leave, None, limit.map(|limit| limit.to_string())),
         };
         let report = RecoveredJob {
-            job: workflow.name(job).to_owned(),
-            attempt: record.attempt,
+            job: workflow.graph.name(job).to_owned(),
+            attempt: record.attempt(),
             return_code: evidence.return_code,
             cause,
             decision,
@@ -140,7 +141,7 @@ impl Engine {
 
     /// Returns the nodes that a job could get after this recovery.
     fn nodes_after_recovery(&self, workflow: &Workflow, job: u32, wanted: Recover<'_>) -> Vec<NodeShape> {
-        let is_for_allocations = workflow.profile(job).labels.is_empty();
+        let is_for_allocations = workflow.graph.profile(job).labels.is_empty();
         match wanted.regenerate.filter(|_| is_for_allocations) {
             Some(plan) => {
                 let mut nodes = NodeShape::of_partitions(plan.partitions, plan.request.partition.as_deref());
@@ -166,7 +167,7 @@ impl Engine {
         let workflow = self.workflow_mut(id)?;
         for one in &decided {
             if let Some(requirements) = &one.requirements {
-                workflow.set_requirements(one.job, requirements, tx);
+                workflow.graph.set_requirements(one.job, requirements, tx);
             }
         }
         let retried = retried(&decided);
@@ -177,7 +178,7 @@ impl Engine {
             let failed = if count == 1 { "1 failed job is".to_owned() } else { format!("{count} failed jobs are") };
             let all = if affected == 1 { "1 job".to_owned() } else { format!("{affected} jobs") };
             let message = format!("{failed} retried, {all} in all");
-            tx.event(Some(id), super::status::RECOVERY_STARTED, message);
+            tx.event(Some(id), EventReason::RecoveryStarted, message);
         }
         let regenerated = match regenerate {
             Some(plan) => Some(self.regenerate(id, plan, tx)?).filter(|planned| planned.pending_jobs > 0),
@@ -226,7 +227,7 @@ impl Engine {
             }
         }
         let word = if class == FailureClass::Retry { "tried again" } else { "failed" };
-        tx.event(Some(id), "FailuresDecided", format!("{count} jobs are {word}: a person said so"));
+        tx.event(Some(id), EventReason::FailuresDecided, format!("{count} jobs are {word}: a person said so"));
         Ok(count)
     }
 
@@ -253,12 +254,12 @@ impl Engine {
         let workflow = self.workflow_mut(id)?;
         for mismatch in &found {
             for job in &mismatch.jobs {
-                workflow.set_requirements(*job, &mismatch.better, tx);
+                workflow.graph.set_requirements(*job, &mismatch.better, tx);
             }
         }
         if !found.is_empty() {
             let message = format!("{} sets of requirements were corrected", found.len());
-            tx.event(Some(id), "RequirementsCorrected", message);
+            tx.event(Some(id), EventReason::RequirementsCorrected, message);
         }
         Ok(CorrectResourcesReport { dry_run: false, corrections: found.iter().map(ResourceMismatch::report).collect() })
     }
@@ -273,8 +274,8 @@ impl Engine {
         let workflow = self.workflow(id)?;
         let chosen = if references.is_empty() { None } else { Some(workflow.find_all(references)?) };
         let mut by_needs: HashMap<&Requirements, Vec<u32>> = HashMap::new();
-        for job in (0..workflow.jobs.len() as u32).filter(|job| chosen.as_ref().is_none_or(|jobs| jobs.contains(job))) {
-            by_needs.entry(&workflow.profile(job).requirements).or_default().push(job);
+        for job in workflow.graph.all().filter(|job| chosen.as_ref().is_none_or(|jobs| jobs.contains(job))) {
+            by_needs.entry(&workflow.graph.profile(job).requirements).or_default().push(job);
         }
         let mut found = Vec::new();
         for (needs, jobs) in by_needs {
@@ -282,7 +283,7 @@ impl Engine {
             if needs.name == torc_api::resources::DEFAULT_REQUIREMENTS {
                 continue;
             }
-            let results = jobs.iter().filter_map(|job| latest.get(&workflow.jobs[*job as usize].id));
+            let results = jobs.iter().filter_map(|job| latest.get(&workflow.graph.job(*job).id()));
             let observed: Vec<ObservedJob> = results.map(observation).collect();
             let may_reduce = may_reduce && observed.len() == jobs.len();
             let nodes = jobs.first().map_or_else(Vec::new, |job| self.nodes_for(workflow, *job));
@@ -329,7 +330,7 @@ fn observation(row: &ResultRow) -> ObservedJob {
 
 impl Workflow {
     fn check_that_nothing_runs(&self) -> Result<(), CommandError> {
-        let live = self.counts.leased + self.counts.running;
+        let live = self.graph.counts().leased + self.graph.counts().running;
         if live > 0 {
             let jobs = if live == 1 { "1 job".to_owned() } else { format!("{live} jobs") };
             let message =
@@ -344,15 +345,15 @@ impl Workflow {
     }
 
     fn waiting_for_decision(&self, references: &[String]) -> Result<BTreeSet<u32>, CommandError> {
-        let waits = |job: u32| self.jobs[job as usize].state == JobState::PendingFailed;
+        let waits = |job: u32| self.graph.job(job).state() == JobState::PendingFailed;
         if references.is_empty() {
-            return Ok((0..self.jobs.len() as u32).filter(|job| waits(*job)).collect());
+            return Ok(self.graph.all().filter(|job| waits(*job)).collect());
         }
         let jobs = self.find_all(references)?;
         match jobs.iter().find(|job| !waits(**job)) {
             None => Ok(jobs),
             Some(job) => {
-                let (name, state) = (self.name(*job), self.jobs[*job as usize].state);
+                let (name, state) = (self.graph.name(*job), self.graph.job(*job).state());
                 Err(CommandError::Conflict(format!(
                     "job '{name}' is {state}; only one that is pending_failed waits for a decision"
                 )))

@@ -1,5 +1,6 @@
 //! Recovery scripts: a failed job waits until its script has succeeded, and is ready only then.
 
+use torc_api::event_reason::EventReason;
 use torc_api::state::Cause;
 use torc_api::termination::EndMargin;
 use torc_api::wire::FinishedAttempt;
@@ -24,7 +25,7 @@ pub(super) struct FailedAttempt<'a> {
 impl Workflow {
     /// A job has failed, and a script runs before it is tried again.
     pub fn begin_recovery(&mut self, job: u32, script: String, failed: &FailedAttempt<'_>, tx: &mut Tx) {
-        let key = self.key(job);
+        let key = self.graph.key(job);
         let row = RecoveryRow {
             job: JobId(key.job),
             workflow: self.id(),
@@ -51,7 +52,7 @@ impl Workflow {
             return Vec::new();
         }
         let suits = |job: &JobId| {
-            let class = self.ordinal(*job).and_then(|job| self.class_of(job));
+            let class = self.graph.ordinal(*job).and_then(|job| self.graph.class_of(job));
             class.is_some_and(|class| class.suits(place, end))
         };
         self.recoveries.for_runner(runner, is_there).take(LOOK_AT_MOST).filter(suits).take(limit).collect()
@@ -61,18 +62,18 @@ impl Workflow {
 impl Workflow {
     /// A recovery script has ended, or is known to be gone after it had been started.
     pub fn end_recovery(&mut self, job_id: JobId, finished: &FinishedAttempt, tx: &mut Tx) {
-        let (Some(job), Some(row)) = (self.ordinal(job_id), self.recoveries.get(job_id)) else { return };
+        let (Some(job), Some(row)) = (self.graph.ordinal(job_id), self.recoveries.get(job_id)) else { return };
         let (cause, tries) = (row.cause, row.lease.tries);
-        let name = self.name(job).to_owned();
-        let attempt = self.jobs[job as usize].attempt;
+        let name = self.graph.name(job).to_owned();
+        let attempt = self.graph.job(job).attempt();
         match finished.cause {
             None if finished.return_code == 0 => {
                 let message = format!("the recovery script of job '{name}' has succeeded after attempt {attempt}");
-                tx.event(Some(self.id()), "JobRecovered", message);
-                self.jobs[job as usize].next_attempt();
-                let event = match self.jobs[job as usize].ending {
+                tx.event(Some(self.id()), EventReason::JobRecovered, message);
+                self.graph.next_attempt(job);
+                let event = match self.graph.job(job).ending() {
                     // A lease of it is still being ended: the next attempt waits for that.
-                    1.. => JobEvent::Reset { unmet: self.count_unmet(job) },
+                    1.. => JobEvent::Reset { unmet: self.graph.count_unmet(job) },
                     _ => JobEvent::Recovered,
                 };
                 let _ = self.transition(job, event, tx);
@@ -88,7 +89,7 @@ impl Workflow {
                     _ => format!("ended with exit code {}", finished.return_code),
                 };
                 let message = format!("the recovery script of job '{name}' {how} after attempt {attempt}");
-                tx.event(Some(self.id()), "RecoveryFailed", message);
+                tx.event(Some(self.id()), EventReason::RecoveryFailed, message);
                 let ending = if cause == Cause::Timeout { Ending::Terminated } else { Ending::Failed };
                 if self.transition(job, JobEvent::Ended(ending), tx).is_ok() {
                     self.settle_dependents(job, tx);

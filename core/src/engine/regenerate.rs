@@ -2,12 +2,13 @@
 //!
 //! Nothing of it is in the document. It lives until jobs are put back to the start: then the document's own actions count again.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use torc_api::action::{Action, ActionState, ActionType, TriggerType};
 use torc_api::allocation::AllocationOrigin;
 use torc_api::cluster::LOCAL;
+use torc_api::event_reason::EventReason;
 use torc_api::quantity::count;
 use torc_api::recovery::{RecoveryScheduler, RegenerateReport, RegenerateRequest, ScheduleNodesRequest, UnplacedJob};
 use torc_api::resources::SlurmScheduler;
@@ -25,7 +26,7 @@ use crate::planning::fit::{Walltime, WalltimeMargin};
 use crate::planning::generate::{Plan, Planned, Settings, plan};
 use crate::planning::groups::PendingJob;
 use crate::planning::partition::Partition;
-use crate::rows::{AllocationRow, ProfileRow, Regenerated};
+use crate::rows::{AllocationRow, Regenerated};
 
 /// What is planned, and with what.
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +88,7 @@ impl Engine {
         }
         let schedulers = count(report.schedulers.len(), "scheduler");
         let message = format!("{schedulers} planned for {}", count(pending, "job"));
-        tx.event(Some(id), "AllocationsRegenerated", message);
+        tx.event(Some(id), EventReason::AllocationsRegenerated, message);
         self.wake_version += 1;
         Ok(report)
     }
@@ -129,7 +130,7 @@ impl Engine {
         tx: &mut Tx,
     ) -> Result<Vec<String>, CommandError> {
         let workflow = self.workflow(id)?;
-        if workflow.is_settled() {
+        if workflow.graph.is_settled() {
             return Err(CommandError::Conflict(format!("workflow '{}' has nothing left to run", workflow.row.name)));
         }
         let name = workflow.chosen_scheduler(request.scheduler.as_deref())?;
@@ -207,24 +208,23 @@ impl Workflow {
     fn plan_anew(&self, wanted: Regenerate<'_>) -> Result<(Plan, usize), CommandError> {
         let included = self.find_all(&wanted.request.include_jobs)?;
         let is_pending = |job: u32| {
-            let state = self.jobs[job as usize].state;
+            let state = self.graph.job(job).state();
             matches!(state, JobState::Uninitialized | JobState::Blocked | JobState::Ready) || included.contains(&job)
         };
-        let open = |parent: &u32| !self.jobs[*parent as usize].state.is_complete() || is_pending(*parent);
+        let open = |parent: &u32| !self.graph.job(*parent).state().is_complete() || is_pending(*parent);
         let describe = |job: u32| {
-            let profile = self.profile(job);
+            let profile = self.graph.profile(job);
             PendingJob {
                 index: job,
-                name: self.name(job),
+                name: self.graph.name(job),
                 requirements: &profile.requirements,
                 labels: &profile.labels,
-                waits: self.parents(job).iter().any(open),
+                waits: self.graph.parents(job).iter().any(open),
                 // Only merged groups need it, and these are kept apart.
                 chain_seconds: profile.requirements.runtime_seconds,
             }
         };
-        let jobs: Vec<PendingJob<'_>> =
-            (0..self.jobs.len() as u32).filter(|job| is_pending(*job)).map(describe).collect();
+        let jobs: Vec<PendingJob<'_>> = self.graph.all().filter(|job| is_pending(*job)).map(describe).collect();
         let settings = Settings {
             account: wanted.account,
             partition: wanted.request.partition.as_deref(),
@@ -254,7 +254,7 @@ impl Workflow {
         let unplaced = plan
             .unplaced
             .iter()
-            .map(|one| UnplacedJob { job: self.name(one.job).to_owned(), reason: one.reason.to_string() });
+            .map(|one| UnplacedJob { job: self.graph.name(one.job).to_owned(), reason: one.reason.to_string() });
         RegenerateReport {
             dry_run: false,
             pending_jobs: pending as i64,
@@ -290,44 +290,16 @@ impl Workflow {
 
     /// Jobs belong to the schedulers that were made for them, and to no other.
     fn point_jobs_to(&mut self, plan: &Plan, tx: &mut Tx) {
-        let mut made = HashMap::new();
         for planned in &plan.planned {
-            for job in &planned.jobs {
-                self.reschedule(*job, Some(&planned.name), &mut made, tx);
-            }
+            self.graph.set_recovery_scheduler(planned.jobs.iter().copied(), Some(&planned.name), tx);
         }
-    }
-
-    fn reschedule(
-        &mut self,
-        job: u32,
-        scheduler: Option<&str>,
-        made: &mut HashMap<(u32, Option<String>), u32>,
-        tx: &mut Tx,
-    ) {
-        let present = self.jobs[job as usize].profile;
-        let key = (present, scheduler.map(str::to_owned));
-        let index = match made.get(&key) {
-            Some(index) => *index,
-            None => {
-                let mut profile = self.whole_profile(job);
-                profile.recovery_scheduler.clone_from(&key.1);
-                let id = tx.next_profile();
-                tx.changes.rows().profiles.push(ProfileRow { id, workflow: self.row.id, profile: profile.clone() });
-                let index = self.add_profile(id, profile);
-                made.insert(key, index);
-                index
-            }
-        };
-        self.set_profile(job, index);
-        tx.changes.job(self.job_row(job));
     }
 
     /// Groups whose jobs wait get an action that asks for their allocations when they are ready; the others get none.
     fn add_recovery_actions(&mut self, plan: &Plan, tx: &mut Tx) {
         let mut rows: Vec<_> = self.actions.iter().map(|action| action.row.clone()).collect();
         for planned in &plan.planned {
-            let Some(action) = planned.recovery_action(|job| self.name(job)) else { continue };
+            let Some(action) = planned.recovery_action(|job| self.graph.name(job)) else { continue };
             let row = recovery_row(self, tx.next_job(), &action);
             tx.changes.action(&row);
             rows.push(row);
@@ -383,11 +355,8 @@ impl Workflow {
         self.drop_recovery_actions(tx);
         self.set_regenerated(Vec::new(), tx);
         let pointing: BTreeSet<u32> =
-            (0..self.jobs.len() as u32).filter(|job| self.profile(*job).recovery_scheduler.is_some()).collect();
-        let mut made = HashMap::new();
-        for job in pointing {
-            self.reschedule(job, None, &mut made, tx);
-        }
+            self.graph.all().filter(|job| self.graph.profile(*job).recovery_scheduler.is_some()).collect();
+        self.graph.set_recovery_scheduler(pointing, None, tx);
     }
 
     pub(super) fn schedulers(&self) -> impl Iterator<Item = &SlurmScheduler> {

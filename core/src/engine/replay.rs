@@ -69,10 +69,10 @@ impl Engine {
         if key.run != workflow.row.run {
             return Some(format!("run {} is superseded: the workflow is at run {}", key.run, workflow.row.run));
         }
-        let Some(job) = workflow.ordinal(JobId(key.job)) else {
+        let Some(job) = workflow.graph.ordinal(JobId(key.job)) else {
             return Some(format!("the workflow has no job {}", key.job));
         };
-        let name = workflow.name(job);
+        let name = workflow.graph.name(job);
         if !result.name.is_empty() && result.name != name {
             return Some(format!("job {} is '{name}' here, not '{}'", key.job, result.name));
         }
@@ -90,7 +90,7 @@ impl Engine {
 
     fn holder(&self, key: &AttemptKey) -> Option<RunnerId> {
         let workflow = self.workflows.get(&WorkflowId(key.workflow))?;
-        workflow.jobs[workflow.ordinal(JobId(key.job))? as usize].runner
+        workflow.graph.job(workflow.graph.ordinal(JobId(key.job))?).runner()
     }
 }
 

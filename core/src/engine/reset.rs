@@ -15,7 +15,7 @@ impl Engine {
     pub(super) fn reset(&mut self, id: WorkflowId, jobs: BTreeSet<u32>, tx: &mut Tx) -> BTreeSet<u32> {
         let jobs = self.forget_spawned(id, jobs, tx);
         let Some(workflow) = self.workflows.get(&id) else { return BTreeSet::new() };
-        let affected = workflow.with_descendants(jobs);
+        let affected = workflow.graph.with_descendants(&jobs);
         self.live.insert(id);
         for job in &affected {
             self.revoke_leases_of_job(id, *job, tx);
@@ -44,23 +44,9 @@ impl Engine {
 }
 
 impl Workflow {
-    /// The jobs and everything that depends on them, directly or not.
-    pub(super) fn with_descendants(&self, jobs: BTreeSet<u32>) -> BTreeSet<u32> {
-        let mut seen = self.members(&jobs);
-        let mut open: Vec<u32> = jobs.into_iter().collect();
-        while let Some(job) = open.pop() {
-            for child in self.children(job) {
-                if !std::mem::replace(&mut seen[*child as usize], true) {
-                    open.push(*child);
-                }
-            }
-        }
-        (0..seen.len() as u32).filter(|job| seen[*job as usize]).collect()
-    }
-
     /// For each job whether it is one of these.
     fn members(&self, jobs: &BTreeSet<u32>) -> Vec<bool> {
-        let mut members = vec![false; self.jobs.len()];
+        let mut members = vec![false; self.graph.len() as usize];
         for job in jobs {
             members[*job as usize] = true;
         }
@@ -73,14 +59,14 @@ impl Workflow {
         let mut doomed = Vec::new();
         let planned = self.members(jobs);
         for job in jobs {
-            let ended = |parent: &&u32| !planned[**parent as usize] && self.jobs[**parent as usize].state.is_complete();
-            let parents = self.parents(*job);
+            let ended = |parent: &&u32| !planned[**parent as usize] && self.graph.job(**parent).state().is_complete();
+            let parents = self.graph.parents(*job);
             let open = parents.len() - parents.iter().filter(ended).count();
-            let failed = |parent: &u32| self.jobs[*parent as usize].state != JobState::Completed;
+            let failed = |parent: &u32| self.graph.job(*parent).state() != JobState::Completed;
             let is_doomed =
-                self.profile(*job).cancel_on_blocking_job_failure && parents.iter().filter(ended).any(failed);
+                self.graph.profile(*job).cancel_on_blocking_job_failure && parents.iter().filter(ended).any(failed);
             // A doomed job must not look ready, not even for a moment.
-            let ending = u32::from(self.jobs[*job as usize].ending);
+            let ending = u32::from(self.graph.job(*job).ending());
             let unmet = (open as u32 + ending).max(u32::from(is_doomed));
             // A reset is legal in every state.
             let _ = self.transition(*job, JobEvent::Reset { unmet }, tx);
@@ -99,17 +85,14 @@ impl Workflow {
     /// Makes a job's present attempt one of the past.
     fn withdraw(&mut self, job: u32, tx: &mut Tx) {
         self.forget_expired_leases(job, tx);
-        let run = self.row.run;
-        let record = &mut self.jobs[job as usize];
-        let id = record.id;
-        if record.run != run {
-            record.run = run;
-            record.attempt = 1;
-            record.lease_id = 0;
+        let record = self.graph.job(job);
+        let id = record.id();
+        if record.run() != self.row.run {
+            self.graph.begin_run(job, self.row.run);
             self.failures.forget(id);
-        } else if record.lease_id > 0 {
-            // Any promise may have been acted upon without our knowledge, also one that has run out.
-            record.next_attempt();
+        } else if record.lease_id() > 0 {
+            // Any lease may have been started without a report, even one that has expired.
+            self.graph.next_attempt(job);
         }
     }
 }

@@ -105,10 +105,10 @@ impl Engine {
             of_jobs.entry(job).or_default().insert(cause, count);
         }
         for workflow in self.workflows.values_mut() {
-            let failed = workflow.jobs.iter().filter_map(|job| Some((job.id, of_jobs.remove(&job.id)?)));
+            let failed = workflow.graph.iter().filter_map(|(_, job)| Some((job.id(), of_jobs.remove(&job.id())?)));
             let failed = failed.collect();
             let mut failures = std::mem::take(&mut workflow.failures);
-            failures.restore(failed, |job| workflow.state_of(job));
+            failures.restore(failed, |job| workflow.graph.state_of(job));
             workflow.failures = failures;
         }
         for result in latest {

@@ -36,7 +36,7 @@ impl Engine {
     pub(super) fn terms(&self, scope: &RunnerScope) -> RunnerPolicy {
         let live = self.live_in_scope(scope);
         let mut counting: Vec<&Workflow> = live.iter().filter_map(|id| self.workflows.get(id)).collect();
-        counting.retain(|workflow| !workflow.is_settled());
+        counting.retain(|workflow| !workflow.graph.is_settled());
         if counting.is_empty() {
             counting.extend(self.in_scope(scope));
         }

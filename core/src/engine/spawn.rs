@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde_json::Value;
 use torc_api::api::JobChanges;
 use torc_api::data::SpawnResponse;
+use torc_api::event_reason::EventReason;
 use torc_api::quantity::count;
 use torc_api::state::JobState;
 
 use super::apply::profile_of;
-use super::profile::ProfileEntry;
 use super::tx::Tx;
 use super::workflow::Workflow;
 use super::{CommandError, Engine};
@@ -82,7 +82,7 @@ impl Engine {
             generation + 1,
             spawn.lineage
         );
-        tx.event(Some(id), "JobsSpawned", message);
+        tx.event(Some(id), EventReason::JobsSpawned, message);
         self.wake_version += 1;
         Ok(SpawnResponse { generation: generation + 1, jobs, ..plain })
     }
@@ -95,7 +95,7 @@ impl Engine {
         }
         self.remember(id, caller, name, spawn.state.clone(), tx);
         let message = format!("loop {} has converged", spawn.lineage);
-        tx.event(Some(id), "LoopConverged", message);
+        tx.event(Some(id), EventReason::LoopConverged, message);
     }
 
     fn remember(&mut self, workflow: WorkflowId, caller: JobId, name: String, state: Option<Value>, tx: &mut Tx) {
@@ -134,7 +134,8 @@ impl Engine {
         let new_profiles = profiles.new;
         tx.changes.rows().profiles.extend(new_profiles.iter().cloned());
         rows.iter().for_each(|row| tx.changes.job(row.clone()));
-        let count = workflow.append(new_profiles, &rows);
+        let count = workflow.graph.append(new_profiles, &rows);
+        workflow.renew_gates();
         workflow.plan(&count, tx);
         count.len() as i64
     }
@@ -145,15 +146,15 @@ impl Engine {
         if !workflow.has_spawned() {
             return jobs;
         }
-        let again = workflow.with_descendants(jobs.clone());
+        let again = workflow.graph.with_descendants(&jobs);
         let gone = workflow.spawned_by(&again);
-        let ids: Vec<JobId> = jobs.difference(&gone).map(|job| workflow.jobs[*job as usize].id).collect();
-        let callers: BTreeSet<JobId> = again.iter().map(|job| workflow.jobs[*job as usize].id).collect();
+        let ids: Vec<JobId> = jobs.difference(&gone).map(|job| workflow.graph.job(*job).id()).collect();
+        let callers: BTreeSet<JobId> = again.iter().map(|job| workflow.graph.job(*job).id()).collect();
         let Some(old) = self.workflows.remove(&id) else { return jobs };
         let mut new = old.without(&gone);
         new.data.forget_states_of(|job| callers.contains(&job), tx);
         self.drop_removed(&old, &new, tx);
-        let jobs = ids.into_iter().filter_map(|job| new.ordinal(job)).collect();
+        let jobs = ids.into_iter().filter_map(|job| new.graph.ordinal(job)).collect();
         self.workflows.insert(id, new);
         jobs
     }
@@ -198,8 +199,8 @@ struct Parents {
 
 impl Parents {
     fn of(workflow: &Workflow, spawn: &Spawn<'_>, ids: &[JobId], caller: JobId) -> Self {
-        let by_name = if spawn.known > 0 { workflow.by_name() } else { HashMap::new() };
-        let existing = |job: &ExpandedJob| by_name.get(job.name.as_str()).map(|job| workflow.jobs[*job as usize].id);
+        let by_name = if spawn.known > 0 { workflow.graph.by_name() } else { HashMap::new() };
+        let existing = |job: &ExpandedJob| by_name.get(job.name.as_str()).map(|job| workflow.graph.job(*job).id());
         let new = ids.iter().copied().map(Some);
         let ids = new.chain(spawn.known_jobs().iter().map(existing)).collect();
         let mut parents = Self {
@@ -212,8 +213,8 @@ impl Parents {
         };
         let reads = |job: &ExpandedJob| !job.input_files.is_empty() || !job.input_user_data.is_empty();
         if spawn.new_jobs().iter().any(reads) {
-            for job in 0..workflow.jobs.len() as u32 {
-                let (id, profile) = (workflow.jobs[job as usize].id, workflow.whole_profile(job));
+            for job in workflow.graph.all() {
+                let (id, profile) = (workflow.graph.job(job).id(), workflow.graph.complete_profile(job));
                 for path in profile.output_files {
                     parents.file_writers.entry(path).or_default().push(id);
                 }
@@ -241,26 +242,25 @@ impl Workflow {
         if spawn.lineage.is_empty() || spawn.lineage.chars().any(char::is_control) {
             return Err(CommandError::Invalid("a lineage needs a name without control characters".to_owned()));
         }
-        let missing = || CommandError::NoJob { workflow: self.row.name.clone(), job: spawn.caller.to_owned() };
-        let job = self.find(spawn.caller).ok_or_else(missing)?;
-        let record = &self.jobs[job as usize];
-        let runs = record.state.is_held() && (record.run, record.attempt) == (spawn.run, spawn.attempt);
+        let job = self.require_job(spawn.caller)?;
+        let record = self.graph.job(job);
+        let runs = record.state().is_held() && (record.run(), record.attempt()) == (spawn.run, spawn.attempt);
         if !runs || self.is_canceled() {
             return Err(CommandError::Conflict(format!(
                 "only a running job can spawn jobs: attempt {} of job '{}' in run {} does not run",
                 spawn.attempt,
-                self.name(job),
+                self.graph.name(job),
                 spawn.run
             )));
         }
-        Ok(record.id)
+        Ok(record.id())
     }
 
     /// Whether all of the jobs are there already. Some of them would be a mistake.
     fn is_replay(&self, spawn: &Spawn<'_>) -> Result<bool, CommandError> {
-        let by_name = self.by_name();
+        let by_name = self.graph.by_name();
         let of_loop =
-            |job: u32| self.profile(job).spawned.as_ref().is_some_and(|spawned| spawned.lineage == spawn.lineage);
+            |job: u32| self.graph.profile(job).spawned.as_ref().is_some_and(|spawned| spawned.lineage == spawn.lineage);
         let names = || spawn.new_jobs().iter().map(|job| job.name.as_str());
         let known: Vec<&str> = names().filter(|name| by_name.contains_key(name)).collect();
         let Some(first) = known.first() else { return Ok(false) };
@@ -285,7 +285,7 @@ impl Workflow {
         if generation >= most {
             return Err(CommandError::TooManyIterations { lineage: lineage.to_owned(), most });
         }
-        let total = self.jobs.len() + spawn.new_jobs().len();
+        let total = self.graph.len() as usize + spawn.new_jobs().len();
         if total > spawn.max_jobs {
             return Err(CommandError::Invalid(format!(
                 "{total} jobs, but {} is the limit of this server",
@@ -296,15 +296,15 @@ impl Workflow {
     }
 
     fn has_spawned(&self) -> bool {
-        self.profiles.iter().any(|entry| entry.common().spawned.is_some())
+        self.graph.profiles().any(|entry| entry.common().spawned.is_some())
     }
 
     /// What these jobs have spawned, and what that has. A spawned job has a higher number than the one that spawned it.
     pub(super) fn spawned_by(&self, jobs: &BTreeSet<u32>) -> BTreeSet<u32> {
         let mut found = BTreeSet::new();
-        for job in 0..self.jobs.len() as u32 {
-            let Some(spawned) = &self.profile(job).spawned else { continue };
-            let by = self.ordinal(spawned.by);
+        for job in self.graph.all() {
+            let Some(spawned) = &self.graph.profile(job).spawned else { continue };
+            let by = self.graph.ordinal(spawned.by);
             if by.is_none_or(|by| jobs.contains(&by) || found.contains(&by)) {
                 found.insert(job);
             }
@@ -318,14 +318,15 @@ impl Workflow {
             return Vec::new();
         }
         let wanted: std::collections::HashSet<&str> = expanded.jobs.iter().map(|job| job.name.as_str()).collect();
-        let mut stays: BTreeSet<u32> =
-            (0..self.jobs.len() as u32).filter(|job| wanted.contains(self.name(*job))).collect();
+        let mut stays: BTreeSet<u32> = self.graph.all().filter(|job| wanted.contains(self.graph.name(*job))).collect();
         let mut rows = Vec::new();
-        for job in 0..self.jobs.len() as u32 {
-            let Some(spawned) = self.profile(job).spawned.as_ref().filter(|_| !stays.contains(&job)) else { continue };
-            if self.ordinal(spawned.by).is_some_and(|by| stays.contains(&by)) {
+        for job in self.graph.all() {
+            let Some(spawned) = self.graph.profile(job).spawned.as_ref().filter(|_| !stays.contains(&job)) else {
+                continue;
+            };
+            if self.graph.ordinal(spawned.by).is_some_and(|by| stays.contains(&by)) {
                 stays.insert(job);
-                rows.push(self.job_row(job));
+                rows.push(self.graph.row(job));
             }
         }
         rows
@@ -334,22 +335,22 @@ impl Workflow {
     /// What an edit does to jobs that it does not name: those of the document are removed; spawned ones go with what spawned
     /// them, or when that runs again. `wanted` says of every job of the document whether it runs again.
     pub(super) fn changes_beside_document(&self, wanted: &HashMap<&str, bool>, changes: &mut JobChanges) {
-        let all = || 0..self.jobs.len() as u32;
+        let all = || self.graph.all();
         let (mut removed, mut again) = (BTreeSet::new(), BTreeSet::new());
         for job in all() {
-            match (wanted.get(self.name(job)), &self.profile(job).spawned) {
+            match (wanted.get(self.graph.name(job)), &self.graph.profile(job).spawned) {
                 (Some(true), _) => drop(again.insert(job)),
                 (None, None) => drop(removed.insert(job)),
                 _ => {}
             }
         }
         let lost: BTreeSet<u32> = again.union(&removed).copied().collect();
-        removed.extend(self.spawned_by(&lost).into_iter().filter(|job| !wanted.contains_key(self.name(*job))));
-        let downstream = self.with_descendants(lost);
-        for job in all().filter(|job| !wanted.contains_key(self.name(*job))) {
+        removed.extend(self.spawned_by(&lost).into_iter().filter(|job| !wanted.contains_key(self.graph.name(*job))));
+        let downstream = self.graph.with_descendants(&lost);
+        for job in all().filter(|job| !wanted.contains_key(self.graph.name(*job))) {
             match (removed.contains(&job), downstream.contains(&job)) {
-                (true, _) => changes.removed.push(self.name(job)),
-                (_, true) => changes.downstream.push(self.name(job)),
+                (true, _) => changes.removed.push(self.graph.name(job)),
+                (_, true) => changes.downstream.push(self.graph.name(job)),
                 _ => changes.unchanged += 1,
             }
         }
@@ -358,21 +359,17 @@ impl Workflow {
     /// A spawned job may depend on one that an edit removes: then it does no longer, and runs again.
     pub(super) fn drop_lost_parents(&self, job: u32, row: &mut JobRow) -> bool {
         let before = row.depends_on.len();
-        if self.profile(job).spawned.is_some() {
-            row.depends_on.retain(|parent| self.ordinal(*parent).is_some());
+        if self.graph.profile(job).spawned.is_some() {
+            row.depends_on.retain(|parent| self.graph.ordinal(*parent).is_some());
         }
         row.depends_on.len() < before
     }
 
     /// The same workflow without some of its jobs.
     pub(super) fn without(&self, gone: &BTreeSet<u32>) -> Self {
-        let kept = (0..self.jobs.len() as u32).filter(|job| !gone.contains(job));
-        let rows: Vec<JobRow> = kept.map(|job| self.job_row(job)).collect();
-        let profile = |entry: &ProfileEntry| ProfileRow { id: entry.id, workflow: self.id(), profile: entry.whole() };
-        let mut new = Self::build(self.row.clone(), self.spec.clone(), self.profiles.iter().map(profile), &rows);
+        let mut new = Self::with_graph(self.row.clone(), self.spec.clone(), self.graph.without(gone));
         new.inherit(self);
         new.set_actions(self.actions.iter().map(|action| action.row.clone()).collect());
-        new.scaled_profiles = self.scaled_profiles.clone();
         new
     }
 }

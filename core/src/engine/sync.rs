@@ -1,5 +1,6 @@
 //! The runner protocol: what is, compared with what should be.
 
+use torc_api::event_reason::EventReason;
 use torc_api::wire::{PROTOCOL, RegisterRequest, RegisterResponse, SyncRequest, SyncResponse, WorkRequest};
 
 use super::held_leases::LeaseTarget;
@@ -33,7 +34,7 @@ impl Engine {
             row.scheduler = row.scheduler.or_else(|| home.and_then(|home| home.scheduler.clone()));
         }
         tx.changes.runner(&row);
-        tx.event(None, "RunnerRegistered", format!("runner {id} on {} has registered", row.host));
+        tx.event(None, EventReason::RunnerRegistered, format!("runner {id} on {} has registered", row.host));
         let mut runner = Runner::new(row, tx.now);
         runner.allocation = allocation;
         for predecessor in self.in_place(request) {
@@ -163,7 +164,8 @@ impl Engine {
     /// A job runs that is to be ended.
     fn should_terminate(&self, target: LeaseTarget) -> bool {
         let workflow = self.workflows.get(&target.workflow).filter(|_| target.role.is_job());
-        let should_terminate = |workflow: &Workflow| Some(workflow.should_terminate(workflow.ordinal(target.number)?));
+        let should_terminate =
+            |workflow: &Workflow| Some(workflow.should_terminate(workflow.graph.ordinal(target.number)?));
         workflow.and_then(should_terminate).unwrap_or(false)
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use torc_api::api::JobNames;
+use torc_api::event_reason::EventReason;
 use torc_api::quantity::count;
 use torc_api::state::JobState;
 use torc_api::workflow::StopPolicy;
@@ -31,7 +32,7 @@ impl Engine {
         let workflow = self.workflow_mut(id)?;
         if !std::mem::replace(&mut workflow.row.suspended, true) {
             tx.changes.workflow(&workflow.row);
-            tx.event(Some(id), "WorkflowSuspended", "no new jobs start".to_owned());
+            tx.event(Some(id), EventReason::WorkflowSuspended, "no new jobs start".to_owned());
             self.wake_version += 1;
         }
         Ok(())
@@ -59,7 +60,7 @@ impl Engine {
             return Ok(());
         }
         workflow.row.suspended = false;
-        tx.event(Some(id), "WorkflowResumed", "jobs start again".to_owned());
+        tx.event(Some(id), EventReason::WorkflowResumed, "jobs start again".to_owned());
         let canceled = workflow.row.canceled.then(|| workflow.canceled_jobs());
         workflow.row.canceled = false;
         workflow.row.expired = false;
@@ -75,13 +76,13 @@ impl Engine {
     /// Nothing more starts, and what runs is ended. Returns how many jobs that concerns.
     pub fn cancel(&mut self, id: WorkflowId, tx: &mut Tx) -> Result<i64, CommandError> {
         let workflow = self.workflow_mut(id)?;
-        if workflow.is_settled() {
+        if workflow.graph.is_settled() {
             return Ok(0);
         }
         workflow.row.canceled = true;
         tx.changes.workflow(&workflow.row);
         let affected = self.cancel_jobs(id, tx);
-        tx.event(Some(id), "WorkflowCanceled", format!("{} canceled", count(affected, "job")));
+        tx.event(Some(id), EventReason::WorkflowCanceled, format!("{} canceled", count(affected, "job")));
         Ok(affected)
     }
 
@@ -90,8 +91,8 @@ impl Engine {
         let Some(workflow) = self.workflows.get_mut(&id) else { return 0 };
         workflow.cancel_actions(tx);
         let mut affected = 0;
-        for job in 0..workflow.jobs.len() as u32 {
-            let Some(state) = self.workflows.get(&id).map(|workflow| workflow.jobs[job as usize].state) else {
+        for job in workflow.graph.all() {
+            let Some(state) = self.workflows.get(&id).map(|workflow| workflow.graph.job(job).state()) else {
                 continue;
             };
             if matches!(state, JobState::Leased | JobState::Recovering) {
@@ -130,7 +131,7 @@ impl Engine {
         self.forget_leases_without_target(id, tx);
         let affected = self.reset(id, jobs, tx).len();
         self.session.workflows.insert(id);
-        tx.event(Some(id), "WorkflowRetried", format!("{} reset to run again", count(affected, "job")));
+        tx.event(Some(id), EventReason::WorkflowRetried, format!("{} reset to run again", count(affected, "job")));
         Ok(affected as i64)
     }
 
@@ -138,10 +139,10 @@ impl Engine {
     pub fn retry_preview(&self, id: WorkflowId, which: &Retry) -> Result<JobNames, CommandError> {
         let workflow = self.workflow(id)?;
         let mut names = JobNames::default();
-        let again = workflow.with_descendants(self.chosen(id, which)?);
+        let again = workflow.graph.with_descendants(&self.chosen(id, which)?);
         // What they have spawned goes instead, and comes again if they say so.
         for job in again.difference(&workflow.spawned_by(&again)) {
-            names.push(workflow.name(*job));
+            names.push(workflow.graph.name(*job));
         }
         Ok(names)
     }
@@ -153,9 +154,9 @@ impl Engine {
             let message = "the document says `stopPolicy: Cancel`; change it and apply it again";
             return Err(CommandError::Conflict(message.to_owned()));
         }
-        let all = || 0..workflow.jobs.len() as u32;
+        let all = || workflow.graph.all();
         Ok(match which {
-            Retry::All => all().filter(|job| workflow.jobs[*job as usize].state != JobState::Disabled).collect(),
+            Retry::All => all().filter(|job| workflow.graph.job(*job).state() != JobState::Disabled).collect(),
             Retry::Failed => all().filter(|job| workflow.may_be_retried(*job)).collect(),
             Retry::Jobs(references) => workflow.find_all(references)?,
             Retry::Changed(references) => {
@@ -173,34 +174,34 @@ impl Engine {
         self.session.workflows.remove(&id);
         self.live.remove(&id);
         self.forget_leases(|target| target.workflow == id, tx);
-        tx.changes.deleted(id, |job| workflow.ordinal(job).is_some());
-        tx.event(None, "WorkflowDeleted", format!("workflow '{}' was deleted", workflow.row.name));
+        tx.changes.deleted(id, |job| workflow.graph.ordinal(job).is_some());
+        tx.event(None, EventReason::WorkflowDeleted, format!("workflow '{}' was deleted", workflow.row.name));
         self.wake_version += 1;
         Ok(())
     }
 }
 
 impl super::workflow::Workflow {
+    /// Returns a job by name or number.
+    pub(super) fn require_job(&self, reference: &str) -> Result<u32, CommandError> {
+        let missing = || CommandError::NoJob { workflow: self.row.name.clone(), job: reference.to_owned() };
+        self.graph.find(reference).ok_or_else(missing)
+    }
+
     pub(super) fn find_all(&self, references: &[String]) -> Result<BTreeSet<u32>, CommandError> {
-        let by_name = self.by_name();
-        let find = |reference: &String| {
-            let named = by_name.get(reference.as_str()).copied();
-            named
-                .or_else(|| self.by_number(reference))
-                .ok_or_else(|| CommandError::NoJob { workflow: self.row.name.clone(), job: reference.clone() })
-        };
-        references.iter().map(find).collect()
+        let missing = |job: &str| CommandError::NoJob { workflow: self.row.name.clone(), job: job.to_owned() };
+        self.graph.find_all(references).map_err(missing)
     }
 
     /// Jobs that were cancelled or are being ended because of that.
     fn canceled_jobs(&self) -> BTreeSet<u32> {
-        let canceled = |job: &u32| self.jobs[*job as usize].state == JobState::Canceled || self.should_terminate(*job);
-        (0..self.jobs.len() as u32).filter(canceled).collect()
+        let canceled = |job: &u32| self.graph.job(*job).state() == JobState::Canceled || self.should_terminate(*job);
+        self.graph.all().filter(canceled).collect()
     }
 
     /// It did not succeed, or is being ended.
     fn may_be_retried(&self, job: u32) -> bool {
-        let state = self.jobs[job as usize].state;
+        let state = self.graph.job(job).state();
         matches!(state, JobState::Failed | JobState::Terminated | JobState::Canceled | JobState::PendingFailed)
             || self.should_terminate(job)
     }

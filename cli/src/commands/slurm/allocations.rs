@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use torc_slurm::exec::Slurm;
 use torc_slurm::records::{self, Record};
 
-use crate::client::{Client, SlurmStatsFilter};
+use crate::client::Client;
 use crate::connection::{explain_missing, resolve_workflow};
 use crate::error::{CliError, ExitStatus};
 use crate::sites::AT_ONCE;
+use torc_api::filter::SlurmStatsFilter;
 
 /// A workflow and the numbers of the Slurm jobs that ran it.
 #[derive(Clone, Debug, PartialEq, Eq)]

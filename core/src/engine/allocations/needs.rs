@@ -61,7 +61,7 @@ impl Engine {
             Some(RunnerScope::Session) => self.session.workflows.contains(&workflow.id()),
             Some(RunnerScope::Workflow(name)) => self.find_served(name) == Some(workflow.id()),
         };
-        let counts = &workflow.counts;
+        let counts = workflow.graph.counts();
         let is_finished = workflow.row.completed_ms.is_some() && !self.is_held_back(workflow.id());
         WorkflowDemand {
             workflow: workflow.id(),
@@ -131,11 +131,13 @@ impl Engine {
         let mut busy = 0;
         for (workflow, job) in runner.leases.jobs() {
             let Some(workflow) = self.workflows.get(&workflow) else { continue };
-            let Some(job) = workflow.ordinal(job) else { continue };
-            let record = &workflow.jobs[job as usize];
-            let Some(class) = workflow.class_of(job).filter(|_| record.state == JobState::Running) else { continue };
+            let Some(job) = workflow.graph.ordinal(job) else { continue };
+            let record = workflow.graph.job(job);
+            let Some(class) = workflow.graph.class_of(job).filter(|_| record.state() == JobState::Running) else {
+                continue;
+            };
             free = minus(&free, &class.demand(&runner.row.capacity));
-            let elapsed = record.started_ms.map_or(0, |start| (now.wall_ms - start).max(0) / 1_000);
+            let elapsed = record.started_ms().map_or(0, |start| (now.wall_ms - start).max(0) / 1_000);
             busy = busy.max(class.requirements.runtime_seconds - elapsed);
         }
         (free, busy)
@@ -145,11 +147,10 @@ impl Engine {
 impl Workflow {
     /// Jobs that have not started, by kind. What was promised to a runner has not started either.
     fn kinds(&self) -> Vec<ResourceClass> {
-        let mut counts: Vec<(i64, i64)> = vec![(0, 0); self.classes.len()];
-        for (job, record) in (0..).zip(&self.jobs) {
-            let class = self.profiles.get(record.profile as usize).map(|entry| entry.class as usize);
-            let Some((ready, waiting)) = class.and_then(|class| counts.get_mut(class)) else { continue };
-            match record.state {
+        let mut counts: Vec<(i64, i64)> = vec![(0, 0); self.graph.classes().len()];
+        for (job, record) in self.graph.iter() {
+            let (ready, waiting) = &mut counts[self.graph.class_index(job) as usize];
+            match record.state() {
                 JobState::Ready if self.waits_for_nodes(job) => *waiting += 1,
                 JobState::Ready | JobState::Leased => *ready += 1,
                 JobState::Blocked | JobState::Uninitialized | JobState::Recovering => *waiting += 1,
@@ -163,7 +164,7 @@ impl Workflow {
             ready,
             waiting,
         };
-        let all = self.classes.iter().zip(counts).map(kind);
+        let all = self.graph.classes().zip(counts).map(kind);
         all.filter(|kind| kind.ready + kind.waiting > 0).collect()
     }
 

@@ -118,8 +118,8 @@ impl Engine {
     /// Its number may be taken, by the record of its loss or by that promise: the job then goes on under the next free one.
     pub(super) fn revive(&mut self, target: LeaseTarget, lease_id: i64, tx: &mut Tx) -> bool {
         let Some(workflow) = self.workflows.get(&target.workflow) else { return false };
-        let Some(job) = workflow.ordinal(target.number).filter(|_| target.role.is_job()) else { return false };
-        let state = workflow.jobs[job as usize].state;
+        let Some(job) = workflow.graph.ordinal(target.number).filter(|_| target.role.is_job()) else { return false };
+        let state = workflow.graph.job(job).state();
         let is_unstarted = matches!(state, JobState::Ready | JobState::Leased);
         if !is_unstarted || !workflow.has_expired_lease(job, lease_id) {
             return false;
@@ -129,11 +129,10 @@ impl Engine {
             self.revoke_leases_of_job(target.workflow, job, tx);
         }
         let Some(workflow) = self.workflows.get_mut(&target.workflow) else { return false };
+        workflow.graph.restore_lease(job, lease_id, is_promised);
         if is_promised {
-            workflow.jobs[job as usize].attempt += 1;
             let _ = workflow.transition(job, JobEvent::LeaseEnded, tx);
         }
-        workflow.jobs[job as usize].lease_id = lease_id;
         workflow.forget_expired_leases(job, tx);
         true
     }
@@ -147,8 +146,8 @@ impl Engine {
         }
         self.reset(id, BTreeSet::from([job]), tx);
         let Some(workflow) = self.workflows.get_mut(&id) else { return false };
-        workflow.jobs[job as usize].lease_id = finished.key.lease_id;
-        workflow.jobs[job as usize].state == JobState::Ready
+        workflow.graph.restore_lease(job, finished.key.lease_id, false);
+        workflow.graph.job(job).state() == JobState::Ready
     }
 
     /// Takes up a detached lease that the store knows.
@@ -174,19 +173,19 @@ impl Workflow {
     pub(in crate::engine) fn has_target(&self, target: &LeaseTarget) -> bool {
         match target.role {
             LeaseRole::Action => self.actions.find(target.number).is_some(),
-            LeaseRole::Job | LeaseRole::Recovery => self.ordinal(target.number).is_some(),
+            LeaseRole::Job | LeaseRole::Recovery => self.graph.ordinal(target.number).is_some(),
         }
     }
 
     /// Takes over the detached leases of the workflow as it was before an edit, of jobs that are still there.
     pub(in crate::engine) fn inherit_leases(&mut self, old: &Workflow) {
         let mut leases = std::mem::take(&mut self.leases);
-        leases.inherit(&old.leases, |job| self.ordinal(job).is_some());
+        leases.inherit(&old.leases, |job| self.graph.ordinal(job).is_some());
         self.leases = leases;
-        for job in 0..self.jobs.len() as u32 {
-            if let Some(before) = old.ordinal(self.jobs[job as usize].id).map(|before| &old.jobs[before as usize]) {
-                self.jobs[job as usize].unconfirmed = before.unconfirmed;
-                for _ in 0..before.ending {
+        for job in self.graph.all() {
+            if let Some(before) = old.graph.ordinal(self.graph.job(job).id()).map(|before| old.graph.job(before)) {
+                self.graph.set_unconfirmed(job, before.is_unconfirmed());
+                for _ in 0..before.ending() {
                     self.await_end(job);
                 }
             }
@@ -197,15 +196,13 @@ impl Workflow {
     fn await_end_of(&mut self, lease: &DetachedLease) {
         if lease.role == LeaseRole::Action {
             self.leases.action_revoked(lease.job);
-        } else if let Some(job) = self.ordinal(lease.job) {
+        } else if let Some(job) = self.graph.ordinal(lease.job) {
             self.await_end(job);
         }
     }
 
     fn await_end(&mut self, job: u32) {
-        let record = &mut self.jobs[job as usize];
-        record.ending += 1;
-        record.unmet += 1;
+        self.graph.await_lease_end(job);
         self.leases.job_revoked();
     }
 
@@ -214,19 +211,16 @@ impl Workflow {
         if lease.role == LeaseRole::Action {
             return self.leases.action_ended(lease.job);
         }
-        let Some(job) = self.ordinal(lease.job) else { return };
-        let record = &mut self.jobs[job as usize];
-        record.ending = record.ending.saturating_sub(1);
-        record.unmet = record.unmet.saturating_sub(1);
+        let Some(job) = self.graph.ordinal(lease.job) else { return };
         self.leases.job_ended();
-        if record.state == JobState::Blocked && record.unmet == 0 {
-            // The state was checked, so this is always legal.
+        if self.graph.lease_ended(job) {
+            // A blocked job can always become ready.
             let _ = self.transition(job, JobEvent::DependenciesMet, tx);
         }
     }
 
     fn record_revoked(&self, lease: &DetachedLease, report: Result<&FinishedAttempt, &str>, tx: &mut Tx) {
-        let Some(job) = self.ordinal(lease.job) else { return };
+        let Some(job) = self.graph.ordinal(lease.job) else { return };
         let finished = match report {
             Ok(finished) => Some(finished.clone()),
             Err(why) => lease.started_ms.map(|started| lost_attempt(AttemptKey::default(), Some(started), why, tx.now)),
@@ -263,25 +257,25 @@ impl Workflow {
     }
 
     pub(super) fn has_expired_lease(&self, job: u32, lease_id: i64) -> bool {
-        self.leases.expired_of(self.jobs[job as usize].id).iter().any(|lease| lease.lease_id == lease_id)
+        self.leases.expired_of(self.graph.job(job).id()).iter().any(|lease| lease.lease_id == lease_id)
     }
 
     /// Whether the number of the job's present attempt may be in use by a runner of which nothing is known.
     pub(super) fn attempt_is_unconfirmed(&self, job: u32) -> bool {
-        let record = &self.jobs[job as usize];
-        self.leases.expired_of(record.id).iter().any(|lease| lease.attempt == record.attempt)
+        let record = self.graph.job(job);
+        self.leases.expired_of(record.id()).iter().any(|lease| lease.attempt == record.attempt())
     }
 
     /// Expired leases do not count any more: something newer has started or ended, or the job is to run anew.
     pub(in crate::engine) fn forget_expired_leases(&mut self, job: u32, tx: &mut Tx) {
-        for lease in self.leases.take_expired(self.jobs[job as usize].id) {
+        for lease in self.leases.take_expired(self.graph.job(job).id()) {
             tx.changes.detached_ended(lease.lease_id);
         }
     }
 
     /// A runner confirms a lease that had expired.
     pub(super) fn renew_expired_lease(&mut self, job: u32, lease_id: i64, tx: &mut Tx) {
-        if self.leases.renew(self.jobs[job as usize].id, lease_id) {
+        if self.leases.renew(self.graph.job(job).id(), lease_id) {
             tx.changes.detached_ended(lease_id);
         }
     }

@@ -1,5 +1,6 @@
 //! The end of a lease: by a report, or because its runner no longer has it.
 
+use torc_api::event_reason::EventReason;
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::{FinishedAttempt, LeaseRole};
 
@@ -51,10 +52,10 @@ impl Engine {
     fn accept_job(&mut self, id: RunnerId, target: LeaseTarget, finished: &FinishedAttempt, tx: &mut Tx) -> bool {
         let key = &finished.key;
         let Some(workflow) = self.workflows.get(&target.workflow) else { return false };
-        let Some((job, lease)) = workflow.ordinal(target.number).zip(workflow.current_lease(target)) else {
+        let Some((job, lease)) = workflow.graph.ordinal(target.number).zip(workflow.current_lease(target)) else {
             return false;
         };
-        let state = workflow.jobs[job as usize].state;
+        let state = workflow.graph.job(job).state();
         let has_expired = lease.key.run == key.run && workflow.has_expired_lease(job, key.lease_id);
         let counts = match state {
             // All that is known against it is that it was lost.
@@ -98,7 +99,7 @@ impl Engine {
         let Some(workflow) = self.workflows.get_mut(&id) else { return };
         match role {
             LeaseRole::Job => {
-                if let Some(job) = workflow.ordinal(number) {
+                if let Some(job) = workflow.graph.ordinal(number) {
                     self.end_attempt(id, job, finished, runner, tx);
                 }
             }
@@ -122,11 +123,11 @@ impl Engine {
     fn refuse(&self, finished: &FinishedAttempt, tx: &mut Tx) -> bool {
         let FinishedAttempt { key, return_code, .. } = finished;
         let workflow = self.workflows.get(&WorkflowId(key.workflow));
-        let name = workflow.and_then(|workflow| Some(workflow.name(workflow.ordinal(JobId(key.job))?)));
+        let name = workflow.and_then(|workflow| Some(workflow.graph.name(workflow.graph.ordinal(JobId(key.job))?)));
         let job = name.map_or_else(|| format!("job {}", key.job), |name| format!("job '{name}'"));
         let message =
             format!("attempt {} of {job} in run {} ended with {return_code} and counts no more", key.attempt, key.run);
-        tx.event(workflow.map(Workflow::id), "ResultRefused", message);
+        tx.event(workflow.map(Workflow::id), EventReason::ResultRefused, message);
         false
     }
 
@@ -157,7 +158,7 @@ impl Engine {
         self.wake_version += 1;
         let Some(workflow) = self.workflows.get_mut(&target.workflow) else { return };
         // What was canceled stays as it is, whatever turns up.
-        let state = workflow.ordinal(target.number).map(|job| workflow.jobs[job as usize].state);
+        let state = workflow.graph.ordinal(target.number).map(|job| workflow.graph.job(job).state());
         if let Some(lease) = expired.filter(|_| state != Some(JobState::Canceled)) {
             workflow.remember_expired_lease(lease, tx);
         }

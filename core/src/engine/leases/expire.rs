@@ -1,5 +1,7 @@
 //! What silence does: a silent runner loses its promises, and after long enough what it had started.
 
+use torc_api::event_reason::EventReason;
+
 use super::NotHeldReason;
 use crate::engine::Engine;
 use crate::engine::held_leases::LeaseTarget;
@@ -31,7 +33,7 @@ impl Engine {
         let Some(runner) = self.runners.get_mut(&id) else { return };
         if runner.set_silent() {
             let (host, seconds) = (&runner.row.host, silence_ms / 1_000);
-            tx.event(None, "RunnerSilent", format!("runner {id} on {host} has been silent for {seconds} s"));
+            tx.event(None, EventReason::RunnerSilent, format!("runner {id} on {host} has been silent for {seconds} s"));
         }
         let held = runner.leases.sorted();
         self.withdraw_offer(id);
@@ -66,11 +68,11 @@ impl Workflow {
         if !has_started || is_over {
             return false;
         }
-        let Some(job) = self.ordinal(target.number).filter(|_| target.role.is_job()) else { return true };
+        let Some(job) = self.graph.ordinal(target.number).filter(|_| target.role.is_job()) else { return true };
         if self.should_terminate(job) {
             return false;
         }
-        self.jobs[job as usize].unconfirmed = true;
+        self.graph.set_unconfirmed(job, true);
         true
     }
 

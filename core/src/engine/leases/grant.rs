@@ -56,19 +56,19 @@ impl Engine {
                 self.fail_without_data(id, target, key, message, tx);
                 continue;
             }
-            let record = &workflow.jobs[job as usize];
-            let index = record.profile;
+            let record = workflow.graph.job(job);
+            let index = record.profile();
             let profile = *profiles.entry((workflow.id(), index)).or_insert_with(|| {
                 response.profiles.push(workflow.wire_profile(index));
                 response.profiles.len() as u32 - 1
             });
             response.leases.push(Lease {
                 key,
-                name: workflow.name(job).to_owned(),
+                name: workflow.graph.name(job).to_owned(),
                 command: workflow.filled_command(job),
                 profile,
-                priority: record.priority,
-                downstream_seconds: record.downstream_seconds,
+                priority: record.priority(),
+                downstream_seconds: record.downstream_seconds(),
                 ..Lease::default()
             });
         }
@@ -83,14 +83,14 @@ impl Engine {
         let mut owners: Vec<OwnerQueues<'_>> = Vec::new();
         let mut index: HashMap<&str, usize> = HashMap::new();
         for workflow in scope.iter().filter_map(|id| self.workflows.get(id)).filter(may_give) {
-            let ready = workflow.classes.iter().zip(&workflow.queues).filter(|(_, queue)| !queue.is_empty());
+            let ready = workflow.graph.ready_queues();
             let classes = ready.map(|(class, queue)| {
                 let is_wanted_elsewhere = is_wanted_elsewhere(workflow, class);
                 ClassQueue { class, queue, is_wanted_elsewhere }
             });
             let queues = WorkflowQueues {
                 workflow: workflow.id(),
-                usage: workflow.usage,
+                usage: workflow.graph.usage(),
                 allowance: self.allowance(runner, workflow),
                 end: workflow.end_margin(runner.is_in_allocation()),
                 classes: classes.collect(),
@@ -113,7 +113,7 @@ impl Engine {
         }
         let mut usage: HashMap<&str, Usage> = HashMap::new();
         for workflow in self.live.iter().filter_map(|id| self.workflows.get(id)) {
-            usage.entry(&workflow.row.owner).or_default().merge(&workflow.usage);
+            usage.entry(&workflow.row.owner).or_default().merge(&workflow.graph.usage());
         }
         for owner in owners {
             owner.usage = usage.get(owner.owner).copied().unwrap_or_default();
@@ -136,11 +136,11 @@ impl Engine {
 
 impl Workflow {
     fn has_ready_jobs(&self) -> bool {
-        self.counts.of(JobState::Ready) > 0
+        self.graph.counts().of(JobState::Ready) > 0
     }
 
     fn wire_profile(&self, index: u32) -> Profile {
-        let profile = self.profiles[index as usize].whole();
+        let profile = self.graph.profile_at(index);
         let needs = &profile.requirements;
         Profile {
             resources: needs.resources(),

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use torc_api::event_reason::EventReason;
 use torc_api::quantity::format_duration;
 use torc_api::state::JobState;
 use torc_api::wire::{AttemptKey, SyncRequest};
@@ -58,14 +59,14 @@ impl Engine {
         let (Some(runner), Some(workflow)) = (self.runners.get(&id), self.workflows.get(&target.workflow)) else {
             return;
         };
-        let Some(job) = workflow.ordinal(target.number).filter(|_| target.role.is_job()) else { return };
+        let Some(job) = workflow.graph.ordinal(target.number).filter(|_| target.role.is_job()) else { return };
         let message = format!(
             "the runner on {} returned job '{}' unstarted: too little of its time is left for a runtime of {}",
             runner.row.host,
-            workflow.name(job),
-            format_duration(workflow.profile(job).requirements.runtime_seconds),
+            workflow.graph.name(job),
+            format_duration(workflow.graph.profile(job).requirements.runtime_seconds),
         );
-        tx.event(Some(target.workflow), "LeaseReturned", message);
+        tx.event(Some(target.workflow), EventReason::LeaseReturned, message);
     }
 
     /// A runner has a lease: it has started at `started_ms`, or waits. A lease that expired is the runner's again if no other has one;
@@ -114,7 +115,7 @@ impl Engine {
         let Some(mut runner) = self.remove_runner(id) else { return };
         runner.row.ended_ms = Some(tx.now.wall_ms);
         tx.changes.runner(&runner.row);
-        tx.event(None, "RunnerLeft", format!("runner {id} on {} has left", runner.row.host));
+        tx.event(None, EventReason::RunnerLeft, format!("runner {id} on {} has left", runner.row.host));
         let queued: HashSet<(i64, i64)> = request.queued.iter().map(|key| (key.job, key.lease_id)).collect();
         for (target, held) in runner.leases.sorted() {
             let is_queued = queued.contains(&(target.number.0, held.key.lease_id));
@@ -132,11 +133,10 @@ impl Workflow {
             self.confirm_task(target, runner, started_ms, tx);
             return true;
         }
-        let Some(job) = self.ordinal(target.number) else { return false };
-        let record = &mut self.jobs[job as usize];
-        match (record.state, started_ms) {
+        let Some(job) = self.graph.ordinal(target.number) else { return false };
+        match (self.graph.job(job).state(), started_ms) {
             (JobState::Running, Some(_)) => {
-                record.unconfirmed = false;
+                self.graph.set_unconfirmed(job, false);
                 false
             }
             (JobState::Ready | JobState::Leased, Some(started_ms)) => {
@@ -144,8 +144,8 @@ impl Workflow {
                 true
             }
             (JobState::Ready, None) => {
-                record.runner = Some(runner);
-                let lease_id = record.lease_id;
+                self.graph.set_runner(job, runner, None);
+                let lease_id = self.graph.job(job).lease_id();
                 self.renew_expired_lease(job, lease_id, tx);
                 self.transition(job, JobEvent::Granted, tx).is_ok()
             }
@@ -155,9 +155,7 @@ impl Workflow {
 
     fn start(&mut self, job: u32, runner: RunnerId, started_ms: i64, tx: &mut Tx) {
         self.forget_expired_leases(job, tx);
-        let record = &mut self.jobs[job as usize];
-        record.runner = Some(runner);
-        record.started_ms = Some(started_ms);
+        self.graph.set_runner(job, runner, Some(started_ms));
         // The state was checked, so this is always legal.
         let _ = self.transition(job, JobEvent::Started, tx);
         if self.row.started_ms.is_none() {

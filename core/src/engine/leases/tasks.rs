@@ -126,7 +126,7 @@ impl Workflow {
         let env = [("TORC_RETURN_CODE", row.return_code.to_string()), ("TORC_CAUSE", row.cause.to_string())];
         Some(Lease {
             key,
-            name: self.name(self.ordinal(job)?).to_owned(),
+            name: self.graph.name(self.graph.ordinal(job)?).to_owned(),
             command: row.script.clone(),
             profile,
             role: LeaseRole::Recovery,
@@ -221,9 +221,9 @@ impl Engine {
             let target = LeaseTarget { workflow: workflow_id, number, role: LeaseRole::Recovery };
             let Some(key) = self.grant_lease(id, target, response.sequence, tx) else { continue };
             let Some(workflow) = self.workflows.get(&workflow_id) else { return };
-            let Some(job) = workflow.ordinal(number) else { continue };
+            let Some(job) = workflow.graph.ordinal(number) else { continue };
             response.leases.extend(workflow.describe_recovery(key, response.profiles.len() as u32));
-            response.profiles.push(workflow.task_profile(workflow.profile(job).env.clone()));
+            response.profiles.push(workflow.task_profile(workflow.graph.profile(job).env.clone()));
         }
     }
 

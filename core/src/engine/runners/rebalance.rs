@@ -77,7 +77,8 @@ impl Engine {
         let mut found: Vec<WaitingClass> = Vec::new();
         for key in keys {
             let workflow = self.workflows.get(&WorkflowId(key.workflow));
-            let class = workflow.and_then(|workflow| workflow.class_index(workflow.ordinal(JobId(key.job))?));
+            let class =
+                workflow.and_then(|workflow| Some(workflow.graph.class_index(workflow.graph.ordinal(JobId(key.job))?)));
             let one = class.map(|class| WaitingClass { workflow: WorkflowId(key.workflow), class });
             // Neighbours are mostly alike.
             found.extend(one.filter(|one| found.last() != Some(one) && !found.contains(one)));
@@ -91,7 +92,7 @@ impl Engine {
         runner.waiting_classes.iter().any(|waiting| {
             let workflow = self.workflows.get(&waiting.workflow);
             workflow.is_some_and(|workflow| {
-                let class = workflow.classes.get_index(waiting.class as usize);
+                let class = workflow.graph.class(waiting.class);
                 class.is_some_and(|class| self.is_wanted_elsewhere(id, workflow, class, now))
             })
         })
@@ -101,7 +102,7 @@ impl Engine {
     fn has_fitting_lease(&self, donor: &Runner, free: &Resources, place: &RunnerView<'_>) -> bool {
         donor.waiting_classes.iter().any(|waiting| {
             let workflow = self.workflows.get(&waiting.workflow);
-            let class = workflow.and_then(|workflow| workflow.classes.get_index(waiting.class as usize));
+            let class = workflow.and_then(|workflow| workflow.graph.class(waiting.class));
             class.is_some_and(|class| fits(free, &class.demand_on(place)))
         })
     }
@@ -114,12 +115,10 @@ impl Engine {
         }
         for SpareLease { donor, workflow, job } in found {
             let Some(workflow) = self.workflows.get_mut(&workflow) else { continue };
-            let record = &mut workflow.jobs[job as usize];
-            record.moves += 1;
+            workflow.graph.count_move(job);
+            let number = workflow.graph.job(job).id();
             if let Some(donor) = self.runners.get_mut(&donor) {
-                donor
-                    .asked_back
-                    .insert(record.id, AskedBack { taker: id, workflow: workflow.id(), at_ms: now.mono_ms });
+                donor.asked_back.insert(number, AskedBack { taker: id, workflow: workflow.id(), at_ms: now.mono_ms });
             }
         }
         self.wake_version += 1;
@@ -162,7 +161,7 @@ impl Engine {
                 examined += 1;
                 let Some((workflow, job)) = self.movable(donor.row.id, key) else { continue };
                 let end = workflow.end_margin(taker.is_in_allocation());
-                let class = workflow.class_of(job).filter(|class| class.suits(&place, end));
+                let class = workflow.graph.class_of(job).filter(|class| class.suits(&place, end));
                 let Some(class) = class.filter(|_| scope.contains(&workflow.id())) else { continue };
                 if budget.take(&class.demand_on(&place), &mut share) {
                     found.push(SpareLease { donor: donor.row.id, workflow: workflow.id(), job });
@@ -192,7 +191,7 @@ impl Engine {
                 let target = LeaseTarget { workflow: asked.workflow, number: *job, role: LeaseRole::Job };
                 let held = donor.leases.get(&target);
                 let workflow = held.and_then(|_| self.workflows.get(&asked.workflow));
-                let class = workflow.and_then(|workflow| workflow.class_of(workflow.ordinal(*job)?));
+                let class = workflow.and_then(|workflow| workflow.graph.class_of(workflow.graph.ordinal(*job)?));
                 left = class.map_or(left, |class| minus(&left, &class.demand_on(place)));
             }
         }
@@ -209,8 +208,9 @@ impl Engine {
     /// The job of a lease that has not started and may move.
     fn movable(&self, donor: RunnerId, key: &AttemptKey) -> Option<(&Workflow, u32)> {
         let (workflow, job) = self.held_job(donor, key)?;
-        let record = &workflow.jobs[job as usize];
-        let may_move = record.started_ms.is_none() && record.moves < MAX_MOVES && !self.is_asked_back(donor, record.id);
+        let record = workflow.graph.job(job);
+        let may_move =
+            record.started_ms().is_none() && record.moves() < MAX_MOVES && !self.is_asked_back(donor, record.id());
         may_move.then_some((workflow, job))
     }
 }

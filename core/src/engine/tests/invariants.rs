@@ -24,70 +24,74 @@ pub fn check_live(engine: &Engine) {
         check_recoveries(workflow);
     }
     check_leases(engine);
-    let open = engine.workflows.values().filter(|workflow| !workflow.is_settled());
+    let open = engine.workflows.values().filter(|workflow| !workflow.graph.is_settled());
     assert!(open.map(Workflow::id).all(|id| engine.live.contains(&id)), "a workflow is forgotten");
     check_held(engine);
 }
 
 fn check_counts(workflow: &Workflow) {
     let mut counts = JobCounts::default();
-    for job in &workflow.jobs {
-        counts.add(job.state, 1);
+    for (_, job) in workflow.graph.iter() {
+        counts.add(job.state(), 1);
     }
-    assert_eq!(workflow.counts, counts);
-    assert_eq!(JobState::ALL.iter().copied().map(|state| counts.of(state)).sum::<i64>(), workflow.jobs.len() as i64);
+    assert_eq!(*workflow.graph.counts(), counts);
+    assert_eq!(
+        JobState::ALL.iter().copied().map(|state| counts.of(state)).sum::<i64>(),
+        i64::from(workflow.graph.len())
+    );
 }
 
 fn check_usage(workflow: &Workflow) {
     let mut usage = Usage::default();
-    for (job, _) in (0..).zip(&workflow.jobs).filter(|(_, record)| record.state.is_held()) {
-        usage.add(&workflow.profile(job).requirements, 1);
+    for (job, _) in workflow.graph.iter().filter(|(_, record)| record.state().is_held()) {
+        usage.add(&workflow.graph.profile(job).requirements, 1);
     }
-    assert_eq!(workflow.usage, usage, "what runners have of it");
+    assert_eq!(workflow.graph.usage(), usage, "what runners have of it");
 }
 
 fn check_queues(workflow: &Workflow) {
     let mut queued = BTreeMap::new();
-    for (class, queue) in workflow.queues.iter().enumerate() {
+    for (class, queue) in workflow.graph.queues().iter().enumerate() {
         for job in queue.jobs() {
-            assert_eq!(queued.insert(job, class as u32), None, "{} waits twice", workflow.name(job));
+            assert_eq!(queued.insert(job, class as u32), None, "{} waits twice", workflow.graph.name(job));
         }
         let ranks: Vec<(Reverse<i64>, Reverse<u32>, u32)> = queue.jobs().map(|job| rank(workflow, job)).collect();
         assert!(ranks.is_sorted(), "the most urgent job comes first: {ranks:?}");
     }
-    let ready: BTreeMap<u32, u32> = (0..workflow.jobs.len() as u32)
-        .map(|job| (job, &workflow.jobs[job as usize]))
-        .filter(|(_, record)| record.state == JobState::Ready)
-        .map(|(job, record)| (job, workflow.profiles[record.profile as usize].class))
+    let ready: BTreeMap<u32, u32> = workflow
+        .graph
+        .iter()
+        .filter(|(_, record)| record.state() == JobState::Ready)
+        .map(|(job, _)| (job, workflow.graph.class_index(job)))
         .collect();
     assert_eq!(queued, ready, "the queues hold exactly the ready jobs");
 }
 
 /// Sorts the jobs of a class: by priority, then by the path below them.
 fn rank(workflow: &Workflow, job: u32) -> (Reverse<i64>, Reverse<u32>, u32) {
-    let record = &workflow.jobs[job as usize];
-    (Reverse(record.priority), Reverse(record.downstream_seconds), job)
+    let record = workflow.graph.job(job);
+    (Reverse(record.priority()), Reverse(record.downstream_seconds()), job)
 }
 
 fn check_dependencies(workflow: &Workflow) {
-    for (job, record) in (0..).zip(&workflow.jobs) {
-        let name = workflow.name(job);
+    for (job, record) in workflow.graph.iter() {
+        let name = workflow.graph.name(job);
         let parents: Vec<JobState> =
-            workflow.parents(job).iter().map(|parent| workflow.jobs[*parent as usize].state).collect();
+            workflow.graph.parents(job).iter().map(|parent| workflow.graph.job(*parent).state()).collect();
         let open = parents.iter().filter(|state| !state.is_complete()).count() as u32;
-        let ending = u32::from(record.ending);
+        let ending = u32::from(record.ending());
         let failed = parents.iter().any(|state| state.is_complete() && *state != JobState::Completed);
-        let doomed = failed && workflow.profile(job).cancel_on_blocking_job_failure;
-        match record.state {
+        let doomed = failed && workflow.graph.profile(job).cancel_on_blocking_job_failure;
+        match record.state() {
             JobState::Blocked => {
-                assert_eq!(record.unmet, open + ending, "{name} waits for its open parents and its own ends");
-                assert!(record.unmet > 0, "{name} is blocked by nothing");
+                assert_eq!(record.unmet(), open + ending, "{name} waits for its open parents and its own ends");
+                assert!(record.unmet() > 0, "{name} is blocked by nothing");
                 assert!(!doomed, "{name} waits although a parent failed");
             }
             JobState::Ready | JobState::Leased | JobState::Running => {
                 assert_eq!(open, 0, "{name} may run although a parent has not ended");
                 assert!(
-                    ending == 0 || record.state == JobState::Running,
+                    ending == 0 || record.state() == JobState::Running,
                     "{name} may start before its last lease is over"
                 );
                 assert!(!doomed, "{name} may run although a parent failed");
@@ -104,10 +108,12 @@ fn check_leases(engine: &Engine) {
             assert_eq!(held.insert(job, *id), None, "job {job} has two leases");
         }
     }
-    let jobs = engine.workflows.values().flat_map(|workflow| &workflow.jobs);
+    let jobs = engine.workflows.values().flat_map(|workflow| workflow.graph.iter());
     let owned: BTreeMap<JobId, RunnerId> = jobs
-        .inspect(|job| assert_eq!(job.runner.is_some(), job.state.is_held(), "job {} is {}", job.id, job.state))
-        .filter_map(|job| Some((job.id, job.runner?)))
+        .inspect(|(_, job)| {
+            assert_eq!(job.runner().is_some(), job.state().is_held(), "job {} is {}", job.id(), job.state())
+        })
+        .filter_map(|(_, job)| Some((job.id(), job.runner()?)))
         .collect();
     assert_eq!(held, owned, "runners hold what jobs say");
     check_revoked(engine);
@@ -123,18 +129,29 @@ fn check_revoked(engine: &Engine) {
     }
     let mut counted = BTreeMap::new();
     for workflow in engine.workflows.values() {
-        let of_jobs = workflow.jobs.iter().filter(|job| job.ending > 0).map(|job| (job.id, u32::from(job.ending)));
+        let of_jobs = workflow
+            .graph
+            .iter()
+            .filter(|(_, job)| job.ending() > 0)
+            .map(|(_, job)| (job.id(), u32::from(job.ending())));
         counted.extend(of_jobs);
         counted.extend(workflow.leases.revoked().1);
-        assert_eq!(workflow.leases.revoked().0, workflow.jobs.iter().map(|job| u32::from(job.ending)).sum::<u32>());
+        assert_eq!(
+            workflow.leases.revoked().0,
+            workflow.graph.iter().map(|(_, job)| u32::from(job.ending())).sum::<u32>()
+        );
         for (job, leases) in workflow.leases.expired() {
-            let record = &workflow.jobs[workflow.ordinal(*job).unwrap() as usize];
+            let record = workflow.graph.job(workflow.graph.ordinal(*job).unwrap());
             let open =
                 [JobState::Ready, JobState::Leased, JobState::Failed, JobState::Terminated, JobState::PendingFailed];
-            assert!(!leases.is_empty() && (open.contains(&record.state) || record.ending > 0), "{}", record.state);
+            assert!(
+                !leases.is_empty() && (open.contains(&record.state()) || record.ending() > 0),
+                "{}",
+                record.state()
+            );
             for lease in leases {
-                assert_eq!((lease.run, lease.fate), (record.run, DetachedState::Expired));
-                let is_older = lease.attempt < record.attempt || record.state != JobState::Leased;
+                assert_eq!((lease.run, lease.fate), (record.run(), DetachedState::Expired));
+                let is_older = lease.attempt < record.attempt() || record.state() != JobState::Leased;
                 assert!(is_older, "two leases of attempt {} of job {job}", lease.attempt);
             }
         }
@@ -152,7 +169,7 @@ fn detached_leases(engine: &Engine) -> BTreeMap<i64, DetachedLease> {
 /// Exactly the jobs that wait for a script have one.
 fn check_recoveries(workflow: &Workflow) {
     let recovering: BTreeSet<JobId> =
-        workflow.jobs.iter().filter(|job| job.state == JobState::Recovering).map(|job| job.id).collect();
+        workflow.graph.iter().filter(|(_, job)| job.state() == JobState::Recovering).map(|(_, job)| job.id()).collect();
     assert_eq!(workflow.recoveries.iter().map(|row| row.job).collect::<BTreeSet<_>>(), recovering);
 }
 
@@ -175,7 +192,7 @@ pub fn check_same(live: &Engine, restored: &Engine) {
     for (live, restored) in live.workflows.values().zip(restored.workflows.values()) {
         assert_eq!(live.row, restored.row);
         assert_eq!(*live.spec, *restored.spec);
-        assert_eq!(live.counts, restored.counts);
+        assert_eq!(live.graph.counts(), restored.graph.counts());
         assert_eq!(jobs(live), jobs(restored));
         assert_eq!(budgets(live), budgets(restored));
         assert_eq!(live.failures.recovering(), restored.failures.recovering());
@@ -211,13 +228,15 @@ fn held(runner: &Runner) -> (BTreeMap<LeaseTarget, i64>, Vec<DetachedLease>) {
 }
 
 fn jobs(workflow: &Workflow) -> Vec<String> {
-    (0..workflow.jobs.len() as u32)
+    workflow
+        .graph
+        .all()
         .map(|job| {
-            let row = workflow.job_row(job);
-            let record = &workflow.jobs[job as usize];
-            let unmet = if row.state == JobState::Blocked { record.unmet } else { 0 };
-            let class = workflow.class_of(job);
-            format!("{row:?} {unmet} {} {:?} {class:?}", record.ending, workflow.whole_profile(job))
+            let row = workflow.graph.row(job);
+            let record = workflow.graph.job(job);
+            let unmet = if row.state == JobState::Blocked { record.unmet() } else { 0 };
+            let class = workflow.graph.class_of(job);
+            format!("{row:?} {unmet} {} {:?} {class:?}", record.ending(), workflow.graph.complete_profile(job))
         })
         .collect()
 }
@@ -228,7 +247,7 @@ fn budgets(workflow: &Workflow) -> BTreeSet<(JobId, Cause, i32)> {
         .failures
         .counts()
         .filter(|(job, cause, _)| {
-            workflow.ordinal(*job).is_some() && !matches!(cause, Cause::Stopped | Cause::Canceled)
+            workflow.graph.ordinal(*job).is_some() && !matches!(cause, Cause::Stopped | Cause::Canceled)
         })
         .collect()
 }

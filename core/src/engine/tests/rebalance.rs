@@ -150,12 +150,12 @@ impl Fleet {
     fn check_no_runner_is_idle_beside_waiting_work(&self) {
         let workflow = self.world.engine.workflows.values().next().unwrap();
         let is_stuck = |promise: &Promise| {
-            let job = workflow.ordinal(JobId(promise.key.job)).unwrap();
-            workflow.jobs[job as usize].moves >= 2
+            let job = workflow.graph.ordinal(JobId(promise.key.job)).unwrap();
+            workflow.graph.job(job).moves() >= 2
         };
         let waiting =
             self.runners.iter().flat_map(|runner| &runner.queued).filter(|promise| !is_stuck(promise)).count();
-        let ready = workflow.counts.of(JobState::Ready);
+        let ready = workflow.graph.counts().of(JobState::Ready);
         let is_free = |runner: &SimRunner| (runner.running.len() as i64) < runner.introduction.capacity.cpus;
         let free = self.runners.iter().filter(|runner| is_free(runner)).count();
         assert!(free == 0 || waiting == 0 && ready == 0, "{free} are free, {waiting} jobs wait, {ready} are ready");
@@ -368,7 +368,7 @@ fn a_lease_moves_at_most_twice() {
     }
     let moves = |fleet: &Fleet| {
         let workflow = fleet.world.engine.workflows.values().next().unwrap();
-        workflow.jobs.iter().map(|job| job.moves).max()
+        workflow.graph.iter().map(|(_, job)| job.moves()).max()
     };
     assert!(moves(&fleet) <= Some(2) && fleet.moves <= 24, "{:?}", moves(&fleet));
     assert_eq!(fleet.ran.len(), 12);
@@ -384,8 +384,10 @@ fn a_lease_that_has_moved_twice_stays() {
         let mut again = Fleet::new(2, 4);
         assert_eq!(again.register(1), loaded);
         again.sync(loaded);
-        let jobs = &mut again.world.engine.workflows.get_mut(&workflow).unwrap().jobs;
-        jobs.iter_mut().for_each(|job| job.moves = moves);
+        let graph = &mut again.world.engine.workflows.get_mut(&workflow).unwrap().graph;
+        for job in graph.all() {
+            (0..moves).for_each(|_| graph.count_move(job));
+        }
         assert_eq!(again.register(1), idle);
         again.sync(idle);
         assert_eq!(again.held(idle).0, usize::from(moves < 2), "moved {moves} times before");

@@ -21,11 +21,7 @@ use crate::rows::Changes;
 fn forget_what_is_not_kept(engine: &mut Engine, now: Now) {
     engine.runners.forget_what_is_not_kept(now);
     for workflow in engine.workflows.values_mut() {
-        workflow.scaled_profiles.clear();
-        for record in &mut workflow.jobs {
-            record.unconfirmed = false;
-            record.moves = 0;
-        }
+        workflow.graph.forget_unstored();
     }
     engine.slurm.forget_dismissed();
 }

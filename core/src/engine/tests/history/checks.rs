@@ -5,9 +5,9 @@ use torc_api::wire::{AttemptKey, LeaseRole, SyncRequest, SyncResponse};
 
 use super::History;
 use crate::class::{fits, minus};
+use crate::engine::graph::JobRecord;
 use crate::engine::tests::fleet::Promise;
 use crate::engine::tests::plan::{PlannedJob, job};
-use crate::engine::workflow::JobRecord;
 use crate::ids::{JobId, RunnerId, WorkflowId};
 
 impl History {
@@ -16,19 +16,19 @@ impl History {
         let expired_leases =
             workflow.leases.expired_of(JobId(key.job)).iter().any(|lease| lease.lease_id == key.lease_id);
         self.live(key).is_some_and(|record| {
-            let open = !record.state.is_complete() && record.state != JobState::PendingFailed;
-            open && record.run == key.run && (record.lease_id == key.lease_id || expired_leases)
+            let open = !record.state().is_complete() && record.state() != JobState::PendingFailed;
+            open && record.run() == key.run && (record.lease_id() == key.lease_id || expired_leases)
         })
     }
 
     fn live(&self, key: &AttemptKey) -> Option<&JobRecord> {
         let workflow = self.world.engine.workflows.get(&WorkflowId(key.workflow))?;
-        Some(&workflow.jobs[workflow.ordinal(JobId(key.job))? as usize])
+        Some(workflow.graph.job(workflow.graph.ordinal(JobId(key.job))?))
     }
 
     pub(super) fn runs_elsewhere(&self, key: &AttemptKey, id: RunnerId) -> bool {
         self.live(key).is_some_and(|record| {
-            record.state == JobState::Running && record.runner != Some(id) && record.lease_id != key.lease_id
+            record.state() == JobState::Running && record.runner() != Some(id) && record.lease_id() != key.lease_id
         })
     }
 
@@ -72,13 +72,13 @@ impl History {
 
     /// Notes when each job has ended for good.
     pub(super) fn note_ends(&mut self) {
-        for record in self.world.engine.workflows.values().flat_map(|workflow| &workflow.jobs) {
-            let attempt = (record.run, record.attempt);
-            let known = self.seen.ended.get(&record.id).map(|(attempt, _)| *attempt);
-            if !record.state.is_complete() {
-                self.seen.ended.remove(&record.id);
+        for (_, record) in self.world.engine.workflows.values().flat_map(|workflow| workflow.graph.iter()) {
+            let attempt = (record.run(), record.attempt());
+            let known = self.seen.ended.get(&record.id()).map(|(attempt, _)| *attempt);
+            if !record.state().is_complete() {
+                self.seen.ended.remove(&record.id());
             } else if known != Some(attempt) {
-                self.seen.ended.insert(record.id, (attempt, self.tick));
+                self.seen.ended.insert(record.id(), (attempt, self.tick));
             }
         }
     }
@@ -86,12 +86,12 @@ impl History {
     /// A result that counts is of an attempt that was given out after the job's parents had ended.
     pub(super) fn check_came_after_parents(&self, key: &AttemptKey) {
         let workflow = &self.world.engine.workflows[&self.world.workflow()];
-        let Some(job) = workflow.ordinal(JobId(key.job)) else { return };
+        let Some(job) = workflow.graph.ordinal(JobId(key.job)) else { return };
         let granted = self.seen.granted[key];
-        for parent in workflow.parents(job) {
-            let parent = &workflow.jobs[*parent as usize];
-            if let Some((_, ended)) = self.seen.ended.get(&parent.id) {
-                assert!(granted >= *ended, "{} was given out before a parent ended", workflow.name(job));
+        for parent in workflow.graph.parents(job) {
+            let parent = workflow.graph.job(*parent);
+            if let Some((_, ended)) = self.seen.ended.get(&parent.id()) {
+                assert!(granted >= *ended, "{} was given out before a parent ended", workflow.graph.name(job));
             }
         }
     }
