@@ -141,7 +141,7 @@ impl PreparedRecovery {
     }
 }
 
-fn read_partitions(partitions: &[torc_api::cluster::PartitionLimits]) -> Result<Vec<PartitionLimits>, EngineError> {
+fn read_partitions(partitions: &[torc_api::cluster::Partition]) -> Result<Vec<PartitionLimits>, EngineError> {
     let partitions = partitions.iter().map(PartitionLimits::try_from).collect::<Result<_, _>>();
     partitions.map_err(|error| EngineError::bad_request(error.to_string()))
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use torc_api::cluster::{LOCAL, PartitionLimits as DetectedPartition, SlurmClusterSpec, SlurmClusterStatus};
+use torc_api::cluster::{LOCAL, Partition as DetectedPartition, SlurmClusterSpec, SlurmClusterStatus};
 use torc_api::condition::{Condition, ConditionReason, ConditionStatus, ConditionType};
 use torc_core::planning::partition::PartitionLimits;
 use torc_core::time::rfc3339;

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use torc_api::wire::{PROTOCOL, RegisterRequest, RegisterResponse, Resources, SyncRequest, SyncResponse, WorkRequest};
 
-use crate::report::{Bar, ProblemCollector};
+use crate::report::{Bar, Report};
 use crate::server::Server;
 
 /// Returns ten layers of ten jobs in each of a thousand groups. Every job waits for the ten of the layer before.
@@ -15,7 +15,7 @@ const GROUPS: usize = 1_000;
 const LAYERS: usize = 10;
 const WIDTH: usize = 10;
 
-pub async fn measure(torc: &Path, report: &mut ProblemCollector) -> Result<()> {
+pub async fn measure(torc: &Path, report: &mut Report) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let database = folder.path().join("torc.db");
     let server = Server::start(torc, &database).await?;

@@ -7,10 +7,10 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::report::{Bar, ProblemCollector};
+use crate::report::{Bar, Report};
 use crate::trues::apply;
 
-pub fn measure(torc: &Path, length: usize, report: &mut ProblemCollector) -> Result<()> {
+pub fn measure(torc: &Path, length: usize, report: &mut Report) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let mut document = String::from("name: chain\njobs:\n  - {name: job_0, command: \"true\"}\n");
     for job in 1..length {

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Parser;
 
-use report::ProblemCollector;
+use report::Report;
 
 /// Measures Torc's speed and compares it with its bars.
 #[derive(Parser)]
@@ -60,7 +60,7 @@ struct Args {
 #[tokio::main]
 async fn main() -> Result<()> {
     let args = Args::parse();
-    let mut report = ProblemCollector::default();
+    let mut report = Report::default();
     let wanted = |name: &str| name.contains(&args.only);
     if wanted("trues") {
         trues::measure(&args.torc, args.trues, &mut report)?;

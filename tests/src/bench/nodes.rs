@@ -19,7 +19,7 @@ use torc_runner::protocol::{JobExit, Outcome, StartOrder};
 use torc_runner::state::{Effect, Event, Findings, Settings, State};
 use torc_runner::{Bearer, HttpLink, RunnerConfig, ServerLink, settings};
 
-use crate::report::{Bar, ProblemCollector};
+use crate::report::{Bar, Report};
 use crate::server::Server;
 
 /// Number of GPUs of a node.
@@ -42,7 +42,7 @@ struct Seen {
 }
 
 /// P10, P11: 1, 10 and 200 nodes, leasing ahead and not.
-pub async fn measure(torc: &Path, report: &mut ProblemCollector) -> Result<()> {
+pub async fn measure(torc: &Path, report: &mut Report) -> Result<()> {
     for nodes in [1, 10, 200] {
         for ahead in [false, true] {
             let seen = watch(torc, nodes, ahead).await?;

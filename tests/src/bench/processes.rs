@@ -16,7 +16,7 @@ use torc_sim::Scenario;
 use torc_sim::measures::quotient;
 use torc_sim::reference::{Knowledge, reference_end};
 
-use crate::report::{Bar, ProblemCollector};
+use crate::report::{Bar, Report};
 use fleet::{Fleet, Schedule};
 use shapes::ProcessShape;
 
@@ -61,7 +61,7 @@ impl Comparison {
 }
 
 /// Measures every shape whose name contains `shape`, and prints one table.
-pub async fn measure(torc: &Path, shape: &str, report: &mut ProblemCollector) -> Result<()> {
+pub async fn measure(torc: &Path, shape: &str, report: &mut Report) -> Result<()> {
     let shapes: Vec<_> = shapes::ALL.iter().copied().filter(|candidate| candidate.name.contains(shape)).collect();
     ensure!(!shapes.is_empty(), "no shape of `processes` is named '{shape}'");
     let load_before = load_average()?;

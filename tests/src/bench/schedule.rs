@@ -10,7 +10,7 @@ use std::path::Path;
 use anyhow::{Result, ensure};
 use torc_sim::shapes;
 
-use crate::report::{Bar, ProblemCollector};
+use crate::report::{Bar, Report};
 use results::{Goals, ShapeResult};
 
 /// Options of the measurement.
@@ -24,7 +24,7 @@ pub struct Options<'a> {
 }
 
 /// Measures every shape with leasing ahead and without, and prints one table.
-pub fn measure(options: &Options<'_>, report: &mut ProblemCollector) -> Result<()> {
+pub fn measure(options: &Options<'_>, report: &mut Report) -> Result<()> {
     let shapes: Vec<_> = shapes::all().into_iter().filter(|shape| shape.name.contains(options.shape)).collect();
     ensure!(!shapes.is_empty(), "no shape is named '{}'", options.shape);
     let results = results::measure_all(&shapes, options.seeds.max(1))?;

@@ -11,14 +11,14 @@ use torc_api::wire::{
     SyncResponse, WorkRequest,
 };
 
-use crate::report::{Bar, ProblemCollector};
+use crate::report::{Bar, Report};
 use crate::server::Server;
 
 const RUNNERS: usize = 8;
 /// Jobs per request of a runner with hundreds of short jobs a second.
 const BATCH: u32 = 250;
 
-pub async fn measure(torc: &Path, jobs: usize, report: &mut ProblemCollector) -> Result<()> {
+pub async fn measure(torc: &Path, jobs: usize, report: &mut Report) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let server = Arc::new(Server::start(torc, &folder.path().join("torc.db")).await?);
     let document = json!({

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 use torc_tests::labs::slurm::SlurmLab;
 
-use crate::report::{Bar, ProblemCollector};
+use crate::report::{Bar, Report};
 use crate::server::Server;
 
 /// Number of nodes of the lab.
@@ -20,7 +20,7 @@ const DEADLINE: Duration = Duration::from_secs(1_800);
 const ASKED: [&str; 4] = ["squeue", "sstat", "sacct", "scontrol"];
 
 /// Measures empty steps, as many at the same time as there are CPUs, and `srun` without Torc for comparison.
-pub async fn measure_steps(torc: &Path, count: usize, report: &mut ProblemCollector) -> Result<()> {
+pub async fn measure_steps(torc: &Path, count: usize, report: &mut Report) -> Result<()> {
     let cpus = 4;
     let fixture = Fixture::start(torc, cpus).await?;
     let bare = fixture.time_bare_steps(20).await?;
@@ -36,7 +36,7 @@ pub async fn measure_steps(torc: &Path, count: usize, report: &mut ProblemCollec
 }
 
 /// Measures sleeps of one to three seconds that a runner on each node starts.
-pub async fn measure_direct(torc: &Path, count: usize, report: &mut ProblemCollector) -> Result<()> {
+pub async fn measure_direct(torc: &Path, count: usize, report: &mut Report) -> Result<()> {
     let cpus = 64;
     let each = count.div_ceil(3);
     let fixture = Fixture::start(torc, cpus).await?;

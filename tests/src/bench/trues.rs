@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::report::{Bar, ProblemCollector};
+use crate::report::{Bar, Report};
 
 const ROUNDS: usize = 3;
 
-pub fn measure(torc: &Path, count: usize, report: &mut ProblemCollector) -> Result<()> {
+pub fn measure(torc: &Path, count: usize, report: &mut Report) -> Result<()> {
     let mut xargs = Vec::new();
     let mut ours = Vec::new();
     for _ in 0..ROUNDS {

@@ -94,7 +94,7 @@ mod tests {
     fn a_partition_that_must_be_named_fits_and_is_not_chosen() {
         let partition = |name: &str, cpus: i64, on_request: bool| -> PartitionLimits {
             let value = serde_json::json!({ "name": name, "cpusPerNode": cpus, "memoryMb": 1024, "maxWalltime": "1h", "requiresExplicitRequest": on_request });
-            let partition: torc_api::cluster::PartitionLimits = serde_json::from_value(value).expect("a partition");
+            let partition: torc_api::cluster::Partition = serde_json::from_value(value).expect("a partition");
             PartitionLimits::try_from(&partition).expect("a partition")
         };
         let needs = Requirements { num_cpus: 4, runtime_seconds: 60, ..Requirements::default() };

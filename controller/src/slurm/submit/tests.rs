@@ -69,7 +69,7 @@ fn needs(spec: WorkflowSpec, rows: &[AllocationRow]) -> WorkflowDemand {
 
 fn script_of(needs: &WorkflowDemand, row: &AllocationRow) -> String {
     let files = ("/home/ada/.torc/allocations/x.env", "/scratch/ada/torc_output");
-    let node = Partition { name: "debug".to_owned(), cpus: 4, ..Partition::default() };
+    let node = PartitionLimits { name: "debug".to_owned(), cpus: 4, ..PartitionLimits::default() };
     text(&config(), (needs, row, &[node]), "0a1b2c3d", files).unwrap()
 }
 
