@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use torc_api::cluster::Partition;
+use torc_slurm::error::SlurmError;
 use torc_slurm::exec::Slurm;
-use torc_slurm::profiles::{self, DETECTED, DetectContext, Profile};
+use torc_slurm::profiles::{self, DETECTED, DetectContext, SiteProfile};
 use torc_slurm::retry::{QUESTION, Schedule};
-use torc_slurm::trouble::SlurmError;
 use torc_slurm::{partitions, scontrol, sinfo};
 
 use crate::env;
@@ -22,7 +22,7 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 #[derive(Clone, Debug, PartialEq)]
 pub struct Site {
     /// What is known of it.
-    pub profile: Profile,
+    pub profile: SiteProfile,
     /// Where that is from.
     pub origin: ProfileOrigin,
 }
@@ -138,13 +138,13 @@ pub fn trouble(trouble: SlurmError) -> CliError {
     CliError::new(kind, trouble.to_string()).hint(hint)
 }
 
-fn read(path: &Path) -> Result<Profile, CliError> {
+fn read(path: &Path) -> Result<SiteProfile, CliError> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         let kind =
             if error.kind() == std::io::ErrorKind::NotFound { ExitStatus::NotFound } else { ExitStatus::Unexpected };
         CliError::new(kind, format!("could not read the profile {}", path.display())).because(error)
     })?;
-    Profile::read(&text).map_err(|error| {
+    SiteProfile::read(&text).map_err(|error| {
         CliError::invalid(format!("{} is no profile", path.display()))
             .because(error)
             .hint("`torc hpc show kestrel` shows what one holds")

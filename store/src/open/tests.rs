@@ -1,4 +1,4 @@
-//! Whose files are opened, and files of older versions.
+//! Files that are opened or refused, and files of older versions.
 
 #![allow(clippy::unwrap_used)]
 
@@ -38,7 +38,7 @@ fn a_file_is_ours_or_unwritten_and_not_from_the_future() {
     }
 }
 
-/// A file as the version with that many migrations has left it.
+/// Creates a file with this number of migrations.
 async fn older_file(path: &Path, migrations: usize) -> SqliteConnection {
     let mut connection = connection::options(path, false).create_if_missing(true).connect().await.unwrap();
     sqlx::query("pragma journal_mode = wal").execute(&mut connection).await.unwrap();
@@ -54,7 +54,7 @@ async fn bring_to(connection: &mut SqliteConnection, migrations: usize) {
     sqlx::query(AssertSqlSafe(version)).execute(connection).await.unwrap();
 }
 
-/// Everything that the schema says, and who wrote it.
+/// Returns the schema and the origin of a file.
 async fn schema(path: &Path) -> (Vec<(String, String)>, i64, i64) {
     let mut connection = connection::options(path, false).connect().await.unwrap();
     let rows = sqlx::query("select name, coalesce(sql, '') as sql from sqlite_schema order by name")
@@ -108,7 +108,7 @@ async fn a_file_of_an_older_layout_is_refused_untouched() {
     }
 }
 
-/// A store is asked who leads before it is opened, so also one that does not know of leaders.
+/// The last leader is read before the store is opened, so also from a store without leaders.
 #[tokio::test]
 async fn a_file_without_leaders_has_had_none() {
     let folder = TempDir::new().unwrap();

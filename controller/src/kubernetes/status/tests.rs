@@ -3,7 +3,7 @@
 use torc_api::state::Cause;
 use torc_api::status::FailureSample;
 
-use super::super::rejection::Reason;
+use super::super::rejection::RejectionReason;
 use super::*;
 
 const EARLY: &str = "2026-01-01T00:00:00Z";
@@ -59,7 +59,7 @@ fn every_condition_is_there_from_the_first_time() {
 
 #[test]
 fn what_was_never_accepted() {
-    let rejection = Rejection { reason: Reason::CycleFound, message: "jobs wait for each other".to_owned() };
+    let rejection = Rejection { reason: RejectionReason::CycleFound, message: "jobs wait for each other".to_owned() };
     let status = status(&view(None, Some(&rejection)));
     assert_eq!(summary(&status)[0], "Accepted=False/CycleFound@3");
     assert_eq!(summary(&status)[5..], ["Finished=False/NotStarted@3", "Succeeded=False/InvalidSpec@3"]);
@@ -69,7 +69,7 @@ fn what_was_never_accepted() {
 
 #[test]
 fn a_refused_edit_leaves_what_was_accepted_before_as_it_is() {
-    let rejection = Rejection { reason: Reason::InvalidSpec, message: "no".to_owned() };
+    let rejection = Rejection { reason: RejectionReason::InvalidSpec, message: "no".to_owned() };
     let running = running();
     let status = status(&View { accepted: Some(2), ..view(Some(&running), Some(&rejection)) });
     let said = summary(&status);
@@ -171,7 +171,7 @@ fn a_message_is_cut_at_a_character() {
 
 #[test]
 fn a_rejection_that_lingers_keeps_both_reasons() {
-    let rejection = Rejection { reason: Reason::TooLarge, message: "big".to_owned() };
+    let rejection = Rejection { reason: RejectionReason::TooLarge, message: "big".to_owned() };
     let view = View { lingers: Some("waits"), ..view(None, Some(&rejection)) };
     let said = status(&view);
     let of = |at: usize| (summary(&said)[at].clone(), said.conditions[at].message.clone());
