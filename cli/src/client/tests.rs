@@ -70,8 +70,7 @@ impl Recorder {
     }
 
     fn client(&self) -> Client {
-        Client::trusting(&self.url, Some("secret".to_owned()), &Trust::System, Some("lab".to_owned()))
-            .expect("a client")
+        Client::new(&self.url, Some("secret".to_owned()), &Trust::System, Some("lab".to_owned())).expect("a client")
     }
 
     fn take(&self) -> Vec<Seen> {
@@ -95,7 +94,7 @@ fn empty() -> Recorder {
 #[test]
 fn names_are_escaped_in_paths() {
     let client =
-        Client::trusting("http://127.0.0.1:1/base/", None, &Trust::System, Some("n s".to_owned())).expect("a client");
+        Client::new("http://127.0.0.1:1/base/", None, &Trust::System, Some("n s".to_owned())).expect("a client");
     let url = client.url_of(&["workflows", "w", "jobs", "a/b c?%"], &client.in_namespace());
     assert_eq!(url.as_str(), "http://127.0.0.1:1/base/v1/workflows/w/jobs/a%2Fb%20c%3F%25?namespace=n+s");
     assert_eq!(client.url(), "http://127.0.0.1:1/base");
@@ -108,7 +107,7 @@ async fn requests_name_their_sender_and_carry_the_token() {
     let request = server.take().remove(0);
     assert_eq!((request.line.as_str(), request.token.as_str()), ("GET /v1/version", "Bearer secret"));
     assert_eq!(request.user, user_name().is_some());
-    let anonymous = Client::trusting(&server.url, None, &Trust::System, None).expect("a client");
+    let anonymous = Client::new(&server.url, None, &Trust::System, None).expect("a client");
     let _ = anonymous.workflows().await;
     let request = server.take().remove(0);
     assert_eq!((request.line.as_str(), request.token.as_str()), ("GET /v1/workflows?limit=5000", ""));
@@ -143,7 +142,7 @@ async fn every_read_asks_its_own_route() {
     let _ = client.explain_workflow("w").await;
     server.made("GET /v1/workflows/w/explain?namespace=lab");
     let piece = LogChunkRequest { id: 9, path: "/p".to_owned(), offset: 7, lines: Some(8) };
-    let _ = client.log_piece("w", "j", &piece).await;
+    let _ = client.log_chunk("w", "j", &piece).await;
     server.made("GET /v1/workflows/w/jobs/j/log?namespace=lab&path=%2Fp&offset=7&lines=8");
     let filter = ResultFilter {
         job: Some("j".to_owned()),
@@ -361,7 +360,7 @@ async fn a_page_of_file_uses_may_be_empty_and_not_the_last() {
 #[tokio::test]
 async fn what_went_wrong_has_its_kind() {
     use crate::error::{CliError, ExitStatus};
-    let gone = Client::trusting("http://127.0.0.1:1", None, &Trust::System, None).expect("a client");
+    let gone = Client::new("http://127.0.0.1:1", None, &Trust::System, None).expect("a client");
     let unreachable = gone.version().await.expect_err("nothing listens there");
     assert!(unreachable.is_unreachable() && !unreachable.is_not_found());
     assert_eq!(CliError::from(unreachable).kind, ExitStatus::Unreachable);
@@ -375,7 +374,7 @@ async fn what_went_wrong_has_its_kind() {
 #[test]
 fn a_pinned_token_is_only_told_over_tls_or_to_this_machine() {
     let pinned = format!("secret~{}", "ab".repeat(32));
-    let client = |url: &str| Client::trusting(url, Some(pinned.clone()), &Trust::System, None);
+    let client = |url: &str| Client::new(url, Some(pinned.clone()), &Trust::System, None);
     for (url, accepted) in [
         ("https://login1:1", true),
         ("http://127.0.0.1:1", true),
@@ -388,6 +387,6 @@ fn a_pinned_token_is_only_told_over_tls_or_to_this_machine() {
     let found = client("https://login1:1").expect("a client");
     assert_eq!(*found.trust(), Trust::Certificate(torc_api::token::Fingerprint([0xab; 32])), "the pin wins");
     assert_eq!(found.token.as_deref(), Some("secret"));
-    let open = Client::trusting("http://login1:1", Some("secret".to_owned()), &Trust::System, None).expect("a client");
+    let open = Client::new("http://login1:1", Some("secret".to_owned()), &Trust::System, None).expect("a client");
     assert_eq!(*open.trust(), Trust::System);
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Resource as _, ResourceExt as _};
 use serde_json::json;
+use torc_api::event_reason::EventReason;
 use torc_api::quantity::count;
 use torc_api::workflow::Workflow;
 
@@ -88,7 +89,7 @@ pub(super) async fn clean_up(
             );
             tracing::warn!(namespace = object.namespace, workflow = object.name, "{note}");
             let event_note = EventNote {
-                reason: "CleanupGivenUp",
+                reason: EventReason::CleanupGivenUp,
                 kind: EventType::Warning,
                 note: &note,
                 key: "cleanup".to_owned(),

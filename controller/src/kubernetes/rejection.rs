@@ -1,5 +1,6 @@
 //! The reasons why a document is rejected, as the condition `Accepted` shows them.
 
+use torc_api::condition::ConditionReason;
 use torc_api::problem::{Problem, ProblemKind};
 
 /// Problems that the message lists.
@@ -10,54 +11,28 @@ const MAX_MESSAGE_BYTES: usize = 600;
 /// The rejection of a generation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rejection {
-    /// The reason of the condition.
-    pub reason: RejectionReason,
-    /// The message of the condition.
+    pub reason: ConditionReason,
     pub message: String,
 }
 
-/// The reasons of `Accepted=False`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RejectionReason {
-    InvalidSpec,
-    CycleFound,
-    DuplicateName,
-    SourceMissing,
-    TooLarge,
-    ClusterNotFound,
-}
-
-impl RejectionReason {
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::InvalidSpec => "InvalidSpec",
-            Self::CycleFound => "CycleFound",
-            Self::DuplicateName => "DuplicateName",
-            Self::SourceMissing => "SourceMissing",
-            Self::TooLarge => "TooLarge",
-            Self::ClusterNotFound => "ClusterNotFound",
-        }
-    }
-
-    /// Returns whether the cause may disappear without an edit of the object.
-    pub const fn may_pass(self) -> bool {
-        matches!(self, Self::SourceMissing | Self::ClusterNotFound)
-    }
-}
-
 impl Rejection {
-    pub fn new(reason: RejectionReason, message: impl Into<String>) -> Self {
+    pub fn new(reason: ConditionReason, message: impl Into<String>) -> Self {
         Self { reason, message: cut(&message.into(), MAX_MESSAGE_BYTES) }
+    }
+
+    /// Returns whether another try may succeed without an edit of the object.
+    pub const fn may_pass(&self) -> bool {
+        matches!(self.reason, ConditionReason::SourceMissing | ConditionReason::ClusterNotFound)
     }
 
     /// Returns the rejection of a document with problems. A problem other than an invalid structure determines the reason.
     pub fn of_problems(problems: &[Problem]) -> Self {
         let kind = problems.iter().map(|problem| problem.kind).max().unwrap_or_default();
         let reason = match kind {
-            ProblemKind::Plain | ProblemKind::UnknownReference => RejectionReason::InvalidSpec,
-            ProblemKind::Duplicate => RejectionReason::DuplicateName,
-            ProblemKind::Cycle => RejectionReason::CycleFound,
-            ProblemKind::TooLarge => RejectionReason::TooLarge,
+            ProblemKind::Plain | ProblemKind::UnknownReference => ConditionReason::InvalidSpec,
+            ProblemKind::Duplicate => ConditionReason::DuplicateName,
+            ProblemKind::Cycle => ConditionReason::CycleFound,
+            ProblemKind::TooLarge => ConditionReason::TooLarge,
         };
         // The problems that determine the reason come first.
         let (first, rest): (Vec<&Problem>, Vec<&Problem>) = problems.iter().partition(|problem| problem.kind == kind);
@@ -98,37 +73,30 @@ mod tests {
         let circle = || Problem::error("spec.jobs[0]", "a → a").kind(ProblemKind::Cycle);
         let large = || Problem::error("spec.jobs", "too many").kind(ProblemKind::TooLarge);
         for (problems, reason, message) in [
-            (vec![plain()], RejectionReason::InvalidSpec, "spec.a: is wrong"),
-            (vec![plain(), double()], RejectionReason::DuplicateName, "spec.b: is there twice; spec.a: is wrong"),
-            (vec![double(), circle()], RejectionReason::CycleFound, "spec.jobs[0]: a → a; spec.b: is there twice"),
-            (vec![large().hint("use fewer")], RejectionReason::TooLarge, "spec.jobs: too many (use fewer)"),
+            (vec![plain()], ConditionReason::InvalidSpec, "spec.a: is wrong"),
+            (vec![plain(), double()], ConditionReason::DuplicateName, "spec.b: is there twice; spec.a: is wrong"),
+            (vec![double(), circle()], ConditionReason::CycleFound, "spec.jobs[0]: a → a; spec.b: is there twice"),
+            (vec![large().hint("use fewer")], ConditionReason::TooLarge, "spec.jobs: too many (use fewer)"),
         ] {
             assert_eq!(Rejection::of_problems(&problems), Rejection { reason, message: message.to_owned() });
         }
         let many = Rejection::of_problems(&vec![plain(); 9]).message;
         assert!(many.ends_with("; and 4 more problems"), "{many}");
-        let long = Rejection::new(RejectionReason::InvalidSpec, "x".repeat(5_000)).message;
+        let long = Rejection::new(ConditionReason::InvalidSpec, "x".repeat(5_000)).message;
         assert!(long.len() <= MAX_MESSAGE_BYTES && long.ends_with('…'), "a status stays small");
     }
 
     #[test]
     fn what_may_pass_by_itself_is_looked_at_again() {
-        assert!(RejectionReason::SourceMissing.may_pass() && RejectionReason::ClusterNotFound.may_pass());
-        assert!(!RejectionReason::InvalidSpec.may_pass() && !RejectionReason::TooLarge.may_pass());
-    }
-
-    #[test]
-    fn reasons_have_names_and_only_two_may_pass() {
-        let reasons = [
-            (RejectionReason::InvalidSpec, "InvalidSpec", false),
-            (RejectionReason::CycleFound, "CycleFound", false),
-            (RejectionReason::DuplicateName, "DuplicateName", false),
-            (RejectionReason::SourceMissing, "SourceMissing", true),
-            (RejectionReason::TooLarge, "TooLarge", false),
-            (RejectionReason::ClusterNotFound, "ClusterNotFound", true),
-        ];
-        for (reason, name, may_pass) in reasons {
-            assert_eq!((reason.name(), reason.may_pass()), (name, may_pass));
+        for (reason, may_pass) in [
+            (ConditionReason::InvalidSpec, false),
+            (ConditionReason::CycleFound, false),
+            (ConditionReason::DuplicateName, false),
+            (ConditionReason::SourceMissing, true),
+            (ConditionReason::TooLarge, false),
+            (ConditionReason::ClusterNotFound, true),
+        ] {
+            assert_eq!(Rejection::new(reason, "").may_pass(), may_pass, "{reason}");
         }
     }
 
@@ -138,7 +106,7 @@ mod tests {
         let told = |count: usize| Rejection::of_problems(&(0..count).map(plain).collect::<Vec<_>>()).message;
         assert_eq!(told(5), "wrong 0; wrong 1; wrong 2; wrong 3; wrong 4");
         assert_eq!(told(6), "wrong 0; wrong 1; wrong 2; wrong 3; wrong 4; and 1 more problems");
-        assert_eq!(Rejection::new(RejectionReason::TooLarge, "x".repeat(600)).message.len(), 600, "that fits");
-        assert_eq!(Rejection::new(RejectionReason::TooLarge, "x".repeat(601)).message, format!("{}…", "x".repeat(597)));
+        assert_eq!(Rejection::new(ConditionReason::TooLarge, "x".repeat(600)).message.len(), 600, "that fits");
+        assert_eq!(Rejection::new(ConditionReason::TooLarge, "x".repeat(601)).message, format!("{}…", "x".repeat(597)));
     }
 }

@@ -141,7 +141,7 @@ impl Fixture {
         Arc::new(guarded)
     }
 
-    /// The conditions of a status, as `Type=Status/RejectionReason`.
+    /// The conditions of a status, as `Type=Status/Reason`.
     pub fn conditions(status: &Value) -> Vec<String> {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let one = |one: &Value| format!("{}={}/{}", text(&one["type"]), text(&one["status"]), text(&one["reason"]));

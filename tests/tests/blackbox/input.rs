@@ -30,7 +30,7 @@ metadata: {name: bad}
 spec:
   jobs:
     - {name: a, comand: 'true'}
-    - {name: b, command: 'true', dependsOn: [nobody]}
+    - {name: b, command: 'true', dependsOn: [missing]}
     - {name: c, command: 'true', dependsOn: [d]}
     - {name: d, command: 'true', dependsOn: [c]}
     - {name: e, command: 'true', dependsOnRegexes: ['[']}
@@ -48,7 +48,7 @@ jobs:
         &[
             "error: 7 problems in bad.yaml",
             "bad.yaml:6:17: error: unknown field `comand` (spec.jobs[0].comand)",
-            "bad.yaml:7:46: error: job `b` refers to job `nobody`, which does not exist (spec.jobs[1].dependsOn[0])",
+            "bad.yaml:7:46: error: job `b` refers to job `missing`, which does not exist (spec.jobs[1].dependsOn[0])",
             "bad.yaml:8:7: error: jobs wait for each other: c -> d -> c (spec.jobs[2])",
             "bad.yaml:11:7: error: jobs wait for each other: f -> g -> f (spec.jobs[5])",
             "bad.yaml:16:45: error: job `x` refers to job `y`, which does not exist (jobs[0].depends_on[0])",

@@ -33,7 +33,7 @@ fn status_shows_the_run_the_jobs_and_the_next_command() {
     assert_eq!((&status["jobs"]["failed"], &status["jobs"]["completed"]), (&json!(2), &json!(1)));
     env.torc("workflows reset-status mixed").exits(0);
     assert_eq!(env.json("status mixed")["runId"], 2);
-    env.torc("status nobody").exits(5).prints("torc get workflows");
+    env.torc("status missing").exits(5).prints("torc get workflows");
 }
 
 #[test]

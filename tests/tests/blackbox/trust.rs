@@ -79,8 +79,11 @@ fn a_client_sends_no_token_to_a_wrong_server() {
     env.write("no-pin", format!("{token}\n"));
     env.write("half-pin", format!("{token}~abcd\n"));
     server.torc(&env, "get workflows").exits(0);
-    server.torc_with_token(&env, "other-pin", "get workflows").exits(7).prints("should be abababab");
-    server.torc_with_token(&env, "no-pin", "get workflows").exits(7).prints("nobody that is trusted");
+    server.torc_with_token(&env, "other-pin", "get workflows").exits(7).prints("expected abababab");
+    server
+        .torc_with_token(&env, "no-pin", "get workflows")
+        .exits(7)
+        .prints("the issuer of its certificate is not trusted");
     server.torc_with_token(&env, "half-pin", "get workflows").exits(4).prints("fingerprint");
     // The server is identified by its certificate, or by a fingerprint that a user copied.
     let certificate = env.text_path("data/lab.db.tls.crt");
@@ -94,15 +97,15 @@ fn a_client_sends_no_token_to_a_wrong_server() {
     let wide_port = wide_server.address().rsplit_once(':').unwrap().1.to_owned();
     let call = wide.call(&format!("get workflows --url https://127.0.0.2:{wide_port}")).folder(wide.path("client"));
     let call = call.arg("--ca-cert").arg(wide.path("data/lab.db.tls.crt")).env("TORC_TOKEN", "x");
-    call.run().exits(7).prints("not for this name");
+    call.run().exits(7).prints("not valid for this host name");
     // Plain HTTP to a server with TLS, and TLS to a plain one.
     env.call(&format!("get workflows --url http://{address}")).env("TORC_TOKEN", token).run().exits(4).prints("https");
     let plain_env = TestEnv::new();
     let plain = Server::with_flags(&plain_env, "--bind 127.0.0.1:0");
     let line = format!("get workflows --url https://{}", plain.address());
-    plain_env.call(&line).env("TORC_TOKEN", "x").run().exits(7).prints("speaks http, not https");
+    plain_env.call(&line).env("TORC_TOKEN", "x").run().exits(7).prints("speaks HTTP, not HTTPS");
     // A token with a fingerprint is never sent over plain HTTP.
-    let line = format!("get workflows --url http://nobody.invalid:{port}");
+    let line = format!("get workflows --url http://missing.invalid:{port}");
     env.call(&line).env("TORC_TOKEN", word.trim()).run().exits(4).prints("write https://");
 }
 
@@ -376,8 +379,8 @@ fn every_route_requires_a_token() {
 #[test]
 fn admin_and_metrics_tokens_can_be_configured() {
     let env = TestEnv::new();
-    env.write("admin", "a-word-that-nobody-guesses\n");
-    env.write("figures", "another-word-for-figures\n");
+    env.write("admin", "a-long-admin-token\n");
+    env.write("figures", "a-long-metrics-token\n");
     let server = Server::with_flags(&env, "--bind 127.0.0.1:0 --admin-token-file admin --metrics-token-file figures");
     assert_eq!(text(&server.announced, "tokenFile"), "admin");
     assert!(!env.path("data/lab.db.token").exists(), "no other one is made");
@@ -388,7 +391,7 @@ fn admin_and_metrics_tokens_can_be_configured() {
             format!("GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\nauthorization: Bearer {token}\r\n\r\n");
         converse(server.address(), request.as_bytes())
     };
-    assert!(ask("another-word-for-figures").starts_with("HTTP/1.1 200"));
+    assert!(ask("a-long-metrics-token").starts_with("HTTP/1.1 200"));
     assert!(ask("another-word-for-figure").starts_with("HTTP/1.1 401"));
     let other = TestEnv::new();
     other.write("admin", "short\n");

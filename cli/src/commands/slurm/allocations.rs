@@ -8,7 +8,7 @@ use torc_slurm::exec::Slurm;
 use crate::client::Client;
 use crate::connection::{explain_missing, resolve_workflow};
 use crate::error::{CliError, ExitStatus};
-use crate::sites::AT_ONCE;
+use crate::sites::COMMAND_SCHEDULE;
 use torc_api::filter::SlurmStatsFilter;
 
 /// A workflow and the numbers of the Slurm jobs that ran it.
@@ -56,7 +56,7 @@ pub async fn ask_accounting(jobs: &SlurmJobs) -> Result<Vec<AccountingRecord>, C
         return Err(CliError::new(ExitStatus::NotFound, message).hint("`torc get runners --all` shows who has run it"));
     }
     let slurm = Slurm::default().replaced_by(|name| std::env::var(name).ok());
-    let answer = slurm.ask_again(&accounting::ask(jobs.ids.iter().map(String::as_str)), AT_ONCE).await;
+    let answer = slurm.ask_again(&accounting::ask(jobs.ids.iter().map(String::as_str)), COMMAND_SCHEDULE).await;
     let records = answer.and_then(|answer| accounting::read(&answer.text));
     records.map_err(|trouble| {
         CliError::new(ExitStatus::Unreachable, format!("Slurm's accounting does not answer: {trouble}"))

@@ -1,8 +1,8 @@
 //! What a status says, and since when.
 
+use torc_api::condition::{Condition, ConditionStatus};
 use torc_api::failure::RecoveryPolicy;
 use torc_api::state::Cause;
-use torc_api::status::Condition;
 use torc_api::wire::SyncRequest;
 
 use super::plan::{Plan, job};
@@ -18,7 +18,7 @@ fn summary(world: &World) -> Vec<String> {
     conditions(world)
         .iter()
         .filter(|condition| (condition.type_.as_str(), condition.reason.as_str()) != ("AllocationsReady", "NotNeeded"))
-        .filter(|condition| condition.status == "True" || condition.type_ == "Succeeded")
+        .filter(|condition| condition.status == ConditionStatus::True || condition.type_ == "Succeeded")
         .map(|condition| format!("{}={}/{}", condition.type_, condition.status, condition.reason))
         .collect()
 }
