@@ -12,10 +12,10 @@ use crate::Store;
 fn a_file_is_ours_or_unwritten_and_not_from_the_future() {
     let check = |application, schema, tables| {
         let identity = Identity { application, schema, tables };
-        identity.check(Path::new("/s/torc.db"), 17).err()
+        identity.check(Path::new("/s/torc.db"), FIRST_LAYOUT + 2).err()
     };
     for (application, schema, tables) in
-        [(APPLICATION_ID, 17, 21), (APPLICATION_ID, 16, 20), (APPLICATION_ID, 15, 8), (0, 0, 0)]
+        [(APPLICATION_ID, FIRST_LAYOUT + 2, 21), (APPLICATION_ID, FIRST_LAYOUT, 20), (0, 0, 0)]
     {
         let refused = check(application, schema, tables);
         assert!(refused.is_none(), "{application} {schema} {tables}: {refused:?}");
@@ -28,12 +28,16 @@ fn a_file_is_ours_or_unwritten_and_not_from_the_future() {
         );
     }
     for application in [APPLICATION_ID, 0] {
-        let refused = check(application, 18, 0);
-        assert!(matches!(refused, Some(StoreError::NewerSchema { found: 18, known: 17, .. })), "{refused:?}");
+        let refused = check(application, FIRST_LAYOUT + 3, 0);
+        assert!(
+            matches!(refused, Some(StoreError::NewerSchema { found, known, .. }) if found == FIRST_LAYOUT + 3 && known == FIRST_LAYOUT + 2),
+            "{refused:?}"
+        );
     }
-    for schema in [0, 1, 14] {
+    for schema in [0, 1, FIRST_LAYOUT - 1] {
         let refused = check(APPLICATION_ID, schema, 8);
-        let is_refused = matches!(refused, Some(StoreError::OlderSchema { found, oldest: 15, .. }) if found == schema);
+        let is_refused =
+            matches!(refused, Some(StoreError::OlderSchema { found, oldest: FIRST_LAYOUT, .. }) if found == schema);
         assert!(is_refused, "{refused:?}");
     }
 }
