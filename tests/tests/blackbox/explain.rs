@@ -42,7 +42,7 @@ jobs:
     assert_eq!(bad["attempts"][0]["stderrTail"][0], "it broke");
     env.torc("explain job/bad").exits(0).prints("| it broke").prints("torc retry w --job bad");
     env.torc("explain workflow/w").exits(0).prints("1 job: failed (bad)");
-    env.torc("explain job/nobody").exits(5);
+    env.torc("explain job/missing").exits(5);
     env.torc("suspend w").exits(0);
     assert_eq!(reason(&explain(&env, "big")), "Suspended");
 }

@@ -30,7 +30,7 @@ metadata: {name: bad}
 spec:
   jobs:
     - {name: a, comand: 'true'}
-    - {name: b, command: 'true', dependsOn: [nobody]}
+    - {name: b, command: 'true', dependsOn: [missing]}
     - {name: c, command: 'true', dependsOn: [d]}
     - {name: d, command: 'true', dependsOn: [c]}
     - {name: e, command: 'true', dependsOnRegexes: ['[']}
@@ -42,19 +42,19 @@ jobs:
   - {name: x, command: 'true', depends_on: [y]}
 ",
     );
-    let said = refused(&env, "bad.yaml");
+    let printed = refused(&env, "bad.yaml");
     expect(
-        &said,
+        &printed,
         &[
             "error: 7 problems in bad.yaml",
             "bad.yaml:6:17: error: unknown field `comand` (spec.jobs[0].comand)",
-            "bad.yaml:7:46: error: job `b` refers to job `nobody`, which does not exist (spec.jobs[1].dependsOn[0])",
+            "bad.yaml:7:46: error: job `b` refers to job `missing`, which does not exist (spec.jobs[1].dependsOn[0])",
             "bad.yaml:8:7: error: jobs wait for each other: c -> d -> c (spec.jobs[2])",
             "bad.yaml:11:7: error: jobs wait for each other: f -> g -> f (spec.jobs[5])",
             "bad.yaml:16:45: error: job `x` refers to job `y`, which does not exist (jobs[0].depends_on[0])",
         ],
     );
-    assert!(said.contains("not a regular expression"), "{said}");
+    assert!(printed.contains("not a regular expression"), "{printed}");
 }
 
 #[test]
@@ -141,8 +141,8 @@ fn problems_are_printed_as_json() {
     let env = TestEnv::new();
     env.write("bad.yaml", "name: bad\njobs:\n  - {name: a, command: 5.5.5, priority: x}\n");
     let outcome = env.torc("plan -f bad.yaml -o json").exits(4);
-    let told: Value = serde_json::from_str(&outcome.stderr).unwrap();
-    let error = &told["error"];
+    let printed: Value = serde_json::from_str(&outcome.stderr).unwrap();
+    let error = &printed["error"];
     assert_eq!((error["code"].as_str(), error["exitCode"].as_i64()), (Some("InvalidInput"), Some(4)));
     let problem = &error["problems"][0];
     assert_eq!(problem["file"], "bad.yaml");

@@ -99,7 +99,7 @@ fn logs_are_selected_by_stream_and_attempt() {
     assert!(both.contains("out 1\n") && both.contains("err 1\n") && !both.contains('2'), "{both}");
     assert_eq!(env.torc("logs quiet").exits(0).prints("has no output").stdout, "");
     env.torc("logs a --attempt 3").exits(5);
-    env.torc("logs nobody").exits(5);
+    env.torc("logs missing").exits(5);
 }
 
 #[test]

@@ -132,7 +132,7 @@ fn memory_is_enforced_only_if_every_condition_holds() {
     // This job is killed, so samples were taken while the others ran.
     env.write("limited.yaml", document("limited", "40m", ""));
     let torc = env.start(&format!("{line} -f limited.yaml --max-parallel-jobs 4"));
-    until(|| torc.stderr().contains("Killing OOM job"), || format!("nobody was killed:\n{}", torc.stderr()));
+    until(|| torc.stderr().contains("Killing OOM job"), || format!("no job was killed:\n{}", torc.stderr()));
     env.write("enough", "");
     torc.finish().exits(3);
     for (name, _) in cases {

@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::sys::signal::Signal;
+use serde_json::Value;
 use torc_tests::env::{Call, Server, TestEnv, until};
 
 const STEPS: &str = "
@@ -401,4 +402,19 @@ fn a_server_of_another_release_is_refused_before_any_work() {
         .run()
         .exits(7)
         .prints("the server has version 9.9.9, this runner has version");
+}
+
+#[test]
+fn log_format_json_prints_an_object_per_line() {
+    let env = TestEnv::new();
+    env.write("w.yaml", "name: w\njobs: [{name: a, command: 'true'}]\n");
+    let text = env.torc("apply -f w.yaml -v").exits(0).stderr;
+    assert!(text.contains("Job runner starting workflow_id=1 ") && !text.contains("\n{"), "{text}");
+    env.write("v.yaml", "name: v\njobs: [{name: a, command: 'true'}]\n");
+    let stderr = env.torc("apply -f v.yaml -v --log-format json").exits(0).stderr;
+    let lines: Vec<Value> = stderr.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let start = lines.iter().find(|line| line["fields"]["message"] == "Job runner starting");
+    let start = start.unwrap_or_else(|| panic!("{stderr}"));
+    assert_eq!((&start["level"], &start["fields"]["workflow_id"]), (&"INFO".into(), &2.into()), "{start:#}");
+    assert!(!stderr.contains(" INFO "), "{stderr}");
 }

@@ -51,6 +51,15 @@ impl Fixture {
             .env("TORC_CLIENT__OFFLINE__DRAIN_PING_INTERVAL_SECS", "0.2")
     }
 
+    /// Starts a runner, kills the server while this many jobs run, and waits until the runner drains.
+    fn drain(&mut self, line: &str, jobs: usize) -> Running {
+        let runner = self.runner(line).start();
+        self.until_running(jobs);
+        self.server.kill();
+        runner.prints("draining offline");
+        runner
+    }
+
     fn running(&self) -> usize {
         let jobs = self.server.items(&self.env, "get jobs w");
         jobs.iter().filter(|job| job["status"] == "running").count()
@@ -200,10 +209,7 @@ fn reconcile_delivers_results_once_after_a_long_outage() {
 fn results_of_a_superseded_run_are_rejected_without_an_error() {
     let mut fixture = Fixture::new();
     fixture.apply(&names("gate", 2), AT_ONCE);
-    let runner = fixture.runner("w --num-cpus 2").start();
-    fixture.until_running(2);
-    fixture.server.kill();
-    runner.prints("draining offline");
+    let runner = fixture.drain("w --num-cpus 2", 2);
     let gate = fixture.open("gate");
     runner.finish().exits(0);
     fixture.server.start_again(&fixture.env);
@@ -259,10 +265,7 @@ fn a_retry_after_an_offline_drain_starts_at_once() {
 fn a_damaged_journal_does_not_hide_the_others() {
     let mut fixture = Fixture::new();
     fixture.apply(&names("gate", 1), AT_ONCE);
-    let runner = fixture.runner("w").start();
-    fixture.until_running(1);
-    fixture.server.kill();
-    runner.prints("draining offline");
+    let runner = fixture.drain("w", 1);
     let gate = fixture.open("gate");
     runner.finish().exits(0);
     fixture.server.start_again(&fixture.env);
@@ -271,7 +274,7 @@ fn a_damaged_journal_does_not_hide_the_others() {
     assert!(outcome.stdout.contains("1 result in 2 journals: 1 accepted"), "{outcome:?}");
     assert!(outcome.stdout.contains("damaged:") && outcome.stdout.contains("_hx.db"), "{outcome:?}");
     assert_eq!(fixture.attempts(), ["gate_1 1 completed"]);
-    fixture.server.torc(&fixture.env, "workflows reconcile nobody 1").exits(5);
+    fixture.server.torc(&fixture.env, "workflows reconcile missing 1").exits(5);
     fixture.server.torc(&fixture.env, "workflows reconcile w 1 --base-dir nowhere").exits(5).prints("nowhere");
     fixture.server.torc(&fixture.env, "workflows reconcile w first").exits(2);
     drop(gate);
@@ -312,10 +315,7 @@ fn a_runner_delivers_the_journal_of_its_predecessor() {
     let mut fixture = Fixture::new();
     let jobs = ["before_1", "after_1"].map(str::to_owned);
     fixture.apply(&jobs, AT_ONCE);
-    let first = fixture.runner("w --num-cpus 2").start();
-    fixture.until_running(2);
-    fixture.server.kill();
-    first.prints("draining offline");
+    let first = fixture.drain("w --num-cpus 2", 2);
     let before = fixture.open("before");
     until(|| fixture.journals().len() == 1, || "no journal".to_owned());
     first.kill();
@@ -448,10 +448,7 @@ fn a_journal_that_cannot_be_written_loses_nothing() {
             fixture.env.write(folder, "in place of the folder");
         }
     }
-    let mut runner = fixture.runner("w --num-cpus 3").start();
-    fixture.until_running(3);
-    fixture.server.kill();
-    runner.prints("draining offline");
+    let mut runner = fixture.drain("w --num-cpus 3", 3);
     let gate = fixture.open("gate");
     runner.prints("kept in memory");
     assert!(!runner.has_ended(), "the runner stays until its results are stored elsewhere");
@@ -490,10 +487,7 @@ fn draining_can_be_switched_off() {
 fn a_runner_stopped_offline_keeps_results_in_its_journal() {
     let mut fixture = Fixture::new();
     fixture.apply(&names("gate", 1), AT_ONCE);
-    let runner = fixture.runner("w").start();
-    fixture.until_running(1);
-    fixture.server.kill();
-    runner.prints("draining offline");
+    let runner = fixture.drain("w", 1);
     runner.signal(Signal::SIGTERM);
     runner.finish().exits(130).prints("torc workflows reconcile 1 1");
     fixture.env.expect_nothing_left();
@@ -515,7 +509,7 @@ fn a_foreground_run_drains_during_an_outage() {
     fixture.server.kill();
     run.prints("draining offline");
     let gate = fixture.open("gate");
-    run.finish().exits(6).prints("the results are in the journal");
+    run.finish().exits(6).prints("their results are in the journal");
     fixture.server.start_again(&fixture.env);
     assert_eq!(numbers(&fixture.reconcile("w 1")), (1, 1, 0, 0));
     drop(gate);

@@ -90,9 +90,9 @@ fn an_unreachable_server_is_reported() {
     let env = TestEnv::new();
     let server = Server::start(&env);
     let url = server.url.clone();
-    server.torc(&env, "get jobs nobody").exits(5).prints("nobody");
-    server.torc(&env, "describe workflow nobody").exits(5);
-    server.torc(&env, "runner nobody").exits(5);
+    server.torc(&env, "get jobs missing").exits(5).prints("missing");
+    server.torc(&env, "describe workflow missing").exits(5);
+    server.torc(&env, "runner missing").exits(5);
     server.stop();
     for line in ["get workflows", "wait w", "runner", "cancel w"] {
         env.call(&format!("{line} --url {url}")).env("TORC_TOKEN", "x").run().exits(6);
@@ -192,7 +192,7 @@ jobs:
   - name: a
     command: |
       mkdir alive || touch two-alive
-      trap 'touch told' TERM
+      trap 'touch printed' TERM
       echo started >> ran
       until test -e {end}; do sleep 0.02; done
       rmdir alive

@@ -81,7 +81,7 @@ fn the_end_of_a_revoked_lease_wakes_waiting_syncs() {
     let [a, b] = ["a", "b"].map(|name| world.key(name));
     let workflow = world.workflow();
     world.run(|engine, tx| engine.retry(workflow, &Retry::All, tx)).unwrap();
-    assert_eq!(world.sync(id, &SyncRequest { running: vec![running(a)], queued: vec![b], ..say(3) }).cancel.len(), 1);
+    assert_eq!(world.sync(id, &SyncRequest { running: vec![running(a)], queued: vec![b], ..say(3) }).cancel.len(), 2);
     let ended = SyncRequest { finished: vec![success(a)], queued: vec![b], ..say(4) };
     assert!(wakes(&mut world, |world| drop(world.sync(id, &ended))));
 }
