@@ -49,7 +49,7 @@ use parameter_space::{ParameterSpace, Shared};
 use report::ProblemCollector;
 use template::Template;
 
-/// How large a document may become.
+/// Limits of an expanded document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpansionLimits {
     /// The most jobs.
@@ -66,7 +66,7 @@ impl Default for ExpansionLimits {
     }
 }
 
-/// What a document comes to, or everything that is wrong with it.
+/// Returns the expanded document, or all of its problems.
 pub fn expand(spec: &WorkflowSpec, limits: &ExpansionLimits) -> Result<Expanded, Vec<Problem>> {
     let (spec, mut problems) = match resolved(spec) {
         Ok(spec) => (spec, Vec::new()),
@@ -87,8 +87,8 @@ pub fn expand(spec: &WorkflowSpec, limits: &ExpansionLimits) -> Result<Expanded,
     }
 }
 
-/// What is wrong with a document that has fields which are known to be wrong and hold something harmless instead; nothing
-/// that only follows from these.
+/// Returns further problems of a document in which a placeholder replaces every field with a known problem. Problems
+/// that only follow from the known ones are left out.
 pub fn further_problems(spec: &WorkflowSpec, limits: &ExpansionLimits, wrong: &[String]) -> Vec<Problem> {
     let filter = ProblemFilter::new(spec, wrong.to_vec());
     let mut problems = expand(spec, limits).err().unwrap_or_default();
@@ -135,7 +135,7 @@ fn expand_rows(
     let mut expanded = Expanded { jobs, files, user_data, requirements };
     name_jobs(&mut expanded.jobs, job_names);
     identifiers::check(spec, &expanded, &entries(&rows.files), &mut report);
-    // Where two have the same name nobody can say who waits for whom.
+    // With duplicate names, dependencies are ambiguous.
     if complete && !ambiguous && imply_dependencies(&mut expanded, limits, &mut report) {
         report_knots(&expanded, &entries(&rows.jobs), &mut report);
     }
@@ -170,7 +170,7 @@ fn report_knots(expanded: &Expanded, entries: &[u32], report: &mut ProblemCollec
     }
 }
 
-/// The files of a document alone.
+/// Returns the expanded files of a document.
 pub fn expand_files(spec: &WorkflowSpec, limits: &ExpansionLimits) -> Result<Vec<ExpandedFile>, Vec<Problem>> {
     let spec = resolved(spec)?;
     let mut problems = Vec::new();
@@ -178,7 +178,7 @@ pub fn expand_files(spec: &WorkflowSpec, limits: &ExpansionLimits) -> Result<Vec
     if problems.is_empty() { Ok(rows.files(&spec)) } else { Err(problems) }
 }
 
-/// For each job the entry of the document that it is from.
+/// Returns for each job the index of its entry in the document.
 pub fn entries_of_jobs(spec: &WorkflowSpec, limits: &ExpansionLimits) -> Result<Vec<u32>, Vec<Problem>> {
     let spec = resolved(spec)?;
     let mut problems = Vec::new();
@@ -186,7 +186,7 @@ pub fn entries_of_jobs(spec: &WorkflowSpec, limits: &ExpansionLimits) -> Result<
     if problems.is_empty() { Ok(entries(&rows.jobs)) } else { Err(problems) }
 }
 
-/// For each action the numbers of the jobs that set it off, in order; none when it does not choose jobs.
+/// Returns for each action the numbers of the jobs that trigger it, in order; none if it does not choose jobs.
 pub fn jobs_of_actions(actions: &[Action], names: &[String]) -> Vec<Vec<u32>> {
     let mut names = Names::new(names).0;
     actions.iter().map(|action| actions::chosen_jobs(action, &mut names)).collect()
@@ -200,7 +200,7 @@ struct ParameterSpaces {
 }
 
 impl ParameterSpaces {
-    /// The families; those whose parameters are wrong have one row.
+    /// Expands the parameters of all entries. An entry with wrong parameters gets one row.
     fn of(spec: &WorkflowSpec, limits: &ExpansionLimits, problems: &mut Vec<Problem>) -> Self {
         let mut report = ProblemCollector::default();
         let has_table = spec.parameters_file.is_some() || spec.parameter_table.is_some();
@@ -315,7 +315,8 @@ fn print_data(value: &Value, family: &ParameterSpace, row: usize) -> Value {
     }
 }
 
-/// The workflow's environment. A shared parameter with one value stands for it there; one with more stands for itself.
+/// Returns the workflow's environment. A shared parameter with one value is replaced by it; one with several values
+/// stays as written.
 fn shared_env(spec: &WorkflowSpec, most: usize) -> BTreeMap<String, String> {
     let single = |(name, written): (&String, &Value)| {
         let mut values = value::parse(written, most).ok()?;
@@ -328,7 +329,7 @@ fn shared_env(spec: &WorkflowSpec, most: usize) -> BTreeMap<String, String> {
     spec.env.iter().map(|(key, text)| (key.clone(), print(text))).collect()
 }
 
-/// For each row of all families the entry that it belongs to.
+/// Returns for each row of all families the index of its entry.
 fn entries(families: &[ParameterSpace]) -> Vec<u32> {
     (0u32..).zip(families).flat_map(|(entry, family)| std::iter::repeat_n(entry, family.rows())).collect()
 }
@@ -366,7 +367,7 @@ fn name_jobs(jobs: &mut [ExpandedJob], names: Vec<String>) {
     }
 }
 
-/// Whoever reads a file or data waits for those that write it. Whether there is room for all dependencies.
+/// Makes readers of a file or of data depend on its writers. Returns whether there is room for all dependencies.
 fn imply_dependencies(expanded: &mut Expanded, limits: &ExpansionLimits, report: &mut ProblemCollector) -> bool {
     let file_writers =
         graph::Adjacency::inverted(expanded.files.len(), expanded.jobs.iter().map(|job| &job.output_files[..]));

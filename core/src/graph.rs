@@ -7,13 +7,13 @@ mod tests;
 
 use crate::expanded::{Expanded, ExpandedJob};
 
-/// So many jobs of a cycle are named before the rest is counted.
+/// The number of jobs of a cycle that a message names; the others are counted.
 const MOST_NAMED: usize = 100;
 
 /// Lists of numbers by number, in two flat arrays.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Adjacency {
-    /// Where the list of each number starts in `targets`; one more entry than there are numbers.
+    /// The start of each number's list in `targets`, and the length of `targets` as the last entry.
     pub offsets: Vec<u32>,
     /// All lists, one after the other.
     pub targets: Vec<u32>,
@@ -47,7 +47,7 @@ impl Adjacency {
         Self { offsets, targets }
     }
 
-    /// The list of a number; empty for numbers that do not exist.
+    /// Returns the list of a number; empty for numbers that do not exist.
     pub fn of(&self, number: u32) -> &[u32] {
         let number = number as usize;
         match (self.offsets.get(number), self.offsets.get(number + 1)) {
@@ -57,7 +57,7 @@ impl Adjacency {
     }
 }
 
-/// For each job the jobs that wait for it.
+/// Returns for each job its dependents.
 pub fn children(jobs: &[ExpandedJob]) -> Adjacency {
     Adjacency::inverted(jobs.len(), jobs.iter().map(|job| &job.depends_on[..]))
 }
@@ -97,7 +97,7 @@ pub struct Cycle {
     pub others: Vec<u32>,
 }
 
-/// All cycles, in the order of the document; none when every job can run at some time.
+/// Returns all dependency cycles, in the order of the document.
 pub fn find_cycles(expanded: &Expanded) -> Vec<Cycle> {
     let components = components(expanded);
     let mut sizes = vec![0u32; components.len()];
@@ -136,7 +136,7 @@ fn parents(expanded: &Expanded, job: u32) -> &[u32] {
     expanded.jobs.get(job as usize).map_or(&[], |job| &job.depends_on[..])
 }
 
-/// A shortest way from a job along what it waits for back to itself, turned around.
+/// Returns a shortest cycle through a job, in the direction of execution.
 fn ring_through(expanded: &Expanded, first: u32, components: &[u32]) -> Vec<u32> {
     let component = |job: u32| components.get(job as usize);
     let mut from = std::collections::HashMap::new();
@@ -161,7 +161,8 @@ fn ring_through(expanded: &Expanded, first: u32, components: &[u32]) -> Vec<u32>
     Vec::new()
 }
 
-/// For each job the number of its strongly connected component (Tarjan, without recursion: chains may be long).
+/// Returns for each job the number of its strongly connected component (Tarjan, without recursion because chains may
+/// be long).
 fn components(expanded: &Expanded) -> Vec<u32> {
     const NONE: u32 = u32::MAX;
     let count = expanded.jobs.len();
@@ -222,7 +223,7 @@ fn components(expanded: &Expanded) -> Vec<u32> {
     component
 }
 
-/// A cycle in words: the ring, then whoever else is caught in it.
+/// Describes a cycle: the ring, then the other jobs that wait for it.
 pub fn describe_cycle(expanded: &Expanded, cycle: &Cycle) -> String {
     let mut text = describe_ring(expanded, &cycle.ring);
     if !cycle.others.is_empty() {
@@ -239,7 +240,7 @@ fn name(expanded: &Expanded, job: u32) -> &str {
     expanded.jobs.get(job as usize).map_or("?", |job| job.name.as_str())
 }
 
-/// Each job, what it passes on, the next job, back to the first.
+/// Describes a ring: each job, the file or data that links it to the next, back to the first.
 fn describe_ring(expanded: &Expanded, cycle: &[u32]) -> String {
     let name = |job: u32| name(expanded, job);
     let Some(first) = cycle.first() else { return String::new() };
@@ -260,7 +261,7 @@ fn describe_ring(expanded: &Expanded, cycle: &[u32]) -> String {
     text
 }
 
-/// What the first job writes and the second reads.
+/// Returns the file or data that the first job writes and the second reads.
 fn link(expanded: &Expanded, writer: u32, reader: u32) -> Option<String> {
     let (writer, reader) = (expanded.jobs.get(writer as usize)?, expanded.jobs.get(reader as usize)?);
     let common = |written: &[u32], read: &[u32]| written.iter().find(|number| read.contains(number)).copied();

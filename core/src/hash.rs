@@ -7,8 +7,8 @@ use sha2::{Digest, Sha256};
 
 use crate::expanded::{Expanded, ExpandedJob};
 
-/// What a job does: its command, script, environment, the names of what it waits for, its files and data, and the content of
-/// the data it reads. Not what it needs or how urgent it is: that changes only where and when it runs.
+/// Returns a hash of what a job does: its command, script, environment, dependencies, files, data, and the content of
+/// its input data. Resources and priority are left out, because they only change where and when it runs.
 pub fn job_hash(expanded: &Expanded, job: usize) -> [u8; 32] {
     let mut hash = FieldHasher::new("torc job 1");
     if let Some(job) = expanded.jobs.get(job) {
@@ -17,7 +17,8 @@ pub fn job_hash(expanded: &Expanded, job: usize) -> [u8; 32] {
     hash.finish()
 }
 
-/// What a spawned job does. It also waits for whoever spawned it, so it is never the same as a job of the document.
+/// Returns a hash of what a spawned job does. It includes the spawning job, so it differs from every job of the
+/// document.
 pub fn spawned_job_hash(expanded: &Expanded, job: usize, lineage: &str) -> [u8; 32] {
     let mut hash = FieldHasher::new("torc spawned job 1");
     hash.text(lineage);
@@ -27,7 +28,7 @@ pub fn spawned_job_hash(expanded: &Expanded, job: usize, lineage: &str) -> [u8; 
     hash.finish()
 }
 
-/// Everything that a document comes to, as 64 hexadecimal digits.
+/// Returns a hash of the expanded document, as 64 hexadecimal digits.
 pub fn digest(expanded: &Expanded) -> String {
     let mut hash = FieldHasher::new("torc workflow 1");
     hash.count(expanded.jobs.len());
@@ -145,7 +146,7 @@ impl FieldHasher {
         self
     }
 
-    /// JSON with sorted keys, whatever order a parser left them in.
+    /// Adds JSON with sorted keys, independent of the parser's order.
     fn value(&mut self, value: &Value) {
         match value {
             Value::Array(items) => {

@@ -1,15 +1,15 @@
 //! Loops of jobs that make jobs: the names under which their states are kept as user data.
 
-/// What the names of all states begin with.
+/// The prefix of the names of all loop states.
 pub const PREFIX: &str = "__torc_lineage__";
 const FINAL: &str = "__final";
 
-/// Where the state of a generation is kept; the first is 1.
+/// Returns the name of the user data that holds the state of a generation; the first is 1.
 pub fn generation_name(lineage: &str, generation: i64) -> String {
     format!("{PREFIX}{lineage}__g{generation:06}")
 }
 
-/// Where the state is kept that a loop ended with.
+/// Returns the name of the user data that holds the final state of a loop.
 pub fn final_name(lineage: &str) -> String {
     format!("{PREFIX}{lineage}{FINAL}")
 }
@@ -23,7 +23,7 @@ pub enum LoopState<'a> {
     Final(&'a str),
 }
 
-/// The loop that a name of user data belongs to, if it is one of a loop.
+/// Returns the loop state that a name of user data denotes, if any.
 pub fn parse(name: &str) -> Option<LoopState<'_>> {
     let rest = name.strip_prefix(PREFIX)?;
     if let Some(lineage) = rest.strip_suffix(FINAL) {

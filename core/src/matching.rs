@@ -43,17 +43,17 @@ impl ReadyJob {
 }
 
 impl ReadyQueue {
-    /// A job became ready.
+    /// Adds a job that became ready.
     pub fn insert(&mut self, job: ReadyJob) {
         self.jobs.insert(job);
     }
 
-    /// A job is no longer ready.
+    /// Removes a job that is no longer ready.
     pub fn remove(&mut self, job: ReadyJob) {
         self.jobs.remove(&job);
     }
 
-    /// Nothing waits.
+    /// Returns whether no job waits.
     pub fn is_empty(&self) -> bool {
         self.jobs.is_empty()
     }
@@ -70,7 +70,7 @@ impl ReadyQueue {
     }
 }
 
-/// Resources in use: started jobs, and jobs that are promised to a runner.
+/// Resources in use by started and leased jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResourcesInUse {
     /// CPUs.
@@ -140,7 +140,7 @@ pub struct WorkflowQueues<'a> {
 
 /// Ready jobs of one class.
 pub struct ClassQueue<'a> {
-    /// What its jobs need.
+    /// The class of its jobs.
     pub class: &'a JobClass,
     /// The jobs.
     pub queue: &'a ReadyQueue,
@@ -148,7 +148,7 @@ pub struct ClassQueue<'a> {
     pub is_wanted_elsewhere: bool,
 }
 
-/// How much of a workflow's work is given out in one answer.
+/// The number of leases of a workflow that one answer may contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
     /// In all.
@@ -179,9 +179,9 @@ pub struct Chosen {
 /// A chosen job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// Whose job.
+    /// The workflow of the job.
     pub workflow: WorkflowId,
-    /// Which job of the workflow.
+    /// The ordinal of the job in its workflow.
     pub job: u32,
 }
 
@@ -195,7 +195,7 @@ pub fn choose(place: &RunnerView<'_>, want: &WorkRequest, owners: &[OwnerQueues<
     chosen
 }
 
-/// First jobs that fit what is free, then some to work on afterwards.
+/// Chooses jobs that fit into the free capacity, then jobs to lease ahead.
 fn pack(place: &RunnerView<'_>, want: &WorkRequest, owners: &[OwnerQueues<'_>], preferred: bool) -> Chosen {
     let mut contest = Contest::new(place, owners, preferred);
     let limit = want.limit as usize;
@@ -317,7 +317,7 @@ impl<'a> Contest<'a> {
         Some(Turn { workflow, head })
     }
 
-    /// Chooses the job, unless its workflow gives out no more: then all jobs of its queue stay.
+    /// Chooses the job, unless the allowance of its workflow is used up: then all jobs of its queue stay.
     fn take(&mut self, turn: Turn<'a>, is_ahead: bool) -> Option<Choice> {
         let Turn { workflow: index, head } = turn;
         let workflow = &mut self.workflows[index];
@@ -337,7 +337,7 @@ impl<'a> Contest<'a> {
         Some(choice)
     }
 
-    /// The job is too big for what is free: it may be leased ahead.
+    /// Keeps a job that is too big for the free capacity: it may be leased ahead.
     fn set_aside(&mut self, turn: Turn<'a>) {
         self.workflows[turn.workflow].too_big.push(turn.head);
         self.put_back(turn.workflow);

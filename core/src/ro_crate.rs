@@ -1,5 +1,5 @@
-//! Provenance as an RO-Crate: what ran, on what, with which files, as JSON-LD. Made from the rows whenever it is asked for;
-//! nothing of it is stored.
+//! Provenance as an RO-Crate: the runs, their machines and their files, as JSON-LD. Created from the rows on request
+//! and never stored.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,24 +17,24 @@ use crate::time::rfc3339;
 pub const FILE_NAME: &str = "ro-crate-metadata.json";
 const WORKFLOW: &str = "#torc-workflow";
 
-/// Everything that a crate tells of.
+/// The input of a crate.
 #[derive(Debug)]
 pub struct CrateInput<'a> {
     /// The workflow, with its document.
     pub workflow: &'a Workflow,
     /// The document's files.
     pub declared: &'a [ExpandedFile],
-    /// What its jobs have in common with others, by number.
+    /// The profiles of its jobs, by job number.
     pub jobs: &'a BTreeMap<JobId, JobProfile>,
     /// Attempts that ended, with their jobs' names, in order.
     pub attempts: &'a [(ResultRow, String)],
-    /// Who ran them.
+    /// The runners of the attempts.
     pub runners: &'a [RunnerRow],
     /// FileEntities as jobs saw them.
     pub files: &'a [FileRow],
 }
 
-/// The whole crate.
+/// Returns the crate.
 pub fn ro_crate(source: &CrateInput<'_>) -> Value {
     let files = FileEntities::of(source);
     let mut graph = vec![descriptor(), root(source, &files), workflow(source), language(), person(source)];
@@ -140,7 +140,7 @@ fn runner<'a>(source: &CrateInput<'a>, id: Option<RunnerId>) -> Option<&'a Runne
     id.and_then(|id| source.runners.iter().find(|runner| runner.id == id))
 }
 
-/// The programs that ran jobs of a run, each once, with all of their versions.
+/// Returns the programs that ran the jobs of a run, each once, with all versions.
 fn software(source: &CrateInput<'_>, run: i32, rows: &[&ResultRow]) -> Vec<Value> {
     let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for runner in rows.iter().filter_map(|row| runner(source, row.runner)) {
@@ -212,7 +212,7 @@ fn links(ids: impl IntoIterator<Item = String>) -> Value {
     ids.into_iter().map(link).collect()
 }
 
-/// What is not known is absent, and so is a list of nothing.
+/// Removes null values and empty lists.
 fn without_nulls(value: Value) -> Value {
     let is_empty = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
     match value {
@@ -261,7 +261,7 @@ impl FileEntities {
         paths.iter().filter_map(|path| self.ids.get(path).cloned()).collect()
     }
 
-    /// What a run as a whole read and did not write, and what it wrote.
+    /// Returns the files that a run read but did not write, and the files that it wrote.
     fn of_run(&self, source: &CrateInput<'_>, rows: &[&ResultRow]) -> (BTreeSet<String>, BTreeSet<String>) {
         let completed = rows.iter().filter(|row| row.state == JobState::Completed);
         let profiles: Vec<&JobProfile> = completed.filter_map(|row| source.jobs.get(&row.job)).collect();
@@ -271,7 +271,7 @@ impl FileEntities {
     }
 }
 
-/// A path as the identifier of a file: relative to the crate, or a URL.
+/// Returns the identifier of a file: a path relative to the crate, or a URL.
 fn file_id(path: &str) -> String {
     let path = escaped(path);
     match path.strip_prefix('/') {
@@ -280,7 +280,7 @@ fn file_id(path: &str) -> String {
     }
 }
 
-/// Everything that has a meaning in an address is written as a number.
+/// Percent-encodes the characters that have a meaning in a URL.
 fn escaped(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
     text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()

@@ -1,7 +1,8 @@
-//! What a document may look like, as a structure that is quick to walk.
 //!
-//! The JSON schema generated from the Rust types is the only source: a field that a type gains is known here at once.
-//! Deliberately absent: anything that looks at a document (see `load`).
+//! The schema of documents as a structure that is quick to walk.
+//!
+//! It is derived from the JSON schema of the Rust types, so it always has the same fields. `load` checks documents
+//! against it.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -13,12 +14,12 @@ use serde_json::{Map, Value};
 use crate::bounds::{self, type_of};
 use crate::document::{SlurmClusterDocument, WorkflowDocument};
 
-/// The JSON schema of `kind: Workflow`, complete in itself.
+/// Returns the self-contained JSON schema of `kind: Workflow`.
 pub fn workflow_json_schema() -> Value {
     json_schema::<WorkflowDocument>()
 }
 
-/// The JSON schema of `kind: SlurmCluster`, complete in itself.
+/// Returns the self-contained JSON schema of `kind: SlurmCluster`.
 pub fn cluster_json_schema() -> Value {
     json_schema::<SlurmClusterDocument>()
 }
@@ -30,7 +31,7 @@ fn json_schema<T: JsonSchema>() -> Value {
     schema
 }
 
-/// What a value may look like.
+/// The shape of a value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ValueShape {
     /// The author's own.
@@ -64,34 +65,34 @@ pub(crate) struct RecordSchema {
 /// A key of a record.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FieldSchema {
-    /// What its value may look like.
+    /// The shape of its value.
     pub shape: ValueShape,
-    /// Whether it must be there.
+    /// The key is required.
     pub required: bool,
 }
 
 impl RecordSchema {
-    /// The field of this name.
+    /// Returns the field of this name.
     pub fn field(&self, name: &str) -> Option<&FieldSchema> {
         self.fields.get(name)
     }
 
-    /// The name of the field that is spelled so.
+    /// Returns the name of the field with exactly this spelling.
     pub fn names_exactly(&self, name: &str) -> Option<&str> {
         self.fields.get_key_value(name).map(|(name, _)| name.as_str())
     }
 
-    /// The name of the field that a bare file spells so.
+    /// Returns the name of the field with this spelling in a bare file.
     pub fn named_in_snake_case(&self, name: &str) -> Option<&str> {
         self.by_snake_name.get(name).map(String::as_str)
     }
 
-    /// The record or other shape behind a field that is known to exist.
+    /// Returns the shape of an existing field.
     pub fn shape_of(&self, name: &str) -> &ValueShape {
         self.field(name).map_or(&ValueShape::Any, |field| &field.shape)
     }
 
-    /// All names, in no order.
+    /// Returns all names, in no order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.fields.keys().map(String::as_str)
     }
@@ -125,7 +126,7 @@ pub(crate) static BARE: LazyLock<RecordSchema> = LazyLock::new(|| {
     bare
 });
 
-/// What a server adds to an object's metadata: read back by `apply`, and ignored.
+/// Metadata that an API server adds; `apply` ignores it.
 const KUBERNETES_METADATA: [&str; 10] = [
     "creationTimestamp",
     "deletionGracePeriodSeconds",
@@ -139,7 +140,7 @@ const KUBERNETES_METADATA: [&str; 10] = [
     "uid",
 ];
 
-/// The record of a whole document: what its author writes, and what `kubectl get -o yaml` adds.
+/// Returns the schema of a whole document, with the keys that `kubectl get -o yaml` adds.
 fn envelope(schema: &Value) -> RecordSchema {
     let ValueShape::RecordSchema(mut record) = compile(schema) else { return RecordSchema::default() };
     record.insert("kind", ValueShape::Text { least: 1, most: usize::MAX }, true);
@@ -218,7 +219,7 @@ fn size(schema: &Map<String, Value>, name: &str) -> Option<usize> {
     schema.get(name).and_then(Value::as_u64).and_then(|size| usize::try_from(size).ok())
 }
 
-/// `numCpus` as a bare file spells it: `num_cpus`.
+/// Returns the spelling of a bare file: `num_cpus` for `numCpus`.
 pub fn snake_case(name: &str) -> String {
     let mut snake = String::with_capacity(name.len() + 4);
     for letter in name.chars() {
@@ -230,7 +231,7 @@ pub fn snake_case(name: &str) -> String {
     snake
 }
 
-/// `num_cpus` as the envelope spells it: `numCpus`.
+/// Returns the spelling of the envelope: `numCpus` for `num_cpus`.
 pub(crate) fn camel_case(name: &str) -> String {
     let mut camel = String::with_capacity(name.len());
     let mut upper = false;

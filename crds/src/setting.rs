@@ -65,7 +65,7 @@ pub enum FlagGroup {
 }
 
 impl FlagGroup {
-    /// The heading of the group in help texts.
+    /// Returns the heading of the group in help texts.
     pub const fn heading(self) -> Option<&'static str> {
         match self {
             Self::Global => Some("Global options"),
@@ -75,7 +75,7 @@ impl FlagGroup {
         }
     }
 
-    /// A flag of this group.
+    /// Creates a flag of this group.
     pub const fn flag(self, long: &'static str) -> Flag {
         Flag {
             group: self,
@@ -151,7 +151,7 @@ impl Flag {
         self
     }
 
-    /// May be given several times.
+    /// Makes the flag repeatable.
     pub const fn list(mut self) -> Self {
         self.is_list = true;
         self
@@ -269,7 +269,7 @@ macro_rules! settings {
         }
 
         impl Default for $name {
-            /// The built-in values.
+            /// Returns the built-in values.
             fn default() -> Self {
                 match Self::read(&|_| None) {
                     Ok(settings) => settings,

@@ -1,4 +1,4 @@
-//! How large an object may be that an API server keeps.
+//! The size limit of Kubernetes objects.
 
 use serde_json::json;
 
@@ -9,13 +9,13 @@ use crate::problem::{Problem, ProblemKind};
 /// managers and its status need.
 const LARGEST_OBJECT: usize = 900 << 10;
 
-/// What to say of a workflow that no API server would keep. Without a cluster there is no such limit.
+/// Returns the problem of a workflow that is too large for an API server. Without Kubernetes there is no such limit.
 pub fn too_large(document: &WorkflowDocument) -> Option<Problem> {
     let object = json!({ "metadata": document.metadata, "spec": document.spec });
     too_many_bytes(serde_json::to_vec(&object).map_or(0, |text| text.len()))
 }
 
-/// The same of an object of so many bytes.
+/// Returns the problem of an object of this size in bytes, if it is too large.
 pub fn too_many_bytes(size: usize) -> Option<Problem> {
     (size > LARGEST_OBJECT).then(|| {
         let message = format!("the object would have {} KiB, and {} are allowed", size.div_ceil(1 << 10), LARGEST_OBJECT >> 10);

@@ -179,7 +179,11 @@ impl EngineHandle {
     }
 
     /// Stores the partitions of a cluster, which limit what a retry may request.
-    pub(crate) async fn note_partitions(&self, cluster: String, partitions: Vec<PartitionLimits>) -> Result<(), EngineError> {
+    pub(crate) async fn note_partitions(
+        &self,
+        cluster: String,
+        partitions: Vec<PartitionLimits>,
+    ) -> Result<(), EngineError> {
         self.write(move |engine, _| {
             engine.note_partitions(cluster, partitions);
             Ok(())

@@ -24,7 +24,7 @@ fn class(cpus: i64, gpus: i64, gib: i64, nodes: i64) -> JobClass {
 /// The last two minutes are not for jobs.
 const END: EndMargin = EndMargin { headroom_seconds: 90, notice_seconds: 30, in_step: false };
 
-/// A runner of so many nodes with 8 CPUs, 2 GPUs and 64 GiB each.
+/// Returns a runner of so many nodes with 8 CPUs, 2 GPUs and 64 GiB each.
 fn place(nodes: i64) -> RunnerView<'static> {
     let capacity = Resources { cpus: 8 * nodes, gpus: 2 * nodes, memory_bytes: 64 * GIB * nodes, nodes };
     RunnerView { capacity, labels: &[], scheduler: None, remaining_seconds: None, by_count: false }

@@ -1,4 +1,4 @@
-//! Which jobs an action waits for, and whether what it names exists.
+//! Resolves the jobs and the scheduler that an action names.
 
 use torc_api::action::{Action, ActionType};
 use torc_api::nearest::nearest;
@@ -8,7 +8,7 @@ use torc_api::workflow::WorkflowSpec;
 use super::names::Names;
 use super::report::ProblemCollector;
 
-/// The numbers of the jobs that set an action off, in order; empty when it does not choose jobs.
+/// Returns the numbers of the jobs that trigger an action, in order; empty if it does not choose jobs.
 pub fn chosen_jobs(action: &Action, jobs: &mut Names<'_>) -> Vec<u32> {
     let mut chosen: Vec<u32> = action.jobs.iter().flatten().filter_map(|name| jobs.find(name)).collect();
     for pattern in action.job_name_regexes.iter().flatten() {

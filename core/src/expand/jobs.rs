@@ -70,7 +70,7 @@ pub fn expand(
     jobs
 }
 
-/// A document whose dependencies do not fit into memory.
+/// Returns the problem of a document with too many dependencies.
 pub fn too_many_edges(most: usize) -> Problem {
     let message = format!("more than {most} dependencies, which is the limit");
     Problem::error("spec.jobs", message)
@@ -172,7 +172,7 @@ impl ReferenceKind {
 }
 
 impl JobExpander<'_, '_> {
-    /// The job of a row. Its name is filled in by the caller, which owns the names.
+    /// Creates the job of a row. The caller owns the names and fills in the job's.
     fn make(&mut self, row: usize, number: usize) -> ExpandedJob {
         let (templates, family) = (self.templates, self.family);
         let command = templates.command.text(family, row);
@@ -212,7 +212,7 @@ impl JobExpander<'_, '_> {
         tokens::resolve(text, &targets)
     }
 
-    /// A job that has only what it refers to. Tokens of a kind in the command stand in place of the list of that kind.
+    /// Creates a job with its references only. Tokens in the command replace the list of their kind.
     fn lists(
         &mut self,
         row: usize,

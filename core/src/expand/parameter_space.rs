@@ -7,17 +7,17 @@ use torc_api::parameters::{ParameterMode, ParameterTable, Parameterization};
 
 use super::value::{self, Scalar, ValueError};
 
-/// Parameters and how they combine. ParameterSpaces are worked out when they are asked for, never stored.
+/// Parameters and how they combine. Rows are computed on demand and never stored.
 #[derive(Debug)]
 pub struct ParameterSpace {
     names: Vec<String>,
     columns: Vec<Vec<Option<Scalar>>>,
-    /// How many rows pass before a column moves on to its next value; empty when all columns move together.
+    /// The number of rows after which a column takes its next value; empty if all columns advance together.
     strides: Vec<usize>,
     rows: usize,
 }
 
-/// What a whole document offers to its entries.
+/// The parameters that a document shares with its entries.
 #[derive(Clone, Copy, Debug)]
 pub struct Shared<'a> {
     pub parameters: &'a BTreeMap<String, Value>,
@@ -27,7 +27,7 @@ pub struct Shared<'a> {
     pub most: usize,
 }
 
-/// Why an entry has no rows, and the field that is to blame, relative to the entry.
+/// The reason why an entry has no rows, and its field with the problem.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FamilyError {
     #[error("a table excludes `parameters`, `parameterMode` and `useParameters`")]
@@ -51,7 +51,7 @@ pub enum FamilyError {
 }
 
 impl FamilyError {
-    /// The field of the entry that is to blame.
+    /// Returns the field of the entry that has the problem.
     pub fn field(&self) -> String {
         match self {
             Self::TableAndInline | Self::TwoTables | Self::TableNotRead(_) => "parametersFile".to_owned(),
@@ -65,17 +65,17 @@ impl FamilyError {
 }
 
 impl ParameterSpace {
-    /// No parameters, so exactly one row.
+    /// Creates a space without parameters, which has one row.
     pub fn single() -> Self {
         Self { names: Vec::new(), columns: Vec::new(), strides: Vec::new(), rows: 1 }
     }
 
-    /// No rows at all.
+    /// Creates a space without rows.
     pub fn empty() -> Self {
         Self { rows: 0, ..Self::single() }
     }
 
-    /// The rows that the parameters of an entry describe.
+    /// Creates the space of an entry's parameters.
     pub fn of(entry: &Parameterization, shared: &Shared<'_>) -> Result<Self, FamilyError> {
         let opts_in = entry.use_parameters_file == Some(true);
         let has_own_table = entry.parameters_file.is_some() || entry.parameter_table.is_some();
@@ -119,7 +119,7 @@ impl ParameterSpace {
         }
     }
 
-    /// The n-th value of each.
+    /// Combines the n-th values of all columns.
     pub fn zip(columns: Vec<(String, Vec<Scalar>)>) -> Result<Self, FamilyError> {
         let Some((first, first_values)) = columns.first() else { return Ok(Self::single()) };
         let rows = first_values.len();
@@ -135,7 +135,7 @@ impl ParameterSpace {
         Ok(Self { names, columns, strides: Vec::new(), rows })
     }
 
-    /// Every combination; the last parameter varies fastest.
+    /// Combines every value with every other; the last parameter varies fastest.
     pub fn product(columns: Vec<(String, Vec<Scalar>)>, most: usize) -> Result<Self, FamilyError> {
         if columns.is_empty() {
             return Ok(Self::single());
@@ -171,17 +171,17 @@ impl ParameterSpace {
         })
     }
 
-    /// The parameters, in the order of the columns.
+    /// Returns the parameters, in the order of the columns.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// A value of a row; absent where a table has no such cell.
+    /// Returns a value of a row; none if the table has no such cell.
     pub fn cell(&self, row: usize, column: usize) -> Option<&Scalar> {
         let values = self.columns.get(column)?;
         let at = match self.strides.get(column) {

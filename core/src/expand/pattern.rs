@@ -1,8 +1,9 @@
-//! What can be told about a regular expression without running it: where to look for names that it may match.
 //!
-//! Every answer errs on the safe side: a candidate set may be too large, never too small.
+//! Analyzes regular expressions to find the names that they may match.
+//!
+//! A candidate set may be too large, never too small.
 
-/// Where the names are that an expression may match.
+/// The names that an expression may match.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Candidates {
     /// Exactly this name, and it does match.
@@ -41,7 +42,7 @@ pub fn candidates(pattern: &str) -> Candidates {
     }
 }
 
-/// Whether an expression can tell that something comes before it. Other ways than these are not taken apart at all.
+/// Returns whether the rest of an expression depends on the text before it.
 fn looks_back(tail: &str) -> bool {
     tail.replace("[^", "[").contains('^') || tail.contains("\\b") || tail.contains("\\B")
 }
@@ -113,7 +114,7 @@ enum Atom {
     Opaque,
 }
 
-/// The first element of `rest` and how many bytes it has.
+/// Returns the first element of `rest` and its length in bytes.
 fn atom(rest: &str, character: char) -> Option<(Atom, usize)> {
     match character {
         '^' => Some((Atom::Start, 1)),
@@ -137,7 +138,7 @@ fn atom(rest: &str, character: char) -> Option<(Atom, usize)> {
     }
 }
 
-/// The bytes of the repetition that `rest` starts with, 0 for none.
+/// Returns the length in bytes of the repetition at the start of `rest`; 0 for none.
 fn quantifier(rest: &str) -> usize {
     let first = match rest.as_bytes().first() {
         Some(b'*' | b'+' | b'?') => 1,
@@ -154,7 +155,7 @@ fn class_length(rest: &str) -> Option<usize> {
             _ if escaped => escaped = false,
             '\\' => escaped = true,
             '[' => return None,
-            // A bracket right after the opening one stands for itself.
+            // A bracket right after the opening one is a literal.
             ']' if !matches!(&rest[..at], "[" | "[^") => return Some(at + 1),
             _ => {}
         }

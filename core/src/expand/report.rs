@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use torc_api::problem::Problem;
 
-/// More problems than this help nobody.
+/// The number of problems that are collected. More would not help the reader.
 const MOST: usize = 500;
 
 /// Collects problems in the order in which they are found.
@@ -32,12 +32,12 @@ impl ProblemCollector {
         }
     }
 
-    /// Whether there is room for another problem with the effort of a good hint.
+    /// Returns whether another problem will be shown, so that its hint is worth computing.
     pub fn deserves_hint(&self) -> bool {
         self.problems.len() < 20
     }
 
-    /// `value`, or everything that was wrong.
+    /// Returns `value`, or all problems.
     pub fn finish<T>(mut self, value: T) -> Result<T, Vec<Problem>> {
         if self.left_out > 0 {
             self.problems.push(Problem::error("spec", format!("{} more problems of this kind", self.left_out)));

@@ -10,10 +10,10 @@ use crate::expanded::Requirements;
 
 use super::report::ProblemCollector;
 
-/// What a job may take when its requirements do not say: an hour.
+/// The runtime of requirements that declare none: one hour, as in Torc 1.0.
 const DEFAULT_RUNTIME_SECONDS: i64 = 3_600;
 
-/// The requirements of a document, after those of jobs that name none.
+/// Returns the requirements of a document, preceded by the default ones.
 pub fn expand(written: &[ResourceRequirements], report: &mut ProblemCollector) -> Vec<Requirements> {
     let mut requirements = vec![Requirements::default()];
     let mut seen: HashMap<&str, usize> = HashMap::new();

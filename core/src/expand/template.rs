@@ -19,7 +19,7 @@ pub enum Segment<'a> {
     Cell {
         column: usize,
         format: ValueFormat,
-        /// What stays when the row has no such cell.
+        /// The text of the token, kept if the row has no such cell.
         written: &'a str,
     },
 }
@@ -53,7 +53,7 @@ impl<'a> Template<'a> {
         Self::Varying(segments)
     }
 
-    /// The text of one row; `scratch` is where it is put together if it must be.
+    /// Returns the text of one row; `scratch` holds it if it must be composed.
     pub fn render<'s>(&'s self, family: &ParameterSpace, row: usize, scratch: &'s mut String) -> &'s str {
         match self {
             Self::Fixed(text) => text,
@@ -73,7 +73,7 @@ impl<'a> Template<'a> {
         }
     }
 
-    /// The text of one row, to keep.
+    /// Returns the text of one row as a new string.
     pub fn text(&self, family: &ParameterSpace, row: usize) -> String {
         match self {
             Self::Fixed(text) => (*text).to_owned(),
@@ -86,7 +86,7 @@ impl<'a> Template<'a> {
     }
 }
 
-/// The token that starts at the brace at `open`: its column, its format and where it ends.
+/// Returns the token that starts with the brace at `open`: its column, its format and its end.
 fn token(text: &str, open: usize, family: &ParameterSpace) -> Option<(usize, ValueFormat, usize)> {
     let rest = &text[open + 1..];
     let name_end = rest.find(['}', ':'])?;

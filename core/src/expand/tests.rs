@@ -18,7 +18,7 @@ fn expanded(value: Value) -> Expanded {
     }
 }
 
-/// Each job with the names of what it waits for.
+/// Returns each job with the names of what it waits for.
 fn edges(expanded: &Expanded) -> Vec<(String, Vec<String>)> {
     let name = |number: &u32| expanded.jobs[*number as usize].name.clone();
     expanded.jobs.iter().map(|job| (job.name.clone(), job.depends_on.iter().map(name).collect())).collect()
@@ -29,7 +29,7 @@ fn own(pairs: &[(&str, &[&str])]) -> Vec<(String, Vec<String>)> {
     pairs.iter().map(|(job, parents)| ((*job).to_owned(), strings(parents))).collect()
 }
 
-/// The field and message of every problem.
+/// Returns the field and message of every problem.
 fn problems(value: Value) -> Vec<(String, String)> {
     let problems = expand(&spec(value), &ExpansionLimits::default()).unwrap_err();
     problems.into_iter().map(|problem| (problem.field, problem.message)).collect()

@@ -12,7 +12,7 @@ use torc_api::parameters::Parameterization;
 use torc_api::problem::Problem;
 use torc_api::workflow::WorkflowSpec;
 
-/// The specification with every variable replaced; the one given when it has none.
+/// Returns the specification with every variable replaced, or the given one if it has none.
 pub fn resolved(spec: &WorkflowSpec) -> Result<Cow<'_, WorkflowSpec>, Vec<Problem>> {
     if spec.variables.is_empty() {
         return Ok(Cow::Borrowed(spec));
@@ -29,7 +29,7 @@ pub fn resolved(spec: &WorkflowSpec) -> Result<Cow<'_, WorkflowSpec>, Vec<Proble
     serde_json::from_value(document).map(Cow::Owned).map_err(|error| unreadable(&error))
 }
 
-/// One text with the variables of the document replaced, as far as they are usable.
+/// Returns a text with the document's variables replaced, as far as they are valid.
 pub fn in_text(spec: &WorkflowSpec, text: &str) -> String {
     literals(spec).map_or_else(|_| text.to_owned(), |variables| replace(text, &variables))
 }
@@ -138,7 +138,7 @@ struct Token<'a> {
     end: usize,
 }
 
-/// Everything in single braces that the shell does not own.
+/// Returns the tokens in single braces that are not `${…}` of the shell.
 fn tokens(text: &str) -> impl Iterator<Item = Token<'_>> {
     let mut position = 0;
     std::iter::from_fn(move || {

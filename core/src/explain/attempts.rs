@@ -1,4 +1,4 @@
-//! The story of a job's attempts: how each ended, what speaks for it, and why another one followed.
+//! Reports on a job's attempts: how each ended, the evidence, and why another one followed.
 
 use torc_api::explain::AttemptReport;
 use torc_api::quantity::{format_bytes, format_duration};
@@ -19,7 +19,7 @@ pub struct EndedAttempt<'a> {
     pub node: Option<&'a str>,
 }
 
-/// Tells each attempt. `needs` is what the job asks for now; an earlier attempt may have asked for less.
+/// Reports on each attempt. `needs` are the present requirements; an earlier attempt may have had lower ones.
 pub fn stories(attempts: &[EndedAttempt<'_>], needs: &Requirements, is_over: bool) -> Vec<AttemptReport> {
     let later = attempts.iter().skip(1).map(Some).chain(std::iter::once(None));
     attempts.iter().zip(later).map(|(attempt, next)| story(attempt, next, needs, is_over)).collect()
@@ -55,7 +55,7 @@ fn story(
     }
 }
 
-/// What is known of the end of an attempt.
+/// Returns the evidence about the end of an attempt.
 fn sentences(
     row: &ResultRow,
     diagnosis: Option<Cause>,
@@ -72,7 +72,7 @@ fn sentences(
         ));
     }
     said.extend(row.message.clone());
-    // What earlier attempts had is not kept: recovery or a person may have given it more since.
+    // The requirements of earlier attempts are not stored. Recovery or the user may have raised them since.
     let now = if is_followed { " now" } else { "" };
     if let Some(peak) = row.usage.peak_memory_bytes.filter(|peak| *peak > 0) {
         // What was killed for its memory was quicker than who measured it.
@@ -88,7 +88,7 @@ fn sentences(
     said
 }
 
-/// Why there is another attempt after this one.
+/// Returns why another attempt followed this one.
 fn what_followed(row: &ResultRow, next: Option<&EndedAttempt<'_>>, diagnosis: Option<Cause>) -> Option<String> {
     if let Some(next) = next
         && next.result.run != row.run

@@ -1,4 +1,4 @@
-//! Why a ready job does not run: what it needs, compared with every runner and every allocation that there is.
+//! Explains why a ready job does not run, by a comparison with every runner and allocation.
 
 use torc_api::explain::{Reason, ReasonKind};
 use torc_api::quantity::{format_duration, format_memory};
@@ -13,15 +13,15 @@ use crate::expanded::Requirements;
 pub struct ServingRunner<'a> {
     /// Its host.
     pub host: &'a str,
-    /// What it has.
+    /// Its capacity, labels and remaining time.
     pub place: RunnerView<'a>,
     /// The time that it has left when the workflow's jobs get their first signal.
     pub end: EndMargin,
-    /// It has not been heard of for as long as a lease lasts.
+    /// It has sent nothing for longer than a lease.
     pub is_silent: bool,
 }
 
-/// What is known of Slurm.
+/// Facts about Slurm.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlurmFacts<'a> {
     /// The workflow runs in allocations.
@@ -30,13 +30,13 @@ pub struct SlurmFacts<'a> {
     pub active: Vec<String>,
     /// Allocations that have not started.
     pub pending: Vec<WaitingAllocation>,
-    /// Why no allocation can be asked for.
+    /// The reason why no allocation can be submitted.
     pub unplaced: Option<&'a str>,
-    /// What Slurm said when it refused the latest submission.
+    /// Slurm's text when it refused the latest submission.
     pub refused: Option<&'a str>,
-    /// What was heard instead of an answer.
+    /// The error of a Slurm that does not answer.
     pub unreachable: Option<&'a str>,
-    /// So many ready jobs wait because there may be no more allocations at once.
+    /// The number of ready jobs that wait because `maxAllocations` is reached.
     pub held_back: i64,
     /// Too many allocations have ended in vain.
     pub is_exhausted: bool,
@@ -49,13 +49,13 @@ pub struct WaitingAllocation {
     pub name: String,
     /// Slurm's number, once it has one.
     pub slurm_job_id: Option<String>,
-    /// Why it waits, as Slurm says.
+    /// Slurm's reason for which it waits.
     pub reason: Option<String>,
-    /// When it will start in Slurm's estimation, in RFC 3339.
+    /// The start that Slurm estimates, in RFC 3339.
     pub estimated_start: Option<String>,
 }
 
-/// Why a ready job does not run.
+/// Returns why a ready job does not run.
 pub fn why_ready(class: &JobClass, runners: &[ServingRunner<'_>], slurm: &SlurmFacts<'_>) -> Vec<Reason> {
     let live: Vec<&ServingRunner<'_>> = runners.iter().filter(|runner| !runner.is_silent).collect();
     let could = |runner: &&&ServingRunner<'_>| class.suits(&runner.place, runner.end);
@@ -131,7 +131,7 @@ fn pending(first: &WaitingAllocation, count: usize) -> String {
     format!("its allocation {}, Slurm job {number}{others}, waits in Slurm's queue: {why}{when}", first.name)
 }
 
-/// What no runner has, of those that there are: labels first, then size, then time.
+/// Returns what all runners lack: labels first, then size, then time.
 fn misfit(class: &JobClass, runners: &[&ServingRunner<'_>]) -> Option<Reason> {
     if runners.is_empty() {
         return None;
@@ -197,7 +197,7 @@ fn resources(capacity: &Resources) -> String {
     listed(nodes, capacity.cpus / nodes, capacity.memory_bytes / nodes, capacity.gpus / nodes)
 }
 
-/// Nobody reads single bytes: whole gibibytes of much, whole mebibytes of less.
+/// Rounds bytes for readers: to whole GiB for large amounts, to whole MiB for smaller ones.
 fn rounded(bytes: i64) -> i64 {
     let unit = if bytes >= 10 << 30 { 1 << 30 } else { 1 << 20 };
     if bytes < unit { bytes } else { bytes / unit * unit }

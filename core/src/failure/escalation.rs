@@ -173,7 +173,7 @@ fn more_time(evidence: &Evidence<'_>, percent: i64, largest: Largest<'_>) -> Res
     Ok(Requirements { runtime_seconds, ..needs.clone() })
 }
 
-/// The attempt used more CPUs than it asked for, so it slowed its neighbors and itself.
+/// Raises the CPUs to what the attempt used, because it slowed down its neighbors and itself.
 fn with_used_cpus(mut next: Requirements, evidence: &Evidence<'_>, largest: Largest<'_>) -> Requirements {
     if let Some(percent) = evidence.peak_cpu_percent.filter(|percent| *percent > next.num_cpus as f64 * 100.0) {
         let used = (percent / 100.0).ceil() as i64;

@@ -80,7 +80,7 @@ pub fn may_escalate(evidence: &Evidence<'_>, policy: Policy<'_>) -> bool {
     is_auto && matches!(diagnose(evidence), Cause::OutOfMemory | Cause::Timeout)
 }
 
-/// The first rule that lists the code or the cause, else the first that takes everything.
+/// Returns the first rule that lists the code or the cause, else the first that matches everything.
 fn matching_rule<'a>(handler: &'a FailureHandler, failure: &AttemptFailure<'_>) -> Option<&'a FailureRule> {
     let return_code = failure.evidence.return_code;
     let lists = |rule: &&FailureRule| rule.exit_codes.contains(&return_code) || rule.causes.contains(&failure.cause);

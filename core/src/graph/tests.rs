@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::expanded::{ExpandedFile, ExpandedUserData};
 
-/// A graph from lists of parents.
+/// Returns a graph from lists of parents.
 fn graph(parents: &[Vec<u32>]) -> Expanded {
     let job = |(number, depends_on): (usize, &Vec<u32>)| ExpandedJob {
         name: format!("j{number}"),
@@ -99,7 +99,7 @@ fn has_cycle(expanded: &Expanded) -> bool {
     (0..expanded.jobs.len()).any(|job| visit(job, expanded, &mut colours))
 }
 
-/// Whether the first job waits for the second, directly or through others.
+/// Returns whether the first job waits for the second, directly or through others.
 fn reaches(expanded: &Expanded, from: u32, to: u32) -> bool {
     let mut seen = vec![false; expanded.jobs.len()];
     let mut next = expanded.jobs[from as usize].depends_on.clone();

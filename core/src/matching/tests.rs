@@ -268,7 +268,7 @@ fn nothing_is_leased_ahead_that_another_runner_could_start() {
     assert_eq!((chosen.now.len(), chosen.ahead.len(), chosen.is_withheld), (7, 0, false), "everything fits");
 }
 
-/// The slow way: sort everything, then go through it twice.
+/// Returns the slow way: sort everything, then go through it twice.
 fn search(capacity_cpus: i64, want: WorkRequest, jobs: &[(JobClass, i64, u32)]) -> Vec<u32> {
     let mut sorted: Vec<&(JobClass, i64, u32)> =
         jobs.iter().filter(|(class, _, _)| class.requirements.num_cpus <= capacity_cpus).collect();

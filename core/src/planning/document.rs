@@ -1,4 +1,4 @@
-//! A plan written into a document: schedulers, the actions that ask for their allocations, and jobs that point to them.
+//! Writes a plan into a document: schedulers, the actions that submit their allocations, and the jobs that name them.
 
 use torc_api::action::{Action, ActionType};
 use torc_api::workflow::WorkflowSpec;
@@ -9,13 +9,13 @@ use crate::expanded::Expanded;
 /// More names than these are not listed one by one if an expression says the same.
 const NAMES_LISTED: usize = 20;
 
-/// Whether an action asks for allocations.
+/// Returns whether an action requests allocations.
 pub fn asks_for_nodes(action: &Action) -> bool {
     action.action_type == ActionType::ScheduleNodes
 }
 
-/// The document with the schedulers of a plan instead of its own. `entries` says for each job which entry of the document it is
-/// from. An entry whose jobs all have the same scheduler names it; where they differ, a runner takes whatever fits.
+/// Returns the document with the schedulers of a plan instead of its own. `entries` maps each job to its entry of the
+/// document. An entry names a scheduler only if all of its jobs have the same one.
 pub fn write(
     spec: &WorkflowSpec,
     expanded: &Expanded,
@@ -38,7 +38,7 @@ pub fn write(
     written
 }
 
-/// For each entry the scheduler that all of its jobs have.
+/// Returns for each entry the scheduler that all of its jobs have, if there is one.
 fn schedulers<'a>(count: usize, entries: &[u32], plan: &'a SchedulerPlan) -> Vec<Option<&'a str>> {
     let mut of_jobs: Vec<Option<&str>> = vec![None; entries.len()];
     for planned in &plan.planned {
@@ -58,7 +58,8 @@ fn schedulers<'a>(count: usize, entries: &[u32], plan: &'a SchedulerPlan) -> Vec
     found.into_iter().map(Option::flatten).collect()
 }
 
-/// The action of a scheduler. A family of many jobs is chosen by an expression, as long as that chooses nothing else.
+/// Returns the action of a scheduler. A large family of jobs is chosen by a regular expression, unless it would match
+/// other jobs.
 fn action(planned: &PlannedScheduler, spec: &WorkflowSpec, expanded: &Expanded, entries: &[u32]) -> Action {
     let name_of = |job: u32| expanded.jobs.get(job as usize).map_or("", |job| job.name.as_str());
     let mut action = planned.action(name_of);
@@ -93,7 +94,7 @@ fn expressions(
     matching.map(|(index, _)| index).eq(wanted).then_some(expressions)
 }
 
-/// The names that a template stands for: `work_{i:03d}` is `^work_.+$`.
+/// Returns a regular expression for the names of a template: `^work_.+$` for `work_{i:03d}`.
 fn expression(template: &str) -> String {
     let mut text = String::from("^");
     let mut rest = template;

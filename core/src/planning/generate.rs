@@ -12,7 +12,7 @@ use super::partition::{NoMatchingPartition, PartitionLimits, choose};
 /// Jobs that wait get no allocations of their own if theirs and those of the others are so few.
 const MERGE_UP_TO: i64 = 2;
 
-/// How to plan.
+/// Settings of the planner.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PlanSettings<'a> {
     /// The account that is charged.
@@ -21,17 +21,17 @@ pub struct PlanSettings<'a> {
     pub partition: Option<&'a str>,
     /// A scheduler for each set of requirements, not for each partition.
     pub by_requirements: bool,
-    /// How long allocations are.
+    /// The rule for the walltime.
     pub walltime: Walltime,
     /// The part of their time that no job can use.
     pub margin: WalltimeMargin,
-    /// So long, whatever the jobs need.
+    /// A fixed walltime in seconds.
     pub seconds: Option<i64>,
     /// One allocation with many nodes, not many with one.
     pub single_allocation: bool,
     /// Jobs that wait are never put to those that do not.
     pub keep_apart: bool,
-    /// What names of schedulers get so that they differ from older ones, e.g. `regen_20261116T094530`.
+    /// A suffix that makes names of schedulers unique, e.g. `regen_20261116T094530`.
     pub stamp: Option<&'a str>,
 }
 
@@ -62,9 +62,9 @@ pub struct PlannedScheduler {
     pub scheduler: SlurmScheduler,
     /// Its name.
     pub name: String,
-    /// How many allocations.
+    /// The number of allocations.
     pub allocations: i64,
-    /// How long each may last.
+    /// The walltime of each allocation, in seconds.
     pub seconds: i64,
     /// Nodes that one of its jobs needs.
     pub nodes_per_job: i64,
@@ -75,12 +75,13 @@ pub struct PlannedScheduler {
 }
 
 impl PlannedScheduler {
-    /// What it costs if every allocation lasts as long as it may.
+    /// Returns the node hours if every allocation uses its whole walltime.
     pub fn node_hours(&self) -> f64 {
         node_hours(self.allocations, self.scheduler.nodes.unwrap_or(1), self.seconds)
     }
 
-    /// The action that asks for its allocations: at the start, or when its jobs are ready. Jobs are named one by one.
+    /// Returns the action that submits its allocations: at the start, or when its jobs are ready. It names the jobs
+    /// one by one.
     pub fn action<'a>(&self, name_of: impl Fn(u32) -> &'a str) -> Action {
         let nodes = self.scheduler.nodes.unwrap_or(1);
         Action {
@@ -99,7 +100,7 @@ impl PlannedScheduler {
         }
     }
 
-    /// The action with which a recovery brings its allocations, if that is not done at once: only jobs that wait need one.
+    /// Returns the action with which a recovery submits its allocations later; only jobs that wait need one.
     pub fn recovery_action<'a>(&self, name_of: impl Fn(u32) -> &'a str) -> Option<Action> {
         self.waits.then(|| self.action(name_of))
     }
@@ -110,11 +111,11 @@ impl PlannedScheduler {
 pub struct Unschedulable {
     /// Its place in the list of all jobs.
     pub job: u32,
-    /// Why.
+    /// The reason.
     pub reason: NoMatchingPartition,
 }
 
-/// What comes of it.
+/// The result of the planner.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SchedulerPlan {
     /// Schedulers.
@@ -124,7 +125,7 @@ pub struct SchedulerPlan {
 }
 
 impl SchedulerPlan {
-    /// What it costs if every allocation lasts as long as it may.
+    /// Returns the node hours if every allocation uses its whole walltime.
     pub fn node_hours(&self) -> f64 {
         self.planned.iter().map(PlannedScheduler::node_hours).sum()
     }
@@ -139,7 +140,7 @@ struct SchedulerGroup<'a> {
     groups: Vec<Group<'a>>,
 }
 
-/// Plans schedulers for jobs. Every job is in exactly one scheduler or is told to have no place.
+/// Plans schedulers for jobs. Every job belongs to exactly one scheduler or is listed as unplaced.
 pub fn plan<'a>(
     jobs: &[PendingJob<'a>],
     partitions: &'a [PartitionLimits],
@@ -218,7 +219,7 @@ impl SchedulerGroup<'_> {
         self.groups.iter().map(|group| group.chain_seconds).max().unwrap_or(0)
     }
 
-    /// Whether jobs that wait could end in an allocation that begins with the jobs that they wait for.
+    /// Returns whether waiting jobs could end in an allocation that starts with their dependencies.
     fn has_time_for_chain(&self, settings: PlanSettings<'_>) -> bool {
         let most = settings.seconds.unwrap_or(self.partition.seconds);
         settings.margin.walltime_for(self.chain_seconds()) <= most
@@ -250,7 +251,7 @@ impl SchedulerGroup<'_> {
                 mem: Some(format!("{}m", partition.memory_bytes >> 20)),
                 nodes: Some(self.nodes * wide),
                 walltime: Some(format_duration(seconds)),
-                // Where nodes are shared, Slurm gives one CPU to whoever does not ask for more.
+                // On shared nodes, Slurm gives one CPU unless more are requested.
                 extra: partition.is_shared.then(|| format!("--cpus-per-task={}", partition.cpus)),
                 ..SlurmScheduler::default()
             },

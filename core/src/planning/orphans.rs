@@ -1,6 +1,7 @@
-//! Allocations and runners that are no more, and the jobs that were with them.
 //!
-//! Something is gone only when Slurm has said so. An answer that did not come, or that nobody understands, changes nothing.
+//! Finds allocations and runners that have ended, and the jobs that were lost with them.
+//!
+//! An allocation has ended only if Slurm says so. A missing or unknown answer changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,17 +18,17 @@ pub struct KnownAllocation {
     pub id: i64,
     /// It has started, as far as is known here.
     pub is_active: bool,
-    /// What Slurm says about it.
+    /// Slurm's answer about it.
     pub sighting: SlurmObservation,
-    /// How long Slurm has known nothing of it.
+    /// Milliseconds for which Slurm has not known it.
     pub unseen_ms: i64,
     /// It has come back since its jobs started, as far as Slurm says.
     pub has_restarted: bool,
-    /// How its earlier start ended, if it was requeued and the accounting says so.
+    /// The final state of its earlier start, if it was requeued and the accounting has it.
     pub former_end: Option<SlurmState>,
 }
 
-/// What Slurm says about an allocation.
+/// Slurm's answer about an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlurmObservation {
     /// It did not answer.
@@ -60,7 +61,7 @@ pub struct RunningJob {
     pub runner: i64,
 }
 
-/// What was found.
+/// The findings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OrphanFindings {
     /// Allocations that are over: number, and the state in which they ended.
@@ -110,7 +111,7 @@ pub fn detect(allocations: &[KnownAllocation], runners: &[KnownRunner], jobs: &[
             }
         }
     }
-    // A job whose runner is not even in the books has nobody who could end it.
+    // A job whose runner is not registered has no process that could report its end.
     let lost = |job: &RunningJob| match dead.get(&job.runner) {
         Some(cause) => Some((job.id, *cause)),
         None => (!live.contains(&job.runner)).then_some((job.id, Cause::Lost)),
@@ -126,7 +127,7 @@ enum Classification {
     Over(SlurmState),
 }
 
-/// Why Slurm has requeued an allocation: its node was lost, or somebody else got it.
+/// Returns why Slurm has requeued an allocation: a node failure or a preemption.
 fn requeued_for(allocation: &KnownAllocation) -> Cause {
     let end = allocation.former_end.and_then(SlurmState::cause_of_its_jobs);
     end.filter(|cause| *cause == Cause::NodeFailure).unwrap_or(Cause::Preempted)

@@ -22,11 +22,11 @@ pub struct PartitionLimits {
     pub gpus: i64,
     /// The longest time limit.
     pub seconds: i64,
-    /// How many nodes a job can have; none for no limit.
+    /// The limit of nodes for a job; none for no limit.
     pub nodes: Option<i64>,
-    /// Several users' jobs share a node, so one asks for no more than one uses.
+    /// Jobs of several users share a node, so a request covers only what is used.
     pub is_shared: bool,
-    /// Only used when somebody names it.
+    /// Used only when a document names it.
     pub on_request: bool,
 }
 
@@ -47,48 +47,48 @@ impl TryFrom<&cluster::Partition> for PartitionLimits {
     }
 }
 
-/// Why a job has no partition.
+/// The reason why no partition can run a job.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NoMatchingPartition {
     /// There is none at all.
     #[error("the cluster has no partitions")]
     NoPartitions,
-    /// The one that was asked for does not exist.
+    /// The named partition does not exist.
     #[error("there is no partition '{name}'")]
     Unknown {
-        /// What was asked for.
+        /// The name of the partition.
         name: String,
     },
     /// No node has so many CPUs.
     #[error("{} on a node {} more than any partition has ({most})", count(*needed, "CPU"), is_or_are(*needed))]
     Cpus {
-        /// What it needs.
+        /// The amount that the job needs.
         needed: i64,
-        /// What there is.
+        /// The largest amount that a partition has.
         most: i64,
     },
     /// No node has so much memory.
     #[error("{} of memory on a node is more than any partition has ({})", format_bytes(*needed), format_bytes(*most))]
     Memory {
-        /// What it needs.
+        /// The amount that the job needs.
         needed: i64,
-        /// What there is.
+        /// The largest amount that a partition has.
         most: i64,
     },
     /// No node has so many GPUs.
     #[error("{} on a node {} more than any partition has ({most})", count(*needed, "GPU"), is_or_are(*needed))]
     Gpus {
-        /// What it needs.
+        /// The amount that the job needs.
         needed: i64,
-        /// What there is.
+        /// The largest amount that a partition has.
         most: i64,
     },
     /// No partition lets a job have so many nodes.
     #[error("{} {} more than any partition gives a job ({most})", count(*needed, "node"), is_or_are(*needed))]
     Nodes {
-        /// What it needs.
+        /// The amount that the job needs.
         needed: i64,
-        /// What there is.
+        /// The largest amount that a partition has.
         most: i64,
     },
     /// No partition allows a walltime that is long enough.
@@ -109,13 +109,13 @@ pub enum NoMatchingPartition {
     /// Each need could be met somewhere, but not all in one place.
     #[error("no partition has all that it needs at once")]
     Together,
-    /// It would fit in a partition that is only used when somebody names it.
+    /// It fits only into a partition that a document must name.
     #[error("it only fits in '{name}', which has to be named")]
     OnRequest {
         /// The partition.
         name: String,
     },
-    /// Only runners that somebody started with its labels may run it.
+    /// It has labels, so only runners that were started with them can run it.
     #[error("it has labels ({labels}), so only runners that were started with them can run it")]
     Labels {
         /// The labels.
@@ -123,8 +123,8 @@ pub enum NoMatchingPartition {
     },
 }
 
-/// The partition for a job: the one that was named, or the tightest that has what it needs. Partitions for debugging are the last
-/// resort, those with GPUs are for jobs that need some, and small jobs share nodes where that is possible.
+/// Returns the partition for a job: the named one, or the smallest that fits. Partitions for debugging are the last
+/// resort, those with GPUs are for jobs that need GPUs, and small jobs share nodes if possible.
 pub fn choose<'a>(
     needs: &Requirements,
     partitions: &'a [PartitionLimits],
@@ -158,7 +158,7 @@ fn fits(needs: &Requirements, partition: &PartitionLimits, margin: WalltimeMargi
         && partition.nodes.is_none_or(|most| needs.num_nodes <= most)
 }
 
-/// Lower is better.
+/// Returns the rank of a partition for a job; lower is better.
 fn rank(needs: &Requirements, partition: &PartitionLimits) -> impl Ord + use<> {
     let is_for_debugging = partition.name.to_ascii_lowercase().contains("debug");
     let wastes_gpus = partition.gpus > 0 && needs.num_gpus == 0;
@@ -174,7 +174,7 @@ fn rank(needs: &Requirements, partition: &PartitionLimits) -> impl Ord + use<> {
     )
 }
 
-/// It needs at most a quarter of a node.
+/// Returns whether a job needs at most a quarter of a node.
 fn is_small(needs: &Requirements, partition: &PartitionLimits) -> bool {
     needs.num_nodes <= 1
         && needs.num_cpus.saturating_mul(4) <= partition.cpus
@@ -239,7 +239,7 @@ pub(super) mod tests {
         }
     }
 
-    /// A site with the usual kinds.
+    /// Returns a site with the usual kinds.
     pub fn site() -> Vec<PartitionLimits> {
         vec![
             partition("debug", 104, 240, 0, 1),

@@ -1,4 +1,4 @@
-//! The problems of a file, as many as a person can read.
+//! A bounded list of problems.
 
 use crate::problem::{Problem, Severity};
 
@@ -32,7 +32,7 @@ impl BoundedProblems {
         }
     }
 
-    /// Whether a problem that is found next may still be shown, so that effort for its words is worth it.
+    /// Returns whether the next problem of this severity will be shown, so that its hint is worth computing.
     pub fn has_room(&self, severity: Severity) -> bool {
         match severity {
             Severity::Error => self.errors.len() < self.most,
@@ -40,7 +40,7 @@ impl BoundedProblems {
         }
     }
 
-    /// Whether all that was found is here.
+    /// Returns whether no problem was left out.
     pub fn is_complete(&self) -> bool {
         self.left_out == 0
     }
@@ -49,7 +49,7 @@ impl BoundedProblems {
         &self.errors
     }
 
-    /// In the order of the text, with a last word about what is not there.
+    /// Returns the problems in the order of the text, with a note about those left out.
     pub fn into_problems(mut self) -> Vec<Problem> {
         let any_error = !self.errors.is_empty();
         let room = self.most - self.errors.len().min(self.most);

@@ -55,7 +55,7 @@ const DEFAULTED_CHOICES: [&str; 1] = ["parameterMode"];
 /// Fields that are durations, in both spellings.
 const DURATIONS: [&str; 3] = ["runtime", "orphanAfter", "orphan_after"];
 
-/// How a document spells its keys and what happens to unknown ones.
+/// The spelling of a document's keys, and the treatment of unknown ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
     /// camelCase; unknown keys are errors; kubectl reads it too.
@@ -79,7 +79,7 @@ struct Checker {
 }
 
 impl Checker {
-    /// Whether the value may stay.
+    /// Checks a value and returns whether it is usable.
     fn value(&mut self, node: &mut Node, shape: &ValueShape, path: &Path<'_>) -> bool {
         let place = node.place;
         let usable = match (shape, &mut node.kind) {
@@ -180,7 +180,7 @@ impl Checker {
         }
     }
 
-    /// Whether the entry stays.
+    /// Checks an entry and returns whether it is usable.
     fn field(&mut self, entry: &mut Entry, name: &str, record: &RecordSchema, path: &Path<'_>) -> bool {
         let Some(field) = record.field(name) else { return true };
         if entry.node.is_null() && field.shape != ValueShape::Any {
@@ -296,7 +296,7 @@ impl Checker {
     }
 }
 
-/// An integer, also one that is written as `2.0`: what kubectl sends to an API server is the same.
+/// Returns an integer, also if it is written as `2.0`, as kubectl does.
 fn whole(number: &mut Number) -> Option<i64> {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if let Some(float) = number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0 && float.abs() < EXACT)
@@ -308,7 +308,7 @@ fn whole(number: &mut Number) -> Option<i64> {
     number.as_i64()
 }
 
-/// Metadata was JSON in a text once, and Torc 1.0's manual still says so.
+/// Parses metadata that is JSON in a string, as Torc 1.0's manual describes.
 fn unfold_json(node: &mut Node) {
     let parsed = node.as_text().and_then(|text| json::parse(text, &LoadOptions::default()).ok());
     if let Some(parsed) = parsed.filter(|parsed| matches!(parsed.kind, NodeKind::Map(_))) {
@@ -336,7 +336,7 @@ fn wanted(shape: &ValueShape) -> String {
     }
 }
 
-/// What to write instead of a value of the wrong type.
+/// Returns a hint for a value of the wrong type.
 fn advice(shape: &ValueShape, node: &Node, path: &Path<'_>) -> Option<String> {
     match (shape, &node.kind) {
         // In quotes it would still have no unit.
@@ -366,7 +366,7 @@ fn advice(shape: &ValueShape, node: &Node, path: &Path<'_>) -> Option<String> {
     }
 }
 
-/// A value of this shape that no rule is upset about for its own sake.
+/// Returns a valid placeholder of this shape.
 fn placeholder(shape: &ValueShape) -> Node {
     let kind = match shape {
         ValueShape::Any => NodeKind::Null,

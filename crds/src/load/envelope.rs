@@ -1,4 +1,4 @@
-//! Which of the two forms a document has, and the envelope for one that has none.
+//! Detects the form of a document, and wraps a bare one in an envelope.
 
 use super::bounded::BoundedProblems;
 use super::check::{Dialect, check};
@@ -16,7 +16,7 @@ use crate::{API_VERSION, GROUP};
 const WORKFLOW_KIND: &str = "Workflow";
 const CLUSTER_KIND: &str = "SlurmCluster";
 
-/// What became of one document of a file.
+/// The result for one document of a file.
 pub(super) struct Interpreted {
     pub document: Option<LoadedDocument>,
     pub flawed: Option<InvalidDocument>,
@@ -68,8 +68,8 @@ fn refused(mut problem: Problem, place: Position, most: usize) -> Interpreted {
     Interpreted { document: None, flawed: None, problems }
 }
 
-/// The record that `apiVersion` and `kind` name. A document without `kind` is looked at as a workflow, so that what
-/// else is wrong with it comes out too.
+/// Returns the schema that `apiVersion` and `kind` name. A document without `kind` is checked as a workflow, so that
+/// its other problems are reported, too.
 fn record_of(root: &mut Node) -> Result<&'static RecordSchema, (Problem, Position)> {
     let place_of = |key: &str| root.get(key).map_or(root.place, |node| node.place);
     let version = root.get("apiVersion").and_then(Node::as_text);
@@ -153,12 +153,12 @@ fn typed(mut root: Node, dialect: Dialect, mut problems: BoundedProblems) -> Int
         return Interpreted { document: Some(read), flawed: None, problems };
     }
     let wrong = problems.errors().iter().map(|problem| in_envelope(&problem.field, bare)).collect();
-    // Where not every wrong field is known, nobody can say what merely follows from one.
+    // If not every wrong field is known, consequences cannot be told from causes.
     let flawed = problems.is_complete().then_some(InvalidDocument { read, wrong });
     Interpreted { document: None, flawed, problems }
 }
 
-/// The name of a field in the envelope: in a bare file `jobs[0].depends_on` is `spec.jobs[0].dependsOn`.
+/// Returns the name of a field in the envelope: `spec.jobs[0].dependsOn` for `jobs[0].depends_on` of a bare file.
 fn in_envelope(field: &str, bare: bool) -> String {
     if !bare {
         return field.to_owned();
@@ -184,7 +184,7 @@ fn to_document(root: &mut Node) -> Result<Document, serde_json::Error> {
     }
 }
 
-/// Whether a field is the other one or part of it: what is wrong with it has been said already.
+/// Returns whether a field is `wrong` or part of it, so that its problem is reported already.
 fn is_within(field: &str, wrong: &str) -> bool {
     field.strip_prefix(wrong).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }

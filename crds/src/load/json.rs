@@ -25,7 +25,7 @@ pub(super) fn parse(text: &str, options: &LoadOptions) -> Result<Node, SyntaxErr
     }
 }
 
-/// Whether the first thing that is neither blank nor comment is a brace.
+/// Returns whether the first character after blanks and comments is a brace.
 pub(super) fn begins_with_brace(text: &str) -> bool {
     let mut reader = JsonReader { cursor: Cursor::new(text), depth: 0, budget: Budget::new(&LoadOptions::default()) };
     reader.skip_blanks().is_ok() && reader.cursor.peek() == Some('{')

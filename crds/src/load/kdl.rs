@@ -1,7 +1,8 @@
-//! KDL to a tree of the same shape as the other formats of a bare file.
 //!
-//! The schema says how a node is read: a node that stands for an item of a list (`job "a" { … }`) adds to that list,
-//! its first argument is the item's name, properties and children are its fields. Both KDL 1 and KDL 2 are read.
+//! Converts KDL to the tree of the other formats.
+//!
+//! The schema decides how a node is read. A node of a list (`job "a" { … }`) adds an item to it: the first argument
+//! is the item's name, properties and children are its fields. Both KDL 1 and KDL 2 are read.
 
 use std::collections::HashMap;
 
@@ -98,7 +99,7 @@ impl KdlReader<'_> {
         self.set(fields, Entry::new(key, place, value));
     }
 
-    /// A field that is given twice counts once, as it always has: the last wins.
+    /// Sets a field. If it is given twice, the last value wins, as in Torc 1.0.
     fn set(&mut self, fields: &mut KdlFields, entry: Entry) {
         let Some(known) = fields.known(&entry.key) else { return fields.push(entry) };
         let place = entry.place;
@@ -115,7 +116,7 @@ impl KdlReader<'_> {
         }
     }
 
-    /// A node as a record: its name, its properties, its children.
+    /// Reads a node as a record: its name, properties and children.
     fn item(&mut self, node: KdlNode, record: &RecordSchema) -> Node {
         let mut fields = KdlFields::default();
         if record.field("name").is_some()
@@ -146,7 +147,7 @@ impl KdlReader<'_> {
         Node::new(node.place, NodeKind::Map(fields.entries))
     }
 
-    /// A value of any shape: a mapping, a list or a single value.
+    /// Reads a node as any value: a mapping, a list or a single value.
     fn free(&mut self, mut node: KdlNode) -> Node {
         if node.children.is_some() {
             return self.free_map(node);
@@ -158,7 +159,7 @@ impl KdlReader<'_> {
         }
     }
 
-    /// A value of any shape, which a file of Torc 1.0 gives as JSON in a text.
+    /// Reads any value, which a file of Torc 1.0 has as JSON in a string.
     fn embedded_json(&mut self, node: KdlNode) -> Node {
         let value = self.free(node);
         match value.as_text().and_then(|text| json::parse(text, self.options).ok()) {
@@ -168,7 +169,7 @@ impl KdlReader<'_> {
     }
 }
 
-/// The key and shape of the field that a node's name stands for.
+/// Returns the key and the shape of the field that a node's name denotes.
 fn target<'r>(name: &str, record: &'r RecordSchema) -> Option<(String, &'r ValueShape)> {
     let found = |key: String| {
         let field = record.named_in_snake_case(&key)?;

@@ -1,4 +1,4 @@
-//! Where in a document a check stands. Paths are only put together when there is something to say.
+//! The path of a field in a document. Its text is composed only for a problem.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,7 +18,7 @@ impl Path<'_> {
         Path::Key(self, key)
     }
 
-    /// The key that the path ends with; none for an item of a list.
+    /// Returns the last key of the path; none for an item of a list.
     pub fn last_key(&self) -> Option<&str> {
         match self {
             Path::Key(_, key) => Some(key),
@@ -42,7 +42,7 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-/// Keys of ours are short; what else stands in the place of one may be anything.
+/// Shortens a key, because an unknown one may have any length.
 fn short(key: &str) -> Cow<'_, str> {
     if key.len() <= 100 { Cow::Borrowed(key) } else { Cow::Owned(excerpt(key)) }
 }

@@ -5,7 +5,7 @@ use super::tree::{Node, NodeKind};
 use crate::problem::Position;
 use crate::schema::snake_case;
 
-/// Where the fields of one document are.
+/// The positions of one document's fields.
 #[derive(Clone, Debug)]
 pub struct Positions {
     root: Node,
@@ -17,13 +17,14 @@ impl Positions {
         Self { root, bare }
     }
 
-    /// The place of a field such as `spec.jobs[3].command`, or of the nearest field around it that is in the text.
+    /// Returns the position of a field such as `spec.jobs[3].command`, or of the nearest enclosing field that is in
+    /// the text.
     pub fn of(&self, field: &str) -> Option<Position> {
         let (place, _) = self.walk(field);
         (place != Position::default()).then_some(place)
     }
 
-    /// The field as the author of the text knows it: in a bare file `spec.jobs[0].dependsOn` is `jobs[0].depends_on`.
+    /// Returns the field as the file spells it: `jobs[0].depends_on` for `spec.jobs[0].dependsOn` in a bare file.
     pub fn as_written(&self, field: &str) -> String {
         if self.bare { self.walk(field).1 } else { field.to_owned() }
     }

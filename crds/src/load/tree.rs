@@ -1,10 +1,10 @@
-//! The one tree that every format becomes: values with the place they were written at.
+//! The tree that all formats are converted to: values with their positions.
 
 use serde_json::Number;
 
 use crate::problem::Position;
 
-/// A value and its place.
+/// A value and its position.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Node {
     pub place: Position,
@@ -13,7 +13,7 @@ pub(crate) struct Node {
     pub kind: NodeKind,
 }
 
-/// What a value is.
+/// The content of a value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum NodeKind {
     #[default]
@@ -44,7 +44,7 @@ impl Node {
         Self::new(place, NodeKind::Text(text.into()))
     }
 
-    /// What it is, for people.
+    /// Returns a description of the value for messages.
     pub fn describe(&self) -> String {
         match &self.kind {
             NodeKind::Null => "nothing".to_owned(),
@@ -95,7 +95,7 @@ impl Entry {
         Self { key: key.into(), written: None, place, node }
     }
 
-    /// The key as its author knows it.
+    /// Returns the key as the file spells it.
     pub fn written(&self) -> &str {
         self.written.as_deref().unwrap_or(&self.key)
     }
@@ -108,7 +108,7 @@ impl Entry {
     }
 }
 
-/// The beginning of a text, on one line, short enough for a message.
+/// Returns the beginning of a text on one line, short enough for a message.
 pub(crate) fn excerpt(text: &str) -> String {
     const LONGEST: usize = 40;
     let mut shown: String = text.chars().take(LONGEST).map(|c| if c.is_control() { ' ' } else { c }).collect();

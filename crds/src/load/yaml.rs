@@ -192,7 +192,7 @@ fn check_collection_tag(tag: Option<&Cow<'_, Tag>>, wanted: &str, place: Positio
     }
 }
 
-/// What `<<` may bring in: mappings, and lists of them.
+/// Returns the mappings that `<<` merges: one, or a list of them.
 fn mergeable(node: Node) -> Result<Vec<Node>, SyntaxError> {
     let sources = match node.kind {
         NodeKind::List(items) => items,
@@ -225,7 +225,7 @@ fn count(node: &Node) -> usize {
     1 + below(node)
 }
 
-/// How many lists and mappings lie within each other; none in a single value.
+/// Returns the nesting depth of lists and mappings; 0 for a single value.
 fn levels(node: &Node) -> usize {
     if !matches!(node.kind, NodeKind::List(_) | NodeKind::Map(_)) {
         return 0;
@@ -235,12 +235,12 @@ fn levels(node: &Node) -> usize {
     1 + items.max(entries).unwrap_or(0)
 }
 
-/// Whether a text that is not in quotes is a boolean for YAML 1.1, which is what kubectl reads.
+/// Returns whether an unquoted text is a boolean in YAML 1.1, which kubectl reads.
 pub(super) fn is_boolean_for_kubectl(text: &str) -> bool {
     matches!(text.to_ascii_lowercase().as_str(), "yes" | "no" | "on" | "off" | "y" | "n")
 }
 
-/// A text as a message shows it.
+/// Returns a text as a message shows it.
 pub(super) fn shown(text: &str) -> String {
     format!("'{}'", excerpt(text))
 }

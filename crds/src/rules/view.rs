@@ -14,7 +14,7 @@ use crate::parameters::Parameterization;
 use crate::resources::ResourceRequirements;
 use crate::workflow::WorkflowSpec;
 
-/// What an API server fills in where a document says nothing.
+/// The default that an API server sets for `runId`.
 const FIRST_RUN: i32 = 1;
 
 #[derive(Serialize)]
@@ -48,7 +48,7 @@ struct EntryView<'d> {
     use_parameters_file: Option<bool>,
 }
 
-/// What the rules see of a document.
+/// Returns the part of a document that the rules evaluate.
 pub(super) fn of(document: &Document) -> Value {
     let (name, spec) = match document {
         Document::Workflow(WorkflowDocument { metadata, spec, .. }) => {
@@ -62,7 +62,7 @@ pub(super) fn of(document: &Document) -> Value {
     json!({ "metadata": { "name": name }, "spec": spec.unwrap_or_default() })
 }
 
-/// What the rules that compare two workflows see of one.
+/// Returns the part of a workflow that the rules for changes evaluate.
 pub(super) fn of_settings(spec: &WorkflowSpec) -> Value {
     let WorkflowSpec { run_id, stop_policy, managed_by, .. } = spec;
     let settings = WorkflowSpec {

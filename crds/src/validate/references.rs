@@ -32,7 +32,7 @@ pub(super) fn check(spec: &WorkflowSpec, found: &mut Findings) {
 struct KnownNames<'s> {
     kind: &'static str,
     known: HashSet<&'s str>,
-    /// An entry has lost its name, which has been said, or has a template for a name: a missing one may be that.
+    /// Names may be missing: an entry has no name, which is reported elsewhere, or a template as its name.
     uncertain: bool,
 }
 

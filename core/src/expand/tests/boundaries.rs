@@ -3,7 +3,7 @@
 use super::*;
 use crate::expanded::Requirements;
 
-/// The fields of all problems within these limits; none if there are none.
+/// Returns the fields of all problems within these limits; none if there are none.
 fn wrong_fields(document: Value, limits: &ExpansionLimits) -> Vec<String> {
     let problems = expand(&spec(document), limits).err().unwrap_or_default();
     problems.into_iter().map(|problem| problem.field).collect()

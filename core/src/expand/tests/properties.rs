@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A document of a few families that refer to each other in every way there is, backwards only, so that it has no cycle.
+/// Returns a document of a few families that refer to each other in every way there is, backwards only, so that it has no cycle.
 fn any_document() -> impl Strategy<Value = Value> {
     let family = (1usize..5, 0usize..6, any::<bool>(), 0usize..4);
     prop::collection::vec(family, 1..6).prop_map(|families| {

@@ -23,7 +23,7 @@ fn ready(needs: &Requirements, ready: i64) -> JobDemand<'_> {
     JobDemand { needs, labels: &[], ready, waiting: 0 }
 }
 
-/// An allocation of one whole node of 104 CPUs.
+/// Returns an allocation of one whole node of 104 CPUs.
 fn node(seconds: i64) -> AllocationShape {
     AllocationShape { partition: "short".to_owned(), nodes: 1, cpus: 104, memory_bytes: 240 * GIB, gpus: 0, seconds }
 }

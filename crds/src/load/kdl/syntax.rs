@@ -35,7 +35,7 @@ struct KdlParser<'t> {
     depth: usize,
 }
 
-/// What stands behind a node's name.
+/// An element after a node's name.
 enum KdlPart {
     Argument(Node),
     Property(Entry),
@@ -163,7 +163,7 @@ impl KdlParser<'_> {
         }
     }
 
-    /// `(type)` says how a value is meant; here the schema does.
+    /// Skips a type annotation `(type)`, because the schema decides.
     fn annotation(&mut self) -> Result<(), SyntaxError> {
         if !self.cursor.take('(') {
             return Ok(());
@@ -194,7 +194,7 @@ impl KdlParser<'_> {
         }
     }
 
-    /// A backslash at the end of a line: the node goes on in the next.
+    /// Skips a backslash at the end of a line, which continues the node.
     fn skip_line_end(&mut self) -> Result<(), SyntaxError> {
         self.cursor.run(|letter| letter.is_whitespace() && !is_newline(letter));
         if self.cursor.rest().starts_with("//") {
@@ -230,7 +230,7 @@ impl KdlParser<'_> {
     }
 }
 
-/// KDL 1 writes these without the hash.
+/// Returns the value of a keyword, which KDL 1 writes without the hash.
 fn keyword(word: &str) -> Option<NodeKind> {
     match word {
         "true" => Some(NodeKind::Bool(true)),

@@ -111,7 +111,7 @@ fn workflow() -> impl Strategy<Value = WorkflowSpec> {
         })
 }
 
-/// A mapping in YAML's block style, one key a line, values in JSON, which YAML contains.
+/// Returns a mapping in YAML's block style, one key a line, values in JSON, which YAML contains.
 fn block_yaml(value: &Value) -> String {
     let lines = value.as_object().unwrap().iter().map(|(key, value)| format!("{}: {value}\n", json!(key)));
     lines.collect()

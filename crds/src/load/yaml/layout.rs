@@ -192,7 +192,7 @@ impl LayoutBuilder<'_> {
 mod tests {
     use super::*;
 
-    /// Every scalar, alias and flow value of a text as it is written, depth first.
+    /// Returns every scalar, alias and flow value of a text as it is written, depth first.
     fn written(text: &str) -> Vec<String> {
         fn visit(text: &str, node: &YamlNode, found: &mut Vec<String>) {
             let is_exact = node.is_flow() || matches!(node.kind, YamlKind::Scalar | YamlKind::Alias);

@@ -1,4 +1,4 @@
-//! What a YAML scalar means, by the core schema of YAML 1.2.
+//! Resolves YAML scalars by the core schema of YAML 1.2.
 
 use saphyr_parser::Tag;
 use serde_json::Number;
@@ -77,7 +77,7 @@ fn integer(text: &str) -> Option<Number> {
     if decimal { finite(negative, digits) } else { None }
 }
 
-/// `[-+]? (\. [0-9]+ | [0-9]+ (\. [0-9]*)?) ([eE] [-+]? [0-9]+)?`
+/// Parses `[-+]? (\. [0-9]+ | [0-9]+ (\. [0-9]*)?) ([eE] [-+]? [0-9]+)?`.
 fn float(text: &str) -> Option<Number> {
     let (negative, digits) = signed(text);
     let (mantissa, exponent) = match digits.find(['e', 'E']) {
