@@ -106,7 +106,7 @@ fn a_client_sends_no_token_to_a_wrong_server() {
     plain_env.call(&line).env("TORC_TOKEN", "x").run().exits(7).prints("speaks HTTP, not HTTPS");
     // A token with a fingerprint is never sent over plain HTTP.
     let line = format!("get workflows --url http://missing.invalid:{port}");
-    env.call(&line).env("TORC_TOKEN", word.trim()).run().exits(4).prints("write https://");
+    env.call(&line).env("TORC_TOKEN", word.trim()).run().exits(4).prints("use https://");
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn an_unreachable_advertised_host_is_warned_about() {
     assert_eq!(call.code, Some(0), "{host}: {}", call.stderr);
     let other = TestEnv::new();
     let server = Server::with_flags(&other, "--bind 0.0.0.0:0 --advertise logn1.invalid");
-    server.process().prints("'logn1.invalid', which leads nowhere");
+    server.process().prints("'logn1.invalid' of --advertise does not resolve");
     // No authority signs a certificate that the server generates.
     env.torc("server --bind 0.0.0.0:0 --tls-ca ca.crt --database x.db").exits(2).prints("--tls-cert");
 }
@@ -269,9 +269,9 @@ fn the_server_of_apply_listens_at_the_configured_address() {
     env.write("w.yaml", "name: w\njobs: [{name: a, command: 'until test -e go; do sleep 0.05; done'}]\n");
     let info = || serde_json::from_slice::<Value>(&fs::read(env.path(".torc/server.json")).ok()?).ok();
     let apply = env.start("apply -f w.yaml --bind 0.0.0.0:0 --advertise login.example");
-    let said = eventually("the owner writes its address", &info);
-    assert!(text(&said, "url").starts_with("https://login.example:"), "{said}");
-    assert!(said["certificateSha256"].is_string(), "{said}");
+    let printed = eventually("the owner writes its address", &info);
+    assert!(text(&printed, "url").starts_with("https://login.example:"), "{printed}");
+    assert!(printed["certificateSha256"].is_string(), "{printed}");
     // Other commands in the folder use its address on this machine.
     until(|| env.items("get workflows").len() == 1, || "the workflow is not there".to_owned());
     env.write("go", "");
@@ -392,7 +392,7 @@ fn admin_and_metrics_tokens_can_be_configured() {
         converse(server.address(), request.as_bytes())
     };
     assert!(ask("a-long-metrics-token").starts_with("HTTP/1.1 200"));
-    assert!(ask("another-word-for-figure").starts_with("HTTP/1.1 401"));
+    assert!(ask("a-long-metrics-toke").starts_with("HTTP/1.1 401"));
     let other = TestEnv::new();
     other.write("admin", "short\n");
     other.torc("server --bind 127.0.0.1:0 --admin-token-file admin").exits(4).prints("too short");

@@ -35,8 +35,8 @@ fn commands_on_objects_need_only_an_api_server() {
     write("w.yaml", &[document("Workflow", "w", &jobs(&[("a", "true")])), unreached]);
     cluster.torc("apply -f w.yaml --dry-run").exits(0).prints("workflow/w created (dry run)");
     assert!(namespace.workflow("w").is_none(), "it was only asked");
-    let said = cluster.torc("apply -f w.yaml").exits(0).stdout;
-    assert_eq!(said, "slurmcluster/unreached created\nworkflow/w created\n");
+    let printed = cluster.torc("apply -f w.yaml").exits(0).stdout;
+    assert_eq!(printed, "slurmcluster/unreached created\nworkflow/w created\n");
     cluster.torc("apply -f w.yaml").exits(0).prints("workflow/w unchanged");
     cluster.torc("diff -f w.yaml").exits(0).prints("workflow/w unchanged");
     write("w.yaml", &[document("Workflow", "w", &jobs(&[("a", "echo other")]))]);
@@ -49,7 +49,7 @@ fn commands_on_objects_need_only_an_api_server() {
     let theirs = document("Workflow", "w", &jobs(&[("a", "echo theirs")])).to_string();
     let words = ["apply", "--server-side", "--force-conflicts", "--namespace", &namespace.name, "-f", "-"];
     namespace.lab.pipe(&words, theirs.as_bytes());
-    let refused = cluster.torc("apply -f w.yaml").exits(7).prints("--force-conflicts takes the fields over");
+    let refused = cluster.torc("apply -f w.yaml").exits(7).prints("take over these fields with --force-conflicts");
     refused.prints("spec.jobs").prints("kubectl");
     cluster.torc("apply -f w.yaml --force-conflicts").exits(0).prints("workflow/w configured");
     assert_eq!(cluster.spec("w")["jobs"][0]["command"], "echo other");
