@@ -21,7 +21,7 @@ impl EngineHandle {
         let (namespace, reference, grant) = (namespace.to_owned(), reference.to_owned(), grant.clone());
         self.read(move |engine| {
             let id = engine.find(&namespace, &reference)?;
-            Ok(engine.is_theirs(&grant, id).then_some(id))
+            Ok(engine.rights().includes(&grant, id).then_some(id))
         })
         .await
     }
@@ -32,7 +32,7 @@ impl EngineHandle {
             return Ok(None);
         }
         let grant = grant.clone();
-        self.read(move |engine| Ok(engine.theirs(&grant))).await
+        self.read(move |engine| Ok(engine.rights().included(&grant))).await
     }
 
     /// The runners that the bearer may see: those that serve one of their workflows and nothing else. Whoever belongs to a namespace
@@ -46,7 +46,7 @@ impl EngineHandle {
         self.read(move |engine| {
             let scope = |runner: &Runner| runner.workflow.clone().map(RunnerScope::Workflow);
             let sees_pools = matches!(grant, Grant::Viewer { .. } | Grant::Editor { .. });
-            let theirs = |runner: &Runner| scope(runner).map_or(sees_pools, |scope| engine.may_serve(&grant, &scope));
+            let theirs = |runner: &Runner| scope(runner).map_or(sees_pools, |scope| engine.rights().may_serve(&grant, &scope));
             Ok(runners.into_iter().filter(theirs).collect())
         })
         .await

@@ -182,7 +182,7 @@ impl Writer {
             Command::Read(read) => Some(read),
             Command::Write(write) => Some(write(Ok((engine, tx)))),
             Command::Sync { runner, request, grant, reply } => {
-                if !engine.may_sync(&grant, runner, &request) {
+                if !engine.rights().may_sync(&grant, runner, &request) {
                     return Some(reply_with(reply, Err(EngineError::not_theirs())));
                 }
                 let _span = info_span!("sync", runner = runner.0).entered();

@@ -1,4 +1,4 @@
-//! Whether anything goes on, for a process that leaves when nothing does.
+//! Activity of the store, for a server that exits when it is idle.
 
 use torc_api::wire::RunnerScope;
 
@@ -9,19 +9,20 @@ use super::workflow::Workflow;
 /// A summary of the work in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Activity {
-    /// A runner holds something, or something comes back by itself.
+    /// Whether a runner holds leases, or work becomes available without a command.
     pub is_busy: bool,
-    /// The number of the last event: it rises with everything that happens.
+    /// Number of the last event, which rises with every change.
     pub last_event: i64,
 }
 
 impl Engine {
-    /// Whether runners are at work or something comes by itself to runners of a scope, and the last event.
+    /// Returns whether runners are busy or work becomes available to a scope without a command, and the last event.
     pub fn activity(&self, scope: &RunnerScope) -> Activity {
-        let is_at_work = |runner: &Runner| !runner.leases.is_empty();
-        let returns = |workflow: &Workflow| workflow.graph.counts().recovering > 0 || workflow.expects_capacity();
-        let is_busy = self.runners.values().any(is_at_work)
-            || self.live_in_scope(scope).iter().filter_map(|id| self.workflows.get(id)).any(returns);
+        let is_working = |runner: &Runner| !runner.leases.is_empty();
+        let will_continue = |workflow: &Workflow| workflow.graph.counts().recovering > 0 || workflow.expects_capacity();
+        let live = self.workflows.live_in_scope(scope);
+        let is_busy = self.runners.values().any(is_working)
+            || live.iter().filter_map(|id| self.workflows.get(id)).any(will_continue);
         Activity { is_busy, last_event: self.last.event }
     }
 }

@@ -6,6 +6,7 @@ mod edges;
 mod job;
 mod profile;
 mod profiles;
+mod spawned;
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
@@ -196,11 +197,6 @@ impl Graph {
 
     pub fn iter(&self) -> impl Iterator<Item = (u32, &JobRecord)> {
         (0..).zip(&self.jobs)
-    }
-
-    /// Returns the ordinals of the jobs in the states that `matches` accepts.
-    pub fn in_state(&self, matches: impl Fn(JobState) -> bool) -> impl Iterator<Item = u32> {
-        self.iter().filter(move |(_, job)| matches(job.state)).map(|(ordinal, _)| ordinal)
     }
 
     pub fn counts(&self) -> &JobCounts {

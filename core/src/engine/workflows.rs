@@ -52,6 +52,13 @@ impl Workflows {
         self.all.values_mut()
     }
 
+    /// Returns a copy of one workflow with the same session, to preview a command.
+    pub fn copy_of(&self, id: WorkflowId) -> Result<Self, CommandError> {
+        let workflow = self.require(id)?.copy();
+        let live = self.live.iter().copied().filter(|live| *live == id).collect();
+        Ok(Self { all: [(id, workflow)].into(), live, names: HashMap::new(), session: self.session.clone() })
+    }
+
     /// Returns the workflows that have not settled.
     pub fn live(&self) -> impl Iterator<Item = &Workflow> {
         self.live.iter().filter_map(|id| self.all.get(id))
@@ -69,9 +76,14 @@ impl Workflows {
         self.all.insert(row.id, workflow);
     }
 
-    /// Replaces a workflow by its edited form.
-    pub fn replace(&mut self, workflow: Workflow) -> Option<Workflow> {
-        self.all.insert(workflow.id(), workflow)
+    /// Takes a workflow out to be edited. The caller puts it back.
+    pub fn take(&mut self, id: WorkflowId) -> Option<Workflow> {
+        self.all.remove(&id)
+    }
+
+    /// Puts an edited workflow back.
+    pub fn put_back(&mut self, workflow: Workflow) {
+        self.all.insert(workflow.id(), workflow);
     }
 
     /// Removes a workflow.
@@ -82,6 +94,12 @@ impl Workflows {
         self.session.remove(id);
         self.live.remove(&id);
         Some(workflow)
+    }
+
+    /// Continues the session of a state that was dropped and read again.
+    pub fn continue_session(&mut self, before: &Session) {
+        let all = &self.all;
+        self.session.resume(before, |id| all.contains_key(&id));
     }
 
     /// Marks a workflow as not settled.

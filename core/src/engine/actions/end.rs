@@ -4,15 +4,15 @@ use torc_api::action::ActionState;
 use torc_api::state::Cause;
 use torc_api::wire::FinishedAttempt;
 
-use super::next_attempt;
-use crate::engine::reports::ago;
+use super::triggers::next_attempt;
+use crate::engine::reports::before;
 use crate::engine::tx::Tx;
 use crate::engine::workflow::Workflow;
 use crate::ids::{JobId, RunnerId};
 use crate::rows::TaskLease;
 
 impl Workflow {
-    /// An attempt of an action has ended. It counts as executed when it has succeeded, and not before.
+    /// Ends an attempt of an action: it is executed if it succeeded, retried or failed otherwise.
     pub fn end_action(
         &mut self,
         number: JobId,
@@ -24,12 +24,12 @@ impl Workflow {
         let Some(action) = self.actions.find(number) else { return };
         let trigger = action.trigger();
         let succeeded = finished.cause.is_none() && finished.return_code == 0;
-        // The runner was asked to stop; that says nothing about the action.
-        let counts = !succeeded && finished.cause != Some(Cause::Stopped);
-        let tries = action.row.lease.tries + i32::from(counts);
+        // The runner was stopped, which is no failure of the action.
+        let is_failure = !succeeded && finished.cause != Some(Cause::Stopped);
+        let tries = action.row().lease.tries + i32::from(is_failure);
         let (state, reason, message) = if succeeded {
-            let place = host.map_or_else(String::new, |host| format!(" on {host}"));
-            (ActionState::Executed, "ActionExecuted", format!("action {number} ({trigger}) was executed{place}"))
+            let on_host = host.map_or_else(String::new, |host| format!(" on {host}"));
+            (ActionState::Executed, "ActionExecuted", format!("action {number} ({trigger}) was executed{on_host}"))
         } else {
             let how = match finished.cause {
                 Some(Cause::Lost) => "was lost".to_owned(),
@@ -45,12 +45,12 @@ impl Workflow {
                 false => (
                     ActionState::Failed,
                     "ActionFailed",
-                    format!("action {number} ({trigger}) {how} and is not tried again"),
+                    format!("action {number} ({trigger}) {how} and is not retried"),
                 ),
             }
         };
-        tx.event(Some(self.row.id), reason, message);
-        let ended_ms = ago(tx.now.wall_ms, finished.ended_ms_ago);
+        tx.event(Some(self.id()), reason, message);
+        let ended_ms = before(tx.now.wall_ms, finished.ended_ms_ago);
         self.actions.change(number, tx, |row| {
             row.state = state;
             row.ended_ms = Some(ended_ms);
@@ -63,7 +63,7 @@ impl Workflow {
                 next_attempt(&mut row.lease);
             } else {
                 row.lease.runner = runner;
-                row.lease.started_ms = Some(ago(ended_ms, finished.duration_ms));
+                row.lease.started_ms = Some(before(ended_ms, finished.duration_ms));
             }
         });
     }

@@ -91,6 +91,7 @@ impl JobRecord {
     }
 
     /// Returns the number of parents and of revoked leases that have not ended.
+    #[cfg(test)]
     pub fn unmet(&self) -> u32 {
         self.unmet
     }

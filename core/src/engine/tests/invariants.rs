@@ -7,7 +7,7 @@ use torc_api::state::{Cause, JobState};
 use torc_api::status::JobCounts;
 
 use crate::engine::Engine;
-use crate::engine::held_leases::LeaseTarget;
+use crate::engine::leases::LeaseTarget;
 use crate::engine::runners::Runner;
 use crate::engine::workflow::Workflow;
 use crate::ids::{JobId, RunnerId};
@@ -24,8 +24,8 @@ pub fn check_live(engine: &Engine) {
         check_recoveries(workflow);
     }
     check_leases(engine);
-    let open = engine.workflows.values().filter(|workflow| !workflow.graph.is_settled());
-    assert!(open.map(Workflow::id).all(|id| engine.live.contains(&id)), "a workflow is forgotten");
+    let open = engine.workflows.values().filter(|workflow| !workflow.is_settled());
+    assert!(open.map(Workflow::id).all(|id| engine.workflows.is_live(id)), "a workflow is forgotten");
     check_held(engine);
 }
 
@@ -185,13 +185,12 @@ fn check_held(engine: &Engine) {
 /// A state that was read again is the one that is live, but for what is not kept: who is silent, which answer brought a lease,
 /// what was asked back from whom, what the controller last made of the needs, and how many allocations ended in vain.
 pub fn check_same(live: &Engine, restored: &Engine) {
-    assert_eq!(live.live, restored.live, "nothing that has settled is looked at");
-    let ids = |engine: &Engine| engine.workflows.keys().copied().collect::<Vec<_>>();
+        let ids = |engine: &Engine| engine.workflows.keys().copied().collect::<Vec<_>>();
     assert_eq!(ids(live), ids(restored));
-    assert_eq!(live.names, restored.names);
+    assert_eq!(live.workflows.index(), restored.workflows.index(), "nothing that has settled is examined");
     for (live, restored) in live.workflows.values().zip(restored.workflows.values()) {
-        assert_eq!(live.row, restored.row);
-        assert_eq!(*live.spec, *restored.spec);
+        assert_eq!(live.row(), restored.row());
+        assert_eq!(live.spec(), restored.spec());
         assert_eq!(live.graph.counts(), restored.graph.counts());
         assert_eq!(jobs(live), jobs(restored));
         assert_eq!(budgets(live), budgets(restored));
@@ -201,8 +200,7 @@ pub fn check_same(live: &Engine, restored: &Engine) {
         assert!(workers.0.is_subset(workers.1), "workers with actions of their own: {workers:?}");
         assert_eq!(live.recoveries, restored.recoveries);
         assert_eq!(live.data, restored.data);
-        assert_eq!(live.regenerated, restored.regenerated);
-        assert_eq!(live.spec_with_regenerated, restored.spec_with_regenerated);
+        assert_eq!(live.schedulers, restored.schedulers);
         assert_eq!(live.leases, restored.leases);
         let rows = |workflow: &Workflow| workflow.allocations.iter().cloned().collect::<Vec<_>>();
         assert_eq!(rows(live), rows(restored));
@@ -211,13 +209,13 @@ pub fn check_same(live: &Engine, restored: &Engine) {
         assert!(latest(restored).ends_with(&latest(live)), "{:?} after {:?}", latest(restored), latest(live));
     }
     assert_eq!(detached_leases(live), detached_leases(restored));
-    assert_eq!(live.slurm.kept(), restored.slurm.kept());
+    assert_eq!(live.slurm.stored(), restored.slurm.stored());
     let ids = |engine: &Engine| engine.runners.keys().copied().collect::<Vec<_>>();
     assert_eq!(ids(live), ids(restored));
     for (live, restored) in live.runners.values().zip(restored.runners.values()) {
-        assert_eq!(live.row, restored.row);
-        assert_eq!(live.allocation, restored.allocation, "the allocation of runner {}", live.row.id);
-        assert_eq!(held(live), held(restored), "the leases of runner {}", live.row.id);
+        assert_eq!(live.row(), restored.row());
+        assert_eq!(live.allocation(), restored.allocation(), "the allocation of runner {}", live.id());
+        assert_eq!(held(live), held(restored), "the leases of runner {}", live.id());
     }
 }
 

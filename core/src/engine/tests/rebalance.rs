@@ -72,7 +72,7 @@ impl Fleet {
 
     /// How many leases a runner was asked to give back.
     fn asked_back(&self, index: usize) -> usize {
-        self.world.engine.runners.get(&self.id(index)).unwrap().asked_back_count()
+        self.world.engine.runners.get(&self.id(index)).unwrap().return_request_count()
     }
 
     fn message(&mut self, index: usize) -> SyncRequest {
