@@ -1,4 +1,4 @@
-# Every task of the project. Each one only calls a script; `just --list` shows them.
+# Tasks of the project. Each one only calls a script; `just --list` shows them.
 
 # Show the tasks
 default:
@@ -19,6 +19,10 @@ labs *ARGS:
 # Measure the speed; arguments choose measurements
 bench *ARGS:
     tests/bench {{ARGS}}
+
+# Print figures of names, comments and types; arguments are -v and names of crates
+figures *ARGS:
+    tests/figures {{ARGS}}
 
 # Plant small breaks and count how many the tests notice (takes hours)
 mutants *ARGS:

@@ -2,18 +2,18 @@
 
 use std::path::PathBuf;
 
-use crate::output::Output;
+use crate::output::Printer;
 use crate::settings::Settings;
 
 /// Settings, output and current folder of a command.
-pub struct Context {
+pub struct CommandContext {
     /// The resolved settings.
     pub settings: Settings,
     /// The printer of results.
-    pub output: Output,
+    pub output: Printer,
     /// The current folder.
     pub folder: PathBuf,
-    /// The server is that of a cluster: files on the disks of its runners are not on this machine.
+    /// Whether the server is in a Kubernetes cluster. Files of its runners are then not on this machine.
     pub in_cluster: bool,
 }
 
@@ -22,15 +22,15 @@ pub mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::output::Format;
-    use crate::settings::{self, Handed, Layers, Surroundings};
+    use crate::output::OutputFormat;
+    use crate::settings::{self, EnvCredentials, Environment, Layers};
 
     /// Returns a context with default settings.
-    pub fn context() -> Context {
+    pub fn context() -> CommandContext {
         let folder = PathBuf::from("/folder");
-        let surroundings = Surroundings { variable: &|_| None, folder: &folder, system: Path::new("/nowhere") };
-        let (layers, _) = settings::gather(Layers::default(), &surroundings).expect("settings");
-        let settings = settings::resolve(&layers, Handed::default()).expect("settings");
-        Context { settings, output: Output::new(Format::Table), folder, in_cluster: false }
+        let environment = Environment { variable: &|_| None, folder: &folder, system: Path::new("/nowhere") };
+        let (layers, _) = settings::gather(Layers::default(), &environment).expect("settings");
+        let settings = settings::resolve(&layers, EnvCredentials::default()).expect("settings");
+        CommandContext { settings, output: Printer::new(OutputFormat::Table), folder, in_cluster: false }
     }
 }

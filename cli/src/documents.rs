@@ -13,9 +13,9 @@ use torc_api::workflow::WorkflowSpec;
 use torc_core::expand::{self, Limits};
 use torc_core::expanded::Expanded;
 
-pub use report::Report;
+pub use report::ProblemReport;
 
-use crate::error::CommandError;
+use crate::error::CliError;
 
 /// What files hold.
 #[derive(Debug, Default)]
@@ -75,10 +75,10 @@ impl LoadedWorkflow {
 }
 
 /// Reads files, folders and `-`. What is wrong is in the report; workflows are only complete when it has no errors.
-pub fn read(paths: &[PathBuf], namespace: Option<&str>) -> Result<(Vec<LoadedWorkflow>, Report), CommandError> {
+pub fn read(paths: &[PathBuf], namespace: Option<&str>) -> Result<(Vec<LoadedWorkflow>, ProblemReport), CliError> {
     let mut workflows: Vec<LoadedWorkflow> = Vec::new();
     let mut flawed: Vec<LoadedWorkflow> = Vec::new();
-    let mut report = Report::default();
+    let mut report = ProblemReport::default();
     for path in files(paths)? {
         let text = read_text(&path)?;
         let format = Format::from_path(&path.to_string_lossy());
@@ -86,7 +86,7 @@ pub fn read(paths: &[PathBuf], namespace: Option<&str>) -> Result<(Vec<LoadedWor
         flawed.extend(take(loaded, &display(&path), namespace, &mut workflows, &mut report));
     }
     if workflows.is_empty() && !report.has_errors() && !report.has_documents() {
-        return Err(CommandError::invalid("the files hold no document"));
+        return Err(CliError::invalid("the files hold no document"));
     }
     if report.has_errors() {
         // Nothing will be done with these documents: then everything that is wrong with them is told.
@@ -99,7 +99,7 @@ pub fn read(paths: &[PathBuf], namespace: Option<&str>) -> Result<(Vec<LoadedWor
 }
 
 /// The jobs of a file that has nothing else: what they refer to is elsewhere.
-pub fn read_jobs(path: &Path) -> Result<Vec<Job>, CommandError> {
+pub fn read_jobs(path: &Path) -> Result<Vec<Job>, CliError> {
     let mut text = read_text(path)?;
     let format = Format::from_path(&path.to_string_lossy());
     // A workflow has a name, and these jobs get theirs from the one they join.
@@ -111,7 +111,7 @@ pub fn read_jobs(path: &Path) -> Result<Vec<Job>, CommandError> {
     let mut loaded = load(&text, format, &LoadOptions::default());
     // A name that the file does not have may be one of the workflow.
     loaded.problems.retain(|problem| problem.kind != ProblemKind::UnknownReference);
-    let mut report = Report::default();
+    let mut report = ProblemReport::default();
     report.add(&display(path), loaded.problems);
     report.into_result()?;
     let found = loaded.documents.into_iter().chain(loaded.flawed.into_iter().map(|flawed| flawed.read)).next();
@@ -119,10 +119,10 @@ pub fn read_jobs(path: &Path) -> Result<Vec<Job>, CommandError> {
         Some(Document::Workflow(document)) => document.spec,
         _ => {
             let message = format!("{} holds no jobs", display(path));
-            return Err(CommandError::invalid(message).hint("begin it with `jobs:`"));
+            return Err(CliError::invalid(message).hint("begin it with `jobs:`"));
         }
     };
-    let mut report = Report::default();
+    let mut report = ProblemReport::default();
     report.add(&display(path), expand::embed(&mut spec, &mut read_table));
     report.into_result()?;
     Ok(spec.jobs)
@@ -142,8 +142,8 @@ const GENEROUS: Limits = Limits { max_jobs: 10_000_000, max_files: 20_000_000, m
 pub fn read_valid(
     paths: &[PathBuf],
     namespace: Option<&str>,
-    output: crate::output::Output,
-) -> Result<Documents, CommandError> {
+    output: crate::output::Printer,
+) -> Result<Documents, CliError> {
     let (workflows, mut report) = read(paths, namespace)?;
     if workflows.len() > 1 && !report.has_errors() {
         // The first must not be stored when the second is refused.
@@ -152,7 +152,7 @@ pub fn read_valid(
             report.add(&workflow.file, workflow.locate(problems));
         }
     }
-    report.tell_warnings(output);
+    report.print_warnings(output);
     let clusters = report.take_clusters();
     report.into_result()?;
     Ok(Documents { workflows, clusters })
@@ -163,12 +163,12 @@ pub fn made(
     text: &str,
     source: &str,
     namespace: Option<&str>,
-    output: crate::output::Output,
-) -> Result<Vec<LoadedWorkflow>, CommandError> {
-    let (mut workflows, mut report) = (Vec::new(), Report::default());
+    output: crate::output::Printer,
+) -> Result<Vec<LoadedWorkflow>, CliError> {
+    let (mut workflows, mut report) = (Vec::new(), ProblemReport::default());
     let loaded = load(text.as_bytes(), Some(Format::Yaml), &LoadOptions::default());
     take(loaded, source, namespace, &mut workflows, &mut report);
-    report.tell_warnings(output);
+    report.print_warnings(output);
     report.into_result()?;
     Ok(workflows)
 }
@@ -179,7 +179,7 @@ fn take(
     file: &str,
     namespace: Option<&str>,
     workflows: &mut Vec<LoadedWorkflow>,
-    report: &mut Report,
+    report: &mut ProblemReport,
 ) -> Vec<LoadedWorkflow> {
     report.add(file, loaded.problems);
     for found in loaded.documents {
@@ -238,19 +238,18 @@ fn read_table(path: &str) -> Result<String, String> {
 }
 
 /// The files behind the paths; those of a folder in order of their names.
-fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CommandError> {
+fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
     let mut files = Vec::new();
     for path in paths {
         if !path.is_dir() {
             files.push(path.clone());
             continue;
         }
-        let found = documents_in(path).map_err(|error| {
-            CommandError::unexpected(format!("could not read the folder {}", path.display()), error)
-        })?;
+        let found = documents_in(path)
+            .map_err(|error| CliError::unexpected(format!("could not read the folder {}", path.display()), error))?;
         if found.is_empty() {
             let message = format!("the folder {} holds no .yaml, .yml, .json, .json5 or .kdl file", path.display());
-            return Err(CommandError::invalid(message));
+            return Err(CliError::invalid(message));
         }
         files.extend(found);
     }
@@ -284,7 +283,7 @@ fn is_stdin(path: &Path) -> bool {
 }
 
 /// The content, up to one byte more than may be loaded: enough to see that it is too much.
-pub fn read_text(path: &Path) -> Result<Vec<u8>, CommandError> {
+pub fn read_text(path: &Path) -> Result<Vec<u8>, CliError> {
     let limit = u64::try_from(LoadOptions::default().max_bytes).unwrap_or(u64::MAX).saturating_add(1);
     let mut text = Vec::new();
     let result = if is_stdin(path) {
@@ -295,9 +294,9 @@ pub fn read_text(path: &Path) -> Result<Vec<u8>, CommandError> {
     match result {
         Ok(_) => Ok(text),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Err(CommandError::not_found(format!("there is no file {}", path.display())))
+            Err(CliError::not_found(format!("there is no file {}", path.display())))
         }
-        Err(error) => Err(CommandError::unexpected(format!("could not read {}", display(path)), error)),
+        Err(error) => Err(CliError::unexpected(format!("could not read {}", display(path)), error)),
     }
 }
 

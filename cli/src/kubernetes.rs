@@ -14,14 +14,14 @@ use kube::{Client, Config};
 
 pub use service::reach_server;
 
-use crate::error::{CommandError, ExitStatus};
+use crate::error::{CliError, ExitStatus};
 use crate::settings::backend::ClusterChoice;
 
 /// Longer than this nobody waits for one answer of an API server.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A cluster, and the namespace in it that is meant.
-pub struct Cluster {
+pub struct KubernetesCluster {
     /// The API server.
     pub client: Client,
     /// The namespace that was named, or that of the context.
@@ -29,23 +29,23 @@ pub struct Cluster {
 }
 
 /// Finds a cluster that was chosen.
-pub async fn find(choice: &ClusterChoice, namespace: Option<&str>) -> Result<Cluster, CommandError> {
+pub async fn find(choice: &ClusterChoice, namespace: Option<&str>) -> Result<KubernetesCluster, CliError> {
     let config = config(choice).await?;
     let namespace = namespace.map_or_else(|| config.default_namespace.clone(), str::to_owned);
-    Ok(Cluster { client: client(config)?, namespace })
+    Ok(KubernetesCluster { client: client(config)?, namespace })
 }
 
 /// The API server of a cluster that was chosen; when nothing was said, of the current context, or of the cluster that this Pod is in.
-pub async fn connect(choice: &ClusterChoice) -> Result<Client, CommandError> {
+pub async fn connect(choice: &ClusterChoice) -> Result<Client, CliError> {
     client(config(choice).await?)
 }
 
-async fn config(choice: &ClusterChoice) -> Result<Config, CommandError> {
+async fn config(choice: &ClusterChoice) -> Result<Config, CliError> {
     let options = KubeConfigOptions { context: choice.context.clone(), ..KubeConfigOptions::default() };
     let found = match &choice.kubeconfig {
         Some(path) => {
             let file = Kubeconfig::read_from(path).map_err(|error| {
-                CommandError::not_found(format!("could not read the kubeconfig {}", path.display())).because(error)
+                CliError::not_found(format!("could not read the kubeconfig {}", path.display())).because(error)
             })?;
             Config::from_custom_kubeconfig(file, &options).await
         }
@@ -53,7 +53,7 @@ async fn config(choice: &ClusterChoice) -> Result<Config, CommandError> {
         None => {
             return Config::infer().await.map_err(|error| {
                 let hint = "name it with --kubeconfig, or set KUBECONFIG, or make ~/.kube/config";
-                CommandError::not_found("there is no kubeconfig").because(error).hint(hint)
+                CliError::not_found("there is no kubeconfig").because(error).hint(hint)
             });
         }
     };
@@ -61,21 +61,21 @@ async fn config(choice: &ClusterChoice) -> Result<Config, CommandError> {
         let which =
             choice.context.as_ref().map_or_else(|| "current context".to_owned(), |name| format!("context '{name}'"));
         let message = format!("the kubeconfig has no usable {which}");
-        CommandError::not_found(message).because(error).hint("`kubectl config get-contexts` lists them")
+        CliError::not_found(message).because(error).hint("`kubectl config get-contexts` lists them")
     })
 }
 
-fn client(mut config: Config) -> Result<Client, CommandError> {
+fn client(mut config: Config) -> Result<Client, CliError> {
     torc_controller::tls::install_cryptography();
     // A command tells at once what went wrong; a person decides whether to try again.
     config.default_retry = false;
     config.connect_timeout = Some(PATIENCE);
     config.read_timeout = None;
-    Client::try_from(config).map_err(|error| CommandError::unexpected("could not use the kubeconfig", error))
+    Client::try_from(config).map_err(|error| CliError::unexpected("could not use the kubeconfig", error))
 }
 
 /// The same for what leads to Torc's server: the chart has a Role for those who may.
-fn way_refused(what: &str, error: kube::Error) -> CommandError {
+fn way_refused(what: &str, error: kube::Error) -> CliError {
     let forbidden = matches!(&error, kube::Error::Api(status) if status.code == 403);
     let refused = refusal(what, error);
     match forbidden {
@@ -85,9 +85,9 @@ fn way_refused(what: &str, error: kube::Error) -> CommandError {
 }
 
 /// What an API server's refusal means for a command.
-pub fn refusal(what: &str, error: kube::Error) -> CommandError {
+pub fn refusal(what: &str, error: kube::Error) -> CliError {
     let kube::Error::Api(status) = &error else {
-        return CommandError::new(ExitStatus::Unreachable, format!("could not {what}: the API server does not answer"))
+        return CliError::new(ExitStatus::Unreachable, format!("could not {what}: the API server does not answer"))
             .because(error)
             .hint("`kubectl get --raw /readyz` tells whether it works");
     };
@@ -100,7 +100,7 @@ pub fn refusal(what: &str, error: kube::Error) -> CommandError {
         401 | 403 | 409 => ExitStatus::Refused,
         _ => ExitStatus::Unexpected,
     };
-    let refused = CommandError::new(kind, format!("could not {what}: {}", status.message));
+    let refused = CliError::new(kind, format!("could not {what}: {}", status.message));
     match status.code {
         _ if is_unknown => {
             refused.hint("the definitions are older than this program: `torc crd install`, or the chart torc-crds")

@@ -3,16 +3,15 @@
 //! Results go to standard output; progress, warnings and errors to standard error.
 
 mod allocation_rows;
-mod anywhere;
 mod audit_rows;
 mod data_rows;
 pub mod human;
 mod json;
-mod object_rows;
 mod rows;
 mod schedulers;
 mod sites;
 pub mod table;
+mod with_namespace;
 mod yaml;
 
 use std::io::Write as _;
@@ -20,18 +19,17 @@ use std::io::Write as _;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-pub use anywhere::Anywhere;
-pub use object_rows::{ClusterRow, WorkflowRow};
 pub use rows::{SettingRow, event_text, status_word};
 pub use schedulers::{AllocationPlanRow, SchedulerRow, WayRow};
-pub use sites::{MatchRow, PartitionRow, ProfileRow};
-use table::{Listed, Widths};
+pub use sites::{MatchRow, PartitionRow, SiteRow};
+use table::{AsRow, Widths};
+pub use with_namespace::WithNamespace;
 
-use crate::error::CommandError;
+use crate::error::CliError;
 
 /// How results are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Format {
+pub enum OutputFormat {
     /// Columns for people.
     #[default]
     Table,
@@ -43,7 +41,7 @@ pub enum Format {
     Yaml,
 }
 
-impl Format {
+impl OutputFormat {
     /// Names on the command line and in files, each with its meaning.
     pub const CHOICES: &[(&str, &str)] =
         &[("table", "Columns for people"), ("wide", "More columns"), ("json", "JSON for programs"), ("yaml", "YAML")];
@@ -66,45 +64,45 @@ impl Format {
 
 /// A list for programs.
 #[derive(Debug, Serialize)]
-pub struct Items<'a, T> {
+pub struct ItemList<'a, T> {
     /// What is listed.
     pub items: &'a [T],
 }
 
 /// Where results go.
 #[derive(Clone, Copy, Debug)]
-pub struct Output {
-    format: Format,
+pub struct Printer {
+    format: OutputFormat,
 }
 
-impl Output {
+impl Printer {
     /// Prints in this format.
-    pub fn new(format: Format) -> Self {
+    pub fn new(format: OutputFormat) -> Self {
         Self { format }
     }
 
     /// A list: a table, or `{"items": […]}`.
-    pub fn list<T: Listed + Serialize>(&self, items: &[T]) -> Result<(), CommandError> {
+    pub fn list<T: AsRow + Serialize>(&self, items: &[T]) -> Result<(), CliError> {
         Listing::new(*self).print(items)
     }
 
     /// One thing: a text for people, or the value itself.
-    pub fn value(&self, value: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), CommandError> {
+    pub fn value(&self, value: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), CliError> {
         match self.format {
-            Format::Table | Format::Wide => write_out(&text()),
-            Format::Json => write_out(&json::pretty(value)?),
-            Format::Yaml => write_out(&yaml::to_yaml(&json!(value))),
+            OutputFormat::Table | OutputFormat::Wide => write_out(&text()),
+            OutputFormat::Json => write_out(&json::pretty(value)?),
+            OutputFormat::Yaml => write_out(&yaml::to_yaml(&json!(value))),
         }
     }
 
     /// A table as a part of a text for people.
-    pub fn table<T: Listed>(&self, items: &[T]) -> String {
-        let wide = self.format == Format::Wide;
+    pub fn table<T: AsRow>(&self, items: &[T]) -> String {
+        let wide = self.format == OutputFormat::Wide;
         table::render(items, wide, jiff::Timestamp::now(), true, &mut Widths::new())
     }
 
     /// A sentence that only people need; programs see that the command has succeeded.
-    pub fn note(&self, text: &str) -> Result<(), CommandError> {
+    pub fn note(&self, text: &str) -> Result<(), CliError> {
         if self.format.is_structured() {
             return Ok(());
         }
@@ -112,7 +110,7 @@ impl Output {
     }
 
     /// Text that is the same in every format, e.g. a log or a script.
-    pub fn raw(&self, bytes: &[u8]) -> Result<(), CommandError> {
+    pub fn raw(&self, bytes: &[u8]) -> Result<(), CliError> {
         let mut out = std::io::stdout().lock();
         out.write_all(bytes)?;
         out.flush()?;
@@ -120,15 +118,15 @@ impl Output {
     }
 
     /// A document as YAML, unless JSON was asked for.
-    pub fn document(&self, value: &Value) -> Result<(), CommandError> {
+    pub fn document(&self, value: &Value) -> Result<(), CliError> {
         match self.format {
-            Format::Json => write_out(&json::pretty(value)?),
+            OutputFormat::Json => write_out(&json::pretty(value)?),
             _ => write_out(&yaml::to_yaml(value)),
         }
     }
 
     /// An error, on standard error.
-    pub fn error(&self, error: &CommandError) {
+    pub fn error(&self, error: &CliError) {
         if error.silent {
             return;
         }
@@ -153,34 +151,34 @@ impl Output {
 /// A list that may go on: the first print has a header, later ones line up with it.
 #[derive(Debug)]
 pub struct Listing {
-    output: Output,
+    output: Printer,
     widths: Widths,
     begun: bool,
 }
 
 impl Listing {
     /// Nothing has been printed yet.
-    pub fn new(output: Output) -> Self {
+    pub fn new(output: Printer) -> Self {
         Self { output, widths: Widths::new(), begun: false }
     }
 
     /// First a table, or `{"items": […]}`; then rows without a header, or one object a line.
-    pub fn print<T: Listed + Serialize>(&mut self, items: &[T]) -> Result<(), CommandError> {
+    pub fn print<T: AsRow + Serialize>(&mut self, items: &[T]) -> Result<(), CliError> {
         let first = !std::mem::replace(&mut self.begun, true);
         match (self.output.format, first) {
-            (Format::Table | Format::Wide, true) if items.is_empty() => {
+            (OutputFormat::Table | OutputFormat::Wide, true) if items.is_empty() => {
                 say("nothing found\n");
                 Ok(())
             }
-            (Format::Table | Format::Wide, _) if items.is_empty() => Ok(()),
-            (Format::Table | Format::Wide, first) => {
-                let wide = self.output.format == Format::Wide;
+            (OutputFormat::Table | OutputFormat::Wide, _) if items.is_empty() => Ok(()),
+            (OutputFormat::Table | OutputFormat::Wide, first) => {
+                let wide = self.output.format == OutputFormat::Wide;
                 write_out(&table::render(items, wide, jiff::Timestamp::now(), first, &mut self.widths))
             }
-            (Format::Json, true) => write_out(&json::pretty(&Items { items })?),
-            (Format::Json, false) => items.iter().try_for_each(|item| write_out(&json::line(item)?)),
-            (Format::Yaml, true) => write_out(&yaml::to_yaml(&json!({ "items": items }))),
-            (Format::Yaml, false) => {
+            (OutputFormat::Json, true) => write_out(&json::pretty(&ItemList { items })?),
+            (OutputFormat::Json, false) => items.iter().try_for_each(|item| write_out(&json::line(item)?)),
+            (OutputFormat::Yaml, true) => write_out(&yaml::to_yaml(&json!({ "items": items }))),
+            (OutputFormat::Yaml, false) => {
                 items.iter().try_for_each(|item| write_out(&format!("---\n{}", yaml::to_yaml(&json!(item)))))
             }
         }
@@ -200,7 +198,7 @@ pub fn document_text(value: &Value) -> String {
     yaml::to_yaml(value)
 }
 
-fn write_out(text: &str) -> Result<(), CommandError> {
+fn write_out(text: &str) -> Result<(), CliError> {
     let mut out = anstream::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()?;

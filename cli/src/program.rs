@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::logging::{self, Log};
-use crate::output::{Format, Output};
+use crate::output::{OutputFormat, Printer};
 use crate::settings::backend::is_plugin;
-use crate::settings::{self, Handed, Layers, Surroundings};
+use crate::settings::{self, EnvCredentials, Environment, Layers};
 
 /// What cannot be parsed, and help and versions, which are no errors: clap knows which stream they belong to.
 pub fn refuse(error: &clap::Error) -> ExitCode {
@@ -18,10 +18,10 @@ pub fn refuse(error: &clap::Error) -> ExitCode {
 }
 
 /// Begins to log, settles the settings, does what was asked for, and tells what went wrong.
-pub fn start(log: Log, flags: Layers, verb: impl FnOnce(&Context) -> Result<ExitStatus, CommandError>) -> ExitCode {
+pub fn start(log: Log, flags: Layers, verb: impl FnOnce(&CommandContext) -> Result<ExitStatus, CliError>) -> ExitCode {
     logging::start(log);
-    let format = flags.get("client.format").and_then(|value| Format::from_name(&value.text).ok());
-    let fallback = Output::new(format.unwrap_or_default());
+    let format = flags.get("client.format").and_then(|value| OutputFormat::from_name(&value.text).ok());
+    let fallback = Printer::new(format.unwrap_or_default());
     let outcome = prepare(flags).map(|context| verb(&context).map_err(|error| (context.output, error)));
     let status = match outcome {
         Ok(Ok(status)) => status,
@@ -31,33 +31,33 @@ pub fn start(log: Log, flags: Layers, verb: impl FnOnce(&Context) -> Result<Exit
     ExitCode::from(status.code())
 }
 
-fn tell(output: Output, error: &CommandError) -> ExitStatus {
+fn tell(output: Printer, error: &CliError) -> ExitStatus {
     output.error(error);
     if error.silent { ExitStatus::Success } else { error.kind }
 }
 
-fn prepare(flags: Layers) -> Result<Context, CommandError> {
-    let folder = std::env::current_dir()
-        .map_err(|error| CommandError::unexpected("could not find the current folder", error))?;
+fn prepare(flags: Layers) -> Result<CommandContext, CliError> {
+    let folder =
+        std::env::current_dir().map_err(|error| CliError::unexpected("could not find the current folder", error))?;
     let variable = |name: &str| std::env::var(name).ok();
-    let surroundings = Surroundings { variable: &variable, folder: &folder, system: Path::new("/etc") };
-    let (layers, warnings) = settings::gather(flags, &surroundings)?;
+    let environment = Environment { variable: &variable, folder: &folder, system: Path::new("/etc") };
+    let (layers, warnings) = settings::gather(flags, &environment)?;
     let program = std::env::args_os().next().map(PathBuf::from);
-    let handed = Handed { plugin: is_plugin(program.as_deref()), ..Handed::from(&variable) };
+    let handed = EnvCredentials { plugin: is_plugin(program.as_deref()), ..EnvCredentials::from(&variable) };
     let settings = settings::resolve(&layers, handed)?;
-    let output = Output::new(settings.format);
+    let output = Printer::new(settings.format);
     for warning in warnings {
         output.warning(&warning);
     }
-    Ok(Context { settings, output, folder, in_cluster: false })
+    Ok(CommandContext { settings, output, folder, in_cluster: false })
 }
 
 /// Runs a verb that waits for others.
-pub fn block_on(verb: impl Future<Output = Result<ExitStatus, CommandError>>) -> Result<ExitStatus, CommandError> {
+pub fn block_on(verb: impl Future<Output = Result<ExitStatus, CliError>>) -> Result<ExitStatus, CliError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(|error| CommandError::unexpected("could not start", error))?;
+        .map_err(|error| CliError::unexpected("could not start", error))?;
     let result = runtime.block_on(verb);
     // Whatever still waits, e.g. for standard input, must not hold the process.
     runtime.shutdown_background();
@@ -70,10 +70,10 @@ mod tests {
 
     #[test]
     fn an_error_decides_the_exit_code_unless_nobody_reads_it() {
-        let output = Output::new(Format::Table);
+        let output = Printer::new(OutputFormat::Table);
         for status in ExitStatus::ALL {
-            assert_eq!(tell(output, &CommandError::new(status, "m")), status);
-            let silent = CommandError { silent: true, ..CommandError::new(status, "m") };
+            assert_eq!(tell(output, &CliError::new(status, "m")), status);
+            let silent = CliError { silent: true, ..CliError::new(status, "m") };
             assert_eq!(tell(output, &silent), ExitStatus::Success);
         }
     }

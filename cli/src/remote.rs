@@ -5,7 +5,7 @@
 
 pub mod agent;
 pub mod folder;
-pub mod order;
 pub mod parallel;
+pub mod request;
 pub mod ssh;
 pub mod worker_status;

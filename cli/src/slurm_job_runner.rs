@@ -13,8 +13,8 @@ use crate::client::{Client, ClientError};
 use crate::commands::runner::{Serving, serve};
 use crate::commands::shim;
 use crate::connection::remote;
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::logging::Log;
 use crate::program::{block_on, refuse, start};
 use crate::settings::{self, Origin, RunnerArgs};
@@ -109,7 +109,7 @@ pub fn main(mut arguments: Vec<OsString>) -> ExitCode {
     start(log, flags, |context| block_on(Box::pin(run(context, &args))))
 }
 
-async fn run(context: &Context, args: &SlurmJobRunner) -> Result<ExitStatus, CommandError> {
+async fn run(context: &CommandContext, args: &SlurmJobRunner) -> Result<ExitStatus, CliError> {
     tokio::time::sleep(Duration::from_secs(args.startup_delay_seconds)).await;
     tokio::time::sleep(torc_slurm::jitter::delay(args.stagger_among, &own_name())).await;
     let url = context.settings.url.clone().unwrap_or_default();
@@ -137,10 +137,7 @@ struct Patience {
 }
 
 /// Waits until the server answers and accepts what was handed over, which is read anew each time.
-async fn wait_for(
-    patience: Patience,
-    reach: impl Fn() -> Result<Client, CommandError>,
-) -> Result<Client, CommandError> {
+async fn wait_for(patience: Patience, reach: impl Fn() -> Result<Client, CliError>) -> Result<Client, CliError> {
     let start = Instant::now();
     let mut told = false;
     loop {

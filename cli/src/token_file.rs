@@ -1,11 +1,11 @@
-//! Files that hold a token.
+//! Token files.
 
 use std::path::Path;
 
-use crate::error::{CommandError, ExitStatus};
+use crate::error::{CliError, ExitStatus};
 
-/// Reads the token of a file.
-pub fn read_token(path: &Path) -> Result<String, CommandError> {
+/// Reads a token from a file.
+pub fn read_token(path: &Path) -> Result<String, CliError> {
     match std::fs::read_to_string(path) {
         Ok(token) => Ok(token.trim().to_owned()),
         Err(error) => {
@@ -14,7 +14,7 @@ pub fn read_token(path: &Path) -> Result<String, CommandError> {
             } else {
                 ExitStatus::Unexpected
             };
-            Err(CommandError::new(kind, format!("could not read the token file {}", path.display())).because(error))
+            Err(CliError::new(kind, format!("could not read the token file {}", path.display())).because(error))
         }
     }
 }
@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_file_that_is_not_there_is_not_found() {
+    fn a_missing_token_file_is_not_found() {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("token"), " word \n").expect("a file");
         assert_eq!(read_token(&folder.path().join("token")).expect("a token"), "word");

@@ -18,6 +18,7 @@ use tokio::sync::{Notify, broadcast, mpsc, oneshot};
 use torc_api::api::{self, AffectedJobs, ApplyOutcome, ApplyRequest, ApplyResponse, Event, Page};
 use torc_api::document::WorkflowDocument;
 use torc_api::error_code::ErrorKind;
+use torc_api::filter::{EventFilter, JobFilter, ResultFilter, RunnerFilter, SlurmStatsFilter};
 use torc_api::remote::{RemoteWorker, WorkerAddress};
 use torc_api::slurm_stats::SlurmStats;
 use torc_api::token::Grant;
@@ -30,7 +31,7 @@ use torc_core::expand::{Limits, expand};
 use torc_core::expanded::Expanded;
 use torc_core::ids::{JobId, RunnerId, WorkflowId};
 use torc_core::rows::ResultRow;
-use torc_store::{EventQuery, JobQuery, ResultQuery, RunnerQuery, SlurmStatsQuery, Store};
+use torc_store::Store;
 
 use crate::audit::{self, AuditOutcome};
 use crate::clock::{self, Clock};
@@ -334,10 +335,10 @@ impl EngineHandle {
         if key.workflow != workflow.0 {
             return Ok(false);
         }
-        let (job, run) = (Some(JobId(key.job)), Some(key.run));
-        let query = ResultQuery { workflow: Some(workflow), job, run, ..ResultQuery::default() };
+        let (job, run) = (Some(key.job), Some(key.run));
+        let filter = ResultFilter { workflow: Some(workflow.0), job, run, ..ResultFilter::default() };
         let same = |row: &ResultRow| row.attempt == key.attempt && row.return_code == *return_code;
-        Ok(self.store.results(&query).await?.items.iter().any(|view| same(&view.result)))
+        Ok(self.store.results(&filter).await?.items.iter().any(|view| same(&view.result)))
     }
 
     /// Runners; those that have left too, if asked for.
@@ -345,8 +346,8 @@ impl EngineHandle {
         let mut runners = self.read(|engine| Ok(engine.runners())).await?;
         if all {
             let live: HashSet<i64> = runners.iter().map(|runner| runner.id).collect();
-            let stored = self.store.runners(&RunnerQuery { active_only: false, cursor: None, limit: u32::MAX }).await?;
-            let gone = stored.items.into_iter().filter(|runner| !live.contains(&runner.id.0));
+            let stored = self.store.runners(RunnerFilter { all }).await?;
+            let gone = stored.into_iter().filter(|runner| !live.contains(&runner.id.0));
             runners.extend(gone.map(|runner| views::gone_runner(&runner)));
             runners.sort_by_key(|runner| runner.id);
         }
@@ -357,8 +358,8 @@ impl EngineHandle {
     pub async fn job(&self, id: WorkflowId, job: &str) -> Result<api::Job, EngineError> {
         let job = job.to_owned();
         let live = self.read(move |engine| Ok(views::LiveJob::from(engine.job(id, &job)?.1))).await?;
-        let query = JobQuery { workflow: Some(id), name: Some(live.name.clone()), limit: 1, ..JobQuery::default() };
-        let mut jobs = self.jobs(&query).await?;
+        let name = Some(live.name.clone());
+        let mut jobs = self.jobs(&JobFilter { workflow: Some(id.0), name, ..JobFilter::default() }).await?;
         let mut job =
             jobs.items.pop().ok_or_else(|| EngineError::internal("the job is not in the store".to_owned()))?;
         live.add_to(&mut job);
@@ -366,8 +367,8 @@ impl EngineHandle {
     }
 
     /// Jobs of a workflow, a page at a time.
-    pub async fn jobs(&self, query: &JobQuery) -> Result<Page<api::Job>, EngineError> {
-        let mut page = self.store.jobs(query).await?;
+    pub async fn jobs(&self, filter: &JobFilter) -> Result<Page<api::Job>, EngineError> {
+        let mut page = self.store.jobs(filter).await?;
         let (names, hosts) = self.names().await?;
         self.fill_commands(&mut page.items).await?;
         let items = page.items.into_iter().map(|view| views::job(view, &names, &hosts)).collect();
@@ -375,15 +376,15 @@ impl EngineHandle {
     }
 
     /// Results of a workflow, a page at a time.
-    pub async fn results(&self, query: &ResultQuery) -> Result<Page<api::JobResult>, EngineError> {
-        let page = self.store.results(query).await?;
+    pub async fn results(&self, filter: &ResultFilter<i64>) -> Result<Page<api::JobResult>, EngineError> {
+        let page = self.store.results(filter).await?;
         let items = page.items.into_iter().map(views::result).collect();
         Ok(Page { items, next: page.next })
     }
 
     /// What Slurm's accounting said of steps, a page at a time.
-    pub async fn slurm_stats(&self, query: &SlurmStatsQuery) -> Result<Page<SlurmStats>, EngineError> {
-        Ok(self.store.slurm_stats(query).await?)
+    pub async fn slurm_stats(&self, filter: &SlurmStatsFilter<i64>) -> Result<Page<SlurmStats>, EngineError> {
+        Ok(self.store.slurm_stats(filter).await?)
     }
 
     /// Writes down what Slurm's accounting said of steps; what was said before is forgotten.
@@ -400,8 +401,8 @@ impl EngineHandle {
     }
 
     /// What happened, after a sequence number.
-    pub async fn events(&self, query: &EventQuery) -> Result<Page<Event>, EngineError> {
-        let page = self.store.events(query).await?;
+    pub async fn events(&self, filter: &EventFilter<i64>) -> Result<Page<Event>, EngineError> {
+        let page = self.store.events(filter).await?;
         Ok(Page { items: page.items.into_iter().map(views::event).collect(), next: page.next })
     }
 

@@ -54,6 +54,7 @@ pub(crate) use identity::Identities;
 pub use openapi::document as openapi_document;
 pub(crate) use readiness_gate::ReadinessGate;
 pub use reference::page as reference_page;
+pub(crate) use reference::{documentation, row};
 
 /// The largest document or report.
 const BODY_LIMIT: usize = 256 << 20;

@@ -37,6 +37,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use torc_api::setting::{parse_path, parse_seconds, parse_switch, parse_trimmed, parse_word, parse_words};
 
+pub(crate) use self::events::kubernetes_reason;
 use crate::engine::EngineHandle;
 use crate::leadership::Leadership;
 use crate::slurm::SlurmHandle;

@@ -7,6 +7,7 @@ mod caller;
 mod clock;
 mod credentials;
 mod engine;
+mod events_reference;
 mod http;
 mod issuer;
 mod kubernetes;
@@ -24,6 +25,7 @@ mod views;
 
 pub use credentials::RunnerCredentials;
 pub use engine::{EngineError, EngineHandle};
+pub use events_reference::page as events_page;
 pub use http::{openapi_document, reference_page};
 pub use kubernetes::{KubernetesConfig, NoCluster, Pool};
 pub use server::{Server, ServerConfig, StartError};

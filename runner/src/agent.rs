@@ -175,7 +175,7 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Agent<L, O> {
             FromShim::Revoked(key) => self.handle(Event::Revoked(key)),
             FromShim::Killed(key) => self.log(RunnerEvent::Killed { key }),
             FromShim::Problem(message) => self.log(RunnerEvent::Problem { message }),
-            FromShim::Running(held) => self.handle(Event::Adopted(Box::new(held))),
+            FromShim::Running(job) => self.handle(Event::Adopted(job)),
             FromShim::Welcome { .. } | FromShim::Refused { .. } | FromShim::Ready => {}
         }
     }
@@ -213,7 +213,7 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Agent<L, O> {
             Effect::Start(order, template) => self.shim.start(*order, &template),
             Effect::StartNow(key) => self.shim.push(&ToShim::StartNow(key)),
             Effect::Revoke(keys) => self.shim.push(&ToShim::Revoke(keys)),
-            Effect::Heartbeat { alive_until } => self.shim.heartbeat(alive_until),
+            Effect::Heartbeat { alive_until } => self.shim.push(&ToShim::Heartbeat { alive_until }),
             Effect::Terminate(termination) => self.shim.push(&ToShim::Terminate(termination)),
             Effect::RecordStep(note) => self.shim.push(&ToShim::RecordStep(note)),
             Effect::Acknowledge(keys) => self.shim.push(&ToShim::Acknowledge(keys)),

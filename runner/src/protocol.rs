@@ -1,5 +1,7 @@
-//! What agent and shim say to each other: JSON lines over a Unix socket, self-describing so that the versions of the two
-//! may differ by one.
+//! Messages between agent and shim: JSON lines over a Unix socket. The versions of the two may differ by one.
+//!
+//! A job takes two forms on its way to its process: what it shares with other jobs of its profile is a [`StartTemplate`], sent
+//! once; what is its own is a [`StartOrder`]. The shim keeps both, and gives them to the next agent as a [`ShimJob`].
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -13,129 +15,126 @@ use torc_api::wire::{AttemptKey, LeaseRole, Resources};
 use crate::clock::BootInstant;
 
 /// The version of these messages.
-pub const VERSION: u32 = 3;
-/// The first version whose shim understands [`ToShim::Heartbeat`].
-pub const HEARTBEAT_VERSION: u32 = 3;
+pub const VERSION: u32 = 1;
 
-/// From the agent.
+/// A message from the agent to the shim.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ToShim {
-    /// The first message: proves who it is, and brings the environment that jobs inherit.
+    /// The first message: authenticates the agent and carries the environment that jobs inherit.
     Hello(Hello),
-    /// What later starts have in common.
-    Template(Template),
-    /// Start a job, now or in turn.
+    /// Defines a template for later starts.
+    Template(StartTemplate),
+    /// Starts a job, now or in turn.
     Start(StartOrder),
-    /// A job that waits for its turn need not wait any longer.
+    /// Starts a job that waits for its turn now.
     StartNow(AttemptKey),
-    /// Do not start these, if they still wait for their turn.
+    /// Withdraws jobs that still wait for their turn.
     Revoke(Vec<AttemptKey>),
-    /// The agent counts as alive until this moment: until then the shim starts jobs in turn by itself.
+    /// Lets the shim start waiting jobs by itself until this moment.
     Heartbeat {
-        /// By the clock of the machine.
+        /// A moment of the machine's boot clock.
         #[serde(rename = "aliveUntil")]
         alive_until: BootInstant,
     },
-    /// End a job: signal, lead, SIGKILL. Repeated, it can only become faster.
+    /// Ends a job: signal, lead, SIGKILL. A repetition can only shorten the lead.
     Terminate(Termination),
-    /// What was done to a step, for the next agent.
+    /// Records for the next agent what was done to a step.
     RecordStep(StepRecord),
-    /// Their results are durable elsewhere.
+    /// Drops results that are durable elsewhere.
     Acknowledge(Vec<AttemptKey>),
-    /// The agent leaves. With nothing running the shim leaves too.
+    /// Ends the connection. An idle shim exits.
     Goodbye,
 }
 
-/// See [`ToShim::RecordStep`].
+/// What Slurm lets a running step have, for [`ToShim::RecordStep`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StepRecord {
-    /// Which attempt.
+    /// The attempt.
     pub key: AttemptKey,
-    /// Slurm ends it after this time.
+    /// The time limit of the step.
     pub step_limit_ms: Option<u64>,
-    /// It was warned of that end.
+    /// Whether the step was warned of this limit.
     pub is_warned: bool,
 }
 
-/// See [`ToShim::Hello`].
+/// The content of [`ToShim::Hello`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Hello {
-    /// [`VERSION`].
+    /// The agent's [`VERSION`].
     pub version: u32,
-    /// The token of the shim's file.
+    /// The token from the shim's file.
     pub token: String,
-    /// The agent's process.
+    /// The agent's process ID.
     pub pid: u32,
-    /// What jobs inherit.
+    /// Variables that jobs inherit.
     pub environment: Vec<(OsString, OsString)>,
 }
 
-/// What starts have in common.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// Everything that the jobs of one profile share: how they start, run and end. A field that reaches a job's process is declared
+/// here, filled from the profile in `state/profiles.rs`, and used in `shim/spawn.rs`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Template {
-    /// What starts refer to; valid for one connection.
+pub struct StartTemplate {
+    /// The number that orders refer to; valid for one connection.
     pub id: u32,
-    /// The folder the command runs in.
+    /// The folder in which commands run.
     pub working_dir: String,
-    /// Variables over the inherited ones.
+    /// Variables that replace inherited ones.
     pub env: Vec<(String, String)>,
-    /// Inherited variables that it must not see.
+    /// Inherited variables that jobs do not get.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unset: Vec<String>,
     /// The folder of log files.
     pub log_dir: String,
-    /// Which streams are kept.
+    /// The streams that are kept.
     pub stdio: StdioMode,
-    /// What else is to be known about the job while it runs.
-    pub terms: Terms,
-}
-
-/// What is to be known about a job besides how to start it. The shim stores it for the next agent.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Terms {
-    /// What it takes from the node.
+    /// Resources that a job takes from the node.
     pub resources: Resources,
-    /// How long it is expected to run.
+    /// The declared runtime.
     pub runtime_seconds: i64,
-    /// It ends when it has run for so long.
+    /// Whether a job ends when the declared runtime is over.
     pub enforce_runtime: bool,
     /// Files that must exist before the start, absolute or relative to the working folder.
     pub input_files: Vec<String>,
     /// Files that must exist after success, absolute or relative to the working folder.
     pub output_files: Vec<String>,
-    /// Files are read for their hash however large they are.
+    /// Whether files above the size limit are hashed completely.
     pub hash_large_files: bool,
-    /// Its logs go when it succeeds.
+    /// Whether the logs of a successful job are deleted.
     pub delete_on_success: bool,
-    /// The signal that asks it to end.
+    /// The signal that asks a job to end.
     pub signal: i32,
-    /// From that signal to SIGKILL.
+    /// The time from that signal to SIGKILL.
     pub lead_ms: u64,
-    /// From SIGKILL to the end of the runner's time.
+    /// The time from SIGKILL to the end of the runner's time.
     pub headroom_ms: u64,
-    /// Return code when it ran out of time.
+    /// The return code of a job that ran out of time.
     pub timeout_exit_code: i32,
-    /// Its process is `srun`: Slurm limits it, and ends it in time.
+    /// Whether the process is `srun`: Slurm then limits the job and ends it in time.
     pub in_step: bool,
-    /// How a step is warned of its end, e.g. `TERM@120`.
+    /// The early warning of a step, e.g. `TERM@120`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
-    /// How its use of the machine is measured.
+    /// Which resources are measured, and how often.
     pub monitor: MonitorPlan,
-    /// It is killed when a sample shows more memory than this.
+    /// The memory above which the runner kills a job.
     pub memory_limit_bytes: Option<i64>,
-    /// Return code when it was.
+    /// The return code of a job that ran out of memory.
     pub oom_exit_code: i32,
 }
 
-impl Default for Terms {
+impl Default for StartTemplate {
     fn default() -> Self {
         Self {
+            id: 0,
+            working_dir: String::new(),
+            env: Vec::new(),
+            unset: Vec::new(),
+            log_dir: String::new(),
+            stdio: StdioMode::default(),
             resources: Resources::default(),
             runtime_seconds: 0,
             enforce_runtime: false,
@@ -156,23 +155,28 @@ impl Default for Terms {
     }
 }
 
-impl Terms {
-    /// It reads or writes files that somebody wants to know about.
+impl StartTemplate {
+    /// Returns whether jobs declare input or output files.
     pub fn has_files(&self) -> bool {
         !self.input_files.is_empty() || !self.output_files.is_empty()
     }
 
-    /// From the signal to SIGKILL.
+    /// Returns the time from the first signal to SIGKILL.
     pub fn lead(&self) -> Duration {
         Duration::from_millis(self.lead_ms)
     }
 
-    /// From SIGKILL to the end of the runner's time.
+    /// Returns the time from SIGKILL to the end of the runner's time.
     pub fn headroom(&self) -> Duration {
         Duration::from_millis(self.headroom_ms)
     }
 
-    /// Returns the end of a runner's time as the job sees it, in whole seconds.
+    /// Returns the declared runtime.
+    pub fn runtime(&self) -> Duration {
+        Duration::from_secs(u64::try_from(self.runtime_seconds).unwrap_or(0))
+    }
+
+    /// Returns how long before the runner's end a job has to stop, in whole seconds.
     pub fn end_margin(&self) -> EndMargin {
         let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
         let warning = self.warning.as_deref().and_then(StepWarning::parse).map_or(Duration::ZERO, |it| it.before);
@@ -184,75 +188,75 @@ impl Terms {
     }
 }
 
-/// Start a job.
+/// Everything that one start needs beside its template.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StartOrder {
-    /// Which attempt.
+    /// The attempt.
     pub key: AttemptKey,
-    /// A job, or one of the things that take no resources; log files are named after it.
+    /// A job, or a task that takes no resources; log files are named after it.
     #[serde(skip_serializing_if = "LeaseRole::is_job")]
     pub role: LeaseRole,
     /// The job's name.
     pub name: String,
-    /// A [`Template`].
+    /// The [`StartTemplate::id`].
     pub template: u32,
     /// Program and arguments.
     pub argv: Vec<String>,
-    /// Variables over those of the template.
+    /// Variables that replace those of the template.
     pub env: Vec<(String, String)>,
-    /// GPUs it may use.
+    /// GPUs that the job may use.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<String>,
-    /// Nodes it owns a part of, by name; none where there is only one.
+    /// Nodes of which the job has a part; empty where there is only one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
-    /// Slurm ends it after this time.
+    /// The time limit that the step gets from Slurm.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step_limit_ms: Option<u64>,
-    /// Jobs of one class take the same from the node, so one can follow another.
+    /// The resource class. Jobs of one class take the same from the node, so one can replace another.
     pub class: u32,
-    /// Not now, but when a job of its class has ended, in that one's place, while the agent is alive.
+    /// Whether the job starts when another of its class has ended, instead of now. This needs a living agent.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub in_turn: bool,
-    /// Not after this moment.
+    /// The moment after which the job must not start.
     pub until: BootInstant,
 }
 
-/// End a job.
+/// The content of [`ToShim::Terminate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Termination {
-    /// Which attempt.
+    /// The attempt.
     pub key: AttemptKey,
-    /// Why; the first reason is kept with its result.
-    pub why: Ending,
-    /// The signal that asks it to end.
+    /// The reason; the result carries the first one.
+    pub why: StopReason,
+    /// The signal that asks the job to end.
     pub signal: i32,
-    /// From that signal to SIGKILL; 0 is SIGKILL at once.
+    /// The time from that signal to SIGKILL; 0 means SIGKILL at once.
     pub lead_ms: u64,
 }
 
-/// Why a job is being ended, or why a lease is not wanted.
+/// The reason for ending a job, or for dropping a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Ending {
-    /// The runner stops, or nobody is there to decide about its jobs.
+pub enum StopReason {
+    /// The runner stops, or the shim has been without an agent for too long.
     Stopped,
-    /// The server says so.
+    /// The server canceled the job.
     Canceled,
-    /// Time is over.
+    /// The time of the job or of the runner is over.
     Timeout,
-    /// The allocation goes to somebody more important.
+    /// Slurm preempted the allocation.
     Preempted,
-    /// The lease ran out before the server knew of the start.
+    /// The lease expired before the server learned of the start.
     LeaseLost,
-    /// It had more memory than it may have.
+    /// The job exceeded its memory limit.
     OutOfMemory,
 }
 
-impl Ending {
-    /// What the attempt is reported with when it did not end well by itself.
+impl StopReason {
+    /// Returns the cause of an attempt that was ended for this reason and did not succeed.
     pub fn cause(self) -> Cause {
         match self {
             Self::Stopped | Self::LeaseLost => Cause::Stopped,
@@ -264,130 +268,107 @@ impl Ending {
     }
 }
 
-/// From the shim.
+/// A message from the shim to the agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum FromShim {
-    /// The agent is accepted; everything that is held follows, then [`FromShim::Ready`].
+    /// Accepts the agent. Everything that the shim holds follows, then [`FromShim::Ready`].
     Welcome {
-        /// [`VERSION`].
+        /// The shim's [`VERSION`].
         version: u32,
     },
-    /// The agent is not accepted.
+    /// Rejects the agent.
     Refused {
-        /// Why.
+        /// The reason.
         reason: String,
-        /// The shim will be gone soon, and another one can be started.
+        /// Whether the shim is about to exit, so that another one can be started.
         #[serde(default)]
         leaving: bool,
     },
-    /// A job that runs since before this agent came.
-    Running(RunningJob),
-    /// Everything that was held has been told.
+    /// A job that another agent started still runs.
+    Running(Box<ShimJob>),
+    /// Everything that the shim holds has been sent.
     Ready,
-    /// A job runs.
+    /// A job has started.
     Started {
-        /// Which attempt.
+        /// The attempt.
         key: AttemptKey,
-        /// Since when.
+        /// The moment of the start.
         at: BootInstant,
-        /// Its first process.
+        /// The first process.
         #[serde(default)]
         pid: i32,
     },
-    /// A job has ended and nothing of it is left. A short one may end without having been told to run.
-    Ended(Ended),
-    /// A job that waited for its turn was not started and will not be.
+    /// A job has ended and left no process. A short job may end without [`FromShim::Started`].
+    Ended(JobExit),
+    /// A job that waited for its turn did not start and will not.
     Revoked(AttemptKey),
-    /// A job did not end in the time that it was given, and was killed.
+    /// A job did not end within its lead and was killed.
     Killed(AttemptKey),
-    /// Something that a person should know.
+    /// A problem for the runner's log.
     Problem(String),
 }
 
-/// A job that runs.
+/// A job that the shim started, for an agent that did not order the start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct RunningJob {
-    /// Which attempt.
-    pub key: AttemptKey,
-    /// A job, or one of the things that take no resources.
-    #[serde(skip_serializing_if = "LeaseRole::is_job")]
-    pub role: LeaseRole,
-    /// The job's name.
-    pub name: String,
-    /// Since when.
+pub struct ShimJob {
+    /// The order that started it, with the step limit as last recorded.
+    pub order: StartOrder,
+    /// The template of that order.
+    pub template: StartTemplate,
+    /// The moment of the start.
     pub started: BootInstant,
-    /// Its first process.
+    /// The first process.
     pub pid: i32,
-    /// GPUs it uses.
-    pub devices: Vec<String>,
-    /// Nodes it owns a part of.
-    pub nodes: Vec<String>,
-    /// Slurm ends it after this time.
-    pub step_limit_ms: Option<u64>,
-    /// It was warned of that.
+    /// Whether its step was warned of its limit.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_warned: bool,
-    /// What else is to be known.
-    pub terms: Terms,
-    /// Where its output files are looked for.
-    pub working_dir: String,
-    /// Why and since when it is being ended, if it is.
+    /// The reason for ending it and the moment of the first signal, once it is being ended.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ending: Option<(Ending, BootInstant)>,
+    pub ending: Option<(StopReason, BootInstant)>,
 }
 
 /// A job that has ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Ended {
-    /// Which attempt.
+pub struct JobExit {
+    /// The attempt.
     pub key: AttemptKey,
-    /// The job's name.
-    #[serde(default)]
-    pub name: String,
-    /// Start.
+    /// The moment of the start.
     pub started: BootInstant,
-    /// End.
+    /// The moment of the end.
     pub ended: BootInstant,
-    /// How.
+    /// How the first process ended.
     pub outcome: Outcome,
-    /// What the operating system counted for its processes.
+    /// Resources that the kernel counted for its processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rusage: Option<Rusage>,
-    /// Why it had been asked to end, if it had been.
+    /// The reason for which the job was ended; absent if it ended by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ending: Option<Ending>,
-    /// How long ago it ended, if that was before the machine started: its moments only tell how long it ran.
+    pub ending: Option<StopReason>,
+    /// The time since the end, if the machine has restarted since: then the two moments only tell the duration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub age_ms: Option<u64>,
-    /// Where its output is.
+    /// The file or pack reference of its output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdout: Option<String>,
-    /// Where its error output is.
+    /// The file or pack reference of its error output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr: Option<String>,
-    /// Slurm would have ended it after this time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub step_limit_ms: Option<u64>,
-    /// The job that was started in its place.
+    /// The job that the shim started in its place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub successor: Option<AttemptKey>,
-    /// What the next agent has to know; only told to an agent that did not start it.
+    /// The job itself; only for an agent that did not start it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub terms: Option<Box<Terms>>,
-    /// Where its output files are looked for; told with `terms`.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub working_dir: String,
+    pub job: Option<Box<ShimJob>>,
 }
 
-impl Ended {
-    /// The end of a job of which nothing else is known.
-    pub fn of(key: AttemptKey, name: &str, (started, ended): (BootInstant, BootInstant), outcome: Outcome) -> Self {
+impl JobExit {
+    /// A result of which nothing else is known.
+    pub fn new(key: AttemptKey, started: BootInstant, ended: BootInstant, outcome: Outcome) -> Self {
         Self {
             key,
-            name: name.to_owned(),
             started,
             ended,
             outcome,
@@ -396,27 +377,25 @@ impl Ended {
             age_ms: None,
             stdout: None,
             stderr: None,
-            step_limit_ms: None,
             successor: None,
-            terms: None,
-            working_dir: String::new(),
+            job: None,
         }
     }
 }
 
-/// What the operating system counted for the processes of a job that were collected.
+/// Resources that the kernel counted for the collected processes of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rusage {
-    /// CPU time of all of them, in microseconds.
+    /// CPU time of all processes, in microseconds.
     pub cpu_us: u64,
-    /// The most memory that one of them had at once, where that can be told from the shim's own.
+    /// The peak of the largest process; absent where it cannot be distinguished from the shim's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_memory_bytes: Option<u64>,
 }
 
 impl Rusage {
-    /// Both together.
+    /// Returns the sum of CPU times and the larger peak.
     pub fn and(self, other: Self) -> Self {
         Self {
             cpu_us: self.cpu_us.saturating_add(other.cpu_us),
@@ -425,25 +404,25 @@ impl Rusage {
     }
 }
 
-/// How a job ended.
+/// How the first process of a job ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Outcome {
-    /// By itself.
+    /// It exited with this code.
     Exited(i32),
-    /// By a signal.
+    /// This signal ended it.
     Signaled(i32),
     /// It never ran.
     NotStarted {
-        /// 126 or 127, as a shell says it.
+        /// 126 or 127, as in a shell.
         code: i32,
-        /// Why.
+        /// The reason.
         message: String,
     },
 }
 
 impl Outcome {
-    /// As a shell says it.
+    /// Returns the code as a shell reports it.
     pub fn return_code(&self) -> i32 {
         match self {
             Self::Exited(code) | Self::NotStarted { code, .. } => *code,
@@ -471,15 +450,15 @@ mod tests {
     // J17, J23, X02, X16
     #[test]
     fn causes_of_ends() {
-        use Ending::{Canceled, LeaseLost, OutOfMemory, Preempted, Stopped, Timeout};
-        let causes = [Stopped, LeaseLost, Canceled, Timeout, Preempted, OutOfMemory].map(Ending::cause);
+        use StopReason::{Canceled, LeaseLost, OutOfMemory, Preempted, Stopped, Timeout};
+        let causes = [Stopped, LeaseLost, Canceled, Timeout, Preempted, OutOfMemory].map(StopReason::cause);
         let expected =
             [Cause::Stopped, Cause::Stopped, Cause::Canceled, Cause::Timeout, Cause::Preempted, Cause::OutOfMemory];
         assert_eq!(causes, expected);
     }
 
     #[test]
-    fn what_processes_consumed_is_added_and_peaks_are_not() {
+    fn cpu_times_are_added_and_peaks_are_not() {
         let of = |cpu_us, peak_memory_bytes| Rusage { cpu_us, peak_memory_bytes };
         assert_eq!(of(3, Some(10)).and(of(4, Some(7))), of(7, Some(10)));
         assert_eq!(of(3, Some(10)).and(of(4, Some(17))), of(7, Some(17)));
@@ -487,11 +466,11 @@ mod tests {
         assert_eq!(of(3, None).and(of(4, None)), of(7, None));
     }
 
-    /// The other side may be of the version before or after, so these names are for ever.
+    /// The other side may be of the version before or after, so these names are frozen.
     #[test]
     fn messages_have_these_names() {
-        let termination = Termination { key: KEY, why: Ending::LeaseLost, signal: 12, lead_ms: 34 };
-        let key = json!({"workflow": 1, "job": 2, "run": 3, "attempt": 4, "lease_id": 5});
+        let termination = Termination { key: KEY, why: StopReason::LeaseLost, signal: 12, lead_ms: 34 };
+        let key = json!({"workflow": 1, "job": 2, "run": 3, "attempt": 4, "leaseId": 5});
         let said = [
             (json!(ToShim::StartNow(KEY)), json!({"startNow": key})),
             (json!(ToShim::Revoke(vec![KEY])), json!({"revoke": [key]})),
@@ -519,10 +498,14 @@ mod tests {
         }
     }
 
-    /// Nothing of a job is lost on its way to the next agent.
     #[test]
-    fn a_held_job_and_its_end_survive_the_way() {
-        let terms = Terms {
+    fn a_running_job_and_its_exit_survive_serialization() {
+        let template = StartTemplate {
+            id: 1,
+            working_dir: "/w".to_owned(),
+            env: vec![("A".to_owned(), "1".to_owned())],
+            unset: vec!["B".to_owned()],
+            log_dir: "/l".to_owned(),
             resources: Resources { cpus: 1, memory_bytes: 2, gpus: 3, nodes: 4 },
             runtime_seconds: 5,
             enforce_runtime: true,
@@ -538,37 +521,38 @@ mod tests {
             warning: Some("w".to_owned()),
             memory_limit_bytes: Some(10),
             oom_exit_code: 11,
-            ..Terms::default()
+            ..StartTemplate::default()
         };
-        let held = RunningJob {
+        let order = StartOrder {
             key: KEY,
             role: LeaseRole::Recovery,
             name: "n".to_owned(),
-            started: BootInstant(12),
-            pid: 13,
             devices: vec!["d".to_owned()],
             nodes: vec!["m".to_owned()],
             step_limit_ms: Some(14),
-            is_warned: true,
-            terms: terms.clone(),
-            working_dir: "/w".to_owned(),
-            ending: Some((Ending::Preempted, BootInstant(15))),
+            ..StartOrder::default()
         };
-        let text = serde_json::to_string(&held).expect("JSON");
-        assert_eq!(serde_json::from_str::<RunningJob>(&text).expect("JSON"), held);
-        let ended = Ended {
+        let job = ShimJob {
+            order,
+            template,
+            started: BootInstant(12),
+            pid: 13,
+            is_warned: true,
+            ending: Some((StopReason::Preempted, BootInstant(15))),
+        };
+        let text = serde_json::to_string(&job).expect("JSON");
+        assert_eq!(serde_json::from_str::<ShimJob>(&text).expect("JSON"), job);
+        let exit = JobExit {
             rusage: Some(Rusage { cpu_us: 16, peak_memory_bytes: Some(17) }),
-            ending: Some(Ending::Timeout),
+            ending: Some(StopReason::Timeout),
             age_ms: Some(18),
             stdout: Some("o".to_owned()),
             stderr: Some("e".to_owned()),
-            step_limit_ms: Some(19),
             successor: Some(AttemptKey { job: 20, ..KEY }),
-            terms: Some(Box::new(terms)),
-            working_dir: "/w".to_owned(),
-            ..Ended::of(KEY, "n", (BootInstant(21), BootInstant(22)), Outcome::Signaled(23))
+            job: Some(Box::new(job)),
+            ..JobExit::new(KEY, BootInstant(21), BootInstant(22), Outcome::Signaled(23))
         };
-        let text = serde_json::to_string(&ended).expect("JSON");
-        assert_eq!(serde_json::from_str::<Ended>(&text).expect("JSON"), ended);
+        let text = serde_json::to_string(&exit).expect("JSON");
+        assert_eq!(serde_json::from_str::<JobExit>(&text).expect("JSON"), exit);
     }
 }

@@ -15,9 +15,9 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use thiserror::Error;
 
 use self::event_loop::{Shim, Signals};
-use self::jobs::Jobs;
+use self::jobs::JobTable;
 use self::place::ShimInfo;
-use self::start_log::{Header, StartLog};
+use self::start_log::{StartLog, StartLogHeader};
 use crate::process::ProcessId;
 use crate::procfs;
 
@@ -115,9 +115,9 @@ pub fn main(args: &ShimArgs) -> Result<(), ShimError> {
     }
     crash_cleanup::clear(&dir);
     let shim = place::random_name().map_err(ShimError::Process)?;
-    let header = Header { shim: shim.clone(), boot_id: procfs::boot_id() };
+    let header = StartLogHeader { shim: shim.clone(), boot_id: procfs::boot_id() };
     let start_log = StartLog::create(&dir, &header).map_err(place)?;
-    let jobs = Jobs::new(&shim, start_log, place::left_results(&dir));
+    let jobs = JobTable::new(&shim, start_log, place::left_results(&dir));
     let (listener, info) = listen(&shim).map_err(ShimError::Process)?;
     info.write(&dir).map_err(place)?;
     say_ready();

@@ -16,7 +16,7 @@ use crate::events::RunnerEvent;
 use crate::link::LinkError;
 use crate::mode::Allocation;
 use crate::monitor::{SampleOrder, Samples};
-use crate::protocol::{Ended, RunningJob, StartOrder, StepRecord, Template, Termination};
+use crate::protocol::{JobExit, ShimJob, StartOrder, StartTemplate, StepRecord, Termination};
 use crate::series::Record;
 use crate::slurm_query::{SlurmAnswer, SlurmQuery};
 
@@ -131,11 +131,11 @@ pub enum Event {
     /// It could not be told.
     NotRegistered(LinkError),
     /// The shim has a job that runs since before.
-    Adopted(Box<RunningJob>),
+    Adopted(Box<ShimJob>),
     /// The shim has started a job, with this first process.
     Started(AttemptKey, BootInstant, i32),
     /// A job has ended, and nothing of it is left.
-    Ended(Box<Ended>),
+    Ended(Box<JobExit>),
     /// The shim has not started a job and will not.
     Revoked(AttemptKey),
     /// The shim was killed; another one has cleared up after it.
@@ -191,7 +191,7 @@ pub enum Effect {
     /// Tell the server what is.
     Sync(i64, Box<SyncRequest>),
     /// Start a job, now or in turn.
-    Start(Box<StartOrder>, Arc<Template>),
+    Start(Box<StartOrder>, Arc<StartTemplate>),
     /// A job need not wait for its turn any longer.
     StartNow(AttemptKey),
     /// Do not start these.

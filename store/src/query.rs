@@ -22,19 +22,19 @@ const DEFAULT_LIMIT: u32 = 1_000;
 /// The most rows of a page.
 const MAX_LIMIT: u32 = 10_000;
 
-/// How many rows a page has.
-fn page_size(limit: u32) -> usize {
-    let limit = if limit == 0 { DEFAULT_LIMIT } else { limit.min(MAX_LIMIT) };
+/// Returns the number of rows of a page.
+fn page_size(limit: Option<u32>) -> usize {
+    let limit = limit.filter(|limit| *limit > 0).unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT);
     usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
-/// One row more than the page has: it tells whether there is a next one.
-fn push_limit(query: &mut QueryBuilder<Sqlite>, limit: u32) {
+/// Limits a query to one row more than the page has: the extra row shows that there is a next page.
+fn push_limit(query: &mut QueryBuilder<Sqlite>, limit: Option<u32>) {
     query.push(" limit ").push(page_size(limit) + 1);
 }
 
 /// Makes a page of what a limited query found.
-fn page<T>(mut items: Vec<T>, limit: u32, cursor: impl Fn(&T) -> String) -> Page<T> {
+fn page<T>(mut items: Vec<T>, limit: Option<u32>, cursor: impl Fn(&T) -> String) -> Page<T> {
     let size = page_size(limit);
     let has_more = items.len() > size;
     items.truncate(size);
@@ -77,14 +77,14 @@ mod tests {
             (10_001, 10_000),
             (u32::MAX, 10_000),
         ] {
-            assert_eq!(page_size(asked), rows, "{asked}");
+            assert_eq!(page_size(Some(asked)), rows, "{asked}");
         }
     }
 
     #[test]
     fn a_next_page_is_named_only_if_there_is_one() {
         for (found, kept, next) in [(0, 0, None), (2, 2, None), (3, 3, None), (4, 3, Some("2")), (9, 3, Some("2"))] {
-            let page = page((0..found).collect(), 3, |item: &usize| item.to_string());
+            let page = page((0..found).collect(), Some(3), |item: &usize| item.to_string());
             assert_eq!(page.items, (0..kept).collect::<Vec<_>>(), "{found}");
             assert_eq!(page.next.as_deref(), next, "{found}");
         }

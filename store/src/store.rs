@@ -7,6 +7,9 @@ use std::sync::Arc;
 use sqlx::SqlitePool;
 use tokio::sync::{Mutex, MutexGuard};
 use torc_api::api::Page;
+use torc_api::filter::{
+    AllocationFilter, AuditFilter, EventFilter, JobFilter, ResultFilter, RunnerFilter, SlurmStatsFilter,
+};
 use torc_api::remote::RemoteWorker;
 use torc_api::slurm_stats::SlurmStats;
 use torc_core::ids::{JobId, WorkflowId};
@@ -16,14 +19,10 @@ use crate::connection::{self, Reader, Writer};
 use crate::error::{Failure, StoreError};
 use crate::gc::{self, GcReport};
 use crate::open::{self, OpenOptions};
-use crate::query::allocations::{self, AllocationQuery};
-use crate::query::audit::{self, AuditQuery};
-use crate::query::data;
-use crate::query::events::{self, EventQuery, EventView};
-use crate::query::jobs::{self, JobQuery, JobView};
-use crate::query::results::{self, ResultQuery, ResultView};
-use crate::query::runners::{self, RunnerQuery};
-use crate::query::slurm_stats::{self, SlurmStatsQuery};
+use crate::query::events::{self, EventView};
+use crate::query::jobs::{self, JobView};
+use crate::query::results::{self, ResultView};
+use crate::query::{allocations, audit, data, runners, slurm_stats};
 use crate::{backup, leadership, load, remote, write};
 
 /// An open store. Clones are the same store.
@@ -93,8 +92,8 @@ impl Store {
     }
 
     /// Jobs as they stand.
-    pub async fn jobs(&self, query: &JobQuery) -> Result<Page<JobView>, StoreError> {
-        read!(self, |connection| jobs::list(connection, query))
+    pub async fn jobs(&self, filter: &JobFilter) -> Result<Page<JobView>, StoreError> {
+        read!(self, |connection| jobs::list(connection, filter))
     }
 
     /// The names of jobs, removed ones too; numbers that no job has are left out.
@@ -103,23 +102,23 @@ impl Store {
     }
 
     /// Attempts that ended.
-    pub async fn results(&self, query: &ResultQuery) -> Result<Page<ResultView>, StoreError> {
-        read!(self, |connection| results::list(connection, query))
+    pub async fn results(&self, filter: &ResultFilter<i64>) -> Result<Page<ResultView>, StoreError> {
+        read!(self, |connection| results::list(connection, filter))
     }
 
     /// What Slurm's accounting said of steps.
-    pub async fn slurm_stats(&self, query: &SlurmStatsQuery) -> Result<Page<SlurmStats>, StoreError> {
-        read!(self, |connection| slurm_stats::list(connection, query))
+    pub async fn slurm_stats(&self, filter: &SlurmStatsFilter<i64>) -> Result<Page<SlurmStats>, StoreError> {
+        read!(self, |connection| slurm_stats::list(connection, filter))
     }
 
     /// What happened.
-    pub async fn events(&self, query: &EventQuery) -> Result<Page<EventView>, StoreError> {
-        read!(self, |connection| events::list(connection, query))
+    pub async fn events(&self, filter: &EventFilter<i64>) -> Result<Page<EventView>, StoreError> {
+        read!(self, |connection| events::list(connection, filter))
     }
 
     /// Who did what, each with its number.
-    pub async fn audit(&self, query: &AuditQuery) -> Result<Page<(i64, AuditRow)>, StoreError> {
-        read!(self, |connection| audit::list(connection, query))
+    pub async fn audit(&self, filter: &AuditFilter) -> Result<Page<(i64, AuditRow)>, StoreError> {
+        read!(self, |connection| audit::list(connection, filter))
     }
 
     /// Files as the jobs from one number to another saw them.
@@ -133,13 +132,13 @@ impl Store {
     }
 
     /// Runners.
-    pub async fn runners(&self, query: &RunnerQuery) -> Result<Page<RunnerRow>, StoreError> {
-        read!(self, |connection| runners::list(connection, query))
+    pub async fn runners(&self, filter: RunnerFilter) -> Result<Vec<RunnerRow>, StoreError> {
+        read!(self, |connection| runners::list(connection, filter))
     }
 
     /// Slurm allocations.
-    pub async fn allocations(&self, query: &AllocationQuery) -> Result<Page<AllocationRow>, StoreError> {
-        read!(self, |connection| allocations::list(connection, query))
+    pub async fn allocations(&self, filter: &AllocationFilter<i64>) -> Result<Page<AllocationRow>, StoreError> {
+        read!(self, |connection| allocations::list(connection, filter))
     }
 
     /// The machines of a workflow that are reached over SSH.

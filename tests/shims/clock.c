@@ -1,4 +1,4 @@
-/* A clock of the day that is wrong by as many seconds as a file says; the clocks that only go forward are left alone.
+/* Adds the seconds in a file to the wall clock. Monotonic clocks do not change.
    Loaded before the C library (LD_PRELOAD), it moves the clock for one process and its children and for nobody else. */
 #define _GNU_SOURCE
 #include <fcntl.h>

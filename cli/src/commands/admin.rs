@@ -4,11 +4,11 @@ use clap::{Args, Subcommand};
 use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
-use crate::kubernetes::objects::{FINALIZER, Kind, MANAGER, every};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
+use crate::kubernetes::objects::{FINALIZER, MANAGER, ObjectKind, every};
 use crate::kubernetes::{find, refusal};
-use crate::output::Items;
+use crate::output::ItemList;
 
 /// Look after an installation.
 #[derive(Debug, Args)]
@@ -40,22 +40,22 @@ struct ReleaseArgs {
 }
 
 /// Runs the verb.
-pub async fn run(context: &Context, args: &AdminArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: &AdminArgs) -> Result<ExitStatus, CliError> {
     let AdminCommand::ReleaseFinalizers(args) = &args.command;
     release(context, args).await
 }
 
-async fn release(context: &Context, args: &ReleaseArgs) -> Result<ExitStatus, CommandError> {
+async fn release(context: &CommandContext, args: &ReleaseArgs) -> Result<ExitStatus, CliError> {
     let cluster = find(&context.settings.backend.choice(), context.settings.namespace.as_deref()).await?;
     let namespace = (!args.all_namespaces).then_some(cluster.namespace.as_str());
-    let all = every(&Kind::Workflow.api(cluster.client.clone(), namespace)).await;
+    let all = every(&ObjectKind::Workflow.api(cluster.client.clone(), namespace)).await;
     let all = all.map_err(|error| refusal("list workflows", error))?;
     let mut items = Vec::new();
     for object in all.iter().filter(|object| is_stuck(object) && is_meant(object, &args.names)) {
         let (name, namespace) =
             (object.metadata.name.clone().unwrap_or_default(), object.metadata.namespace.as_deref());
         if !args.dry_run {
-            let api = Kind::Workflow.api(cluster.client.clone(), namespace);
+            let api = ObjectKind::Workflow.api(cluster.client.clone(), namespace);
             let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
             let patched = api.patch(&name, &params, &Patch::Merge(without_finalizer(object))).await;
             patched.map_err(|error| refusal(&format!("release workflow/{name}"), error))?;
@@ -67,7 +67,7 @@ async fn release(context: &Context, args: &ReleaseArgs) -> Result<ExitStatus, Co
         let part = |field: &str| item[field].as_str().unwrap_or_default().to_owned();
         format!("workflow/{} in {} {word}\n", part("name"), part("namespace"))
     };
-    context.output.value(&Items { items: &items }, || match items.is_empty() {
+    context.output.value(&ItemList { items: &items }, || match items.is_empty() {
         true => "no deleted workflow waits for a server\n".to_owned(),
         false => items.iter().map(line).collect(),
     })?;

@@ -6,19 +6,20 @@ use torc_slurm::call::Tool;
 
 use crate::args::FileArgs;
 use crate::client::{Client, ClientError};
-use crate::connection::{Connection, create_store_dir, remote, with_client};
-use crate::context::Context;
+use crate::connection::{ServerConnection, create_store_dir, remote, with_client};
+use crate::context::CommandContext;
 use crate::documents::{self, Documents};
 use crate::embedded::listening::Exposure;
 use crate::embedded::store_dir::StoreDir;
 use crate::embedded::{StoreAccess, acquire_or_attach, start_background};
-use crate::error::{CommandError, ExitStatus};
+use crate::error::{CliError, ExitStatus};
 use crate::listen_args::ListenArgs;
-use crate::output::Items;
+use crate::output::ItemList;
 use crate::settings::RunnerArgs;
-use crate::use_cases::follow::{Following, REMOTE_TIMEOUT, follow_to_end};
+use crate::use_cases::follow::{Following, follow_to_end};
 use crate::use_cases::interrupts::Interrupts;
 use crate::use_cases::run::{Placement, Target, run_workflows};
+use crate::use_cases::statuses::REMOTE_TIMEOUT;
 use crate::use_cases::submit::{Purpose, line, submit};
 
 /// Make the world match documents, and run them here unless there is a server.
@@ -63,7 +64,7 @@ impl ApplyArgs {
 }
 
 /// Runs the verb.
-pub async fn run(context: &Context, args: &ApplyArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: &ApplyArgs) -> Result<ExitStatus, CliError> {
     let documents = documents::read_valid(&args.files.files, context.settings.namespace.as_deref(), context.output)?;
     if let Some(url) = &context.settings.url {
         let client = remote(&context.settings, url, &context.folder)?;
@@ -75,7 +76,7 @@ pub async fn run(context: &Context, args: &ApplyArgs) -> Result<ExitStatus, Comm
     }
     let store_dir = create_store_dir(&context.folder)?;
     if args.no_run {
-        let connection = Connection::open(&context.settings, &context.folder).await?;
+        let connection = ServerConnection::open(&context.settings, &context.folder).await?;
         let result = submit_and_print(context, connection.client(), &documents, Purpose::Store).await;
         connection.close().await;
         return result.map(|_| ExitStatus::Success);
@@ -88,7 +89,7 @@ pub async fn run(context: &Context, args: &ApplyArgs) -> Result<ExitStatus, Comm
 }
 
 /// Workflows for Slurm run on it where it is. A file for the Slurm of some machine also runs on one that has none: here.
-fn placement(context: &Context, documents: &Documents) -> Placement {
+fn placement(context: &CommandContext, documents: &Documents) -> Placement {
     let specs: Vec<&WorkflowSpec> = documents.specs().collect();
     if has_sbatch() || !needs_the_slurm_of_this_machine(&specs, !documents.clusters.is_empty()) {
         return Placement::Slurm;
@@ -116,7 +117,7 @@ fn finds_sbatch(variable: impl Fn(&str) -> Option<String>) -> bool {
 }
 
 /// A dry run must not make a store where there is none.
-async fn dry_run(context: &Context, documents: &Documents) -> Result<ExitStatus, CommandError> {
+async fn dry_run(context: &CommandContext, documents: &Documents) -> Result<ExitStatus, CliError> {
     if StoreDir::find(&context.folder).is_none() {
         return super::diff::all_new(context, &documents.workflows);
     }
@@ -127,11 +128,11 @@ async fn dry_run(context: &Context, documents: &Documents) -> Result<ExitStatus,
 }
 
 async fn detach(
-    context: &Context,
+    context: &CommandContext,
     store_dir: &StoreDir,
     documents: &Documents,
     wait: bool,
-) -> Result<ExitStatus, CommandError> {
+) -> Result<ExitStatus, CliError> {
     let (info, client) = match acquire_or_attach(store_dir, context.settings.namespace.as_deref()).await? {
         StoreAccess::Attached(info, client) => (*info, *client),
         StoreAccess::Acquired(lock) => {
@@ -151,20 +152,21 @@ async fn detach(
 
 /// Submits documents and prints what became of them; returns the ids of the workflows.
 async fn submit_and_print(
-    context: &Context,
+    context: &CommandContext,
     client: &Client,
     documents: &Documents,
     purpose: Purpose,
-) -> Result<Vec<i64>, CommandError> {
+) -> Result<Vec<i64>, CliError> {
     let responses = submit(context, client, documents, purpose).await?;
-    context.output.value(&Items { items: &responses }, || {
+    context.output.value(&ItemList { items: &responses }, || {
         responses.iter().map(|response| line(response, purpose) + "\n").collect()
     })?;
     Ok(responses.into_iter().filter_map(|response| response.id).collect())
 }
 
-async fn follow_server(context: &Context, client: &Client, ids: &[i64]) -> Result<ExitStatus, CommandError> {
-    let following = Following { timeout: REMOTE_TIMEOUT, interrupted: "stopped following; the workflows go on" };
+async fn follow_server(context: &CommandContext, client: &Client, ids: &[i64]) -> Result<ExitStatus, CliError> {
+    let following =
+        Following { timeout: REMOTE_TIMEOUT, interrupted: "stopped following; the server still runs the workflows" };
     let followed = follow_to_end(context, client, ids, following, &mut Interrupts::listen()?).await?;
     followed.ok_or_else(|| ClientError::Closed.into())
 }

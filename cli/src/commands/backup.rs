@@ -7,8 +7,8 @@ use serde_json::json;
 
 use crate::client::Client;
 use crate::connection::with_client;
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 
 /// Write a copy of the store while it is in use.
 ///
@@ -21,10 +21,10 @@ pub struct BackupArgs {
 }
 
 /// Runs the verb.
-pub async fn run(context: &Context, args: &BackupArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: &BackupArgs) -> Result<ExitStatus, CliError> {
     let path = context.folder.join(&args.file);
     let Some(text) = path.to_str() else {
-        return Err(CommandError::invalid(format!("{} is not named in UTF-8", path.display())));
+        return Err(CliError::invalid(format!("{} is not named in UTF-8", path.display())));
     };
     with_client(&context.settings, &context.folder, async |client: &Client| Ok(client.backup(text).await?)).await?;
     context.output.value(&json!({ "path": text }), || format!("the store was copied to {text}\n"))?;

@@ -3,8 +3,8 @@
 use clap::Args;
 use clap_complete::Shell;
 
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 
 /// Print a completion script for a shell.
 ///
@@ -17,7 +17,11 @@ pub struct CompletionsArgs {
 }
 
 /// Runs the verb.
-pub fn run(context: &Context, args: &CompletionsArgs, mut command: clap::Command) -> Result<ExitStatus, CommandError> {
+pub fn run(
+    context: &CommandContext,
+    args: &CompletionsArgs,
+    mut command: clap::Command,
+) -> Result<ExitStatus, CliError> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "torc", &mut script);
     context.output.raw(&script)?;

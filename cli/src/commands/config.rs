@@ -2,8 +2,8 @@
 
 use clap::{Args, Subcommand};
 
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::output::SettingRow;
 use crate::settings::all;
 
@@ -24,7 +24,7 @@ enum ConfigCommand {
 }
 
 /// Runs the verb.
-pub fn run(context: &Context, args: &ConfigArgs) -> Result<ExitStatus, CommandError> {
+pub fn run(context: &CommandContext, args: &ConfigArgs) -> Result<ExitStatus, CliError> {
     let ConfigCommand::Show = args.command;
     let rows: Vec<SettingRow> = all()
         .map(|setting| {

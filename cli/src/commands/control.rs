@@ -4,9 +4,9 @@ use clap::Args;
 
 use crate::client::{Client, Control};
 use crate::connection::{explain_missing, resolve_workflow, with_client};
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
-use crate::output::Items;
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
+use crate::output::ItemList;
 
 /// End a workflow's jobs and start no more.
 #[derive(Debug, Args)]
@@ -33,26 +33,26 @@ pub struct ResumeArgs {
 }
 
 /// Runs `cancel`.
-pub async fn cancel(context: &Context, args: &CancelArgs) -> Result<ExitStatus, CommandError> {
+pub async fn cancel(context: &CommandContext, args: &CancelArgs) -> Result<ExitStatus, CliError> {
     control(context, &args.workflows, Control::Cancel, "canceled").await
 }
 
 /// Runs `suspend`.
-pub async fn suspend(context: &Context, args: &SuspendArgs) -> Result<ExitStatus, CommandError> {
+pub async fn suspend(context: &CommandContext, args: &SuspendArgs) -> Result<ExitStatus, CliError> {
     control(context, &args.workflows, Control::Suspend, "suspended").await
 }
 
 /// Runs `resume`.
-pub async fn resume(context: &Context, args: &ResumeArgs) -> Result<ExitStatus, CommandError> {
+pub async fn resume(context: &CommandContext, args: &ResumeArgs) -> Result<ExitStatus, CliError> {
     control(context, &args.workflows, Control::Resume, "resumed").await
 }
 
 async fn control(
-    context: &Context,
+    context: &CommandContext,
     names: &[String],
     control: Control,
     word: &str,
-) -> Result<ExitStatus, CommandError> {
+) -> Result<ExitStatus, CliError> {
     with_client(&context.settings, &context.folder, async |client: &Client| {
         let mut items = Vec::new();
         for name in named(names) {
@@ -60,7 +60,7 @@ async fn control(
             items.push(client.control(&name, control).await.map_err(explain_missing)?);
         }
         let text = items.iter().map(|workflow| format!("workflow/{} {word}\n", workflow.name)).collect();
-        context.output.value(&Items { items: &items }, || text)
+        context.output.value(&ItemList { items: &items }, || text)
     })
     .await?;
     Ok(ExitStatus::Success)

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 
 /// Copy this program into a folder.
 ///
@@ -22,9 +22,9 @@ pub struct CopyProgramArgs {
 }
 
 /// Runs the verb.
-pub fn run(context: &Context, args: &CopyProgramArgs) -> Result<ExitStatus, CommandError> {
+pub fn run(context: &CommandContext, args: &CopyProgramArgs) -> Result<ExitStatus, CliError> {
     let path = args.folder.join("torc");
-    let failed = |error| CommandError::unexpected(format!("could not copy this program to {}", path.display()), error);
+    let failed = |error| CliError::unexpected(format!("could not copy this program to {}", path.display()), error);
     let program = std::env::current_exe().map_err(failed)?;
     copy(&program, &path).map_err(failed)?;
     context.output.value(&json!({ "path": path }), || format!("{}\n", path.display()))?;

@@ -7,8 +7,8 @@ use torc_api::recovery::{CorrectResourcesReport, CorrectResourcesRequest};
 
 use crate::client::Client;
 use crate::connection::{explain_missing, resolve_workflow, with_client};
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::output::human;
 
 /// Correct requirements by what was observed of their jobs.
@@ -32,7 +32,7 @@ pub struct CorrectResourcesArgs {
 }
 
 /// Runs the verb.
-pub async fn run(context: &Context, args: &CorrectResourcesArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: &CorrectResourcesArgs) -> Result<ExitStatus, CliError> {
     with_client(&context.settings, &context.folder, async |client: &Client| {
         let name = resolve_workflow(client, args.workflow.as_deref()).await?;
         let (dry_run, no_downsize, jobs) = (args.dry_run, args.no_downsize, args.job_ids.clone());

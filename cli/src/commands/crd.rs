@@ -12,8 +12,8 @@ use kube::core::params::ValidationDirective;
 use serde_json::{Value, json};
 use torc_api::definition::definitions;
 
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::kubernetes::{connect, refusal};
 use status::{CrdStatus, compare};
 
@@ -49,7 +49,7 @@ struct InstallArgs {
 }
 
 /// Runs the verb.
-pub async fn run(context: &Context, args: &CrdArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: &CrdArgs) -> Result<ExitStatus, CliError> {
     match &args.command {
         CrdCommand::Print => print(context),
         CrdCommand::Install(args) => install(context, args).await,
@@ -57,7 +57,7 @@ pub async fn run(context: &Context, args: &CrdArgs) -> Result<ExitStatus, Comman
     }
 }
 
-fn print(context: &Context) -> Result<ExitStatus, CommandError> {
+fn print(context: &CommandContext) -> Result<ExitStatus, CliError> {
     for (index, definition) in definitions().iter().enumerate() {
         if index > 0 {
             context.output.note("---")?;
@@ -71,12 +71,12 @@ fn name(definition: &Value) -> &str {
     definition["metadata"]["name"].as_str().unwrap_or_default()
 }
 
-async fn installed(context: &Context) -> Result<Api<DynamicObject>, CommandError> {
+async fn installed(context: &CommandContext) -> Result<Api<DynamicObject>, CliError> {
     let resource = ApiResource::erase::<CustomResourceDefinition>(&());
     Ok(Api::all_with(connect(&context.settings.backend.choice()).await?, &resource))
 }
 
-async fn install(context: &Context, args: &InstallArgs) -> Result<ExitStatus, CommandError> {
+async fn install(context: &CommandContext, args: &InstallArgs) -> Result<ExitStatus, CliError> {
     let api = installed(context).await?;
     let mut outcomes = Vec::new();
     for definition in definitions() {
@@ -106,14 +106,14 @@ async fn install(context: &Context, args: &InstallArgs) -> Result<ExitStatus, Co
     Ok(ExitStatus::Success)
 }
 
-fn conflict_or_refusal(what: &str, error: kube::Error) -> CommandError {
+fn conflict_or_refusal(what: &str, error: kube::Error) -> CliError {
     let conflict = matches!(&error, kube::Error::Api(status) if status.code == 409);
     let error = refusal(what, error);
     if conflict { error.hint("--force-conflicts takes the fields over") } else { error }
 }
 
 /// Waits until the API server serves what it has accepted.
-async fn established(api: &Api<DynamicObject>, name: &str) -> Result<(), CommandError> {
+async fn established(api: &Api<DynamicObject>, name: &str) -> Result<(), CliError> {
     let start = Instant::now();
     loop {
         let found = api.get(name).await.map_err(|error| refusal(&format!("look at {name}"), error))?;
@@ -123,13 +123,13 @@ async fn established(api: &Api<DynamicObject>, name: &str) -> Result<(), Command
         if start.elapsed() > PATIENCE {
             let message = format!("the API server has accepted {name} and does not serve it");
             let hint = format!("`kubectl describe crd {name}` tells why");
-            return Err(CommandError::new(ExitStatus::Timeout, message).hint(hint));
+            return Err(CliError::new(ExitStatus::Timeout, message).hint(hint));
         }
         tokio::time::sleep(PAUSE).await;
     }
 }
 
-async fn check(context: &Context) -> Result<ExitStatus, CommandError> {
+async fn check(context: &CommandContext) -> Result<ExitStatus, CliError> {
     let api = installed(context).await?;
     let mut statuses = Vec::new();
     for definition in definitions() {

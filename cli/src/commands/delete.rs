@@ -7,9 +7,9 @@ use torc_api::api::Workflow;
 
 use crate::client::Client;
 use crate::connection::{bare_name, explain_missing, with_client};
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
-use crate::output::{Items, human};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
+use crate::output::{ItemList, human};
 
 /// Delete workflows with their jobs, results and events, or SlurmClusters.
 ///
@@ -31,7 +31,7 @@ pub struct DeleteArgs {
 }
 
 /// Runs the verb.
-pub async fn run(context: &Context, args: &DeleteArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: &DeleteArgs) -> Result<ExitStatus, CliError> {
     with_client(&context.settings, &context.folder, async |client: &Client| {
         if let Some((kind, names)) = named_clusters(&args.workflows) {
             return delete_clusters(context, client, kind, &names, args.ignore_not_found).await;
@@ -44,13 +44,13 @@ pub async fn run(context: &Context, args: &DeleteArgs) -> Result<ExitStatus, Com
                 Err(error) => return Err(explain_missing(error)),
             };
             if !args.yes && !agreed(context, &workflow)? {
-                return Err(CommandError::new(ExitStatus::Refused, format!("workflow/{name} was not deleted")));
+                return Err(CliError::new(ExitStatus::Refused, format!("workflow/{name} was not deleted")));
             }
             client.delete_workflow(&workflow.id.to_string(), args.force).await?;
             deleted.push(workflow.name);
         }
         let text = deleted.iter().map(|name| format!("workflow/{name} deleted\n")).collect();
-        context.output.value(&Items { items: &deleted }, || text)
+        context.output.value(&ItemList { items: &deleted }, || text)
     })
     .await?;
     Ok(ExitStatus::Success)
@@ -70,14 +70,14 @@ pub fn named_clusters(words: &[String]) -> Option<(&str, Vec<&str>)> {
 }
 
 async fn delete_clusters(
-    context: &Context,
+    context: &CommandContext,
     client: &Client,
     kind: &str,
     names: &[&str],
     ignore_not_found: bool,
-) -> Result<(), CommandError> {
+) -> Result<(), CliError> {
     if names.is_empty() {
-        return Err(CommandError::usage(format!("name the {kind}")));
+        return Err(CliError::usage(format!("name the {kind}")));
     }
     let mut deleted = Vec::new();
     for name in names {
@@ -88,7 +88,7 @@ async fn delete_clusters(
         }
     }
     let text = deleted.iter().map(|name| format!("slurmcluster/{name} deleted\n")).collect();
-    context.output.value(&Items { items: &deleted }, || text)
+    context.output.value(&ItemList { items: &deleted }, || text)
 }
 
 /// kubectl's spelling `delete workflow NAME` names the kind first.
@@ -96,7 +96,7 @@ fn is_kind(word: &str) -> bool {
     matches!(word, "workflow" | "workflows")
 }
 
-fn agreed(context: &Context, workflow: &Workflow) -> Result<bool, CommandError> {
+fn agreed(context: &CommandContext, workflow: &Workflow) -> Result<bool, CliError> {
     let jobs = &workflow.status.jobs;
     if jobs.settled() == jobs.total || !std::io::stdin().is_terminal() {
         return Ok(true);
@@ -111,7 +111,7 @@ fn agreed(context: &Context, workflow: &Workflow) -> Result<bool, CommandError> 
     std::io::stdin()
         .lock()
         .read_line(&mut answer)
-        .map_err(|error| CommandError::unexpected("could not read the answer", error))?;
+        .map_err(|error| CliError::unexpected("could not read the answer", error))?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 

@@ -6,11 +6,12 @@ use clap::Args;
 use serde_json::json;
 use torc_api::action::ActionState;
 use torc_api::api::{Event, Job, JobResult, SlurmCluster, Workflow, WorkflowAction};
+use torc_api::filter::ResultFilter;
 
-use crate::client::{Client, ResultFilter};
+use crate::client::Client;
 use crate::connection::{bare_name, explain_missing, resolve_workflow, with_client};
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::output::{event_text, human, status_word};
 
 /// Show one workflow, job or SlurmCluster in detail.
@@ -33,7 +34,7 @@ const EVENTS: usize = 10;
 const RECENT: i64 = 1_000;
 
 /// Runs the verb.
-pub async fn run(context: &Context, args: &DescribeArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: &DescribeArgs) -> Result<ExitStatus, CliError> {
     let (kind, name) = match args.resource.split_once('/') {
         Some((kind, name)) => (kind, Some(name)),
         None => (args.resource.as_str(), args.name.as_deref()),
@@ -41,23 +42,23 @@ pub async fn run(context: &Context, args: &DescribeArgs) -> Result<ExitStatus, C
     with_client(&context.settings, &context.folder, async |client: &Client| match kind {
         "workflow" | "workflows" | "wf" | "twf" => workflow(context, client, name).await,
         "job" | "jobs" => {
-            let name = name.ok_or_else(|| CommandError::usage("name the job"))?;
+            let name = name.ok_or_else(|| CliError::usage("name the job"))?;
             job(context, client, args.workflow.as_deref(), name).await
         }
         "slurmcluster" | "slurmclusters" | "slc" => {
-            let name = name.ok_or_else(|| CommandError::usage("name the SlurmCluster"))?;
+            let name = name.ok_or_else(|| CliError::usage("name the SlurmCluster"))?;
             cluster(context, client, name).await
         }
         other => {
             let message = format!("`{other}` cannot be described");
-            Err(CommandError::usage(message).hint("workflow, job and slurmcluster can"))
+            Err(CliError::usage(message).hint("workflow, job and slurmcluster can"))
         }
     })
     .await?;
     Ok(ExitStatus::Success)
 }
 
-async fn workflow(context: &Context, client: &Client, name: Option<&str>) -> Result<(), CommandError> {
+async fn workflow(context: &CommandContext, client: &Client, name: Option<&str>) -> Result<(), CliError> {
     let name = resolve_workflow(client, name.map(bare_name)).await?;
     let workflow = client.workflow(&name).await.map_err(explain_missing)?;
     let recent = client.last_sequence().await? - RECENT;
@@ -71,7 +72,7 @@ async fn workflow(context: &Context, client: &Client, name: Option<&str>) -> Res
     context.output.value(&shown, || workflow_text(&workflow, &actions, &events))
 }
 
-async fn job(context: &Context, client: &Client, workflow: Option<&str>, name: &str) -> Result<(), CommandError> {
+async fn job(context: &CommandContext, client: &Client, workflow: Option<&str>, name: &str) -> Result<(), CliError> {
     let workflow = resolve_workflow(client, workflow).await?;
     let job = client.job(&workflow, name).await.map_err(explain_missing)?;
     let filter = ResultFilter { job: Some(job.id.to_string()), ..ResultFilter::default() };
@@ -79,7 +80,7 @@ async fn job(context: &Context, client: &Client, workflow: Option<&str>, name: &
     context.output.value(&json!({ "job": job, "results": results }), || job_text(&job, &results))
 }
 
-async fn cluster(context: &Context, client: &Client, name: &str) -> Result<(), CommandError> {
+async fn cluster(context: &CommandContext, client: &Client, name: &str) -> Result<(), CliError> {
     let cluster = client.cluster(name).await?;
     context.output.value(&cluster, || cluster_text(&cluster))
 }

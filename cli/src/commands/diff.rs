@@ -10,11 +10,11 @@ use super::plan::expand_all;
 use crate::args::FileArgs;
 use crate::client::Client;
 use crate::connection::with_client;
-use crate::context::Context;
+use crate::context::CommandContext;
 use crate::documents::{self, LoadedWorkflow};
 use crate::embedded::store_dir::StoreDir;
-use crate::error::{CommandError, ExitStatus};
-use crate::output::{Items, document_text};
+use crate::error::{CliError, ExitStatus};
+use crate::output::{ItemList, document_text};
 use crate::use_cases::submit::{Purpose, line, submit_workflows};
 
 /// Show what applying a document would change.
@@ -31,7 +31,7 @@ pub struct DiffArgs {
 const LISTED: usize = 20;
 
 /// Runs the verb.
-pub async fn run(context: &Context, args: &DiffArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: &DiffArgs) -> Result<ExitStatus, CliError> {
     let documents = documents::read_valid(&args.files.files, context.settings.namespace.as_deref(), context.output)?;
     let documents = documents.workflows;
     if context.settings.url.is_none() && StoreDir::find(&context.folder).is_none() {
@@ -42,7 +42,7 @@ pub async fn run(context: &Context, args: &DiffArgs) -> Result<ExitStatus, Comma
 }
 
 /// There is no store: everything would be new.
-pub fn all_new(context: &Context, documents: &[LoadedWorkflow]) -> Result<ExitStatus, CommandError> {
+pub fn all_new(context: &CommandContext, documents: &[LoadedWorkflow]) -> Result<ExitStatus, CliError> {
     let expanded = expand_all(documents, context.settings.server.max_jobs)?;
     let mut items: Vec<Value> = Vec::new();
     let mut text = String::new();
@@ -52,7 +52,7 @@ pub fn all_new(context: &Context, documents: &[LoadedWorkflow]) -> Result<ExitSt
         text.push('\n');
         items.push(json!(response));
     }
-    context.output.value(&Items { items: &items }, || text)?;
+    context.output.value(&ItemList { items: &items }, || text)?;
     Ok(ExitStatus::Success)
 }
 
@@ -70,7 +70,11 @@ fn new_workflow(workflow: &LoadedWorkflow, expanded: &Expanded) -> ApplyResponse
     }
 }
 
-async fn compare(context: &Context, client: &Client, documents: &[LoadedWorkflow]) -> Result<ExitStatus, CommandError> {
+async fn compare(
+    context: &CommandContext,
+    client: &Client,
+    documents: &[LoadedWorkflow],
+) -> Result<ExitStatus, CliError> {
     let responses = submit_workflows(context, client, documents, Purpose::DryRun).await?;
     let mut items: Vec<Value> = Vec::new();
     let mut text = String::new();
@@ -87,7 +91,7 @@ async fn compare(context: &Context, client: &Client, documents: &[LoadedWorkflow
         item["diff"] = json!(difference);
         items.push(item);
     }
-    context.output.value(&Items { items: &items }, || text)?;
+    context.output.value(&ItemList { items: &items }, || text)?;
     let same = responses.iter().all(|response| response.outcome == ApplyOutcome::Unchanged);
     Ok(if same { ExitStatus::Success } else { ExitStatus::Different })
 }

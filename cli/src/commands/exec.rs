@@ -6,9 +6,9 @@ use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
 
 use super::run;
-use crate::context::Context;
+use crate::context::CommandContext;
 use crate::documents;
-use crate::error::{CommandError, ExitStatus};
+use crate::error::{CliError, ExitStatus};
 use crate::output::document_text;
 use crate::settings::RunnerArgs;
 use crate::use_cases::run::Target;
@@ -77,7 +77,7 @@ fn parse_parameter(text: &str) -> Result<(String, String), String> {
 }
 
 /// Runs the verb.
-pub async fn run(context: &Context, args: &ExecArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: &ExecArgs) -> Result<ExitStatus, CliError> {
     let commands = commands(args)?;
     let name = args.name.clone().unwrap_or_else(|| unique_name(jiff::Zoned::now().datetime()));
     let mut document = document(&name, &commands, &args.parameters, args.link);
@@ -98,12 +98,12 @@ fn unique_name(now: jiff::civil::DateTime) -> String {
 }
 
 /// The commands, in the order: given, from the file, after `--`.
-fn commands(args: &ExecArgs) -> Result<Vec<String>, CommandError> {
+fn commands(args: &ExecArgs) -> Result<Vec<String>, CliError> {
     let mut commands = args.commands.clone();
     if let Some(path) = &args.commands_file {
         let bytes = documents::read_text(path)?;
-        let text = String::from_utf8(bytes)
-            .map_err(|_| CommandError::invalid(format!("{} is not UTF-8 text", path.display())))?;
+        let text =
+            String::from_utf8(bytes).map_err(|_| CliError::invalid(format!("{} is not UTF-8 text", path.display())))?;
         commands.extend(text.lines().map(str::trim).filter(|line| is_command(line)).map(str::to_owned));
     }
     if !args.words.is_empty() {
@@ -111,7 +111,7 @@ fn commands(args: &ExecArgs) -> Result<Vec<String>, CommandError> {
     }
     if commands.is_empty() {
         return Err(
-            CommandError::usage("there is no command to run").hint("torc exec -c 'COMMAND', or: torc exec -- COMMAND")
+            CliError::usage("there is no command to run").hint("torc exec -c 'COMMAND', or: torc exec -- COMMAND")
         );
     }
     Ok(commands)

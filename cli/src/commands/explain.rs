@@ -10,8 +10,8 @@ use torc_runner::detect;
 use super::logs::last_lines_of;
 use crate::client::Client;
 use crate::connection::{bare_name, explain_missing, resolve_workflow, with_client};
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::output::human;
 use crate::settings::RunSettings;
 
@@ -32,7 +32,7 @@ pub struct ExplainArgs {
 }
 
 /// Runs the verb.
-pub async fn run(context: &Context, args: &ExplainArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: &ExplainArgs) -> Result<ExitStatus, CliError> {
     let (kind, name) = match args.what.split_once('/') {
         Some(("workflow" | "workflows" | "wf" | "twf", name)) => ("workflow", name),
         Some(("job" | "jobs", name)) => ("job", name),

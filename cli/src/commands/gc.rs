@@ -8,8 +8,8 @@ use torc_api::api::GcRequest;
 
 use crate::client::Client;
 use crate::connection::with_client;
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::output::human;
 
 /// Forget old results, events, runners, allocations and log files.
@@ -29,7 +29,7 @@ pub struct GcArgs {
 }
 
 /// Runs the verb.
-pub async fn run(context: &Context, args: &GcArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: &GcArgs) -> Result<ExitStatus, CliError> {
     let older_than_seconds = i64::try_from(args.older_than.as_secs()).unwrap_or(i64::MAX);
     let request = GcRequest { older_than_seconds, dry_run: args.dry_run };
     let gone =
@@ -59,7 +59,7 @@ pub async fn run(context: &Context, args: &GcArgs) -> Result<ExitStatus, Command
     Ok(ExitStatus::Success)
 }
 
-fn remove_logs(context: &Context, paths: &[String]) -> i64 {
+fn remove_logs(context: &CommandContext, paths: &[String]) -> i64 {
     let mut removed = 0;
     for path in paths {
         match std::fs::remove_file(path) {

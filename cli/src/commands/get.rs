@@ -5,14 +5,14 @@ mod watch;
 use std::collections::HashMap;
 
 use clap::{Args, ValueEnum};
+use torc_api::filter::{JobFilter, ResultFilter};
 use torc_api::state::JobState;
 
-use crate::client::{Client, JobFilter, ResultFilter};
-use crate::connection::{Connection, bare_name, explain_missing, resolve_workflow};
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
-use crate::kubernetes::objects::Kind;
-use crate::output::Anywhere;
+use crate::client::Client;
+use crate::connection::{ServerConnection, bare_name, explain_missing, resolve_workflow};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
+use crate::output::WithNamespace;
 
 /// List workflows, jobs, results, actions, runners, allocations, SlurmClusters, events, files, user data, or who did what.
 ///
@@ -93,68 +93,55 @@ pub fn parse_state(text: &str) -> Result<JobState, String> {
 
 impl GetArgs {
     /// The resource and the name that may be in `workflow/NAME`.
-    fn target(&self) -> Result<(Resource, Option<&str>), CommandError> {
+    fn target(&self) -> Result<(Resource, Option<&str>), CliError> {
         let (kind, name) = match self.resource.split_once('/') {
             Some((kind, name)) => (kind, Some(name)),
             None => (self.resource.as_str(), None),
         };
         let resource = Resource::from_str(kind, true).map_err(|_| {
-            CommandError::usage(format!("there is no resource `{kind}`"))
+            CliError::usage(format!("there is no resource `{kind}`"))
                 .hint("workflows, jobs, results, actions, runners, allocations, slurmclusters, events, files, user-data and audit can be listed")
         })?;
         Ok((resource, name.or(self.workflow.as_deref().map(bare_name))))
     }
 
-    /// Whether objects of a cluster are asked for.
-    pub fn is_of_objects(&self) -> bool {
-        self.object().is_ok()
-    }
-
-    /// The kind of objects of a cluster that is asked for, and the name of one.
-    pub fn object(&self) -> Result<(Kind, Option<&str>), CommandError> {
-        match self.target()? {
-            (Resource::Workflows, name) => Ok((Kind::Workflow, name)),
-            (Resource::SlurmClusters, name) => Ok((Kind::SlurmCluster, name)),
-            _ => Err(CommandError::usage("workflows and slurmclusters are objects of a cluster")),
-        }
-    }
-
-    fn states(&self) -> Option<String> {
-        let states: Vec<&str> = self.status.iter().map(|state| state.as_str()).collect();
-        (!states.is_empty()).then(|| states.join(","))
-    }
-
     fn job_filter(&self) -> JobFilter {
-        JobFilter { status: self.states(), name: self.job.clone(), contains: self.contains.clone() }
+        JobFilter {
+            status: self.status.clone(),
+            name: self.job.clone(),
+            contains: self.contains.clone(),
+            ..JobFilter::default()
+        }
     }
 
     fn result_filter(&self) -> ResultFilter {
         ResultFilter {
             job: self.job.clone(),
             run: self.run,
-            status: self.states(),
+            status: self.status.clone(),
             failed: self.failed,
             return_code: self.return_code,
             latest: self.latest,
+            ..ResultFilter::default()
         }
     }
 }
 
 /// Runs the verb.
-pub async fn run(context: &Context, args: &GetArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: &GetArgs) -> Result<ExitStatus, CliError> {
     let (resource, name) = args.target()?;
     let unwatched = [Resource::Files, Resource::UserData, Resource::SlurmClusters, Resource::Audit];
     if args.watch && unwatched.contains(&resource) {
         let message = "files, user data, SlurmClusters and the audit cannot be watched";
-        return Err(CommandError::usage(message).hint("leave --watch out"));
+        return Err(CliError::usage(message).hint("leave --watch out"));
     }
     if args.all_namespaces && (args.watch || resource != Resource::Workflows || name.is_some()) {
         return Err(
-            CommandError::usage("--all-namespaces is for lists of workflows").hint("leave it out, or name one with -n")
+            CliError::usage("--all-namespaces is for lists of workflows").hint("leave it out, or name one with -n")
         );
     }
     let mut seen = watch::Seen::new(context.output);
-    let connection = Connection::open(&context.settings, &context.folder).await?;
+    let connection = ServerConnection::open(&context.settings, &context.folder).await?;
     let listed = first(args, connection.client(), resource, name, &mut seen).await;
     if let Err(error) = listed {
         connection.close().await;
@@ -174,7 +161,7 @@ async fn first(
     resource: Resource,
     name: Option<&str>,
     seen: &mut watch::Seen,
-) -> Result<(), CommandError> {
+) -> Result<(), CliError> {
     if args.watch {
         seen.sequence = client.last_sequence().await?;
     }
@@ -187,12 +174,12 @@ async fn list(
     resource: Resource,
     name: Option<&str>,
     seen: &mut watch::Seen,
-) -> Result<(), CommandError> {
+) -> Result<(), CliError> {
     match resource {
         Resource::Workflows if args.all_namespaces => {
             let mut workflows = client.workflows_everywhere().await?;
             workflows.truncate(args.limit.unwrap_or(usize::MAX));
-            seen.listing.print(&workflows.into_iter().map(Anywhere).collect::<Vec<_>>())?;
+            seen.listing.print(&workflows.into_iter().map(WithNamespace).collect::<Vec<_>>())?;
         }
         Resource::Workflows => {
             let workflows = match name {
@@ -271,7 +258,7 @@ async fn list(
 }
 
 /// The number of a workflow that was named; all workflows otherwise.
-async fn workflow_id(client: &Client, name: Option<&str>) -> Result<Option<i64>, CommandError> {
+async fn workflow_id(client: &Client, name: Option<&str>) -> Result<Option<i64>, CliError> {
     match name {
         Some(name) => Ok(Some(client.workflow(name).await.map_err(explain_missing)?.id)),
         None => Ok(None),
@@ -314,9 +301,9 @@ mod tests {
     }
 
     #[test]
-    fn states_are_checked_and_joined() {
-        assert_eq!(get("jobs --status failed,ready").states().as_deref(), Some("failed,ready"));
-        assert_eq!(get("jobs").states(), None);
+    fn states_are_checked() {
+        assert_eq!(get("jobs --status failed,ready").status, [JobState::Failed, JobState::Ready]);
+        assert_eq!(get("jobs").status, []);
         assert!(Line::try_parse_from(["get", "jobs", "--status", "sleepy"]).is_err());
     }
 
@@ -325,22 +312,17 @@ mod tests {
         let args = get("results w --status failed --job j --contains c --run 2 --failed --return-code -9 --latest");
         let results = args.result_filter();
         assert_eq!(
-            (results.job.as_deref(), results.run, results.status.as_deref()),
-            (Some("j"), Some(2), Some("failed"))
+            (results.job.as_deref(), results.run, results.status.as_slice()),
+            (Some("j"), Some(2), [JobState::Failed].as_slice())
         );
         assert_eq!((results.failed, results.return_code, results.latest), (true, Some(-9), true));
         let jobs = args.job_filter();
         assert_eq!(
-            (jobs.status.as_deref(), jobs.name.as_deref(), jobs.contains.as_deref()),
-            (Some("failed"), Some("j"), Some("c"))
+            (jobs.status.as_slice(), jobs.name.as_deref(), jobs.contains.as_deref()),
+            ([JobState::Failed].as_slice(), Some("j"), Some("c"))
         );
         let plain = get("results w").result_filter();
         assert!(!plain.failed && !plain.latest && plain.run.is_none() && plain.return_code.is_none());
-        for (line, expected) in
-            [("workflows", true), ("wf/a", true), ("slc", true), ("jobs", false), ("nonsense", false)]
-        {
-            assert_eq!(get(line).is_of_objects(), expected, "{line}");
-        }
     }
 
     #[test]

@@ -10,9 +10,9 @@ use torc_api::cluster::Partition;
 
 pub use matching::read_partitions;
 
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
-use crate::output::{ProfileRow, human};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
+use crate::output::{SiteRow, human};
 use crate::sites::{self, Site};
 
 /// Clusters and their partitions: which there are, which one this is, where jobs fit.
@@ -85,13 +85,13 @@ pub struct SiteArgs {
 
 impl SiteArgs {
     /// Finds it.
-    pub async fn find(&self) -> Result<Site, CommandError> {
+    pub async fn find(&self) -> Result<Site, CliError> {
         sites::find(self.profile.as_deref(), &self.way.prefix()).await
     }
 }
 
 /// Runs the group.
-pub async fn run(context: &Context, args: HpcArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: HpcArgs) -> Result<ExitStatus, CliError> {
     match args.command {
         HpcCommand::List(_) => list(context)?,
         HpcCommand::Detect(args) => detect(context, &args).await?,
@@ -103,13 +103,13 @@ pub async fn run(context: &Context, args: HpcArgs) -> Result<ExitStatus, Command
     Ok(ExitStatus::Success)
 }
 
-fn list(context: &Context) -> Result<(), CommandError> {
-    let rows: Vec<ProfileRow> = sites::all()?.iter().map(row).collect();
+fn list(context: &CommandContext) -> Result<(), CliError> {
+    let rows: Vec<SiteRow> = sites::all()?.iter().map(row).collect();
     context.output.list(&rows)
 }
 
-fn row(site: &Site) -> ProfileRow {
-    ProfileRow {
+fn row(site: &Site) -> SiteRow {
+    SiteRow {
         name: site.profile.name.clone(),
         title: site.profile.title.clone(),
         partitions: site.profile.partitions.len(),
@@ -138,7 +138,7 @@ impl<'a> Shown<'a> {
             name: &profile.name,
             title: &profile.title,
             origin: site.origin.to_string(),
-            here: site.origin == sites::Origin::Detected || sites::is_here(site),
+            here: site.origin == sites::ProfileOrigin::Detected || sites::is_here(site),
             charge_factor_cpu: profile.charge_factor_cpu,
             charge_factor_gpu: profile.charge_factor_gpu,
             partitions: &profile.partitions,
@@ -152,7 +152,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-async fn detect(context: &Context, args: &DetectArgs) -> Result<(), CommandError> {
+async fn detect(context: &CommandContext, args: &DetectArgs) -> Result<(), CliError> {
     let site = sites::find(None, &args.way.prefix()).await?;
     let shown = Shown::of(&site);
     context.output.value(&shown, || {
@@ -161,7 +161,7 @@ async fn detect(context: &Context, args: &DetectArgs) -> Result<(), CommandError
     })
 }
 
-async fn show(context: &Context, args: &ShowArgs) -> Result<(), CommandError> {
+async fn show(context: &CommandContext, args: &ShowArgs) -> Result<(), CliError> {
     let site = sites::find(args.profile.as_deref(), &args.way.prefix()).await?;
     let shown = Shown::of(&site);
     context.output.value(&shown, || {

@@ -6,8 +6,8 @@ mod decide;
 use clap::{Args, Subcommand};
 use torc_api::recovery::FailureClass;
 
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 
 /// Jobs: list and show them, and decide about those that wait for that.
 #[derive(Debug, Args)]
@@ -24,7 +24,7 @@ pub enum JobsCommand {
 }
 
 /// Runs the group.
-pub async fn run(context: &Context, args: JobsArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: JobsArgs) -> Result<ExitStatus, CliError> {
     match args.command {
         JobsCommand::Retry(args) => decide::run(context, &args.jobs, FailureClass::Retry).await,
         JobsCommand::Fail(args) => decide::run(context, &args.jobs, FailureClass::Fail).await,

@@ -11,14 +11,15 @@ use std::time::Duration;
 
 use clap::Args;
 use torc_api::api::{Job, JobResult};
+use torc_api::filter::ResultFilter;
 use torc_api::state::JobState;
 use torc_api::wire::AttemptKey;
 use torc_runner::packs;
 
-use crate::client::{Client, ResultFilter};
-use crate::connection::{Connection, explain_missing, resolve_workflow};
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::client::Client;
+use crate::connection::{ServerConnection, explain_missing, resolve_workflow};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::use_cases::interrupts::Interrupts;
 use remote::Distant;
 use tail::Tail;
@@ -71,7 +72,7 @@ struct Attempt {
 }
 
 /// Runs the verb.
-pub async fn run(context: &Context, args: &LogsArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: &LogsArgs) -> Result<ExitStatus, CliError> {
     let mut interrupts = Interrupts::listen()?;
     let mut tail = Tail::new(args.tail);
     let mut distant = Distant::new(args.tail);
@@ -104,14 +105,14 @@ pub async fn run(context: &Context, args: &LogsArgs) -> Result<ExitStatus, Comma
 }
 
 /// Prints what is new of a log on the disk of a runner that is elsewhere.
-async fn print_distant(context: &Context, distant: &mut Distant, attempt: &Attempt) -> Result<(), CommandError> {
-    let connection = Connection::open(&context.settings, &context.folder).await?;
+async fn print_distant(context: &CommandContext, distant: &mut Distant, attempt: &Attempt) -> Result<(), CliError> {
+    let connection = ServerConnection::open(&context.settings, &context.folder).await?;
     let printed = distant.print(connection.client(), attempt, context.output).await;
     connection.close().await;
     printed
 }
 
-fn silent(context: &Context, attempt: &Attempt) -> Result<ExitStatus, CommandError> {
+fn silent(context: &CommandContext, attempt: &Attempt) -> Result<ExitStatus, CliError> {
     let so_far = if attempt.ended { "" } else { " so far" };
     let nothing = format!("attempt {} of {} has no output{so_far}", attempt.attempt, attempt.job);
     if context.in_cluster {
@@ -126,21 +127,21 @@ fn silent(context: &Context, attempt: &Attempt) -> Result<ExitStatus, CommandErr
     let missing: Vec<String> = absent.map(|file| file.display().to_string()).collect();
     if attempt.ended && !missing.is_empty() {
         let message = format!("the log is not here: {}", missing.join(", "));
-        return Err(CommandError::not_found(message).hint("it may have been removed, or be on another machine's disk"));
+        return Err(CliError::not_found(message).hint("it may have been removed, or be on another machine's disk"));
     }
     context.output.progress(&nothing);
     Ok(ExitStatus::Success)
 }
 
-async fn find(context: &Context, args: &LogsArgs, target: Option<(i32, i32)>) -> Result<Attempt, CommandError> {
+async fn find(context: &CommandContext, args: &LogsArgs, target: Option<(i32, i32)>) -> Result<Attempt, CliError> {
     // The store is opened anew for each look: nobody is kept from running while we follow.
-    let connection = Connection::open(&context.settings, &context.folder).await?;
+    let connection = ServerConnection::open(&context.settings, &context.folder).await?;
     let found = find_with(connection.client(), args, target).await;
     connection.close().await;
     found
 }
 
-async fn find_with(client: &Client, args: &LogsArgs, target: Option<(i32, i32)>) -> Result<Attempt, CommandError> {
+async fn find_with(client: &Client, args: &LogsArgs, target: Option<(i32, i32)>) -> Result<Attempt, CliError> {
     let workflow = resolve_workflow(client, args.workflow.as_deref()).await?;
     let name = args.job.strip_prefix("job/").unwrap_or(&args.job);
     let job = client.job(&workflow, name).await.map_err(explain_missing)?;
@@ -183,12 +184,12 @@ fn choose(args: &LogsArgs, job: &Job, results: &[JobResult]) -> Option<(i32, i32
         .max()
 }
 
-fn never_ran(args: &LogsArgs, job: &Job) -> CommandError {
+fn never_ran(args: &LogsArgs, job: &Job) -> CliError {
     let message = match args.attempt {
         Some(attempt) => format!("job `{}` has no attempt {attempt} that ran", job.name),
         None => format!("job `{}` has not run: it is {}", job.name, job.status),
     };
-    CommandError::not_found(message)
+    CliError::not_found(message)
 }
 
 fn of_result(args: &LogsArgs, workflow: String, result: &JobResult) -> Attempt {

@@ -3,9 +3,9 @@
 use clap::Args;
 use serde_json::json;
 
-use crate::connection::Connection;
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::connection::ServerConnection;
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::output::known;
 
 /// Say whether the server, or the store of this folder, can be reached.
@@ -15,8 +15,8 @@ use crate::output::known;
 pub struct PingArgs {}
 
 /// Runs the verb.
-pub async fn run(context: &Context, _: &PingArgs) -> Result<ExitStatus, CommandError> {
-    let connection = Connection::open(&context.settings, &context.folder).await?;
+pub async fn run(context: &CommandContext, _: &PingArgs) -> Result<ExitStatus, CliError> {
+    let connection = ServerConnection::open(&context.settings, &context.folder).await?;
     let url = connection.is_served().then(|| connection.client().url());
     let version = connection.client().version().await;
     connection.close().await;

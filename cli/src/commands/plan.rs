@@ -13,10 +13,10 @@ use torc_core::expand::{Limits, warnings};
 use torc_core::expanded::{Expanded, ExpandedJob};
 
 use self::allocations::Allocations;
-use crate::context::Context;
-use crate::documents::{self, LoadedWorkflow, Report};
-use crate::error::{CommandError, ExitStatus};
-use crate::output::{Items, Output, SchedulerRow, human};
+use crate::context::CommandContext;
+use crate::documents::{self, LoadedWorkflow, ProblemReport};
+use crate::error::{CliError, ExitStatus};
+use crate::output::{ItemList, Printer, SchedulerRow, human};
 
 /// Number of jobs without an allocation that are named before the rest is counted.
 const MAX_NAMED_JOBS: usize = 10;
@@ -60,7 +60,7 @@ struct PlannedJob {
 }
 
 /// Runs the verb.
-pub fn run(context: &Context, args: &PlanArgs) -> Result<ExitStatus, CommandError> {
+pub fn run(context: &CommandContext, args: &PlanArgs) -> Result<ExitStatus, CliError> {
     let paths = if args.files.is_empty() { &args.paths } else { &args.files };
     let read = documents::read_valid(paths, context.settings.namespace.as_deref(), context.output)?;
     let (workflows, clusters) = (read.workflows, read.clusters);
@@ -74,11 +74,11 @@ pub fn run(context: &Context, args: &PlanArgs) -> Result<ExitStatus, CommandErro
         text.push_str(&without_allocation(&unplaced));
         plans.push(Plan { node_hours: node_hours(&rows), allocations: rows, unplaced, ..plan(workflow, expanded) });
     }
-    tell_warnings(&workflows, &expanded, context.output);
+    print_warnings(&workflows, &expanded, context.output);
     if let [only] = plans.as_slice() {
         context.output.value(only, || text)?;
     } else {
-        context.output.value(&Items { items: &plans }, || text)?;
+        context.output.value(&ItemList { items: &plans }, || text)?;
     }
     Ok(ExitStatus::Success)
 }
@@ -88,7 +88,7 @@ fn node_hours(allocations: &[SchedulerRow]) -> Option<f64> {
     (!allocations.is_empty()).then(|| allocations.iter().map(|one| one.node_hours).sum())
 }
 
-fn cost(context: &Context, allocations: &[SchedulerRow]) -> String {
+fn cost(context: &CommandContext, allocations: &[SchedulerRow]) -> String {
     let Some(hours) = node_hours(allocations) else { return String::new() };
     let total: i64 = allocations.iter().map(|one| one.allocations).sum();
     let count = human::count(total, "allocation");
@@ -106,18 +106,18 @@ fn without_allocation(unplaced: &[UnplacedJob]) -> String {
 }
 
 /// Prints remarks on documents that expand.
-fn tell_warnings(workflows: &[LoadedWorkflow], expanded: &[Expanded], output: Output) {
-    let mut report = Report::default();
+fn print_warnings(workflows: &[LoadedWorkflow], expanded: &[Expanded], output: Printer) {
+    let mut report = ProblemReport::default();
     for (workflow, expanded) in workflows.iter().zip(expanded) {
         report.add(&workflow.file, workflow.locate(warnings(&workflow.document.spec, expanded)));
     }
-    report.tell_warnings(output);
+    report.print_warnings(output);
 }
 
 /// Expands every workflow, or tells everything that is wrong.
-pub fn expand_all(workflows: &[LoadedWorkflow], max_jobs: usize) -> Result<Vec<Expanded>, CommandError> {
+pub fn expand_all(workflows: &[LoadedWorkflow], max_jobs: usize) -> Result<Vec<Expanded>, CliError> {
     let limits = Limits { max_jobs, ..Limits::default() };
-    let mut report = Report::default();
+    let mut report = ProblemReport::default();
     let mut all = Vec::new();
     for workflow in workflows {
         match workflow.expand(&limits) {

@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
+use torc_api::filter::ResultFilter;
 use torc_runner::plots::Picture;
 use torc_runner::series::{self, SeriesError};
 
-use crate::client::{Client, ResultFilter};
+use crate::client::Client;
 use crate::connection::{bare_name, explain_missing, resolve_workflow, with_client};
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 
 /// Make pages that show what jobs and nodes used.
 ///
@@ -30,26 +31,26 @@ pub struct PlotArgs {
 }
 
 /// Runs the verb.
-pub async fn run(context: &Context, args: &PlotArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: &PlotArgs) -> Result<ExitStatus, CliError> {
     let paths: Vec<PathBuf> = args.what.iter().map(|what| context.folder.join(what)).collect();
     let are_paths = !paths.is_empty() && paths.iter().all(|path| path.exists());
     let picture = match args.what.as_slice() {
         _ if are_paths => of_files(&paths).await?,
         [] => of_workflow(context, None, args.run).await?,
         [what] if what.contains('/') => {
-            return Err(CommandError::not_found(format!("there is neither a file nor a folder {what}"))
+            return Err(CliError::not_found(format!("there is neither a file nor a folder {what}"))
                 .hint("measurements are in `resource_utilization` of the output folder"));
         }
         [workflow] => of_workflow(context, Some(workflow), args.run).await?,
-        _ => return Err(CommandError::usage("name files and folders that exist, or one workflow")),
+        _ => return Err(CliError::usage("name files and folders that exist, or one workflow")),
     };
     if picture.jobs.is_empty() && picture.nodes.is_empty() {
-        return Err(CommandError::not_found("there is nothing to draw: no results and no measurements").hint(
+        return Err(CliError::not_found("there is nothing to draw: no results and no measurements").hint(
             "measurements are in `resource_utilization` of the output folder, with `granularity: time_series` in the document",
         ));
     }
     let dir = context.folder.join(&args.dir);
-    let pages = picture.write(&dir).map_err(|error| CommandError::unexpected("could not make the pages", error))?;
+    let pages = picture.write(&dir).map_err(|error| CliError::unexpected("could not make the pages", error))?;
     context.output.value(&json!({ "pages": pages }), || {
         let first = pages.first().map_or(dir.as_path(), PathBuf::as_path);
         format!("{} pages in {}; begin with {}\n", pages.len(), dir.display(), first.display())
@@ -57,7 +58,7 @@ pub async fn run(context: &Context, args: &PlotArgs) -> Result<ExitStatus, Comma
     Ok(ExitStatus::Success)
 }
 
-async fn of_files(paths: &[PathBuf]) -> Result<Picture, CommandError> {
+async fn of_files(paths: &[PathBuf]) -> Result<Picture, CliError> {
     let mut picture = Picture { title: title_of(paths), ..Picture::default() };
     for path in series::files_in(paths).map_err(unreadable)? {
         picture.add(series::read(&path).await.map_err(unreadable)?);
@@ -73,7 +74,7 @@ fn title_of(paths: &[PathBuf]) -> String {
 }
 
 /// Results of a workflow's run, with the samples of runners whose files can be seen from here.
-async fn of_workflow(context: &Context, name: Option<&str>, run: Option<i32>) -> Result<Picture, CommandError> {
+async fn of_workflow(context: &CommandContext, name: Option<&str>, run: Option<i32>) -> Result<Picture, CliError> {
     let gathered = with_client(&context.settings, &context.folder, async |client: &Client| {
         let name = resolve_workflow(client, name.map(bare_name)).await?;
         let workflow = client.workflow(&name).await.map_err(explain_missing)?;
@@ -100,6 +101,6 @@ async fn of_workflow(context: &Context, name: Option<&str>, run: Option<i32>) ->
     Ok(picture)
 }
 
-fn unreadable(error: SeriesError) -> CommandError {
-    CommandError::unexpected("could not read measurements", error)
+fn unreadable(error: SeriesError) -> CliError {
+    CliError::unexpected("could not read measurements", error)
 }

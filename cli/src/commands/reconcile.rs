@@ -6,8 +6,8 @@ use clap::Args;
 
 use crate::client::Client;
 use crate::connection::{bare_name, explain_missing, with_client};
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::use_cases::replay::{Report, amount, search};
 
 /// Replay what runners wrote down while the server was away.
@@ -29,10 +29,10 @@ pub struct ReconcileArgs {
 }
 
 /// Runs the verb.
-pub async fn run(context: &Context, args: &ReconcileArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: &ReconcileArgs) -> Result<ExitStatus, CliError> {
     let base = context.folder.join(&args.base_dir);
     let base = base.canonicalize().map_err(|error| {
-        let what = CommandError::not_found(format!("could not look into {}", base.display())).because(error);
+        let what = CliError::not_found(format!("could not look into {}", base.display())).because(error);
         what.hint("--base-dir names the folder below which the runners wrote their output")
     })?;
     let report = with_client(&context.settings, &context.folder, async |client: &Client| {
@@ -50,6 +50,6 @@ pub async fn run(context: &Context, args: &ReconcileArgs) -> Result<ExitStatus, 
     }
     let message =
         format!("{} could not be read, and what they hold is missing", amount(report.damaged.len(), "journal"));
-    Err(CommandError::new(ExitStatus::Unexpected, message)
+    Err(CliError::new(ExitStatus::Unexpected, message)
         .hint("mend them, e.g. with `sqlite3 FILE .recover`, and run this again"))
 }

@@ -12,10 +12,10 @@ use torc_api::recovery::{RecoverReport, RecoverRequest, RecoveryDecision, Regene
 use super::slurm::regenerate::{self, ReplanArgs};
 use super::sync_status::{assume_lost, unreachable};
 use crate::client::Client;
-use crate::connection::{Connection, explain_missing, resolve_workflow};
-use crate::context::Context;
+use crate::connection::{ServerConnection, explain_missing, resolve_workflow};
+use crate::context::CommandContext;
 use crate::env;
-use crate::error::{CommandError, ExitStatus};
+use crate::error::{CliError, ExitStatus};
 use crate::listen_args::ListenArgs;
 use crate::output::human;
 use crate::use_cases::background_server::ensure_background_server;
@@ -92,7 +92,7 @@ impl RemedyArgs {
         workflow: &Workflow,
         preview: &RecoverReport,
         request: RecoverRequest,
-    ) -> Result<RecoverRequest, CommandError> {
+    ) -> Result<RecoverRequest, CliError> {
         let open = client.workflow(&workflow.id.to_string()).await?.status.jobs;
         let open = preview.again + open.ready + open.blocked + request.lost.len() as i64;
         if needs_allocations(workflow, open) {
@@ -121,8 +121,8 @@ pub struct Recovered {
 }
 
 /// Runs the verb.
-pub async fn run(context: &Context, args: &RecoverArgs) -> Result<ExitStatus, CommandError> {
-    let connection = Connection::open(&context.settings, &context.folder).await?;
+pub async fn run(context: &CommandContext, args: &RecoverArgs) -> Result<ExitStatus, CliError> {
+    let connection = ServerConnection::open(&context.settings, &context.folder).await?;
     let is_served = connection.is_served();
     let result = recover_and_tell(context, args, connection.client(), is_served).await;
     connection.close().await;
@@ -135,11 +135,11 @@ pub async fn run(context: &Context, args: &RecoverArgs) -> Result<ExitStatus, Co
 
 /// Recovers; the workflow, if Slurm is to be asked for something.
 async fn recover_and_tell(
-    context: &Context,
+    context: &CommandContext,
     args: &RecoverArgs,
     client: &Client,
     is_served: bool,
-) -> Result<Option<String>, CommandError> {
+) -> Result<Option<String>, CliError> {
     let name = resolve_workflow(client, args.workflow.as_deref()).await?;
     let workflow = client.workflow(&name).await.map_err(explain_missing)?;
     let search = Search { dry_run: args.dry_run, is_served, ends_left_processes: true, assume_lost: &args.assume_lost };
@@ -152,12 +152,12 @@ async fn recover_and_tell(
 
 /// One recovery: what was lost first, then what failed, then allocations.
 pub async fn recover(
-    context: &Context,
+    context: &CommandContext,
     client: &Client,
     workflow: &Workflow,
     remedy: &RemedyArgs,
     search: Search<'_>,
-) -> Result<Recovered, CommandError> {
+) -> Result<Recovered, CliError> {
     let (name, dry_run) = (workflow.id.to_string(), search.dry_run);
     let orphans = find_lost(context, client, workflow, search).await?;
     // In a dry run what was lost still counts as running.
@@ -182,7 +182,7 @@ pub async fn recover(
 }
 
 /// The refusal with what was found, and the way on where jobs may run on runners that do not report.
-fn still_running(error: CommandError, workflow: &str, orphans: &OrphanReport, dry_run: bool) -> CommandError {
+fn still_running(error: CliError, workflow: &str, orphans: &OrphanReport, dry_run: bool) -> CliError {
     if !orphans.has_losses() && orphans.unreachable.is_empty() {
         return error;
     }
@@ -192,7 +192,7 @@ fn still_running(error: CommandError, workflow: &str, orphans: &OrphanReport, dr
     let lines =
         losses.lines().map(str::to_owned).chain(orphans.unreachable.iter().map(|one| unreachable(workflow, one)));
     let error = error.lines(lines.collect::<Vec<String>>());
-    orphans.unreachable.iter().filter_map(|one| assume_lost(one, &command)).fold(error, CommandError::hint)
+    orphans.unreachable.iter().filter_map(|one| assume_lost(one, &command)).fold(error, CliError::hint)
 }
 
 fn describe_losses(workflow: &str, orphans: &OrphanReport, dry_run: bool) -> String {
@@ -212,7 +212,7 @@ fn has_unknown(report: &RecoverReport) -> bool {
 }
 
 /// A person's own remedy. Its output is shown, and what it says with its exit code counts.
-fn run_hook(context: &Context, hook: &str, workflow: &Workflow) -> Result<(), CommandError> {
+fn run_hook(context: &CommandContext, hook: &str, workflow: &Workflow) -> Result<(), CliError> {
     context.output.progress(&format!("recovery hook: {hook}"));
     let status = Command::new("bash")
         .args(["-c", hook])
@@ -221,16 +221,16 @@ fn run_hook(context: &Context, hook: &str, workflow: &Workflow) -> Result<(), Co
         .env("TORC_WORKFLOW_NAME", &workflow.name)
         .stdout(std::io::stderr())
         .status()
-        .map_err(|error| CommandError::unexpected("could not run the recovery hook", error))?;
+        .map_err(|error| CliError::unexpected("could not run the recovery hook", error))?;
     if status.success() {
         return Ok(());
     }
-    Err(CommandError::new(ExitStatus::WorkflowFailed, format!("the recovery hook ended with {status}"))
+    Err(CliError::new(ExitStatus::WorkflowFailed, format!("the recovery hook ended with {status}"))
         .hint("no job was tried again; mend the hook or what it found, and call `torc recover` again"))
 }
 
 /// What was done, for people.
-pub fn describe(context: &Context, workflow: &Workflow, recovered: &Recovered, served: bool) -> String {
+pub fn describe(context: &CommandContext, workflow: &Workflow, recovered: &Recovered, served: bool) -> String {
     let start = start_command(workflow);
     let workflow = workflow.name.as_str();
     let mut text = String::new();
@@ -430,7 +430,7 @@ mod tests {
     #[test]
     fn a_refusal_names_the_runners_that_do_not_report() {
         use torc_api::allocation::{UnreachableReason, UnreachableRunner};
-        let refusal = || CommandError::new(ExitStatus::Refused, "1 job still running");
+        let refusal = || CliError::new(ExitStatus::Refused, "1 job still running");
         let told = |orphans| still_running(refusal(), "w", &orphans, false);
         let plain = told(OrphanReport::default());
         assert!(plain.lines.is_empty() && plain.hints.is_empty());

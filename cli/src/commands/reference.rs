@@ -2,8 +2,8 @@
 
 use clap::{Args, Command, ValueEnum};
 
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::reference;
 
 /// Print the generated reference pages.
@@ -23,6 +23,8 @@ pub enum Page {
     Crds,
     /// docs/reference/environment.md
     Environment,
+    /// docs/reference/events.md
+    Events,
     /// docs/reference/http-routes.md
     Http,
     /// docs/reference/openapi.json
@@ -30,11 +32,12 @@ pub enum Page {
 }
 
 /// Runs the verb.
-pub fn run(context: &Context, args: &ReferenceArgs, command: Command) -> Result<ExitStatus, CommandError> {
+pub fn run(context: &CommandContext, args: &ReferenceArgs, command: Command) -> Result<ExitStatus, CliError> {
     let page = match args.page {
         Page::Cli => reference::command_line(command),
         Page::Crds => reference::definitions::page(),
         Page::Environment => reference::environment(),
+        Page::Events => torc_controller::events_page(),
         Page::Http => torc_controller::reference_page(),
         Page::Openapi => format!("{:#}\n", torc_controller::openapi_document()),
     };

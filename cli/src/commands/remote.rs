@@ -14,8 +14,8 @@ use torc_api::remote::{RemoteWorker, WorkerAddress};
 
 use crate::client::Client;
 use crate::connection::{bare_name, explain_missing};
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::output::human;
 use crate::remote::ssh::{Ssh, Trouble};
 use crate::settings::RunnerArgs;
@@ -160,7 +160,7 @@ fn parse_at_once(text: &str) -> Result<usize, String> {
 
 impl SshArgs {
     /// Returns the call for one worker: with the program that was typed now, else with the one that the server keeps.
-    fn ssh(&self, context: &Context, worker: &RemoteWorker) -> Ssh {
+    fn ssh(&self, context: &CommandContext, worker: &RemoteWorker) -> Ssh {
         let program = context.settings.ssh.split_whitespace().map(str::to_owned).collect();
         Ssh { program, options: self.options.clone(), torc: program_of(self.remote_torc.as_deref(), worker) }
     }
@@ -172,7 +172,7 @@ fn program_of(typed: Option<&str>, worker: &RemoteWorker) -> String {
 }
 
 /// Runs the verb.
-pub async fn run(context: &Context, args: RemoteArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: RemoteArgs) -> Result<ExitStatus, CliError> {
     let ssh = &args.ssh;
     match args.command {
         RemoteCommand::AddWorkers { workflow, workers } => workers::add(context, ssh, &workflow, &workers).await,
@@ -199,7 +199,7 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(kept: RemoteWorker) -> Result<Self, CommandError> {
+    fn new(kept: RemoteWorker) -> Result<Self, CliError> {
         Ok(Self { address: parse_address(&kept.address)?, kept })
     }
 }
@@ -208,16 +208,16 @@ fn count(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn parse_address(text: &str) -> Result<WorkerAddress, CommandError> {
-    text.parse().map_err(|error| CommandError::invalid(format!("'{text}' is no worker: {error}")))
+fn parse_address(text: &str) -> Result<WorkerAddress, CliError> {
+    text.parse().map_err(|error| CliError::invalid(format!("'{text}' is no worker: {error}")))
 }
 
 /// The workers that are meant: all of the workflow's, or those that were named.
-async fn chosen_workers(client: &Client, chosen: &ChosenArgs) -> Result<Vec<Worker>, CommandError> {
+async fn chosen_workers(client: &Client, chosen: &ChosenArgs) -> Result<Vec<Worker>, CliError> {
     let workflow = bare_name(&chosen.workflow);
     let all = client.remote_workers(workflow).await.map_err(explain_missing)?;
     if all.is_empty() {
-        return Err(CommandError::not_found(format!("workflow {workflow} has no workers"))
+        return Err(CliError::not_found(format!("workflow {workflow} has no workers"))
             .hint(format!("`torc remote run FILE {workflow}` starts runners on those of a file")));
     }
     let workers: Vec<Worker> = all.into_iter().map(Worker::new).collect::<Result<_, _>>()?;
@@ -229,7 +229,7 @@ async fn chosen_workers(client: &Client, chosen: &ChosenArgs) -> Result<Vec<Work
         let address = parse_address(text)?;
         let found = workers.iter().find(|worker| worker.address == address).cloned();
         named.push(found.ok_or_else(|| {
-            CommandError::not_found(format!("workflow {workflow} has no worker {text}"))
+            CliError::not_found(format!("workflow {workflow} has no worker {text}"))
                 .hint(format!("`torc remote list-workers {workflow}` lists those that it has"))
         })?);
     }
@@ -240,12 +240,12 @@ async fn chosen_workers(client: &Client, chosen: &ChosenArgs) -> Result<Vec<Work
 type Answer<T> = (Worker, Result<T, Trouble>);
 
 /// The error of a command that did not do everything: some workers failed, and their advice is what to do next.
-fn partly_failed(failed: &[(String, Trouble)], of: usize, what: &str, again: &str) -> CommandError {
+fn partly_failed(failed: &[(String, Trouble)], of: usize, what: &str, again: &str) -> CliError {
     let unreachable = failed.iter().any(|(_, trouble)| trouble.unreachable);
     let kind = if unreachable { ExitStatus::Unreachable } else { ExitStatus::Refused };
     let message = format!("{} of {} could not be {what}", failed.len(), human::count(count(of), "worker"));
     let lines = failed.iter().map(|(worker, trouble)| format!("  {worker}: {}", trouble.reason));
-    let mut error = CommandError::new(kind, message).lines(lines);
+    let mut error = CliError::new(kind, message).lines(lines);
     let mut advice: Vec<&str> = failed.iter().map(|(_, trouble)| trouble.advice.as_str()).collect();
     advice.sort_unstable();
     advice.dedup();

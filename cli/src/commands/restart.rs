@@ -5,9 +5,9 @@ use torc_api::api::{RetryRequest, Workflow};
 
 use super::retry::{RetryArgs, retry};
 use crate::client::Client;
-use crate::connection::{Connection, explain_missing, resolve_workflow};
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::connection::{ServerConnection, explain_missing, resolve_workflow};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::output::human;
 use crate::use_cases::changes;
 use crate::use_cases::next_step::start_command;
@@ -44,23 +44,23 @@ pub struct ReinitArgs {
 }
 
 /// Runs `init`.
-pub async fn init(context: &Context, args: &InitArgs) -> Result<ExitStatus, CommandError> {
+pub async fn init(context: &CommandContext, args: &InitArgs) -> Result<ExitStatus, CliError> {
     let again = RetryArgs { all: true, dry_run: args.dry_run, ..RetryArgs::default() };
     restart(context, (args.workflow.as_deref(), args.force), &again).await
 }
 
 /// Runs `reinit`.
-pub async fn reinit(context: &Context, args: &ReinitArgs) -> Result<ExitStatus, CommandError> {
+pub async fn reinit(context: &CommandContext, args: &ReinitArgs) -> Result<ExitStatus, CliError> {
     let again = RetryArgs { changed: true, dry_run: args.dry_run, ..RetryArgs::default() };
     restart(context, (args.workflow.as_deref(), args.force), &again).await
 }
 
 async fn restart(
-    context: &Context,
+    context: &CommandContext,
     (workflow, force): (Option<&str>, bool),
     again: &RetryArgs,
-) -> Result<ExitStatus, CommandError> {
-    let connection = Connection::open(&context.settings, &context.folder).await?;
+) -> Result<ExitStatus, CliError> {
+    let connection = ServerConnection::open(&context.settings, &context.folder).await?;
     let served = connection.is_served();
     let result = check_and_restart(context, connection.client(), (workflow, force, served), again).await;
     connection.close().await;
@@ -68,11 +68,11 @@ async fn restart(
 }
 
 async fn check_and_restart(
-    context: &Context,
+    context: &CommandContext,
     client: &Client,
     (workflow, force, served): (Option<&str>, bool, bool),
     again: &RetryArgs,
-) -> Result<ExitStatus, CommandError> {
+) -> Result<ExitStatus, CliError> {
     let name = resolve_workflow(client, workflow).await?;
     let workflow = client.workflow(&name).await.map_err(explain_missing)?;
     look(context, client, &workflow, force).await?;
@@ -96,7 +96,7 @@ async fn check_and_restart(
 }
 
 /// What is missing stops the start, unless a person says otherwise.
-async fn look(context: &Context, client: &Client, workflow: &Workflow, force: bool) -> Result<(), CommandError> {
+async fn look(context: &CommandContext, client: &Client, workflow: &Workflow, force: bool) -> Result<(), CliError> {
     let missing = changes::missing(client, workflow).await?;
     if missing.is_empty() {
         return Ok(());
@@ -106,7 +106,7 @@ async fn look(context: &Context, client: &Client, workflow: &Workflow, force: bo
         return Ok(());
     }
     let message = format!("workflow '{}' lacks what it needs: {}", workflow.name, missing.join("; "));
-    Err(CommandError::new(ExitStatus::InvalidInput, message).hint("provide it, or go on all the same with --force"))
+    Err(CliError::new(ExitStatus::InvalidInput, message).hint("provide it, or go on all the same with --force"))
 }
 
 /// Nothing of this run has begun, so there is nothing to begin again.

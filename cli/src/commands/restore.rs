@@ -6,10 +6,10 @@ use clap::Args;
 use serde_json::json;
 
 use crate::connection::create_store_dir;
-use crate::context::Context;
+use crate::context::CommandContext;
 use crate::embedded::store_dir::StoreDir;
 use crate::embedded::{StoreAccess, acquire_or_attach};
-use crate::error::{CommandError, ExitStatus};
+use crate::error::{CliError, ExitStatus};
 use crate::output::known;
 
 /// Put a backup in the place of the store.
@@ -26,12 +26,12 @@ pub struct RestoreArgs {
 }
 
 /// Runs the verb.
-pub async fn run(context: &Context, args: &RestoreArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: &RestoreArgs) -> Result<ExitStatus, CliError> {
     if context.settings.url.is_some() {
-        return Err(CommandError::usage("a store is restored on the machine it is on, without --url"));
+        return Err(CliError::usage("a store is restored on the machine it is on, without --url"));
     }
     if !args.file.is_file() {
-        return Err(CommandError::not_found(format!("there is no file {}", args.file.display())));
+        return Err(CliError::not_found(format!("there is no file {}", args.file.display())));
     }
     let store_dir = match &args.database {
         Some(database) => StoreDir::of_database(database, &context.folder)?,
@@ -42,15 +42,14 @@ pub async fn run(context: &Context, args: &RestoreArgs) -> Result<ExitStatus, Co
         StoreAccess::Acquired(lock) => lock,
         StoreAccess::Attached(info, _) => {
             let message = format!("the store is in use by process {} on {}", info.pid, info.host);
-            return Err(CommandError::new(ExitStatus::Refused, message).hint("stop it first"));
+            return Err(CliError::new(ExitStatus::Refused, message).hint("stop it first"));
         }
     };
     torc_store::verify(&args.file)
         .await
-        .map_err(|error| CommandError::invalid(format!("{} cannot be restored", args.file.display())).because(error))?;
-    let kept = replace(&store_dir.database, &args.file).map_err(|error| {
-        CommandError::unexpected(format!("could not replace {}", store_dir.database.display()), error)
-    })?;
+        .map_err(|error| CliError::invalid(format!("{} cannot be restored", args.file.display())).because(error))?;
+    let kept = replace(&store_dir.database, &args.file)
+        .map_err(|error| CliError::unexpected(format!("could not replace {}", store_dir.database.display()), error))?;
     let value = json!({ "database": store_dir.database, "kept": kept });
     context.output.value(&known(value), || {
         let before = kept.as_ref().map_or(String::new(), |path| format!("; what was there is in {}", path.display()));

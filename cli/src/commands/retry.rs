@@ -6,9 +6,9 @@ use torc_api::api::{RetryRequest, Workflow};
 use torc_api::recovery::ProcessState;
 
 use crate::client::Client;
-use crate::connection::{Connection, explain_missing, resolve_workflow};
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::connection::{ServerConnection, explain_missing, resolve_workflow};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::output::human;
 use crate::use_cases::changes::{self, Reason};
 use crate::use_cases::next_step::start_command;
@@ -50,8 +50,8 @@ struct Again<'a> {
 }
 
 /// Runs the verb.
-pub async fn run(context: &Context, args: &RetryArgs) -> Result<ExitStatus, CommandError> {
-    let connection = Connection::open(&context.settings, &context.folder).await?;
+pub async fn run(context: &CommandContext, args: &RetryArgs) -> Result<ExitStatus, CliError> {
+    let connection = ServerConnection::open(&context.settings, &context.folder).await?;
     let served = connection.is_served();
     let result = find_and_retry(context, args, connection.client(), served).await;
     connection.close().await;
@@ -59,11 +59,11 @@ pub async fn run(context: &Context, args: &RetryArgs) -> Result<ExitStatus, Comm
 }
 
 async fn find_and_retry(
-    context: &Context,
+    context: &CommandContext,
     args: &RetryArgs,
     client: &Client,
     served: bool,
-) -> Result<ExitStatus, CommandError> {
+) -> Result<ExitStatus, CliError> {
     let name = resolve_workflow(client, args.workflow.as_deref()).await?;
     let workflow = client.workflow(&name).await.map_err(explain_missing)?;
     retry(context, args, client, (&workflow, served)).await
@@ -71,11 +71,11 @@ async fn find_and_retry(
 
 /// Runs jobs of a workflow again; `served` says whether somebody will start them.
 pub async fn retry(
-    context: &Context,
+    context: &CommandContext,
     args: &RetryArgs,
     client: &Client,
     (workflow, served): (&Workflow, bool),
-) -> Result<ExitStatus, CommandError> {
+) -> Result<ExitStatus, CliError> {
     let reasons = match args.changed {
         true => changes::reasons(client, workflow, context.output).await?,
         false => Vec::new(),
@@ -97,11 +97,11 @@ pub async fn retry(
 /// Attempts that have ended without the server knowing are settled first: a job that runs again would wait until their runner's
 /// lease expires. Slurm is not asked: its allocations keep their leases until they end.
 async fn settle_ended_attempts(
-    context: &Context,
+    context: &CommandContext,
     client: &Client,
     workflow: &Workflow,
     is_served: bool,
-) -> Result<(), CommandError> {
+) -> Result<(), CliError> {
     let jobs = &workflow.status.jobs;
     if jobs.running + jobs.leased == 0 {
         return Ok(());

@@ -6,8 +6,8 @@ use clap::{Args, Subcommand};
 
 use crate::client::Client;
 use crate::connection::{explain_missing, resolve_workflow, with_client};
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::use_cases::provenance;
 
 /// Provenance of a workflow as an RO-Crate.
@@ -36,7 +36,7 @@ pub struct ExportArgs {
 }
 
 /// Runs the group.
-pub async fn run(context: &Context, args: RoCrateArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: RoCrateArgs) -> Result<ExitStatus, CliError> {
     let RoCrateCommand::Export(args) = args.command;
     let metadata = with_client(&context.settings, &context.folder, async |client: &Client| {
         let name = resolve_workflow(client, args.workflow.as_deref()).await?;

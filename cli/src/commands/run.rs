@@ -9,12 +9,12 @@ use torc_api::wire::RunnerScope;
 use super::runner::{claim_folder, state_folder};
 use crate::client::Client;
 use crate::connection::{bare_name, create_store_dir, explain_missing, no_store, remote, server_file};
-use crate::context::Context;
+use crate::context::CommandContext;
 use crate::documents::{self, Documents};
 use crate::embedded::store_dir::StoreDir;
-use crate::error::{CommandError, ExitStatus};
+use crate::error::{CliError, ExitStatus};
 use crate::listen_args::ListenArgs;
-use crate::logging::Author;
+use crate::logging::LogWriters;
 use crate::runner_config::runner_config;
 use crate::settings::RunnerArgs;
 use crate::use_cases::interrupts::Interrupts;
@@ -43,12 +43,12 @@ pub struct RunArgs {
 }
 
 /// Runs the verb.
-pub async fn run(context: &Context, args: &RunArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: &RunArgs) -> Result<ExitStatus, CliError> {
     run_target(context, target(context, args)?).await
 }
 
 /// Runs workflows until they are done: those of the server that was named, or in the store of this folder.
-pub async fn run_target(context: &Context, target: Target) -> Result<ExitStatus, CommandError> {
+pub async fn run_target(context: &CommandContext, target: Target) -> Result<ExitStatus, CliError> {
     match &context.settings.url {
         Some(url) => run_for(context, &remote(&context.settings, url, &context.folder)?, target).await,
         None => {
@@ -61,14 +61,14 @@ pub async fn run_target(context: &Context, target: Target) -> Result<ExitStatus,
     }
 }
 
-fn target(context: &Context, args: &RunArgs) -> Result<Target, CommandError> {
+fn target(context: &CommandContext, args: &RunArgs) -> Result<Target, CliError> {
     let targets = &args.targets;
     let files: Vec<PathBuf> = targets.iter().filter(|target| is_file(target)).map(PathBuf::from).collect();
     if files.is_empty() {
         return Ok(Target::Stored(targets.iter().map(|name| bare_name(name).to_owned()).collect()));
     }
     if files.len() < targets.len() {
-        return Err(CommandError::usage("name files or workflows, not both"));
+        return Err(CliError::usage("name files or workflows, not both"));
     }
     let namespace = context.settings.namespace.as_deref();
     if args.skip_checks {
@@ -85,7 +85,7 @@ pub fn is_file(target: &str) -> bool {
 }
 
 /// Runs workflows of a server that was named with a runner of our own, one after the other.
-async fn run_for(context: &Context, client: &Client, target: Target) -> Result<ExitStatus, CommandError> {
+async fn run_for(context: &CommandContext, client: &Client, target: Target) -> Result<ExitStatus, CliError> {
     versions::check(client, context.settings.run.skip_version_check).await?;
     let ids = match target {
         Target::Documents(documents) => submit_to_run(context, client, &documents).await?,
@@ -108,10 +108,9 @@ async fn run_for(context: &Context, client: &Client, target: Target) -> Result<E
         config.api_url = Some(client.url());
         config.server_file = server_file(&client.url(), &context.folder);
         let mut progress = Progress::new(context.output);
-        let runner = LocalRunner::start(config, client.runner_link(), Author::OneOfMany);
-        // Somebody else's runner may take what does not fit here.
-        let never = std::future::pending();
-        let outcome_of_run = run_until_settled(client, &[id], runner, &mut progress, (&mut interrupts, never)).await;
+        let runner = LocalRunner::start(config, client.runner_link(), LogWriters::Many);
+        // Other runners of the server may run jobs that do not fit here, so no detector is used.
+        let outcome_of_run = run_until_settled(client, &[id], runner, &mut progress, &mut interrupts, None).await;
         progress.finish();
         let workflows = match outcome_of_run? {
             RunOutcome::Settled(workflows) => workflows,

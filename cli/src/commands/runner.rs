@@ -17,13 +17,13 @@ use torc_runner::{IdleExit, RunnerConfig, RunnerExit};
 use super::logs;
 use crate::client::Client;
 use crate::connection::{bare_name, explain_missing, remote, server_file};
-use crate::context::Context;
+use crate::context::CommandContext;
 use crate::embedded::store_dir::StoreDir;
 use crate::embedded::{StoreAccess, acquire_or_attach};
-use crate::error::{CommandError, ExitStatus};
+use crate::error::{CliError, ExitStatus};
 use crate::host::host_name;
-use crate::logging::Author;
-use crate::remote::folder::{RunnerRecord, WorkerFolder};
+use crate::logging::LogWriters;
+use crate::remote::folder::{WorkerFolder, WorkerRecord};
 use crate::runner_config::{runner_config, share_allocation};
 use crate::settings::RunSettings;
 use crate::settings::RunnerArgs;
@@ -53,7 +53,7 @@ pub struct RunnerVerbArgs {
 }
 
 /// Runs the verb.
-pub async fn run(context: &Context, args: &RunnerVerbArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: &RunnerVerbArgs) -> Result<ExitStatus, CliError> {
     if args.worker_dir.is_some() {
         // Fails only for the leader of a group, which is no child of a login anyway.
         let _ = nix::unistd::setsid();
@@ -89,11 +89,11 @@ pub struct Serving {
 
 /// Runs jobs of a server until there is a reason to leave.
 pub async fn serve(
-    context: &Context,
+    context: &CommandContext,
     client: &Client,
     workflow: Option<&str>,
     serving: Serving,
-) -> Result<ExitStatus, CommandError> {
+) -> Result<ExitStatus, CliError> {
     let mut interrupts = Interrupts::listen()?;
     let (found, away) = loop {
         match find(context, client, workflow).await {
@@ -141,7 +141,7 @@ pub async fn serve(
         return Ok(conclude(context, kind, ended));
     };
     config.kind = RunnerKind::Remote;
-    let life = RunnerRecord::begin(worker).map_err(|error| unusable(&folder, error))?;
+    let life = WorkerRecord::begin(worker).map_err(|error| unusable(&folder, error))?;
     let ended = drive(context, config, client, &mut interrupts).await;
     let reason = match &ended {
         Ok(exit) => exit.map_or("stopped", describe),
@@ -153,11 +153,11 @@ pub async fn serve(
 
 /// Runs jobs until the runner leaves; nothing when a signal ended it.
 async fn drive(
-    context: &Context,
+    context: &CommandContext,
     config: RunnerConfig,
     client: &Client,
     interrupts: &mut Interrupts,
-) -> Result<Option<RunnerExit>, CommandError> {
+) -> Result<Option<RunnerExit>, CliError> {
     // Nobody else sees the disk of a Pod.
     let shows_logs = config.kind == RunnerKind::Pod;
     let logs = async {
@@ -166,7 +166,7 @@ async fn drive(
             false => std::future::pending().await,
         }
     };
-    let mut runner = LocalRunner::start(config, client.runner_link(), Author::OneOfMany);
+    let mut runner = LocalRunner::start(config, client.runner_link(), LogWriters::Many);
     tokio::select! {
         ended = runner.ended() => return ended.map(Some),
         () = interrupts.next() => {}
@@ -176,7 +176,7 @@ async fn drive(
     runner.stop(interrupts).await.map(|()| None)
 }
 
-fn conclude(context: &Context, kind: RunnerKind, ended: Option<RunnerExit>) -> ExitStatus {
+fn conclude(context: &CommandContext, kind: RunnerKind, ended: Option<RunnerExit>) -> ExitStatus {
     if let Some(exit) = ended {
         context.output.progress(&format!("runner: {}", describe(exit)));
     }
@@ -208,7 +208,7 @@ fn starts_directly(workflow: Option<&Workflow>, config: &RunnerConfig) -> bool {
 }
 
 /// The workflow that is to be served, once the server and its version are known.
-async fn find(context: &Context, client: &Client, workflow: Option<&str>) -> Result<Option<Workflow>, CommandError> {
+async fn find(context: &CommandContext, client: &Client, workflow: Option<&str>) -> Result<Option<Workflow>, CliError> {
     versions::check(client, context.settings.run.skip_version_check).await?;
     match workflow {
         Some(name) => client.workflow(bare_name(name)).await.map(Some).map_err(explain_missing),
@@ -237,8 +237,8 @@ fn describe(exit: RunnerExit) -> &'static str {
     }
 }
 
-fn no_server() -> CommandError {
-    CommandError::new(ExitStatus::Unreachable, "no server is running for this folder")
+fn no_server() -> CliError {
+    CliError::new(ExitStatus::Unreachable, "no server is running for this folder")
         .hint("start one with `torc server`, name one with --url, or run a workflow here with `torc run`")
 }
 
@@ -247,7 +247,7 @@ const RUNNERS_IN_ONE_FOLDER: u32 = 256;
 
 /// The first place that no living runner has; the lock is its claim. One that a dead runner left may have a shim with jobs in
 /// it, which is taken over.
-pub fn claim_folder(name: &Path) -> Result<(PathBuf, Flock<File>), CommandError> {
+pub fn claim_folder(name: &Path) -> Result<(PathBuf, Flock<File>), CliError> {
     for number in 1..=RUNNERS_IN_ONE_FOLDER {
         let folder =
             if number == 1 { name.to_owned() } else { name.with_file_name(format!("{}-{number}", file_name(name))) };
@@ -256,18 +256,17 @@ pub fn claim_folder(name: &Path) -> Result<(PathBuf, Flock<File>), CommandError>
         }
     }
     let message = format!("{RUNNERS_IN_ONE_FOLDER} runners use this output folder already");
-    Err(CommandError::new(ExitStatus::Refused, message).hint("name another with --output-dir"))
+    Err(CliError::new(ExitStatus::Refused, message).hint("name another with --output-dir"))
 }
 
 /// This place and no other.
-fn claim_place(folder: &Path) -> Result<(PathBuf, Flock<File>), CommandError> {
-    let claim = try_claim(folder)?.ok_or_else(|| {
-        CommandError::new(ExitStatus::Refused, format!("another runner lives in {}", folder.display()))
-    })?;
+fn claim_place(folder: &Path) -> Result<(PathBuf, Flock<File>), CliError> {
+    let claim = try_claim(folder)?
+        .ok_or_else(|| CliError::new(ExitStatus::Refused, format!("another runner lives in {}", folder.display())))?;
     Ok((folder.to_owned(), claim))
 }
 
-fn try_claim(folder: &Path) -> Result<Option<Flock<File>>, CommandError> {
+fn try_claim(folder: &Path) -> Result<Option<Flock<File>>, CliError> {
     std::fs::create_dir_all(folder).map_err(|error| unusable(folder, error))?;
     let file = File::create(folder.join("claim")).map_err(|error| unusable(folder, error))?;
     match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
@@ -277,8 +276,8 @@ fn try_claim(folder: &Path) -> Result<Option<Flock<File>>, CommandError> {
     }
 }
 
-fn unusable(folder: &Path, error: std::io::Error) -> CommandError {
-    CommandError::new(ExitStatus::Unexpected, format!("cannot use the folder {}", folder.display()))
+fn unusable(folder: &Path, error: std::io::Error) -> CliError {
+    CliError::new(ExitStatus::Unexpected, format!("cannot use the folder {}", folder.display()))
         .because(error)
         .hint("name another with --output-dir")
 }

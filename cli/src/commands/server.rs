@@ -10,13 +10,13 @@ use torc_api::wire::RunnerScope;
 use torc_runner::IdleExit;
 
 use crate::connection::create_store_dir;
-use crate::context::Context;
+use crate::context::CommandContext;
 use crate::embedded::listening::Listening;
 use crate::embedded::store_dir::StoreDir;
 use crate::embedded::{EmbeddedServer, ServeMode, StoreAccess, acquire_or_attach};
-use crate::error::{CommandError, ExitStatus};
+use crate::error::{CliError, ExitStatus};
 use crate::listen_args::resolve;
-use crate::logging::Author;
+use crate::logging::LogWriters;
 use crate::runner_config::runner_config;
 use crate::settings::{Flags, RunnerArgs, bit};
 use crate::use_cases::interrupts::Interrupts;
@@ -52,7 +52,7 @@ pub struct ServerArgs {
 }
 
 /// Runs the verb.
-pub async fn run(context: &Context, args: &ServerArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: &ServerArgs) -> Result<ExitStatus, CliError> {
     if args.background {
         // Fails only for the leader of a group, which is no child of a terminal's job anyway.
         let _ = nix::unistd::setsid();
@@ -77,7 +77,7 @@ pub async fn run(context: &Context, args: &ServerArgs) -> Result<ExitStatus, Com
         Some(StoreAccess::Acquired(lock)) => Some(lock),
         Some(StoreAccess::Attached(info, _)) => {
             let message = format!("the store is in use by process {} on {}", info.pid, info.host);
-            return Err(CommandError::new(ExitStatus::Refused, message).hint(format!("it answers at {}", info.url)));
+            return Err(CliError::new(ExitStatus::Refused, message).hint(format!("it answers at {}", info.url)));
         }
     };
     let slurm = Some(if args.background { RunnerScope::Session } else { RunnerScope::All });
@@ -105,12 +105,12 @@ pub async fn run(context: &Context, args: &ServerArgs) -> Result<ExitStatus, Com
 }
 
 async fn serve(
-    context: &Context,
+    context: &CommandContext,
     args: &ServerArgs,
     store_dir: &StoreDir,
     server: &EmbeddedServer,
     interrupts: &mut Interrupts,
-) -> Result<ExitStatus, CommandError> {
+) -> Result<ExitStatus, CliError> {
     let url = server.url();
     let certificate = server.certificate().map(|fingerprint| fingerprint.to_string());
     let token_file = server.token_file();
@@ -128,7 +128,7 @@ async fn serve(
             () = interrupts.next() => Ok(ExitStatus::Success),
             () = server.superseded() => {
                 let message = "another server leads by now, and has the store";
-                Err(CommandError::new(ExitStatus::Refused, message).hint("start it again: it stands by until it is needed"))
+                Err(CliError::new(ExitStatus::Refused, message).hint("start it again: it stands by until it is needed"))
             }
         };
     }
@@ -143,7 +143,7 @@ async fn serve(
         config.exit_when_complete = false;
         // It stays as long as the server: one that left for lack of work would register again while others are at work.
         config.idle_exit = IdleExit::Never;
-        let mut runner = LocalRunner::start(config, server.link(), Author::Owner);
+        let mut runner = LocalRunner::start(config, server.link(), LogWriters::One);
         tokio::select! {
             ended = runner.ended() => drop(ended?),
             idle = &mut idle => {
@@ -166,7 +166,7 @@ const MAX_IDLE_POLL_INTERVAL: Duration = Duration::from_secs(2);
 const MIN_IDLE_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Ends when nothing has happened for so long and nothing comes by itself; never without a limit.
-async fn idle(server: &EmbeddedServer, scope: &RunnerScope, limit: Option<Duration>) -> Result<(), CommandError> {
+async fn idle(server: &EmbeddedServer, scope: &RunnerScope, limit: Option<Duration>) -> Result<(), CliError> {
     let Some(limit) = limit else { return std::future::pending().await };
     let interval = (limit / 10).clamp(MIN_IDLE_POLL_INTERVAL, MAX_IDLE_POLL_INTERVAL);
     let (mut since, mut last_event) = (Instant::now(), None);
@@ -186,7 +186,7 @@ async fn idle(server: &EmbeddedServer, scope: &RunnerScope, limit: Option<Durati
 }
 
 /// Whether something comes back by itself, or Slurm has something to do.
-async fn is_busy(server: &EmbeddedServer) -> Result<bool, CommandError> {
+async fn is_busy(server: &EmbeddedServer) -> Result<bool, CliError> {
     let workflows = server.client().workflows().await?;
     Ok(workflows.iter().any(|workflow| workflow.status.jobs.recovering > 0 || is_on_slurm(workflow)))
 }

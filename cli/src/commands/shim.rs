@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use clap::Args;
 use torc_runner::shim::{self, ShimArgs};
 
-use crate::error::{CommandError, ExitStatus};
-use crate::output::{Format, Output};
+use crate::error::{CliError, ExitStatus};
+use crate::output::{OutputFormat, Printer};
 
 /// The process that holds a runner's jobs.
 #[derive(Debug, Args)]
@@ -22,7 +22,7 @@ pub fn main(args: ShimVerbArgs) -> ExitCode {
     match ShimArgs::parse(args.arguments).and_then(|args| shim::main(&args)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            Output::new(Format::Table).error(&CommandError::unexpected("the shim failed", error));
+            Printer::new(OutputFormat::Table).error(&CliError::unexpected("the shim failed", error));
             ExitCode::from(ExitStatus::Unexpected.code())
         }
     }

@@ -15,8 +15,8 @@ pub mod usage;
 
 use clap::{Args, Subcommand};
 
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 
 /// Slurm: schedulers and allocations for the jobs of a workflow, and what its accounting says of them.
 #[derive(Debug, Args)]
@@ -39,7 +39,7 @@ pub enum SlurmCommand {
 }
 
 /// Runs the group.
-pub async fn run(context: &Context, args: SlurmArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: SlurmArgs) -> Result<ExitStatus, CliError> {
     match args.command {
         SlurmCommand::Generate(args) => generate::run(context, &args).await,
         SlurmCommand::PlanAllocations(args) => plan_allocations::run(context, &args).await,

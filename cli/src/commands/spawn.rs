@@ -8,9 +8,9 @@ use torc_api::data::{SpawnRequest, SpawnResponse};
 
 use crate::client::Client;
 use crate::connection::explain_missing;
-use crate::context::Context;
+use crate::context::CommandContext;
 use crate::documents;
-use crate::error::{CommandError, ExitStatus};
+use crate::error::{CliError, ExitStatus};
 use crate::output::human;
 use crate::use_cases::inside_job::{Attempt, with_server};
 
@@ -44,9 +44,9 @@ fn parse_state(text: &str) -> Result<Value, String> {
 }
 
 /// Runs the verb.
-pub async fn run(context: &Context, args: &SpawnArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: &SpawnArgs) -> Result<ExitStatus, CliError> {
     let own = Attempt::of_this_process().ok_or_else(|| {
-        CommandError::usage("only a running job can spawn jobs")
+        CliError::usage("only a running job can spawn jobs")
             .hint("call it in a job's command: there Torc has set TORC_JOB_ID and the other variables it needs")
     })?;
     let jobs = match &args.file {

@@ -9,8 +9,8 @@ use torc_api::state::JobState;
 
 use crate::client::Client;
 use crate::connection::{explain_missing, resolve_workflow, with_client};
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::output::{human, known, status_word};
 use crate::use_cases::progress::allocations;
 use crate::workflow_phase::{WorkflowPhase, phase};
@@ -24,7 +24,7 @@ pub struct StatusArgs {
 }
 
 /// Runs the verb.
-pub async fn run(context: &Context, args: &StatusArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: &StatusArgs) -> Result<ExitStatus, CliError> {
     with_client(&context.settings, &context.folder, async |client: &Client| {
         let name = resolve_workflow(client, args.workflow.as_deref()).await?;
         let workflow = client.workflow(&name).await.map_err(explain_missing)?;

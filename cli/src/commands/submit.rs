@@ -12,12 +12,12 @@ use super::run::is_file;
 use crate::args::FileArgs;
 use crate::client::Client;
 use crate::connection::{bare_name, explain_missing, no_store, remote};
-use crate::context::Context;
+use crate::context::CommandContext;
 use crate::documents;
 use crate::embedded::listening::Exposure;
 use crate::embedded::store_dir::StoreDir;
 use crate::embedded::{StoreAccess, acquire_or_attach, start_background};
-use crate::error::{CommandError, ExitStatus};
+use crate::error::{CliError, ExitStatus};
 use crate::listen_args::ListenArgs;
 use crate::settings::RunnerArgs;
 
@@ -38,7 +38,7 @@ pub struct SubmitArgs {
 }
 
 /// Runs the verb.
-pub async fn run(context: &Context, args: &SubmitArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: &SubmitArgs) -> Result<ExitStatus, CliError> {
     if is_file(&args.target) {
         return file(context, args).await;
     }
@@ -59,7 +59,7 @@ pub async fn run(context: &Context, args: &SubmitArgs) -> Result<ExitStatus, Com
     stored(context, &client, name).await
 }
 
-async fn file(context: &Context, args: &SubmitArgs) -> Result<ExitStatus, CommandError> {
+async fn file(context: &CommandContext, args: &SubmitArgs) -> Result<ExitStatus, CliError> {
     let files = vec![PathBuf::from(&args.target)];
     if args.target != "-" {
         // What is wrong with it is told when it is applied.
@@ -81,7 +81,7 @@ async fn file(context: &Context, args: &SubmitArgs) -> Result<ExitStatus, Comman
     Box::pin(apply::run(context, &apply)).await
 }
 
-async fn stored(context: &Context, client: &Client, name: &str) -> Result<ExitStatus, CommandError> {
+async fn stored(context: &CommandContext, client: &Client, name: &str) -> Result<ExitStatus, CliError> {
     let workflow = client.workflow(name).await.map_err(explain_missing)?;
     if let Some(document) = &workflow.document
         && workflow.slurm_cluster.is_none()
@@ -95,11 +95,11 @@ async fn stored(context: &Context, client: &Client, name: &str) -> Result<ExitSt
     Ok(ExitStatus::Success)
 }
 
-fn check(name: &str, spec: &WorkflowSpec, file: &str) -> Result<(), CommandError> {
+fn check(name: &str, spec: &WorkflowSpec, file: &str) -> Result<(), CliError> {
     if spec.needs_slurm() {
         return Ok(());
     }
-    Err(CommandError::invalid(format!("workflow `{name}` asks for no allocations"))
+    Err(CliError::invalid(format!("workflow `{name}` asks for no allocations"))
         .hint(format!("`torc slurm generate {file} --account ACCOUNT` writes schedulers and actions into it"))
         .hint("or name a cluster in it: `slurmCluster: local` is the Slurm of this machine"))
 }

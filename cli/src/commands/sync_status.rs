@@ -6,9 +6,9 @@ use clap::Args;
 use torc_api::allocation::{OrphanReport, UnreachableReason, UnreachableRunner};
 
 use crate::client::Client;
-use crate::connection::{Connection, explain_missing, resolve_workflow};
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::connection::{ServerConnection, explain_missing, resolve_workflow};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::use_cases::orphans::{Search, find_lost};
 
 /// Find allocations that Slurm has ended and jobs that were lost with them or with their runners.
@@ -30,8 +30,8 @@ pub struct SyncStatusArgs {
 }
 
 /// Runs the verb.
-pub async fn run(context: &Context, args: &SyncStatusArgs) -> Result<ExitStatus, CommandError> {
-    let connection = Connection::open(&context.settings, &context.folder).await?;
+pub async fn run(context: &CommandContext, args: &SyncStatusArgs) -> Result<ExitStatus, CliError> {
+    let connection = ServerConnection::open(&context.settings, &context.folder).await?;
     let search = Search {
         dry_run: args.dry_run,
         is_served: connection.is_served(),
@@ -44,11 +44,11 @@ pub async fn run(context: &Context, args: &SyncStatusArgs) -> Result<ExitStatus,
 }
 
 async fn find_and_tell(
-    context: &Context,
+    context: &CommandContext,
     args: &SyncStatusArgs,
     client: &Client,
     search: Search<'_>,
-) -> Result<ExitStatus, CommandError> {
+) -> Result<ExitStatus, CliError> {
     let name = resolve_workflow(client, args.workflow.as_deref()).await?;
     let workflow = client.workflow(&name).await.map_err(explain_missing)?;
     let report = find_lost(context, client, &workflow, search).await?;

@@ -10,9 +10,9 @@ use torc_core::trust;
 
 use crate::client::Client;
 use crate::connection::{bare_name, explain_missing, with_client};
-use crate::context::Context;
+use crate::context::CommandContext;
 use crate::embedded::store_dir::StoreDir;
-use crate::error::{CommandError, ExitStatus};
+use crate::error::{CliError, ExitStatus};
 use crate::output::known;
 use crate::token_file::read_token;
 
@@ -92,14 +92,14 @@ pub struct ShowArgs {
 }
 
 /// Runs the verb.
-pub async fn run(context: &Context, args: &TokenArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: &TokenArgs) -> Result<ExitStatus, CliError> {
     match &args.command {
         TokenCommand::Create(args) => create(context, args).await,
         TokenCommand::Show(args) => show(context, args),
     }
 }
 
-async fn create(context: &Context, args: &CreateArgs) -> Result<ExitStatus, CommandError> {
+async fn create(context: &CommandContext, args: &CreateArgs) -> Result<ExitStatus, CliError> {
     let request = TokenRequest {
         scope: args.scope.scope(),
         workflow: args.workflow.as_deref().map(|name| bare_name(name).to_owned()),
@@ -115,7 +115,7 @@ async fn create(context: &Context, args: &CreateArgs) -> Result<ExitStatus, Comm
     Ok(ExitStatus::Success)
 }
 
-fn show(context: &Context, args: &ShowArgs) -> Result<ExitStatus, CommandError> {
+fn show(context: &CommandContext, args: &ShowArgs) -> Result<ExitStatus, CliError> {
     let named = args.file.clone().or_else(|| context.settings.token_file.clone());
     let word = match (named, &context.settings.token) {
         (Some(path), None) => read_token(&path)?,
@@ -123,11 +123,11 @@ fn show(context: &Context, args: &ShowArgs) -> Result<ExitStatus, CommandError> 
         (_, Some(token)) => token.clone(),
         (None, None) => {
             let store_dir =
-                StoreDir::find(&context.folder).ok_or_else(|| CommandError::usage("name the file of a token"))?;
+                StoreDir::find(&context.folder).ok_or_else(|| CliError::usage("name the file of a token"))?;
             read_token(&store_dir.token_file())?
         }
     };
-    let wrong = |what: &str| CommandError::invalid(format!("this is no token: {what}"));
+    let wrong = |what: &str| CliError::invalid(format!("this is no token: {what}"));
     let credential = Credential::parse(&word).map_err(|error| wrong(&format!("what it pins {error}")))?;
     let statement = if trust::is_signed(&credential.token) {
         Some(trust::read(&credential.token).map_err(|error| wrong(&error.to_string()))?)

@@ -7,8 +7,8 @@ use clap::Args;
 use serde_json::json;
 use torc_runner::packs::{self, Entry, Stream};
 
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::output::human;
 
 /// Write packed logs to files of their own, named as unpacked ones are.
@@ -31,11 +31,11 @@ pub struct UnpackArgs {
 }
 
 /// Runs the verb.
-pub fn run(context: &Context, args: &UnpackArgs) -> Result<ExitStatus, CommandError> {
+pub fn run(context: &CommandContext, args: &UnpackArgs) -> Result<ExitStatus, CliError> {
     let into = args.into.as_ref().unwrap_or(&args.folder);
     let mut found = Vec::new();
     for pack in packs_in(&args.folder)? {
-        let failed = |error| CommandError::unexpected(format!("could not read {}", pack.display()), error);
+        let failed = |error| CliError::unexpected(format!("could not read {}", pack.display()), error);
         for entry in packs::entries(&pack).map_err(failed)? {
             if args.attempt.as_ref().is_none_or(|wanted| *wanted == entry.label) {
                 found.push((pack.clone(), entry));
@@ -44,7 +44,7 @@ pub fn run(context: &Context, args: &UnpackArgs) -> Result<ExitStatus, CommandEr
     }
     if !args.list {
         fs::create_dir_all(into)
-            .map_err(|error| CommandError::unexpected(format!("could not make {}", into.display()), error))?;
+            .map_err(|error| CliError::unexpected(format!("could not make {}", into.display()), error))?;
         for (pack, entry) in &found {
             write(pack, entry, into)?;
         }
@@ -66,9 +66,9 @@ pub fn run(context: &Context, args: &UnpackArgs) -> Result<ExitStatus, CommandEr
     Ok(ExitStatus::Success)
 }
 
-fn packs_in(folder: &Path) -> Result<Vec<PathBuf>, CommandError> {
+fn packs_in(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
     let entries = fs::read_dir(folder).map_err(|error| {
-        CommandError::not_found(format!("could not read the folder {}", folder.display()))
+        CliError::not_found(format!("could not read the folder {}", folder.display()))
             .because(error)
             .hint("name the folder `job_stdio` of the output folder")
     })?;
@@ -78,11 +78,11 @@ fn packs_in(folder: &Path) -> Result<Vec<PathBuf>, CommandError> {
     Ok(found)
 }
 
-fn write(pack: &Path, entry: &Entry, into: &Path) -> Result<(), CommandError> {
+fn write(pack: &Path, entry: &Entry, into: &Path) -> Result<(), CliError> {
     let path = into.join(file_name(entry));
     packs::read(pack, entry.offset)
         .and_then(|output| fs::write(&path, output))
-        .map_err(|error| CommandError::unexpected(format!("could not write {}", path.display()), error))
+        .map_err(|error| CliError::unexpected(format!("could not write {}", path.display()), error))
 }
 
 fn file_name(entry: &Entry) -> String {

@@ -8,8 +8,8 @@ use torc_api::data::{UserDataWritten, WriteUserData};
 
 use crate::client::Client;
 use crate::connection::{explain_missing, resolve_workflow};
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::output::{Listing, human};
 use crate::use_cases::inside_job::{Attempt, with_server};
 
@@ -52,7 +52,7 @@ pub enum UserDataCommand {
 }
 
 /// Runs the group.
-pub async fn run(context: &Context, args: UserDataArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: UserDataArgs) -> Result<ExitStatus, CliError> {
     match args.command {
         UserDataCommand::List { workflow } => {
             with_server(context, async |client: &Client| {
@@ -88,7 +88,7 @@ pub async fn run(context: &Context, args: UserDataArgs) -> Result<ExitStatus, Co
 }
 
 /// The workflow that is meant: the one that was named, that of the job that asks, or the only one there is.
-async fn workflow_of(client: &Client, named: Option<&str>) -> Result<String, CommandError> {
+async fn workflow_of(client: &Client, named: Option<&str>) -> Result<String, CliError> {
     match (named, Attempt::of_this_process()) {
         (None, Some(own)) => Ok(own.workflow),
         (named, _) => resolve_workflow(client, named).await,
@@ -96,47 +96,48 @@ async fn workflow_of(client: &Client, named: Option<&str>) -> Result<String, Com
 }
 
 /// The words of a line: the first is the workflow if there is one more than needed.
-fn split<const N: usize>(mut words: Vec<String>) -> Result<(Option<String>, [String; N]), CommandError> {
+fn split<const N: usize>(mut words: Vec<String>) -> Result<(Option<String>, [String; N]), CliError> {
     let workflow = (words.len() > N).then(|| words.remove(0));
-    let words = words.try_into().map_err(|_| CommandError::usage("name the data, and the workflow before it"))?;
+    let words = words.try_into().map_err(|_| CliError::usage("name the data, and the workflow before it"))?;
     Ok((workflow, words))
 }
 
-fn read(text: &str) -> Result<String, CommandError> {
+fn read(text: &str) -> Result<String, CliError> {
     if text != "-" {
         return Ok(text.to_owned());
     }
     let mut text = String::new();
     let read = std::io::stdin().lock().read_to_string(&mut text);
-    read.map_err(|error| CommandError::unexpected("could not read standard input", error))?;
+    read.map_err(|error| CliError::unexpected("could not read standard input", error))?;
     Ok(text)
 }
 
-fn parse(text: &str) -> Result<Value, CommandError> {
+fn parse(text: &str) -> Result<Value, CliError> {
     serde_json::from_str(text).map_err(|error| {
-        CommandError::invalid("the value is no JSON")
+        CliError::invalid("the value is no JSON")
             .because(error)
             .hint("a text needs quotes inside the shell's: '\"like this\"'")
     })
 }
 
-async fn get(context: &Context, client: &Client, workflow: Option<&str>, name: &str) -> Result<(), CommandError> {
+async fn get(context: &CommandContext, client: &Client, workflow: Option<&str>, name: &str) -> Result<(), CliError> {
     let workflow = workflow_of(client, workflow).await?;
     let found = client.one_user_data(&workflow, name).await.map_err(explain_missing)?;
     let Some(value) = &found.data else {
         let message = format!("user data '{name}' has no value yet");
-        return Err(CommandError::not_found(message)
-            .hint(format!("write one with: torc user-data set {workflow} {name} VALUE")));
+        return Err(
+            CliError::not_found(message).hint(format!("write one with: torc user-data set {workflow} {name} VALUE"))
+        );
     };
     context.output.value(value, || format!("{value}\n"))
 }
 
 async fn write(
-    context: &Context,
+    context: &CommandContext,
     client: &Client,
     (workflow, name): (Option<&str>, &str),
     value: Option<&WriteUserData>,
-) -> Result<(), CommandError> {
+) -> Result<(), CliError> {
     let workflow = workflow_of(client, workflow).await?;
     let written = client.write_user_data(&workflow, name, value).await.map_err(explain_missing)?;
     let verb = if value.is_some() { "set" } else { "taken back" };

@@ -11,9 +11,9 @@ use torc_api::size::too_large;
 use torc_core::expand::{Limits, warnings};
 
 use super::plan::allocations;
-use crate::context::Context;
+use crate::context::CommandContext;
 use crate::documents;
-use crate::error::{CommandError, ExitStatus};
+use crate::error::{CliError, ExitStatus};
 use crate::output::human;
 
 /// Check documents without a store.
@@ -33,7 +33,7 @@ pub struct ValidateArgs {
 }
 
 /// Runs the verb.
-pub fn run(context: &Context, args: &ValidateArgs) -> Result<ExitStatus, CommandError> {
+pub fn run(context: &CommandContext, args: &ValidateArgs) -> Result<ExitStatus, CliError> {
     let paths = if args.files.is_empty() { &args.paths } else { &args.files };
     let (workflows, mut report) = documents::read(paths, context.settings.namespace.as_deref())?;
     if args.kubernetes {
@@ -58,7 +58,7 @@ pub fn run(context: &Context, args: &ValidateArgs) -> Result<ExitStatus, Command
             }
         }
     }
-    report.tell_warnings(context.output);
+    report.print_warnings(context.output);
     let problems = report.to_json();
     let clusters = report.take_clusters();
     report.into_result()?;

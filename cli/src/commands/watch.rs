@@ -11,9 +11,9 @@ use torc_api::workflow::WorkflowSpec;
 use super::recover::{self, RemedyArgs};
 use crate::args::parse_duration;
 use crate::client::Client;
-use crate::connection::{Connection, explain_missing, resolve_workflow};
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::connection::{ServerConnection, explain_missing, resolve_workflow};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::listen_args::ListenArgs;
 use crate::output::{human, status_word};
 use crate::use_cases::background_server::ensure_background_server;
@@ -62,12 +62,12 @@ const LOOKS: u32 = 3;
 const COOL_DOWN: Duration = Duration::from_secs(60);
 
 /// Runs the verb.
-pub async fn run(context: &Context, args: &WatchArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: &WatchArgs) -> Result<ExitStatus, CliError> {
     let mut interrupts = Interrupts::listen()?;
     let mut watch = Watch::default();
     loop {
         // The store is opened anew for each look: nobody is kept from running meanwhile.
-        let connection = Connection::open(&context.settings, &context.folder).await?;
+        let connection = ServerConnection::open(&context.settings, &context.folder).await?;
         let is_served = connection.is_served();
         watch.is_served = is_served;
         let looked = look(context, args, connection.client(), &mut watch).await;
@@ -111,7 +111,12 @@ enum Look {
 }
 
 /// One look.
-async fn look(context: &Context, args: &WatchArgs, client: &Client, watch: &mut Watch) -> Result<Look, CommandError> {
+async fn look(
+    context: &CommandContext,
+    args: &WatchArgs,
+    client: &Client,
+    watch: &mut Watch,
+) -> Result<Look, CliError> {
     let name = resolve_workflow(client, args.workflow.as_deref()).await?;
     let mut workflow = client.workflow(&name).await.map_err(explain_missing)?;
     let id = workflow.id.to_string();
@@ -159,7 +164,7 @@ fn is_alive(allocation: &Allocation) -> bool {
     allocation.status != AllocationStatus::Pending || allocation.slurm_job_id.is_some()
 }
 
-async fn has_live_allocation(client: &Client, workflow: &str) -> Result<bool, CommandError> {
+async fn has_live_allocation(client: &Client, workflow: &str) -> Result<bool, CliError> {
     Ok(client.live_allocations(workflow).await?.iter().any(is_alive))
 }
 
@@ -181,7 +186,7 @@ fn may_be_lost(seen: Seen) -> bool {
 }
 
 /// Says what was lost, and once what cannot be judged.
-fn tell_found(context: &Context, watch: &mut Watch, workflow: &str, found: OrphanReport) {
+fn tell_found(context: &CommandContext, watch: &mut Watch, workflow: &str, found: OrphanReport) {
     let is_told = watch.told_unreachable == found.unreachable;
     watch.told_unreachable.clone_from(&found.unreachable);
     let unreachable = if is_told { Vec::new() } else { found.unreachable };
@@ -193,7 +198,7 @@ fn tell_found(context: &Context, watch: &mut Watch, workflow: &str, found: Orpha
 }
 
 /// Says once that nothing moves because no process serves the store.
-fn tell_unserved(context: &Context, watch: &mut Watch, workflow: &Workflow) {
+fn tell_unserved(context: &CommandContext, watch: &mut Watch, workflow: &Workflow) {
     let is_news = !watch.is_served && !std::mem::replace(&mut watch.told_unserved, true);
     watch.told_unserved &= !watch.is_served;
     if is_news && phase(workflow).is_active() {
@@ -205,7 +210,7 @@ fn tell_unserved(context: &Context, watch: &mut Watch, workflow: &Workflow) {
     }
 }
 
-fn say(context: &Context, watch: &mut Watch, workflow: &Workflow) {
+fn say(context: &CommandContext, watch: &mut Watch, workflow: &Workflow) {
     let jobs = &workflow.status.jobs;
     let allocations = workflow.status.allocations.unwrap_or_default();
     let line = format!(
@@ -231,12 +236,12 @@ fn is_spent(max_retries: Option<u32>, recoveries: u32) -> bool {
 }
 
 async fn after_failure(
-    context: &Context,
+    context: &CommandContext,
     args: &WatchArgs,
     client: &Client,
     workflow: &Workflow,
     watch: &mut Watch,
-) -> Result<Option<ExitStatus>, CommandError> {
+) -> Result<Option<ExitStatus>, CliError> {
     let is_spent = is_spent(args.max_retries, watch.recoveries);
     if !args.recover || is_spent {
         if is_spent && args.recover {
@@ -265,12 +270,12 @@ fn sizes_itself(spec: &WorkflowSpec) -> bool {
 }
 
 async fn schedule(
-    context: &Context,
+    context: &CommandContext,
     args: &WatchArgs,
     client: &Client,
     workflow: &Workflow,
     watch: &mut Watch,
-) -> Result<(), CommandError> {
+) -> Result<(), CliError> {
     let spec = workflow.document.as_ref().map(|document| &document.spec);
     if !is_cool(watch.scheduled.map(|last| last.elapsed())) || spec.is_some_and(sizes_itself) {
         return Ok(());

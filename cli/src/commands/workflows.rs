@@ -13,8 +13,8 @@ use super::sync_status::SyncStatusArgs;
 use super::{correct_resources, reconcile, restart, sync_status};
 use crate::client::Client;
 use crate::connection::{explain_missing, resolve_workflow, with_client};
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 
 /// Workflows: list, status, cancel, delete and more, as in Torc 1.0.
 #[derive(Debug, Args)]
@@ -44,7 +44,7 @@ pub struct ExportArgs {
 }
 
 /// Runs the group.
-pub async fn run(context: &Context, args: WorkflowsArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: WorkflowsArgs) -> Result<ExitStatus, CliError> {
     match args.command {
         WorkflowsCommand::Init(args) => restart::init(context, &args).await,
         WorkflowsCommand::Reinit(args) => restart::reinit(context, &args).await,
@@ -56,7 +56,7 @@ pub async fn run(context: &Context, args: WorkflowsArgs) -> Result<ExitStatus, C
     }
 }
 
-async fn export(context: &Context, args: &ExportArgs) -> Result<ExitStatus, CommandError> {
+async fn export(context: &CommandContext, args: &ExportArgs) -> Result<ExitStatus, CliError> {
     let document = with_client(&context.settings, &context.folder, async |client: &Client| {
         let name = resolve_workflow(client, args.workflow.as_deref()).await?;
         Ok(client.workflow(&name).await.map_err(explain_missing)?.document)

@@ -6,18 +6,18 @@ use serde_json::{Value, json};
 use torc_api::document::SlurmClusterDocument;
 use torc_api::problem::{Problem, Severity};
 
-use crate::error::CommandError;
-use crate::output::Output;
+use crate::error::CliError;
+use crate::output::Printer;
 
 /// Everything that is wrong or odd in the files.
 #[derive(Debug, Default)]
-pub struct Report {
+pub struct ProblemReport {
     problems: Vec<(String, Problem)>,
     documents: usize,
     clusters: Vec<SlurmClusterDocument>,
 }
 
-impl Report {
+impl ProblemReport {
     /// Adds problems of a file.
     pub fn add(&mut self, file: &str, problems: Vec<Problem>) {
         self.problems.extend(problems.into_iter().map(|problem| (file.to_owned(), problem)));
@@ -54,14 +54,14 @@ impl Report {
     }
 
     /// Tells what is odd.
-    pub fn tell_warnings(&self, output: Output) {
+    pub fn print_warnings(&self, output: Printer) {
         for (file, problem) in self.problems.iter().filter(|(_, problem)| !problem.is_error()) {
             output.progress(problem_lines(file, problem).trim_end());
         }
     }
 
     /// An error that tells everything that is wrong, if something is.
-    pub fn into_result(self) -> Result<(), CommandError> {
+    pub fn into_result(self) -> Result<(), CliError> {
         let errors: Vec<&(String, Problem)> = self.problems.iter().filter(|(_, problem)| problem.is_error()).collect();
         if errors.is_empty() {
             return Ok(());
@@ -72,7 +72,7 @@ impl Report {
         let message = format!("{count} in {}", files.join(", "));
         let lines: Vec<String> =
             errors.iter().map(|(file, problem)| problem_lines(file, problem).trim_end().to_owned()).collect();
-        Err(CommandError::invalid(message).lines(lines).details(self.to_json()))
+        Err(CliError::invalid(message).lines(lines).details(self.to_json()))
     }
 
     /// All problems for programs.
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn warnings_alone_are_no_error() {
-        let mut report = Report::default();
+        let mut report = ProblemReport::default();
         report.add("a", vec![Problem::warning("x", "odd")]);
         assert!(!report.has_errors());
         report.add("a", vec![Problem::error("x", "wrong"), Problem::error("y", "wrong too")]);
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn problems_for_programs_have_all_that_is_known() {
-        let mut report = Report::default();
+        let mut report = ProblemReport::default();
         let mut placed = Problem::error("spec.x", "wrong").hint("do this");
         placed.position = Some(Position { line: 3, column: 5 });
         report.add("a.yaml", vec![placed]);

@@ -6,7 +6,7 @@ use torc_api::token::Credential;
 
 use super::store_dir::{Lock, ServerInfo, StoreDir};
 use crate::client::Client;
-use crate::error::{CommandError, ExitStatus};
+use crate::error::{CliError, ExitStatus};
 use crate::host::host_name;
 
 /// The longest wait for a process that has the lock and does not answer.
@@ -22,7 +22,7 @@ pub enum StoreAccess {
 }
 
 /// Locks the store, or connects to its owner.
-pub async fn acquire_or_attach(store_dir: &StoreDir, namespace: Option<&str>) -> Result<StoreAccess, CommandError> {
+pub async fn acquire_or_attach(store_dir: &StoreDir, namespace: Option<&str>) -> Result<StoreAccess, CliError> {
     let start = Instant::now();
     loop {
         let info = store_dir.server_info();
@@ -58,7 +58,7 @@ pub async fn connect(info: &ServerInfo, namespace: Option<&str>) -> Option<Clien
     // Who is there now says which certificate it has: the file's may be that of an earlier owner.
     let token = Credential::token_of(word.trim()).to_owned();
     let url = info.url_from_here();
-    let client = Client::trusting(url, Some(token), &info.trust(), namespace.map(str::to_owned)).ok()?;
+    let client = Client::new(url, Some(token), &info.trust(), namespace.map(str::to_owned)).ok()?;
     client.version().await.is_ok().then_some(client)
 }
 
@@ -67,7 +67,7 @@ fn is_loopback(url: &str) -> bool {
     url.is_ok_and(|url| matches!(url.host_str(), Some("127.0.0.1" | "[::1]" | "localhost")))
 }
 
-fn owner_on_other_host(store_dir: &StoreDir, info: &ServerInfo) -> CommandError {
+fn owner_on_other_host(store_dir: &StoreDir, info: &ServerInfo) -> CliError {
     let message = format!(
         "the store in {} is in use on {} (process {}, since {})",
         store_dir.folder.display(),
@@ -75,15 +75,15 @@ fn owner_on_other_host(store_dir: &StoreDir, info: &ServerInfo) -> CommandError 
         info.pid,
         info.start_time
     );
-    CommandError::new(ExitStatus::Refused, message)
+    CliError::new(ExitStatus::Refused, message)
         .hint(format!("go on there: ssh {} and run torc in this folder", info.host))
         .hint(format!("if that process is gone for good, remove {}", store_dir.folder.join("server.json").display()))
 }
 
-fn owner_unresponsive(store_dir: &StoreDir) -> CommandError {
+fn owner_unresponsive(store_dir: &StoreDir) -> CliError {
     let message =
         format!("the store in {} is held by another process that does not answer", store_dir.folder.display());
-    let error = CommandError::new(ExitStatus::Unreachable, message);
+    let error = CliError::new(ExitStatus::Unreachable, message);
     match store_dir.server_info() {
         Some(info) => error.hint(format!("it is process {} on {}", info.pid, info.host)),
         None => error.hint("it may be starting, or restoring a backup: try again in a moment"),

@@ -12,7 +12,7 @@ use super::acquire::{StoreAccess, acquire_or_attach, connect};
 use crate::client::Client;
 use crate::embedded::listening::Exposure;
 use crate::embedded::store_dir::{ServerInfo, StoreDir};
-use crate::error::CommandError;
+use crate::error::CliError;
 use crate::settings::{ServerSettings, Settings, as_arguments};
 
 /// How long a server may take until it answers.
@@ -21,12 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const IDLE_SECONDS: u64 = 30;
 
 /// Starts a server in the background and waits until it, or one that was started at the same moment, answers.
-pub async fn start(
-    store_dir: &StoreDir,
-    settings: &Settings,
-    who: Exposure,
-) -> Result<(ServerInfo, Client), CommandError> {
-    let failed = |error: std::io::Error| CommandError::unexpected("could not start a server in the background", error);
+pub async fn start(store_dir: &StoreDir, settings: &Settings, who: Exposure) -> Result<(ServerInfo, Client), CliError> {
+    let failed = |error: std::io::Error| CliError::unexpected("could not start a server in the background", error);
     let log = OpenOptions::new().create(true).append(true).mode(0o600).open(store_dir.log_file()).map_err(failed)?;
     let mut child = Command::new(std::env::current_exe().map_err(failed)?)
         .args(arguments(store_dir, settings, who))
@@ -59,12 +55,9 @@ pub async fn start(
     }
 }
 
-fn silent(store_dir: &StoreDir, reason: &str) -> CommandError {
-    CommandError::new(
-        crate::error::ExitStatus::Unexpected,
-        format!("could not start a server in the background: {reason}"),
-    )
-    .hint(format!("see {}", store_dir.log_file().display()))
+fn silent(store_dir: &StoreDir, reason: &str) -> CliError {
+    CliError::new(crate::error::ExitStatus::Unexpected, format!("could not start a server in the background: {reason}"))
+        .hint(format!("see {}", store_dir.log_file().display()))
 }
 
 /// Returns the server's command line. It inherits the folder and the environment, and so the settings of files and variables.
@@ -100,13 +93,13 @@ mod tests {
     use super::*;
     use crate::cli::{self, Command as Verb};
     use crate::settings::tests::EXAMPLES;
-    use crate::settings::{self, Handed, Layers, Surroundings};
+    use crate::settings::{self, EnvCredentials, Environment, Layers};
 
     fn resolved(flags: Layers) -> Settings {
         let folder = std::path::Path::new("/folder");
-        let surroundings = Surroundings { variable: &|_| None, folder, system: std::path::Path::new("/nowhere") };
-        let (layers, _) = settings::gather(flags, &surroundings).expect("settings");
-        settings::resolve(&layers, Handed::default()).expect("settings")
+        let environment = Environment { variable: &|_| None, folder, system: std::path::Path::new("/nowhere") };
+        let (layers, _) = settings::gather(flags, &environment).expect("settings");
+        settings::resolve(&layers, EnvCredentials::default()).expect("settings")
     }
 
     /// Settings of a command line, as the server in the background would have them.

@@ -6,7 +6,7 @@ use torc_api::workflow::WorkflowSpec;
 use torc_controller::tls::TlsFiles;
 
 use super::advertise::{AdvertisedHost, HostInfo, choose, host_of, unresolved_host_warning};
-use crate::error::CommandError;
+use crate::error::CliError;
 use crate::settings::ServerSettings;
 
 /// The machines that have to reach a server.
@@ -77,13 +77,13 @@ impl Listening {
         said: &ServerSettings,
         bind: Option<&str>,
         otherwise: &str,
-        resolve: impl Fn(&str) -> Result<SocketAddr, CommandError>,
-    ) -> Result<Self, CommandError> {
+        resolve: impl Fn(&str) -> Result<SocketAddr, CliError>,
+    ) -> Result<Self, CliError> {
         let bind = resolve(bind.unwrap_or(otherwise))?;
         let protection = match (said.certificate(), said.insecure_http, said.tls) {
             (Some(_), true, _) | (None, true, true) => {
                 let message = "plain HTTP was asked for, and TLS too";
-                return Err(CommandError::usage(message).hint("leave out --insecure-http, or the rest"));
+                return Err(CliError::usage(message).hint("leave out --insecure-http, or the rest"));
             }
             (Some(files), false, _) => Protection::Given(files),
             (None, true, false) => Protection::Plain,
@@ -94,7 +94,7 @@ impl Listening {
         if said.tls_ca.is_some() && protection == Protection::Own {
             let message =
                 "--tls-ca says who vouches for a certificate, and the server would make its own, for which nobody does";
-            return Err(CommandError::usage(message).hint("name the certificate with --tls-cert and --tls-key, too"));
+            return Err(CliError::usage(message).hint("name the certificate with --tls-cert and --tls-key, too"));
         }
         Ok(Self { bind, protection, advertise: said.advertise.clone() })
     }
@@ -103,8 +103,8 @@ impl Listening {
     pub fn embedded(
         said: &ServerSettings,
         exposure: Exposure,
-        resolve: impl Fn(&str) -> Result<SocketAddr, CommandError>,
-    ) -> Result<Self, CommandError> {
+        resolve: impl Fn(&str) -> Result<SocketAddr, CliError>,
+    ) -> Result<Self, CliError> {
         Self::decide(said, said.embedded_bind.as_deref(), exposure.default_bind(), resolve)
     }
 
@@ -176,8 +176,8 @@ mod tests {
         TlsFiles { certificate: "c".into(), key: "k".into() }
     }
 
-    fn parse(text: &str) -> Result<SocketAddr, CommandError> {
-        text.parse().map_err(|_| CommandError::usage("no address"))
+    fn parse(text: &str) -> Result<SocketAddr, CliError> {
+        text.parse().map_err(|_| CliError::usage("no address"))
     }
 
     #[test]

@@ -17,7 +17,7 @@ use super::link::EngineLink;
 use super::listening::{Listening, Protection};
 use super::store_dir::{Lock, Pin, ServerInfo, StoreDir, read_key};
 use crate::client::Client;
-use crate::error::{CommandError, ExitStatus};
+use crate::error::{CliError, ExitStatus};
 use crate::host::host_name;
 use crate::settings::Settings;
 use crate::token_file::read_token;
@@ -62,7 +62,7 @@ impl EmbeddedServer {
         lock: Option<Lock>,
         settings: &Settings,
         mode: ServeMode,
-    ) -> Result<Self, CommandError> {
+    ) -> Result<Self, CliError> {
         let (listening, runner, slurm, kubernetes) = match mode {
             ServeMode::Private => (Listening::here(), None, None, None),
             ServeMode::Announced { mut listening, runner, slurm, kubernetes } => {
@@ -74,7 +74,7 @@ impl EmbeddedServer {
             let listening = listening.clone();
             move || listening.host(advertise::addresses_of, advertise::host_info)
         });
-        let others = others.await.map_err(|error| CommandError::unexpected("could not look up this machine", error))?;
+        let others = others.await.map_err(|error| CliError::unexpected("could not look up this machine", error))?;
         let certificate = Certificate::of(store_dir, &listening, &others.host)?;
         let (token, token_file) = match &settings.server.admin_token_file {
             Some(path) => (given_token(path)?, path.clone()),
@@ -119,7 +119,7 @@ impl EmbeddedServer {
             certificate_sha256: certificate.pin,
             certificate_file: certificate.given,
         };
-        let client = Client::trusting(&local_url, Some(token), &info.trust(), settings.namespace.clone())?;
+        let client = Client::new(&local_url, Some(token), &info.trust(), settings.namespace.clone())?;
         if runner.is_some() {
             store_dir.write_server_info(&info)?;
         }
@@ -152,9 +152,9 @@ impl EmbeddedServer {
     }
 
     /// Whether something is done or comes by itself, and the last event.
-    pub async fn activity(&self, scope: &RunnerScope) -> Result<Activity, CommandError> {
+    pub async fn activity(&self, scope: &RunnerScope) -> Result<Activity, CliError> {
         let activity = self.server.engine().activity(scope.clone()).await;
-        activity.map_err(|error| CommandError::unexpected("the store cannot be asked", error))
+        activity.map_err(|error| CliError::unexpected("the store cannot be asked", error))
     }
 
     /// The way to Slurm.
@@ -196,9 +196,9 @@ fn slurm_config(
     store_dir: &StoreDir,
     settings: &Settings,
     serves: Option<RunnerScope>,
-) -> Result<SlurmConfig, CommandError> {
+) -> Result<SlurmConfig, CliError> {
     let program = std::env::current_exe()
-        .map_err(|error| CommandError::unexpected("could not find the path of this program", error))?;
+        .map_err(|error| CliError::unexpected("could not find the path of this program", error))?;
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let runner = vec![text(&program), crate::SLURM_JOB_RUNNER.to_owned()];
     let replaced = Tool::ALL.into_iter().map(Tool::replacement_variable);
@@ -223,7 +223,7 @@ struct Certificate {
 }
 
 impl Certificate {
-    fn of(store_dir: &StoreDir, listening: &Listening, host: &str) -> Result<Self, CommandError> {
+    fn of(store_dir: &StoreDir, listening: &Listening, host: &str) -> Result<Self, CliError> {
         match &listening.protection {
             Protection::Plain => Ok(Self { files: None, pin: None, given: None }),
             Protection::Given(files) => {
@@ -253,16 +253,16 @@ impl Certificate {
 }
 
 /// A token that somebody else has made; a short one could be guessed.
-fn given_token(path: &Path) -> Result<String, CommandError> {
+fn given_token(path: &Path) -> Result<String, CliError> {
     let word = read_token(path)?;
     if word.len() < 16 {
         let message = format!("the token in {} is too short: at least 16 characters", path.display());
-        return Err(CommandError::invalid(message).hint("`openssl rand -hex 32` makes a good one"));
+        return Err(CliError::invalid(message).hint("`openssl rand -hex 32` makes a good one"));
     }
     Ok(word)
 }
 
-fn could_not_start(store_dir: &StoreDir, error: StartError) -> CommandError {
+fn could_not_start(store_dir: &StoreDir, error: StartError) -> CliError {
     let (kind, hint) = match &error {
         StartError::Bind { .. } => {
             (ExitStatus::Refused, Some("name another address with --bind; port 0 takes a free one"))
@@ -298,7 +298,7 @@ fn could_not_start(store_dir: &StoreDir, error: StartError) -> CommandError {
         _ => (ExitStatus::Unexpected, None),
     };
     let command =
-        CommandError::new(kind, format!("could not serve the store {}", store_dir.database.display())).because(error);
+        CliError::new(kind, format!("could not serve the store {}", store_dir.database.display())).because(error);
     match hint {
         Some(hint) => command.hint(hint),
         None => command,

@@ -14,7 +14,7 @@ use torc_controller::tls::{self, TlsFiles};
 use torc_core::trust::TokenKey;
 
 use crate::client::Trust;
-use crate::error::{CommandError, ExitStatus};
+use crate::error::{CliError, ExitStatus};
 use crate::host::host_name;
 use crate::listen_args::resolve;
 
@@ -107,18 +107,18 @@ impl StoreDir {
     }
 
     /// The store of a database that was named: a path or a `sqlite:` URL.
-    pub fn of_database(path_or_url: &str, current: &Path) -> Result<Self, CommandError> {
+    pub fn of_database(path_or_url: &str, current: &Path) -> Result<Self, CliError> {
         let path = match path_or_url.split_once(':') {
             Some(("sqlite", rest)) => rest.strip_prefix("//").unwrap_or(rest),
             Some((scheme, _)) if scheme.len() > 1 && path_or_url.contains("://") => {
                 let message = format!("`{scheme}` databases are not supported: name a path or a `sqlite:` URL");
-                return Err(CommandError::invalid(message));
+                return Err(CliError::invalid(message));
             }
             _ => path_or_url,
         };
         let database = current.join(path);
         let (Some(folder), Some(name)) = (database.parent(), database.file_name()) else {
-            return Err(CommandError::invalid(format!("'{path_or_url}' names no file")));
+            return Err(CliError::invalid(format!("'{path_or_url}' names no file")));
         };
         let name = name.to_string_lossy();
         let prefix = if name == DATABASE { String::new() } else { format!("{name}.") };
@@ -141,7 +141,7 @@ impl StoreDir {
     }
 
     /// Where the files are that runners in Slurm allocations read their secrets from: as others see the folder, too.
-    pub fn allocations_folder(&self) -> Result<PathBuf, CommandError> {
+    pub fn allocations_folder(&self) -> Result<PathBuf, CliError> {
         std::path::absolute(self.beside("allocations")).map_err(|error| self.unusable(error))
     }
 
@@ -179,12 +179,12 @@ impl StoreDir {
     }
 
     /// Makes the folder, closed to others.
-    pub fn create_folder(&self) -> Result<(), CommandError> {
+    pub fn create_folder(&self) -> Result<(), CliError> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.folder).map_err(|error| self.unusable(error))
     }
 
     /// Takes the store, unless somebody has it.
-    pub fn try_lock(&self) -> Result<Option<Lock>, CommandError> {
+    pub fn try_lock(&self) -> Result<Option<Lock>, CliError> {
         let path = self.beside("lock");
         let file = OpenOptions::new()
             .create(true)
@@ -206,7 +206,7 @@ impl StoreDir {
     }
 
     /// Says who owns the store.
-    pub fn write_server_info(&self, info: &ServerInfo) -> Result<(), CommandError> {
+    pub fn write_server_info(&self, info: &ServerInfo) -> Result<(), CliError> {
         let text = format!("{:#}\n", serde_json::json!(info));
         self.write_private(&self.server_file(), text.as_bytes()).map_err(|error| self.unusable(error))
     }
@@ -218,7 +218,7 @@ impl StoreDir {
     }
 
     /// The administrator's token, made on the first use, and what its file says of certificates brought up to date.
-    pub fn token(&self, pin: Pin) -> Result<String, CommandError> {
+    pub fn token(&self, pin: Pin) -> Result<String, CliError> {
         let (path, word) = (self.token_file(), self.secret("token")?);
         let token = Credential::token_of(&word).to_owned();
         let wanted = match pin {
@@ -233,29 +233,29 @@ impl StoreDir {
     }
 
     /// The key that signs tokens, made on the first use.
-    pub fn token_key(&self) -> Result<TokenKey, CommandError> {
+    pub fn token_key(&self) -> Result<TokenKey, CliError> {
         key_of(self.secret("token-key")?.as_bytes(), &self.beside("token-key"))
     }
 
     /// A secret of this store, made on the first use.
-    fn secret(&self, name: &str) -> Result<String, CommandError> {
+    fn secret(&self, name: &str) -> Result<String, CliError> {
         let path = self.beside(name);
         match std::fs::read_to_string(&path) {
             Ok(secret) if !secret.trim().is_empty() => return Ok(secret.trim().to_owned()),
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(self.unusable(error)),
             _ => {}
         }
-        let secret = random_secret().map_err(|error| CommandError::unexpected("could not make a secret", error))?;
+        let secret = random_secret().map_err(|error| CliError::unexpected("could not make a secret", error))?;
         self.write_private(&path, format!("{secret}\n").as_bytes()).map_err(|error| self.unusable(error))?;
         Ok(secret)
     }
 
     /// The certificate that the server makes for itself, for these names; made on the first use and kept, because others have
     /// pinned it.
-    pub fn own_certificate(&self, names: Vec<String>) -> Result<TlsFiles, CommandError> {
+    pub fn own_certificate(&self, names: Vec<String>) -> Result<TlsFiles, CliError> {
         let files = TlsFiles { certificate: self.beside("tls.crt"), key: self.beside("tls.key") };
         if !files.certificate.exists() || !files.key.exists() {
-            let failed = |error| CommandError::unexpected("could not make a certificate", error);
+            let failed = |error| CliError::unexpected("could not make a certificate", error);
             let (certificate, key) = tls::make_certificate(names).map_err(failed)?;
             self.write_private(&files.key, key.as_bytes()).map_err(|error| self.unusable(error))?;
             self.write_private(&files.certificate, certificate.as_bytes()).map_err(|error| self.unusable(error))?;
@@ -283,28 +283,28 @@ impl StoreDir {
         file.persist(path).map(drop).map_err(|error| error.error)
     }
 
-    fn unusable(&self, error: std::io::Error) -> CommandError {
+    fn unusable(&self, error: std::io::Error) -> CliError {
         let kind = match error.kind() {
             std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => ExitStatus::Refused,
             _ => ExitStatus::Unexpected,
         };
-        CommandError::new(kind, format!("could not use the store in {}", self.folder.display()))
+        CliError::new(kind, format!("could not use the store in {}", self.folder.display()))
             .because(error)
             .hint("the folder must be writable; run in another folder, or name a server with --url")
     }
 }
 
 /// A key in a file.
-pub fn read_key(path: &Path) -> Result<TokenKey, CommandError> {
+pub fn read_key(path: &Path) -> Result<TokenKey, CliError> {
     let unreadable = |error| {
         let message = format!("could not read the key {}", path.display());
-        CommandError::new(ExitStatus::InvalidInput, message).because(error)
+        CliError::new(ExitStatus::InvalidInput, message).because(error)
     };
     key_of(std::fs::read(path).map_err(unreadable)?.trim_ascii(), path)
 }
 
-fn key_of(bytes: &[u8], path: &Path) -> Result<TokenKey, CommandError> {
-    TokenKey::new(bytes).map_err(|error| CommandError::invalid(format!("{}: {error}", path.display())))
+fn key_of(bytes: &[u8], path: &Path) -> Result<TokenKey, CliError> {
+    TokenKey::new(bytes).map_err(|error| CliError::invalid(format!("{}: {error}", path.display())))
 }
 
 fn random_secret() -> std::io::Result<String> {

@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 use super::way_refused;
-use crate::error::{CommandError, ExitStatus};
+use crate::error::{CliError, ExitStatus};
 
 /// The port; it is closed when this is dropped.
 pub struct Forward {
@@ -19,7 +19,7 @@ pub struct Forward {
 
 /// Which Pods, and which of their ports.
 #[derive(Clone)]
-pub struct Target {
+pub struct ForwardTarget {
     /// The Pods of the Service's namespace.
     pub pods: Api<Pod>,
     /// The Service's selector.
@@ -30,10 +30,10 @@ pub struct Target {
 
 impl Forward {
     /// Begins to listen. Only a process of this machine can come in, and it needs the server's token like everybody else.
-    pub async fn open(target: Target) -> Result<Self, CommandError> {
+    pub async fn open(target: ForwardTarget) -> Result<Self, CliError> {
         // What stands in the way is told at once, by its name.
         drop(target.stream().await?);
-        let failed = |error| CommandError::unexpected("could not listen on a port of this machine", error);
+        let failed = |error| CliError::unexpected("could not listen on a port of this machine", error);
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let task = tokio::spawn(async move {
@@ -61,32 +61,27 @@ impl Drop for Forward {
     }
 }
 
-async fn carry(mut connection: TcpStream, target: &Target) -> Result<(), CommandError> {
+async fn carry(mut connection: TcpStream, target: &ForwardTarget) -> Result<(), CliError> {
     let mut stream = target.stream().await?;
     // One of both sides goes first; that is no news.
     let _ = tokio::io::copy_bidirectional(&mut connection, &mut stream).await;
     Ok(())
 }
 
-impl Target {
+impl ForwardTarget {
     /// A way into a Pod. It is looked for anew each time: it may have been replaced meanwhile.
-    async fn stream(&self) -> Result<impl AsyncRead + AsyncWrite + Unpin + use<>, CommandError> {
+    async fn stream(&self) -> Result<impl AsyncRead + AsyncWrite + Unpin + use<>, CliError> {
         let what = "reach Torc's server through the API server";
         let refused = |error| way_refused(what, error);
         let pods = self.pods.list(&ListParams::default().labels(&self.selector)).await.map_err(refused)?;
         let ready = pods.items.iter().filter(|pod| is_ready(pod));
         let mut places = ready.filter_map(|pod| Some((pod.metadata.name.clone()?, port(pod, &self.port)?)));
         let Some((name, port)) = places.next() else {
-            return Err(CommandError::new(
-                ExitStatus::Unreachable,
-                format!("could not {what}: none of its Pods is ready"),
-            )
-            .hint(format!("`kubectl get pods -A -l {}` shows them", self.selector)));
+            return Err(CliError::new(ExitStatus::Unreachable, format!("could not {what}: none of its Pods is ready"))
+                .hint(format!("`kubectl get pods -A -l {}` shows them", self.selector)));
         };
         let mut forwarder = self.pods.portforward(&name, &[port]).await.map_err(refused)?;
-        forwarder
-            .take_stream(port)
-            .ok_or_else(|| CommandError::new(ExitStatus::Unreachable, format!("could not {what}")))
+        forwarder.take_stream(port).ok_or_else(|| CliError::new(ExitStatus::Unreachable, format!("could not {what}")))
     }
 }
 

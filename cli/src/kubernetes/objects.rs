@@ -6,8 +6,8 @@ use kube::core::params::ValidationDirective;
 use serde_json::{Value, json};
 use torc_api::api::ApplyOutcome;
 
-use super::{Cluster, names_an_object, refusal};
-use crate::error::CommandError;
+use super::{KubernetesCluster, names_an_object, refusal};
+use crate::error::CliError;
 
 /// Who writes what this program writes.
 pub const MANAGER: &str = "torc-cli";
@@ -18,14 +18,14 @@ const PAGE: u32 = 200;
 
 /// The kinds there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ObjectKind {
     /// In a namespace.
     Workflow,
     /// In none.
     SlurmCluster,
 }
 
-impl Kind {
+impl ObjectKind {
     /// As kubectl prints it before a name.
     pub const fn word(self) -> &'static str {
         match self {
@@ -88,14 +88,14 @@ pub fn content(object: &DynamicObject) -> Box<Value> {
     Box::new(json!({ "labels": labels, "annotations": annotations, "spec": object.data["spec"] }))
 }
 
-impl Cluster {
+impl KubernetesCluster {
     /// The API of a kind in the namespace that is meant.
-    pub fn api(&self, kind: Kind) -> Api<DynamicObject> {
+    pub fn api(&self, kind: ObjectKind) -> Api<DynamicObject> {
         kind.api(self.client.clone(), Some(&self.namespace))
     }
 
     /// Makes an object match a document.
-    pub async fn apply(&self, kind: Kind, document: &Value, how: How) -> Result<Applied, CommandError> {
+    pub async fn apply(&self, kind: ObjectKind, document: &Value, how: How) -> Result<Applied, CliError> {
         let name = document["metadata"]["name"].as_str().unwrap_or_default();
         let namespace = document["metadata"]["namespace"].as_str().unwrap_or(&self.namespace);
         let api = kind.api(self.client.clone(), Some(namespace));
@@ -112,31 +112,25 @@ impl Cluster {
     }
 
     /// Changes some fields of a workflow's specification, whoever applied the rest.
-    pub async fn patch_spec(&self, name: &str, spec: &Value) -> Result<DynamicObject, CommandError> {
+    pub async fn patch_spec(&self, name: &str, spec: &Value) -> Result<DynamicObject, CliError> {
         let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
-        let patched = self.api(Kind::Workflow).patch(name, &params, &Patch::Merge(json!({ "spec": spec }))).await;
+        let patched = self.api(ObjectKind::Workflow).patch(name, &params, &Patch::Merge(json!({ "spec": spec }))).await;
         patched.map_err(|error| refusal(&format!("change workflow/{name}"), error))
     }
 
     /// One object.
-    pub async fn get(&self, kind: Kind, name: &str) -> Result<DynamicObject, CommandError> {
+    pub async fn get(&self, kind: ObjectKind, name: &str) -> Result<DynamicObject, CliError> {
         let found = self.api(kind).get(name).await;
         found.map_err(|error| refusal(&format!("get {}/{name}", kind.word()), error))
     }
 
     /// All objects of the namespace.
-    pub async fn list(&self, kind: Kind) -> Result<Vec<DynamicObject>, CommandError> {
+    pub async fn list(&self, kind: ObjectKind) -> Result<Vec<DynamicObject>, CliError> {
         every(&self.api(kind)).await.map_err(|error| refusal(&format!("list {}s", kind.word()), error))
     }
 
-    /// All workflows of all namespaces.
-    pub async fn list_everywhere(&self) -> Result<Vec<DynamicObject>, CommandError> {
-        let all = Kind::Workflow.api(self.client.clone(), None);
-        every(&all).await.map_err(|error| refusal("list workflows of all namespaces", error))
-    }
-
     /// Asks for the end of an object; whether there was one.
-    pub async fn delete(&self, kind: Kind, name: &str) -> Result<bool, CommandError> {
+    pub async fn delete(&self, kind: ObjectKind, name: &str) -> Result<bool, CliError> {
         match self.api(kind).delete(name, &DeleteParams::default()).await {
             Ok(_) => Ok(true),
             Err(kube::Error::Api(status)) if status.code == 404 && names_an_object(&status) => Ok(false),
@@ -160,7 +154,7 @@ pub async fn every(api: &Api<DynamicObject>) -> kube::Result<Vec<DynamicObject>>
 }
 
 /// A conflict says who else answers for the fields; what is wrong with a document is told line by line.
-fn explain(what: &str, error: kube::Error) -> CommandError {
+fn explain(what: &str, error: kube::Error) -> CliError {
     let lines = match &error {
         kube::Error::Api(status) => {
             let causes = status.details.as_ref().map(|details| details.causes.as_slice()).unwrap_or_default();
@@ -248,7 +242,7 @@ mod tests {
             let after: DynamicObject = serde_json::from_value(value).unwrap();
             assert_eq!(Applied { before: Some(object(1, 1)), after }.outcome(), ApplyOutcome::Configured, "{field}");
         }
-        assert_eq!((Kind::Workflow.word(), Kind::SlurmCluster.word()), ("workflow", "slurmcluster"));
+        assert_eq!((ObjectKind::Workflow.word(), ObjectKind::SlurmCluster.word()), ("workflow", "slurmcluster"));
     }
 
     #[test]

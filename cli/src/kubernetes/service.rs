@@ -8,9 +8,9 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service, ServiceAccount};
 use kube::api::{Api, ListParams, PostParams};
 use tempfile::NamedTempFile;
 
-use super::forward::{Forward, Target};
-use super::{Cluster, way_refused};
-use crate::error::{CommandError, ExitStatus};
+use super::forward::{Forward, ForwardTarget};
+use super::{KubernetesCluster, way_refused};
+use crate::error::{CliError, ExitStatus};
 use crate::settings::Settings;
 
 /// The account of administrators, in the Service's namespace.
@@ -39,12 +39,12 @@ pub struct Held {
 }
 
 /// Settings that lead to the server of a cluster, as if it had been named with `--url`.
-pub async fn reach_server(cluster: &Cluster, settings: &Settings) -> Result<(Settings, Held), CommandError> {
+pub async fn reach_server(cluster: &KubernetesCluster, settings: &Settings) -> Result<(Settings, Held), CliError> {
     let service = find(cluster, settings.service.as_deref()).await?;
     let about = ServiceStatus::of(&service)?;
     let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), &about.namespace);
     let (selector, port) = (about.selector.clone(), about.port.clone());
-    let forward = Forward::open(Target { pods, selector, port }).await?;
+    let forward = Forward::open(ForwardTarget { pods, selector, port }).await?;
     let mut settings = settings.clone();
     settings.url = Some(format!("{}://{}", about.scheme, forward.address()));
     settings.namespace = Some(cluster.namespace.clone());
@@ -79,7 +79,7 @@ struct ServiceStatus {
 }
 
 impl ServiceStatus {
-    fn of(service: &Service) -> Result<Self, CommandError> {
+    fn of(service: &Service) -> Result<Self, CliError> {
         let metadata = &service.metadata;
         let noted = |key: &str| metadata.annotations.as_ref().and_then(|notes| notes.get(key)).cloned();
         let (name, namespace) = (metadata.name.clone(), metadata.namespace.clone());
@@ -101,7 +101,7 @@ impl ServiceStatus {
             }),
             (name, ..) => {
                 let message = format!("the Service {} is not one of Torc's chart", name.unwrap_or_default());
-                Err(CommandError::invalid(message).hint("name the right one: TORC_SERVICE=NAMESPACE/NAME"))
+                Err(CliError::invalid(message).hint("name the right one: TORC_SERVICE=NAMESPACE/NAME"))
             }
         }
     }
@@ -117,7 +117,7 @@ impl ServiceStatus {
 }
 
 /// The Service that was named, or the only one there is.
-async fn find(cluster: &Cluster, named: Option<&str>) -> Result<Service, CommandError> {
+async fn find(cluster: &KubernetesCluster, named: Option<&str>) -> Result<Service, CliError> {
     if let Some(reference) = named {
         let (namespace, name) = reference.split_once('/').unwrap_or((&cluster.namespace, reference));
         let services: Api<Service> = Api::namespaced(cluster.client.clone(), namespace);
@@ -136,7 +136,7 @@ async fn find(cluster: &Cluster, named: Option<&str>) -> Result<Service, Command
     }
 }
 
-fn only(services: Vec<Service>) -> Result<Service, CommandError> {
+fn only(services: Vec<Service>) -> Result<Service, CliError> {
     let mut ours: Vec<Service> = services.into_iter().filter(|service| ServiceStatus::of(service).is_ok()).collect();
     let names: Vec<String> = ours
         .iter()
@@ -148,16 +148,16 @@ fn only(services: Vec<Service>) -> Result<Service, CommandError> {
     match (ours.pop(), ours.is_empty()) {
         (Some(service), true) => Ok(service),
         (None, _) => {
-            Err(CommandError::not_found("Torc is not installed in this cluster: there is no Service of its chart")
+            Err(CliError::not_found("Torc is not installed in this cluster: there is no Service of its chart")
                 .hint("see docs/how-to/kubernetes.md, or name the Service: TORC_SERVICE=NAMESPACE/NAME"))
         }
-        (Some(_), false) => Err(CommandError::usage(format!("there are several servers: {}", names.join(", ")))
+        (Some(_), false) => Err(CliError::usage(format!("there are several servers: {}", names.join(", ")))
             .hint("name one: TORC_SERVICE=NAMESPACE/NAME")),
     }
 }
 
 /// A token, good for an hour, of the account that allows the most among those whose tokens this user may have.
-async fn token(cluster: &Cluster, about: &ServiceStatus) -> Result<String, CommandError> {
+async fn token(cluster: &KubernetesCluster, about: &ServiceStatus) -> Result<String, CliError> {
     let mut refused = None;
     for (namespace, account) in about.accounts(&cluster.namespace) {
         match token_of(cluster, about, &namespace, &account).await {
@@ -171,21 +171,26 @@ async fn token(cluster: &Cluster, about: &ServiceStatus) -> Result<String, Comma
     let Some((namespace, account, status)) = refused else {
         let message = format!("the server {}/{} gives no tokens to clients", about.namespace, about.name);
         let hint = "name one with --token-file, or install the chart with client.create and tokenReview.enabled";
-        return Err(CommandError::new(ExitStatus::Refused, message).hint(hint));
+        return Err(CliError::new(ExitStatus::Refused, message).hint(hint));
     };
     let hint = match status.code {
         404 => format!("an administrator makes it: `kubectl create serviceaccount {account} -n {namespace}`"),
         _ => format!("whoever may view the namespace may have one: the ClusterRole `view`, or `{account}`"),
     };
     let message = format!("could not {}: {}", asking(&namespace, &account), status.message);
-    Err(CommandError::new(ExitStatus::Refused, message).hint(hint))
+    Err(CliError::new(ExitStatus::Refused, message).hint(hint))
 }
 
 fn asking(namespace: &str, account: &str) -> String {
     format!("get a token of the account {namespace}/{account}")
 }
 
-async fn token_of(cluster: &Cluster, about: &ServiceStatus, namespace: &str, account: &str) -> kube::Result<String> {
+async fn token_of(
+    cluster: &KubernetesCluster,
+    about: &ServiceStatus,
+    namespace: &str,
+    account: &str,
+) -> kube::Result<String> {
     let accounts: Api<ServiceAccount> = Api::namespaced(cluster.client.clone(), namespace);
     let spec = TokenRequestSpec {
         audiences: vec![about.audience.clone()],
@@ -198,14 +203,14 @@ async fn token_of(cluster: &Cluster, about: &ServiceStatus, namespace: &str, acc
 }
 
 /// The certificate of whoever vouches for the server, in a file, as other servers' are.
-async fn authority_file(cluster: &Cluster, about: &ServiceStatus) -> Result<NamedTempFile, CommandError> {
+async fn authority_file(cluster: &KubernetesCluster, about: &ServiceStatus) -> Result<NamedTempFile, CliError> {
     let name = &about.authority;
     let maps: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), &about.namespace);
     let what = format!("read the server's authority from the ConfigMap {}/{name}", about.namespace);
     let map = maps.get(name).await;
     let map = map.map_err(|error| way_refused(&what, error).hint("or name its certificate with --ca-cert"))?;
     let text = map.data.and_then(|mut data| data.remove("ca.crt")).unwrap_or_default();
-    let failed = |error| CommandError::unexpected("could not write the authority's certificate", error);
+    let failed = |error| CliError::unexpected("could not write the authority's certificate", error);
     let mut file = NamedTempFile::new().map_err(failed)?;
     file.write_all(text.as_bytes()).map_err(failed)?;
     Ok(file)

@@ -4,7 +4,7 @@ use torc_api::allocation::{Allocation, AllocationStatus};
 use torc_api::api::SlurmCluster;
 
 use super::human;
-use super::table::{Column, Paint, TableCell, Tabular, ago, text};
+use super::table::{CellStyle, Column, TableCell, Tabular, ago, text};
 
 impl Tabular for Allocation {
     const COLUMNS: &'static [Column<Self>] = &[
@@ -34,12 +34,12 @@ impl Tabular for Allocation {
 }
 
 fn status(row: &Allocation) -> TableCell {
-    let paint = match row.status {
-        AllocationStatus::Active => Paint::Good,
-        AllocationStatus::Pending => Paint::Active,
-        AllocationStatus::Complete | AllocationStatus::Canceled => Paint::Faint,
+    let style = match row.status {
+        AllocationStatus::Active => CellStyle::Good,
+        AllocationStatus::Pending => CellStyle::Active,
+        AllocationStatus::Complete | AllocationStatus::Canceled => CellStyle::Faint,
     };
-    TableCell::painted(if row.canceling { "canceling" } else { row.status.as_str() }, paint)
+    TableCell::styled(if row.canceling { "canceling" } else { row.status.as_str() }, style)
 }
 
 impl Tabular for SlurmCluster {

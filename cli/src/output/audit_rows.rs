@@ -1,8 +1,8 @@
-//! Columns of the audit.
+//! Columns of the audit log.
 
 use torc_api::api::AuditEntry;
 
-use super::table::{Column, Paint, TableCell, Tabular};
+use super::table::{CellStyle, Column, TableCell, Tabular};
 
 impl Tabular for AuditEntry {
     const COLUMNS: &'static [Column<Self>] = &[
@@ -12,7 +12,7 @@ impl Tabular for AuditEntry {
         Column::always("VERB", |row, _| row.verb.as_str().into()),
         Column::always("OBJECT", |row, _| row.object.as_str().into()),
         Column::always("OUTCOME", |row, _| {
-            TableCell::painted(&row.outcome, if row.outcome == "ok" { Paint::Plain } else { Paint::Bad })
+            TableCell::styled(&row.outcome, if row.outcome == "ok" { CellStyle::Plain } else { CellStyle::Bad })
         }),
     ];
 }

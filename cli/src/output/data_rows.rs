@@ -3,7 +3,7 @@
 use torc_api::data::{File, FileStatus, UserData};
 
 use super::human;
-use super::table::{Column, Paint, TableCell, Tabular, ago, bytes, text};
+use super::table::{CellStyle, Column, TableCell, Tabular, ago, bytes, text};
 
 /// Digits of a hash that tell files apart.
 const SHORT: usize = 12;
@@ -12,7 +12,7 @@ impl Tabular for File {
     const COLUMNS: &'static [Column<Self>] = &[
         Column::always("NAME", |row, _| row.name.as_str().into()),
         Column::always("PATH", |row, _| row.path.as_str().into()),
-        Column::always("STATUS", |row, _| TableCell::painted(row.status.as_str(), paint(row.status))),
+        Column::always("STATUS", |row, _| TableCell::styled(row.status.as_str(), style(row.status))),
         Column::always("SIZE", |row, _| bytes(row.size_bytes)),
         Column::always("MODIFIED", |row, now| ago(&row.modified_time, now)),
         Column::always("SHA256", |row, _| {
@@ -25,11 +25,11 @@ impl Tabular for File {
     ];
 }
 
-fn paint(status: FileStatus) -> Paint {
+fn style(status: FileStatus) -> CellStyle {
     match status {
-        FileStatus::Present => Paint::Good,
-        FileStatus::Required => Paint::Plain,
-        FileStatus::Expected => Paint::Faint,
+        FileStatus::Present => CellStyle::Good,
+        FileStatus::Required => CellStyle::Plain,
+        FileStatus::Expected => CellStyle::Faint,
     }
 }
 

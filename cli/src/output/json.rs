@@ -2,22 +2,22 @@
 
 use serde::Serialize;
 
-use crate::error::CommandError;
+use crate::error::CliError;
 
 /// Indented, with a line end.
-pub fn pretty(value: &impl Serialize) -> Result<String, CommandError> {
+pub fn pretty(value: &impl Serialize) -> Result<String, CliError> {
     finish(serde_json::to_string_pretty(value))
 }
 
 /// On one line.
-pub fn line(value: &impl Serialize) -> Result<String, CommandError> {
+pub fn line(value: &impl Serialize) -> Result<String, CliError> {
     finish(serde_json::to_string(value))
 }
 
-fn finish(text: serde_json::Result<String>) -> Result<String, CommandError> {
+fn finish(text: serde_json::Result<String>) -> Result<String, CliError> {
     match text {
         Ok(text) => Ok(text + "\n"),
-        Err(error) => Err(CommandError::unexpected("could not write the result as JSON", error)),
+        Err(error) => Err(CliError::unexpected("could not write the result as JSON", error)),
     }
 }
 

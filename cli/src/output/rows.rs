@@ -4,23 +4,24 @@ use jiff::Timestamp;
 use serde::Serialize;
 use torc_api::action::ActionState;
 use torc_api::api::{Event, Job, JobResult, Runner, RunnerStatus, Workflow, WorkflowAction};
+use torc_api::condition::ConditionType;
 use torc_api::state::JobState;
 use torc_api::wire::RunnerKind;
 
 use super::human;
-use super::table::{Column, Paint, TableCell, Tabular, ago, bytes, text};
+use super::table::{CellStyle, Column, TableCell, Tabular, ago, bytes, text};
 use crate::workflow_phase::{WorkflowPhase, has_condition, phase};
 
 impl Tabular for Workflow {
     const COLUMNS: &'static [Column<Self>] = &[
         Column::always("NAME", |row, _| row.name.as_str().into()),
-        Column::always("STATUS", |row, _| TableCell::painted(status_word(row), phase_paint(phase(row)))),
+        Column::always("STATUS", |row, _| TableCell::styled(status_word(row), phase_style(phase(row)))),
         Column::always("PROGRESS", |row, _| format!("{}/{}", row.status.jobs.settled(), row.status.jobs.total).into()),
         Column::always("RUNNING", |row, _| row.status.jobs.running.into()),
         Column::always("FAILED", |row, _| {
-            TableCell::painted(
+            TableCell::styled(
                 row.status.jobs.failed.to_string(),
-                if row.status.jobs.failed > 0 { Paint::Bad } else { Paint::Plain },
+                if row.status.jobs.failed > 0 { CellStyle::Bad } else { CellStyle::Plain },
             )
         }),
         Column::always("ALLOCS", |row, _| allocations(row).into()),
@@ -49,31 +50,31 @@ pub fn status_word(workflow: &Workflow) -> &'static str {
         WorkflowPhase::Canceled => "Canceled",
         WorkflowPhase::NeedsDecision => "NeedsDecision",
         WorkflowPhase::Suspended => "Suspended",
-        WorkflowPhase::Active if has_condition(workflow, "Recovering") => "Recovering",
+        WorkflowPhase::Active if has_condition(workflow, ConditionType::Recovering) => "Recovering",
         WorkflowPhase::Active if workflow.status.jobs.running > 0 => "Running",
         WorkflowPhase::Active => "Waiting",
     }
 }
 
 /// The color of a phase.
-pub fn phase_paint(phase: WorkflowPhase) -> Paint {
+pub fn phase_style(phase: WorkflowPhase) -> CellStyle {
     match phase {
-        WorkflowPhase::Succeeded => Paint::Good,
-        WorkflowPhase::Failed | WorkflowPhase::Canceled | WorkflowPhase::NeedsDecision => Paint::Bad,
-        WorkflowPhase::Active => Paint::Active,
-        WorkflowPhase::Suspended => Paint::Faint,
+        WorkflowPhase::Succeeded => CellStyle::Good,
+        WorkflowPhase::Failed | WorkflowPhase::Canceled | WorkflowPhase::NeedsDecision => CellStyle::Bad,
+        WorkflowPhase::Active => CellStyle::Active,
+        WorkflowPhase::Suspended => CellStyle::Faint,
     }
 }
 
 fn state_cell(state: JobState) -> TableCell {
-    let paint = match state {
-        JobState::Completed => Paint::Good,
-        JobState::Failed | JobState::Terminated | JobState::Canceled | JobState::PendingFailed => Paint::Bad,
-        JobState::Running | JobState::Leased | JobState::Recovering => Paint::Active,
-        JobState::Uninitialized | JobState::Blocked | JobState::Disabled => Paint::Faint,
-        JobState::Ready => Paint::Plain,
+    let style = match state {
+        JobState::Completed => CellStyle::Good,
+        JobState::Failed | JobState::Terminated | JobState::Canceled | JobState::PendingFailed => CellStyle::Bad,
+        JobState::Running | JobState::Leased | JobState::Recovering => CellStyle::Active,
+        JobState::Uninitialized | JobState::Blocked | JobState::Disabled => CellStyle::Faint,
+        JobState::Ready => CellStyle::Plain,
     };
-    TableCell::painted(state.as_str(), paint)
+    TableCell::styled(state.as_str(), style)
 }
 
 impl Tabular for Job {
@@ -160,12 +161,12 @@ impl Tabular for Runner {
 }
 
 fn status(runner: &Runner) -> TableCell {
-    let (word, paint) = match runner.status {
-        RunnerStatus::Active => ("active", Paint::Good),
-        RunnerStatus::Silent => ("silent", Paint::Bad),
-        RunnerStatus::Gone => ("gone", Paint::Faint),
+    let (word, style) = match runner.status {
+        RunnerStatus::Active => ("active", CellStyle::Good),
+        RunnerStatus::Silent => ("silent", CellStyle::Bad),
+        RunnerStatus::Gone => ("gone", CellStyle::Faint),
     };
-    TableCell::painted(word, paint)
+    TableCell::styled(word, style)
 }
 
 fn kind(kind: RunnerKind) -> &'static str {
@@ -207,13 +208,13 @@ impl Tabular for WorkflowAction {
 }
 
 fn action_status(action: &WorkflowAction) -> TableCell {
-    let paint = match action.status {
-        ActionState::Failed => Paint::Bad,
-        ActionState::Executed => Paint::Good,
-        _ => Paint::Plain,
+    let style = match action.status {
+        ActionState::Failed => CellStyle::Bad,
+        ActionState::Executed => CellStyle::Good,
+        _ => CellStyle::Plain,
     };
     let status = if action.every_worker { "each worker".to_owned() } else { action.status.to_string() };
-    TableCell::painted(status, paint)
+    TableCell::styled(status, style)
 }
 
 fn runner_and_node(action: &WorkflowAction) -> TableCell {

@@ -5,7 +5,7 @@ use torc_api::recovery::RecoveryScheduler;
 use torc_core::planning::generate::Planned;
 
 use super::human;
-use super::table::{Column, Paint, TableCell, Tabular, text};
+use super::table::{CellStyle, Column, TableCell, Tabular, text};
 
 /// A scheduler that is planned.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -134,7 +134,7 @@ impl Tabular for AllocationPlanRow {
         Column::always("QUEUED", |row, _| row.queued_jobs.into()),
         Column::always("TOGETHER", |row, _| way(row.together, row.together_refused.as_deref()).into()),
         Column::always("APART", |row, _| way(row.apart, row.apart_refused.as_deref()).into()),
-        Column::always("BETTER", |row, _| TableCell::painted(row.recommended, Paint::Good)),
+        Column::always("BETTER", |row, _| TableCell::styled(row.recommended, CellStyle::Good)),
     ];
 }
 

@@ -4,12 +4,12 @@ use serde::Serialize;
 use torc_api::cluster::Partition;
 
 use super::human;
-use super::table::{Column, Paint, TableCell, Tabular, text};
+use super::table::{CellStyle, Column, TableCell, Tabular, text};
 
 /// A cluster that is known.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ProfileRow {
+pub struct SiteRow {
     /// What it is asked for by.
     pub name: String,
     /// What people call it.
@@ -22,12 +22,12 @@ pub struct ProfileRow {
     pub origin: String,
 }
 
-impl Tabular for ProfileRow {
+impl Tabular for SiteRow {
     const COLUMNS: &'static [Column<Self>] = &[
         Column::always("NAME", |row, _| row.name.as_str().into()),
         Column::always("TITLE", |row, _| row.title.as_str().into()),
         Column::always("PARTITIONS", |row, _| row.partitions.into()),
-        Column::always("HERE", |row, _| if row.here { TableCell::painted("yes", Paint::Good) } else { "".into() }),
+        Column::always("HERE", |row, _| if row.here { TableCell::styled("yes", CellStyle::Good) } else { "".into() }),
         Column::always("FROM", |row, _| row.origin.as_str().into()),
     ];
 }
@@ -79,11 +79,11 @@ impl Tabular for MatchRow {
     const COLUMNS: &'static [Column<Self>] = &[
         Column::always("PARTITION", |row, _| row.partition.as_str().into()),
         Column::always("FITS", |row, _| {
-            if row.fits { TableCell::painted("yes", Paint::Good) } else { TableCell::painted("no", Paint::Faint) }
+            if row.fits { TableCell::styled("yes", CellStyle::Good) } else { TableCell::styled("no", CellStyle::Faint) }
         }),
         Column::always(
             "CHOSEN",
-            |row, _| if row.chosen { TableCell::painted("yes", Paint::Active) } else { "".into() },
+            |row, _| if row.chosen { TableCell::styled("yes", CellStyle::Active) } else { "".into() },
         ),
         Column::always("WHY NOT", |row, _| text(&row.reason)),
     ];

@@ -29,7 +29,7 @@ impl<T> Column<T> {
 
 /// How a cell looks on a terminal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Paint {
+pub enum CellStyle {
     /// As it comes.
     #[default]
     Plain,
@@ -47,19 +47,19 @@ pub enum Paint {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableCell {
     text: String,
-    paint: Paint,
+    style: CellStyle,
 }
 
 impl TableCell {
     /// A cell with a colour.
-    pub fn painted(text: impl Into<String>, paint: Paint) -> Self {
-        Self { text: text.into(), paint }
+    pub fn styled(text: impl Into<String>, style: CellStyle) -> Self {
+        Self { text: text.into(), style }
     }
 }
 
 impl<T: ToString> From<T> for TableCell {
     fn from(value: T) -> Self {
-        Self::painted(value.to_string(), Paint::Plain)
+        Self::styled(value.to_string(), CellStyle::Plain)
     }
 }
 
@@ -85,18 +85,18 @@ pub trait Tabular: Sized + 'static {
 }
 
 /// An item of a list, with the row that shows it.
-pub trait Listed {
+pub trait AsRow {
     /// The row.
-    type Row: Tabular;
+    type Item: Tabular;
     /// A column that comes first, also where the table is not wide.
     const FIRST: Option<&'static str> = None;
 
     /// Returns the row.
-    fn row(&self) -> &Self::Row;
+    fn row(&self) -> &Self::Item;
 }
 
-impl<T: Tabular> Listed for T {
-    type Row = T;
+impl<T: Tabular> AsRow for T {
+    type Item = T;
 
     fn row(&self) -> &T {
         self
@@ -104,9 +104,9 @@ impl<T: Tabular> Listed for T {
 }
 
 /// The columns of a table in their order.
-fn columns<T: Listed>(wide: bool) -> Vec<&'static Column<T::Row>> {
-    let is_first = |column: &Column<T::Row>| Some(column.name) == T::FIRST;
-    let all = || T::Row::COLUMNS.iter();
+fn columns<T: AsRow>(wide: bool) -> Vec<&'static Column<T::Item>> {
+    let is_first = |column: &Column<T::Item>| Some(column.name) == T::FIRST;
+    let all = || T::Item::COLUMNS.iter();
     all()
         .filter(|column| is_first(column))
         .chain(all().filter(|column| !is_first(column) && (wide || !column.wide)))
@@ -117,7 +117,7 @@ fn columns<T: Listed>(wide: bool) -> Vec<&'static Column<T::Row>> {
 pub type Widths = Vec<usize>;
 
 /// The table as text, coloured; whoever prints it takes the colours out where they do not belong.
-pub fn render<T: Listed>(items: &[T], wide: bool, now: Timestamp, header: bool, widths: &mut Widths) -> String {
+pub fn render<T: AsRow>(items: &[T], wide: bool, now: Timestamp, header: bool, widths: &mut Widths) -> String {
     let columns = columns::<T>(wide);
     let heading = || columns.iter().map(|column| column.name.into()).collect();
     let cells = |item: &T| columns.iter().map(|column| tidy((column.cell)(item.row(), now))).collect();
@@ -132,7 +132,7 @@ pub fn render<T: Listed>(items: &[T], wide: bool, now: Timestamp, header: bool, 
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled).enforce_styling();
     table.style_text_only();
     for row in rows {
-        table.add_row(row.into_iter().zip(&*widths).map(|(cell, width)| paint(cell, *width)));
+        table.add_row(row.into_iter().zip(&*widths).map(|(cell, width)| style(cell, *width)));
     }
     for column in table.column_iter_mut() {
         column.set_padding((0, 3));
@@ -151,31 +151,31 @@ fn tidy(mut cell: TableCell) -> TableCell {
     cell
 }
 
-fn paint(cell: TableCell, width: usize) -> Cell {
+fn style(cell: TableCell, width: usize) -> Cell {
     let text = format!("{:<width$}", cell.text);
     let drawn = Cell::new(text);
-    match cell.paint {
-        Paint::Plain => drawn,
-        Paint::Good => drawn.fg(Color::Green),
-        Paint::Bad => drawn.fg(Color::Red),
-        Paint::Active => drawn.fg(Color::Cyan),
-        Paint::Faint => drawn.fg(Color::DarkGrey),
+    match cell.style {
+        CellStyle::Plain => drawn,
+        CellStyle::Good => drawn.fg(Color::Green),
+        CellStyle::Bad => drawn.fg(Color::Red),
+        CellStyle::Active => drawn.fg(Color::Cyan),
+        CellStyle::Faint => drawn.fg(Color::DarkGrey),
     }
 }
 
 /// A row as `COLUMN=text`, each with the sign of its colour, and wide columns in brackets.
 #[cfg(test)]
-pub fn described<T: Listed>(item: &T, now: Timestamp) -> Vec<String> {
-    let sign = |paint: Paint| match paint {
-        Paint::Plain => "",
-        Paint::Good => "+",
-        Paint::Bad => "-",
-        Paint::Active => "~",
-        Paint::Faint => ".",
+pub fn described<T: AsRow>(item: &T, now: Timestamp) -> Vec<String> {
+    let sign = |style: CellStyle| match style {
+        CellStyle::Plain => "",
+        CellStyle::Good => "+",
+        CellStyle::Bad => "-",
+        CellStyle::Active => "~",
+        CellStyle::Faint => ".",
     };
-    let describe = |column: &Column<T::Row>| {
+    let describe = |column: &Column<T::Item>| {
         let cell = (column.cell)(item.row(), now);
-        let text = format!("{}={}{}", column.name, sign(cell.paint), cell.text);
+        let text = format!("{}={}{}", column.name, sign(cell.style), cell.text);
         if column.wide && Some(column.name) != T::FIRST { format!("[{text}]") } else { text }
     };
     columns::<T>(true).into_iter().map(describe).collect()
@@ -191,7 +191,7 @@ mod tests {
         const COLUMNS: &'static [Column<Self>] = &[
             Column::always("NAME", |pet, _| pet.0.into()),
             Column::wide("AGE", |pet, _| pet.1.into()),
-            Column::always("NOTE", |pet, _| TableCell::painted(pet.2, Paint::Good)),
+            Column::always("NOTE", |pet, _| TableCell::styled(pet.2, CellStyle::Good)),
         ];
     }
 

@@ -89,7 +89,7 @@ fn workflows() {
     value["status"].as_object_mut().expect("a status").remove("allocations");
     let cells = row::<Workflow>(&value);
     assert_eq!((cell(&cells, "FAILED"), cell(&cells, "ALLOCS")), ("0".to_owned(), String::new()));
-    let anywhere = Anywhere(serde_json::from_value::<Workflow>(workflow()).expect("a workflow"));
+    let anywhere = WithNamespace(serde_json::from_value::<Workflow>(workflow()).expect("a workflow"));
     let mut moved: Vec<&str> = expected.to_vec();
     moved.remove(8);
     moved.insert(0, "NAMESPACE=lab");
@@ -519,7 +519,7 @@ fn schedulers_and_ways() {
 
 #[test]
 fn sites() {
-    let profile = |here| ProfileRow {
+    let profile = |here| SiteRow {
         name: "k".to_owned(),
         title: "K".to_owned(),
         partitions: 3,
@@ -633,37 +633,7 @@ fn accounting() {
 }
 
 #[test]
-fn objects_of_a_cluster_and_settings() {
-    let object = |value: Value| serde_json::from_value(value).expect("an object");
-    let value = json!({
-        "apiVersion": "torc.dev/v1alpha1", "kind": "Workflow",
-        "metadata": { "name": "w", "namespace": "lab", "creationTimestamp": before(16), "generation": 1 },
-        "spec": { "jobs": [] },
-        "status": { "observedGeneration": 1, "progress": "3/4", "runId": 5,
-            "jobs": { "running": 6, "failed": 7, "ready": 8, "blocked": 9 }, "allocations": { "active": 10 },
-            "conditions": [{ "type": "Succeeded", "status": "False", "reason": "InProgress", "message": "m", "lastTransitionTime": "t" }] },
-    });
-    let expected = [
-        "NAME=w",
-        "STATUS=~InProgress",
-        "PROGRESS=3/4",
-        "RUNNING=6",
-        "FAILED=7",
-        "ALLOCS=10",
-        "AGE=16s",
-        "[NAMESPACE=lab]",
-        "[RUN=5]",
-        "[READY=8]",
-        "[BLOCKED=9]",
-        "[MESSAGE=m]",
-    ];
-    assert_eq!(described(&WorkflowRow(object(value)), now()), expected);
-    let cluster = json!({
-        "apiVersion": "torc.dev/v1alpha1", "kind": "SlurmCluster", "metadata": { "name": "c", "creationTimestamp": before(17) },
-        "status": { "lastContactTime": "t", "conditions": [
-            { "type": "Other", "status": "Unknown" }, { "type": "Ready", "status": "True" }] },
-    });
-    assert_eq!(described(&ClusterRow(object(cluster)), now()), ["NAME=c", "READY=True", "LAST-CONTACT=t", "AGE=17s"]);
+fn a_setting_has_its_columns() {
     let setting = SettingRow { key: "client.url", value: Some("u".to_owned()), origin: Some("o".to_owned()) };
     assert_eq!(described(&setting, now()), ["SETTING=client.url", "VALUE=u", "FROM=o"]);
     assert_eq!(json!(setting), json!({ "key": "client.url", "value": "u", "origin": "o" }));
@@ -672,16 +642,16 @@ fn objects_of_a_cluster_and_settings() {
 #[test]
 fn formats_have_their_names() {
     let all = [
-        (Format::Table, "table", false),
-        (Format::Wide, "wide", false),
-        (Format::Json, "json", true),
-        (Format::Yaml, "yaml", true),
+        (OutputFormat::Table, "table", false),
+        (OutputFormat::Wide, "wide", false),
+        (OutputFormat::Json, "json", true),
+        (OutputFormat::Yaml, "yaml", true),
     ];
-    assert_eq!(Format::CHOICES.iter().map(|(name, _)| *name).collect::<Vec<_>>(), all.map(|(_, name, _)| name));
+    assert_eq!(OutputFormat::CHOICES.iter().map(|(name, _)| *name).collect::<Vec<_>>(), all.map(|(_, name, _)| name));
     for (format, name, structured) in all {
         assert_eq!(format.is_structured(), structured);
-        assert_eq!(Format::from_name(name), Ok(format));
+        assert_eq!(OutputFormat::from_name(name), Ok(format));
     }
-    assert!(Format::from_name("xml").is_err());
-    assert_eq!(json!(Items { items: &["a"] }), json!({ "items": ["a"] }));
+    assert!(OutputFormat::from_name("xml").is_err());
+    assert_eq!(json!(ItemList { items: &["a"] }), json!({ "items": ["a"] }));
 }

@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use torc_runner::ProcessId;
 
 use super::folder::WorkerFolder;
-use super::order::{Order, Outcome, RecordedRunner, Report, StartOrder};
+use super::request::{RecordedRunner, RequestOutcome, StartRequest, WorkerRequest, WorkerResponse};
 use super::ssh::{VERSION, same_version};
 use crate::client::{Client, ClientError, Trust};
 use crate::env;
@@ -25,16 +25,16 @@ const FORCE_PATIENCE: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Carries out an order whose answer is a report.
-pub async fn obey(order: Order) -> Report {
+pub async fn obey(order: WorkerRequest) -> WorkerResponse {
     let (path, result) = match order {
-        Order::Start(order) => (order.folder.clone(), start(&order).await),
-        Order::Look { folder } | Order::SendLogs { folder } => (folder, Ok(Outcome::Looked)),
-        Order::Stop { folder, force, wait_seconds } => {
+        WorkerRequest::Start(order) => (order.folder.clone(), start(&order).await),
+        WorkerRequest::Look { folder } | WorkerRequest::SendLogs { folder } => (folder, Ok(RequestOutcome::Looked)),
+        WorkerRequest::Stop { folder, force, wait_seconds } => {
             let wait = Duration::from_secs(wait_seconds);
             let stopped = stop(&WorkerFolder::new(here(&folder)), force, wait).await;
             (folder, Ok(stopped))
         }
-        Order::DeleteLogs { folder } => {
+        WorkerRequest::DeleteLogs { folder } => {
             let deleted = delete_logs(&WorkerFolder::new(here(&folder)));
             (folder, deleted)
         }
@@ -43,7 +43,7 @@ pub async fn obey(order: Order) -> Report {
     let alive = runner.as_ref().is_some_and(lives_here);
     let outcome =
         result.unwrap_or_else(|error| refused(error.to_string(), "mend that on the machine itself".to_owned()));
-    Report { host: host_name(), outcome, runner, alive }
+    WorkerResponse { host: host_name(), outcome, runner, alive }
 }
 
 /// Sends the logs as an archive to standard output; the caller has announced it.
@@ -70,15 +70,15 @@ fn here(path: &Path) -> PathBuf {
     std::env::current_dir().unwrap_or_default().join(path)
 }
 
-fn refused(reason: String, advice: String) -> Outcome {
-    Outcome::Refused { reason, advice }
+fn refused(reason: String, advice: String) -> RequestOutcome {
+    RequestOutcome::Refused { reason, advice }
 }
 
 fn lives_here(runner: &RecordedRunner) -> bool {
     runner.host == host_name() && runner.process.is_alive()
 }
 
-async fn start(order: &StartOrder) -> io::Result<Outcome> {
+async fn start(order: &StartRequest) -> io::Result<RequestOutcome> {
     if order.version.as_deref().is_some_and(|version| version != VERSION) {
         let wanted = order.version.as_deref().unwrap_or_default();
         let reason = format!("torc there is version {VERSION}, and here it is {wanted}");
@@ -93,7 +93,7 @@ async fn start(order: &StartOrder) -> io::Result<Outcome> {
     let earlier = order.earlier_folder.as_deref().map(|path| WorkerFolder::new(here(path)));
     for known in [Some(&folder), earlier.as_ref()].into_iter().flatten().filter_map(WorkerFolder::recorded) {
         if lives_here(&known) {
-            return Ok(Outcome::AlreadyRunning);
+            return Ok(RequestOutcome::AlreadyRunning);
         }
         if known.host != host_name() && known.end_time.is_none() {
             return Ok(on_another_machine(&known, &folder));
@@ -113,7 +113,7 @@ async fn start(order: &StartOrder) -> io::Result<Outcome> {
 }
 
 /// Jobs run in the workflow's folder: a machine without it would fail every one of them.
-fn prepare_working_dir(order: &StartOrder) -> io::Result<Option<Outcome>> {
+fn prepare_working_dir(order: &StartRequest) -> io::Result<Option<RequestOutcome>> {
     let folder = &order.working_dir;
     if folder.is_dir() {
         return Ok(None);
@@ -127,7 +127,7 @@ fn prepare_working_dir(order: &StartOrder) -> io::Result<Option<Outcome>> {
 }
 
 /// One name may stand for several machines, and a shared folder is seen by all of them.
-fn on_another_machine(known: &RecordedRunner, folder: &WorkerFolder) -> Outcome {
+fn on_another_machine(known: &RecordedRunner, folder: &WorkerFolder) -> RequestOutcome {
     let reason = format!("its runner was started on {}, and this is {}", known.host, host_name());
     let advice = format!(
         "name the machines themselves as workers; if that runner is gone for good, remove {}",
@@ -136,9 +136,9 @@ fn on_another_machine(known: &RecordedRunner, folder: &WorkerFolder) -> Outcome 
     refused(reason, advice)
 }
 
-async fn check_server(order: &StartOrder, folder: &WorkerFolder) -> Option<Outcome> {
-    let handed = order.certificates.as_ref().map(|_| Trust::Handed(folder.certificates_file()));
-    let answer = match Client::trusting(&order.url, order.token.clone(), &handed.unwrap_or_default(), None) {
+async fn check_server(order: &StartRequest, folder: &WorkerFolder) -> Option<RequestOutcome> {
+    let handed = order.certificates.as_ref().map(|_| Trust::CertificateFile(folder.certificates_file()));
+    let answer = match Client::new(&order.url, order.token.clone(), &handed.unwrap_or_default(), None) {
         Ok(client) => client.version().await,
         Err(error) => Err(error),
     };
@@ -155,7 +155,7 @@ async fn check_server(order: &StartOrder, folder: &WorkerFolder) -> Option<Outco
     Some(refused(reason, advice))
 }
 
-fn spawn(order: &StartOrder, folder: &WorkerFolder) -> io::Result<Child> {
+fn spawn(order: &StartRequest, folder: &WorkerFolder) -> io::Result<Child> {
     let log = OpenOptions::new().create(true).append(true).open(folder.log_file())?;
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("runner").arg(order.workflow.to_string()).args(["--url", &order.url]);
@@ -169,12 +169,12 @@ fn spawn(order: &StartOrder, folder: &WorkerFolder) -> io::Result<Child> {
     command.current_dir(&order.working_dir).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()
 }
 
-async fn wait_until_it_lives(child: &mut Child, folder: &WorkerFolder) -> io::Result<Outcome> {
+async fn wait_until_it_lives(child: &mut Child, folder: &WorkerFolder) -> io::Result<RequestOutcome> {
     let pid = i32::try_from(child.id()).unwrap_or_default();
     let begin = Instant::now();
     loop {
         if folder.recorded().is_some_and(|runner| runner.process.pid == pid) {
-            return Ok(Outcome::Started);
+            return Ok(RequestOutcome::Started);
         }
         if let Some(status) = child.try_wait()? {
             let reason = format!("the runner ended at once ({status}): {}", last_line(&folder.log_file()));
@@ -204,21 +204,21 @@ fn last_line(path: &Path) -> String {
 }
 
 /// Ends the runner and, where it is dead, the shim that still holds its jobs.
-async fn stop(folder: &WorkerFolder, force: bool, wait: Duration) -> Outcome {
+async fn stop(folder: &WorkerFolder, force: bool, wait: Duration) -> RequestOutcome {
     let runner = folder.recorded().filter(lives_here).map(|runner| runner.process);
     let mut found = runner.is_some();
     if let Some(runner) = &runner
         && !end(runner, force, wait).await
     {
-        return Outcome::StillRunning;
+        return RequestOutcome::StillRunning;
     }
     if let Some(shim) = folder.shim() {
         found = true;
         if !end(&shim, force, wait).await {
-            return Outcome::StillRunning;
+            return RequestOutcome::StillRunning;
         }
     }
-    if found { Outcome::Stopped } else { Outcome::NotRunning }
+    if found { RequestOutcome::Stopped } else { RequestOutcome::NotRunning }
 }
 
 /// Asks a process to end and waits. With force it is asked again and again, which means at once, and killed in the end.
@@ -247,10 +247,10 @@ fn send(process: &ProcessId, signal: Signal) {
     }
 }
 
-fn delete_logs(folder: &WorkerFolder) -> io::Result<Outcome> {
+fn delete_logs(folder: &WorkerFolder) -> io::Result<RequestOutcome> {
     if folder.recorded().is_none() {
         // Not a folder of ours: nothing in it is touched.
-        return Ok(Outcome::Deleted { files: 0 });
+        return Ok(RequestOutcome::Deleted { files: 0 });
     }
     if folder.recorded().is_some_and(|runner| lives_here(&runner)) || folder.shim().is_some() {
         return Ok(refused(
@@ -258,7 +258,7 @@ fn delete_logs(folder: &WorkerFolder) -> io::Result<Outcome> {
             "stop it first: torc remote stop".to_owned(),
         ));
     }
-    folder.delete_logs().map(|files| Outcome::Deleted { files })
+    folder.delete_logs().map(|files| RequestOutcome::Deleted { files })
 }
 
 #[cfg(test)]
@@ -273,15 +273,15 @@ mod tests {
         WorkerFolder::new(folder.to_owned()).record(&runner).unwrap();
     }
 
-    fn order(folder: &Path) -> Order {
+    fn order(folder: &Path) -> WorkerRequest {
         let (folder, working_dir) = (folder.to_owned(), folder.to_owned());
         let url = "http://127.0.0.1:1".to_owned();
-        Order::Start(Box::new(StartOrder { folder, working_dir, url, ..StartOrder::default() }))
+        WorkerRequest::Start(Box::new(StartRequest { folder, working_dir, url, ..StartRequest::default() }))
     }
 
-    fn reason(report: &Report) -> &str {
+    fn reason(report: &WorkerResponse) -> &str {
         match &report.outcome {
-            Outcome::Refused { reason, .. } => reason,
+            RequestOutcome::Refused { reason, .. } => reason,
             other => panic!("{other:?}"),
         }
     }
@@ -292,12 +292,12 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let own = ProcessId::own();
         recorded(root.path(), ProcessId { start_ticks: own.start_ticks + 1, ..own.clone() }, &host_name());
-        let look = obey(Order::Look { folder: root.path().to_owned() }).await;
+        let look = obey(WorkerRequest::Look { folder: root.path().to_owned() }).await;
         assert!(!look.alive && look.runner.is_some());
-        let stop = Order::Stop { folder: root.path().to_owned(), force: true, wait_seconds: 1 };
-        assert_eq!(obey(stop).await.outcome, Outcome::NotRunning);
+        let stop = WorkerRequest::Stop { folder: root.path().to_owned(), force: true, wait_seconds: 1 };
+        assert_eq!(obey(stop).await.outcome, RequestOutcome::NotRunning);
         recorded(root.path(), own, &host_name());
-        assert_eq!(obey(order(root.path())).await.outcome, Outcome::AlreadyRunning);
+        assert_eq!(obey(order(root.path())).await.outcome, RequestOutcome::AlreadyRunning);
     }
 
     #[tokio::test]
@@ -312,16 +312,16 @@ mod tests {
     #[tokio::test]
     async fn nothing_starts_without_its_folder_or_its_server() {
         let root = tempfile::tempdir().unwrap();
-        let Order::Start(mut start) = order(root.path()) else { panic!("a start") };
+        let WorkerRequest::Start(mut start) = order(root.path()) else { panic!("a start") };
         start.working_dir = root.path().join("missing");
-        let missing = obey(Order::Start(start.clone())).await;
+        let missing = obey(WorkerRequest::Start(start.clone())).await;
         assert!(reason(&missing).contains("does not exist"), "{missing:?}");
         start.make_folder = true;
-        let deaf = obey(Order::Start(start.clone())).await;
+        let deaf = obey(WorkerRequest::Start(start.clone())).await;
         assert!(reason(&deaf).contains("the server is no use"), "{deaf:?}");
         assert!(start.working_dir.is_dir());
         start.version = Some("0.0.1".to_owned());
-        let other = obey(Order::Start(start)).await;
+        let other = obey(WorkerRequest::Start(start)).await;
         assert!(reason(&other).contains("and here it is 0.0.1"), "{other:?}");
     }
 
@@ -329,11 +329,11 @@ mod tests {
     async fn logs_of_a_living_runner_and_of_others_stay() {
         let root = tempfile::tempdir().unwrap();
         std::fs::write(root.path().join("runner.log"), "x").unwrap();
-        let delete = || Order::DeleteLogs { folder: root.path().to_owned() };
-        assert_eq!(obey(delete()).await.outcome, Outcome::Deleted { files: 0 });
+        let delete = || WorkerRequest::DeleteLogs { folder: root.path().to_owned() };
+        assert_eq!(obey(delete()).await.outcome, RequestOutcome::Deleted { files: 0 });
         recorded(root.path(), ProcessId::own(), &host_name());
         assert!(reason(&obey(delete()).await).contains("at work"));
         recorded(root.path(), ProcessId::default(), &host_name());
-        assert_eq!(obey(delete()).await.outcome, Outcome::Deleted { files: 1 });
+        assert_eq!(obey(delete()).await.outcome, RequestOutcome::Deleted { files: 1 });
     }
 }

@@ -9,7 +9,7 @@ use nix::fcntl::{Flock, FlockArg};
 use torc_api::remote::WorkerAddress;
 use torc_runner::ProcessId;
 
-use super::order::RecordedRunner;
+use super::request::RecordedRunner;
 use crate::host::host_name;
 
 /// Where a worker's folder is on its machine. It is its own, even where all machines share a file system.
@@ -127,12 +127,12 @@ impl WorkerFolder {
 
 /// The life of a runner in a worker's folder, written down for whoever looks.
 #[derive(Debug)]
-pub struct RunnerRecord {
+pub struct WorkerRecord {
     folder: WorkerFolder,
     record: RecordedRunner,
 }
 
-impl RunnerRecord {
+impl WorkerRecord {
     /// This process lives there from now on.
     pub fn begin(folder: WorkerFolder) -> io::Result<Self> {
         let record = RecordedRunner {

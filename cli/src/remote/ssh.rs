@@ -7,7 +7,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 use torc_api::remote::WorkerAddress;
 
-use super::order::{Order, Report, find_report, find_version};
+use super::request::{WorkerRequest, WorkerResponse, find_report, find_version};
 
 /// How ssh is called, and what runs at the other end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,18 +68,18 @@ impl Ssh {
     }
 
     /// Gives a worker an order and waits for its report.
-    pub async fn order(&self, worker: &WorkerAddress, order: &Order) -> Result<Report, Trouble> {
+    pub async fn order(&self, worker: &WorkerAddress, order: &WorkerRequest) -> Result<WorkerResponse, Trouble> {
         let called = self.call(worker, order, Stdio::piped()).await?;
         find_report(&called.printed).ok_or_else(|| called.explain(self, worker))
     }
 
     /// Gives a worker an order whose answer is long: it goes to a file.
-    pub async fn fetch(&self, worker: &WorkerAddress, order: &Order, to: File) -> Result<(), Trouble> {
+    pub async fn fetch(&self, worker: &WorkerAddress, order: &WorkerRequest, to: File) -> Result<(), Trouble> {
         let called = self.call(worker, order, Stdio::from(to)).await?;
         if called.code == Some(0) { Ok(()) } else { Err(called.explain(self, worker)) }
     }
 
-    async fn call(&self, worker: &WorkerAddress, order: &Order, stdout: Stdio) -> Result<Called, Trouble> {
+    async fn call(&self, worker: &WorkerAddress, order: &WorkerRequest, stdout: Stdio) -> Result<Called, Trouble> {
         let words = self.words(worker);
         let name = self.program.first().cloned().unwrap_or_default();
         let failed = |error: std::io::Error| Trouble {

@@ -6,7 +6,7 @@ use serde::Serialize;
 use torc_api::api::{Runner, RunnerStatus};
 use torc_api::remote::RemoteWorker;
 
-use super::order::Report;
+use super::request::WorkerResponse;
 use super::ssh::Trouble;
 
 /// Whether a worker works.
@@ -77,7 +77,11 @@ pub fn runner_of<'a>(worker: &RemoteWorker, runners: &'a [Runner]) -> Option<&'a
 }
 
 /// Judges a worker. Its machine knows best whether the runner lives; the server knows what that runner holds.
-pub fn judge(worker: &RemoteWorker, answer: &Result<Option<Report>, Trouble>, runners: &[Runner]) -> WorkerStatus {
+pub fn judge(
+    worker: &RemoteWorker,
+    answer: &Result<Option<WorkerResponse>, Trouble>,
+    runners: &[Runner],
+) -> WorkerStatus {
     let runner = runner_of(worker, runners);
     let heard = |runner: &Runner| runner.last_contact_time.clone().or_else(|| runner.end_time.clone());
     let (state, since, message) = match answer {
@@ -128,7 +132,7 @@ mod tests {
     use serde_json::json;
     use torc_runner::ProcessId;
 
-    use super::super::order::{Outcome, RecordedRunner};
+    use super::super::request::{RecordedRunner, RequestOutcome};
     use super::*;
 
     fn worker() -> RemoteWorker {
@@ -142,7 +146,7 @@ mod tests {
         serde_json::from_value(value).expect("a runner")
     }
 
-    fn report(alive: bool, end: Option<&str>) -> Result<Option<Report>, Trouble> {
+    fn report(alive: bool, end: Option<&str>) -> Result<Option<WorkerResponse>, Trouble> {
         let known = RecordedRunner {
             process: ProcessId { pid: 9, ..ProcessId::default() },
             host: "h".to_owned(),
@@ -150,7 +154,7 @@ mod tests {
             end_time: end.map(str::to_owned),
             end_reason: end.map(|_| "stopped".to_owned()),
         };
-        Ok(Some(Report { host: "h".to_owned(), outcome: Outcome::Looked, runner: Some(known), alive }))
+        Ok(Some(WorkerResponse { host: "h".to_owned(), outcome: RequestOutcome::Looked, runner: Some(known), alive }))
     }
 
     // J04
@@ -198,7 +202,12 @@ mod tests {
         assert_eq!((unknown.running, unknown.queued, unknown.runner, unknown.since), (0, 0, None, None));
         let known = judge(&worker(), &report(true, None), &[runner(4, "/w/out/s_n1", "active")]);
         assert_eq!((known.pid, known.worker.as_str(), known.folder.as_deref()), (Some(9), "n1", Some("/w/out/s_n1")));
-        let never = Ok(Some(Report { host: "h".to_owned(), outcome: Outcome::Looked, runner: None, alive: false }));
+        let never = Ok(Some(WorkerResponse {
+            host: "h".to_owned(),
+            outcome: RequestOutcome::Looked,
+            runner: None,
+            alive: false,
+        }));
         assert_eq!(judge(&worker(), &never, &[]).state, WorkerState::Stopped);
         let words = [
             WorkerState::Running,

@@ -1,41 +1,41 @@
-//! Configuration files: which ones, from near to far, and what they say.
+//! Reads configuration files, from near to far.
 
 use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 use torc_api::nearest::nearest;
 
-use super::{Layers, Origin, Surroundings, all};
+use super::{Environment, Layers, Origin, all};
 use crate::env;
-use crate::error::CommandError;
+use crate::error::CliError;
 
-/// Names that Torc 1.0's documentation has for settings, and the settings of today: section by section.
+/// Keys of Torc 1.0's documentation with the current keys.
 pub(super) const OLDER_NAMES: &[(&str, &str)] = &[
     ("client.job_completion_poll_interval", "client.run.poll_interval"),
     ("client.run.job_completion_poll_interval", "client.run.poll_interval"),
     ("client.slurm.job_completion_poll_interval", "client.slurm.poll_interval"),
 ];
 
-/// The files that are read, the nearest first.
-pub fn config_files(surroundings: &Surroundings<'_>) -> Vec<PathBuf> {
-    let project = surroundings.folder.ancestors().map(|folder| folder.join("torc.toml")).find(|path| path.is_file());
-    let user = (surroundings.variable)(env::XDG_CONFIG_HOME)
+/// Returns the files to read, the nearest first.
+pub fn config_files(environment: &Environment<'_>) -> Vec<PathBuf> {
+    let project = environment.folder.ancestors().map(|folder| folder.join("torc.toml")).find(|path| path.is_file());
+    let user = (environment.variable)(env::XDG_CONFIG_HOME)
         .filter(|folder| !folder.is_empty())
         .map(PathBuf::from)
-        .or_else(|| (surroundings.variable)(env::HOME).map(|home| PathBuf::from(home).join(".config")))
+        .or_else(|| (environment.variable)(env::HOME).map(|home| PathBuf::from(home).join(".config")))
         .map(|folder| folder.join("torc/config.toml"));
-    let system = surroundings.system.join("torc/config.toml");
+    let system = environment.system.join("torc/config.toml");
     [project, user, Some(system)].into_iter().flatten().filter(|path| path.is_file()).collect()
 }
 
-/// Adds what a file says below what is known; returns warnings.
-pub fn add(layers: &mut Layers, path: &Path) -> Result<Vec<String>, CommandError> {
+/// Adds the values of a file below the known ones; returns warnings.
+pub fn add(layers: &mut Layers, path: &Path) -> Result<Vec<String>, CliError> {
     let text = std::fs::read_to_string(path).map_err(|error| {
-        CommandError::invalid(format!("could not read the configuration file {}", path.display())).because(error)
+        CliError::invalid(format!("could not read the configuration file {}", path.display())).because(error)
     })?;
     let table: Table = text.parse().map_err(|error: toml::de::Error| {
         let (line, column) = position(&text, error.span().map_or(0, |span| span.start));
-        CommandError::invalid(format!("{}:{line}:{column}: {}", path.display(), error.message()))
+        CliError::invalid(format!("{}:{line}:{column}: {}", path.display(), error.message()))
     })?;
     let mut warnings = Vec::new();
     walk(layers, path, "", &table, &mut warnings)?;
@@ -48,7 +48,7 @@ fn walk(
     prefix: &str,
     table: &Table,
     warnings: &mut Vec<String>,
-) -> Result<(), CommandError> {
+) -> Result<(), CliError> {
     for (name, value) in table {
         let full = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
         let newer = OLDER_NAMES.iter().find(|(older, _)| *older == full).map(|(_, newer)| *newer);
@@ -68,13 +68,13 @@ fn walk(
     Ok(())
 }
 
-fn scalar(path: &Path, key: &str, value: &Value) -> Result<String, CommandError> {
+fn scalar(path: &Path, key: &str, value: &Value) -> Result<String, CliError> {
     match value {
         Value::String(text) => Ok(text.clone()),
         Value::Integer(number) => Ok(number.to_string()),
         Value::Float(number) => Ok(number.to_string()),
         Value::Boolean(flag) => Ok(flag.to_string()),
-        _ => Err(CommandError::invalid(format!("{}: `{key}` must be one value", path.display()))),
+        _ => Err(CliError::invalid(format!("{}: `{key}` must be one value", path.display()))),
     }
 }
 

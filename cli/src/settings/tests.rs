@@ -31,11 +31,11 @@ impl World {
         path
     }
 
-    fn gather(&self, flags: Layers) -> Result<(Layers, Vec<String>), CommandError> {
+    fn gather(&self, flags: Layers) -> Result<(Layers, Vec<String>), CliError> {
         let folder = self.root.path().join("project/inner");
         let system = self.root.path().join("etc");
         let variable = |name: &str| self.variables.get(name).cloned();
-        gather(flags, &Surroundings { variable: &variable, folder: &folder, system: &system })
+        gather(flags, &Environment { variable: &variable, folder: &folder, system: &system })
     }
 }
 
@@ -67,9 +67,9 @@ fn keys_of_different_files_are_merged_and_know_their_origin() {
     assert_eq!(warnings, Vec::<String>::new());
     assert_eq!(layers.get("client.url").unwrap().origin, Origin::File(user));
     assert_eq!(layers.get("client.format").unwrap().origin, Origin::File(project));
-    let settings = resolve(&layers, Handed::default()).unwrap();
+    let settings = resolve(&layers, EnvCredentials::default()).unwrap();
     assert_eq!(settings.url.as_deref(), Some("http://a:1"));
-    assert_eq!(settings.format, Format::Yaml);
+    assert_eq!(settings.format, OutputFormat::Yaml);
     assert_eq!(settings.run.poll_interval, Duration::from_secs(5));
     assert_eq!(settings.run.slurm_poll_interval, Duration::from_secs(30), "in an allocation");
     assert_eq!(settings.server.bind, "127.0.0.1:7421");
@@ -82,7 +82,7 @@ fn the_users_folder_follows_xdg() {
     let folder = world.root.path().join("xdg");
     world.variables.insert("XDG_CONFIG_HOME".to_owned(), folder.to_str().unwrap().to_owned());
     let (layers, _) = world.gather(Layers::default()).unwrap();
-    assert_eq!(resolve(&layers, Handed::default()).unwrap().server.max_jobs, 7);
+    assert_eq!(resolve(&layers, EnvCredentials::default()).unwrap().server.max_jobs, 7);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn names_of_torc_1_count_and_say_what_they_are_called_now() {
     let text = "[client.run]\njob_completion_poll_interval = 7\n[client.slurm]\njob_completion_poll_interval = 8\n";
     let path = world.file("project/torc.toml", text);
     let (layers, warnings) = world.gather(Layers::default()).unwrap();
-    let settings = resolve(&layers, Handed::default()).unwrap();
+    let settings = resolve(&layers, EnvCredentials::default()).unwrap();
     assert_eq!(settings.run.poll_interval, Duration::from_secs(7));
     assert_eq!(settings.run.slurm_poll_interval, Duration::from_secs(8));
     let expected = ["client.run", "client.slurm"].map(|section| {
@@ -132,7 +132,7 @@ fn wrong_values_name_their_source() {
     let world = World::new();
     let path = world.file("project/torc.toml", "[client.run]\nnum_cpus = \"many\"\n");
     let (layers, _) = world.gather(Layers::default()).unwrap();
-    let error = resolve(&layers, Handed::default()).unwrap_err();
+    let error = resolve(&layers, EnvCredentials::default()).unwrap_err();
     let expected = format!(
         "setting `client.run.num_cpus` is wrong: 'many' must be a whole number of at least 1 (from {})",
         path.display()
@@ -154,7 +154,7 @@ fn wrong_values_name_their_source() {
     ] {
         let mut layers = Layers::default();
         layers.below(key, text.to_owned(), Origin::Flag);
-        assert!(resolve(&layers, Handed::default()).is_err(), "{key} = {text}");
+        assert!(resolve(&layers, EnvCredentials::default()).is_err(), "{key} = {text}");
     }
 }
 
@@ -163,7 +163,7 @@ fn wrong_values_name_their_source() {
 fn what_happens_when_the_server_stays_away_can_be_set() {
     let mut world = World::new();
     let settings =
-        |world: &World, flags: Layers| resolve(&world.gather(flags).unwrap().0, Handed::default()).unwrap().run;
+        |world: &World, flags: Layers| resolve(&world.gather(flags).unwrap().0, EnvCredentials::default()).unwrap().run;
     let usual = settings(&world, Layers::default());
     assert_eq!(usual.offline(), OfflineSettings::default());
     assert_eq!((usual.offline_drain, usual.drain_ping_interval.as_secs()), (true, 120));
@@ -261,7 +261,7 @@ fn an_empty_variable_says_nothing() {
     world.variables.insert("TORC_FORMAT".to_owned(), String::new());
     let (layers, _) = world.gather(Layers::default()).unwrap();
     assert_eq!(layers.get("client.format").unwrap().text, "yaml");
-    let none = Handed::from(&|_| Some(String::new()));
+    let none = EnvCredentials::from(&|_| Some(String::new()));
     assert_eq!((none.token, none.server_file, none.server_certificates), (None, None, None));
 }
 
@@ -296,7 +296,7 @@ fn what_is_built_in() {
     ];
     assert_eq!(built_in, expected);
     assert!(built_in.iter().all(|(name, _)| layers.get(name).unwrap().origin == Origin::BuiltIn));
-    let settings = resolve(&layers, Handed::default()).unwrap();
+    let settings = resolve(&layers, EnvCredentials::default()).unwrap();
     assert_eq!((settings.url, settings.backend, settings.namespace), (None, Backend::Store, None));
     assert_eq!(settings.server.runner_token_lifetime, Duration::from_secs(30 * 86_400));
     assert_eq!(settings.server.kubernetes.cleanup_patience, Duration::from_secs(600));
@@ -379,7 +379,7 @@ fn every_setting_has_its_field() {
     assert_eq!(unsaid, ["client.context", "client.kubeconfig"], "a cluster and a server are not named together");
     let path = |text: &str| Some(PathBuf::from(text));
     let seconds = Duration::from_secs;
-    let handed = Handed {
+    let handed = EnvCredentials {
         token: Some("secret".to_owned()),
         server_file: path("/server"),
         server_certificates: path("/certificates"),
@@ -400,7 +400,7 @@ fn every_setting_has_its_field() {
         server_name: None,
         certificate_sha256: Some(Fingerprint([0xab; 32])),
         ca_cert: path("/ca"),
-        format: Format::Wide,
+        format: OutputFormat::Wide,
         namespace: Some("lab".to_owned()),
         ssh: "ssh -4".to_owned(),
         run: RunSettings {
@@ -540,7 +540,7 @@ fn the_least_that_a_setting_may_be() {
         let with = |number: i64| {
             let mut layers = Layers::default();
             layers.below(key, number.to_string(), Origin::Flag);
-            resolve(&layers, Handed::default())
+            resolve(&layers, EnvCredentials::default())
         };
         assert!(with(least).is_ok(), "{key} = {least}");
         let error = with(least - 1).unwrap_err();
@@ -553,7 +553,7 @@ fn a_certificate_and_its_key_come_together() {
     for (key, words) in [("server.tls_cert", "--tls-key"), ("server.tls_key", "--tls-cert")] {
         let mut layers = Layers::default();
         layers.below(key, "/f".to_owned(), Origin::Flag);
-        let error = resolve(&layers, Handed::default()).unwrap_err();
+        let error = resolve(&layers, EnvCredentials::default()).unwrap_err();
         assert_eq!(error.kind, crate::error::ExitStatus::Usage);
         assert!(error.message.contains(words), "{}", error.message);
     }
@@ -570,7 +570,7 @@ fn files_of_this_folder_come_before_those_of_others() {
     let found = |world: &World| {
         let variable = |name: &str| world.variables.get(name).cloned();
         let system = world.root.path().join("etc");
-        config_files(&Surroundings { variable: &variable, folder: &folder, system: &system })
+        config_files(&Environment { variable: &variable, folder: &folder, system: &system })
     };
     assert_eq!(found(&world), [project.clone(), user.clone(), system.clone()]);
     std::fs::remove_file(&project).unwrap();

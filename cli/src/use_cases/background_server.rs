@@ -2,13 +2,13 @@
 
 use crate::client::Client;
 use crate::connection::create_store_dir;
-use crate::context::Context;
+use crate::context::CommandContext;
 use crate::embedded::listening::Exposure;
 use crate::embedded::{StoreAccess, acquire_or_attach, start_background};
-use crate::error::CommandError;
+use crate::error::CliError;
 
 /// Starts a server in the background that serves a workflow, unless the store has an owner already.
-pub async fn ensure_background_server(context: &Context, workflow: &str) -> Result<(), CommandError> {
+pub async fn ensure_background_server(context: &CommandContext, workflow: &str) -> Result<(), CliError> {
     if context.settings.url.is_some() {
         return Ok(());
     }

@@ -15,8 +15,8 @@ use torc_core::files::{Change, compare};
 use torc_runner::files::{look, sha256};
 
 use crate::client::Client;
-use crate::error::{CommandError, ExitStatus};
-use crate::output::{Output, human};
+use crate::error::{CliError, ExitStatus};
+use crate::output::{Printer, human};
 
 /// A job that has to run again, and why.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -55,7 +55,7 @@ impl From<Change> for Why {
 }
 
 /// Everything that makes completed jobs of a workflow run again.
-pub async fn reasons(client: &Client, workflow: &Workflow, output: Output) -> Result<Vec<Reason>, CommandError> {
+pub async fn reasons(client: &Client, workflow: &Workflow, output: Printer) -> Result<Vec<Reason>, CliError> {
     let name = workflow.id.to_string();
     let uses = client.file_uses(&name).await?;
     let folder = PathBuf::from(&workflow.working_dir);
@@ -63,19 +63,19 @@ pub async fn reasons(client: &Client, workflow: &Workflow, output: Output) -> Re
         return Err(unseen(&folder));
     }
     let looked = tokio::task::spawn_blocking(move || of_files(&folder, &uses, output));
-    let mut reasons = looked.await.map_err(|error| CommandError::unexpected("could not look at the files", error))?;
+    let mut reasons = looked.await.map_err(|error| CliError::unexpected("could not look at the files", error))?;
     let data = client.staleness(&name).await?.changed_data;
     reasons.extend(data.into_iter().map(|used| Reason { job: used.job, reason: Why::DataChanged, what: used.data }));
     reasons.sort();
     Ok(reasons)
 }
 
-fn unseen(folder: &Path) -> CommandError {
+fn unseen(folder: &Path) -> CliError {
     let message = format!("the files cannot be seen here: there is no folder {}", folder.display());
-    CommandError::new(ExitStatus::NotFound, message).hint("run this where the workflow's files are")
+    CliError::new(ExitStatus::NotFound, message).hint("run this where the workflow's files are")
 }
 
-fn of_files(folder: &Path, uses: &[FileUse], output: Output) -> Vec<Reason> {
+fn of_files(folder: &Path, uses: &[FileUse], output: Printer) -> Vec<Reason> {
     let paths: BTreeSet<&str> = uses.iter().map(|used| used.path.as_str()).collect();
     let found: HashMap<&str, FileStat> =
         paths.iter().filter_map(|path| Some((*path, look(folder, path).ok()?))).collect();
@@ -113,7 +113,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn new(folder: &'a Path, output: Output, bytes: u64) -> Self {
+    fn new(folder: &'a Path, output: Printer, bytes: u64) -> Self {
         let bar = (bytes > 0 && std::io::stderr().is_terminal()).then(|| {
             let style = ProgressStyle::with_template("reading {msg} {wide_bar} {bytes}/{total_bytes} [{eta}]");
             ProgressBar::new(bytes).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
@@ -147,7 +147,7 @@ impl<'a> Reader<'a> {
 }
 
 /// Files that have to be there before a workflow starts and are not, and data without a value, in words.
-pub async fn missing(client: &Client, workflow: &Workflow) -> Result<Vec<String>, CommandError> {
+pub async fn missing(client: &Client, workflow: &Workflow) -> Result<Vec<String>, CliError> {
     let name = workflow.id.to_string();
     let folder = Path::new(&workflow.working_dir);
     let files = client.files(&name).await?;
@@ -162,7 +162,7 @@ pub async fn missing(client: &Client, workflow: &Workflow) -> Result<Vec<String>
 }
 
 /// Output files that are there already, of jobs that are going to write them.
-pub async fn existing_outputs(client: &Client, workflow: &Workflow) -> Result<Vec<String>, CommandError> {
+pub async fn existing_outputs(client: &Client, workflow: &Workflow) -> Result<Vec<String>, CliError> {
     let files = client.files(&workflow.id.to_string()).await?;
     let folder = Path::new(&workflow.working_dir);
     let written = files.into_iter().filter(|file| !file.produced_by.is_empty());

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use crate::client::Client;
 use crate::connection::with_client;
-use crate::context::Context;
+use crate::context::CommandContext;
 use crate::embedded::store_dir::ServerInfo;
 use crate::env;
-use crate::error::{CommandError, ExitStatus};
+use crate::error::{CliError, ExitStatus};
 use crate::settings::Settings;
 
 /// How long a job waits for a server that is away: a store may change hands while its jobs run.
@@ -47,9 +47,9 @@ impl Attempt {
 
 /// Does something with the store. Inside a job, a server that is away is waited for: what is asked must be harmless to repeat.
 pub async fn with_server<T>(
-    context: &Context,
-    verb: impl AsyncFn(&Client) -> Result<T, CommandError>,
-) -> Result<T, CommandError> {
+    context: &CommandContext,
+    verb: impl AsyncFn(&Client) -> Result<T, CliError>,
+) -> Result<T, CliError> {
     let inside = Attempt::of_this_process().is_some();
     let start = Instant::now();
     loop {

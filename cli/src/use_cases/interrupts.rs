@@ -1,6 +1,6 @@
 //! Signals that end a command in order.
 
-use crate::error::CommandError;
+use crate::error::CliError;
 
 /// A stream of SIGINT and SIGTERM.
 pub struct Interrupts {
@@ -10,9 +10,9 @@ pub struct Interrupts {
 
 impl Interrupts {
     /// Catches the signals: from now on they do not end the process.
-    pub fn listen() -> Result<Self, CommandError> {
+    pub fn listen() -> Result<Self, CliError> {
         use tokio::signal::unix::{SignalKind, signal};
-        let failed = |error| CommandError::unexpected("could not listen for signals", error);
+        let failed = |error| CliError::unexpected("could not listen for signals", error);
         Ok(Self {
             interrupt: signal(SignalKind::interrupt()).map_err(failed)?,
             terminate: signal(SignalKind::terminate()).map_err(failed)?,

@@ -6,8 +6,8 @@ use tokio_util::sync::CancellationToken;
 use torc_runner::{LinkError, RunnerConfig, RunnerError, RunnerEvent, RunnerExit, ServerLink};
 
 use super::interrupts::Interrupts;
-use crate::error::{CommandError, ExitStatus};
-use crate::logging::{Author, open_runner_log};
+use crate::error::{CliError, ExitStatus};
+use crate::logging::{LogWriters, open_runner_log};
 
 /// The longest wait for the accounting when everything else is done: six tries, five seconds apart.
 const ACCOUNTING_TIMEOUT: Duration = Duration::from_secs(45);
@@ -22,7 +22,7 @@ pub struct LocalRunner {
 
 impl LocalRunner {
     /// Starts a runner.
-    pub fn start<L: ServerLink>(config: RunnerConfig, link: L, author: Author) -> Self {
+    pub fn start<L: ServerLink>(config: RunnerConfig, link: L, author: LogWriters) -> Self {
         open_runner_log(&config, author);
         let stop = CancellationToken::new();
         let stop_now = config.stop_now.clone();
@@ -36,30 +36,30 @@ impl LocalRunner {
     }
 
     /// Waits until the runner ends.
-    pub async fn ended(&mut self) -> Result<RunnerExit, CommandError> {
+    pub async fn ended(&mut self) -> Result<RunnerExit, CliError> {
         let result = (&mut self.task).await;
         self.ended = true;
         match result {
             Ok(Ok(exit)) => Ok(exit),
             Ok(Err(RunnerError::Server(error @ LinkError::Unreachable(_)))) => {
                 let message = "the server stayed out of reach: the running jobs were ended";
-                Err(CommandError::new(ExitStatus::Unreachable, message)
+                Err(CliError::new(ExitStatus::Unreachable, message)
                     .because(error)
                     .hint("with `[client.offline] enabled = true` they go on, and their results are kept"))
             }
             Ok(Err(RunnerError::Server(error))) => {
                 let message = "the server does not accept this runner";
-                Err(CommandError::new(ExitStatus::Refused, message).because(error).hint(
+                Err(CliError::new(ExitStatus::Refused, message).because(error).hint(
                     "`torc token show` says what the token is for; a runner for all workflows needs the administrator's",
                 ))
             }
-            Ok(Err(error)) => Err(CommandError::unexpected("the local runner failed", error)),
-            Err(error) => Err(CommandError::unexpected("the local runner ended early", error)),
+            Ok(Err(error)) => Err(CliError::unexpected("the local runner failed", error)),
+            Err(error) => Err(CliError::unexpected("the local runner ended early", error)),
         }
     }
 
     /// Ends the runner, after its end by itself where something may still come: the accounting of an allocation learns of steps late.
-    pub async fn settle(mut self, interrupts: &mut Interrupts) -> Result<(), CommandError> {
+    pub async fn settle(mut self, interrupts: &mut Interrupts) -> Result<(), CliError> {
         if !self.ended && torc_runner::detect::surroundings().is_some() {
             tokio::select! {
                 ended = self.ended() => drop(ended?),
@@ -71,7 +71,7 @@ impl LocalRunner {
     }
 
     /// Ends the runner in order; at once after another signal.
-    pub async fn stop(mut self, interrupts: &mut Interrupts) -> Result<(), CommandError> {
+    pub async fn stop(mut self, interrupts: &mut Interrupts) -> Result<(), CliError> {
         self.stop.cancel();
         while !self.ended {
             let again = tokio::select! {

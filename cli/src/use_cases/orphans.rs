@@ -14,9 +14,9 @@ use torc_runner::{journal, liveness};
 use super::replay::replay_below;
 use crate::client::{Client, ClientError};
 use crate::connection::explain_missing;
-use crate::context::Context;
+use crate::context::CommandContext;
 use crate::embedded::store_dir::StoreDir;
-use crate::error::CommandError;
+use crate::error::CliError;
 use crate::host::host_name;
 use crate::output::human;
 
@@ -35,11 +35,11 @@ pub struct Search<'a> {
 
 /// Finds what a workflow has lost; unless it is a dry run, what was lost is recorded as such.
 pub async fn find_lost(
-    context: &Context,
+    context: &CommandContext,
     client: &Client,
     workflow: &Workflow,
     search: Search<'_>,
-) -> Result<OrphanReport, CommandError> {
+) -> Result<OrphanReport, CliError> {
     let runners = visible_runners(client).await?;
     if !search.dry_run {
         replay_journals(context, client, workflow, &runners).await?;
@@ -54,7 +54,7 @@ pub async fn find_lost(
 }
 
 /// Runners that have not left; none for a caller that may not see them, who then proves nothing about them.
-pub async fn visible_runners(client: &Client) -> Result<Vec<Runner>, CommandError> {
+pub async fn visible_runners(client: &Client) -> Result<Vec<Runner>, CliError> {
     match client.runners(false).await {
         Err(ClientError::Answer { status: 403, .. }) => Ok(Vec::new()),
         answer => Ok(answer?),
@@ -63,11 +63,11 @@ pub async fn visible_runners(client: &Client) -> Result<Vec<Runner>, CommandErro
 
 /// Brings results to the server that runners of the workflow wrote down while it was away, so that nothing that ended is lost.
 pub async fn replay_journals(
-    context: &Context,
+    context: &CommandContext,
     client: &Client,
     workflow: &Workflow,
     runners: &[Runner],
-) -> Result<(), CommandError> {
+) -> Result<(), CliError> {
     let jobs = &workflow.status.jobs;
     if jobs.running + jobs.leased == 0 {
         return Ok(());
@@ -92,10 +92,10 @@ fn is_own(folder: &Path) -> bool {
 
 /// Looks at the processes of runners, as far as they are of this machine.
 pub async fn gather(
-    context: &Context,
+    context: &CommandContext,
     runners: Vec<Runner>,
     ends_left_processes: bool,
-) -> Result<Vec<RunnerEvidence>, CommandError> {
+) -> Result<Vec<RunnerEvidence>, CliError> {
     let store = match context.settings.url {
         None => StoreDir::find(&context.folder).filter(|store_dir| !store_dir.is_on_network()),
         Some(_) => None,
@@ -106,7 +106,7 @@ pub async fn gather(
         known.filter_map(|runner| evidence(runner, store.as_deref(), ends_left_processes)).collect()
     };
     let looked = tokio::task::spawn_blocking(look).await;
-    looked.map_err(|error| CommandError::unexpected("the processes of runners could not be looked at", error))
+    looked.map_err(|error| CliError::unexpected("the processes of runners could not be looked at", error))
 }
 
 /// The processes of a runner; nothing if they are not of this machine.

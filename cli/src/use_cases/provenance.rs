@@ -7,11 +7,15 @@ use torc_api::api::Workflow;
 use torc_core::ro_crate::FILE_NAME;
 
 use crate::client::Client;
-use crate::context::Context;
-use crate::error::CommandError;
+use crate::context::CommandContext;
+use crate::error::CliError;
 
 /// Writes a record of provenance for each workflow that asks for it and whose folder is on this machine.
-pub async fn write_requested(context: &Context, client: &Client, workflows: &[Workflow]) -> Result<(), CommandError> {
+pub async fn write_requested(
+    context: &CommandContext,
+    client: &Client,
+    workflows: &[Workflow],
+) -> Result<(), CliError> {
     for workflow in workflows.iter().filter(|workflow| workflow.enable_ro_crate) {
         let folder = Path::new(&workflow.working_dir);
         if folder.is_dir() {
@@ -24,9 +28,9 @@ pub async fn write_requested(context: &Context, client: &Client, workflows: &[Wo
 }
 
 /// Writes the file of a record, whole or not at all.
-pub fn write(path: &Path, metadata: &Value) -> Result<PathBuf, CommandError> {
+pub fn write(path: &Path, metadata: &Value) -> Result<PathBuf, CliError> {
     let path = if path.is_dir() { path.join(FILE_NAME) } else { path.to_owned() };
-    let failed = |error| CommandError::unexpected(format!("could not write {}", path.display()), error);
+    let failed = |error| CliError::unexpected(format!("could not write {}", path.display()), error);
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut file = tempfile::Builder::new().prefix(".ro-crate-").tempfile_in(folder).map_err(failed)?;
     std::io::Write::write_all(&mut file, format!("{metadata:#}\n").as_bytes()).map_err(failed)?;

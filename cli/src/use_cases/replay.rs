@@ -12,8 +12,8 @@ use torc_api::wire::{AttemptKey, JournalledResult, ReplayOutcome, ReplayRequest,
 use torc_runner::journal::{self, Found};
 
 use crate::client::Client;
-use crate::error::CommandError;
-use crate::output::{Output, human};
+use crate::error::CliError;
+use crate::output::{Printer, human};
 
 /// So many results travel in one message.
 const CHUNK: usize = 500;
@@ -22,11 +22,11 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Replays the journals of a workflow's present run in these folders; how many results the server did not have before.
 pub async fn replay_below(
-    output: Output,
+    output: Printer,
     client: &Client,
     workflow: &Workflow,
     folders: Vec<PathBuf>,
-) -> Result<usize, CommandError> {
+) -> Result<usize, CliError> {
     let run = workflow.status.run_id.unwrap_or(1);
     let mut accepted = 0;
     for folder in folders {
@@ -43,7 +43,7 @@ pub async fn replay_below(
 }
 
 /// Looks for journals off the async threads: a shared folder may hold a million files.
-pub async fn search(output: Output, base: PathBuf, workflow: i64, run: i32) -> Result<Found, CommandError> {
+pub async fn search(output: Printer, base: PathBuf, workflow: i64, run: i32) -> Result<Found, CliError> {
     let ticker = Ticker::default();
     let look = move || {
         journal::find(&base, workflow, run, |folders| {
@@ -52,7 +52,7 @@ pub async fn search(output: Output, base: PathBuf, workflow: i64, run: i32) -> R
     };
     tokio::task::spawn_blocking(look)
         .await
-        .map_err(|error| CommandError::unexpected("the search for journals ended early", error))
+        .map_err(|error| CliError::unexpected("the search for journals ended early", error))
 }
 
 /// What was found and what became of it.
@@ -98,16 +98,16 @@ impl Report {
 
     pub async fn replay(
         &mut self,
-        output: Output,
+        output: Printer,
         client: &Client,
         results: Vec<JournalledResult>,
-    ) -> Result<(), CommandError> {
+    ) -> Result<(), CliError> {
         let (ticker, total) = (Ticker::default(), results.len());
         let workflow = self.workflow.to_string();
         for chunk in results.chunks(CHUNK) {
             let request = ReplayRequest { results: chunk.to_vec() };
             let replayed = client.replay(&workflow, self.run, &request).await.map_err(|error| {
-                CommandError::from(error).hint("what was replayed counts; running this again brings the rest")
+                CliError::from(error).hint("what was replayed counts; running this again brings the rest")
             })?;
             self.replayed.extend(replayed);
             ticker.tick(|| output.progress(&format!("{} of {total} results replayed", self.replayed.len())));

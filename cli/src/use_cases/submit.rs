@@ -4,9 +4,9 @@ use torc_api::api::{ApplyOutcome, ApplyRequest, ApplyResponse, JobChanges};
 use torc_api::document::SlurmClusterDocument;
 
 use crate::client::{Client, ClientError};
-use crate::context::Context;
-use crate::documents::{Documents, LoadedWorkflow, Report};
-use crate::error::CommandError;
+use crate::context::CommandContext;
+use crate::documents::{Documents, LoadedWorkflow, ProblemReport};
+use crate::error::CliError;
 use crate::output::human;
 
 /// The purpose of a submission.
@@ -22,11 +22,11 @@ pub enum Purpose {
 
 /// Applies clusters and workflows; lines about the clusters are printed as progress.
 pub async fn submit(
-    context: &Context,
+    context: &CommandContext,
     client: &Client,
     documents: &Documents,
     purpose: Purpose,
-) -> Result<Vec<ApplyResponse>, CommandError> {
+) -> Result<Vec<ApplyResponse>, CliError> {
     // A workflow may name a cluster of the same files.
     for line in submit_clusters(client, &documents.clusters, purpose).await? {
         context.output.progress(&line);
@@ -36,10 +36,10 @@ pub async fn submit(
 
 /// Applies documents in order to run them; the lines about them are printed as progress. Returns the ids of the workflows.
 pub async fn submit_to_run(
-    context: &Context,
+    context: &CommandContext,
     client: &Client,
     documents: &Documents,
-) -> Result<Vec<i64>, CommandError> {
+) -> Result<Vec<i64>, CliError> {
     let responses = submit(context, client, documents, Purpose::Run).await?;
     for response in &responses {
         context.output.progress(&line(response, Purpose::Run));
@@ -52,7 +52,7 @@ async fn submit_clusters(
     client: &Client,
     clusters: &[SlurmClusterDocument],
     purpose: Purpose,
-) -> Result<Vec<String>, CommandError> {
+) -> Result<Vec<String>, CliError> {
     let mut lines = Vec::new();
     for document in clusters {
         let name = &document.metadata.name;
@@ -72,14 +72,15 @@ async fn submit_clusters(
 
 /// Applies workflows one after the other; problems are reported with their positions in the files.
 pub async fn submit_workflows(
-    context: &Context,
+    context: &CommandContext,
     client: &Client,
     documents: &[LoadedWorkflow],
     purpose: Purpose,
-) -> Result<Vec<ApplyResponse>, CommandError> {
-    let working_dir = context.folder.to_str().ok_or_else(|| {
-        CommandError::invalid(format!("the folder {} is not named in UTF-8", context.folder.display()))
-    })?;
+) -> Result<Vec<ApplyResponse>, CliError> {
+    let working_dir = context
+        .folder
+        .to_str()
+        .ok_or_else(|| CliError::invalid(format!("the folder {} is not named in UTF-8", context.folder.display())))?;
     let mut responses = Vec::new();
     for workflow in documents {
         let request = ApplyRequest {
@@ -96,13 +97,13 @@ pub async fn submit_workflows(
     Ok(responses)
 }
 
-fn located(workflow: &LoadedWorkflow, error: ClientError) -> CommandError {
+fn located(workflow: &LoadedWorkflow, error: ClientError) -> CliError {
     match error {
         ClientError::Answer { body, .. } if !body.problems.is_empty() => {
             let message = body.message;
-            let mut report = Report::default();
+            let mut report = ProblemReport::default();
             report.add(&workflow.file, workflow.locate(body.problems));
-            report.into_result().err().unwrap_or_else(|| CommandError::invalid(message))
+            report.into_result().err().unwrap_or_else(|| CliError::invalid(message))
         }
         other => other.into(),
     }

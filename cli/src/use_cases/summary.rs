@@ -5,13 +5,14 @@ use std::fmt::Write as _;
 
 use torc_api::action::ActionState;
 use torc_api::api::{JobResult, Workflow, WorkflowAction};
+use torc_api::filter::ResultFilter;
 use torc_api::state::Cause;
 
 use super::provenance;
-use crate::client::{Client, ClientError, ResultFilter};
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
-use crate::output::{Items, human, status_word};
+use crate::client::{Client, ClientError};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
+use crate::output::{ItemList, human, status_word};
 use crate::workflow_phase::{WorkflowPhase, exit_status, phase, stuck_on_slurm};
 
 /// Failures that are listed one by one.
@@ -19,16 +20,16 @@ const LISTED: usize = 10;
 
 /// Prints the summaries of workflows and returns the exit status that follows from them.
 pub async fn print_summary(
-    context: &Context,
+    context: &CommandContext,
     client: &Client,
     workflows: &[Workflow],
-) -> Result<ExitStatus, CommandError> {
+) -> Result<ExitStatus, CliError> {
     let mut text = String::new();
     for workflow in workflows {
         let actions = failed_actions(client, workflow).await?;
         text.push_str(&describe(workflow, &failures(client, workflow).await?, &actions));
     }
-    context.output.value(&Items { items: workflows }, || text)?;
+    context.output.value(&ItemList { items: workflows }, || text)?;
     provenance::write_requested(context, client, workflows).await?;
     Ok(exit_status(workflows))
 }

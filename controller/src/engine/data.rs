@@ -7,6 +7,7 @@ use torc_api::data::{
     DataUse, File, FileUse, SpawnRequest, SpawnResponse, Staleness, UserData, UserDataWritten, WriteUserData,
 };
 use torc_api::document::{Document, WorkflowDocument};
+use torc_api::filter::{JobFilter, ResultFilter, RunnerFilter};
 use torc_api::job::Job;
 use torc_core::engine::Spawn;
 use torc_core::expand::{Limits, expand, expand_files};
@@ -16,7 +17,7 @@ use torc_core::ids::{JobId, WorkflowId};
 use torc_core::ro_crate::{Source, ro_crate};
 use torc_core::rows::{FileRow, UserDataRow};
 use torc_core::time::rfc3339;
-use torc_store::{JobQuery, JobView, ResultQuery, RunnerQuery};
+use torc_store::JobView;
 
 use super::{EngineError, EngineHandle};
 
@@ -30,7 +31,7 @@ impl EngineHandle {
         let mut list = FileList::default();
         let mut cursor = None;
         loop {
-            let (jobs, files, next) = self.jobs_with_files(id, cursor, BATCH).await?;
+            let (jobs, files, next) = self.jobs_with_files(id, cursor, Some(BATCH)).await?;
             for (view, seen) in jobs.iter().zip(split(&jobs, &files)) {
                 list.add(&view.job, &view.profile, seen);
             }
@@ -46,7 +47,7 @@ impl EngineHandle {
         &self,
         id: WorkflowId,
         cursor: Option<String>,
-        limit: u32,
+        limit: Option<u32>,
     ) -> Result<Page<FileUse>, EngineError> {
         let (jobs, files, next) = self.jobs_with_files(id, cursor, limit).await?;
         let items = jobs.iter().zip(split(&jobs, &files)).flat_map(|(view, seen)| uses(&view.job, &view.profile, seen));
@@ -57,10 +58,10 @@ impl EngineHandle {
         &self,
         id: WorkflowId,
         cursor: Option<String>,
-        limit: u32,
+        limit: Option<u32>,
     ) -> Result<(Vec<JobView>, Vec<FileRow>, Option<String>), EngineError> {
-        let query = JobQuery { workflow: Some(id), cursor, limit, ..JobQuery::default() };
-        let page = self.store.jobs(&query).await?;
+        let filter = JobFilter { workflow: Some(id.0), cursor, limit, ..JobFilter::default() };
+        let page = self.store.jobs(&filter).await?;
         let range = page.items.first().zip(page.items.last()).map(|(first, last)| (first.job.id, last.job.id));
         let files = match range {
             Some(range) => self.store.files(id, range).await?,
@@ -219,7 +220,7 @@ impl EngineHandle {
         let (mut jobs, mut files) = (BTreeMap::new(), Vec::new());
         let mut cursor = None;
         loop {
-            let (views, seen, next) = self.jobs_with_files(id, cursor, BATCH).await?;
+            let (views, seen, next) = self.jobs_with_files(id, cursor, Some(BATCH)).await?;
             jobs.extend(views.into_iter().map(|view| (view.job.id, view.profile)));
             files.extend(seen);
             cursor = next;
@@ -228,22 +229,22 @@ impl EngineHandle {
             }
         }
         let mut attempts = Vec::new();
-        let mut query = ResultQuery { workflow: Some(id), limit: BATCH, ..ResultQuery::default() };
+        let mut filter = ResultFilter { workflow: Some(id.0), limit: Some(BATCH), ..ResultFilter::default() };
         loop {
-            let page = self.store.results(&query).await?;
+            let page = self.store.results(&filter).await?;
             attempts.extend(page.items.into_iter().map(|view| (view.result, view.job_name)));
-            query.cursor = page.next;
-            if query.cursor.is_none() {
+            filter.cursor = page.next;
+            if filter.cursor.is_none() {
                 break;
             }
         }
-        let runners = self.store.runners(&RunnerQuery { active_only: false, cursor: None, limit: u32::MAX }).await?;
+        let runners = self.store.runners(RunnerFilter { all: true }).await?;
         let source = Source {
             workflow: &workflow,
             declared: &declared,
             jobs: &jobs,
             attempts: &attempts,
-            runners: &runners.items,
+            runners: &runners,
             files: &files,
         };
         Ok(ro_crate(&source))

@@ -2,16 +2,16 @@
 
 use torc_api::allocation::OrphanedJob;
 use torc_api::api;
+use torc_api::filter::ResultFilter;
 use torc_api::quantity::parse_walltime;
 use torc_api::recovery::{
     ClassifyRequest, CorrectResourcesReport, CorrectResourcesRequest, RecoverReport, RecoverRequest, RegenerateReport,
     RegenerateRequest, ScheduleNodesRequest,
 };
-use torc_core::engine::{Engine, LatestResults, Recover, Regenerate};
+use torc_core::engine::{CorrectResources, Engine, LatestResults, Recover, Regenerate};
 use torc_core::failure::{Multipliers, RecoveryOptions};
 use torc_core::ids::WorkflowId;
 use torc_core::planning::partition::Partition;
-use torc_store::ResultQuery;
 
 use super::{EngineError, EngineHandle};
 
@@ -105,15 +105,15 @@ impl EngineHandle {
         self.write_and_show(id, move |engine, _| Ok(engine.serve(id)?)).await
     }
 
-    async fn latest_results(&self, id: WorkflowId, failed_only: bool) -> Result<LatestResults, EngineError> {
+    async fn latest_results(&self, id: WorkflowId, failed: bool) -> Result<LatestResults, EngineError> {
         let mut latest = LatestResults::new();
-        let mut query =
-            ResultQuery { workflow: Some(id), latest_only: true, failed_only, limit: PAGE, ..ResultQuery::default() };
+        let (workflow, limit) = (Some(id.0), Some(PAGE));
+        let mut filter = ResultFilter { workflow, latest: true, failed, limit, ..ResultFilter::default() };
         loop {
-            let page = self.store.results(&query).await?;
+            let page = self.store.results(&filter).await?;
             latest.extend(page.items.into_iter().map(|view| (view.result.job, view.result)));
             match page.next {
-                Some(next) => query.cursor = Some(next),
+                Some(next) => filter.cursor = Some(next),
                 None => return Ok(latest),
             }
         }

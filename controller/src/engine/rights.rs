@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use torc_api::api::{AuditEntry, Page, Runner};
+use torc_api::filter::AuditFilter;
 use torc_api::token::Grant;
 use torc_api::wire::RunnerScope;
 use torc_core::ids::WorkflowId;
-use torc_store::AuditQuery;
 
 use super::{EngineError, EngineHandle, WorkflowRef};
 use crate::views;
@@ -68,8 +68,8 @@ impl EngineHandle {
     }
 
     /// Who did what, newest last; of one person, or of all.
-    pub(crate) async fn audit(&self, query: &AuditQuery) -> Result<Page<AuditEntry>, EngineError> {
-        let page = self.store.audit(query).await?;
+    pub(crate) async fn audit(&self, filter: &AuditFilter) -> Result<Page<AuditEntry>, EngineError> {
+        let page = self.store.audit(filter).await?;
         Ok(Page { items: page.items.into_iter().map(views::audit_entry).collect(), next: page.next })
     }
 }

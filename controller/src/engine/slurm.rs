@@ -6,6 +6,7 @@ use tokio::sync::Notify;
 use torc_api::allocation::{Allocation, OrphanReport};
 use torc_api::api::{ClusterApplied, Page, SlurmCluster};
 use torc_api::document::{Document, SlurmClusterDocument};
+use torc_api::filter::AllocationFilter;
 use torc_api::recovery::SyncStatusRequest;
 use torc_api::wire::RunnerScope;
 use torc_core::engine::{Activity, AllocationKey, AllocationSummary, Demand, Observation, allocation_view};
@@ -14,7 +15,6 @@ use torc_core::planning::course::WorkflowDemand;
 use torc_core::planning::partition::Partition;
 use torc_core::rows::{AllocationRow, ClusterRow};
 use torc_core::time::rfc3339;
-use torc_store::AllocationQuery;
 
 use super::{EngineError, EngineHandle, unwritable};
 use crate::metrics::Metrics;
@@ -22,8 +22,8 @@ use crate::{audit, clock};
 
 impl EngineHandle {
     /// Allocations, a page at a time.
-    pub async fn allocations(&self, query: &AllocationQuery) -> Result<Page<Allocation>, EngineError> {
-        let page = self.store.allocations(query).await?;
+    pub async fn allocations(&self, filter: &AllocationFilter<i64>) -> Result<Page<Allocation>, EngineError> {
+        let page = self.store.allocations(filter).await?;
         let (names, _) = self.names().await?;
         let named = |id: i64| names.get(&id).map_or("", String::as_str);
         let items = page.items.iter().map(|row| allocation_view(row, named(row.workflow.0))).collect();

@@ -6,6 +6,7 @@ use axum::extract::{MatchedPath, Query, RawPathParams, Request, State};
 use axum::http::Uri;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use torc_api::document::DEFAULT_NAMESPACE;
 use torc_api::token::Grant;
 use torc_core::ids::WorkflowId;
 use tracing::Instrument as _;
@@ -152,12 +153,21 @@ async fn admit(
     Ok(Some(find_theirs(app, caller, (namespace.name(), workflow)).await?))
 }
 
-/// Returns the number of a workflow that the caller deals with.
-pub(super) async fn find_theirs(
+/// Returns the number of the workflow that a filter names, if it names one. The caller must have access to it.
+pub(super) async fn find_filtered(
     app: &App,
     caller: &Caller,
-    reference: (&str, &str),
-) -> Result<WorkflowId, EngineError> {
+    namespace: Option<&str>,
+    workflow: Option<&str>,
+) -> Result<Option<WorkflowId>, EngineError> {
+    match workflow {
+        Some(workflow) => find_theirs(app, caller, (namespace.unwrap_or(DEFAULT_NAMESPACE), workflow)).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Returns the number of a workflow to which the caller has access.
+async fn find_theirs(app: &App, caller: &Caller, reference: (&str, &str)) -> Result<WorkflowId, EngineError> {
     match app.engine.find_theirs(reference, &caller.grant).await? {
         Some(id) => Ok(id),
         None => Err(refused(app, caller).await),

@@ -75,7 +75,7 @@ async fn file_uses(
     TargetWorkflow(id): TargetWorkflow,
     Query(query): Query<UsesQuery>,
 ) -> ApiResult<Page<FileUse>> {
-    Ok(Json(app.engine.file_uses(id, query.cursor, query.limit.unwrap_or_default()).await?))
+    Ok(Json(app.engine.file_uses(id, query.cursor, query.limit).await?))
 }
 
 async fn user_data(State(app): State<App>, TargetWorkflow(id): TargetWorkflow) -> ApiResult<Page<UserData>> {

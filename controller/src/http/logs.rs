@@ -5,10 +5,9 @@ use axum::extract::State;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use torc_api::api::{Job, JobResult, Runner, RunnerStatus};
+use torc_api::filter::ResultFilter;
 use torc_api::logs::{LogChunk, LogSyncRequest, LogSyncResponse};
 use torc_api::wire::{AttemptKey, RunnerKind};
-use torc_core::ids::JobId;
-use torc_store::ResultQuery;
 
 use super::App;
 use super::access::Access;
@@ -61,7 +60,7 @@ async fn piece(
     Query(query): Query<PieceQuery>,
 ) -> ApiResult<LogChunk> {
     let job = app.engine.job(id, &job).await?;
-    let of_job = ResultQuery { workflow: Some(id), job: Some(JobId(job.id)), ..ResultQuery::default() };
+    let of_job = ResultFilter { workflow: Some(id.0), job: Some(job.id), ..ResultFilter::default() };
     let results = app.engine.results(&of_job).await?;
     let runners = app.engine.runners(false).await?;
     let Some((host, runner)) = host_of(&query.path, id.0, &job, &results.items, &runners) else {

@@ -42,12 +42,12 @@ pub fn page() -> String {
     page
 }
 
-fn row(page: &mut String, cells: &[&str]) {
+pub(crate) fn row(page: &mut String, cells: &[&str]) {
     // Writing to a String cannot fail.
     let _ = writeln!(page, "| {} |", cells.join(" | "));
 }
 
-fn documentation(item: &impl EnumMessage) -> &'static str {
+pub(crate) fn documentation(item: &impl EnumMessage) -> &'static str {
     item.get_documentation().unwrap_or_default().trim_end_matches('.')
 }
 

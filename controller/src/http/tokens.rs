@@ -2,12 +2,10 @@
 
 use axum::Json;
 use axum::extract::State;
-use schemars::JsonSchema;
-use serde::Deserialize;
 use torc_api::api::{AuditEntry, Page};
 use torc_api::document::DEFAULT_NAMESPACE;
+use torc_api::filter::AuditFilter;
 use torc_api::token::{Claims, Grant, Scope, TokenRequest, TokenResponse};
-use torc_store::AuditQuery;
 
 use super::access::Access;
 use super::error::ApiResult;
@@ -93,26 +91,12 @@ fn described(grant: &Grant) -> String {
     }
 }
 
-#[derive(Deserialize, JsonSchema)]
-struct AuditListQuery {
-    /// The most items of one page.
-    limit: Option<u32>,
-    /// `next` of the page before.
-    cursor: Option<String>,
-}
-
-/// Administrators see everything; others what they did themselves.
+/// Lists all entries for administrators, and their own for other callers.
 async fn list(
     State(app): State<App>,
     caller: Caller,
-    Query(query): Query<AuditListQuery>,
+    Query(filter): Query<AuditFilter>,
 ) -> ApiResult<Page<AuditEntry>> {
-    let after = match &query.cursor {
-        None => 0,
-        Some(cursor) => {
-            cursor.parse().map_err(|_| EngineError::bad_request(format!("'{cursor}' is not a cursor of this list")))?
-        }
-    };
     let who = (caller.grant != Grant::Admin).then_some(caller.name);
-    Ok(Json(app.engine.audit(&AuditQuery { who, after, limit: query.limit.unwrap_or_default() }).await?))
+    Ok(Json(app.engine.audit(&AuditFilter { who, ..filter }).await?))
 }

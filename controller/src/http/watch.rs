@@ -13,21 +13,23 @@ use futures::stream::Stream;
 use tokio::sync::{broadcast, mpsc};
 use tokio::time::Instant;
 use torc_api::api::{Event, Workflow};
+use torc_api::filter::EventFilter;
 use torc_api::token::Grant;
+use torc_core::backoff::Backoff;
 use torc_core::ids::WorkflowId;
-use torc_store::EventQuery;
 
 use super::access::Access;
 use super::access::Mode::Read;
 use super::error::ApiError;
-use super::events::{EventsQuery, concerns};
+use super::events::{concerns, with_number};
 use super::extract::Query;
 use super::route::Route;
 use super::{App, Caller};
 use crate::engine::{EngineError, EngineHandle};
 
-/// A status is sent at most this often.
-const STATUS_INTERVAL: Duration = Duration::from_millis(200);
+/// Shortest and longest delay between a change and the next status. The first statuses come quickly, so that a client sees
+/// the end of a short workflow at once.
+const STATUS_DELAYS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(200));
 /// What a client may lag behind before its stream waits for it.
 const BUFFER: usize = 64;
 
@@ -43,17 +45,17 @@ async fn watch(
     State(app): State<App>,
     caller: Caller,
     headers: HeaderMap,
-    Query(query): Query<EventsQuery>,
+    Query(filter): Query<EventFilter>,
 ) -> Result<Sse<impl Stream<Item = Result<SseEvent, Infallible>>>, ApiError> {
     let resumed = headers.get("last-event-id").and_then(|value| value.to_str().ok()?.parse().ok());
-    let workflow = query.workflow(&app, &caller).await?;
+    let filter = with_number(filter, &app, &caller).await?;
     let (sender, receiver) = mpsc::channel(BUFFER);
     let watch = Watch {
         engine: app.engine.clone(),
-        workflow,
+        workflow: filter.workflow.map(WorkflowId),
         theirs: app.engine.theirs(&caller.grant).await?,
         grant: caller.grant,
-        last: resumed.or(query.after).unwrap_or_default(),
+        last: resumed.or(filter.after).unwrap_or_default(),
         last_status: None,
         sender,
     };
@@ -100,12 +102,15 @@ impl Watch {
         let mut live = self.engine.subscribe();
         self.catch_up().await?;
         self.send_status().await?;
+        let mut delays = Backoff::new(STATUS_DELAYS.0, STATUS_DELAYS.1);
         let mut status_due: Option<Instant> = None;
         loop {
             tokio::select! {
                 received = live.recv() => {
                     self.forward(received).await?;
-                    status_due = status_due.or(Some(Instant::now() + STATUS_INTERVAL));
+                    if status_due.is_none() {
+                        status_due = Some(Instant::now() + delays.next_delay());
+                    }
                 }
                 () = sleep_until(status_due), if status_due.is_some() => {
                     status_due = None;
@@ -132,8 +137,9 @@ impl Watch {
 
     async fn catch_up(&mut self) -> Result<(), Ended> {
         loop {
-            let query = EventQuery { workflow: self.workflow, after: self.last, limit: 0 };
-            let page = self.engine.events(&query).await?;
+            let workflow = self.workflow.map(|id| id.0);
+            let filter = EventFilter { workflow, after: Some(self.last), ..EventFilter::default() };
+            let page = self.engine.events(&filter).await?;
             for event in &page.items {
                 self.send_event(event).await?;
             }

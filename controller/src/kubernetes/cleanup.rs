@@ -5,6 +5,7 @@ use std::time::Duration;
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Resource as _, ResourceExt as _};
 use serde_json::json;
+use torc_api::event_reason::EventReason;
 use torc_api::quantity::count;
 use torc_api::workflow::Workflow;
 
@@ -87,8 +88,12 @@ pub(super) async fn clean_up(
                 summary.id
             );
             tracing::warn!(namespace = object.namespace, workflow = object.name, "{note}");
-            let event_note =
-                EventNote { reason: "CleanupGivenUp", kind: Kind::Warning, note: &note, key: "cleanup".to_owned() };
+            let event_note = EventNote {
+                reason: EventReason::CleanupGivenUp,
+                kind: Kind::Warning,
+                note: &note,
+                key: "cleanup".to_owned(),
+            };
             events::publish_if_allowed(context, object, &event_note).await?;
         }
     }

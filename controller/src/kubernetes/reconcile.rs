@@ -15,8 +15,10 @@ use serde_json::json;
 use torc_api::API_VERSION;
 use torc_api::api::ApplyRequest;
 use torc_api::cluster::LOCAL;
+use torc_api::condition::ConditionReason;
 use torc_api::document::{Metadata, WorkflowDocument};
 use torc_api::error_code::ErrorKind;
+use torc_api::event_reason::EventReason;
 use torc_api::size::too_many_bytes;
 use torc_api::token::Grant;
 use torc_api::workflow::{Workflow, WorkflowSpec};
@@ -26,7 +28,7 @@ use tracing::Instrument as _;
 
 use super::context::{Accepted, Context, Guarded, Object, ObjectState, object};
 use super::events::{self, EventNote, Kind};
-use super::rejection::{Reason, Rejection};
+use super::rejection::Rejection;
 use super::sources::{self, Embedded};
 use super::status::left_to_other;
 use super::status_writer::{NOT_LEADING_INTERVAL, ReconcileError, apply, write_status};
@@ -76,7 +78,7 @@ async fn pass(found: &Guarded, object: &Object, context: &Context) -> Result<Opt
         }
         Err(unreadable) => {
             let generation = unreadable.metadata.generation.unwrap_or_default();
-            reject(context, object, generation, Rejection::new(Reason::InvalidSpec, unreadable.error.clone()));
+            reject(context, object, generation, Rejection::new(ConditionReason::InvalidSpec, unreadable.error.clone()));
             return write_status(context, object, generation, None, None).await;
         }
     };
@@ -119,7 +121,7 @@ async fn bring_up_to_date(
             return Ok(has_sources.then_some(SOURCES_AGE));
         }
     }
-    let is_final = |(refused, rejection): &(i64, Rejection)| *refused == generation && !rejection.reason.may_pass();
+    let is_final = |(refused, rejection): &(i64, Rejection)| *refused == generation && !rejection.may_pass();
     if memory.rejected.as_ref().is_some_and(is_final) {
         return Ok(None);
     }
@@ -130,7 +132,7 @@ async fn bring_up_to_date(
             Ok(has_sources.then_some(SOURCES_AGE))
         }
         Err(rejection) => {
-            let again = rejection.reason.may_pass().then(|| backoff::after(memory.failures + 3));
+            let again = rejection.may_pass().then(|| backoff::after(memory.failures + 3));
             let should_log = memory.rejected.as_ref() != Some(&(generation, rejection.clone()));
             if should_log {
                 tell_rejection(context, object, generation, &rejection).await?;
@@ -151,9 +153,9 @@ async fn tell_rejection(
     generation: i64,
     rejection: &Rejection,
 ) -> Result<(), ReconcileError> {
-    let note = format!("{}: {}", rejection.reason.name(), rejection.message);
-    let key = format!("rejected-{generation}-{}", rejection.reason.name().to_lowercase());
-    let event_note = EventNote { reason: "PlanRejected", kind: Kind::Warning, note: &note, key };
+    let note = format!("{}: {}", rejection.reason, rejection.message);
+    let key = format!("rejected-{generation}-{}", rejection.reason.as_str().to_lowercase());
+    let event_note = EventNote { reason: EventReason::PlanRejected, kind: Kind::Warning, note: &note, key };
     Ok(events::publish_if_allowed(context, object, &event_note).await?)
 }
 
@@ -172,7 +174,7 @@ async fn accept(
         && context.engine.clusters().await?.iter().all(|cluster| cluster.name != name)
     {
         let message = format!("there is no SlurmCluster '{name}'");
-        return Ok(Err(Rejection::new(Reason::ClusterNotFound, message)));
+        return Ok(Err(Rejection::new(ConditionReason::ClusterNotFound, message)));
     }
     let (spec, versions) = match sources::read(maps, &workflow.spec).await? {
         Embedded::Whole(spec, versions) => (*spec, versions),
@@ -195,7 +197,7 @@ async fn accept(
         Err(error) if error.kind() == ErrorKind::Invalid => {
             let problems = &error.body.problems;
             let rejection = match problems.is_empty() {
-                true => Rejection::new(Reason::InvalidSpec, error.body.message.clone()),
+                true => Rejection::new(ConditionReason::InvalidSpec, error.body.message.clone()),
                 false => Rejection::of_problems(problems),
             };
             Ok(Err(rejection))
@@ -250,7 +252,7 @@ async fn leave_to_other(
     generation: i64,
 ) -> Result<(), ReconcileError> {
     let stated = workflow.status.iter().flat_map(|status| &status.conditions);
-    if stated.into_iter().any(|condition| condition.reason == "ManagedByOther") {
+    if stated.into_iter().any(|condition| condition.has_reason(&[ConditionReason::ManagedByOther])) {
         return Ok(());
     }
     let manager = workflow.spec.managed_by.as_deref().unwrap_or_default();

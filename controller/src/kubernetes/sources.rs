@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::Api;
+use torc_api::condition::ConditionReason;
 use torc_api::workflow::{Source, WorkflowSpec};
 use torc_core::expand::embed;
 
-use super::rejection::{Reason, Rejection};
+use super::rejection::Rejection;
 
 /// What a document comes to with its tables.
 pub(super) enum Embedded {
@@ -60,10 +61,10 @@ fn embedded(
 ) -> Result<WorkflowSpec, Rejection> {
     if !is_allowed && !spec.sources.is_empty() {
         let message = "`sources` is switched off: the chart's value `sources.enabled` lets the server read ConfigMaps";
-        return Err(Rejection::new(Reason::SourceMissing, message));
+        return Err(Rejection::new(ConditionReason::SourceMissing, message));
     }
     for source in &spec.sources {
-        text(source, maps).map_err(|message| Rejection::new(Reason::SourceMissing, message))?;
+        text(source, maps).map_err(|message| Rejection::new(ConditionReason::SourceMissing, message))?;
     }
     let mut whole = spec.clone();
     let problems = embed(&mut whole, &mut |path| {
@@ -128,10 +129,10 @@ mod tests {
     fn what_is_missing_is_named() {
         let nothing = BTreeMap::from([("tables".to_owned(), None)]);
         for (is_allowed, maps, reason, part) in [
-            (false, maps(json!({})), Reason::SourceMissing, "switched off"),
-            (true, nothing, Reason::SourceMissing, "there is no ConfigMap 'tables'"),
-            (true, maps(json!({"other": ""})), Reason::SourceMissing, "has no key 'sweep'"),
-            (true, maps(json!({"sweep": "a,b\n1\n"})), Reason::InvalidSpec, "is not a table"),
+            (false, maps(json!({})), ConditionReason::SourceMissing, "switched off"),
+            (true, nothing, ConditionReason::SourceMissing, "there is no ConfigMap 'tables'"),
+            (true, maps(json!({"other": ""})), ConditionReason::SourceMissing, "has no key 'sweep'"),
+            (true, maps(json!({"sweep": "a,b\n1\n"})), ConditionReason::InvalidSpec, "is not a table"),
         ] {
             let rejection = embedded(&spec(), is_allowed, &maps).unwrap_err();
             assert_eq!(rejection.reason, reason);

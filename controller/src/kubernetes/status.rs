@@ -1,6 +1,7 @@
 //! What the status of a custom resource says: the engine's status, in terms of the object's generations. Pure.
 
-use torc_api::status::{Condition, WorkflowStatus};
+use torc_api::condition::{Condition, ConditionReason as Reason, ConditionStatus, ConditionType};
+use torc_api::status::WorkflowStatus;
 
 use super::rejection::{Rejection, cut};
 
@@ -8,10 +9,6 @@ use super::rejection::{Rejection, cut};
 const MAX_STATUS_BYTES: usize = 8 << 10;
 /// The longest message of a condition.
 const MAX_MESSAGE_BYTES: usize = 600;
-
-/// Every condition that a workflow has, in the order in which they are shown.
-const TYPES: [&str; 7] =
-    ["Accepted", "AllocationsReady", "Suspended", "Recovering", "Stalled", "Finished", "Succeeded"];
 
 /// What there is to tell of an object.
 pub(super) struct View<'a> {
@@ -41,24 +38,24 @@ pub(super) fn status(view: &View<'_>) -> WorkflowStatus {
     // A column that is empty says less than a zero.
     status.allocations.get_or_insert_default();
     let stated = std::mem::take(&mut status.conditions);
-    status.conditions = TYPES.iter().map(|type_| condition(type_, &stated, view)).collect();
+    status.conditions = ConditionType::OF_WORKFLOW.iter().map(|type_| condition(*type_, &stated, view)).collect();
     shortened(status)
 }
 
-fn condition(type_: &str, stated: &[Condition], view: &View<'_>) -> Condition {
-    let known = stated.iter().find(|condition| condition.type_ == type_).cloned();
+fn condition(type_: ConditionType, stated: &[Condition], view: &View<'_>) -> Condition {
+    let known = stated.iter().find(|condition| condition.type_ == type_.as_str()).cloned();
     let mut condition = match (view.rejection, known) {
-        (Some(rejection), _) if type_ == "Accepted" => {
-            plain(type_, "False", rejection.reason.name(), rejection.message.clone(), view.generation)
+        (Some(rejection), _) if type_ == ConditionType::Accepted => {
+            plain(type_, ConditionStatus::False, rejection.reason, rejection.message.clone(), view.generation)
         }
-        _ if type_ == "Stalled" && view.lingers.is_some() => {
+        _ if type_ == ConditionType::Stalled && view.lingers.is_some() => {
             let message = view.lingers.unwrap_or_default().to_owned();
-            plain(type_, "True", "SlurmUnreachable", message, view.generation)
+            plain(type_, ConditionStatus::True, Reason::SlurmUnreachable, message, view.generation)
         }
         // What was accepted before goes on as it was.
         (_, Some(known)) => Condition { observed_generation: view.accepted.or(Some(view.generation)), ..known },
-        (Some(rejection), None) if type_ == "Succeeded" => {
-            plain(type_, "False", "InvalidSpec", rejection.message.clone(), view.generation)
+        (Some(rejection), None) if type_ == ConditionType::Succeeded => {
+            plain(type_, ConditionStatus::False, Reason::InvalidSpec, rejection.message.clone(), view.generation)
         }
         (_, None) => absent(type_, view.generation),
     };
@@ -82,26 +79,20 @@ fn since(condition: &Condition, view: &View<'_>) -> String {
     }
 }
 
-fn plain(type_: &str, status: &str, reason: &str, message: String, generation: i64) -> Condition {
-    Condition {
-        type_: type_.to_owned(),
-        status: status.to_owned(),
-        reason: reason.to_owned(),
-        message,
-        last_transition_time: String::new(),
-        observed_generation: Some(generation),
-    }
+fn plain(type_: ConditionType, status: ConditionStatus, reason: Reason, message: String, generation: i64) -> Condition {
+    Condition { observed_generation: Some(generation), ..Condition::new(type_, status, reason, message) }
 }
 
 /// A condition that nobody has stated: of a workflow that was never accepted, or one that is not worth mentioning.
-fn absent(type_: &str, generation: i64) -> Condition {
+fn absent(type_: ConditionType, generation: i64) -> Condition {
     let (status, reason) = match type_ {
-        "Accepted" | "Succeeded" => ("Unknown", "Pending"),
-        "AllocationsReady" => ("True", "NotNeeded"),
-        "Suspended" => ("False", "NotSuspended"),
-        "Recovering" => ("False", "NotRecovering"),
-        "Stalled" => ("False", "NotStalled"),
-        _ => ("False", "NotStarted"),
+        ConditionType::Accepted | ConditionType::Succeeded => (ConditionStatus::Unknown, Reason::Pending),
+        ConditionType::AllocationsReady => (ConditionStatus::True, Reason::NotNeeded),
+        ConditionType::Suspended => (ConditionStatus::False, Reason::NotSuspended),
+        ConditionType::Recovering => (ConditionStatus::False, Reason::NotRecovering),
+        ConditionType::Stalled => (ConditionStatus::False, Reason::NotStalled),
+        ConditionType::Finished => (ConditionStatus::False, Reason::NotStarted),
+        ConditionType::Ready => (ConditionStatus::Unknown, Reason::NotAsked),
     };
     plain(type_, status, reason, String::new(), generation)
 }
@@ -109,7 +100,7 @@ fn absent(type_: &str, generation: i64) -> Condition {
 /// The one condition of an object that another controller looks after.
 pub(super) fn left_to_other(generation: i64, manager: &str, now: &str) -> Condition {
     let message = format!("`managedBy` leaves it to {manager}");
-    let condition = plain("Suspended", "True", "ManagedByOther", message, generation);
+    let condition = plain(ConditionType::Suspended, ConditionStatus::True, Reason::ManagedByOther, message, generation);
     Condition { last_transition_time: now.to_owned(), ..condition }
 }
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use torc_api::status::{Condition, WorkflowStatus};
+use torc_api::condition::Condition;
+use torc_api::status::WorkflowStatus;
 
 /// Between two writes that tell of progress alone.
 pub(super) const MIN_STATUS_INTERVAL: Duration = Duration::from_secs(5);
@@ -40,12 +41,14 @@ fn has_moved(before: &[Condition], after: &[Condition]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use torc_api::condition::ConditionStatus;
+
     use super::*;
 
     fn status(progress: &str, reason: &str, message: &str) -> WorkflowStatus {
         let condition = Condition {
             type_: "Succeeded".to_owned(),
-            status: "Unknown".to_owned(),
+            status: ConditionStatus::Unknown,
             reason: reason.to_owned(),
             message: message.to_owned(),
             last_transition_time: String::new(),
@@ -85,7 +88,7 @@ mod tests {
         type Change = fn(&mut Condition);
         let changes: [(Change, bool); 6] = [
             (|one| one.type_ = "Other".to_owned(), true),
-            (|one| one.status = "True".to_owned(), true),
+            (|one| one.status = ConditionStatus::True, true),
             (|one| one.reason = "Other".to_owned(), true),
             (|one| one.observed_generation = None, true),
             (|one| one.message = "Other".to_owned(), false),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use torc_api::cluster::{LOCAL, Partition as DetectedPartition, SlurmClusterSpec, SlurmClusterStatus};
-use torc_api::status::Condition;
+use torc_api::condition::{Condition, ConditionReason, ConditionStatus, ConditionType};
 use torc_core::planning::partition::Partition;
 use torc_core::time::rfc3339;
 use torc_slurm::call::CommandSpec;
@@ -141,21 +141,17 @@ impl Cluster {
         let found = self.detected.as_ref().map(|(found, _)| found.clone()).unwrap_or_default();
         let count = if self.spec.partitions.is_empty() { found.len() } else { self.spec.partitions.len() };
         let (status, reason, message) = match (&self.silence, self.last_contact_ms) {
-            (Some((_, sentence)), _) => ("False", "Unreachable", sentence.clone()),
-            (None, Some(_)) => ("True", "Answered", String::new()),
-            (None, None) => ("Unknown", "NotAsked", String::new()),
+            (Some((_, sentence)), _) => (ConditionStatus::False, ConditionReason::Unreachable, sentence.clone()),
+            (None, Some(_)) => (ConditionStatus::True, ConditionReason::Answered, String::new()),
+            (None, None) => (ConditionStatus::Unknown, ConditionReason::NotAsked, String::new()),
         };
         SlurmClusterStatus {
             last_contact_time: self.last_contact_ms.map(rfc3339),
             partition_count: i64::try_from(count).ok(),
             partitions: found,
             conditions: vec![Condition {
-                type_: "Ready".to_owned(),
-                status: status.to_owned(),
-                reason: reason.to_owned(),
-                message,
                 last_transition_time: rfc3339(self.last_contact_ms.unwrap_or_default()),
-                observed_generation: None,
+                ..Condition::new(ConditionType::Ready, status, reason, message)
             }],
         }
     }

@@ -11,6 +11,7 @@ mod view;
 
 use std::collections::{BTreeMap, HashSet};
 
+use torc_api::event_reason::EventReason;
 use torc_api::quantity::{count, format_duration};
 use torc_api::slurm::SlurmState;
 use torc_api::wire::RegisterRequest;
@@ -86,7 +87,7 @@ impl Engine {
         }
         let message = format!("{} is Slurm job {slurm_job_id}{}", row.name(), size(row));
         workflow.allocations.submit(key.1, slurm_job_id, tx);
-        tx.event(Some(key.0), "AllocationSubmitted", message);
+        tx.event(Some(key.0), EventReason::AllocationSubmitted, message);
         workflow.finish_submissions(tx);
         let mut has_runners = false;
         for runner in self.runners.values_mut() {
@@ -106,7 +107,7 @@ impl Engine {
         let Some(workflow) = self.workflows.get_mut(&key.0) else { return };
         let Some(name) = workflow.allocations.get(key.1).map(AllocationRow::name) else { return };
         if workflow.allocations.refuse(key.1, message, maybe_delivered, tx) {
-            tx.event(Some(key.0), "AllocationRefused", format!("{name} was not submitted: {message}"));
+            tx.event(Some(key.0), EventReason::AllocationRefused, format!("{name} was not submitted: {message}"));
         }
     }
 
@@ -130,7 +131,7 @@ impl Engine {
     pub(super) fn allocation_started(&mut self, key: AllocationKey, started_ms: i64, tx: &mut Tx) {
         let Some(workflow) = self.workflows.get_mut(&key.0) else { return };
         let Some(row) = workflow.allocations.start(key.1, started_ms, tx) else { return };
-        tx.event(Some(key.0), "AllocationStarted", format!("{} has started", row.name()));
+        tx.event(Some(key.0), EventReason::AllocationStarted, format!("{} has started", row.name()));
         self.runners.wake();
     }
 
@@ -143,7 +144,7 @@ impl Engine {
             (Some(state), Some(number)) => format!("{} (Slurm job {number}) has ended: {state}", row.name()),
             _ => format!("{} was not submitted and is no longer needed", row.name()),
         };
-        tx.event(Some(key.0), "AllocationEnded", message);
+        tx.event(Some(key.0), EventReason::AllocationEnded, message);
         workflow.finish_submissions(tx);
         self.slurm.dismissed.retain(|(number, ..)| row.slurm_job_id.as_ref() != Some(number));
         self.slurm.ended_jobs.extend(row.slurm_job_id);

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use torc_api::event_reason::EventReason;
 use torc_api::api::{ApplyOutcome, ApplyResponse, JobChanges};
 use torc_api::document::WorkflowDocument;
 use torc_api::quantity::count;
@@ -98,7 +99,7 @@ impl Engine {
         let mut plan = PlanBuilder::new(&row, apply.expanded, HashMap::new());
         let jobs = plan.rows(None, tx);
         tx.changes.workflow(&row);
-        tx.event(Some(id), "WorkflowCreated", format!("created with {}", count(jobs.len() as i64, "job")));
+        tx.event(Some(id), EventReason::WorkflowCreated, format!("created with {}", count(jobs.len() as i64, "job")));
         let graph = Graph::new(id, plan.profiles.clone(), &jobs);
         let mut workflow = Workflow::new(row, Arc::new(spec.clone()), graph);
         workflow.declare_data(apply.expanded, tx);
@@ -141,8 +142,8 @@ impl Engine {
         tx.changes.rows().profiles.extend(plan.profiles);
         workflow.record.save(tx);
         match describe(&changes) {
-            Some(text) => tx.event(Some(id), "WorkflowConfigured", text),
-            None => tx.event(Some(id), "WorkflowSteered", "the jobs did not change".to_owned()),
+            Some(text) => tx.event(Some(id), EventReason::WorkflowConfigured, text),
+            None => tx.event(Some(id), EventReason::WorkflowUpdated, "the jobs did not change".to_owned()),
         }
 
         let mut reset = record_changed_jobs(&old.graph, &workflow.graph, rows, tx);

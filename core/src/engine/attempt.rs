@@ -1,5 +1,6 @@
 //! The end of an attempt of a job: record the result, decide about the job, update its dependents.
 
+use torc_api::event_reason::EventReason;
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::FinishedAttempt;
 
@@ -15,9 +16,6 @@ use crate::failure::{Decision, Evidence, Failure, LimitReached, NodeShape, Polic
 use crate::ids::{Now, RunnerId, WorkflowId};
 use crate::job::{Ending, JobEvent};
 use crate::rows::ResultRow;
-
-/// Event for a job that is not retried because it already had as much memory or time as there is.
-const RECOVERY_LIMIT_REACHED: &str = "RecoveryLimitReached";
 
 /// Message of the result of an attempt that a recovery script follows.
 const AWAITS_SCRIPT: &str = "the job is retried if its recovery script succeeds";
@@ -145,9 +143,9 @@ impl Workflow {
 
     /// Reports that a job is not retried. Many jobs may fail alike, so one event in a transaction is enough.
     fn report_limit(&self, job: u32, limit: LimitReached, tx: &mut Tx) {
-        if !tx.changes.has_event(self.id(), RECOVERY_LIMIT_REACHED) {
+        if !tx.changes.has_event(self.id(), EventReason::RecoveryLimitReached) {
             let message = format!("job '{}' is not retried: {limit}", self.graph.name(job));
-            tx.event(Some(self.id()), RECOVERY_LIMIT_REACHED, message);
+            tx.event(Some(self.id()), EventReason::RecoveryLimitReached, message);
         }
     }
 

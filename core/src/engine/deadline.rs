@@ -1,5 +1,6 @@
 //! Deadlines of workflows (`activeDeadlineSeconds`).
 
+use torc_api::event_reason::EventReason;
 use torc_api::quantity::format_duration;
 
 use super::leases::Leases;
@@ -15,7 +16,7 @@ impl Leases<'_> {
         for id in overdue {
             let Some(workflow) = self.workflows.get_mut(&id) else { continue };
             workflow.record.exceed_deadline(tx);
-            tx.event(Some(id), "DeadlineExceeded", deadline_message(workflow));
+            tx.event(Some(id), EventReason::DeadlineExceeded, deadline_message(workflow));
             self.cancel_jobs(id, tx);
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! A request concerns one workflow. Jobs of other workflows that the same runner holds do not change.
 
+use torc_api::event_reason::EventReason;
 use torc_api::allocation::{OrphanReport, OrphanedJob, UnreachableRunner};
 use torc_api::quantity::count;
 use torc_api::recovery::{RunnerEvidence, SyncStatusRequest};
@@ -101,7 +102,7 @@ impl Engine {
             leases.abandon(id, target, why, NotHeldReason::Gone(Cause::Lost), tx);
         }
         leases.end_all_revoked(id, why, |lease| lease.workflow == workflow, tx);
-        tx.event(Some(workflow), "OrphansReclaimed", message);
+        tx.event(Some(workflow), EventReason::OrphansReclaimed, message);
         leases.forget_if_empty(id, tx);
     }
 

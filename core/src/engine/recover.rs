@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
+use torc_api::event_reason::EventReason;
 use torc_api::allocation::OrphanedJob;
 use torc_api::quantity::count;
 use torc_api::recovery::{
@@ -188,7 +189,7 @@ impl Engine {
         if affected > 0 {
             self.workflows.session.add(id);
             let message = format!("{} retried, {} in all", count(retries, "failed job"), count(affected, "job"));
-            tx.event(Some(id), super::status::RECOVERY_STARTED, message);
+            tx.event(Some(id), EventReason::RecoveryStarted, message);
         }
         let regenerated = match regenerate {
             Some(plan) => Some(self.regenerate(id, plan, tx)?).filter(|planned| planned.pending_jobs > 0),
@@ -230,7 +231,7 @@ impl Engine {
             }
         }
         let decision = if class == FailureClass::Retry { "retried" } else { "failed" };
-        tx.event(Some(id), "FailuresDecided", format!("{} {decision} by a manual decision", count(affected, "job")));
+        tx.event(Some(id), EventReason::FailuresDecided, format!("{} {decision} by a manual decision", count(affected, "job")));
         Ok(affected)
     }
 
@@ -260,7 +261,7 @@ impl Engine {
         }
         if !found.is_empty() {
             let message = format!("{} of requirements corrected", count(found.len(), "set"));
-            tx.event(Some(id), "RequirementsCorrected", message);
+            tx.event(Some(id), EventReason::RequirementsCorrected, message);
         }
         Ok(CorrectResourcesReport { dry_run: false, corrections: found.iter().map(ResourceMismatch::report).collect() })
     }

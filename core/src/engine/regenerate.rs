@@ -2,6 +2,7 @@
 //!
 //! The document does not contain them. They exist until jobs are reset. Then the actions of the document count again.
 
+use torc_api::event_reason::EventReason;
 use torc_api::action::{Action, ActionType, TriggerType};
 use torc_api::allocation::AllocationOrigin;
 use torc_api::quantity::count;
@@ -92,7 +93,7 @@ impl Engine {
         }
         let schedulers = count(report.schedulers.len(), "scheduler");
         let message = format!("{schedulers} planned for {}", count(pending, "job"));
-        tx.event(Some(id), "AllocationsRegenerated", message);
+        tx.event(Some(id), EventReason::AllocationsRegenerated, message);
         self.runners.wake();
         Ok(report)
     }

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::Value;
+use torc_api::event_reason::EventReason;
 use torc_api::data::SpawnResponse;
 use torc_api::quantity::count;
 use torc_api::state::JobState;
@@ -142,7 +143,7 @@ impl Engine {
         store_state(workflow, caller, name, spawn.state.clone(), tx);
         let (jobs_text, caller, lineage) = (count(jobs, "job"), spawn.caller, spawn.lineage);
         let message = format!("{jobs_text} spawned by '{caller}' (generation {generation} of {lineage})");
-        tx.event(Some(id), "JobsSpawned", message);
+        tx.event(Some(id), EventReason::JobsSpawned, message);
         self.runners.wake();
         Ok(SpawnResponse { generation, jobs, ..response })
     }
@@ -155,7 +156,7 @@ fn converge(workflow: &mut Workflow, caller: JobId, spawn: &Spawn<'_>, tx: &mut 
     }
     store_state(workflow, caller, lineage::final_name(spawn.lineage), spawn.state.clone(), tx);
     let message = format!("loop {} has converged", spawn.lineage);
-    tx.event(Some(workflow.id()), "LoopConverged", message);
+    tx.event(Some(workflow.id()), EventReason::LoopConverged, message);
 }
 
 fn store_state(workflow: &mut Workflow, caller: JobId, name: String, state: Option<Value>, tx: &mut Tx) {

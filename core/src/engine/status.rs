@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 
 use torc_api::api;
+use torc_api::condition::{Condition, ConditionReason as Reason, ConditionStatus, ConditionType};
+use torc_api::event_reason::EventReason;
 use torc_api::quantity::count;
 use torc_api::state::JobState;
-use torc_api::status::{Condition, PlanSummary, WorkflowStatus};
+use torc_api::status::{PlanSummary, WorkflowStatus};
 use torc_api::wire::RunnerScope;
 
 use super::allocations::{allocation_counts, allocation_stall, allocations_ready, waits_for_allocation};
@@ -17,27 +19,6 @@ use super::{CommandError, Engine, JobDetail};
 use crate::ids::{JobId, Now, WorkflowId};
 use crate::rows::Changes;
 use crate::time::rfc3339;
-
-/// Condition and event of a workflow whose allocations end without a finished job.
-const EXHAUSTED: &str = "RecoveryExhausted";
-/// Reason of the condition `Stalled` if it is false.
-const NOT_STALLED: &str = "NotStalled";
-/// Event of the first job that is retried because its attempt was lost or exceeded a limit.
-pub(super) const RECOVERY_STARTED: &str = "RecoveryStarted";
-
-/// A condition without its times.
-pub(super) struct ConditionState {
-    pub type_: &'static str,
-    pub status: &'static str,
-    pub reason: &'static str,
-    pub message: String,
-}
-
-impl ConditionState {
-    pub fn new(type_: &'static str, status: &'static str, reason: &'static str, message: String) -> Self {
-        Self { type_, status, reason, message }
-    }
-}
 
 impl Engine {
     /// Begins a transaction.
@@ -173,8 +154,8 @@ impl Workflow {
         }
         self.record.complete(tx);
         let (reason, message) = match outcome(self) {
-            "Succeeded" => ("WorkflowFinished", all_completed(self)),
-            outcome => ("WorkflowFailed", format!("{outcome}: {}", failure_message(self))),
+            Reason::Succeeded => (EventReason::WorkflowFinished, all_completed(self)),
+            outcome => (EventReason::WorkflowFailed, format!("{outcome}: {}", failure_message(self))),
         };
         tx.event(Some(self.id()), reason, message);
     }
@@ -183,12 +164,15 @@ impl Workflow {
     pub(super) fn refresh_conditions(&mut self, tx: &mut Tx) {
         let before: Vec<Condition> = serde_json::from_str(&self.row().conditions).unwrap_or_default();
         let after = conditions(self, &before, tx.now);
-        if becomes_true("Recovering", &before, &after) && !tx.changes.has_event(self.id(), RECOVERY_STARTED) {
-            tx.event(Some(self.id()), RECOVERY_STARTED, self.failures.recovering().sentence());
+        let begins = |holds: &dyn Fn(&Condition) -> bool| after.iter().any(holds) && !before.iter().any(holds);
+        if begins(&|one| one.holds(ConditionType::Recovering))
+            && !tx.changes.has_event(self.id(), EventReason::RecoveryStarted)
+        {
+            tx.event(Some(self.id()), EventReason::RecoveryStarted, self.failures.recovering().sentence());
         }
-        let is_exhausted = |all: &[Condition]| all.iter().any(|one| one.status == "True" && one.reason == EXHAUSTED);
-        if is_exhausted(&after) && !is_exhausted(&before) {
-            tx.event(Some(self.id()), EXHAUSTED, stall(self).1);
+        let exhausted = [Reason::RecoveryExhausted];
+        if begins(&|one| one.status == ConditionStatus::True && one.has_reason(&exhausted)) {
+            tx.event(Some(self.id()), EventReason::RecoveryExhausted, stall(self).1);
         }
         if after != before
             && let Ok(text) = serde_json::to_string(&after)
@@ -203,16 +187,16 @@ fn is_completed(workflow: &Workflow) -> bool {
     workflow.row().completed_ms.is_some()
 }
 
-fn outcome(workflow: &Workflow) -> &'static str {
+fn outcome(workflow: &Workflow) -> Reason {
     let counts = workflow.graph.counts();
     if workflow.row().expired {
-        "DeadlineExceeded"
+        Reason::DeadlineExceeded
     } else if workflow.is_canceled() {
-        "Canceled"
+        Reason::Canceled
     } else if counts.failed + counts.terminated + counts.canceled > 0 {
-        "Failed"
+        Reason::Failed
     } else {
-        "Succeeded"
+        Reason::Succeeded
     }
 }
 
@@ -226,73 +210,68 @@ fn failure_message(workflow: &Workflow) -> String {
 }
 
 fn conditions(workflow: &Workflow, before: &[Condition], now: Now) -> Vec<Condition> {
-    let condition = |state: ConditionState| {
-        let unchanged = before.iter().find(|known| known.type_ == state.type_ && known.status == state.status);
-        let since = unchanged.map(|known| known.last_transition_time.clone());
+    let with_times = |condition: Condition| {
+        let unchanged = before.iter().find(|old| old.type_ == condition.type_ && old.status == condition.status);
+        let since = unchanged.map(|old| old.last_transition_time.clone());
         Condition {
-            type_: state.type_.to_owned(),
-            status: state.status.to_owned(),
-            reason: state.reason.to_owned(),
-            message: state.message,
             last_transition_time: since.unwrap_or_else(|| rfc3339(now.wall_ms)),
             observed_generation: Some(workflow.row().generation),
+            ..condition
         }
     };
-    condition_states(workflow).into_iter().map(condition).collect()
+    current_conditions(workflow).into_iter().map(with_times).collect()
 }
 
-/// Returns all conditions, always in this order. Messages contain nothing that changes with every job.
-fn condition_states(workflow: &Workflow) -> Vec<ConditionState> {
+/// Returns all conditions, always in the same order. Messages contain nothing that changes with each job.
+fn current_conditions(workflow: &Workflow) -> Vec<Condition> {
     let is_completed = is_completed(workflow);
-    let suspended = workflow.is_suspended() && !is_completed;
-    let (stall_reason, stall_message) = stall(workflow);
-    let stalled = stall_reason != NOT_STALLED;
+    let is_suspended = workflow.is_suspended() && !is_completed;
+    let (stall, stall_message) = stall(workflow);
+    let is_stalled = stall != Reason::NotStalled;
     let recovering = workflow.failures.recovering();
-    // Canceled jobs are not retried.
+    // Jobs of a canceled workflow are not retried.
     let recovers = recovering.reason().filter(|_| !workflow.is_canceled());
     let sentence = if recovers.is_some() { recovering.sentence() } else { String::new() };
-    let outcome = outcome(workflow);
-    let (succeeded, reason, message) = match (is_completed, outcome) {
-        (true, "Succeeded") => ("True", "Completed", all_completed(workflow)),
-        (true, "Canceled") => ("False", "Canceled", failure_message(workflow)),
-        (true, "DeadlineExceeded") => ("False", "DeadlineExceeded", deadline_message(workflow)),
-        (true, _) => ("False", "JobsFailed", failure_message(workflow)),
-        (false, _) if stalled => ("Unknown", "Stalled", stall_message.clone()),
-        (false, _) if suspended => ("Unknown", "Suspended", String::new()),
-        (false, _) if recovers.is_some() => ("Unknown", "Recovering", sentence.clone()),
-        (false, _) if waits_for_allocation(workflow) => ("Unknown", "WaitingForAllocation", String::new()),
-        (false, _) if workflow.row().started_ms.is_some() => ("Unknown", "Running", String::new()),
-        (false, _) => ("Unknown", "Pending", String::new()),
+    let outcome = if is_completed { outcome(workflow) } else { Reason::Running };
+    let (succeeded, reason, message) = match outcome {
+        Reason::Succeeded => (ConditionStatus::True, Reason::Completed, all_completed(workflow)),
+        Reason::Canceled => (ConditionStatus::False, Reason::Canceled, failure_message(workflow)),
+        Reason::DeadlineExceeded => (ConditionStatus::False, Reason::DeadlineExceeded, deadline_message(workflow)),
+        _ if is_completed => (ConditionStatus::False, Reason::JobsFailed, failure_message(workflow)),
+        _ if is_stalled => (ConditionStatus::Unknown, Reason::Stalled, stall_message.clone()),
+        _ if is_suspended => (ConditionStatus::Unknown, Reason::Suspended, String::new()),
+        _ if recovers.is_some() => (ConditionStatus::Unknown, Reason::Recovering, sentence.clone()),
+        _ if waits_for_allocation(workflow) => (ConditionStatus::Unknown, Reason::WaitingForAllocation, String::new()),
+        _ if workflow.row().started_ms.is_some() => (ConditionStatus::Unknown, Reason::Running, String::new()),
+        _ => (ConditionStatus::Unknown, Reason::Pending, String::new()),
     };
-    let boolean = |is_true: bool| if is_true { "True" } else { "False" };
-    let suspension = match suspended {
-        true if workflow.spec().is_managed_by_other() => "ManagedByOther",
-        true => "UserRequest",
-        false => "NotSuspended",
+    let suspension = match is_suspended {
+        true if workflow.spec().is_managed_by_other() => Reason::ManagedByOther,
+        true => Reason::UserRequest,
+        false => Reason::NotSuspended,
     };
-    let finished = if is_completed { outcome } else { "Running" };
-    let planned = count(workflow.graph.counts().total, "job");
-    let new = ConditionState::new;
+    let condition = |type_, is_true: bool, reason, message| Condition::new(type_, is_true.into(), reason, message);
+    let recovery = recovers.unwrap_or(Reason::NotRecovering);
     vec![
-        new("Accepted", "True", "Planned", planned),
-        new("Suspended", boolean(suspended), suspension, String::new()),
+        condition(ConditionType::Accepted, true, Reason::Planned, count(workflow.graph.counts().total, "job")),
+        condition(ConditionType::Suspended, is_suspended, suspension, String::new()),
         allocations_ready(workflow),
-        new("Recovering", boolean(recovers.is_some()), recovers.unwrap_or("NotRecovering"), sentence),
-        new("Stalled", boolean(stalled), stall_reason, stall_message),
-        new("Finished", boolean(is_completed), finished, String::new()),
-        new("Succeeded", succeeded, reason, message),
+        condition(ConditionType::Recovering, recovers.is_some(), recovery, sentence),
+        condition(ConditionType::Stalled, is_stalled, stall, stall_message),
+        condition(ConditionType::Finished, is_completed, outcome, String::new()),
+        Condition::new(ConditionType::Succeeded, succeeded, reason, message),
     ]
 }
 
 /// Returns the reason why the workflow needs a manual action to continue, with a message.
-fn stall(workflow: &Workflow) -> (&'static str, String) {
+fn stall(workflow: &Workflow) -> (Reason, String) {
     let counts = workflow.graph.counts();
     let is_still = counts.leased + counts.running + counts.recovering == 0 && !workflow.leases.has_revoked_jobs();
     if counts.pending_failed > 0 && counts.ready == 0 && is_still {
-        return ("PendingFailedJobs", "failed jobs wait for a decision".to_owned());
+        return (Reason::PendingFailedJobs, "failed jobs wait for a decision".to_owned());
     }
     let stall = allocation_stall(workflow).filter(|_| is_still && counts.ready > 0 && !workflow.is_canceled());
-    stall.unwrap_or((NOT_STALLED, String::new()))
+    stall.unwrap_or((Reason::NotStalled, String::new()))
 }
 
 fn summary(workflow: &Workflow) -> api::Workflow {
@@ -325,10 +304,4 @@ fn summary(workflow: &Workflow) -> api::Workflow {
             ..WorkflowStatus::default()
         },
     }
-}
-
-/// Returns whether a condition is true that was not true before.
-fn becomes_true(type_: &str, before: &[Condition], after: &[Condition]) -> bool {
-    let holds = |all: &[Condition]| all.iter().any(|one| one.type_ == type_ && one.status == "True");
-    holds(after) && !holds(before)
 }

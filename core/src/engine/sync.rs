@@ -1,5 +1,6 @@
 //! The runner protocol: a runner reports its actual state, and the answer is the desired state.
 
+use torc_api::event_reason::EventReason;
 use torc_api::wire::{PROTOCOL, RegisterRequest, RegisterResponse, SyncRequest, SyncResponse, WorkRequest};
 
 use super::accounting::ingest_slurm_stats;
@@ -34,7 +35,7 @@ impl Engine {
             row.scheduler = row.scheduler.or_else(|| known.and_then(|known| known.scheduler.clone()));
         }
         tx.changes.runner(&row);
-        tx.event(None, "RunnerRegistered", format!("runner {id} on {} has registered", row.host));
+        tx.event(None, EventReason::RunnerRegistered, format!("runner {id} on {} has registered", row.host));
         let mut runner = Runner::new(row, tx.now);
         if let Some(allocation) = allocation {
             runner.enter(allocation);

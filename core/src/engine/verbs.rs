@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use torc_api::event_reason::EventReason;
 use torc_api::api::JobNames;
 use torc_api::quantity::count;
 use torc_api::state::JobState;
@@ -30,7 +31,7 @@ impl Engine {
     pub fn suspend(&mut self, id: WorkflowId, tx: &mut Tx) -> Result<(), CommandError> {
         let workflow = self.workflows.require_mut(id)?;
         if workflow.record.suspend(tx) {
-            tx.event(Some(id), "WorkflowSuspended", "no new jobs start".to_owned());
+            tx.event(Some(id), EventReason::WorkflowSuspended, "no new jobs start".to_owned());
             self.runners.wake();
         }
         Ok(())
@@ -61,7 +62,7 @@ impl Engine {
         }
         let canceled = was_canceled.then(|| canceled_jobs(workflow));
         workflow.record.resume(tx);
-        tx.event(Some(id), "WorkflowResumed", "jobs start again".to_owned());
+        tx.event(Some(id), EventReason::WorkflowResumed, "jobs start again".to_owned());
         if let Some(canceled) = canceled {
             self.leases().reset(id, canceled, tx);
             self.workflows.session.add(id);
@@ -78,7 +79,7 @@ impl Engine {
         }
         workflow.record.cancel(tx);
         let affected = self.leases().cancel_jobs(id, tx);
-        tx.event(Some(id), "WorkflowCanceled", format!("{} canceled", count(affected, "job")));
+        tx.event(Some(id), EventReason::WorkflowCanceled, format!("{} canceled", count(affected, "job")));
         Ok(affected)
     }
 
@@ -100,7 +101,7 @@ impl Engine {
         leases.forget_without_target(id, tx);
         let affected = leases.reset(id, jobs, tx).len();
         self.workflows.session.add(id);
-        tx.event(Some(id), "WorkflowRetried", format!("{} reset to run again", count(affected, "job")));
+        tx.event(Some(id), EventReason::WorkflowRetried, format!("{} reset to run again", count(affected, "job")));
         Ok(affected as i64)
     }
 
@@ -121,7 +122,7 @@ impl Engine {
         let workflow = self.workflows.remove(id).ok_or_else(|| CommandError::NoWorkflow(id.to_string()))?;
         self.leases().forget(|target| target.workflow == id, tx);
         tx.changes.deleted(id, |job| workflow.graph.ordinal(job).is_some());
-        tx.event(None, "WorkflowDeleted", format!("workflow '{}' was deleted", workflow.row().name));
+        tx.event(None, EventReason::WorkflowDeleted, format!("workflow '{}' was deleted", workflow.row().name));
         self.runners.wake();
         Ok(())
     }

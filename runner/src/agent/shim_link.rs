@@ -13,10 +13,9 @@ use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::clock::BootInstant;
 use crate::config::{RunnerConfig, RunnerError};
 use crate::events::RunnerEvent;
-use crate::protocol::{Ended, FromShim, HEARTBEAT_VERSION, Hello, RunningJob, StartOrder, Template, ToShim, VERSION};
+use crate::protocol::{FromShim, Hello, JobExit, ShimJob, StartOrder, StartTemplate, ToShim, VERSION};
 use crate::shim::place::ShimInfo;
 use crate::shim::{READY, ShimArgs};
 
@@ -31,8 +30,6 @@ pub struct ShimLink {
     input: Vec<u8>,
     output: Vec<u8>,
     defined: HashSet<u32>,
-    /// The version of the shim's messages.
-    version: u32,
     /// Present if this process started it: then it has to be collected.
     child: Option<Child>,
 }
@@ -42,8 +39,8 @@ pub struct ShimLink {
 pub struct AdoptedState {
     /// It was there before this process came.
     pub found: bool,
-    pub running: Vec<RunningJob>,
-    pub ended: Vec<Ended>,
+    pub running: Vec<ShimJob>,
+    pub ended: Vec<JobExit>,
 }
 
 /// What became of a call.
@@ -59,7 +56,7 @@ enum ConnectOutcome {
 impl ShimLink {
     fn new(stream: UnixStream) -> Self {
         let (input, output) = (Vec::new(), Vec::new());
-        Self { stream, input, output, defined: HashSet::new(), version: 0, child: None }
+        Self { stream, input, output, defined: HashSet::new(), child: None }
     }
 
     /// Takes over the shim of the place, or starts one.
@@ -103,18 +100,11 @@ impl ShimLink {
     }
 
     /// Orders a start; its template goes before the first that uses it.
-    pub fn start(&mut self, order: StartOrder, template: &Template) {
+    pub fn start(&mut self, order: StartOrder, template: &StartTemplate) {
         if self.defined.insert(template.id) {
             self.push(&ToShim::Template(template.clone()));
         }
         self.push(&ToShim::Start(order));
-    }
-
-    /// Tells the shim that the agent is alive. One of an earlier version would not understand it, and needs none.
-    pub fn heartbeat(&mut self, alive_until: BootInstant) {
-        if self.version >= HEARTBEAT_VERSION {
-            self.push(&ToShim::Heartbeat { alive_until });
-        }
     }
 
     /// Sends what was said.
@@ -193,9 +183,8 @@ async fn handshake(link: &mut ShimLink) -> io::Result<Handshake> {
     while !complete {
         for message in link.receive().await? {
             match message {
-                FromShim::Welcome { version } => link.version = version,
                 FromShim::Refused { reason, leaving } => return Ok(Handshake::Refused { reason, leaving }),
-                FromShim::Running(held) => adopted.running.push(held),
+                FromShim::Running(job) => adopted.running.push(*job),
                 // Also one that ended in this very moment, after everything had been told.
                 FromShim::Ended(ended) => adopted.ended.push(ended),
                 FromShim::Ready => complete = true,
@@ -287,7 +276,8 @@ mod tests {
     async fn a_template_goes_before_its_first_use_and_only_then() {
         let (mut link, shim) = pair();
         link.flush().await.unwrap();
-        let (one, two) = (Template { id: 1, ..Template::default() }, Template { id: 2, ..Template::default() });
+        let (one, two) =
+            (StartTemplate { id: 1, ..StartTemplate::default() }, StartTemplate { id: 2, ..StartTemplate::default() });
         for template in [&one, &one, &two, &one] {
             link.start(StartOrder::default(), template);
         }
@@ -316,21 +306,6 @@ mod tests {
         said
     }
 
-    // P08. A shim of the version before would report every heartbeat as a message that it does not understand.
-    #[tokio::test]
-    async fn a_heartbeat_goes_only_to_a_shim_that_understands_it() {
-        let heartbeat = ToShim::Heartbeat { alive_until: BootInstant(5) };
-        for (version, expected) in [(2, vec![]), (3, vec![heartbeat.clone()]), (4, vec![heartbeat])] {
-            let (mut link, mut shim) = pair();
-            for message in [FromShim::Welcome { version }, FromShim::Ready] {
-                shim.write_all(&line(&message)).await.unwrap();
-            }
-            assert!(matches!(handshake(&mut link).await, Ok(Handshake::Everything(_))));
-            link.heartbeat(BootInstant(5));
-            assert_eq!(said(link, shim).await, expected, "version {version}");
-        }
-    }
-
     #[tokio::test]
     async fn a_shim_is_heard_out_until_it_is_ready() {
         let told = |messages: Vec<FromShim>| async move {
@@ -343,7 +318,7 @@ mod tests {
         };
         let ended = || {
             let at = crate::clock::now();
-            FromShim::Ended(Ended::of(AttemptKey::default(), "j", (at, at), crate::protocol::Outcome::Exited(0)))
+            FromShim::Ended(JobExit::new(AttemptKey::default(), at, at, crate::protocol::Outcome::Exited(0)))
         };
         match told(vec![ended(), FromShim::Ready, ended()]).await.unwrap() {
             Handshake::Everything(adopted) => assert_eq!((adopted.ended.len(), adopted.found), (2, false)),
@@ -410,14 +385,15 @@ mod tests {
     async fn a_shim_that_is_found_is_greeted_and_taken_over() {
         let folder = tempfile::tempdir().unwrap();
         let listener = place(folder.path());
-        let held = FromShim::Running(RunningJob { name: "held".to_owned(), ..RunningJob::default() });
+        let order = StartOrder { name: "held".to_owned(), ..StartOrder::default() };
+        let held = FromShim::Running(Box::new(ShimJob { order, ..ShimJob::default() }));
         let environment = vec![(OsString::from("A"), OsString::from("1"))];
         let (config, told) = (config(folder.path(), &["no-such-program"]), std::cell::Cell::new(0));
         let observer = |_| told.set(told.get() + 1);
         let agent = async {
             let (mut link, adopted) = ShimLink::open(&config, &environment, &observer).await.unwrap();
             assert!(adopted.found && link.child.is_none(), "it was there before");
-            assert_eq!(adopted.running.iter().map(|job| job.name.as_str()).collect::<Vec<_>>(), ["held"]);
+            assert_eq!(adopted.running.iter().map(|job| job.order.name.as_str()).collect::<Vec<_>>(), ["held"]);
             link.leave().await;
         };
         let (said, ()) = tokio::join!(serve(&listener, vec![held, FromShim::Ready]), agent);

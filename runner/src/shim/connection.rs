@@ -8,7 +8,7 @@ use crate::clock::BootInstant;
 use crate::protocol::{FromShim, ToShim};
 
 /// Somebody who has connected.
-pub struct Connection {
+pub struct AgentConnection {
     stream: UnixStream,
     input: Vec<u8>,
     output: Vec<u8>,
@@ -26,7 +26,7 @@ pub struct Received {
     pub open: bool,
 }
 
-impl Connection {
+impl AgentConnection {
     /// Takes a stream over.
     pub fn new(stream: UnixStream, since: BootInstant) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
@@ -83,7 +83,7 @@ impl Connection {
     }
 }
 
-impl AsFd for Connection {
+impl AsFd for AgentConnection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }

@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use super::logs;
 use super::spawn::SHIM_VARIABLE;
-use super::start_log::{Header, StartRecord, read_left};
+use super::start_log::{StartLogHeader, StartRecord, read_left};
 use crate::clock::now;
 use crate::procfs;
 
@@ -39,7 +39,7 @@ pub fn count(dir: &Path) -> usize {
 }
 
 /// How many had to be killed: groups of noted processes, and whatever carries the shim's mark.
-fn kill_left(header: &Header, records: &[StartRecord]) -> usize {
+fn kill_left(header: &StartLogHeader, records: &[StartRecord]) -> usize {
     let mut killed = 0;
     for pid in records.iter().filter_map(StartRecord::living_process) {
         let alive = !procfs::is_zombie(pid);
@@ -53,7 +53,7 @@ fn kill_left(header: &Header, records: &[StartRecord]) -> usize {
 }
 
 /// Processes that carry the shim's mark.
-fn marked(header: &Header) -> Vec<i32> {
+fn marked(header: &StartLogHeader) -> Vec<i32> {
     let own = i32::try_from(std::process::id()).ok();
     let is_marked = |pid: &i32| {
         let environment = procfs::environment(*pid);
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn marked_processes_of_an_earlier_shim_are_counted_and_killed() {
         let folder = tempfile::tempdir().unwrap();
-        let header = Header { shim: shim("killed"), boot_id: procfs::boot_id() };
+        let header = StartLogHeader { shim: shim("killed"), boot_id: procfs::boot_id() };
         assert_eq!(count(folder.path()), 0, "no shim was here");
         drop(StartLog::create(folder.path(), &header).unwrap());
         let (mut own, mut others) = (marked_process(&header.shim), marked_process(&shim("spared")));
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn numbers_of_processes_from_before_a_boot_mean_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        let header = Header { shim: shim("booted"), boot_id: "an earlier boot".to_owned() };
+        let header = StartLogHeader { shim: shim("booted"), boot_id: "an earlier boot".to_owned() };
         drop(StartLog::create(folder.path(), &header).unwrap());
         let mut process = marked_process(&header.shim);
         assert_eq!(count(folder.path()), 0);
@@ -116,7 +116,7 @@ mod tests {
         let before = now();
         let child = Command::new("sh").args(["-c", script]).process_group(0).spawn().unwrap();
         let mut record = StartRecord::default();
-        record.started(i32::try_from(child.id()).unwrap(), (before, now()));
+        record.started(i32::try_from(child.id()).unwrap(), before, now());
         (child, record)
     }
 
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn noted_processes_are_killed_with_their_groups() {
         let folder = tempfile::tempdir().unwrap();
-        let header = Header { shim: shim("noted"), boot_id: procfs::boot_id() };
+        let header = StartLogHeader { shim: shim("noted"), boot_id: procfs::boot_id() };
         let records = StartLog::create(folder.path(), &header).unwrap();
         let pid_file = folder.path().join("pid");
         let script = format!("sleep 300 & echo $! >{0}.new; mv {0}.new {0}; wait", pid_file.display());
@@ -158,12 +158,12 @@ mod tests {
     #[test]
     fn a_noted_process_with_a_mark_is_counted_once() {
         let folder = tempfile::tempdir().unwrap();
-        let header = Header { shim: shim("both"), boot_id: procfs::boot_id() };
+        let header = StartLogHeader { shim: shim("both"), boot_id: procfs::boot_id() };
         let records = StartLog::create(folder.path(), &header).unwrap();
         let before = now();
         let mut both = marked_process(&header.shim);
         let mut record = StartRecord::default();
-        record.started(i32::try_from(both.id()).unwrap(), (before, now()));
+        record.started(i32::try_from(both.id()).unwrap(), before, now());
         records.set(0, &record).unwrap();
         assert_eq!(count(folder.path()), 1);
         both.kill().unwrap();
@@ -177,7 +177,7 @@ mod tests {
     fn output_is_put_where_it_belongs_also_after_a_boot() {
         let folder = tempfile::tempdir().unwrap();
         for boot_id in [procfs::boot_id(), "an earlier boot".to_owned()] {
-            let records = StartLog::create(folder.path(), &Header { shim: shim("output"), boot_id }).unwrap();
+            let records = StartLog::create(folder.path(), &StartLogHeader { shim: shim("output"), boot_id }).unwrap();
             let (scratch, log) = (folder.path().join("scratch"), folder.path().join("log"));
             std::fs::write(&scratch, "said").unwrap();
             records

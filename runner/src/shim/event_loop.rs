@@ -9,8 +9,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::time::Timespec;
 
-use super::connection::Connection;
-use super::jobs::Jobs;
+use super::connection::AgentConnection;
+use super::jobs::JobTable;
 use crate::clock::{BootInstant, now as clock_now};
 use crate::protocol::{FromShim, Hello, ToShim, VERSION};
 
@@ -22,7 +22,7 @@ const HELLO_WITHIN: Duration = Duration::from_secs(5);
 /// A shim at work.
 pub struct Shim {
     /// What it holds.
-    pub jobs: Jobs,
+    pub jobs: JobTable,
     /// Where agents come.
     pub listener: UnixListener,
     /// What proves a right to talk.
@@ -31,8 +31,8 @@ pub struct Shim {
     pub signals: Signals,
     /// How long jobs go on without an agent.
     pub orphan_grace: Duration,
-    agent: Option<Connection>,
-    callers: Vec<Connection>,
+    agent: Option<AgentConnection>,
+    callers: Vec<AgentConnection>,
     alone_since: Option<BootInstant>,
     send_at: Option<BootInstant>,
     /// It leaves as soon as nothing runs.
@@ -49,7 +49,7 @@ pub struct Signals {
 
 /// What woke the shim.
 #[derive(Default)]
-struct WakeReason {
+struct ReadyInputs {
     caller: bool,
     agent: bool,
     child: bool,
@@ -58,7 +58,13 @@ struct WakeReason {
 
 impl Shim {
     /// Ready for its first turn.
-    pub fn new(jobs: Jobs, listener: UnixListener, token: String, signals: Signals, orphan_grace: Duration) -> Self {
+    pub fn new(
+        jobs: JobTable,
+        listener: UnixListener,
+        token: String,
+        signals: Signals,
+        orphan_grace: Duration,
+    ) -> Self {
         let alone_since = Some(clock_now());
         Self {
             jobs,
@@ -76,7 +82,7 @@ impl Shim {
 
     /// Works until it may leave, and returns what it held. As long as the connection is kept, the agent knows that the shim
     /// has not quite left.
-    pub fn work(mut self) -> io::Result<(Jobs, Option<Connection>)> {
+    pub fn work(mut self) -> io::Result<(JobTable, Option<AgentConnection>)> {
         loop {
             let woken = self.wait()?;
             self.turn(&woken);
@@ -86,7 +92,7 @@ impl Shim {
         }
     }
 
-    fn turn(&mut self, woken: &WakeReason) {
+    fn turn(&mut self, woken: &ReadyInputs) {
         let now = clock_now();
         if woken.child {
             drain(&mut self.signals.child);
@@ -106,7 +112,7 @@ impl Shim {
         self.send_news(now);
     }
 
-    fn wait(&mut self) -> io::Result<WakeReason> {
+    fn wait(&mut self) -> io::Result<ReadyInputs> {
         let now = clock_now();
         let hello = self.callers.iter().map(|caller| caller.since.plus(HELLO_WITHIN));
         let alone = self.alone_since.filter(|_| !self.leaving).map(|since| since.plus(self.orphan_grace));
@@ -133,7 +139,7 @@ impl Shim {
         let agent = self.agent.is_some() && ready(3);
         let first_caller = if self.agent.is_some() { 4 } else { 3 };
         let caller = ready(2) || (first_caller..fds.len()).any(ready);
-        Ok(WakeReason { child: ready(0), end: ready(1), caller, agent })
+        Ok(ReadyInputs { child: ready(0), end: ready(1), caller, agent })
     }
 
     fn read_agent(&mut self, now: BootInstant) {
@@ -178,7 +184,7 @@ impl Shim {
             return;
         }
         while let Ok((stream, _)) = self.listener.accept() {
-            let caller = Connection::new(stream, now).ok().filter(Connection::is_own_user);
+            let caller = AgentConnection::new(stream, now).ok().filter(AgentConnection::is_own_user);
             self.callers.extend(caller);
         }
         for mut caller in std::mem::take(&mut self.callers) {
@@ -192,7 +198,7 @@ impl Shim {
         }
     }
 
-    fn answer_hello(&mut self, mut caller: Connection, hello: Hello) {
+    fn answer_hello(&mut self, mut caller: AgentConnection, hello: Hello) {
         let refusal = if hello.token != self.token {
             Some("the token is wrong".to_owned())
         } else if hello.version.abs_diff(VERSION) > 1 {
@@ -263,11 +269,11 @@ mod tests {
     use std::io::BufRead as _;
 
     use super::*;
-    use crate::shim::start_log::{Header, StartLog};
+    use crate::shim::start_log::{StartLog, StartLogHeader};
 
     fn shim(dir: &std::path::Path) -> Shim {
-        let header = Header { shim: "tests".to_owned(), boot_id: String::new() };
-        let jobs = Jobs::new("tests", StartLog::create(dir, &header).expect("start_log"), Vec::new());
+        let header = StartLogHeader { shim: "tests".to_owned(), boot_id: String::new() };
+        let jobs = JobTable::new("tests", StartLog::create(dir, &header).expect("start_log"), Vec::new());
         let listener = UnixListener::bind(dir.join("socket")).expect("a socket");
         let pipe = || UnixStream::pair().expect("a pipe").0;
         let signals = Signals { child: pipe(), end: pipe() };
@@ -277,7 +283,7 @@ mod tests {
     /// What is answered to a hello.
     fn answer(shim: &mut Shim, token: &str, version: u32) -> FromShim {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
-        let caller = Connection::new(ours, BootInstant(1)).expect("a connection");
+        let caller = AgentConnection::new(ours, BootInstant(1)).expect("a connection");
         let hello = Hello { version, token: token.to_owned(), pid: 77, environment: Vec::new() };
         shim.answer_hello(caller, hello);
         shim.send_news(BootInstant(u64::MAX));

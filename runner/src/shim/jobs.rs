@@ -1,4 +1,4 @@
-//! The jobs of a shim: those that wait for their turn, those that run, and the results that nobody has acknowledged.
+//! The jobs of a shim: waiting for their turn, running, and ended but not acknowledged by an agent.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ffi::OsString;
@@ -7,45 +7,47 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use torc_api::wire::{AttemptKey, LeaseRole};
+use torc_api::wire::AttemptKey;
 
-use super::logs::{self, Log, LogSlots};
+use super::logs::{self, JobLog, LogSlots};
 use super::place::LeftResult;
 use super::rusage::OwnPeak;
-use super::spawn::{Prepared, Programs, not_started};
+use super::spawn::{PreparedTemplate, Programs, not_started};
 use super::start_log::{StartLog, StartRecord};
 use crate::clock::{BootInstant, date_ms, ms_since, now as clock_now};
 use crate::procfs::{self, Children};
 use crate::protocol::{
-    Ended, Ending, FromShim, Outcome, RunningJob, Rusage, StartOrder, StepRecord, Template, Termination, Terms,
+    FromShim, JobExit, Outcome, Rusage, ShimJob, StartOrder, StartTemplate, StepRecord, StopReason, Termination,
 };
 
 mod reap;
 #[cfg(test)]
 mod tests;
 
-/// A job that runs for so long gets its log file, whether it has said something or not.
-const LOG_AFTER: Duration = Duration::from_secs(1);
+/// Runtime after which a log file gets the job's name, even if it is empty: users look for logs of jobs that run for longer.
+const LOG_PROMOTION_DELAY: Duration = Duration::from_secs(1);
+/// Interval at which processes that are not children of the shim are checked for their end: they send no SIGCHLD.
+const ORPHAN_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Everything a shim holds.
-pub struct Jobs {
+/// All jobs of a shim.
+pub struct JobTable {
     shim: String,
     inherited: Vec<(OsString, OsString)>,
-    templates: HashMap<u32, Rc<Prepared>>,
-    /// By first process.
-    running: HashMap<i32, Job>,
+    templates: HashMap<u32, Rc<PreparedTemplate>>,
+    /// Running jobs by their first process.
+    running: HashMap<i32, JobProcess>,
     processes: HashMap<AttemptKey, i32>,
+    /// Orders that wait for their turn, by resource class.
     waiting: HashMap<u32, VecDeque<StartOrder>>,
-    /// Waiting jobs are started in turn until this moment; absent before the first heartbeat of an agent.
+    /// The moment until which waiting jobs start in turn; absent before the first heartbeat of an agent.
     agent_alive_until: Option<BootInstant>,
-    unacknowledged: BTreeMap<AttemptKey, Ended>,
-    /// When those of them ended that did so before the machine started, in milliseconds since 1970.
-    ended_earlier: HashMap<AttemptKey, i64>,
-    /// First processes that have exited while something of their job may be left.
+    unacknowledged: BTreeMap<AttemptKey, KeptResult>,
+    /// First processes that have exited while other processes of their job may be left.
     ending: Vec<i32>,
+    /// Logs that get the job's name, in order of the moments.
     promotions: VecDeque<(BootInstant, i32, AttemptKey)>,
-    /// Children that no longer have a parent of their own, and the job they belong to.
-    strays: HashMap<i32, AttemptKey>,
+    /// Processes that became children of the shim when their parent exited, with the job they belong to.
+    orphans: HashMap<i32, AttemptKey>,
     free_slots: BTreeSet<usize>,
     slots: usize,
     log_slots: LogSlots,
@@ -53,43 +55,42 @@ pub struct Jobs {
     programs: Programs,
     children: Children,
     own_peak: OwnPeak,
-    /// What the agent has to be told.
+    /// Messages for the agent, in order.
     pub news: Vec<FromShim>,
 }
 
-struct Job {
-    key: AttemptKey,
-    role: LeaseRole,
-    name: String,
-    devices: Vec<String>,
-    nodes: Vec<String>,
-    step_limit_ms: Option<u64>,
+/// A running job and its processes.
+struct JobProcess {
+    order: StartOrder,
+    prepared: Rc<PreparedTemplate>,
     is_warned: bool,
-    prepared: Rc<Prepared>,
-    /// Absent for jobs that another agent started: its classes mean nothing to this one.
+    /// The resource class; absent for jobs that an earlier agent started: its classes differ from those of this one.
     class: Option<u32>,
     slot: usize,
     started: BootInstant,
     exited: Option<(BootInstant, Outcome)>,
     rusage: Rusage,
-    logs: Vec<Log>,
-    ending: Option<(Ending, BootInstant)>,
+    logs: Vec<JobLog>,
+    ending: Option<(StopReason, BootInstant)>,
     kill_at: Option<BootInstant>,
+    /// Whether other processes of the job outlived the first one.
     left_processes: bool,
 }
 
-impl Job {
-    fn new(order: StartOrder, prepared: Rc<Prepared>, slot: usize, logs: Vec<Log>, started: BootInstant) -> Self {
+impl JobProcess {
+    fn new(
+        order: StartOrder,
+        prepared: Rc<PreparedTemplate>,
+        slot: usize,
+        logs: Vec<JobLog>,
+        started: BootInstant,
+    ) -> Self {
         Self {
-            key: order.key,
-            role: order.role,
-            name: order.name,
-            devices: order.devices,
-            nodes: order.nodes,
-            step_limit_ms: order.step_limit_ms,
-            is_warned: false,
-            prepared,
             class: Some(order.class),
+            // The process has its arguments and variables: no agent asks for them again.
+            order: StartOrder { argv: Vec::new(), env: Vec::new(), ..order },
+            prepared,
+            is_warned: false,
             slot,
             started,
             exited: None,
@@ -100,13 +101,58 @@ impl Job {
             left_processes: false,
         }
     }
+
+    /// Returns the job for the next agent.
+    fn describe(&self, pid: i32) -> ShimJob {
+        ShimJob {
+            order: self.order.clone(),
+            template: self.prepared.template.clone(),
+            started: self.started,
+            pid,
+            is_warned: self.is_warned,
+            ending: self.ending,
+        }
+    }
 }
 
-impl Jobs {
-    /// None run yet; `results` are those of an earlier shim.
+/// A result that no agent has acknowledged.
+struct KeptResult {
+    exit: JobExit,
+    /// The order and the template of a job that this shim started, for the next agent.
+    source: Option<(StartOrder, Option<Rc<PreparedTemplate>>)>,
+    /// The time of the end in milliseconds since 1970, if the machine has restarted since.
+    ended_ms: Option<i64>,
+}
+
+impl KeptResult {
+    fn of_earlier_shim(result: LeftResult) -> Self {
+        let ended_ms = result.is_of_earlier_boot().then_some(result.ended_ms);
+        Self { exit: result.exit, source: None, ended_ms }
+    }
+
+    /// Returns the result for an agent that did not start the job.
+    fn describe(&self) -> JobExit {
+        let started = self.exit.started;
+        let job = self.source.as_ref().map(|(order, prepared)| {
+            let template = prepared.as_ref().map_or_else(StartTemplate::default, |prepared| prepared.template.clone());
+            Box::new(ShimJob { order: order.clone(), template, started, ..ShimJob::default() })
+        });
+        JobExit { age_ms: self.ended_ms.map(ms_since), job: job.or_else(|| self.exit.job.clone()), ..self.exit.clone() }
+    }
+
+    fn leave(&self) -> LeftResult {
+        let exit = JobExit { age_ms: None, ..self.describe() };
+        match self.ended_ms {
+            Some(ended_ms) => LeftResult { boot_id: String::new(), ended_ms, exit },
+            None => LeftResult { boot_id: procfs::boot_id(), ended_ms: date_ms(exit.ended), exit },
+        }
+    }
+}
+
+impl JobTable {
+    /// Creates a table without running jobs; `results` are those of an earlier shim.
     pub fn new(shim: &str, start_log: StartLog, results: Vec<LeftResult>) -> Self {
-        let earlier = results.iter().filter(|result| result.is_of_earlier_boot());
-        let ended_earlier = earlier.map(|result| (result.ended.key, result.ended_ms)).collect();
+        let kept = results.into_iter().map(|result| (result.exit.key, KeptResult::of_earlier_shim(result)));
         Self {
             shim: shim.to_owned(),
             inherited: Vec::new(),
@@ -115,11 +161,10 @@ impl Jobs {
             processes: HashMap::new(),
             waiting: HashMap::new(),
             agent_alive_until: None,
-            unacknowledged: results.into_iter().map(|result| (result.ended.key, result.ended)).collect(),
-            ended_earlier,
+            unacknowledged: kept.collect(),
             ending: Vec::new(),
             promotions: VecDeque::new(),
-            strays: HashMap::new(),
+            orphans: HashMap::new(),
             free_slots: BTreeSet::new(),
             slots: 0,
             log_slots: LogSlots::new(shim),
@@ -131,67 +176,51 @@ impl Jobs {
         }
     }
 
-    /// Nothing runs.
+    /// Returns whether no job runs.
     pub fn is_idle(&self) -> bool {
         self.running.is_empty()
     }
 
-    /// The agent has to act on something: a place is free, or little is left to follow. Starts and ends that the shim went on
-    /// from by itself can wait for more.
+    /// Returns whether the agent has to act soon: a slot is free, or few jobs wait for their turn. Starts and ends after which
+    /// the shim went on by itself can be sent later.
     pub fn has_urgent_news(&self) -> bool {
         self.waiting.values().map(VecDeque::len).sum::<usize>() < self.running.len()
             || !self.news.iter().all(|news| match news {
                 FromShim::Started { .. } => true,
-                FromShim::Ended(ended) => ended.successor.is_some(),
+                FromShim::Ended(exit) => exit.successor.is_some(),
                 _ => false,
             })
     }
 
-    /// A new agent has come: everything that is held is told, and what follows inherits its environment.
+    /// Sends a new agent everything that the shim holds. Later jobs inherit the agent's environment.
     pub fn welcome(&mut self, environment: Vec<(OsString, OsString)>) {
         self.agent_left();
         self.inherited = environment;
         self.templates.clear();
-        let mut running: Vec<(&i32, &mut Job)> = self.running.iter_mut().collect();
-        running.sort_by_key(|(_, job)| job.key);
+        let mut running: Vec<(&i32, &mut JobProcess)> = self.running.iter_mut().collect();
+        running.sort_by_key(|(_, job)| job.order.key);
         for (pid, job) in running {
             job.class = None;
-            self.news.push(FromShim::Running(RunningJob {
-                key: job.key,
-                role: job.role,
-                name: job.name.clone(),
-                started: job.started,
-                pid: *pid,
-                devices: job.devices.clone(),
-                nodes: job.nodes.clone(),
-                step_limit_ms: job.step_limit_ms,
-                is_warned: job.is_warned,
-                terms: job.prepared.template.terms.clone(),
-                working_dir: job.prepared.template.working_dir.clone(),
-                ending: job.ending,
-            }));
+            self.news.push(FromShim::Running(Box::new(job.describe(*pid))));
         }
-        for ended in self.unacknowledged.values() {
-            let age_ms = self.ended_earlier.get(&ended.key).map(|ended_ms| ms_since(*ended_ms));
-            self.news.push(FromShim::Ended(Ended { age_ms, ..ended.clone() }));
-        }
+        self.news.extend(self.unacknowledged.values().map(|kept| FromShim::Ended(kept.describe())));
         self.news.push(FromShim::Ready);
     }
 
-    /// Nobody decides any more: what has not started does not start.
+    /// Drops jobs that have not started: without an agent they must not.
     pub fn agent_left(&mut self) {
         self.waiting.clear();
         self.agent_alive_until = None;
         self.news.clear();
     }
 
-    /// What later starts have in common.
-    pub fn define(&mut self, template: Template) {
-        let prepared = Prepared::new(template, &self.inherited, &self.shim);
+    /// Defines a template for later starts.
+    pub fn define(&mut self, template: StartTemplate) {
+        let prepared = PreparedTemplate::new(template, &self.inherited, &self.shim);
         self.templates.insert(prepared.template.id, Rc::new(prepared));
     }
 
-    /// Starts a job, or lets it wait for its turn.
+    /// Starts a job, or queues it until its turn comes.
     pub fn order(&mut self, order: StartOrder) {
         if order.in_turn {
             self.waiting.entry(order.class).or_default().push_back(order);
@@ -200,14 +229,14 @@ impl Jobs {
         }
     }
 
-    /// A job need not wait for its turn any longer.
+    /// Starts a queued job now.
     pub fn start_now(&mut self, key: &AttemptKey) {
         if let Some(order) = self.take_waiting(key) {
             self.start(order);
         }
     }
 
-    /// The agent counts as alive until this moment. The latest word counts, also if it is shorter than the one before.
+    /// Sets the moment until which the agent counts as alive. The latest value counts, also if it is earlier than the one before.
     pub fn heartbeat(&mut self, alive_until: BootInstant) {
         self.agent_alive_until = Some(alive_until);
     }
@@ -217,7 +246,7 @@ impl Jobs {
         self.agent_alive_until
     }
 
-    /// These are not to be started. Those that have been are not named in the answer.
+    /// Drops queued jobs. The answer names only those that had not started.
     pub fn revoke(&mut self, keys: &[AttemptKey]) {
         for key in keys {
             if self.take_waiting(key).is_some() {
@@ -233,22 +262,21 @@ impl Jobs {
         })
     }
 
-    /// Their results are durable elsewhere.
+    /// Drops results that are durable elsewhere.
     pub fn acknowledge(&mut self, keys: &[AttemptKey]) {
         for key in keys {
             self.unacknowledged.remove(key);
-            self.ended_earlier.remove(key);
         }
     }
 
-    /// Keeps what was done to a step.
+    /// Keeps for the next agent what was done to a step.
     pub fn record(&mut self, record: &StepRecord) {
         let Some(job) = self.processes.get(&record.key).and_then(|pid| self.running.get_mut(pid)) else { return };
-        job.step_limit_ms = record.step_limit_ms;
+        job.order.step_limit_ms = record.step_limit_ms;
         job.is_warned = record.is_warned;
     }
 
-    /// Ends a job: signal, lead, SIGKILL. Repeated, it can only become faster.
+    /// Ends a job: signal, lead, SIGKILL. A repetition can only shorten the lead.
     pub fn terminate(&mut self, termination: &Termination, now: BootInstant) {
         let Some(pid) = self.processes.get(&termination.key) else { return };
         let Some(job) = self.running.get_mut(pid) else { return };
@@ -261,13 +289,13 @@ impl Jobs {
         job.ending.get_or_insert((termination.why, now));
     }
 
-    /// Ends every job in order, because nobody is there to decide about it.
+    /// Asks every job to end, because no agent is left to decide about it.
     pub fn terminate_all(&mut self, now: BootInstant) {
-        let terms = |job: &Job| {
-            let Terms { signal, lead_ms, .. } = job.prepared.template.terms;
-            Termination { key: job.key, why: Ending::Stopped, signal, lead_ms }
+        let termination = |job: &JobProcess| {
+            let StartTemplate { signal, lead_ms, .. } = job.prepared.template;
+            Termination { key: job.order.key, why: StopReason::Stopped, signal, lead_ms }
         };
-        let all: Vec<Termination> = self.running.values().map(terms).collect();
+        let all: Vec<Termination> = self.running.values().map(termination).collect();
         for termination in all {
             self.terminate(&termination, now);
         }
@@ -276,10 +304,11 @@ impl Jobs {
     /// Does what has become due.
     pub fn on_time(&mut self, now: BootInstant) {
         while let Some((_, pid, key)) = self.promotions.pop_front_if(|(due, ..)| *due <= now) {
-            let Some(job) = self.running.get_mut(&pid).filter(|job| job.key == key) else { continue };
+            let Some(job) = self.running.get_mut(&pid).filter(|job| job.order.key == key) else { continue };
             for log in &mut job.logs {
                 if let Err(error) = log.promote() {
-                    self.news.push(FromShim::Problem(format!("cannot name the log of job {}: {error}", job.name)));
+                    let name = &job.order.name;
+                    self.news.push(FromShim::Problem(format!("cannot rename the log of job {name}: {error}")));
                 }
             }
         }
@@ -287,22 +316,21 @@ impl Jobs {
             if job.kill_at.is_some_and(|due| due <= now) {
                 job.kill_at = None;
                 signal_group(*pid, Signal::KILL);
-                self.news.push(FromShim::Killed(job.key));
+                self.news.push(FromShim::Killed(job.order.key));
             }
         }
         self.settle();
     }
 
-    /// When something becomes due next.
+    /// Returns when something becomes due next.
     pub fn next_time(&mut self, now: BootInstant) -> Option<BootInstant> {
-        let is_over = |running: &HashMap<i32, Job>, pid: &i32, key: &AttemptKey| {
-            running.get(pid).is_none_or(|job| job.key != *key)
+        let is_over = |running: &HashMap<i32, JobProcess>, pid: &i32, key: &AttemptKey| {
+            running.get(pid).is_none_or(|job| job.order.key != *key)
         };
         while self.promotions.pop_front_if(|(_, pid, key)| is_over(&self.running, pid, key)).is_some() {}
         let promotion = self.promotions.front().map(|(due, ..)| *due);
         let kill = self.running.values().filter_map(|job| job.kill_at).min();
-        // A process that is not ours yet sends us no signal when it goes.
-        let recheck = (!self.ending.is_empty()).then(|| now.plus(Duration::from_millis(20)));
+        let recheck = (!self.ending.is_empty()).then(|| now.plus(ORPHAN_CHECK_INTERVAL));
         [promotion, kill, recheck].into_iter().flatten().min()
     }
 
@@ -313,7 +341,7 @@ impl Jobs {
             return;
         }
         let Some(prepared) = self.templates.get(&order.template).cloned() else {
-            self.never_ran(&order, before, None, not_started(126, "its template is unknown"));
+            self.never_ran(order, before, None, not_started(126, "its template is unknown"));
             return;
         };
         let log_dir = Path::new(&prepared.template.log_dir);
@@ -326,7 +354,7 @@ impl Jobs {
             Ok(logs) => logs,
             Err(error) => {
                 let message = format!("cannot write logs in {}: {error}", log_dir.display());
-                self.never_ran(&order, before, Some(&prepared), not_started(126, message));
+                self.never_ran(order, before, Some(prepared), not_started(126, message));
                 return;
             }
         };
@@ -335,73 +363,72 @@ impl Jobs {
             self.slots - 1
         });
         match self.spawn(&prepared, &order, &logs, slot) {
-            Ok((pid, started)) => self.add_running(pid, Job::new(order, prepared, slot, logs, started)),
+            Ok((pid, started)) => self.add_running(pid, JobProcess::new(order, prepared, slot, logs, started)),
             Err(outcome) => {
                 self.free_slots.insert(slot);
                 self.log_slots.finish(logs, true);
-                self.never_ran(&order, before, Some(&prepared), outcome);
+                self.never_ran(order, before, Some(prepared), outcome);
             }
         }
     }
 
-    /// Records the job, starts it, records its process.
+    /// Records the job, starts it, and records its process.
     fn spawn(
         &mut self,
-        prepared: &Prepared,
+        prepared: &PreparedTemplate,
         order: &StartOrder,
-        logs: &[Log],
+        logs: &[JobLog],
         slot: usize,
     ) -> Result<(i32, BootInstant), Outcome> {
         let io = |error: std::io::Error| not_started(126, format!("cannot prepare the start: {error}"));
         let mut record =
-            StartRecord { key: order.key, logs: logs.iter().map(Log::record).collect(), ..StartRecord::default() };
+            StartRecord { key: order.key, logs: logs.iter().map(JobLog::record).collect(), ..StartRecord::default() };
         self.start_log.set(slot, &record).map_err(io)?;
         let outputs = logs::outputs(logs).map_err(io)?;
         let before = clock_now();
         let pid = self.programs.spawn(prepared, order, outputs)?;
-        record.started(pid, (before, clock_now()));
+        record.started(pid, before, clock_now());
         if let Err(error) = self.start_log.set(slot, &record) {
             self.news.push(FromShim::Problem(format!("cannot record process {pid}: {error}")));
         }
         Ok((pid, before))
     }
 
-    fn add_running(&mut self, pid: i32, job: Job) {
-        self.promotions.push_back((job.started.plus(LOG_AFTER), pid, job.key));
-        self.processes.insert(job.key, pid);
-        self.news.push(FromShim::Started { key: job.key, at: job.started, pid });
+    fn add_running(&mut self, pid: i32, job: JobProcess) {
+        let (key, started) = (job.order.key, job.started);
+        self.promotions.push_back((started.plus(LOG_PROMOTION_DELAY), pid, key));
+        self.processes.insert(key, pid);
+        self.news.push(FromShim::Started { key, at: started, pid });
         self.running.insert(pid, job);
     }
 
-    fn never_ran(&mut self, order: &StartOrder, at: BootInstant, prepared: Option<&Prepared>, outcome: Outcome) {
-        let mut ended = Ended::of(order.key, &order.name, (at, at), outcome);
-        if let Some(prepared) = prepared {
-            tell_terms(&mut ended, prepared);
-        }
-        self.report(ended, Some(order.class));
+    fn never_ran(
+        &mut self,
+        order: StartOrder,
+        at: BootInstant,
+        prepared: Option<Rc<PreparedTemplate>>,
+        outcome: Outcome,
+    ) {
+        let exit = JobExit::new(order.key, at, at, outcome);
+        let class = order.class;
+        self.report(exit, (StartOrder { argv: Vec::new(), env: Vec::new(), ..order }, prepared), Some(class));
     }
 
-    /// Keeps and tells a result, and gives the place to the next job whose turn it is.
-    fn report(&mut self, ended: Ended, class: Option<u32>) {
+    /// Keeps and sends a result, and starts the next job of its class.
+    fn report(&mut self, exit: JobExit, source: (StartOrder, Option<Rc<PreparedTemplate>>), class: Option<u32>) {
         let next = class.and_then(|class| self.next_in_turn(class, clock_now()));
-        // Known terms are not told again: the agent that is here knows them.
-        let told = Ended {
-            terms: None,
-            working_dir: String::new(),
-            successor: next.as_ref().map(|order| order.key),
-            ..ended.clone()
-        };
-        // Who has not heard of the start yet need not hear of it any more.
-        self.news.retain(|news| !matches!(news, FromShim::Started { key, .. } if *key == ended.key));
-        self.news.push(FromShim::Ended(told));
-        self.unacknowledged.insert(ended.key, ended);
+        // An agent that has not got the start yet does not need it any more.
+        self.news.retain(|news| !matches!(news, FromShim::Started { key, .. } if *key == exit.key));
+        let successor = next.as_ref().map(|order| order.key);
+        self.news.push(FromShim::Ended(JobExit { successor, ..exit.clone() }));
+        self.unacknowledged.insert(exit.key, KeptResult { exit, source: Some(source), ended_ms: None });
         if let Some(order) = next {
             self.start(order);
         }
     }
 
-    /// Takes the next job of a class that may be started now. While the agent is silent there is none, and everything goes on waiting:
-    /// the agent learns that the place is empty, and starts or revokes the job itself when it is back.
+    /// Takes the next job of a class that may start now. While the agent is silent there is none, and all jobs go on waiting: the
+    /// agent learns that the slot is empty, and starts or revokes the job itself when it is back.
     fn next_in_turn(&mut self, class: u32, now: BootInstant) -> Option<StartOrder> {
         if self.agent_alive_until.is_none_or(|until| until < now) {
             return None;
@@ -416,25 +443,16 @@ impl Jobs {
         None
     }
 
-    /// Ends for good: what nobody acknowledged is given back, files go.
+    /// Kills what is left, removes the shim's files, and returns the unacknowledged results.
     pub fn close(mut self) -> Vec<LeftResult> {
-        self.kill_strays();
+        self.kill_children();
         self.log_slots.remove();
         self.start_log.remove();
-        let dated = |ended: Ended| match self.ended_earlier.get(&ended.key) {
-            Some(ended_ms) => LeftResult { boot_id: String::new(), ended_ms: *ended_ms, ended },
-            None => LeftResult { boot_id: procfs::boot_id(), ended_ms: date_ms(ended.ended), ended },
-        };
-        self.unacknowledged.into_values().map(dated).collect()
+        self.unacknowledged.values().map(KeptResult::leave).collect()
     }
 }
 
-fn tell_terms(ended: &mut Ended, prepared: &Prepared) {
-    ended.terms = Some(Box::new(prepared.template.terms.clone()));
-    ended.working_dir.clone_from(&prepared.template.working_dir);
-}
-
-/// Whether anybody was there to get it.
+/// Sends a signal to a process group. Returns whether the group had a process left.
 fn signal_group(leader: i32, signal: Signal) -> bool {
     Pid::from_raw(leader).is_some_and(|pid| kill_process_group(pid, signal).is_ok())
 }

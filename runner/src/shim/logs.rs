@@ -1,4 +1,4 @@
-//! Log files without their price. A job writes to a scratch file that is already open; the file gets the job's name when there
+//! JobLog files without their price. A job writes to a scratch file that is already open; the file gets the job's name when there
 //! is something in it, or when the job runs for long. A silent job costs no file at all: its scratch is used again.
 //!
 //! With packed logs no job costs a file: what is in its scratch is added to a pack, and the scratch is used again.
@@ -22,7 +22,7 @@ const PACKED_BYTES: u64 = 1 << 20;
 
 /// Which output a file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stream {
+pub enum LogStream {
     /// Standard output.
     Out,
     /// Standard error.
@@ -42,8 +42,8 @@ pub struct LogSlots {
 
 /// Where one job's output goes.
 #[derive(Debug)]
-pub struct Log {
-    stream: Stream,
+pub struct JobLog {
+    stream: LogStream,
     /// Where the file is now.
     path: PathBuf,
     /// Where it belongs.
@@ -65,22 +65,22 @@ pub struct LogOutcome {
 }
 
 /// The streams that a mode keeps, each a file.
-fn streams(mode: StdioMode) -> &'static [Stream] {
+fn streams(mode: StdioMode) -> &'static [LogStream] {
     match mode {
-        StdioMode::Separate | StdioMode::Packed => &[Stream::Out, Stream::Err],
-        StdioMode::Combined => &[Stream::Both],
-        StdioMode::NoStdout => &[Stream::Err],
-        StdioMode::NoStderr => &[Stream::Out],
+        StdioMode::Separate | StdioMode::Packed => &[LogStream::Out, LogStream::Err],
+        StdioMode::Combined => &[LogStream::Both],
+        StdioMode::NoStdout => &[LogStream::Err],
+        StdioMode::NoStderr => &[LogStream::Out],
         StdioMode::None => &[],
     }
 }
 
 /// A log's name in its folder.
-fn log_name(name: &str, stream: Stream) -> String {
+fn log_name(name: &str, stream: LogStream) -> String {
     let extension = match stream {
-        Stream::Out => "o",
-        Stream::Err => "e",
-        Stream::Both => "log",
+        LogStream::Out => "o",
+        LogStream::Err => "e",
+        LogStream::Both => "log",
     };
     format!("{name}.{extension}")
 }
@@ -88,7 +88,9 @@ fn log_name(name: &str, stream: Stream) -> String {
 /// A name under which nothing was logged before: the script of a lost runner is run again under the number of the same attempt.
 pub fn unused_name(dir: &Path, name: &str) -> String {
     let is_used = |name: &str| {
-        [Stream::Out, Stream::Err, Stream::Both].into_iter().any(|stream| dir.join(log_name(name, stream)).exists())
+        [LogStream::Out, LogStream::Err, LogStream::Both]
+            .into_iter()
+            .any(|stream| dir.join(log_name(name, stream)).exists())
     };
     let numbered = (2..).map(|number| format!("{name}_{number}"));
     std::iter::once(name.to_owned()).chain(numbered).find(|name| !is_used(name)).unwrap_or_default()
@@ -105,7 +107,7 @@ impl LogSlots {
     }
 
     /// Files for a job whose logs have this name.
-    pub fn take(&mut self, dir: &Path, mode: StdioMode, name: &str) -> io::Result<Vec<Log>> {
+    pub fn take(&mut self, dir: &Path, mode: StdioMode, name: &str) -> io::Result<Vec<JobLog>> {
         let mut logs = Vec::new();
         for stream in streams(mode) {
             let scratch = self.idle.get_mut(dir).and_then(Vec::pop).map_or_else(|| self.open(dir), Ok);
@@ -114,7 +116,7 @@ impl LogSlots {
                     // Only jobs are packed: what else runs is rare, and its log is looked for by its name.
                     let packed_as = name.strip_prefix("job_").filter(|_| mode == StdioMode::Packed).map(str::to_owned);
                     let name = dir.join(log_name(name, *stream));
-                    logs.push(Log { stream: *stream, path, name, file, packed_as });
+                    logs.push(JobLog { stream: *stream, path, name, file, packed_as });
                 }
                 Err(error) => {
                     self.finish(logs, true);
@@ -140,15 +142,15 @@ impl LogSlots {
 
     /// The job has ended. LogSlots that it left empty, or whose content is packed, are used again if nobody else can still write
     /// to them.
-    pub fn finish(&mut self, logs: Vec<Log>, reusable: bool) -> LogOutcome {
+    pub fn finish(&mut self, logs: Vec<JobLog>, reusable: bool) -> LogOutcome {
         let mut kept = LogOutcome::default();
         for mut log in logs {
             let length = log.file.metadata().map_or(0, |metadata| metadata.len());
             if length > 0 {
                 let path = self.keep(&mut log, length, &mut kept);
                 match log.stream {
-                    Stream::Out | Stream::Both => kept.stdout = Some(path),
-                    Stream::Err => kept.stderr = Some(path),
+                    LogStream::Out | LogStream::Both => kept.stdout = Some(path),
+                    LogStream::Err => kept.stderr = Some(path),
                 }
                 if log.packed_as.is_some() {
                     self.put_back(log, reusable);
@@ -161,12 +163,12 @@ impl LogSlots {
     }
 
     /// The job has ended well, and nobody wants its output.
-    pub fn discard(&mut self, logs: Vec<Log>, reusable: bool) {
+    pub fn discard(&mut self, logs: Vec<JobLog>, reusable: bool) {
         logs.into_iter().for_each(|log| self.put_back(log, reusable));
     }
 
     /// Puts an output where it stays: into a pack, or into a file of its own. A pack that cannot be written is no reason to lose it.
-    fn keep(&mut self, log: &mut Log, length: u64, kept: &mut LogOutcome) -> PathBuf {
+    fn keep(&mut self, log: &mut JobLog, length: u64, kept: &mut LogOutcome) -> PathBuf {
         if let Some(label) = log.packed_as.take().filter(|_| length <= PACKED_BYTES) {
             match self.pack(log, &label, length) {
                 Ok(reference) => {
@@ -182,15 +184,15 @@ impl LogSlots {
         log.path.clone()
     }
 
-    fn pack(&mut self, log: &Log, label: &str, length: u64) -> io::Result<String> {
+    fn pack(&mut self, log: &JobLog, label: &str, length: u64) -> io::Result<String> {
         let mut output = vec![0; usize::try_from(length).unwrap_or(0)];
         log.file.read_exact_at(&mut output, 0)?;
-        let stream = if log.stream == Stream::Err { packs::Stream::Err } else { packs::Stream::Out };
+        let stream = if log.stream == LogStream::Err { packs::Stream::Err } else { packs::Stream::Out };
         self.packing.add(log.dir(), label, stream, &output)
     }
 
     /// An empty or emptied scratch waits for the next job, unless it has a name or somebody may still write to it.
-    fn put_back(&mut self, log: Log, reusable: bool) {
+    fn put_back(&mut self, log: JobLog, reusable: bool) {
         let emptied = || log.packed_as.is_none() || log.file.set_len(0).is_ok();
         if log.is_promoted() || !reusable || !emptied() {
             let _ = fs::remove_file(&log.path);
@@ -207,7 +209,7 @@ impl LogSlots {
     }
 }
 
-impl Log {
+impl JobLog {
     /// Gives the file the job's name; the job goes on writing to it.
     pub fn promote(&mut self) -> io::Result<()> {
         if !self.is_promoted() {
@@ -232,12 +234,12 @@ impl Log {
 }
 
 /// What a process gets as standard output and standard error.
-pub fn outputs(logs: &[Log]) -> io::Result<(Stdio, Stdio)> {
-    let stdio = |wanted: Stream| {
-        let log = logs.iter().find(|log| log.stream == wanted || log.stream == Stream::Both);
+pub fn outputs(logs: &[JobLog]) -> io::Result<(Stdio, Stdio)> {
+    let stdio = |wanted: LogStream| {
+        let log = logs.iter().find(|log| log.stream == wanted || log.stream == LogStream::Both);
         log.map_or_else(|| Ok(Stdio::null()), |log| log.file.try_clone().map(Stdio::from))
     };
-    Ok((stdio(Stream::Out)?, stdio(Stream::Err)?))
+    Ok((stdio(LogStream::Out)?, stdio(LogStream::Err)?))
 }
 
 /// Puts the output of a dead shim's jobs where it belongs, and removes its empty scratches.

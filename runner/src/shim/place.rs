@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::process::ProcessId;
 use crate::procfs;
-use crate::protocol::Ended;
+use crate::protocol::JobExit;
 
 /// How a shim is found: `shim.json` in its place, readable for its user only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,7 +123,7 @@ pub struct LeftResult {
     /// When it ended, in milliseconds since 1970.
     pub ended_ms: i64,
     /// The result.
-    pub ended: Ended,
+    pub exit: JobExit,
 }
 
 impl LeftResult {
@@ -168,8 +168,8 @@ mod tests {
     fn results_wait_with_the_time_of_day_and_know_their_start_of_the_machine() {
         let dir = tempfile::tempdir().expect("a folder");
         assert_eq!(left_results(dir.path()), []);
-        let ended = Ended::of(AttemptKey::default(), "a", (BootInstant(1), BootInstant(2)), Outcome::Exited(3));
-        let ours = LeftResult { boot_id: procfs::boot_id(), ended_ms: 1_000, ended };
+        let exit = JobExit::new(AttemptKey::default(), BootInstant(1), BootInstant(2), Outcome::Exited(3));
+        let ours = LeftResult { boot_id: procfs::boot_id(), ended_ms: 1_000, exit };
         let earlier = LeftResult { boot_id: "another".to_owned(), ..ours.clone() };
         leave_results(dir.path(), &[ours.clone(), earlier.clone()]).expect("written");
         assert_eq!(left_results(dir.path()), [ours.clone(), earlier.clone()]);

@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::protocol::{Outcome, StartOrder, Template};
+use crate::protocol::{Outcome, StartOrder, StartTemplate};
 
 /// The variable that marks everything a shim started.
 pub const SHIM_VARIABLE: &str = "TORC_SHIM";
@@ -19,16 +19,16 @@ const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// A template with its whole environment.
 #[derive(Debug)]
-pub struct Prepared {
+pub struct PreparedTemplate {
     /// What the agent said.
-    pub template: Template,
+    pub template: StartTemplate,
     environment: Vec<(OsString, OsString)>,
     search_path: OsString,
 }
 
-impl Prepared {
+impl PreparedTemplate {
     /// Lays the template's variables over the inherited ones. What marks a job is never inherited.
-    pub fn new(template: Template, inherited: &[(OsString, OsString)], shim: &str) -> Self {
+    pub fn new(template: StartTemplate, inherited: &[(OsString, OsString)], shim: &str) -> Self {
         let mut environment: HashMap<OsString, OsString> = inherited.iter().cloned().collect();
         for name in &template.unset {
             environment.remove(OsStr::new(name));
@@ -48,7 +48,7 @@ pub struct Programs {
 
 impl Programs {
     /// The file of a program, as a shell in the template's folder finds it.
-    fn find(&mut self, name: &str, prepared: &Prepared) -> Option<PathBuf> {
+    fn find(&mut self, name: &str, prepared: &PreparedTemplate) -> Option<PathBuf> {
         if name.contains('/') {
             return Some(PathBuf::from(name));
         }
@@ -65,7 +65,12 @@ impl Programs {
     }
 
     /// Starts a job and returns its process.
-    pub fn spawn(&mut self, prepared: &Prepared, order: &StartOrder, outputs: (Stdio, Stdio)) -> Result<i32, Outcome> {
+    pub fn spawn(
+        &mut self,
+        prepared: &PreparedTemplate,
+        order: &StartOrder,
+        outputs: (Stdio, Stdio),
+    ) -> Result<i32, Outcome> {
         let Some(name) = order.argv.first() else { return Err(not_started(126, "there is nothing to run")) };
         let Some(program) = self.find(name, prepared) else {
             return Err(not_started(127, format!("{name}: program not found")));

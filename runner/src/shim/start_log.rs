@@ -26,7 +26,7 @@ pub struct StartLog {
 
 /// Whose notes these are: the first line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Header {
+pub struct StartLogHeader {
     /// The value of `TORC_SHIM` in the environment of everything it started.
     pub shim: String,
     /// Which start of the machine that was.
@@ -50,9 +50,9 @@ pub struct StartRecord {
 
 impl StartRecord {
     /// The job started between these moments, as this process.
-    pub fn started(&mut self, pid: i32, between: (BootInstant, BootInstant)) {
+    pub fn started(&mut self, pid: i32, before: BootInstant, after: BootInstant) {
         self.pid = Some(pid);
-        self.ticks = (procfs::ticks(between.0), procfs::ticks(between.1));
+        self.ticks = (procfs::ticks(before), procfs::ticks(after));
     }
 
     /// The noted process, if exactly that one is still there.
@@ -65,7 +65,7 @@ impl StartRecord {
 
 impl StartLog {
     /// Fresh notes by this header; earlier ones are gone.
-    pub fn create(dir: &Path, header: &Header) -> io::Result<Self> {
+    pub fn create(dir: &Path, header: &StartLogHeader) -> io::Result<Self> {
         let path = path(dir);
         let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path)?;
         let notes = Self { file, path };
@@ -93,7 +93,7 @@ impl StartLog {
 }
 
 /// The notes that a shim in this place left behind.
-pub fn read_left(dir: &Path) -> Option<(Header, Vec<StartRecord>)> {
+pub fn read_left(dir: &Path) -> Option<(StartLogHeader, Vec<StartRecord>)> {
     let file = File::open(path(dir)).ok()?;
     let length = file.metadata().ok()?.len();
     let header = serde_json::from_str(&read_line(&file, 0)?).ok()?;
@@ -127,7 +127,7 @@ mod tests {
     fn notes_survive_their_author() {
         let dir = tempfile::tempdir().expect("a folder");
         assert_eq!(read_left(dir.path()), None);
-        let header = Header { shim: "k1".to_owned(), boot_id: "b".to_owned() };
+        let header = StartLogHeader { shim: "k1".to_owned(), boot_id: "b".to_owned() };
         let notes = StartLog::create(dir.path(), &header).expect("created");
         assert_eq!(read_left(dir.path()), Some((header.clone(), Vec::new())));
         let long =
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn a_path_that_is_too_long_is_an_error() {
         let dir = tempfile::tempdir().expect("a folder");
-        let header = Header { shim: String::new(), boot_id: String::new() };
+        let header = StartLogHeader { shim: String::new(), boot_id: String::new() };
         let notes = StartLog::create(dir.path(), &header).expect("created");
         let record = StartRecord { logs: vec![("x".repeat(20_000).into(), "y".into())], ..StartRecord::default() };
         assert!(notes.set(0, &record).is_err());

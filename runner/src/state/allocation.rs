@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Effect, State};
 use crate::clock::BootInstant;
 use crate::events::RunnerEvent;
-use crate::protocol::Ending;
+use crate::protocol::StopReason;
 use crate::slurm_query::SlurmQuery;
 
 /// The end is asked for so often in the time that is left.
@@ -46,13 +46,13 @@ impl State {
     }
 
     /// Why jobs are ended when the runner is told to stop.
-    pub(super) fn end_by_order(&self) -> Ending {
-        if self.allocation.preempted { Ending::Preempted } else { Ending::Stopped }
+    pub(super) fn end_by_order(&self) -> StopReason {
+        if self.allocation.preempted { StopReason::Preempted } else { StopReason::Stopped }
     }
 
     /// Why jobs are ended when time is over.
-    pub(super) fn end_of_time(&self) -> Ending {
-        if self.allocation.preempted { Ending::Preempted } else { Ending::Timeout }
+    pub(super) fn end_of_time(&self) -> StopReason {
+        if self.allocation.preempted { StopReason::Preempted } else { StopReason::Timeout }
     }
 
     /// Asks for the end now and then, more often when it is near.

@@ -15,7 +15,7 @@ use super::{Effect, Settings, State};
 use crate::clock::BootInstant;
 use crate::config::RunnerExit;
 use crate::events::RunnerEvent;
-use crate::protocol::Terms;
+use crate::protocol::StartTemplate;
 
 /// The server looked at the time when it granted a lease; so much of it may be lost on the way here.
 const MAX_LEASE_DELAY: Duration = Duration::from_secs(5);
@@ -69,31 +69,35 @@ impl Deadlines {
 }
 
 /// When a job is asked to end, so that it is gone at `end`.
-pub(super) fn signal_time(terms: &Terms, end: BootInstant) -> BootInstant {
-    if terms.in_step {
-        end.minus(terms.headroom().min(terms.lead()))
+pub(super) fn signal_time(template: &StartTemplate, end: BootInstant) -> BootInstant {
+    if template.in_step {
+        end.minus(template.headroom().min(template.lead()))
     } else {
-        kill_time(terms, end).minus(terms.lead())
+        kill_time(template, end).minus(template.lead())
     }
 }
 
 /// When a job is killed, so that it is gone at `end`.
-pub(super) fn kill_time(terms: &Terms, end: BootInstant) -> BootInstant {
-    if terms.in_step { end.minus(terms.headroom().min(terms.lead()) / 2) } else { end.minus(terms.headroom()) }
+pub(super) fn kill_time(template: &StartTemplate, end: BootInstant) -> BootInstant {
+    if template.in_step {
+        end.minus(template.headroom().min(template.lead()) / 2)
+    } else {
+        end.minus(template.headroom())
+    }
 }
 
 impl State {
     /// When a job has to be asked to end, so that it is gone when the runner's time is over.
     pub(super) fn time_for(&self, job: &Job) -> Option<BootInstant> {
-        self.deadlines.end().map(|end| signal_time(job.launch.terms(), end))
+        self.deadlines.end().map(|end| signal_time(&job.launch.template, end))
     }
 
     /// Remembers when a started job has to be asked to end.
     pub(super) fn watch_end_of(&mut self, key: AttemptKey) {
         let Some(job) = self.jobs.get(&key) else { return };
-        let terms = job.launch.terms();
-        let runtime = Duration::from_secs(u64::try_from(terms.runtime_seconds).unwrap_or(0));
-        let own = (terms.enforce_runtime && terms.runtime_seconds > 0).then(|| job.since.plus(runtime));
+        let template = &job.launch.template;
+        let runtime = Duration::from_secs(u64::try_from(template.runtime_seconds).unwrap_or(0));
+        let own = (template.enforce_runtime && template.runtime_seconds > 0).then(|| job.since.plus(runtime));
         let due = [own, self.time_for(job)].into_iter().flatten().min();
         self.deadlines.ends.extend(due.map(|due| (due, key)));
     }
@@ -159,7 +163,7 @@ impl State {
 
     fn note_late(&mut self, key: AttemptKey, now: BootInstant, effects: &mut Vec<Effect>) {
         let (Some(job), Some(end)) = (self.jobs.get(&key), self.deadlines.end()) else { return };
-        let runtime_seconds = job.launch.terms().runtime_seconds;
+        let runtime_seconds = job.launch.template.runtime_seconds;
         self.reports.set_out_of_time(key);
         effects.push(Effect::Log(RunnerEvent::OutOfTime { key, runtime_seconds, remaining: end.since(now) }));
     }
@@ -168,8 +172,8 @@ impl State {
     fn latest_start(&self, job: &Job) -> Option<BootInstant> {
         let end = self.deadlines.end().filter(|_| job.role.is_job() && job.stage != Stage::Recalled)?;
         // By number of jobs, declared runtimes are ignored.
-        let runtime = if self.settings.max_parallel_jobs.is_some() { 0 } else { job.launch.terms().runtime_seconds };
-        let least = job.launch.terms().end_margin().least_remaining(runtime);
+        let runtime = if self.settings.max_parallel_jobs.is_some() { 0 } else { job.launch.template.runtime_seconds };
+        let least = job.launch.template.end_margin().least_remaining(runtime);
         Some(end.minus(Duration::from_secs(u64::try_from(least).unwrap_or(0))).plus(MAX_LEASE_DELAY))
     }
 }

@@ -18,7 +18,7 @@ use crate::command::termination_signal;
 use crate::config::RunnerExit;
 use crate::events::RunnerEvent;
 use crate::link::LinkError;
-use crate::protocol::{Ended, Ending, Outcome, RunningJob, Termination};
+use crate::protocol::{JobExit, Outcome, ShimJob, StopReason, Termination};
 
 /// The exit code of an attempt that nobody knows anything about.
 const LOST: i32 = -128;
@@ -33,12 +33,15 @@ const KILLED: i32 = 137;
 
 impl State {
     /// A job has ended, and nothing of it is left.
-    pub(super) fn ended(&mut self, mut ended: Ended, now: BootInstant, effects: &mut Vec<Effect>) {
+    pub(super) fn ended(&mut self, mut ended: JobExit, now: BootInstant, effects: &mut Vec<Effect>) {
         if self.reports.contains_key(&ended.key) {
             return;
         }
         if !self.jobs.contains_key(&ended.key) {
-            self.adopt_ended(&mut ended, now);
+            let unknown = || Box::new(ShimJob { started: ended.started, ..ShimJob::default() });
+            let mut job = ended.job.take().unwrap_or_else(unknown);
+            job.order.key = ended.key;
+            self.adopted(*job, now);
         }
         let key = ended.key;
         let was_running = self.jobs.get(&key).is_some_and(|job| job.stage == Stage::Running);
@@ -55,29 +58,29 @@ impl State {
         if job.role.is_job() && !matches!(ended.outcome, Outcome::NotStarted { .. }) {
             self.throughput.job_ended(ended.ended.since(ended.started));
         }
-        let terms = job.launch.terms();
+        let template = &job.launch.template;
         let (inputs, forgotten_inputs) = match found_inputs {
             Inputs::Found(found) => (found, Vec::new()),
-            Inputs::Awaited | Inputs::Unknown => (Vec::new(), terms.input_files.clone()),
+            Inputs::Awaited | Inputs::Unknown => (Vec::new(), template.input_files.clone()),
         };
         let check = OutputCheck {
             working_dir: PathBuf::from(&job.launch.template.working_dir),
-            files: terms.output_files.clone(),
+            files: template.output_files.clone(),
             inputs,
             forgotten_inputs,
             elapsed: age.map_or(now.since(ended.started), |age| age + ended.ended.since(ended.started)),
-            hash_large_files: terms.hash_large_files,
-            delete: match job.launch.terms().delete_on_success {
+            hash_large_files: template.hash_large_files,
+            delete: match job.launch.template.delete_on_success {
                 true => [&ended.stdout, &ended.stderr].into_iter().flatten().cloned().collect(),
                 false => Vec::new(),
             },
             oom_kills: usage::may_be_out_of_memory(&report.finished),
         };
-        let has_files = terms.has_files();
+        let has_files = template.has_files();
         let srun_log =
             ended.stderr.as_ref().or(ended.stdout.as_ref()).filter(|_| report.finished.return_code == SRUN_FAILED);
         let succeeded = report.finished.cause.is_none();
-        let is_step = terms.in_step && !matches!(ended.outcome, Outcome::NotStarted { .. });
+        let is_step = template.in_step && !matches!(ended.outcome, Outcome::NotStarted { .. });
         // What was ended from here needs no explanation.
         let is_unexplained = !succeeded && ending_of(job, &ended).is_none();
         if is_unexplained && report.finished.return_code == ASKED_TO_END {
@@ -96,25 +99,6 @@ impl State {
         } else {
             self.close(key, now, effects);
         }
-    }
-
-    /// A result of an earlier agent's job: it never was in our books.
-    fn adopt_ended(&mut self, ended: &mut Ended, now: BootInstant) {
-        let held = RunningJob {
-            key: ended.key,
-            role: torc_api::wire::LeaseRole::default(),
-            name: ended.name.clone(),
-            started: ended.started,
-            pid: 0,
-            devices: Vec::new(),
-            nodes: Vec::new(),
-            step_limit_ms: None,
-            is_warned: false,
-            terms: ended.terms.take().map_or_else(Default::default, |terms| *terms),
-            working_dir: ended.working_dir.clone(),
-            ending: None,
-        };
-        self.adopted(held, now);
     }
 
     /// The files that a job reads were looked for. Without one of them it fails before it has started.
@@ -231,7 +215,7 @@ impl State {
         self.end_with(Ok(RunnerExit::Stopped), now, effects);
         self.lifecycle.skip_worker_actions();
         for key in self.jobs.active_keys() {
-            self.jobs.set_ending(&key, Ending::Stopped, now);
+            self.jobs.set_ending(&key, StopReason::Stopped, now);
         }
         self.kill_all(effects);
     }
@@ -239,7 +223,7 @@ impl State {
     /// No more patience with anything that runs.
     pub(super) fn kill_all(&mut self, effects: &mut Vec<Effect>) {
         effects.extend(self.jobs.active().map(|(key, job)| {
-            let why = job.ending.map_or(Ending::Stopped, |ending| ending.why);
+            let why = job.ending.map_or(StopReason::Stopped, |ending| ending.why);
             Effect::Terminate(Termination { key, why, signal: 9, lead_ms: 0 })
         }));
     }
@@ -248,7 +232,7 @@ impl State {
     pub(super) fn terminate_all(
         &mut self,
         keys: &[AttemptKey],
-        why: Ending,
+        why: StopReason,
         now: BootInstant,
         effects: &mut Vec<Effect>,
     ) {
@@ -268,24 +252,24 @@ impl State {
     pub(super) fn terminate(
         &mut self,
         key: AttemptKey,
-        why: Ending,
+        why: StopReason,
         now: BootInstant,
         effects: &mut Vec<Effect>,
     ) -> Option<Duration> {
         let end = self.deadlines.end();
         self.jobs.set_ending(&key, why, now);
         let job = self.jobs.get(&key)?;
-        let terms = job.launch.terms();
+        let template = &job.launch.template;
         // However late the signal is, SIGKILL comes in time.
-        let left = end.map(|end| kill_time(terms, end).since(now));
-        let lead = left.map_or(terms.lead(), |left| left.min(terms.lead()));
-        effects.push(Effect::Log(RunnerEvent::Signaled { key, signal: terms.signal }));
-        effects.push(Effect::Terminate(Termination { key, why, signal: terms.signal, lead_ms: milliseconds(lead) }));
+        let left = end.map(|end| kill_time(template, end).since(now));
+        let lead = left.map_or(template.lead(), |left| left.min(template.lead()));
+        effects.push(Effect::Log(RunnerEvent::Signaled { key, signal: template.signal }));
+        effects.push(Effect::Terminate(Termination { key, why, signal: template.signal, lead_ms: milliseconds(lead) }));
         Some(lead)
     }
 
     /// Ends a job at once.
-    pub(super) fn kill(&mut self, key: AttemptKey, why: Ending, now: BootInstant, effects: &mut Vec<Effect>) {
+    pub(super) fn kill(&mut self, key: AttemptKey, why: StopReason, now: BootInstant, effects: &mut Vec<Effect>) {
         if !self.jobs.contains_key(&key) {
             return;
         }
@@ -295,42 +279,42 @@ impl State {
 
     /// The server says that these are not to run.
     pub(super) fn cancel(&mut self, keys: &[AttemptKey], now: BootInstant, effects: &mut Vec<Effect>) {
-        self.let_go(keys.to_vec(), Some(Ending::Canceled), now, effects);
+        self.let_go(keys.to_vec(), Some(StopReason::Canceled), now, effects);
         let runs = |job: &Job| {
             matches!(job.stage, Stage::Starting | Stage::Running) && job.ending.is_none_or(|ending| ending.at == now)
         };
         let running: Vec<AttemptKey> =
             keys.iter().filter(|key| self.jobs.get(key).is_some_and(runs)).copied().collect();
-        self.terminate_all(&running, Ending::Canceled, now, effects);
+        self.terminate_all(&running, StopReason::Canceled, now, effects);
     }
 }
 
 /// Why it was ended from here; none for one that has ended by itself, or had before it was asked to.
-fn ending_of(job: &Job, ended: &Ended) -> Option<Ending> {
+fn ending_of(job: &Job, ended: &JobExit) -> Option<StopReason> {
     let ending = job.ending.filter(|ending| ending.at <= ended.ended).map(|ending| ending.why);
     ending.or(ended.ending)
 }
 
 /// What an attempt is reported with.
-fn finished(job: &Job, ended: &Ended) -> FinishedAttempt {
+fn finished(job: &Job, ended: &JobExit) -> FinishedAttempt {
     let ending = ending_of(job, ended);
-    let terms = job.launch.terms();
+    let template = &job.launch.template;
     let mut return_code = ended.outcome.return_code();
     let (cause, message) = match (&ended.outcome, ending) {
         (Outcome::NotStarted { message, .. }, _) => (Some(Cause::StartFailed), Some(message.clone())),
-        (_, Some(Ending::Timeout)) if return_code == 0 => (None, None),
+        (_, Some(StopReason::Timeout)) if return_code == 0 => (None, None),
         // SIGKILL cannot be survived: whoever exits by itself has been quicker.
-        (Outcome::Exited(0), Some(Ending::OutOfMemory)) => (None, None),
-        (Outcome::Exited(_), Some(Ending::OutOfMemory)) => (Some(Cause::ExitCode), None),
-        (_, Some(Ending::OutOfMemory)) => (Some(Cause::OutOfMemory), job.usage.excess(terms)),
+        (Outcome::Exited(0), Some(StopReason::OutOfMemory)) => (None, None),
+        (Outcome::Exited(_), Some(StopReason::OutOfMemory)) => (Some(Cause::ExitCode), None),
+        (_, Some(StopReason::OutOfMemory)) => (Some(Cause::OutOfMemory), job.usage.excess(template)),
         (_, Some(why)) => (Some(why.cause()), None),
         (_, None) if return_code == 0 => (None, None),
-        (_, None) if terms.in_step => (Some(step_cause(return_code, job, ended)), None),
+        (_, None) if template.in_step => (Some(step_cause(return_code, job, ended)), None),
         (_, None) => (Some(Cause::ExitCode), None),
     };
     match cause {
-        Some(Cause::Timeout) => return_code = terms.timeout_exit_code,
-        Some(Cause::OutOfMemory) if !terms.in_step => return_code = terms.oom_exit_code,
+        Some(Cause::Timeout) => return_code = template.timeout_exit_code,
+        Some(Cause::OutOfMemory) if !template.in_step => return_code = template.oom_exit_code,
         _ => {}
     }
     FinishedAttempt {
@@ -341,7 +325,7 @@ fn finished(job: &Job, ended: &Ended) -> FinishedAttempt {
         ended_ms_ago: 0,
         stdout: ended.stdout.clone(),
         stderr: ended.stderr.clone(),
-        usage: match terms.in_step {
+        usage: match template.in_step {
             true => Some(job.step.meter.usage()).filter(|usage| *usage != Usage::default()),
             false => job.usage.usage(ended),
         },
@@ -358,10 +342,10 @@ const SECOND_OF_THE_END: Duration = Duration::from_secs(1);
 /// `srun` says neither in its exit code.
 ///
 /// A job that dies of the signal that warns it of the end has run out of time, too: whoever wants to go on catches it.
-fn step_cause(return_code: i32, job: &Job, ended: &Ended) -> Cause {
+fn step_cause(return_code: i32, job: &Job, ended: &JobExit) -> Cause {
     let ran = ended.ended.since(ended.started) + SECOND_OF_THE_END;
-    let limit = ended.step_limit_ms.map(Duration::from_millis);
-    let signal = job.launch.terms().warning.as_deref();
+    let limit = job.step.limit;
+    let signal = job.launch.template.warning.as_deref();
     let is_killed_by = |warning: &StepWarning| {
         let number = warning.signal.parse().unwrap_or_else(|_| termination_signal(Some(&warning.signal)));
         return_code == SIGNALED + number

@@ -30,7 +30,7 @@ impl Extensions {
 /// How many minutes a step may have in total, if that is more than it has.
 fn more_minutes(job: &Job, end: BootInstant) -> Option<u64> {
     let limit = job.step.limit.filter(|_| job.stage == Stage::Running && !job.step.is_fixed)?;
-    let minutes = srun::usable_minutes(end.since(job.since), job.launch.terms().headroom())?;
+    let minutes = srun::usable_minutes(end.since(job.since), job.launch.template.headroom())?;
     (Duration::from_secs(minutes * 60) > limit).then_some(minutes)
 }
 

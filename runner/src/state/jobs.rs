@@ -14,7 +14,7 @@ use super::profiles::LaunchProfile;
 use super::step_state::StepState;
 use super::usage_stats::UsageStats;
 use crate::clock::BootInstant;
-use crate::protocol::{Ending, RunningJob, StartOrder};
+use crate::protocol::{ShimJob, StartOrder, StopReason};
 
 /// An attempt that the runner holds.
 #[derive(Debug)]
@@ -75,10 +75,10 @@ impl Job {
     }
 
     /// A job that an earlier agent started.
-    fn running(job: RunningJob, launch: Arc<LaunchProfile>) -> Self {
+    fn running(job: ShimJob, launch: Arc<LaunchProfile>) -> Self {
         Self {
-            role: job.role,
-            name: job.name,
+            role: job.order.role,
+            name: job.order.name,
             command: String::new(),
             env: BTreeMap::new(),
             launch,
@@ -92,8 +92,8 @@ impl Job {
             inputs: Inputs::Unknown,
             pid: job.pid,
             usage: UsageStats::default(),
-            step: StepState::of_running(job.step_limit_ms, job.is_warned),
-            devices: job.devices,
+            step: StepState::of_running(job.order.step_limit_ms, job.is_warned),
+            devices: job.order.devices,
         }
     }
 }
@@ -101,7 +101,7 @@ impl Job {
 /// Why a job is being ended, and since when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EndingOrder {
-    pub why: Ending,
+    pub why: StopReason,
     pub at: BootInstant,
 }
 
@@ -287,8 +287,8 @@ impl Jobs {
     }
 
     /// Takes in a job that an earlier agent started on these nodes.
-    pub fn adopt(&mut self, running: RunningJob, launch: Arc<LaunchProfile>, nodes: &[usize]) {
-        let key = running.key;
+    pub fn adopt(&mut self, running: ShimJob, launch: Arc<LaunchProfile>, nodes: &[usize]) {
+        let key = running.order.key;
         let mut job = Job::running(running, launch);
         if job.role.is_job() {
             job.reservation = Some(self.ledger.adopt(job.launch.resources(), &job.devices, nodes));
@@ -479,7 +479,7 @@ impl Jobs {
 // What else is learned about a job.
 impl Jobs {
     /// Notes why a job is being ended; the first reason counts.
-    pub fn set_ending(&mut self, key: &AttemptKey, why: Ending, at: BootInstant) {
+    pub fn set_ending(&mut self, key: &AttemptKey, why: StopReason, at: BootInstant) {
         if let Some(job) = self.jobs.get_mut(key) {
             job.ending.get_or_insert(EndingOrder { why, at });
         }

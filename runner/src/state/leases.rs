@@ -15,7 +15,7 @@ use super::{Effect, InputCheck, State};
 use crate::clock::BootInstant;
 use crate::events::RunnerEvent;
 use crate::mode::{self, Mode};
-use crate::protocol::{Ending, RunningJob, StartOrder};
+use crate::protocol::{ShimJob, StartOrder, StopReason};
 
 /// A job of several nodes that has waited for so long is not passed over any more: its nodes are kept free as they become free.
 const MAX_PASSED_OVER_WITH_NODES: Duration = Duration::from_secs(10);
@@ -65,7 +65,7 @@ impl State {
         if self.settings.max_parallel_jobs.is_some() {
             return Urgency::by_count(lease.priority, lease.downstream_seconds);
         }
-        Urgency::new(lease.priority, launch.resources(), launch.terms().runtime_seconds, lease.downstream_seconds)
+        Urgency::new(lease.priority, launch.resources(), launch.template.runtime_seconds, lease.downstream_seconds)
     }
 
     /// Says once for each workflow how its jobs are executed here.
@@ -92,11 +92,11 @@ impl State {
     }
 
     /// A job runs that an earlier agent started.
-    pub(super) fn adopted(&mut self, running: RunningJob, now: BootInstant) {
-        let key = running.key;
-        let launch = self.profiles.of_running(&running);
-        let nodes = self.node_numbers(&running.nodes);
-        self.usage.expect(&key, &launch.terms().monitor, now);
+    pub(super) fn adopted(&mut self, running: ShimJob, now: BootInstant) {
+        let key = running.order.key;
+        let launch = self.profiles.of_running(running.order.role, running.template.clone());
+        let nodes = self.node_numbers(&running.order.nodes);
+        self.usage.expect(&key, &launch.template.monitor, now);
         self.jobs.adopt(running, launch, &nodes);
         self.watch_end_of(key);
         self.watch_warning(key);
@@ -121,7 +121,7 @@ impl State {
         }
         for key in self.jobs.tasks() {
             let Some(job) = self.jobs.get(&key) else { continue };
-            if self.deadlines.end().is_some_and(|end| end.minus(job.launch.terms().headroom()) <= now) {
+            if self.deadlines.end().is_some_and(|end| end.minus(job.launch.template.headroom()) <= now) {
                 self.drop_unstarted(key, now);
             } else {
                 self.start(key, None, now, effects);
@@ -165,7 +165,7 @@ impl State {
     /// Whether its files were found, and there is time for it. With the server out of reach it must fit the time its lease has left, because nobody
     /// would know that it has started.
     fn may_start(&self, job: &Job, now: BootInstant) -> bool {
-        let runtime = Duration::from_secs(u64::try_from(job.launch.terms().runtime_seconds).unwrap_or(0));
+        let runtime = Duration::from_secs(u64::try_from(job.launch.template.runtime_seconds).unwrap_or(0));
         let lease_is_enough = !self.session.is_failing() || now.plus(runtime) <= self.session.lease_until();
         job.inputs != Inputs::Awaited
             && lease_is_enough
@@ -222,7 +222,7 @@ impl State {
         effects: &mut Vec<Effect>,
     ) {
         let Some(job) = self.jobs.run(key, at, pid) else { return };
-        self.usage.expect(&key, &job.launch.terms().monitor, now);
+        self.usage.expect(&key, &job.launch.template.monitor, now);
         effects.push(Effect::Log(RunnerEvent::Started { key, name: job.name.clone() }));
         let (ending, role) = (job.ending, job.role);
         self.session.mark_dirty(now);
@@ -231,7 +231,7 @@ impl State {
         if let Some(ending) = ending {
             self.terminate(key, ending.why, now, effects);
         } else if !self.is_welcome(role) {
-            self.terminate(key, Ending::Stopped, now, effects);
+            self.terminate(key, StopReason::Stopped, now, effects);
         }
     }
 
@@ -248,7 +248,7 @@ impl State {
     /// Gives an unstarted lease back, unless the server has taken it already.
     fn drop_unstarted(&mut self, key: AttemptKey, now: BootInstant) {
         let Some(job) = self.jobs.remove(&key) else { return };
-        if job.ending.is_none_or(|ending| ending.why != Ending::LeaseLost) {
+        if job.ending.is_none_or(|ending| ending.why != StopReason::LeaseLost) {
             self.give_back(key, now);
         }
     }
@@ -262,7 +262,7 @@ impl State {
     pub(super) fn let_go(
         &mut self,
         keys: Vec<AttemptKey>,
-        why: Option<Ending>,
+        why: Option<StopReason>,
         now: BootInstant,
         effects: &mut Vec<Effect>,
     ) {
@@ -299,23 +299,23 @@ impl State {
             self.wake(until);
             return;
         }
-        self.let_go(self.jobs.unstarted(), Some(Ending::LeaseLost), now, effects);
+        self.let_go(self.jobs.unstarted(), Some(StopReason::LeaseLost), now, effects);
         for key in unknown {
-            self.kill(key, Ending::LeaseLost, now, effects);
+            self.kill(key, StopReason::LeaseLost, now, effects);
         }
     }
 }
 
 /// A job that reads files is not started before they were found.
 fn check_inputs(key: AttemptKey, launch: &LaunchProfile, effects: &mut Vec<Effect>) -> Inputs {
-    let terms = launch.terms();
-    if terms.input_files.is_empty() {
+    let template = &launch.template;
+    if template.input_files.is_empty() {
         return Inputs::Found(Vec::new());
     }
     let check = InputCheck {
         working_dir: launch.template.working_dir.clone().into(),
-        files: terms.input_files.clone(),
-        hash_large_files: terms.hash_large_files,
+        files: template.input_files.clone(),
+        hash_large_files: template.hash_large_files,
     };
     effects.push(Effect::CheckInputs(key, Box::new(check)));
     Inputs::Awaited

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use torc_api::execution::{ExecutionConfig, ExecutionMode};
-use torc_api::wire::{Profile, Resources};
+use torc_api::wire::{LeaseRole, Profile, Resources};
 use torc_core::ledger::NodeScope;
 use torc_slurm::srun::{self, Limits};
 
@@ -13,7 +13,7 @@ use super::Settings;
 use super::usage_stats::memory_limit;
 use crate::command::{self, ShellSetup};
 use crate::mode::{self, Mode};
-use crate::protocol::{RunningJob, Template, Terms};
+use crate::protocol::StartTemplate;
 use crate::tokens;
 
 /// What takes no resources also runs when a worker ends: it has to be quick to end when there is no more time.
@@ -25,7 +25,7 @@ const TASK_HEADROOM_MS: u64 = 10_000;
 /// host: its mode, its paths and its signals.
 #[derive(Debug)]
 pub(super) struct LaunchProfile {
-    pub template: Arc<Template>,
+    pub template: Arc<StartTemplate>,
     pub class: u32,
     pub invocation_script: Option<String>,
     pub shell: ShellSetup,
@@ -46,17 +46,13 @@ impl LaunchProfile {
     /// The class of what takes no resources: nothing follows it in its place.
     pub const NO_CLASS: u32 = u32::MAX;
 
-    pub fn terms(&self) -> &Terms {
-        &self.template.terms
-    }
-
     pub fn resources(&self) -> &Resources {
-        &self.template.terms.resources
+        &self.template.resources
     }
 
     /// Where its jobs may be put.
     pub fn reach(&self) -> NodeScope {
-        if self.template.terms.in_step { NodeScope::Anywhere } else { NodeScope::Here }
+        if self.template.in_step { NodeScope::Anywhere } else { NodeScope::Here }
     }
 }
 
@@ -94,8 +90,8 @@ impl ProfileCache {
         let mut template = template(workflow, profile, settings);
         template.id = self.templates;
         let launch = Arc::new(LaunchProfile {
-            class: self.class(&template.terms),
-            step: template.terms.in_step.then(|| step_launch(profile)),
+            class: self.class(&template),
+            step: template.in_step.then(|| step_launch(profile)),
             template: Arc::new(template),
             invocation_script: profile.invocation_script.clone(),
             shell: settings.shell.with(&profile.env),
@@ -116,9 +112,9 @@ impl ProfileCache {
         let config = ExecutionConfig { mode: Some(ExecutionMode::Direct), ..config };
         let mut template = template(workflow, &Profile { execution_config: Some(config), ..profile.clone() }, settings);
         template.id = self.templates;
-        template.terms.resources = Resources::default();
-        template.terms.lead_ms = template.terms.lead_ms.min(TASK_LEAD_MS);
-        template.terms.headroom_ms = template.terms.headroom_ms.min(TASK_HEADROOM_MS);
+        template.resources = Resources::default();
+        template.lead_ms = template.lead_ms.min(TASK_LEAD_MS);
+        template.headroom_ms = template.headroom_ms.min(TASK_HEADROOM_MS);
         let launch = Arc::new(LaunchProfile {
             class: LaunchProfile::NO_CLASS,
             step: None,
@@ -130,12 +126,10 @@ impl ProfileCache {
         launch
     }
 
-    /// The kind of a job that another agent started: it can be ended, not started.
-    pub fn of_running(&mut self, held: &RunningJob) -> Arc<LaunchProfile> {
-        let template =
-            Template { working_dir: held.working_dir.clone(), terms: held.terms.clone(), ..Template::default() };
+    /// Returns the profile of a job that another agent started. Such a job can only be ended.
+    pub fn of_running(&mut self, role: LeaseRole, template: StartTemplate) -> Arc<LaunchProfile> {
         Arc::new(LaunchProfile {
-            class: if held.role.is_job() { self.class(&held.terms) } else { LaunchProfile::NO_CLASS },
+            class: if role.is_job() { self.class(&template) } else { LaunchProfile::NO_CLASS },
             template: Arc::new(template),
             invocation_script: None,
             shell: ShellSetup::default(),
@@ -144,8 +138,8 @@ impl ProfileCache {
     }
 
     /// Returns the number of the class of these jobs.
-    fn class(&mut self, terms: &Terms) -> u32 {
-        let class = Class { resources: terms.resources, in_step: terms.in_step };
+    fn class(&mut self, template: &StartTemplate) -> u32 {
+        let class = Class { resources: template.resources, in_step: template.in_step };
         let at = self.classes.iter().position(|known| *known == class).unwrap_or_else(|| {
             self.classes.push(class);
             self.classes.len() - 1
@@ -165,7 +159,7 @@ fn step_launch(profile: &Profile) -> StepLaunch {
     }
 }
 
-fn template(workflow: i64, profile: &Profile, settings: &Settings) -> Template {
+fn template(workflow: i64, profile: &Profile, settings: &Settings) -> StartTemplate {
     let working_dir = if profile.working_dir.is_empty() { &settings.working_dir } else { &profile.working_dir };
     // Ours come last and win: they say whose process it is.
     let mut env: Vec<(String, String)> = profile.env.clone().into_iter().collect();
@@ -181,7 +175,7 @@ fn template(workflow: i64, profile: &Profile, settings: &Settings) -> Template {
     ]);
     let config = profile.execution_config.clone().unwrap_or_default();
     let stdio = profile.stdio.clone().or(config.stdio.clone()).unwrap_or_default();
-    let defaults = Terms::default();
+    let defaults = StartTemplate::default();
     let in_step = mode::effective(&config, settings.allocation.is_some()) == Mode::Slurm;
     if in_step && profile.resources.gpus == 0 {
         env.push((srun::NO_GPUS.0.to_owned(), srun::NO_GPUS.1.to_owned()));
@@ -196,30 +190,28 @@ fn template(workflow: i64, profile: &Profile, settings: &Settings) -> Template {
     let milliseconds = |seconds: Option<i64>, default: u64| {
         seconds.map_or(default, |seconds| u64::try_from(seconds).unwrap_or(0).saturating_mul(1_000))
     };
-    Template {
+    StartTemplate {
         id: 0,
         working_dir: working_dir.to_owned(),
         env,
         unset,
         log_dir: format!("{}/job_stdio", settings.output_dir),
         stdio: stdio.mode.unwrap_or_default(),
-        terms: Terms {
-            resources: Resources { nodes: profile.resources.nodes.max(1), ..profile.resources },
-            runtime_seconds: profile.runtime_seconds,
-            enforce_runtime: config.enforce_runtime.unwrap_or(false),
-            input_files: profile.input_files.clone(),
-            output_files: profile.output_files.clone(),
-            hash_large_files: profile.hash_large_files,
-            delete_on_success: stdio.delete_on_success.unwrap_or(false),
-            signal: command::termination_signal(signal),
-            lead_ms: milliseconds(config.sigterm_lead_seconds, defaults.lead_ms),
-            headroom_ms: milliseconds(config.sigkill_headroom_seconds, defaults.headroom_ms),
-            timeout_exit_code: config.timeout_exit_code.unwrap_or(defaults.timeout_exit_code),
-            in_step,
-            warning: config.srun_termination_signal.clone().filter(|_| in_step),
-            monitor: profile.resource_monitor.clone().unwrap_or_default().plan(),
-            memory_limit_bytes: memory_limit(profile).filter(|_| !in_step),
-            oom_exit_code: config.oom_exit_code.unwrap_or(defaults.oom_exit_code),
-        },
+        resources: Resources { nodes: profile.resources.nodes.max(1), ..profile.resources },
+        runtime_seconds: profile.runtime_seconds,
+        enforce_runtime: config.enforce_runtime.unwrap_or(false),
+        input_files: profile.input_files.clone(),
+        output_files: profile.output_files.clone(),
+        hash_large_files: profile.hash_large_files,
+        delete_on_success: stdio.delete_on_success.unwrap_or(false),
+        signal: command::termination_signal(signal),
+        lead_ms: milliseconds(config.sigterm_lead_seconds, defaults.lead_ms),
+        headroom_ms: milliseconds(config.sigkill_headroom_seconds, defaults.headroom_ms),
+        timeout_exit_code: config.timeout_exit_code.unwrap_or(defaults.timeout_exit_code),
+        in_step,
+        warning: config.srun_termination_signal.clone().filter(|_| in_step),
+        monitor: profile.resource_monitor.clone().unwrap_or_default().plan(),
+        memory_limit_bytes: memory_limit(profile).filter(|_| !in_step),
+        oom_exit_code: config.oom_exit_code.unwrap_or(defaults.oom_exit_code),
     }
 }

@@ -13,7 +13,7 @@ use torc_api::wire::{
 
 use super::tests::{SECOND, key, profile, settings};
 use super::{BootInstant, Effect, Event, Findings, LinkError, Settings, State, jobs};
-use crate::protocol::{Ended, Outcome, RunningJob, StartOrder, Terms};
+use crate::protocol::{JobExit, Outcome, ShimJob, StartOrder, StartTemplate};
 
 /// Something that happens next; numbers choose among what is possible.
 #[derive(Clone, Debug)]
@@ -87,7 +87,7 @@ struct World {
     needs: HashMap<AttemptKey, Resources>,
     running: Vec<Running>,
     /// Results that the shim holds until they are acknowledged.
-    kept: Vec<Ended>,
+    kept: Vec<JobExit>,
     /// Attempts of which nobody is left that knows how they ended.
     unknown: HashSet<AttemptKey>,
     waiting: Vec<StartOrder>,
@@ -267,16 +267,22 @@ impl World {
         self.lapsed_allowed = true;
         self.state = State::new(with_gpus(self.cpus), self.now);
         for Running { key, devices, .. } in self.running.clone() {
-            let terms = Terms { resources: self.needs[&key], ..Terms::default() };
-            self.handle_quietly(Event::Adopted(Box::new(RunningJob { key, devices, terms, ..RunningJob::default() })));
+            let job = self.shim_job(key, devices);
+            self.handle_quietly(Event::Adopted(Box::new(job)));
         }
         for ended in self.kept.clone() {
-            let terms = Some(Box::new(Terms { resources: self.needs[&ended.key], ..Terms::default() }));
-            self.handle_quietly(Event::Ended(Box::new(Ended { terms, successor: None, ..ended })));
+            let job = Some(Box::new(self.shim_job(ended.key, Vec::new())));
+            self.handle_quietly(Event::Ended(Box::new(JobExit { job, successor: None, ..ended })));
         }
         // The classes of one agent mean nothing to the next.
         self.running.iter_mut().for_each(|running| running.class = u32::MAX);
         self.handle(Event::Tick);
+    }
+
+    fn shim_job(&self, key: AttemptKey, devices: Vec<String>) -> ShimJob {
+        let order = StartOrder { key, devices, ..StartOrder::default() };
+        let template = StartTemplate { resources: self.needs[&key], ..StartTemplate::default() };
+        ShimJob { order, template, ..ShimJob::default() }
     }
 
     fn shim_forgets_what_waits(&mut self) {
@@ -340,9 +346,8 @@ impl World {
         let Running { key, class, .. } = self.running.remove(usize::from(pick) % self.running.len());
         let next = self.next_in_turn(class);
         let started = self.now.minus(Duration::from_micros(u64::from(pick) * 100));
-        let ended = Ended {
+        let ended = JobExit {
             key,
-            name: String::new(),
             started,
             ended: self.now,
             outcome: match pick % 7 {
@@ -355,10 +360,8 @@ impl World {
             age_ms: None,
             stdout: None,
             stderr: None,
-            step_limit_ms: None,
             successor: next.as_ref().map(|order| order.key),
-            terms: None,
-            working_dir: String::new(),
+            job: None,
         };
         if let Some(order) = next {
             self.start(&order);

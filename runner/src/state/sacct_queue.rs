@@ -18,7 +18,7 @@ use torc_slurm::trouble::SlurmError;
 
 use super::{Effect, State};
 use crate::clock::BootInstant;
-use crate::protocol::Ending;
+use crate::protocol::StopReason;
 use crate::series::{Measurement, Record};
 use crate::slurm_query::SlurmQuery;
 
@@ -261,8 +261,8 @@ impl State {
         };
         finished.cause = Some(cause);
         match cause {
-            Cause::OutOfMemory => finished.return_code = job.launch.terms().oom_exit_code,
-            Cause::Timeout => finished.return_code = job.launch.terms().timeout_exit_code,
+            Cause::OutOfMemory => finished.return_code = job.launch.template.oom_exit_code,
+            Cause::Timeout => finished.return_code = job.launch.template.timeout_exit_code,
             _ => {}
         }
         if cause != Cause::ExitCode {
@@ -291,7 +291,7 @@ impl State {
                 && now.since(ended) <= SHUTDOWN_WINDOW
                 && let Some(finished) = self.reports.finished_mut(&key)
             {
-                finished.cause = Some(Ending::Stopped.cause());
+                finished.cause = Some(StopReason::Stopped.cause());
             }
             self.close(key, now, effects);
         }

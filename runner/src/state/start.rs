@@ -82,7 +82,7 @@ impl State {
     fn step_minutes(&self, job: &Job, now: BootInstant) -> Option<u64> {
         job.launch.step.as_ref()?;
         let end = self.deadlines.end()?;
-        srun::usable_minutes(end.since(now), job.launch.terms().headroom())
+        srun::usable_minutes(end.since(now), job.launch.template.headroom())
     }
 
     /// A step needs a whole minute.

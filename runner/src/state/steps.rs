@@ -27,14 +27,14 @@ pub(super) struct StepTracker {
 
 /// It runs as a step.
 fn is_running_step(job: &Job) -> bool {
-    job.stage == Stage::Running && job.launch.terms().in_step
+    job.stage == Stage::Running && job.launch.template.in_step
 }
 
 impl State {
     /// The steps that are measured at this interval are due. Whether there are any.
     pub(super) fn steps_are_due(&mut self, every: u32) -> bool {
         let steps = self.jobs.active().filter(|(_, job)| {
-            let monitor = job.launch.terms().monitor;
+            let monitor = job.launch.template.monitor;
             is_running_step(job) && monitor.jobs.is_some() && monitor.interval_seconds == every
         });
         let steps: Vec<AttemptKey> = steps.map(|(key, _)| key).collect();
@@ -101,7 +101,7 @@ impl State {
         let samples: BTreeMap<u32, &Sample> = samples.iter().map(|sample| (sample.step, sample)).collect();
         let mut records = Vec::new();
         for key in self.running_steps() {
-            let Some(plan) = self.jobs.get(&key).map(|job| job.launch.terms().monitor) else { continue };
+            let Some(plan) = self.jobs.get(&key).map(|job| job.launch.template.monitor) else { continue };
             let Some(step) = self.jobs.step_mut(&key) else { continue };
             let Some(sample) = step.number.and_then(|number| samples.get(&number)) else { continue };
             let milliseconds = i64::try_from(at.0 / 1_000).unwrap_or(i64::MAX);

@@ -3,7 +3,7 @@ use torc_api::state::Cause;
 use torc_api::wire::{Lease, Profile, RunnerDirective};
 
 use super::*;
-use crate::protocol::{Ending, Outcome};
+use crate::protocol::{Outcome, StopReason};
 use crate::state::lifecycle::Phase;
 
 mod adoption;
@@ -175,8 +175,18 @@ impl AgentHarness {
     }
 }
 
-fn ended(job: i64, outcome: Outcome, at: BootInstant) -> Ended {
-    Ended::of(key(job), &format!("job{job}"), (at.minus(Duration::from_secs(1)), at), outcome)
+fn shim_job(job: i64, started: BootInstant) -> ShimJob {
+    let order = StartOrder { key: key(job), ..StartOrder::default() };
+    ShimJob { order, started, ..ShimJob::default() }
+}
+
+/// Returns the order of job 1 as a step with this limit.
+fn step_order(step_limit_ms: u64) -> StartOrder {
+    StartOrder { key: key(1), step_limit_ms: Some(step_limit_ms), ..StartOrder::default() }
+}
+
+fn ended(job: i64, outcome: Outcome, at: BootInstant) -> JobExit {
+    JobExit::new(key(job), at.minus(Duration::from_secs(1)), at, outcome)
 }
 
 // P01, P02
@@ -259,7 +269,7 @@ fn a_newer_sync_overtakes_one_that_waits_but_not_one_that_reports() {
     assert!(desk.sync().wait_ms >= 30_000 && desk.sync().finished.is_empty());
     desk.started(1).ended(1, 0);
     assert_eq!(desk.sync().finished.len(), 1, "it does not wait for the parked one");
-    desk.handle(Event::Adopted(Box::new(RunningJob { key: key(9), ..RunningJob::default() })));
+    desk.handle(Event::Adopted(Box::new(shim_job(9, BootInstant::default()))));
     desk.handle(Event::Ended(Box::new(ended(9, Outcome::Exited(0), desk.now))));
     assert!(!desk.has_sync(), "two are under way");
     let parked = desk.state.session.sequence() - 1;
@@ -273,7 +283,7 @@ fn a_newer_sync_overtakes_one_that_waits_but_not_one_that_reports() {
 fn an_answer_that_was_overtaken_is_thrown_away() {
     let mut desk = AgentHarness::new(2);
     let first = desk.state.session.sequence();
-    desk.handle(Event::Adopted(Box::new(RunningJob { key: key(9), ..RunningJob::default() })));
+    desk.handle(Event::Adopted(Box::new(shim_job(9, BootInstant::default()))));
     desk.handle(Event::Ended(Box::new(ended(9, Outcome::Exited(0), desk.now))));
     assert!(desk.has_sync());
     desk.answer([]);
@@ -592,21 +602,21 @@ fn what_a_lost_shim_may_have_started_is_not_started_again_under_its_number() {
 #[test]
 fn the_reason_of_an_end_outlives_the_agent_that_ordered_it() {
     let cases = [
-        (Some(Ending::Stopped), Outcome::Signaled(15), (143, Some(Cause::Stopped))),
-        (Some(Ending::Canceled), Outcome::Signaled(9), (137, Some(Cause::Canceled))),
-        (Some(Ending::Timeout), Outcome::Signaled(9), (152, Some(Cause::Timeout))),
-        (Some(Ending::OutOfMemory), Outcome::Signaled(9), (137, Some(Cause::OutOfMemory))),
-        (Some(Ending::Timeout), Outcome::Exited(0), (0, None)),
+        (Some(StopReason::Stopped), Outcome::Signaled(15), (143, Some(Cause::Stopped))),
+        (Some(StopReason::Canceled), Outcome::Signaled(9), (137, Some(Cause::Canceled))),
+        (Some(StopReason::Timeout), Outcome::Signaled(9), (152, Some(Cause::Timeout))),
+        (Some(StopReason::OutOfMemory), Outcome::Signaled(9), (137, Some(Cause::OutOfMemory))),
+        (Some(StopReason::Timeout), Outcome::Exited(0), (0, None)),
         (None, Outcome::Signaled(15), (143, Some(Cause::ExitCode))),
     ];
     for (ending, outcome, expected) in cases {
         let mut desk = AgentHarness::new(1);
-        desk.handle(Event::Ended(Box::new(Ended { ending, ..ended(1, outcome.clone(), desk.now) })));
+        desk.handle(Event::Ended(Box::new(JobExit { ending, ..ended(1, outcome.clone(), desk.now) })));
         let finished = &desk.state.reports[&key(1)].finished;
         assert_eq!((finished.return_code, finished.cause), expected, "{ending:?} {outcome:?}");
         let mut desk = AgentHarness::new(1);
         let since = desk.now.minus(Duration::from_secs(5));
-        let held = RunningJob { key: key(2), ending: ending.map(|why| (why, since)), ..RunningJob::default() };
+        let held = ShimJob { ending: ending.map(|why| (why, since)), ..shim_job(2, BootInstant::default()) };
         desk.handle(Event::Adopted(Box::new(held)));
         desk.handle(Event::Ended(Box::new(ended(2, outcome.clone(), desk.now))));
         let finished = &desk.state.reports[&key(2)].finished;
@@ -620,7 +630,7 @@ fn a_result_from_before_the_machine_started_has_its_age() {
     let day = Duration::from_secs(86_400);
     // Its moments are of another start of the machine: they lie in the future here.
     let (started, over) = (BootInstant(5_000_000 * SECOND), BootInstant(5_000_030 * SECOND));
-    let mut result = Ended::of(key(1), "job1", (started, over), Outcome::Exited(0));
+    let mut result = JobExit::new(key(1), started, over, Outcome::Exited(0));
     result.age_ms = Some(86_400_000);
     desk.handle(Event::Ended(Box::new(result)));
     let report = &desk.state.reports[&key(1)];
@@ -693,7 +703,7 @@ fn a_retry_gives_its_gpu_back() {
             ["CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "TORC_GPU_VISIBLE_DEVICES"]
         );
         desk.handle(Event::Started(tried, desk.now, 100));
-        let failed = Ended { key: tried, ..ended(1, Outcome::Exited(1), desk.now) };
+        let failed = JobExit { key: tried, ..ended(1, Outcome::Exited(1), desk.now) };
         desk.handle(Event::Ended(Box::new(failed)));
         assert_eq!(desk.state.jobs.ledger().free().gpus, 1);
     }

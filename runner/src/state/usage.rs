@@ -15,7 +15,7 @@ use crate::clock::BootInstant;
 use crate::events::RunnerEvent;
 use crate::gpus;
 use crate::monitor::{Probe, SampleOrder, Samples};
-use crate::protocol::Ending;
+use crate::protocol::StopReason;
 use crate::series::{JobRow, Measurement, Record};
 
 mod node;
@@ -71,8 +71,8 @@ pub(super) fn may_be_out_of_memory(finished: &FinishedAttempt) -> bool {
 
 /// What is kept of an attempt that ended, where its workflow wants that.
 pub(super) fn record_of(key: AttemptKey, job: &Job, report: &Report) -> Option<Record> {
-    let terms = job.launch.terms();
-    if !terms.monitor.is_recorded() {
+    let template = &job.launch.template;
+    if !template.monitor.is_recorded() {
         return None;
     }
     let row = JobRow {
@@ -83,14 +83,14 @@ pub(super) fn record_of(key: AttemptKey, job: &Job, report: &Report) -> Option<R
         return_code: report.finished.return_code,
         cause: report.finished.cause,
         usage: report.finished.usage.unwrap_or_default(),
-        resources: terms.resources,
-        memory_limit_bytes: terms.memory_limit_bytes,
+        resources: template.resources,
+        memory_limit_bytes: template.memory_limit_bytes,
         devices: job.devices.clone(),
     };
     Some(Record {
         workflow: key.workflow,
         run: key.run,
-        plan: terms.monitor,
+        plan: template.monitor,
         measurement: Measurement::Job(Box::new(row)),
     })
 }
@@ -125,11 +125,11 @@ impl State {
     /// The running jobs that are measured at this interval.
     fn probes(&self, every: u32) -> impl Iterator<Item = Probe> {
         self.jobs.active().filter_map(move |(key, job)| {
-            let terms = job.launch.terms();
-            let measured = terms.monitor.jobs.is_some() && terms.monitor.interval_seconds == every;
+            let template = &job.launch.template;
+            let measured = template.monitor.jobs.is_some() && template.monitor.interval_seconds == every;
             // The process of a step is `srun`, and the job is elsewhere.
-            let there = job.stage == Stage::Running && job.pid > 0 && !terms.in_step;
-            (measured && there).then_some(Probe { key, pid: job.pid, limit_bytes: terms.memory_limit_bytes })
+            let there = job.stage == Stage::Running && job.pid > 0 && !template.in_step;
+            (measured && there).then_some(Probe { key, pid: job.pid, limit_bytes: template.memory_limit_bytes })
         })
     }
 
@@ -144,7 +144,7 @@ impl State {
         }
         for (key, sample) in &samples.jobs {
             let Some(job) = self.jobs.get(key).filter(|job| job.stage == Stage::Running) else { continue };
-            let (plan, limit) = (job.launch.terms().monitor, job.launch.terms().memory_limit_bytes);
+            let (plan, limit) = (job.launch.template.monitor, job.launch.template.memory_limit_bytes);
             let (since, pid, gpus) = (job.since, job.pid, gpus::load(&job.devices, &samples.gpus));
             let Some(usage) = self.jobs.usage_mut(key) else { continue };
             let point = usage.add(sample, gpus, since, samples.at);
@@ -163,7 +163,7 @@ impl State {
                 limit_bytes: limit,
             }));
             effects.push(Effect::Log(RunnerEvent::OomKill { key: *key }));
-            self.kill(*key, Ending::OutOfMemory, now, effects);
+            self.kill(*key, StopReason::OutOfMemory, now, effects);
         }
         if !records.is_empty() {
             effects.push(Effect::Record(records));
@@ -184,11 +184,11 @@ impl State {
         let killed_one = kills > std::mem::replace(&mut self.usage.oom_kills, kills);
         let (Some(job), Some(finished)) = (self.jobs.get(&key), self.reports.finished_mut(&key)) else { return };
         let peak = finished.usage.and_then(|usage| usage.peak_memory_bytes).unwrap_or_default();
-        let limit = job.launch.terms().memory_limit_bytes;
+        let limit = job.launch.template.memory_limit_bytes;
         let at_the_limit = limit.is_some_and(|limit| i128::from(peak) * 100 >= i128::from(limit) * AT_THE_LIMIT);
         if killed_one || at_the_limit {
             finished.cause = Some(Cause::OutOfMemory);
-            finished.return_code = job.launch.terms().oom_exit_code;
+            finished.return_code = job.launch.template.oom_exit_code;
             let message = if killed_one {
                 "the kernel killed it because memory ran out"
             } else {

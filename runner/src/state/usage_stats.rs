@@ -8,7 +8,7 @@ pub(super) use self::spread::{Spread, as_float, as_whole};
 use crate::clock::BootInstant;
 use crate::gpus::GpuLoad;
 use crate::monitor::JobSample;
-use crate::protocol::{Ended, Terms};
+use crate::protocol::{JobExit, StartTemplate};
 use crate::series::DataPoint;
 
 mod spread;
@@ -59,7 +59,7 @@ impl UsageStats {
 
     /// Peaks and averages. The operating system's own counts are exact for CPU and cover the time between samples; the memory of
     /// several processes at once is only in the samples.
-    pub fn usage(&self, ended: &Ended) -> Option<Usage> {
+    pub fn usage(&self, ended: &JobExit) -> Option<Usage> {
         let rusage = ended.rusage?;
         let counted = rusage.peak_memory_bytes.and_then(|bytes| i64::try_from(bytes).ok());
         let sampled = (self.samples > 0).then_some(self.peak_memory_bytes);
@@ -84,8 +84,8 @@ impl UsageStats {
     }
 
     /// A sentence about the memory that was too much.
-    pub fn excess(&self, terms: &Terms) -> Option<String> {
-        let (memory, limit) = (self.violation?, terms.memory_limit_bytes?);
+    pub fn excess(&self, template: &StartTemplate) -> Option<String> {
+        let (memory, limit) = (self.violation?, template.memory_limit_bytes?);
         Some(format!("it had {} of memory, and may have {}", amount(memory), amount(limit)))
     }
 }

@@ -36,7 +36,7 @@ impl Warnings {
 
 /// How a step wants to be warned.
 fn warning(job: &Job) -> Option<StepWarning> {
-    job.launch.terms().warning.as_deref().and_then(StepWarning::parse)
+    job.launch.template.warning.as_deref().and_then(StepWarning::parse)
 }
 
 impl State {

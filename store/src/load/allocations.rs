@@ -1,15 +1,16 @@
 //! Slurm allocations and clusters, as they are read at start.
 
 use sqlx::SqliteConnection;
+use torc_api::filter::AllocationFilter;
 use torc_core::ids::WorkflowId;
 use torc_core::rows::{AllocationRow, ClusterRow};
 
 use crate::error::Failure;
-use crate::query::allocations::{AllocationQuery, all};
+use crate::query::allocations::all;
 
 /// Those that are not over, sorted by number.
 pub(super) async fn live(connection: &mut SqliteConnection) -> Result<Vec<AllocationRow>, Failure> {
-    all(connection, &AllocationQuery { live_only: true, ..AllocationQuery::default() }).await
+    all(connection, &AllocationFilter { live: true, ..AllocationFilter::default() }).await
 }
 
 /// For each workflow: how many are over.

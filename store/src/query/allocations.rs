@@ -2,25 +2,13 @@
 
 use sqlx::{FromRow, QueryBuilder, SqliteConnection};
 use torc_api::api::Page;
+use torc_api::filter::AllocationFilter;
 use torc_core::ids::{AllocationId, JobId, WorkflowId};
 use torc_core::rows::AllocationRow;
 
 use super::{page, parse_cursor, push_limit};
 use crate::error::Failure;
 use crate::records::small;
-
-/// Which allocations, in the order of their numbers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AllocationQuery {
-    /// Only of this workflow.
-    pub workflow: Option<WorkflowId>,
-    /// Only those that are not over.
-    pub live_only: bool,
-    /// After the page that ended here.
-    pub cursor: Option<String>,
-    /// How many at most; 0 for 1,000.
-    pub limit: u32,
-}
 
 #[derive(FromRow)]
 struct AllocationRecord {
@@ -97,15 +85,15 @@ impl TryFrom<AllocationRecord> for AllocationRow {
     }
 }
 
-fn statement(query: &AllocationQuery) -> Result<QueryBuilder<sqlx::Sqlite>, Failure> {
+fn statement(filter: &AllocationFilter<i64>) -> Result<QueryBuilder<sqlx::Sqlite>, Failure> {
     let mut sql = QueryBuilder::new("select * from allocations where true");
-    if let Some(workflow) = query.workflow {
-        sql.push(" and workflow = ").push_bind(workflow.0);
+    if let Some(workflow) = filter.workflow {
+        sql.push(" and workflow = ").push_bind(workflow);
     }
-    if query.live_only {
+    if filter.live {
         sql.push(" and status in ('pending', 'active')");
     }
-    if let Some(cursor) = &query.cursor {
+    if let Some(cursor) = &filter.cursor {
         let [after] = parse_cursor(cursor)?;
         sql.push(" and id > ").push_bind(after);
     }
@@ -116,20 +104,20 @@ fn statement(query: &AllocationQuery) -> Result<QueryBuilder<sqlx::Sqlite>, Fail
 /// Lists allocations, a page at a time.
 pub(crate) async fn list(
     connection: &mut SqliteConnection,
-    query: &AllocationQuery,
+    filter: &AllocationFilter<i64>,
 ) -> Result<Page<AllocationRow>, Failure> {
-    let mut sql = statement(query)?;
-    push_limit(&mut sql, query.limit);
+    let mut sql = statement(filter)?;
+    push_limit(&mut sql, filter.limit);
     let records: Vec<AllocationRecord> = sql.build_query_as().fetch_all(connection).await?;
     let rows: Result<Vec<AllocationRow>, Failure> = records.into_iter().map(AllocationRow::try_from).collect();
-    Ok(page(rows?, query.limit, |row| row.id.to_string()))
+    Ok(page(rows?, filter.limit, |row| row.id.to_string()))
 }
 
 /// Every allocation that a query asks for.
 pub(crate) async fn all(
     connection: &mut SqliteConnection,
-    query: &AllocationQuery,
+    filter: &AllocationFilter<i64>,
 ) -> Result<Vec<AllocationRow>, Failure> {
-    let records: Vec<AllocationRecord> = statement(query)?.build_query_as().fetch_all(connection).await?;
+    let records: Vec<AllocationRecord> = statement(filter)?.build_query_as().fetch_all(connection).await?;
     records.into_iter().map(AllocationRow::try_from).collect()
 }

@@ -17,7 +17,7 @@ async fn set(store: &Store, pragma: &'static str) {
 }
 
 async fn stored(store: &Store) -> Vec<i64> {
-    let page = store.events(&EventQuery::default()).await.unwrap();
+    let page = store.events(&EventFilter::default()).await.unwrap();
     page.items.iter().map(|view| view.event.sequence).collect()
 }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use torc_api::action::ActionState;
 use torc_api::allocation::{AllocationOrigin, AllocationStatus};
 use torc_api::execution::{Stdio, StdioMode};
+use torc_api::filter::{EventFilter, RunnerFilter};
 use torc_api::remote::RemoteWorker;
 use torc_api::slurm_stats::SlurmStats;
 use torc_api::state::{Cause, JobState};
@@ -17,7 +18,7 @@ use torc_core::rows::{
     WorkflowRow,
 };
 use torc_core::testing::Database;
-use torc_store::{EventQuery, Leader, OpenOptions, Store};
+use torc_store::{Leader, OpenOptions, Store};
 
 use crate::samples::options;
 use crate::tables::{self, Beside, Cell, Column, Record, Tables, check, schema, stored};
@@ -586,11 +587,11 @@ async fn lists_give_back_every_column() {
     assert_eq!(results[0].job_name, changes.jobs[0].name);
     assert_eq!(results[0].host.as_ref(), Some(&changes.runners[0].host));
     assert_eq!(store.slurm_stats(&Default::default()).await.unwrap().items, changes.slurm_stats);
-    assert_eq!(store.runners(&Default::default()).await.unwrap().items, changes.runners);
+    assert_eq!(store.runners(RunnerFilter { all: true }).await.unwrap(), changes.runners);
     assert_eq!(store.allocations(&Default::default()).await.unwrap().items, changes.allocations);
     assert_eq!(store.user_data(WORKFLOW, None).await.unwrap(), changes.user_data);
     assert_eq!(store.files(WORKFLOW, (JOB, JOB)).await.unwrap(), changes.files);
-    let events = store.events(&EventQuery::default()).await.unwrap().items;
+    let events = store.events(&EventFilter::default()).await.unwrap().items;
     assert_eq!(
         (&events[0].event, events[0].workflow_name.as_ref()),
         (&changes.events[0], Some(&changes.workflows[0].name))

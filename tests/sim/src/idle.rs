@@ -47,7 +47,7 @@ struct Edge {
     change: Change,
 }
 
-/// In the order in which changes at one time are applied: what ends makes room for what starts.
+/// A change, in the order in which changes at one time are applied: ends free capacity for starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Change {
     /// An attempt ends, by its position in the trace.

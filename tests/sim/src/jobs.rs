@@ -1,4 +1,4 @@
-//! From the engine's numbers back to the jobs of the scenario.
+//! Maps the numbers of the engine to the jobs of the scenario.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use torc_api::wire::AttemptKey;
-use torc_runner::protocol::{Ended, Ending, Outcome, StartOrder, Termination};
+use torc_runner::protocol::{JobExit, Outcome, StartOrder, StopReason, Termination};
 use torc_runner::state::Event;
 
 use crate::time::Time;
 
-/// SIGKILL.
+/// The number of SIGKILL.
 const SIGKILL: i32 = 9;
 
 /// The shim of a runner.
@@ -33,19 +33,18 @@ pub struct PlannedStart {
 
 #[derive(Debug)]
 struct Process {
-    name: String,
     class: u32,
     pid: i32,
     started: Time,
     ends: Time,
     outcome: Outcome,
-    ending: Option<Ending>,
+    ending: Option<StopReason>,
 }
 
 impl Process {
     /// Agents report a job that was asked to stop as stopped, even if it exits with 0. Only one that is out of time may succeed.
     fn has_succeeded(&self) -> bool {
-        self.outcome == Outcome::Exited(0) && self.ending.is_none_or(|why| why == Ending::Timeout)
+        self.outcome == Outcome::Exited(0) && self.ending.is_none_or(|why| why == StopReason::Timeout)
     }
 }
 
@@ -119,11 +118,10 @@ impl Shim {
         let Some(process) = self.processes.remove(&key) else { return };
         out.push(ShimOutput::Exited { key, succeeded: process.has_succeeded() });
         let next = self.next_in_turn(process.class, now, out);
-        let times = (process.started.moment(), now.moment());
-        let ended = Ended {
+        let ended = JobExit {
             ending: process.ending,
             successor: next.as_ref().map(|start| start.order.key),
-            ..Ended::of(key, &process.name, times, process.outcome)
+            ..JobExit::new(key, process.started.moment(), now.moment(), process.outcome)
         };
         out.push(ShimOutput::Event(Event::Ended(Box::new(ended))));
         if let Some(start) = next {
@@ -140,12 +138,11 @@ impl Shim {
         let started = now.plus(self.start_overhead);
         let ends = started.plus(duration);
         self.last_pid += 1;
-        out.push(ShimOutput::Starts { key: order.key, name: order.name.clone(), at: started });
+        out.push(ShimOutput::Starts { key: order.key, name: order.name, at: started });
         for at in [started, ends] {
             out.push(ShimOutput::Check { key: order.key, at });
         }
         let process = Process {
-            name: order.name,
             class: order.class,
             pid: self.last_pid,
             started,

@@ -7,8 +7,8 @@ use torc_core::planning::fit::WalltimeMargin;
 use torc_core::planning::partition::{Partition, choose};
 
 use super::SiteArgs;
-use crate::context::Context;
-use crate::error::CommandError;
+use crate::context::CommandContext;
+use crate::error::CliError;
 use crate::output::MatchRow;
 use crate::sites::Site;
 
@@ -42,7 +42,7 @@ fn walltime(text: &str) -> Result<i64, String> {
     parse_walltime(text).map_err(|error| format!("{error}; {}", error.hint()))
 }
 
-pub(super) async fn run(context: &Context, args: &MatchArgs) -> Result<(), CommandError> {
+pub(super) async fn run(context: &CommandContext, args: &MatchArgs) -> Result<(), CliError> {
     let site = args.site.find().await?;
     let needs = Requirements {
         num_cpus: args.cpus,
@@ -57,17 +57,17 @@ pub(super) async fn run(context: &Context, args: &MatchArgs) -> Result<(), Comma
     let rows: Vec<MatchRow> = partitions.iter().map(|partition| row(&needs, partition, chosen.as_ref().ok())).collect();
     context.output.list(&rows)?;
     if let Err(reason) = chosen {
-        return Err(CommandError::not_found(format!("no partition of {} is for it: {reason}", site.profile.name))
+        return Err(CliError::not_found(format!("no partition of {} is for it: {reason}", site.profile.name))
             .hint("ask for less, or name a partition in the document's scheduler"));
     }
     Ok(())
 }
 
 /// The partitions with their texts read.
-pub fn read_partitions(site: &Site) -> Result<Vec<Partition>, CommandError> {
+pub fn read_partitions(site: &Site) -> Result<Vec<Partition>, CliError> {
     let read = |partition| {
         Partition::try_from(partition).map_err(|error| {
-            CommandError::invalid(format!("a partition of the profile {} is wrong", site.profile.name)).because(error)
+            CliError::invalid(format!("a partition of the profile {} is wrong", site.profile.name)).because(error)
         })
     };
     site.profile.partitions.iter().map(read).collect()

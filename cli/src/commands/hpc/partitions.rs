@@ -4,8 +4,8 @@ use clap::Args;
 use torc_api::cluster::Partition;
 
 use super::SiteArgs;
-use crate::context::Context;
-use crate::error::CommandError;
+use crate::context::CommandContext;
+use crate::error::CliError;
 use crate::output::PartitionRow;
 use crate::sites::{self, Site};
 
@@ -25,7 +25,7 @@ pub struct PartitionsArgs {
     pub shared: bool,
 }
 
-pub(super) async fn run(context: &Context, args: &PartitionsArgs) -> Result<(), CommandError> {
+pub(super) async fn run(context: &CommandContext, args: &PartitionsArgs) -> Result<(), CliError> {
     let name = args.name.as_deref().or(args.site.profile.as_deref());
     let site = sites::find(name, &args.site.way.prefix()).await?;
     let wanted = |partition: &Partition| {

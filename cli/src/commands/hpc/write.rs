@@ -7,10 +7,10 @@ use serde_json::json;
 use torc_api::document::{Document, Metadata, SlurmClusterDocument};
 
 use super::SiteArgs;
-use crate::context::Context;
-use crate::error::CommandError;
+use crate::context::CommandContext;
+use crate::error::CliError;
 use crate::output::document_text;
-use crate::sites::Origin;
+use crate::sites::ProfileOrigin;
 
 /// Write a cluster down as a `SlurmCluster` document.
 ///
@@ -31,12 +31,12 @@ pub struct GenerateArgs {
     pub to: Option<PathBuf>,
 }
 
-pub(super) async fn run(context: &Context, args: &GenerateArgs) -> Result<(), CommandError> {
+pub(super) async fn run(context: &CommandContext, args: &GenerateArgs) -> Result<(), CliError> {
     let site = args.site.find().await?;
     let name = args.name.clone().unwrap_or_else(|| site.profile.name.clone());
     let mut spec = site.profile.to_cluster();
     spec.default_account.clone_from(&args.account);
-    if site.origin == Origin::Detected {
+    if site.origin == ProfileOrigin::Detected {
         spec.command_prefix = args.site.way.prefix();
     }
     let document = Document::SlurmCluster(SlurmClusterDocument {
@@ -46,7 +46,7 @@ pub(super) async fn run(context: &Context, args: &GenerateArgs) -> Result<(), Co
     });
     let problems = torc_api::validate::validate(&document);
     if let Some(problem) = problems.iter().find(|problem| problem.is_error()) {
-        return Err(CommandError::invalid(problem.message.clone()).hint("give it another name with --name"));
+        return Err(CliError::invalid(problem.message.clone()).hint("give it another name with --name"));
     }
     let Some(path) = &args.to else { return context.output.document(&json!(document)) };
     write_new(path, &document_text(&json!(document)))?;
@@ -56,13 +56,13 @@ pub(super) async fn run(context: &Context, args: &GenerateArgs) -> Result<(), Co
 }
 
 /// Writes a file that must not exist yet.
-fn write_new(path: &PathBuf, text: &str) -> Result<(), CommandError> {
+fn write_new(path: &PathBuf, text: &str) -> Result<(), CliError> {
     use std::io::Write as _;
     let file = std::fs::File::create_new(path).and_then(|mut file| file.write_all(text.as_bytes()));
     file.map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => {
-            CommandError::usage(format!("{} exists", path.display())).hint("choose another name, or remove it first")
+            CliError::usage(format!("{} exists", path.display())).hint("choose another name, or remove it first")
         }
-        _ => CommandError::unexpected(format!("could not write {}", path.display()), error),
+        _ => CliError::unexpected(format!("could not write {}", path.display()), error),
     })
 }

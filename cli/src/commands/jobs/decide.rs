@@ -5,8 +5,8 @@ use torc_api::recovery::{ClassifyRequest, FailureClass};
 
 use crate::client::Client;
 use crate::connection::{explain_missing, resolve_workflow, with_client};
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::output::human;
 
 /// Try failed jobs again that wait for a decision (`pending_failed`).
@@ -35,7 +35,7 @@ pub struct WaitingArgs {
 }
 
 /// Decides.
-pub async fn run(context: &Context, args: &WaitingArgs, class: FailureClass) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: &WaitingArgs, class: FailureClass) -> Result<ExitStatus, CliError> {
     with_client(&context.settings, &context.folder, async |client: &Client| {
         let name = resolve_workflow(client, args.workflow.as_deref()).await?;
         let request = ClassifyRequest { jobs: args.jobs.clone(), class };

@@ -10,8 +10,8 @@ use torc_runner::{HttpLink, LinkError};
 
 use super::{Attempt, tail};
 use crate::client::{Client, ClientError};
-use crate::error::CommandError;
-use crate::output::Output;
+use crate::error::CliError;
+use crate::output::Printer;
 
 /// Before a server that did not answer is asked again.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -35,12 +35,7 @@ impl Distant {
     }
 
     /// Prints what is new.
-    pub(super) async fn print(
-        &mut self,
-        client: &Client,
-        attempt: &Attempt,
-        output: Output,
-    ) -> Result<(), CommandError> {
+    pub(super) async fn print(&mut self, client: &Client, attempt: &Attempt, output: Printer) -> Result<(), CliError> {
         for file in &attempt.files {
             loop {
                 let known = self.offsets.get(file).copied();
@@ -50,7 +45,7 @@ impl Distant {
                     offset: known.unwrap_or_default(),
                     lines: self.lines.filter(|_| known.is_none()).and_then(|lines| i64::try_from(lines).ok()),
                 };
-                let piece = match client.log_piece(&attempt.workflow, &attempt.job, &wanted).await {
+                let piece = match client.log_chunk(&attempt.workflow, &attempt.job, &wanted).await {
                     Err(error) if has_ended_meanwhile(attempt, &error) => break,
                     answer => answer?,
                 };

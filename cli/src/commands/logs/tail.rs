@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use torc_runner::packs;
 
-use crate::error::CommandError;
-use crate::output::Output;
+use crate::error::CliError;
+use crate::output::Printer;
 
 /// How much is read at once.
 const CHUNK: usize = 64 * 1024;
@@ -34,7 +34,7 @@ impl Tail {
     }
 
     /// Prints what is new; says whether there was something.
-    pub fn print(&mut self, files: &[PathBuf], output: Output) -> Result<bool, CommandError> {
+    pub fn print(&mut self, files: &[PathBuf], output: Printer) -> Result<bool, CliError> {
         let mut found = false;
         for path in files {
             match self.print_file(path, output) {
@@ -43,7 +43,7 @@ impl Tail {
                 // A log appears when there is output; until then there is no file.
                 Err(Failure::Input(error)) if error.kind() == std::io::ErrorKind::NotFound => {}
                 Err(Failure::Input(error)) => {
-                    return Err(CommandError::unexpected(format!("could not read {}", path.display()), error));
+                    return Err(CliError::unexpected(format!("could not read {}", path.display()), error));
                 }
             }
         }
@@ -52,7 +52,7 @@ impl Tail {
     }
 
     /// An output in a pack is complete: it is printed once.
-    fn print_packed(&mut self, path: &Path, (pack, offset): (PathBuf, u64), output: Output) -> Result<bool, Failure> {
+    fn print_packed(&mut self, path: &Path, (pack, offset): (PathBuf, u64), output: Printer) -> Result<bool, Failure> {
         if self.offsets.contains_key(path) {
             return Ok(false);
         }
@@ -67,7 +67,7 @@ impl Tail {
         Ok(!shown.is_empty())
     }
 
-    fn print_file(&mut self, path: &Path, output: Output) -> Result<bool, Failure> {
+    fn print_file(&mut self, path: &Path, output: Printer) -> Result<bool, Failure> {
         if let Some(packed) = path.to_str().and_then(packs::parse_reference) {
             return self.print_packed(path, packed, output);
         }
@@ -121,7 +121,7 @@ fn piece_of(
 
 enum Failure {
     Input(std::io::Error),
-    Output(CommandError),
+    Output(CliError),
 }
 
 impl From<std::io::Error> for Failure {

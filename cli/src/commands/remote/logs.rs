@@ -10,20 +10,20 @@ use super::rows::LogsRow;
 use super::{Answer, ChosenArgs, SshArgs, Worker, chosen_workers, partly_failed};
 use crate::client::Client;
 use crate::connection::with_client;
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::output::human;
-use crate::remote::order::{LOGS, Order, Outcome};
 use crate::remote::parallel;
+use crate::remote::request::{LOGS, RequestOutcome, WorkerRequest};
 use crate::remote::ssh::{Ssh, Trouble};
 
 /// Brings the logs of every worker into a folder of its own.
 pub async fn collect(
-    context: &Context,
+    context: &CommandContext,
     ssh_args: &SshArgs,
     chosen: &ChosenArgs,
     (output_dir, delete): (&Path, bool),
-) -> Result<ExitStatus, CommandError> {
+) -> Result<ExitStatus, CliError> {
     let into = context.folder.join(output_dir);
     with_client(&context.settings, &context.folder, async |client: &Client| {
         let workers: Vec<Worker> = started(chosen_workers(client, chosen).await?);
@@ -63,7 +63,7 @@ fn troubles<T>(answers: Vec<Answer<T>>) -> Vec<(String, Trouble)> {
     answers.into_iter().filter_map(|(worker, answer)| Some((worker.address.to_string(), answer.err()?))).collect()
 }
 
-fn conclude(failed: &[(String, Trouble)], of: usize, what: &str) -> Result<ExitStatus, CommandError> {
+fn conclude(failed: &[(String, Trouble)], of: usize, what: &str) -> Result<ExitStatus, CliError> {
     if failed.is_empty() {
         return Ok(ExitStatus::Success);
     }
@@ -103,7 +103,7 @@ async fn fetch(ssh: &Ssh, worker: &Worker, folder: PathBuf, into: &Path) -> Resu
     std::fs::create_dir_all(into).map_err(failed)?;
     let archive = tempfile::tempfile_in(into).map_err(failed)?;
     let to = archive.try_clone().map_err(failed)?;
-    ssh.fetch(&worker.address, &Order::SendLogs { folder }, to).await?;
+    ssh.fetch(&worker.address, &WorkerRequest::SendLogs { folder }, to).await?;
     let target = into.to_owned();
     let unpacked = tokio::task::spawn_blocking(move || unpack(archive, &target)).await;
     unpacked.map_err(io::Error::other).and_then(|result| result).map_err(failed)
@@ -135,16 +135,16 @@ fn unpack(mut archive: File, into: &Path) -> io::Result<()> {
 
 /// Deletes the logs on the workers, after a question.
 pub async fn delete(
-    context: &Context,
+    context: &CommandContext,
     ssh: &SshArgs,
     chosen: &ChosenArgs,
     yes: bool,
-) -> Result<ExitStatus, CommandError> {
+) -> Result<ExitStatus, CliError> {
     with_client(&context.settings, &context.folder, async |client: &Client| {
         let workers = started(chosen_workers(client, chosen).await?);
         let of = workers.len();
         if !yes && !agreed(context, of)? {
-            return Err(CommandError::new(ExitStatus::Refused, "nothing was deleted").hint("pass --yes to agree"));
+            return Err(CliError::new(ExitStatus::Refused, "nothing was deleted").hint("pass --yes to agree"));
         }
         let answers = delete_on(context, ssh, workers).await;
         let rows: Vec<LogsRow> = answers
@@ -163,18 +163,18 @@ pub async fn delete(
 }
 
 /// How many files were deleted on each.
-async fn delete_on(context: &Context, ssh: &SshArgs, workers: Vec<Worker>) -> Vec<Answer<u64>> {
-    let answers = ask_all(context, ssh, workers, &|folder| Order::DeleteLogs { folder }, |_, _| {}).await;
+async fn delete_on(context: &CommandContext, ssh: &SshArgs, workers: Vec<Worker>) -> Vec<Answer<u64>> {
+    let answers = ask_all(context, ssh, workers, &|folder| WorkerRequest::DeleteLogs { folder }, |_, _| {}).await;
     answers
         .into_iter()
         .map(|(worker, answer)| {
-            let files = |outcome| if let Outcome::Deleted { files } = outcome { files } else { 0 };
+            let files = |outcome| if let RequestOutcome::Deleted { files } = outcome { files } else { 0 };
             (worker, answer.map(|report| report.map_or(0, |report| files(report.outcome))))
         })
         .collect()
 }
 
-fn agreed(context: &Context, workers: usize) -> Result<bool, CommandError> {
+fn agreed(context: &CommandContext, workers: usize) -> Result<bool, CliError> {
     if !io::stdin().is_terminal() {
         return Ok(false);
     }
@@ -186,6 +186,6 @@ fn agreed(context: &Context, workers: usize) -> Result<bool, CommandError> {
     io::stdin()
         .lock()
         .read_line(&mut answer)
-        .map_err(|error| CommandError::unexpected("could not read the answer", error))?;
+        .map_err(|error| CliError::unexpected("could not read the answer", error))?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }

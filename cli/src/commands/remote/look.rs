@@ -8,18 +8,18 @@ use super::run::{accepted, row, said};
 use super::{Answer, ChosenArgs, SshArgs, Worker, chosen_workers, partly_failed};
 use crate::client::Client;
 use crate::connection::with_client;
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
-use crate::remote::order::{Order, Outcome, Report};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::remote::parallel;
+use crate::remote::request::{RequestOutcome, WorkerRequest, WorkerResponse};
 use crate::remote::ssh::Trouble;
 use crate::remote::worker_status::{WorkerStatus, judge};
 
 /// Says how the workers stand.
-pub async fn status(context: &Context, ssh: &SshArgs, chosen: &ChosenArgs) -> Result<ExitStatus, CommandError> {
+pub async fn status(context: &CommandContext, ssh: &SshArgs, chosen: &ChosenArgs) -> Result<ExitStatus, CliError> {
     with_client(&context.settings, &context.folder, async |client: &Client| {
         let workers = chosen_workers(client, chosen).await?;
-        let answers = ask_all(context, ssh, workers, &|folder| Order::Look { folder }, |_, _| {}).await;
+        let answers = ask_all(context, ssh, workers, &|folder| WorkerRequest::Look { folder }, |_, _| {}).await;
         // After the machines: what the server says is then no older than what they say.
         let runners = client.runners(true).await?;
         let statuses: Vec<WorkerStatus> =
@@ -32,12 +32,12 @@ pub async fn status(context: &Context, ssh: &SshArgs, chosen: &ChosenArgs) -> Re
 
 /// Gives every worker that was ever started an order; `done` hears of each as it ends.
 pub async fn ask_all(
-    context: &Context,
+    context: &CommandContext,
     ssh_args: &SshArgs,
     workers: Vec<Worker>,
-    order: &dyn Fn(PathBuf) -> Order,
-    done: impl FnMut(usize, &Answer<Option<Report>>),
-) -> Vec<Answer<Option<Report>>> {
+    order: &dyn Fn(PathBuf) -> WorkerRequest,
+    done: impl FnMut(usize, &Answer<Option<WorkerResponse>>),
+) -> Vec<Answer<Option<WorkerResponse>>> {
     let work = |worker: Worker| {
         let order = worker.kept.folder.as_ref().map(|folder| order(PathBuf::from(folder)));
         let ssh = ssh_args.ssh(context, &worker.kept);
@@ -54,16 +54,16 @@ pub async fn ask_all(
 
 /// Ends the runners.
 pub async fn stop(
-    context: &Context,
+    context: &CommandContext,
     ssh: &SshArgs,
     chosen: &ChosenArgs,
     (force, timeout): (bool, Duration),
-) -> Result<ExitStatus, CommandError> {
+) -> Result<ExitStatus, CliError> {
     let wait_seconds = timeout.as_secs();
     with_client(&context.settings, &context.folder, async |client: &Client| {
         let workers = chosen_workers(client, chosen).await?;
         let of = workers.len();
-        let order = |folder| Order::Stop { folder, force, wait_seconds };
+        let order = |folder| WorkerRequest::Stop { folder, force, wait_seconds };
         let answers = ask_all(context, ssh, workers, &order, |number, (worker, answer)| {
             let word = match answer {
                 Ok(report) => report.as_ref().map_or("never started", said),
@@ -72,11 +72,11 @@ pub async fn stop(
             context.output.progress(&format!("[{number}/{of}] {}: {word}", worker.address));
         });
         let answers = answers.await;
-        let is_late = |answer: &Result<Option<Report>, Trouble>| {
-            matches!(answer, Ok(Some(report)) if report.outcome == Outcome::StillRunning)
+        let is_late = |answer: &Result<Option<WorkerResponse>, Trouble>| {
+            matches!(answer, Ok(Some(report)) if report.outcome == RequestOutcome::StillRunning)
         };
         let late = answers.iter().filter(|(_, answer)| is_late(answer)).count();
-        let ended: Vec<Answer<Report>> = answers
+        let ended: Vec<Answer<WorkerResponse>> = answers
             .into_iter()
             .filter_map(|(worker, answer)| Some((worker, answer.transpose()?.and_then(has_ended))))
             .collect();
@@ -90,13 +90,13 @@ pub async fn stop(
             return Ok(ExitStatus::Success);
         }
         let error = partly_failed(&failed, of, "stopped", "then run the same command again");
-        Err(CommandError { kind: if late == failed.len() { ExitStatus::Timeout } else { error.kind }, ..error })
+        Err(CliError { kind: if late == failed.len() { ExitStatus::Timeout } else { error.kind }, ..error })
     })
     .await
 }
 
-fn has_ended(report: Report) -> Result<Report, Trouble> {
-    if report.outcome != Outcome::StillRunning {
+fn has_ended(report: WorkerResponse) -> Result<WorkerResponse, Trouble> {
+    if report.outcome != RequestOutcome::StillRunning {
         return Ok(report);
     }
     Err(Trouble {
@@ -113,11 +113,11 @@ mod tests {
 
     #[test]
     fn only_a_runner_that_goes_on_has_not_ended() {
-        let report = |outcome| Report { host: "h".to_owned(), outcome, runner: None, alive: true };
-        for outcome in [Outcome::Stopped, Outcome::NotRunning] {
+        let report = |outcome| WorkerResponse { host: "h".to_owned(), outcome, runner: None, alive: true };
+        for outcome in [RequestOutcome::Stopped, RequestOutcome::NotRunning] {
             assert!(has_ended(report(outcome)).is_ok());
         }
-        let late = has_ended(report(Outcome::StillRunning)).expect_err("it goes on");
+        let late = has_ended(report(RequestOutcome::StillRunning)).expect_err("it goes on");
         assert!(!late.unreachable && late.advice.contains("--timeout"), "{late:?}");
     }
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use torc_api::remote::RemoteWorker;
 
-use crate::output::table::{Column, Paint, TableCell, Tabular, ago, text};
+use crate::output::table::{CellStyle, Column, TableCell, Tabular, ago, text};
 use crate::remote::worker_status::{WorkerState, WorkerStatus};
 
 impl Tabular for RemoteWorker {
@@ -18,7 +18,7 @@ impl Tabular for RemoteWorker {
 impl Tabular for WorkerStatus {
     const COLUMNS: &'static [Column<Self>] = &[
         Column::always("WORKER", |row, _| row.worker.as_str().into()),
-        Column::always("STATE", |row, _| TableCell::painted(row.state.word(), paint(row.state))),
+        Column::always("STATE", |row, _| TableCell::styled(row.state.word(), paint(row.state))),
         Column::always("FOR", |row, now| ago(&row.since, now)),
         Column::always("RUNNING", |row, _| row.running.into()),
         Column::always("QUEUED", |row, _| row.queued.into()),
@@ -30,11 +30,11 @@ impl Tabular for WorkerStatus {
     ];
 }
 
-fn paint(state: WorkerState) -> Paint {
+fn paint(state: WorkerState) -> CellStyle {
     match state {
-        WorkerState::Running => Paint::Good,
-        WorkerState::Stopped => Paint::Faint,
-        WorkerState::Dead | WorkerState::Unreachable | WorkerState::Unknown => Paint::Bad,
+        WorkerState::Running => CellStyle::Good,
+        WorkerState::Stopped => CellStyle::Faint,
+        WorkerState::Dead | WorkerState::Unreachable | WorkerState::Unknown => CellStyle::Bad,
     }
 }
 
@@ -64,7 +64,7 @@ impl Tabular for OrderRow {
     const COLUMNS: &'static [Column<Self>] = &[
         Column::always("WORKER", |row, _| row.worker.as_str().into()),
         Column::always("OUTCOME", |row, _| {
-            TableCell::painted(row.outcome, if row.good { Paint::Good } else { Paint::Bad })
+            TableCell::styled(row.outcome, if row.good { CellStyle::Good } else { CellStyle::Bad })
         }),
         Column::always("HOST", |row, _| text(&row.host)),
         Column::always("PROCESS", |row, _| text(&row.pid)),

@@ -13,14 +13,14 @@ use super::{Answer, RunRemoteArgs, SshArgs, Worker, partly_failed, workers};
 use crate::client::{Client, Trust};
 use crate::commands::run as run_verb;
 use crate::connection::{bare_name, explain_missing, remote};
-use crate::context::Context;
+use crate::context::CommandContext;
 use crate::documents;
 use crate::embedded::store_dir::StoreDir;
 use crate::embedded::{StoreAccess, acquire_or_attach};
-use crate::error::{CommandError, ExitStatus};
+use crate::error::{CliError, ExitStatus};
 use crate::host::host_name;
 use crate::output::human;
-use crate::remote::order::{Order, Outcome, Report, StartOrder};
+use crate::remote::request::{RequestOutcome, StartRequest, WorkerRequest, WorkerResponse};
 use crate::remote::ssh::{Ssh, Trouble, VERSION};
 use crate::remote::{folder, parallel};
 use crate::settings::{Layers, as_arguments};
@@ -32,11 +32,11 @@ const OUTPUT_DIR: &str = "client.run.output_dir";
 const WORKER_TOKEN_SECONDS: i64 = 90 * 24 * 3_600;
 
 /// Runs the verb.
-pub async fn run(context: &Context, ssh: &SshArgs, args: &RunRemoteArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, ssh: &SshArgs, args: &RunRemoteArgs) -> Result<ExitStatus, CliError> {
     let (file, target) = match args.targets.as_slice() {
         [file, target] => (Some(Path::new(file)), target.as_str()),
         [target] => (None, target.as_str()),
-        _ => return Err(CommandError::usage("name a file with workers and a workflow")),
+        _ => return Err(CliError::usage("name a file with workers and a workflow")),
     };
     let from_file = file.map(|file| workers::read(context, file)).transpose()?;
     let (client, address) = served(context).await?;
@@ -64,7 +64,7 @@ pub async fn run(context: &Context, ssh: &SshArgs, args: &RunRemoteArgs) -> Resu
     let certificates = worker_certificates(&client)?;
     let orders = planned.into_iter().map(|worker| {
         let kept = RemoteWorker { remote_torc: worker.earlier.remote_torc.clone(), ..worker.kept(ssh) };
-        let order = StartOrder {
+        let order = StartRequest {
             version: (!context.settings.layers.is_typed("client.run.skip_version_check")).then(|| VERSION.to_owned()),
             earlier_folder: worker.earlier.folder.map(PathBuf::from).filter(|earlier| *earlier != worker.folder),
             folder: worker.folder,
@@ -97,7 +97,7 @@ impl PlannedWorker {
 }
 
 /// What the workers show to the server: good for this workflow and nothing else.
-async fn worker_token(client: &Client, workflow: &Workflow) -> Result<String, CommandError> {
+async fn worker_token(client: &Client, workflow: &Workflow) -> Result<String, CliError> {
     let request = TokenRequest {
         scope: Scope::Runner,
         workflow: Some(workflow.id.to_string()),
@@ -115,20 +115,21 @@ async fn worker_token(client: &Client, workflow: &Workflow) -> Result<String, Co
 }
 
 /// The certificates that the workers need to trust the server as we do; none where the token says it, or every machine does.
-fn worker_certificates(client: &Client) -> Result<Option<String>, CommandError> {
+fn worker_certificates(client: &Client) -> Result<Option<String>, CliError> {
     let path = match client.trust() {
         Trust::Certificate(_) | Trust::System => return Ok(None),
-        Trust::Authority(path) | Trust::SameAs(path) | Trust::Handed(path) | Trust::Named { authority: path, .. } => {
-            path
-        }
+        Trust::Authority(path)
+        | Trust::SameAs(path)
+        | Trust::CertificateFile(path)
+        | Trust::Named { authority: path, .. } => path,
     };
     certificates_of(path)
         .map(Some)
-        .map_err(|error| CommandError::invalid("the workers cannot be told whom to trust").because(error))
+        .map_err(|error| CliError::invalid("the workers cannot be told whom to trust").because(error))
 }
 
 /// The server, and how others reach it. The store of a folder has one only while somebody runs it; and who may reach it is not ours to decide.
-async fn served(context: &Context) -> Result<(Client, String), CommandError> {
+async fn served(context: &CommandContext) -> Result<(Client, String), CliError> {
     if let Some(url) = &context.settings.url {
         return Ok((remote(&context.settings, url, &context.folder)?, url.clone()));
     }
@@ -138,44 +139,44 @@ async fn served(context: &Context) -> Result<(Client, String), CommandError> {
     {
         return Ok((*client, info.url));
     }
-    Err(CommandError::new(ExitStatus::Unreachable, "no server is running for this folder, and the workers need one")
+    Err(CliError::new(ExitStatus::Unreachable, "no server is running for this folder, and the workers need one")
         .hint("in another terminal, here: torc server --bind 0.0.0.0:7421 (127.0.0.1 if all workers are this machine)")
         .hint("then this command again, with --advertise URL where this machine's name does not lead there"))
 }
 
 /// The workflow that is meant: one of the server's, or that of a file, which is applied.
-async fn find_or_apply(context: &Context, client: &Client, target: &str) -> Result<Workflow, CommandError> {
+async fn find_or_apply(context: &CommandContext, client: &Client, target: &str) -> Result<Workflow, CliError> {
     if !run_verb::is_file(target) {
         return client.workflow(bare_name(target)).await.map_err(explain_missing);
     }
     let files = [PathBuf::from(target)];
     let documents = documents::read_valid(&files, context.settings.namespace.as_deref(), context.output)?.workflows;
     let [_] = documents.as_slice() else {
-        return Err(CommandError::usage(format!("{target} holds several workflows: apply them and name one")));
+        return Err(CliError::usage(format!("{target} holds several workflows: apply them and name one")));
     };
     let responses = submit_workflows(context, client, &documents, Purpose::Run).await?;
     let Some((response, id)) = responses.first().and_then(|response| Some((response, response.id?))) else {
-        return Err(CommandError::not_found(format!("{target} holds no workflow")));
+        return Err(CliError::not_found(format!("{target} holds no workflow")));
     };
     context.output.progress(&line(response, Purpose::Run));
     Ok(client.workflow(&id.to_string()).await?)
 }
 
-async fn stored(client: &Client, workflow: &Workflow) -> Result<Vec<WorkerAddress>, CommandError> {
+async fn stored(client: &Client, workflow: &Workflow) -> Result<Vec<WorkerAddress>, CliError> {
     let known = client.remote_workers(&workflow.id.to_string()).await?;
     if known.is_empty() {
-        return Err(CommandError::not_found(format!("workflow {} has no workers", workflow.name))
+        return Err(CliError::not_found(format!("workflow {} has no workers", workflow.name))
             .hint(format!("name a file with one worker a line: torc remote run FILE {}", workflow.name)));
     }
     known.iter().map(|worker| super::parse_address(&worker.address)).collect()
 }
 
 /// The server's address for the workers. Another machine cannot reach a loopback address of this one.
-fn reachable_url(args: &RunRemoteArgs, address: &str, workers: &[WorkerAddress]) -> Result<String, CommandError> {
+fn reachable_url(args: &RunRemoteArgs, address: &str, workers: &[WorkerAddress]) -> Result<String, CliError> {
     let url = args.advertise.as_deref().unwrap_or(address).trim_end_matches('/').to_owned();
     let host = reqwest::Url::parse(&url).ok().and_then(|url| url.host_str().map(str::to_owned));
     let Some(host) = host else {
-        return Err(CommandError::usage(format!(
+        return Err(CliError::usage(format!(
             "--advertise: '{url}' is no address such as https://{}:7421",
             host_name()
         )));
@@ -184,7 +185,7 @@ fn reachable_url(args: &RunRemoteArgs, address: &str, workers: &[WorkerAddress])
     match workers.iter().find(|worker| !worker.is_this_machine(&name)) {
         Some(worker) if is_loopback_host(&host) && args.advertise.is_none() => {
             let message = format!("{worker} cannot reach the server: {url} is an address of this machine alone");
-            Err(CommandError::new(ExitStatus::Refused, message)
+            Err(CliError::new(ExitStatus::Refused, message)
                 .hint("let the server listen to others: torc server --bind 0.0.0.0:7421 (it speaks TLS there)")
                 .hint(format!("and say how the workers reach it: --advertise https://{name}:7421")))
         }
@@ -195,7 +196,7 @@ fn reachable_url(args: &RunRemoteArgs, address: &str, workers: &[WorkerAddress])
 /// A worker stays in its folder unless a person names another.
 fn folder_for(
     args: &RunRemoteArgs,
-    context: &Context,
+    context: &CommandContext,
     workflow: &Workflow,
     worker: &WorkerAddress,
     earlier: Option<&str>,
@@ -223,14 +224,14 @@ fn arguments(args: &RunRemoteArgs, layers: &Layers) -> Vec<String> {
 }
 
 async fn start_all(
-    context: &Context,
+    context: &CommandContext,
     ssh_args: &SshArgs,
     workflow: &Workflow,
-    orders: Vec<(Worker, StartOrder)>,
-) -> Result<ExitStatus, CommandError> {
+    orders: Vec<(Worker, StartRequest)>,
+) -> Result<ExitStatus, CliError> {
     let of = orders.len();
-    let work = |(worker, order): (Worker, StartOrder)| start(ssh_args.ssh(context, &worker.kept), worker, order);
-    let answers: Vec<Answer<Report>> =
+    let work = |(worker, order): (Worker, StartRequest)| start(ssh_args.ssh(context, &worker.kept), worker, order);
+    let answers: Vec<Answer<WorkerResponse>> =
         parallel::for_each(orders, ssh_args.max_parallel_ssh, work, |number, (worker, answer)| {
             let word = answer.as_ref().map_or_else(|trouble| trouble.reason.clone(), |report| said(report).to_owned());
             context.output.progress(&format!("[{number}/{of}] {}: {word}", worker.address));
@@ -256,35 +257,35 @@ async fn start_all(
     Ok(ExitStatus::Success)
 }
 
-async fn start(ssh: Ssh, worker: Worker, order: StartOrder) -> Answer<Report> {
-    let answer = ssh.order(&worker.address, &Order::Start(Box::new(order))).await.and_then(accepted);
+async fn start(ssh: Ssh, worker: Worker, order: StartRequest) -> Answer<WorkerResponse> {
+    let answer = ssh.order(&worker.address, &WorkerRequest::Start(Box::new(order))).await.and_then(accepted);
     (worker, answer)
 }
 
 /// A refusal is no success.
-pub fn accepted(report: Report) -> Result<Report, Trouble> {
+pub fn accepted(report: WorkerResponse) -> Result<WorkerResponse, Trouble> {
     match report.outcome {
-        Outcome::Refused { reason, advice } => Err(Trouble { unreachable: false, reason, advice }),
+        RequestOutcome::Refused { reason, advice } => Err(Trouble { unreachable: false, reason, advice }),
         _ => Ok(report),
     }
 }
 
 /// What came of an order, in words.
-pub fn said(report: &Report) -> &'static str {
+pub fn said(report: &WorkerResponse) -> &'static str {
     match report.outcome {
-        Outcome::Looked => "looked at",
-        Outcome::Started => "started",
-        Outcome::AlreadyRunning => "already running",
-        Outcome::Stopped => "stopped",
-        Outcome::NotRunning => "not running",
-        Outcome::StillRunning => "still running",
-        Outcome::Deleted { .. } => "deleted",
-        Outcome::Refused { .. } => "refused",
+        RequestOutcome::Looked => "looked at",
+        RequestOutcome::Started => "started",
+        RequestOutcome::AlreadyRunning => "already running",
+        RequestOutcome::Stopped => "stopped",
+        RequestOutcome::NotRunning => "not running",
+        RequestOutcome::StillRunning => "still running",
+        RequestOutcome::Deleted { .. } => "deleted",
+        RequestOutcome::Refused { .. } => "refused",
     }
 }
 
 /// A row about what came of an order.
-pub fn row(worker: &Worker, answer: &Result<Report, Trouble>) -> OrderRow {
+pub fn row(worker: &Worker, answer: &Result<WorkerResponse, Trouble>) -> OrderRow {
     let runner = answer.as_ref().ok().and_then(|report| report.runner.as_ref());
     OrderRow {
         worker: worker.address.to_string(),
@@ -347,21 +348,21 @@ mod tests {
     #[test]
     fn every_outcome_has_its_word_and_only_a_refusal_is_trouble() {
         let outcomes = [
-            (Outcome::Looked, "looked at"),
-            (Outcome::Started, "started"),
-            (Outcome::AlreadyRunning, "already running"),
-            (Outcome::Stopped, "stopped"),
-            (Outcome::NotRunning, "not running"),
-            (Outcome::StillRunning, "still running"),
-            (Outcome::Deleted { files: 3 }, "deleted"),
-            (Outcome::Refused { reason: "r".to_owned(), advice: "a".to_owned() }, "refused"),
+            (RequestOutcome::Looked, "looked at"),
+            (RequestOutcome::Started, "started"),
+            (RequestOutcome::AlreadyRunning, "already running"),
+            (RequestOutcome::Stopped, "stopped"),
+            (RequestOutcome::NotRunning, "not running"),
+            (RequestOutcome::StillRunning, "still running"),
+            (RequestOutcome::Deleted { files: 3 }, "deleted"),
+            (RequestOutcome::Refused { reason: "r".to_owned(), advice: "a".to_owned() }, "refused"),
         ];
         for (outcome, word) in outcomes {
-            let report = Report { host: "h".to_owned(), outcome: outcome.clone(), runner: None, alive: false };
+            let report = WorkerResponse { host: "h".to_owned(), outcome: outcome.clone(), runner: None, alive: false };
             assert_eq!(said(&report), word);
             let answer = accepted(report);
             match &outcome {
-                Outcome::Refused { .. } => {
+                RequestOutcome::Refused { .. } => {
                     let trouble = answer.expect_err("a refusal");
                     assert_eq!(
                         (trouble.unreachable, trouble.reason.as_str(), trouble.advice.as_str()),
@@ -373,14 +374,19 @@ mod tests {
         }
         let worker = Worker::new(workers::kept(&"n1".parse().expect("an address"), None, None)).expect("a worker");
         let process = torc_runner::ProcessId { pid: 9, ..torc_runner::ProcessId::default() };
-        let runner = crate::remote::order::RecordedRunner {
+        let runner = crate::remote::request::RecordedRunner {
             process,
             host: "there".to_owned(),
             start_time: "s".to_owned(),
             end_time: None,
             end_reason: None,
         };
-        let report = Report { host: "h".to_owned(), outcome: Outcome::Started, runner: Some(runner), alive: true };
+        let report = WorkerResponse {
+            host: "h".to_owned(),
+            outcome: RequestOutcome::Started,
+            runner: Some(runner),
+            alive: true,
+        };
         let good = row(&worker, &Ok(report));
         assert_eq!(
             (good.outcome, good.good, good.host.as_deref(), good.pid, good.message.as_str()),

@@ -9,18 +9,18 @@ use torc_api::remote::{RemoteWorker, WorkerAddress, WorkerList, parse_workers};
 use super::{SshArgs, count, parse_address};
 use crate::client::Client;
 use crate::connection::{bare_name, explain_missing, with_client};
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::output::human;
 use crate::remote::worker_status::runner_of;
 
 /// Adds workers that were typed.
 pub async fn add(
-    context: &Context,
+    context: &CommandContext,
     ssh: &SshArgs,
     workflow: &str,
     workers: &[String],
-) -> Result<ExitStatus, CommandError> {
+) -> Result<ExitStatus, CliError> {
     let mut list = WorkerList::default();
     for text in workers {
         let address = parse_address(text)?;
@@ -35,21 +35,21 @@ pub async fn add(
 
 /// Adds the workers of a file.
 pub async fn add_file(
-    context: &Context,
+    context: &CommandContext,
     ssh: &SshArgs,
     workflow: &str,
     file: &Path,
-) -> Result<ExitStatus, CommandError> {
+) -> Result<ExitStatus, CliError> {
     let workers = read(context, file)?;
     add_all(context, ssh, workflow, &workers).await
 }
 
 async fn add_all(
-    context: &Context,
+    context: &CommandContext,
     ssh: &SshArgs,
     workflow: &str,
     workers: &[WorkerAddress],
-) -> Result<ExitStatus, CommandError> {
+) -> Result<ExitStatus, CliError> {
     let workflow = bare_name(workflow);
     with_client(&context.settings, &context.folder, async |client: &Client| {
         let known = client.remote_workers(workflow).await.map_err(explain_missing)?;
@@ -75,7 +75,7 @@ pub fn kept(worker: &WorkerAddress, folder: Option<String>, remote_torc: Option<
 }
 
 /// The workers of a file; every line that is wrong is told at once.
-pub fn read(context: &Context, file: &Path) -> Result<Vec<WorkerAddress>, CommandError> {
+pub fn read(context: &CommandContext, file: &Path) -> Result<Vec<WorkerAddress>, CliError> {
     let (text, name) = if file == Path::new("-") {
         let mut text = String::new();
         (std::io::stdin().read_to_string(&mut text).map(|_| text), "standard input".to_owned())
@@ -85,7 +85,7 @@ pub fn read(context: &Context, file: &Path) -> Result<Vec<WorkerAddress>, Comman
     let text = text.map_err(|error| {
         let missing = error.kind() == std::io::ErrorKind::NotFound;
         let kind = if missing { ExitStatus::NotFound } else { ExitStatus::InvalidInput };
-        CommandError::new(kind, format!("could not read the workers in {name}"))
+        CliError::new(kind, format!("could not read the workers in {name}"))
             .because(error)
             .hint("write one worker a line: [user@]host[:port]")
     })?;
@@ -95,17 +95,23 @@ pub fn read(context: &Context, file: &Path) -> Result<Vec<WorkerAddress>, Comman
     }
     if !list.wrong.is_empty() {
         let lines = list.wrong.iter().map(|(line, text, error)| format!("{name}:{line}: '{text}': {error}"));
-        return Err(CommandError::invalid(format!("{name} is no list of workers")).lines(lines));
+        return Err(CliError::invalid(format!("{name} is no list of workers")).lines(lines));
     }
     if list.workers.is_empty() {
-        return Err(CommandError::invalid(format!("{name} names no worker"))
-            .hint("write one worker a line: [user@]host[:port]"));
+        return Err(
+            CliError::invalid(format!("{name} names no worker")).hint("write one worker a line: [user@]host[:port]")
+        );
     }
     Ok(list.workers)
 }
 
 /// Forgets a worker.
-pub async fn remove(context: &Context, workflow: &str, worker: &str, force: bool) -> Result<ExitStatus, CommandError> {
+pub async fn remove(
+    context: &CommandContext,
+    workflow: &str,
+    worker: &str,
+    force: bool,
+) -> Result<ExitStatus, CliError> {
     let (workflow, address) = (bare_name(workflow), parse_address(worker)?.to_string());
     with_client(&context.settings, &context.folder, async |client: &Client| {
         let known = client.remote_workers(workflow).await.map_err(explain_missing)?;
@@ -116,7 +122,7 @@ pub async fn remove(context: &Context, workflow: &str, worker: &str, force: bool
             .filter_map(|known| runner_of(known, &runners))
             .any(|runner| runner.status == RunnerStatus::Active);
         if at_work && !force {
-            return Err(CommandError::new(ExitStatus::Refused, format!("the runner of {address} is at work"))
+            return Err(CliError::new(ExitStatus::Refused, format!("the runner of {address} is at work"))
                 .hint(format!("stop it first: torc remote stop {workflow} {address}"))
                 .hint("or let it go on until the workflow has settled, and pass --force"));
         }
@@ -128,7 +134,7 @@ pub async fn remove(context: &Context, workflow: &str, worker: &str, force: bool
 }
 
 /// Lists the workers.
-pub async fn list(context: &Context, workflow: &str) -> Result<ExitStatus, CommandError> {
+pub async fn list(context: &CommandContext, workflow: &str) -> Result<ExitStatus, CliError> {
     with_client(&context.settings, &context.folder, async |client: &Client| {
         let workers = client.remote_workers(bare_name(workflow)).await.map_err(explain_missing)?;
         context.output.list(&workers)

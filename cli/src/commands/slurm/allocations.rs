@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use torc_slurm::exec::Slurm;
 use torc_slurm::records::{self, Record};
 
-use crate::client::{Client, SlurmStatsFilter};
+use crate::client::Client;
 use crate::connection::{explain_missing, resolve_workflow};
-use crate::error::{CommandError, ExitStatus};
-use crate::sites::AT_ONCE;
+use crate::error::{CliError, ExitStatus};
+use crate::sites::COMMAND_SCHEDULE;
+use torc_api::filter::SlurmStatsFilter;
 
 /// A workflow and the numbers of the Slurm jobs that ran it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +25,7 @@ pub struct SlurmJobs {
 }
 
 /// The Slurm jobs of a workflow: its allocations, those that its runners live in, and those that its steps ran in.
-pub async fn of_workflow(client: &Client, reference: Option<&str>) -> Result<SlurmJobs, CommandError> {
+pub async fn of_workflow(client: &Client, reference: Option<&str>) -> Result<SlurmJobs, CliError> {
     let name = resolve_workflow(client, reference).await?;
     let workflow = client.workflow(&name).await.map_err(explain_missing)?;
     let serves = |served: &Option<String>| {
@@ -49,18 +50,16 @@ pub async fn of_workflow(client: &Client, reference: Option<&str>) -> Result<Slu
 }
 
 /// Everything that the accounting has about them.
-pub async fn ask_accounting(jobs: &SlurmJobs) -> Result<Vec<Record>, CommandError> {
+pub async fn ask_accounting(jobs: &SlurmJobs) -> Result<Vec<Record>, CliError> {
     if jobs.ids.is_empty() {
         let message = format!("workflow {} has not run in Slurm", jobs.workflow);
-        return Err(
-            CommandError::new(ExitStatus::NotFound, message).hint("`torc get runners --all` shows who has run it")
-        );
+        return Err(CliError::new(ExitStatus::NotFound, message).hint("`torc get runners --all` shows who has run it"));
     }
     let slurm = Slurm::default().replaced_by(|name| std::env::var(name).ok());
-    let answer = slurm.ask_again(&records::ask(jobs.ids.iter().map(String::as_str)), AT_ONCE).await;
+    let answer = slurm.ask_again(&records::ask(jobs.ids.iter().map(String::as_str)), COMMAND_SCHEDULE).await;
     let records = answer.and_then(|answer| records::read(&answer.text));
     records.map_err(|trouble| {
-        CommandError::new(ExitStatus::Unreachable, format!("Slurm's accounting does not answer: {trouble}"))
+        CliError::new(ExitStatus::Unreachable, format!("Slurm's accounting does not answer: {trouble}"))
             .hint("run this where `sacct` works, e.g. on a login node")
     })
 }

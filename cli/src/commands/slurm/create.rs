@@ -8,9 +8,9 @@ use torc_core::planning::document::write;
 
 use super::generate::{no_place, refuse_known};
 use super::plan::{PlanArgs, plan};
-use crate::connection::Connection;
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::connection::ServerConnection;
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::output::{SchedulerRow, human};
 use crate::use_cases::submit::{Purpose, line, submit_workflows};
 
@@ -42,7 +42,7 @@ struct Created<'a> {
 }
 
 /// Runs the verb.
-pub async fn run(context: &Context, args: &CreateSlurmArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: &CreateSlurmArgs) -> Result<ExitStatus, CliError> {
     let mut planned = plan(context, &args.file, &args.plan).await?;
     refuse_known(&args.file, &planned, args.overwrite)?;
     if planned.plan.planned.is_empty() {
@@ -53,12 +53,12 @@ pub async fn run(context: &Context, args: &CreateSlurmArgs) -> Result<ExitStatus
     if context.settings.url.is_none() {
         crate::connection::create_store_dir(&context.folder)?;
     }
-    let connection = Connection::open(&context.settings, &context.folder).await?;
+    let connection = ServerConnection::open(&context.settings, &context.folder).await?;
     let stored =
         submit_workflows(context, connection.client(), std::slice::from_ref(&planned.workflow), Purpose::Store).await;
     connection.close().await;
     let stored = stored?;
-    let Some(response) = stored.first() else { return Err(CommandError::not_found("nothing was stored")) };
+    let Some(response) = stored.first() else { return Err(CliError::not_found("nothing was stored")) };
     let created = Created {
         workflow: &response.name,
         id: response.id,

@@ -11,9 +11,9 @@ use torc_api::workflow::WorkflowSpec;
 use torc_core::planning::document::{asks_for_nodes, write};
 
 use super::plan::{PlanArgs, Planned, plan};
-use crate::context::Context;
+use crate::context::CommandContext;
 use crate::documents::{load_options, read_text};
-use crate::error::{CommandError, ExitStatus};
+use crate::error::{CliError, ExitStatus};
 use crate::output::{SchedulerRow, human};
 use crate::rewrite::rewrite;
 
@@ -59,7 +59,7 @@ struct Done<'a> {
     unplaced: Vec<UnplacedJob>,
 }
 
-pub(super) async fn run(context: &Context, args: &GenerateArgs) -> Result<ExitStatus, CommandError> {
+pub(super) async fn run(context: &CommandContext, args: &GenerateArgs) -> Result<ExitStatus, CliError> {
     let planned = plan(context, &args.file, &args.plan).await?;
     refuse_known(&args.file, &planned, args.overwrite)?;
     if planned.plan.planned.is_empty() {
@@ -69,7 +69,7 @@ pub(super) async fn run(context: &Context, args: &GenerateArgs) -> Result<ExitSt
     if !args.dry_run {
         let text = written(&args.file, &planned, !args.no_actions)?;
         replace(target, text.as_bytes())
-            .map_err(|error| CommandError::unexpected(format!("could not write {}", target.display()), error))?;
+            .map_err(|error| CliError::unexpected(format!("could not write {}", target.display()), error))?;
     }
     let done = Done {
         file: (!args.dry_run).then_some(target),
@@ -86,11 +86,11 @@ pub(super) async fn run(context: &Context, args: &GenerateArgs) -> Result<ExitSt
 }
 
 /// Refuses a document that has schedulers or scheduling actions already, unless they are to be replaced.
-pub(super) fn refuse_known(file: &Path, planned: &Planned, overwrite: bool) -> Result<(), CommandError> {
+pub(super) fn refuse_known(file: &Path, planned: &Planned, overwrite: bool) -> Result<(), CliError> {
     let spec = &planned.workflow.document.spec;
     let has_some = !spec.slurm_schedulers.is_empty() || spec.actions.iter().any(asks_for_nodes);
     if has_some && !overwrite {
-        return Err(CommandError::usage(format!("{} has Slurm schedulers or scheduling actions", file.display()))
+        return Err(CliError::usage(format!("{} has Slurm schedulers or scheduling actions", file.display()))
             .hint("--overwrite replaces them"));
     }
     Ok(())
@@ -120,17 +120,17 @@ fn unplaced(planned: &Planned) -> Vec<UnplacedJob> {
     planned.plan.unplaced.iter().map(describe).collect()
 }
 
-pub(super) fn no_place(planned: &Planned) -> CommandError {
+pub(super) fn no_place(planned: &Planned) -> CliError {
     const SHOWN: usize = 5;
     let jobs = unplaced(planned);
     let lines = jobs.iter().take(SHOWN).map(|one| format!("  {}: {}", one.job, one.reason));
-    CommandError::invalid(format!("no job has a place on {}", planned.site.profile.name))
+    CliError::invalid(format!("no job has a place on {}", planned.site.profile.name))
         .lines(lines)
         .hint("change what the jobs need, or take another cluster with --profile")
 }
 
 /// The text of the file with everything in it.
-fn written(path: &Path, planned: &Planned, with_actions: bool) -> Result<String, CommandError> {
+fn written(path: &Path, planned: &Planned, with_actions: bool) -> Result<String, CliError> {
     let bytes = read_text(path)?;
     let format = Format::from_path(&path.to_string_lossy()).unwrap_or(Format::Yaml);
     let text = String::from_utf8_lossy(&bytes);
@@ -139,12 +139,12 @@ fn written(path: &Path, planned: &Planned, with_actions: bool) -> Result<String,
     let found = loaded.documents.iter().find(|found| is_named(found, planned.workflow.name()));
     // Tables that were embedded on the way are not written into the file.
     let Some((found, Document::Workflow(raw))) = found.map(|found| (found, &found.document)) else {
-        return Err(CommandError::invalid(format!("{} changed while it was read", path.display())));
+        return Err(CliError::invalid(format!("{} changed while it was read", path.display())));
     };
     let wanted: WorkflowSpec = write(&raw.spec, &planned.expanded, &planned.entries, &planned.plan, with_actions);
     rewrite(&text, format, found, &wanted, &options).map_err(|obstacle| {
         let place = obstacle.position.map_or_else(String::new, |at| format!(":{}:{}", at.line, at.column));
-        CommandError::invalid(format!("{}{place}: {}", path.display(), obstacle.reason)).hint(obstacle.hint)
+        CliError::invalid(format!("{}{place}: {}", path.display(), obstacle.reason)).hint(obstacle.hint)
     })
 }
 
@@ -152,7 +152,7 @@ fn is_named(found: &LoadedDocument, name: &str) -> bool {
     matches!(&found.document, Document::Workflow(document) if document.metadata.name == name)
 }
 
-fn describe(context: &Context, done: &Done<'_>) -> String {
+fn describe(context: &CommandContext, done: &Done<'_>) -> String {
     const SHOWN: usize = 5;
     let mut text = context.output.table(&done.schedulers);
     let allocations = human::count(done.allocations, "allocation");

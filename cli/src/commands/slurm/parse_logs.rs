@@ -12,11 +12,12 @@ use serde::Serialize;
 
 use self::patterns::{Kind, findings};
 use super::allocations::{SlurmJobs, of_workflow};
-use crate::client::{Client, JobFilter};
+use crate::client::Client;
 use crate::connection::{explain_missing, with_client};
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::output::Listing;
+use torc_api::filter::JobFilter;
 
 /// Look through the logs of a workflow's allocations, runners and jobs for what is known to go wrong.
 ///
@@ -60,7 +61,7 @@ pub struct LogFinding {
 const LONGEST: u64 = 8 << 20;
 
 /// Runs the verb.
-pub async fn run(context: &Context, args: &ParseLogsArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: &ParseLogsArgs) -> Result<ExitStatus, CliError> {
     let (jobs, names) = with_client(&context.settings, &context.folder, async |client: &Client| {
         let jobs = of_workflow(client, args.workflow.as_deref()).await?;
         let list = client.jobs(&jobs.number.to_string(), &JobFilter::default(), None).await.map_err(explain_missing)?;

@@ -10,9 +10,9 @@ use torc_core::planning::generate::{self, Plan, Settings};
 use torc_core::planning::groups;
 
 use crate::commands::hpc::{SiteArgs, read_partitions};
-use crate::context::Context;
+use crate::context::CommandContext;
 use crate::documents::{self, LoadedWorkflow};
-use crate::error::CommandError;
+use crate::error::CliError;
 use crate::sites::Site;
 
 /// How allocations are planned.
@@ -68,14 +68,14 @@ pub(super) struct Planned {
 }
 
 /// Reads a document and plans for it.
-pub(super) async fn plan(context: &Context, path: &Path, args: &PlanArgs) -> Result<Planned, CommandError> {
+pub(super) async fn plan(context: &CommandContext, path: &Path, args: &PlanArgs) -> Result<Planned, CliError> {
     let paths = [PathBuf::from(path)];
     let workflows = documents::read_valid(&paths, context.settings.namespace.as_deref(), context.output)?.workflows;
     let expanded = crate::commands::plan::expand_all(&workflows, context.settings.server.max_jobs)?;
     let mut found = workflows.into_iter().zip(expanded);
     let (Some((workflow, expanded)), None) = (found.next(), found.next()) else {
         let message = format!("{} must hold one workflow", path.display());
-        return Err(CommandError::invalid(message).hint("name a file with one workflow"));
+        return Err(CliError::invalid(message).hint("name a file with one workflow"));
     };
     let limits = Limits { max_jobs: context.settings.server.max_jobs, ..Limits::default() };
     let entries = entries_of_jobs(&workflow.document.spec, &limits).unwrap_or_default();
@@ -84,7 +84,7 @@ pub(super) async fn plan(context: &Context, path: &Path, args: &PlanArgs) -> Res
     let partitions = read_partitions(&site)?;
     if let Some(name) = args.partition.as_deref().filter(|name| !partitions.iter().any(|one| one.name == **name)) {
         let names: Vec<&str> = partitions.iter().map(|partition| partition.name.as_str()).collect();
-        return Err(CommandError::not_found(format!("{} has no partition `{name}`", site.profile.name))
+        return Err(CliError::not_found(format!("{} has no partition `{name}`", site.profile.name))
             .hint(format!("it has {}", names.join(", "))));
     }
     let settings = Settings {
@@ -105,7 +105,7 @@ pub(super) async fn plan(context: &Context, path: &Path, args: &PlanArgs) -> Res
     Ok(Planned { workflow, expanded, entries, site, plan })
 }
 
-fn account(args: &PlanArgs, workflow: &LoadedWorkflow) -> Result<String, CommandError> {
+fn account(args: &PlanArgs, workflow: &LoadedWorkflow) -> Result<String, CliError> {
     let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let written = || workflow.document.spec.slurm_schedulers.first().map(|scheduler| scheduler.account.clone());
     args.account
@@ -115,7 +115,7 @@ fn account(args: &PlanArgs, workflow: &LoadedWorkflow) -> Result<String, Command
         .or_else(written)
         .filter(|account| !account.is_empty())
         .ok_or_else(|| {
-            CommandError::usage("an account is needed")
+            CliError::usage("an account is needed")
                 .hint("give it with --account; `sacctmgr show associations user=$USER format=account` lists yours")
         })
 }

@@ -13,8 +13,8 @@ use torc_slurm::trouble::SlurmError;
 use torc_slurm::{sbatch, sinfo, squeue};
 
 use super::plan::{PlanArgs, plan};
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::output::{AllocationPlanRow, WayRow};
 use crate::sites;
 
@@ -30,18 +30,21 @@ pub struct PlanAllocationsArgs {
     pub plan: PlanArgs,
 }
 
-pub(super) async fn run(context: &Context, args: &PlanAllocationsArgs) -> Result<ExitStatus, CommandError> {
+pub(super) async fn run(context: &CommandContext, args: &PlanAllocationsArgs) -> Result<ExitStatus, CliError> {
     let planned = plan(context, &args.file, &args.plan).await?;
     let slurm = sites::slurm(&args.plan.site.way.prefix());
-    let nodes =
-        slurm.ask_again(&sinfo::nodes().within(sites::PATIENCE), sites::AT_ONCE).await.map_err(sites::trouble)?;
-    let nodes = sinfo::read_nodes(&nodes.text).map_err(sites::trouble)?;
+    let nodes = slurm
+        .ask_again(&sinfo::nodes().within(sites::QUERY_TIMEOUT), sites::COMMAND_SCHEDULE)
+        .await
+        .map_err(sites::slurm_error)?;
+    let nodes = sinfo::read_nodes(&nodes.text).map_err(sites::slurm_error)?;
     let mut rows = Vec::new();
     for one in &planned.plan.planned {
         let partition = one.scheduler.partition.clone().unwrap_or_default();
-        let queue =
-            slurm.ask_again(&squeue::jobs_of_partition(&partition).within(sites::PATIENCE), sites::AT_ONCE).await;
-        let queued = squeue::read_jobs(queue).map_err(sites::trouble)?;
+        let queue = slurm
+            .ask_again(&squeue::jobs_of_partition(&partition).within(sites::QUERY_TIMEOUT), sites::COMMAND_SCHEDULE)
+            .await;
+        let queued = squeue::read_jobs(queue).map_err(sites::slurm_error)?;
         let idle = sinfo::idle(&nodes, &partition);
         rows.push(row(&slurm, one, &partition, idle, queued.len()).await?);
     }
@@ -55,7 +58,7 @@ async fn row(
     partition: &str,
     idle_nodes: i64,
     queued: usize,
-) -> Result<AllocationPlanRow, CommandError> {
+) -> Result<AllocationPlanRow, CliError> {
     let each = planned.nodes_per_job.max(1);
     let total = planned.allocations.saturating_mul(planned.scheduler.nodes.unwrap_or(1)).max(1);
     let all = wait(slurm, planned, total).await?;
@@ -97,7 +100,7 @@ struct Wait {
     refused: Option<String>,
 }
 
-async fn wait(slurm: &Slurm, planned: &Planned, nodes: i64) -> Result<Wait, CommandError> {
+async fn wait(slurm: &Slurm, planned: &Planned, nodes: i64) -> Result<Wait, CliError> {
     let mut request = Request::of_scheduler(&planned.scheduler, None);
     request.nodes = nodes;
     let worker = Worker {
@@ -111,13 +114,13 @@ async fn wait(slurm: &Slurm, planned: &Planned, nodes: i64) -> Result<Wait, Comm
         output: "/dev/null",
     };
     let text = script(&request, &BTreeMap::new(), &Marker { own: "torc-plan", shared_name: None }, &worker)
-        .map_err(|error| CommandError::invalid("the scheduler cannot be written for sbatch").because(error))?;
-    match slurm.ask(&sbatch::test(&text).within(sites::PATIENCE)).await {
+        .map_err(|error| CliError::invalid("the scheduler cannot be written for sbatch").because(error))?;
+    match slurm.ask(&sbatch::test(&text).within(sites::QUERY_TIMEOUT)).await {
         Ok(answer) => {
             let start = sbatch::read_start(&answer);
             Ok(Wait { seconds: start.map(|at| (at - Timestamp::now().as_second()).max(0)), refused: None })
         }
         Err(SlurmError::Refused { sentence }) => Ok(Wait { seconds: None, refused: Some(sentence) }),
-        Err(other) => Err(sites::trouble(other)),
+        Err(other) => Err(sites::slurm_error(other)),
     }
 }

@@ -7,9 +7,9 @@ use torc_api::recovery::{RegenerateReport, RegenerateRequest};
 
 use crate::client::Client;
 use crate::commands::hpc::SiteArgs;
-use crate::connection::{Connection, explain_missing, resolve_workflow};
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::connection::{ServerConnection, explain_missing, resolve_workflow};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::listen_args::ListenArgs;
 use crate::output::{SchedulerRow, human};
 use crate::sites;
@@ -60,7 +60,7 @@ pub struct ReplanArgs {
 
 impl ReplanArgs {
     /// What is asked of the store's owner. Slurm is looked at from here.
-    pub async fn request(&self, client: &Client, workflow: &Workflow) -> Result<RegenerateRequest, CommandError> {
+    pub async fn request(&self, client: &Client, workflow: &Workflow) -> Result<RegenerateRequest, CliError> {
         Ok(self.with(self.partitions(client, workflow).await?))
     }
 
@@ -76,7 +76,7 @@ impl ReplanArgs {
     }
 
     /// Partitions of the profile that was named, of the workflow's cluster, or of the cluster that one is on.
-    pub async fn partitions(&self, client: &Client, workflow: &Workflow) -> Result<Vec<Partition>, CommandError> {
+    pub async fn partitions(&self, client: &Client, workflow: &Workflow) -> Result<Vec<Partition>, CliError> {
         let name = workflow.slurm_cluster.as_deref().filter(|name| *name != LOCAL);
         if let (None, Some(name)) = (&self.site.profile, name) {
             let clusters = client.clusters().await?;
@@ -99,8 +99,8 @@ impl RegenerateArgs {
 }
 
 /// Runs the verb.
-pub async fn run(context: &Context, args: &RegenerateArgs) -> Result<ExitStatus, CommandError> {
-    let connection = Connection::open(&context.settings, &context.folder).await?;
+pub async fn run(context: &CommandContext, args: &RegenerateArgs) -> Result<ExitStatus, CliError> {
+    let connection = ServerConnection::open(&context.settings, &context.folder).await?;
     let is_served = connection.is_served();
     let result = regenerate(context, args, connection.client(), is_served).await;
     connection.close().await;
@@ -113,11 +113,11 @@ pub async fn run(context: &Context, args: &RegenerateArgs) -> Result<ExitStatus,
 
 /// Plans anew; the workflow, if Slurm is to be asked for something.
 async fn regenerate(
-    context: &Context,
+    context: &CommandContext,
     args: &RegenerateArgs,
     client: &Client,
     is_served: bool,
-) -> Result<Option<String>, CommandError> {
+) -> Result<Option<String>, CliError> {
     let name = resolve_workflow(client, args.workflow.as_deref()).await?;
     let workflow = client.workflow(&name).await.map_err(explain_missing)?;
     let request = args.request(args.plan.request(client, &workflow).await?);
@@ -128,7 +128,7 @@ async fn regenerate(
 }
 
 /// What was planned, for people.
-fn describe(context: &Context, workflow: &str, report: &RegenerateReport, served: bool) -> String {
+fn describe(context: &CommandContext, workflow: &str, report: &RegenerateReport, served: bool) -> String {
     let mut text = describe_plan(context, workflow, report, served);
     if report.dry_run && report.pending_jobs > 0 {
         text.push_str("nothing was changed\n");
@@ -137,7 +137,7 @@ fn describe(context: &Context, workflow: &str, report: &RegenerateReport, served
 }
 
 /// Describes the planned allocations, as part of a larger report.
-pub fn describe_plan(context: &Context, workflow: &str, report: &RegenerateReport, served: bool) -> String {
+pub fn describe_plan(context: &CommandContext, workflow: &str, report: &RegenerateReport, served: bool) -> String {
     if report.pending_jobs == 0 {
         return format!("workflow/{workflow}: no job is still to run; nothing was done\n");
     }

@@ -3,7 +3,7 @@
 use super::parse_logs::LogFinding;
 use super::sacct::SacctRow;
 use super::stats::StatsRow;
-use crate::output::table::{Column, Paint, TableCell, Tabular, bytes, text};
+use crate::output::table::{CellStyle, Column, TableCell, Tabular, bytes, text};
 
 impl Tabular for StatsRow {
     const COLUMNS: &'static [Column<Self>] = &[
@@ -12,7 +12,7 @@ impl Tabular for StatsRow {
         Column::always("ATTEMPT", |row, _| row.stats.attempt.into()),
         Column::always("SLURM JOB", |row, _| text(&row.stats.slurm_job_id)),
         Column::always("STATE", |row, _| {
-            TableCell::painted(row.stats.state.clone().unwrap_or_default(), paint(row.stats.state.as_deref()))
+            TableCell::styled(row.stats.state.clone().unwrap_or_default(), paint(row.stats.state.as_deref()))
         }),
         Column::always("MAX RSS", |row, _| bytes(row.stats.max_rss_bytes)),
         Column::always("AVE CPU", |row, _| seconds(row.stats.ave_cpu_seconds)),
@@ -28,7 +28,7 @@ impl Tabular for SacctRow {
     const COLUMNS: &'static [Column<Self>] = &[
         Column::always("SLURM JOB", |row, _| row.slurm_job_id.as_str().into()),
         Column::always("NAME", |row, _| row.name.as_str().into()),
-        Column::always("STATE", |row, _| TableCell::painted(row.state.as_str(), paint(Some(&row.state)))),
+        Column::always("STATE", |row, _| TableCell::styled(row.state.as_str(), paint(Some(&row.state)))),
         Column::always("EXIT", |row, _| row.exit_code.as_str().into()),
         Column::always("ELAPSED", |row, _| format!("{} s", row.elapsed_seconds).into()),
         Column::always("NODES", |row, _| row.nodes.into()),
@@ -44,7 +44,7 @@ impl Tabular for SacctRow {
 impl Tabular for LogFinding {
     const COLUMNS: &'static [Column<Self>] = &[
         Column::always("KIND", |row, _| {
-            TableCell::painted(row.kind.name(), if row.kind.is_error() { Paint::Bad } else { Paint::Active })
+            TableCell::styled(row.kind.name(), if row.kind.is_error() { CellStyle::Bad } else { CellStyle::Active })
         }),
         Column::always("JOB", |row, _| text(&row.job)),
         Column::always("TEXT", |row, _| row.text.as_str().into()),
@@ -54,12 +54,12 @@ impl Tabular for LogFinding {
 }
 
 /// The colour of a state as Slurm names it.
-fn paint(state: Option<&str>) -> Paint {
+fn paint(state: Option<&str>) -> CellStyle {
     match state.map(torc_slurm::state::meaning) {
-        None => Paint::Plain,
-        Some(torc_api::slurm::SlurmState::Completed) => Paint::Good,
-        Some(state) if state.is_over() => Paint::Bad,
-        Some(_) => Paint::Active,
+        None => CellStyle::Plain,
+        Some(torc_api::slurm::SlurmState::Completed) => CellStyle::Good,
+        Some(state) if state.is_over() => CellStyle::Bad,
+        Some(_) => CellStyle::Active,
     }
 }
 

@@ -10,8 +10,8 @@ use torc_slurm::records::Record;
 use super::allocations::{ask_accounting, of_workflow};
 use crate::client::Client;
 use crate::connection::with_client;
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::output::Listing;
 
 /// What Slurm's accounting has about a workflow's allocations and their steps, asked now.
@@ -87,7 +87,7 @@ impl From<Record> for SacctRow {
 }
 
 /// Runs the verb.
-pub async fn run(context: &Context, args: &SacctArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: &SacctArgs) -> Result<ExitStatus, CliError> {
     let jobs = with_client(&context.settings, &context.folder, async |client: &Client| {
         of_workflow(client, args.workflow.as_deref()).await
     })
@@ -103,9 +103,9 @@ pub async fn run(context: &Context, args: &SacctArgs) -> Result<ExitStatus, Comm
     Ok(ExitStatus::Success)
 }
 
-fn save(path: &Path, rows: &[SacctRow]) -> Result<(), CommandError> {
+fn save(path: &Path, rows: &[SacctRow]) -> Result<(), CliError> {
     let failed = |error: std::io::Error| {
-        CommandError::new(ExitStatus::Unexpected, format!("cannot write {}", path.display())).because(error)
+        CliError::new(ExitStatus::Unexpected, format!("cannot write {}", path.display())).because(error)
     };
     let text = serde_json::to_string_pretty(&serde_json::json!({ "items": rows }))
         .map_err(|error| failed(std::io::Error::other(error)))?;

@@ -4,9 +4,9 @@ use clap::Args;
 use torc_api::recovery::ScheduleNodesRequest;
 
 use crate::client::Client;
-use crate::connection::{Connection, explain_missing, resolve_workflow};
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::connection::{ServerConnection, explain_missing, resolve_workflow};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::use_cases::background_server::ensure_background_server;
 
 /// Ask Slurm for allocations of a scheduler of a workflow.
@@ -30,8 +30,8 @@ pub struct ScheduleNodesArgs {
 }
 
 /// Runs the verb.
-pub async fn run(context: &Context, args: &ScheduleNodesArgs) -> Result<ExitStatus, CommandError> {
-    let connection = Connection::open(&context.settings, &context.folder).await?;
+pub async fn run(context: &CommandContext, args: &ScheduleNodesArgs) -> Result<ExitStatus, CliError> {
+    let connection = ServerConnection::open(&context.settings, &context.folder).await?;
     let is_served = connection.is_served();
     let result = schedule(context, args, connection.client()).await;
     connection.close().await;
@@ -42,7 +42,7 @@ pub async fn run(context: &Context, args: &ScheduleNodesArgs) -> Result<ExitStat
     Ok(ExitStatus::Success)
 }
 
-async fn schedule(context: &Context, args: &ScheduleNodesArgs, client: &Client) -> Result<String, CommandError> {
+async fn schedule(context: &CommandContext, args: &ScheduleNodesArgs, client: &Client) -> Result<String, CliError> {
     let name = resolve_workflow(client, args.workflow.as_deref()).await?;
     let request = ScheduleNodesRequest {
         scheduler: args.scheduler.clone(),

@@ -7,8 +7,8 @@ use torc_slurm::records::Record;
 use super::allocations::{ask_accounting, of_workflow};
 use crate::client::Client;
 use crate::connection::with_client;
-use crate::context::Context;
-use crate::error::{CommandError, ExitStatus};
+use crate::context::CommandContext;
+use crate::error::{CliError, ExitStatus};
 use crate::output::human;
 
 /// How much node and CPU time a workflow has taken in Slurm, and how much of it was used.
@@ -51,7 +51,7 @@ pub fn add_up(workflow: &str, records: &[Record]) -> Usage {
 }
 
 /// Runs the verb.
-pub async fn run(context: &Context, args: &UsageArgs) -> Result<ExitStatus, CommandError> {
+pub async fn run(context: &CommandContext, args: &UsageArgs) -> Result<ExitStatus, CliError> {
     let jobs = with_client(&context.settings, &context.folder, async |client: &Client| {
         of_workflow(client, args.workflow.as_deref()).await
     })

@@ -3,23 +3,22 @@
 use torc_api::state::Cause;
 use torc_api::status::FailureSample;
 
-use super::super::rejection::Reason;
 use super::*;
 
 const EARLY: &str = "2026-01-01T00:00:00Z";
 const LATE: &str = "2026-01-01T00:10:00Z";
 const NOW: &str = "2026-01-01T01:00:00Z";
 
-fn stated(type_: &str, status: &str, reason: &str, since: &str) -> Condition {
+fn stated(type_: ConditionType, status: ConditionStatus, reason: Reason, since: &str) -> Condition {
     Condition { last_transition_time: since.to_owned(), ..plain(type_, status, reason, String::new(), 1) }
 }
 
 fn running() -> WorkflowStatus {
     WorkflowStatus {
         conditions: vec![
-            stated("Accepted", "True", "Planned", EARLY),
-            stated("Finished", "False", "Running", EARLY),
-            stated("Succeeded", "Unknown", "Running", EARLY),
+            stated(ConditionType::Accepted, ConditionStatus::True, Reason::Planned, EARLY),
+            stated(ConditionType::Finished, ConditionStatus::False, Reason::Running, EARLY),
+            stated(ConditionType::Succeeded, ConditionStatus::Unknown, Reason::Running, EARLY),
         ],
         ..WorkflowStatus::default()
     }
@@ -82,11 +81,14 @@ fn times_of_change_move_only_with_the_value() {
     let running = running();
     for (before, expected) in [
         (vec![], EARLY),
-        (vec![stated("Accepted", "True", "Planned", LATE)], LATE),
-        (vec![stated("Accepted", "False", "InvalidSpec", LATE)], NOW),
-        (vec![stated("Accepted", "False", "InvalidSpec", EARLY)], NOW),
-        (vec![stated("Finished", "True", "Done", LATE)], EARLY),
-        (vec![stated("Accepted", "False", "InvalidSpec", "2025-01-01T00:00:00Z")], EARLY),
+        (vec![stated(ConditionType::Accepted, ConditionStatus::True, Reason::Planned, LATE)], LATE),
+        (vec![stated(ConditionType::Accepted, ConditionStatus::False, Reason::InvalidSpec, LATE)], NOW),
+        (vec![stated(ConditionType::Accepted, ConditionStatus::False, Reason::InvalidSpec, EARLY)], NOW),
+        (vec![stated(ConditionType::Finished, ConditionStatus::True, Reason::Succeeded, LATE)], EARLY),
+        (
+            vec![stated(ConditionType::Accepted, ConditionStatus::False, Reason::InvalidSpec, "2025-01-01T00:00:00Z")],
+            EARLY,
+        ),
     ] {
         let view = View { accepted: Some(3), before: &before, ..view(Some(&running), None) };
         assert_eq!(status(&view).conditions[0].last_transition_time, expected, "{before:?}");

@@ -83,7 +83,7 @@ async fn only_the_slurm_of_this_machine_needs_no_description() {
 fn ready(cluster: &Cluster) -> (String, String, String) {
     let condition = cluster.status().conditions.remove(0);
     assert_eq!(condition.type_, "Ready");
-    (condition.status, condition.reason, condition.message)
+    (condition.status.to_string(), condition.reason, condition.message)
 }
 
 #[tokio::test]

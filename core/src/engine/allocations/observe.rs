@@ -1,5 +1,6 @@
 //! Polls of Slurm: what it says about allocations, and what follows for runners and jobs.
 
+use torc_api::event_reason::EventReason;
 use torc_api::allocation::{AllocationStatus, OrphanReport, OrphanedAllocation, OrphanedJob};
 use torc_api::quantity::count;
 use torc_api::slurm::SlurmState;
@@ -149,12 +150,12 @@ impl Engine {
             let Some(workflow) = self.workflows.get_mut(&seen.key.0) else { continue };
             let Some(row) = workflow.allocations.requeue(seen, tx) else { continue };
             let message = format!("{} was requeued by Slurm", row.name());
-            tx.event(Some(seen.key.0), "AllocationRequeued", message);
+            tx.event(Some(seen.key.0), EventReason::AllocationRequeued, message);
         }
         for (workflow, jobs) in lost {
             let (jobs, runners) = (count(jobs, "running job"), count(findings.stale_runners.len(), "runner"));
             let message = format!("{jobs} lost with their allocations ({runners})");
-            tx.event(Some(workflow), "OrphansReclaimed", message);
+            tx.event(Some(workflow), EventReason::OrphansReclaimed, message);
         }
     }
 
@@ -199,7 +200,7 @@ impl Engine {
         if let Some(number) = &row.slurm_job_id {
             self.slurm.dismissed.insert((number.clone(), row.host.clone(), row.pid));
         }
-        tx.event(None, "RunnerLeft", format!("runner {id} on {} ended with its allocation", row.host));
+        tx.event(None, EventReason::RunnerLeft, format!("runner {id} on {} ended with its allocation", row.host));
         let mut leases = self.leases();
         for (target, _) in runner.leases.sorted() {
             leases.abandon(id, target, ALLOCATION_ENDED, NotHeldReason::Unknown, tx);

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use torc_api::allocation::Allocation;
+use torc_api::condition::{Condition, ConditionReason as Reason, ConditionType};
 use torc_api::status::AllocationCounts;
 
-use crate::engine::status::ConditionState;
 use crate::engine::workflow::Workflow;
 use crate::rows::AllocationRow;
 use crate::time::rfc3339;
@@ -46,30 +46,28 @@ pub fn allocation(row: &AllocationRow, workflow: &str) -> Allocation {
 }
 
 /// Returns the condition whether ready jobs have capacity, as far as that depends on Slurm.
-pub fn allocations_ready(workflow: &Workflow) -> ConditionState {
-    let condition = |status, reason, message| ConditionState::new("AllocationsReady", status, reason, message);
+pub fn allocations_ready(workflow: &Workflow) -> Condition {
     let (pending, active) = workflow.allocations.counts();
     let summary = workflow.allocations.summary();
     let is_needed = workflow.schedulers.is_for_slurm() && workflow.has_ready_jobs() && !workflow.is_canceled();
-    if !is_needed {
-        let reason = if active > 0 { "Active" } else { "NotNeeded" };
-        return condition("True", reason, String::new());
-    }
-    if workflow.is_suspended() {
-        return condition("False", "Suspended", String::new());
-    }
-    if let Some(message) = &summary.refused {
-        return condition("False", "SubmitFailed", message.clone());
-    }
-    match (active, pending) {
-        (0, 0) => condition("False", "WaitingForSlurm", summary.unreachable.clone().unwrap_or_default()),
-        (0, _) => condition("False", "WaitingForSlurm", slurm_reasons(workflow)),
-        (_, 0) if summary.held_back > 0 => {
-            let message = "the limit of concurrent allocations is reached (`maxAllocations`)".to_owned();
-            condition("False", "LimitReached", message)
+    let (is_ready, reason, message) = if !is_needed {
+        (true, if active > 0 { Reason::Active } else { Reason::NotNeeded }, String::new())
+    } else if workflow.is_suspended() {
+        (false, Reason::Suspended, String::new())
+    } else if let Some(message) = &summary.refused {
+        (false, Reason::SubmitFailed, message.clone())
+    } else {
+        match (active, pending) {
+            (0, 0) => (false, Reason::WaitingForSlurm, summary.unreachable.clone().unwrap_or_default()),
+            (0, _) => (false, Reason::WaitingForSlurm, slurm_reasons(workflow)),
+            (_, 0) if summary.held_back > 0 => {
+                let message = "the limit of concurrent allocations is reached (`maxAllocations`)".to_owned();
+                (false, Reason::LimitReached, message)
+            }
+            _ => (true, Reason::Active, String::new()),
         }
-        _ => condition("True", "Active", String::new()),
-    }
+    };
+    Condition::new(ConditionType::AllocationsReady, is_ready.into(), reason, message)
 }
 
 /// Returns the reasons that Slurm gives for pending allocations, each once.
@@ -87,21 +85,21 @@ pub fn waits_for_allocation(workflow: &Workflow) -> bool {
 }
 
 /// Returns the reason why no allocation will be submitted without a manual action, with a message.
-pub fn allocation_stall(workflow: &Workflow) -> Option<(&'static str, String)> {
+pub fn allocation_stall(workflow: &Workflow) -> Option<(Reason, String)> {
     let (pending, active) = workflow.allocations.counts();
     if !workflow.schedulers.is_for_slurm() || pending + active > 0 {
         return None;
     }
     let summary = workflow.allocations.summary();
     if let Some(reason) = &summary.unplaced {
-        return Some(("NoMatchingPartition", reason.clone()));
+        return Some((Reason::NoMatchingPartition, reason.clone()));
     }
     if workflow.allocations.is_exhausted() {
         let message = "allocations end one after another without a finished job; see `torc get allocations` and the logs of \
                        their runners, then `torc retry` or `torc resume`";
-        return Some(("RecoveryExhausted", message.to_owned()));
+        return Some((Reason::RecoveryExhausted, message.to_owned()));
     }
-    summary.unreachable.as_ref().map(|message| ("SlurmUnreachable", message.clone()))
+    summary.unreachable.as_ref().map(|message| (Reason::SlurmUnreachable, message.clone()))
 }
 
 /// Returns the numbers of desired and existing allocations; none for a workflow that does not use Slurm.

@@ -1,5 +1,6 @@
 //! Silent runners: they lose their unstarted leases, and after a longer time the started ones.
 
+use torc_api::event_reason::EventReason;
 use super::{Leases, NotHeldReason};
 use super::LeaseTarget;
 use crate::engine::runners::Runner;
@@ -33,7 +34,7 @@ impl Leases<'_> {
         let Some(runner) = self.runners.get_mut(&id) else { return };
         if runner.set_silent() {
             let (host, seconds) = (&runner.row().host, silence_ms / 1_000);
-            tx.event(None, "RunnerSilent", format!("runner {id} on {host} has been silent for {seconds} s"));
+            tx.event(None, EventReason::RunnerSilent, format!("runner {id} on {host} has been silent for {seconds} s"));
         }
         let held = runner.leases.sorted();
         self.runners.withdraw_offer(id);

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use torc_api::event_reason::EventReason;
 use torc_api::quantity::format_duration;
 use torc_api::state::JobState;
 use torc_api::wire::{AttemptKey, SyncRequest};
@@ -73,7 +74,7 @@ impl Leases<'_> {
             workflow.graph.name(job),
             format_duration(workflow.graph.profile(job).requirements.runtime_seconds),
         );
-        tx.event(Some(target.workflow), "LeaseReturned", message);
+        tx.event(Some(target.workflow), EventReason::LeaseReturned, message);
     }
 
     /// Confirms a lease that a runner has, started at `started_ms` or waiting. An expired lease becomes the current one again if no newer
@@ -121,7 +122,7 @@ impl Leases<'_> {
         self.end_all_revoked(id, "its runner has left", |_| true, tx);
         let Some(mut runner) = self.runners.remove(id) else { return };
         runner.end(tx);
-        tx.event(None, "RunnerLeft", format!("runner {id} on {} has left", runner.row().host));
+        tx.event(None, EventReason::RunnerLeft, format!("runner {id} on {} has left", runner.row().host));
         let queued: HashSet<(i64, i64)> = request.queued.iter().map(|key| (key.job, key.lease_id)).collect();
         for (target, held) in runner.leases.sorted() {
             let is_queued = queued.contains(&(target.number.0, held.key.lease_id));

@@ -1,7 +1,7 @@
-//! Jobs of a shim with a clock that a test turns. The processes are real and outlive no test.
+//! JobTable of a shim with a clock that a test turns. The processes are real and outlive no test.
 
 use super::*;
-use crate::shim::start_log::Header;
+use crate::shim::start_log::StartLogHeader;
 
 mod endings;
 
@@ -17,12 +17,12 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// A shim that runs one job, which takes no notice of being asked to end.
-fn at_work(dir: &Path) -> Jobs {
-    let header = Header { shim: "tests".to_owned(), boot_id: String::new() };
-    let mut jobs = Jobs::new("tests", StartLog::create(dir, &header).expect("start_log"), Vec::new());
+fn at_work(dir: &Path) -> JobTable {
+    let header = StartLogHeader { shim: "tests".to_owned(), boot_id: String::new() };
+    let mut jobs = JobTable::new("tests", StartLog::create(dir, &header).expect("start_log"), Vec::new());
     jobs.welcome(std::env::vars_os().collect());
     let folder = dir.display().to_string();
-    jobs.define(Template { id: 1, working_dir: folder.clone(), log_dir: folder, ..Template::default() });
+    jobs.define(StartTemplate { id: 1, working_dir: folder.clone(), log_dir: folder, ..StartTemplate::default() });
     let argv = ["sh", "-c", "trap '' TERM; echo > ready; while true; do sleep 0.05; done"];
     jobs.order(StartOrder {
         key: KEY,
@@ -36,23 +36,23 @@ fn at_work(dir: &Path) -> Jobs {
     jobs
 }
 
-/// What the next agent is told of the job.
-fn told(jobs: &mut Jobs) -> RunningJob {
+/// Returns the job as the next agent gets it.
+fn described(jobs: &mut JobTable) -> ShimJob {
     jobs.welcome(Vec::new());
     let told = std::mem::take(&mut jobs.news).into_iter().find_map(|news| match news {
-        FromShim::Running(held) => Some(held),
+        FromShim::Running(held) => Some(*held),
         _ => None,
     });
     told.expect("it has not been collected")
 }
 
-/// Why and since when the job is being ended, as the next agent is told.
-fn ending(jobs: &mut Jobs) -> Option<(Ending, BootInstant)> {
-    told(jobs).ending
+/// Returns the reason and the moment of the first signal, as the next agent gets them.
+fn ending(jobs: &mut JobTable) -> Option<(StopReason, BootInstant)> {
+    described(jobs).ending
 }
 
 /// Waits until its process has exited, and collects it alone: others may be the children of other tests.
-fn expect_killed(jobs: &Jobs) {
+fn expect_killed(jobs: &JobTable) {
     await_end(jobs.processes[&KEY]);
 }
 
@@ -61,7 +61,7 @@ fn await_end(pid: i32) {
     let _ = rustix::process::waitpid(Pid::from_raw(pid), rustix::process::WaitOptions::NOHANG);
 }
 
-fn ask(jobs: &mut Jobs, why: Ending, lead_seconds: u64, now: BootInstant) {
+fn ask(jobs: &mut JobTable, why: StopReason, lead_seconds: u64, now: BootInstant) {
     jobs.terminate(&Termination { key: KEY, why, signal: 15, lead_ms: lead_seconds * 1_000 }, now);
 }
 
@@ -73,14 +73,14 @@ fn a_job_has_exactly_its_lead() {
     let now = clock_now();
     let at = |seconds| now.plus(Duration::from_secs(seconds));
     jobs.on_time(at(5));
-    ask(&mut jobs, Ending::Timeout, 30, now);
+    ask(&mut jobs, StopReason::Timeout, 30, now);
     assert_eq!(jobs.next_time(at(2)), Some(at(30)));
     jobs.on_time(at(29));
     assert_eq!(jobs.news, []);
     jobs.on_time(at(30));
     assert_eq!(jobs.news, [FromShim::Killed(KEY)]);
     expect_killed(&jobs);
-    assert_eq!(ending(&mut jobs), Some((Ending::Timeout, now)));
+    assert_eq!(ending(&mut jobs), Some((StopReason::Timeout, now)));
 }
 
 // X11
@@ -88,12 +88,12 @@ fn a_job_has_exactly_its_lead() {
 fn what_was_done_to_a_step_is_told_to_the_next_agent() {
     let dir = tempfile::tempdir().expect("a folder");
     let mut jobs = at_work(dir.path());
-    assert_eq!((told(&mut jobs).step_limit_ms, told(&mut jobs).is_warned), (None, false));
+    assert_eq!((described(&mut jobs).order.step_limit_ms, described(&mut jobs).is_warned), (None, false));
     let record = StepRecord { key: KEY, step_limit_ms: Some(60_000), is_warned: true };
     jobs.record(&record);
     jobs.record(&StepRecord { key: AttemptKey { job: 99, ..KEY }, ..record });
-    assert_eq!((told(&mut jobs).step_limit_ms, told(&mut jobs).is_warned), (Some(60_000), true));
-    ask(&mut jobs, Ending::Stopped, 0, clock_now());
+    assert_eq!((described(&mut jobs).order.step_limit_ms, described(&mut jobs).is_warned), (Some(60_000), true));
+    ask(&mut jobs, StopReason::Stopped, 0, clock_now());
     jobs.on_time(clock_now());
     expect_killed(&jobs);
 }
@@ -106,25 +106,32 @@ fn asked_again_it_can_only_have_less_time_and_the_first_reason_counts() {
     let now = clock_now();
     let at = |seconds| now.plus(Duration::from_secs(seconds));
     jobs.on_time(at(5));
-    ask(&mut jobs, Ending::Canceled, 30, now);
-    ask(&mut jobs, Ending::Stopped, 60, at(1));
+    ask(&mut jobs, StopReason::Canceled, 30, now);
+    ask(&mut jobs, StopReason::Stopped, 60, at(1));
     assert_eq!(jobs.next_time(at(2)), Some(at(30)));
-    ask(&mut jobs, Ending::Stopped, 10, at(2));
+    ask(&mut jobs, StopReason::Stopped, 10, at(2));
     assert_eq!(jobs.next_time(at(2)), Some(at(12)));
-    ask(&mut jobs, Ending::Stopped, 0, at(3));
+    ask(&mut jobs, StopReason::Stopped, 0, at(3));
     jobs.on_time(at(3));
     expect_killed(&jobs);
-    assert_eq!(ending(&mut jobs), Some((Ending::Canceled, now)));
+    assert_eq!(ending(&mut jobs), Some((StopReason::Canceled, now)));
 }
 
 /// A shim without jobs, with a template of which every field counts.
-fn idle(dir: &Path) -> Jobs {
-    let header = Header { shim: "tests".to_owned(), boot_id: String::new() };
-    let mut jobs = Jobs::new("tests", StartLog::create(dir, &header).expect("start_log"), Vec::new());
+fn idle(dir: &Path) -> JobTable {
+    let header = StartLogHeader { shim: "tests".to_owned(), boot_id: String::new() };
+    let mut jobs = JobTable::new("tests", StartLog::create(dir, &header).expect("start_log"), Vec::new());
     jobs.welcome(std::env::vars_os().collect());
     let folder = dir.display().to_string();
-    let terms = Terms { lead_ms: 4_000, signal: 12, timeout_exit_code: 77, ..Terms::default() };
-    jobs.define(Template { id: 3, working_dir: folder.clone(), log_dir: folder, terms, ..Template::default() });
+    jobs.define(StartTemplate {
+        id: 3,
+        working_dir: folder.clone(),
+        log_dir: folder,
+        lead_ms: 4_000,
+        signal: 12,
+        timeout_exit_code: 77,
+        ..StartTemplate::default()
+    });
     jobs.heartbeat(BootInstant(u64::MAX));
     jobs.news.clear();
     jobs
@@ -133,7 +140,6 @@ fn idle(dir: &Path) -> Jobs {
 fn order(job: i64, in_turn: bool) -> StartOrder {
     StartOrder {
         key: AttemptKey { job, ..KEY },
-        role: LeaseRole::Job,
         name: format!("job {job}"),
         template: 3,
         argv: vec!["sleep".to_owned(), "1000".to_owned()],
@@ -147,7 +153,7 @@ fn order(job: i64, in_turn: bool) -> StartOrder {
     }
 }
 
-fn started(jobs: &Jobs) -> Vec<i64> {
+fn started(jobs: &JobTable) -> Vec<i64> {
     let keys = jobs.news.iter().filter_map(|news| match news {
         FromShim::Started { key, .. } => Some(key.job),
         _ => None,
@@ -156,12 +162,12 @@ fn started(jobs: &Jobs) -> Vec<i64> {
 }
 
 /// Takes the next job of the class that every [`order`] has.
-fn next_in_turn(jobs: &mut Jobs, now: BootInstant) -> Option<i64> {
+fn next_in_turn(jobs: &mut JobTable, now: BootInstant) -> Option<i64> {
     jobs.next_in_turn(2, now).map(|order| order.key.job)
 }
 
 /// The end of a job that cannot be started, and the job that was started in its place.
-fn successor_of_a_failed_start(jobs: &mut Jobs, job: i64) -> Option<i64> {
+fn successor_of_a_failed_start(jobs: &mut JobTable, job: i64) -> Option<i64> {
     jobs.order(StartOrder { template: 99, ..order(job, false) });
     let successor = jobs.news.iter().find_map(|news| match news {
         FromShim::Ended(ended) if ended.key.job == job => Some(ended.successor),
@@ -170,7 +176,7 @@ fn successor_of_a_failed_start(jobs: &mut Jobs, job: i64) -> Option<i64> {
     successor.expect("it has ended").map(|key| key.job)
 }
 
-fn kill_all(mut jobs: Jobs) {
+fn kill_all(mut jobs: JobTable) {
     for pid in jobs.processes.values().copied().collect::<Vec<_>>() {
         signal_group(pid, Signal::KILL);
         await_end(pid);
@@ -184,22 +190,17 @@ fn everything_about_a_job_is_told_to_the_next_agent() {
     let mut jobs = idle(dir.path());
     jobs.order(order(4, false));
     let pid = jobs.processes[&AttemptKey { job: 4, ..KEY }];
-    let held = told(&mut jobs);
-    let expected = RunningJob {
-        key: AttemptKey { job: 4, ..KEY },
-        role: LeaseRole::Job,
-        name: "job 4".to_owned(),
+    let held = described(&mut jobs);
+    let expected = ShimJob {
+        order: StartOrder { argv: Vec::new(), env: Vec::new(), ..order(4, false) },
+        template: jobs.running[&pid].prepared.template.clone(),
         started: held.started,
         pid,
-        devices: vec!["7".to_owned()],
-        nodes: vec!["n8".to_owned()],
-        step_limit_ms: Some(9),
         is_warned: false,
-        terms: Terms { lead_ms: 4_000, signal: 12, timeout_exit_code: 77, ..Terms::default() },
-        working_dir: dir.path().display().to_string(),
         ending: None,
     };
     assert_eq!(held, expected);
+    assert_eq!((held.template.lead_ms, held.template.timeout_exit_code), (4_000, 77));
     kill_all(jobs);
 }
 
@@ -318,7 +319,7 @@ fn a_result_is_told_until_it_is_acknowledged() {
             .into_iter()
             .filter_map(|news| match news {
                 FromShim::Ended(ended) => {
-                    Some((ended.key.job, ended.outcome.return_code(), ended.terms.map(|terms| terms.lead_ms)))
+                    Some((ended.key.job, ended.outcome.return_code(), ended.job.map(|job| job.template.lead_ms)))
                 }
                 _ => None,
             })
@@ -335,8 +336,8 @@ fn which_news_are_urgent() {
     let dir = tempfile::tempdir().expect("a folder");
     let mut jobs = idle(dir.path());
     let over = |successor| {
-        let ended = Ended::of(KEY, "a", (BootInstant(1), BootInstant(2)), Outcome::Exited(0));
-        FromShim::Ended(Ended { successor, ..ended })
+        let ended = JobExit::new(KEY, BootInstant(1), BootInstant(2), Outcome::Exited(0));
+        FromShim::Ended(JobExit { successor, ..ended })
     };
     let run = FromShim::Started { key: KEY, at: BootInstant(1), pid: 1 };
     let cases = [
@@ -390,26 +391,23 @@ fn a_result_has_all_that_is_known_of_its_job() {
     jobs.order(order(4, false));
     let key = AttemptKey { job: 4, ..KEY };
     let asked = clock_now();
-    jobs.terminate(&Termination { key, why: Ending::Canceled, signal: 12, lead_ms: 9_000 }, asked);
+    jobs.terminate(&Termination { key, why: StopReason::Canceled, signal: 12, lead_ms: 9_000 }, asked);
     let pid = jobs.processes[&key];
     let job = jobs.running.get_mut(&pid).expect("it runs");
     job.rusage = Rusage { cpu_us: 21, peak_memory_bytes: Some(22) };
-    job.step_limit_ms = Some(23);
+    job.order.step_limit_ms = Some(23);
     let kept = logs::LogOutcome { stdout: Some("/o".into()), stderr: Some("/e".into()), problem: None };
     let before = BootInstant(asked.0 - 1);
-    for (at, ending) in [(before, None), (asked, Some(Ending::Canceled))] {
+    for (at, ending) in [(before, None), (asked, Some(StopReason::Canceled))] {
         let job = jobs.running.get(&pid).expect("it runs");
-        let expected = Ended {
+        let expected = JobExit {
             rusage: Some(Rusage { cpu_us: 21, peak_memory_bytes: Some(22) }),
             ending,
             stdout: Some("/o".to_owned()),
             stderr: Some("/e".to_owned()),
-            step_limit_ms: Some(23),
-            terms: Some(Box::new(job.prepared.template.terms.clone())),
-            working_dir: dir.path().display().to_string(),
-            ..Ended::of(key, "job 4", (job.started, at), Outcome::Exited(5))
+            ..JobExit::new(key, job.started, at, Outcome::Exited(5))
         };
-        assert_eq!(reap::result(job, (at, Outcome::Exited(5)), &kept), expected);
+        assert_eq!(reap::job_exit(job, at, Outcome::Exited(5), &kept), expected);
     }
     kill_all(jobs);
 }
@@ -427,7 +425,7 @@ fn a_job_is_signaled_once() {
     let key = AttemptKey { job: 4, ..KEY };
     let now = clock_now();
     for (signal, lead_ms) in [(10, 900_000), (12, 800_000)] {
-        jobs.terminate(&Termination { key, why: Ending::Stopped, signal, lead_ms }, now);
+        jobs.terminate(&Termination { key, why: StopReason::Stopped, signal, lead_ms }, now);
     }
     signal_group(jobs.processes[&key], Signal::ALARM);
     wait_until("the last signal", || dir.path().join("last").exists());
@@ -448,8 +446,7 @@ fn which_packed_outputs_go_at_once() {
         (Packed, true, vec![], Outcome::Signaled(9), false),
     ];
     for (stdio, delete_on_success, output_files, outcome, expected) in cases {
-        let terms = Terms { delete_on_success, output_files, ..Terms::default() };
-        let template = Template { stdio, terms, ..Template::default() };
+        let template = StartTemplate { stdio, delete_on_success, output_files, ..StartTemplate::default() };
         assert_eq!(reap::is_unwanted(&template, &outcome), expected, "{template:?} {outcome:?}");
     }
 }

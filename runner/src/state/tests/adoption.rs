@@ -4,30 +4,33 @@ use torc_api::execution::MonitorPlan;
 use torc_api::wire::LeaseRole;
 
 use super::*;
-use crate::protocol::Terms;
+use crate::protocol::StartTemplate;
 use crate::state::jobs::EndingOrder;
 
 /// A job that the shim holds; no two fields have the same value.
-fn held(desk: &AgentHarness) -> RunningJob {
-    RunningJob {
-        key: AttemptKey { workflow: 3, job: 14, run: 15, attempt: 9, lease_id: 26 },
-        role: LeaseRole::Job,
-        name: "held".to_owned(),
+fn held(desk: &AgentHarness) -> ShimJob {
+    ShimJob {
+        order: StartOrder {
+            key: AttemptKey { workflow: 3, job: 14, run: 15, attempt: 9, lease_id: 26 },
+            role: LeaseRole::Job,
+            name: "held".to_owned(),
+            devices: vec!["5".to_owned()],
+            nodes: vec!["n2".to_owned()],
+            step_limit_ms: Some(932_000),
+            ..StartOrder::default()
+        },
         started: desk.now.minus(Duration::from_secs(535)),
         pid: 897,
-        devices: vec!["5".to_owned()],
-        nodes: vec!["n2".to_owned()],
-        step_limit_ms: Some(932_000),
         is_warned: true,
-        terms: Terms {
+        template: StartTemplate {
+            working_dir: "/held".to_owned(),
             resources: Resources { cpus: 2, memory_bytes: 38, gpus: 1, nodes: 1 },
             runtime_seconds: 46,
             signal: 12,
             lead_ms: 4_000,
             headroom_ms: 33_000,
-            ..Terms::default()
+            ..StartTemplate::default()
         },
-        working_dir: "/held".to_owned(),
         ending: None,
     }
 }
@@ -51,18 +54,18 @@ fn a_job_that_is_taken_over_is_as_it_was() {
     let mut desk = AgentHarness::with(two_nodes());
     let held = held(&desk);
     desk.handle(Event::Adopted(Box::new(held.clone())));
-    let job = &desk.state.jobs[&held.key];
+    let job = &desk.state.jobs[&held.order.key];
     assert_eq!((job.role, job.name.as_str(), job.pid), (LeaseRole::Job, "held", 897));
     assert_eq!((job.since, job.start_known), (held.started, true));
-    assert_eq!((job.devices.clone(), job.ending), (held.devices.clone(), None));
+    assert_eq!((job.devices.clone(), job.ending), (held.order.devices.clone(), None));
     assert_eq!((job.step.limit, job.step.is_warned), (Some(Duration::from_secs(932)), true));
-    assert_eq!((job.launch.terms(), job.launch.template.working_dir.as_str()), (&held.terms, "/held"));
+    assert_eq!(*job.launch.template, held.template);
     assert_eq!(job.reservation.as_ref().map(|taken| taken.nodes()), Some(vec![1]), "it is on the second node");
     let free = desk.state.jobs.ledger().free();
     assert_eq!((free.cpus, free.memory_bytes, free.gpus), (6, 962, 3));
     desk.later(Duration::from_millis(100));
     let running = desk.sync().running.clone();
-    assert_eq!((running[0].key, running[0].elapsed_ms), (held.key, 535_100));
+    assert_eq!((running[0].key, running[0].elapsed_ms), (held.order.key, 535_100));
     // The next job gets the other device of that node, and none that is taken.
     desk.profile.resources = Resources { cpus: 1, memory_bytes: 1, gpus: 2, nodes: 1 };
     desk.answer([1]);
@@ -75,7 +78,7 @@ fn a_job_that_is_taken_over_is_as_it_was() {
         })
         .collect();
     assert_eq!(nodes, [["n1"]], "both devices are free on the first node only");
-    // It ends by order as its terms say.
+    // It ends by order as its template says.
     desk.handle(Event::Stop);
     assert!(desk.terminated().contains(&(14, 12, 4_000)), "{:?}", desk.terminated());
 }
@@ -85,11 +88,11 @@ fn a_job_that_is_taken_over_is_as_it_was() {
 fn an_end_that_was_ordered_before_still_counts() {
     let mut desk = AgentHarness::with(two_nodes());
     let since = desk.now.minus(Duration::from_secs(1));
-    let held = RunningJob { ending: Some((Ending::Canceled, since)), ..held(&desk) };
+    let held = ShimJob { ending: Some((StopReason::Canceled, since)), ..held(&desk) };
     desk.handle(Event::Adopted(Box::new(held.clone())));
-    assert_eq!(desk.state.jobs[&held.key].ending, Some(EndingOrder { why: Ending::Canceled, at: since }));
+    assert_eq!(desk.state.jobs[&held.order.key].ending, Some(EndingOrder { why: StopReason::Canceled, at: since }));
     desk.handle(Event::StopNow);
-    let kills: Vec<Ending> = desk
+    let kills: Vec<StopReason> = desk
         .effects
         .iter()
         .filter_map(|effect| match effect {
@@ -97,18 +100,19 @@ fn an_end_that_was_ordered_before_still_counts() {
             _ => None,
         })
         .collect();
-    assert_eq!(kills, [Ending::Canceled], "the first reason counts");
+    assert_eq!(kills, [StopReason::Canceled], "the first reason counts");
 }
 
 #[test]
-fn an_errand_that_is_taken_over_takes_nothing() {
+fn an_adopted_task_takes_no_resources() {
     for role in [LeaseRole::Action, LeaseRole::Recovery] {
         let mut desk = AgentHarness::with(two_nodes());
-        let held = RunningJob { role, ..held(&desk) };
+        let mut held = held(&desk);
+        held.order.role = role;
         desk.handle(Event::Adopted(Box::new(held.clone())));
         assert_eq!(desk.state.jobs.ledger().free(), desk.state.jobs.ledger().capacity(), "{role:?}");
         assert_eq!((desk.state.jobs_at_work(), desk.state.holds()), (0, (1, 0)), "{role:?}");
-        assert_eq!(desk.state.jobs[&held.key].launch.class, u32::MAX, "{role:?}");
+        assert_eq!(desk.state.jobs[&held.order.key].launch.class, u32::MAX, "{role:?}");
     }
 }
 
@@ -127,24 +131,29 @@ fn a_node_without_a_known_name_is_the_first() {
 
 // J16, J33. A result that nobody had, of a job that this agent has never seen.
 #[test]
-fn a_result_of_an_earlier_agent_is_reported_with_its_terms() {
+fn a_result_of_an_earlier_agent_is_reported_completely() {
     let mut desk = AgentHarness::new(4);
     let key = AttemptKey { workflow: 3, job: 14, run: 15, attempt: 9, lease_id: 26 };
-    let terms = Terms {
+    let template = StartTemplate {
+        working_dir: "/held".to_owned(),
         timeout_exit_code: 101,
         output_files: vec!["out".to_owned()],
         monitor: MonitorPlan::default(),
-        ..Terms::default()
+        ..StartTemplate::default()
     };
-    let result = |outcome, ending| Ended {
+    let result = |outcome, ending| JobExit {
         ending,
         stdout: Some("o".to_owned()),
         stderr: Some("e".to_owned()),
-        terms: Some(Box::new(terms.clone())),
-        working_dir: "/held".to_owned(),
-        ..Ended::of(key, "held", (BootInstant(900 * SECOND), BootInstant(907 * SECOND)), outcome)
+        job: Some(Box::new(ShimJob {
+            order: StartOrder { key, name: "held".to_owned(), ..StartOrder::default() },
+            template: template.clone(),
+            started: BootInstant(900 * SECOND),
+            ..ShimJob::default()
+        })),
+        ..JobExit::new(key, BootInstant(900 * SECOND), BootInstant(907 * SECOND), outcome)
     };
-    desk.handle(Event::Ended(Box::new(result(Outcome::Signaled(9), Some(Ending::Timeout)))));
+    desk.handle(Event::Ended(Box::new(result(Outcome::Signaled(9), Some(StopReason::Timeout)))));
     let report = desk.state.reports[&key].clone();
     assert_eq!((report.name.as_str(), report.ended), ("held", BootInstant(907 * SECOND)));
     let finished = report.finished;
@@ -173,7 +182,7 @@ fn attempts_of_one_job_are_kept_apart() {
     let mut desk = AgentHarness::new(4);
     let of = |attempt, run| AttemptKey { workflow: 3, job: 14, run, attempt, lease_id: 26 };
     for (attempt, run, code) in [(1, 1, 11), (2, 1, 12), (1, 2, 13)] {
-        let over = Ended::of(of(attempt, run), "held", (desk.now, desk.now), Outcome::Exited(code));
+        let over = JobExit::new(of(attempt, run), desk.now, desk.now, Outcome::Exited(code));
         desk.handle(Event::Ended(Box::new(over)));
     }
     let codes: Vec<_> = desk.state.reports.iter().map(|(key, one)| (*key, one.finished.return_code)).collect();

@@ -100,7 +100,7 @@ fn jobs_at_the_shim_count_as_waiting() {
     assert_eq!(desk.state.jobs.handed(), 2, "two of them are at the shim");
     assert_eq!(desk.state.jobs.queue().len(), 2, "two are in the queue");
     assert_eq!(desk.state.want(desk.now), WorkRequest::default(), "four wait, and three would be enough");
-    let ended = |job, successor| Ended {
+    let ended = |job, successor| JobExit {
         successor: Some(key(successor)),
         started: desk_start(),
         ended: desk_start().plus(Duration::from_millis(4)),

@@ -281,7 +281,7 @@ fn the_close_and_the_end_of_its_time_wake_the_runner() {
     let began = BootInstant(1_000 * SECOND);
     let time = Some(TimeSpan { began, end: began.plus(Duration::from_secs(100)) });
     let mut desk = AgentHarness::with(Settings { time, long_poll: false, ..settings(1) });
-    desk.handle(Event::Adopted(Box::new(RunningJob { key: key(9), started: began, ..RunningJob::default() })));
+    desk.handle(Event::Adopted(Box::new(shim_job(9, began))));
     desk.state.session.drain(BootInstant(u64::MAX));
     desk.effects.clear();
     for (after, phase) in [(49, "Serving"), (50, "Ending")] {
@@ -315,7 +315,7 @@ fn at_the_very_end_no_last_commands_are_asked_for() {
 // X05
 #[test]
 fn when_the_signal_and_sigkill_are_due() {
-    use crate::protocol::Terms;
+    use crate::protocol::StartTemplate;
     use crate::state::deadlines::{kill_time, signal_time};
     let end = BootInstant(1_000 * SECOND);
     let before = |moment: BootInstant| end.since(moment).as_millis();
@@ -328,8 +328,8 @@ fn when_the_signal_and_sigkill_are_due() {
         (true, 20_000, 30_000, (20_000, 10_000), "not before the headroom begins"),
     ];
     for (in_step, headroom_ms, lead_ms, expected, why) in cases {
-        let terms = Terms { in_step, headroom_ms, lead_ms, ..Terms::default() };
-        assert_eq!((before(signal_time(&terms, end)), before(kill_time(&terms, end))), expected, "{why}");
+        let template = StartTemplate { in_step, headroom_ms, lead_ms, ..StartTemplate::default() };
+        assert_eq!((before(signal_time(&template, end)), before(kill_time(&template, end))), expected, "{why}");
     }
 }
 

@@ -96,7 +96,7 @@ fn completion_can_be_ignored_but_not_cancellation() {
 
 // J20
 #[test]
-fn by_number_of_jobs_nothing_is_taken_near_the_end() {
+fn no_job_is_leased_near_the_end_of_the_time_limit() {
     let began = BootInstant(1_000 * SECOND);
     let asks = |left: u64, max_parallel_jobs, terms: RunnerPolicy| {
         let time = Some(TimeSpan { began, end: began.plus(Duration::from_secs(left)) });
@@ -212,7 +212,7 @@ fn it_does_not_leave_with_something_to_tell() {
             "result" => drop(desk.handle(Event::Ended(Box::new(ended(9, Outcome::Exited(0), desk.now))))),
             "returned" => desk.state.reports.give_back(key(9)),
             "account" => desk.state.sacct.add_news(key(9)),
-            _ => drop(desk.handle(Event::Adopted(Box::new(RunningJob { key: key(9), ..RunningJob::default() })))),
+            _ => drop(desk.handle(Event::Adopted(Box::new(shim_job(9, BootInstant::default()))))),
         }
         desk.state.session.set_settled(RunnerExit::Complete, desk.now);
         desk.handle(Event::Tick);

@@ -82,8 +82,8 @@ fn a_look_that_comes_back_too_late_changes_nothing() {
 #[test]
 fn what_an_earlier_agent_found_is_looked_up_at_the_end() {
     let mut desk = AgentHarness::new(1);
-    let terms = crate::protocol::Terms { input_files: vec!["in".to_owned()], ..Default::default() };
-    let held = RunningJob { key: key(1), started: desk.now, terms, ..RunningJob::default() };
+    let template = crate::protocol::StartTemplate { input_files: vec!["in".to_owned()], ..Default::default() };
+    let held = ShimJob { template, ..shim_job(1, desk.now) };
     desk.handle(Event::Adopted(Box::new(held)));
     let at = desk.now;
     desk.handle(Event::Ended(Box::new(ended(1, Outcome::Exited(0), at))));

@@ -112,7 +112,7 @@ fn without_handed_jobs_there_are_no_heartbeats() {
     desk.started(1);
     for job in [1, 2] {
         let successor = Some(key(job + 1));
-        desk.handle(Event::Ended(Box::new(Ended { successor, ..ended(job, Outcome::Exited(0), desk.now) })));
+        desk.handle(Event::Ended(Box::new(JobExit { successor, ..ended(job, Outcome::Exited(0), desk.now) })));
     }
     assert_eq!(desk.state.jobs.handed(), 0);
     desk.later(INTERVAL);

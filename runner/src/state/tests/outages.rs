@@ -221,7 +221,7 @@ fn the_server_comes_back_and_everything_goes_on() {
     }
     assert!(waited > 0);
     desk.fail(gone());
-    desk.handle(Event::Adopted(Box::new(RunningJob { key: key(9), ..RunningJob::default() })));
+    desk.handle(Event::Adopted(Box::new(shim_job(9, BootInstant::default()))));
     desk.ended(1, 0).handle(Event::Journalled(vec![key(1)]));
     while !desk.has_sync() {
         desk.until_due();
@@ -242,7 +242,7 @@ fn the_server_comes_back_and_everything_goes_on() {
 fn a_server_that_came_back_without_knowing_it_is_told_everything() {
     let mut desk = at_work(settings(1));
     drain(&mut desk);
-    desk.handle(Event::Adopted(Box::new(RunningJob { key: key(9), ..RunningJob::default() })));
+    desk.handle(Event::Adopted(Box::new(shim_job(9, BootInstant::default()))));
     desk.ended(1, 0).handle(Event::Journalled(vec![key(1)]));
     while !desk.has_sync() {
         desk.until_due();
@@ -261,7 +261,7 @@ fn a_server_that_came_back_without_knowing_it_is_told_everything() {
 fn a_result_that_was_delivered_while_it_was_written_leaves_the_journal() {
     let mut desk = at_work(settings(1));
     drain(&mut desk);
-    desk.handle(Event::Adopted(Box::new(RunningJob { key: key(9), ..RunningJob::default() })));
+    desk.handle(Event::Adopted(Box::new(shim_job(9, BootInstant::default()))));
     desk.ended(1, 0);
     assert_eq!(journalled(&desk).len(), 1);
     while !desk.has_sync() {

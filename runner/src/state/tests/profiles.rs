@@ -8,7 +8,7 @@ use torc_api::execution::{
 use torc_api::wire::LeaseRole;
 
 use super::*;
-use crate::protocol::Terms;
+use crate::protocol::StartTemplate;
 
 fn in_allocation() -> Option<Allocation> {
     Some(Allocation { job_id: "77".to_owned(), srun: "/bin/srun".to_owned(), nodes: vec!["n1".to_owned()] })
@@ -58,7 +58,7 @@ fn full(mode: ExecutionMode) -> Profile {
     }
 }
 
-fn started(settings: Settings, profile: Profile, lease: Lease) -> (StartOrder, Template) {
+fn started(settings: Settings, profile: Profile, lease: Lease) -> (StartOrder, StartTemplate) {
     let mut desk = AgentHarness::with(settings);
     desk.profile = profile;
     let key = lease.key;
@@ -91,7 +91,22 @@ fn every_field_of_a_profile_reaches_the_shim() {
     let profile = full(ExecutionMode::Direct);
     let monitor = profile.resource_monitor.clone().expect("set").plan();
     let (order, template) = started(with_server(), profile, lease(4));
-    let terms = Terms {
+    let expected = StartTemplate {
+        id: 1,
+        working_dir: "/work".to_owned(),
+        env: pairs(&[
+            ("OWN", "1"),
+            ("TORC_WORKFLOW_ID", "9"),
+            ("TORC_API_URL", "http://server"),
+            ("TORC_TOKEN_FILE", "/state/tokens/wf1"),
+            ("TORC_SERVER_FILE", "/state/server.json"),
+            ("TORC_WORKFLOW_ID", "1"),
+            ("TORC_OUTPUT_DIR", "/out"),
+            ("TORC_WORKFLOW_SUBMISSION_DIR", "/work"),
+        ]),
+        unset: vec!["TORC_TOKEN".to_owned()],
+        log_dir: "/out/job_stdio".to_owned(),
+        stdio: StdioMode::Combined,
         resources: Resources { cpus: 3, memory_bytes: 5 << 20, gpus: 0, nodes: 1 },
         runtime_seconds: 71,
         enforce_runtime: true,
@@ -109,24 +124,6 @@ fn every_field_of_a_profile_reaches_the_shim() {
         memory_limit_bytes: Some(5 << 20),
         oom_exit_code: 102,
     };
-    let expected = Template {
-        id: 1,
-        working_dir: "/work".to_owned(),
-        env: pairs(&[
-            ("OWN", "1"),
-            ("TORC_WORKFLOW_ID", "9"),
-            ("TORC_API_URL", "http://server"),
-            ("TORC_TOKEN_FILE", "/state/tokens/wf1"),
-            ("TORC_SERVER_FILE", "/state/server.json"),
-            ("TORC_WORKFLOW_ID", "1"),
-            ("TORC_OUTPUT_DIR", "/out"),
-            ("TORC_WORKFLOW_SUBMISSION_DIR", "/work"),
-        ]),
-        unset: vec!["TORC_TOKEN".to_owned()],
-        log_dir: "/out/job_stdio".to_owned(),
-        stdio: StdioMode::Combined,
-        terms,
-    };
     assert_eq!(template, expected);
     assert_eq!(order.argv, ["nice", "-n", "3", "true"]);
 }
@@ -136,14 +133,16 @@ fn every_field_of_a_profile_reaches_the_shim() {
 fn a_profile_that_says_nothing_has_the_defaults() {
     let bare = Profile { runtime_seconds: 1, resources: profile(2).resources, ..Profile::default() };
     let (order, template) = started(settings(4), bare, lease(4));
-    let terms = Terms {
+    let expected = StartTemplate {
         resources: profile(2).resources,
         runtime_seconds: 1,
         memory_limit_bytes: Some(1 << 20),
-        ..Terms::default()
+        env: template.env.clone(),
+        ..StartTemplate { id: 1, ..template.clone() }
     };
-    assert_eq!(template.terms, terms);
-    let defaults = (terms.signal, terms.lead_ms, terms.headroom_ms, terms.timeout_exit_code, terms.oom_exit_code);
+    assert_eq!(template, expected);
+    let StartTemplate { signal, lead_ms, headroom_ms, timeout_exit_code, oom_exit_code, .. } = template;
+    let defaults = (signal, lead_ms, headroom_ms, timeout_exit_code, oom_exit_code);
     assert_eq!(defaults, (15, 30_000, 60_000, 152, 137), "SIGTERM, 30 s, 60 s, 152, 137");
     assert_eq!((template.stdio, template.working_dir.as_str()), (StdioMode::Separate, "/here"));
     let names: Vec<&str> = template.env.iter().map(|(name, _)| name.as_str()).collect();
@@ -157,14 +156,16 @@ fn a_step_differs_from_a_direct_job_in_these_fields() {
     let settings = Settings { allocation: in_allocation(), ..with_server() };
     let (order, step) = started(settings, full(ExecutionMode::Slurm), lease(4));
     let (_, direct) = started(with_server(), full(ExecutionMode::Direct), lease(4));
-    let terms = Terms {
+    let expected = StartTemplate {
         in_step: true,
         signal: 15,
         warning: Some("INT@40".to_owned()),
         memory_limit_bytes: None,
-        ..direct.terms.clone()
+        env: step.env.clone(),
+        unset: step.unset.clone(),
+        ..direct.clone()
     };
-    assert_eq!(step.terms, terms, "Slurm limits memory; srun ends its step on SIGTERM");
+    assert_eq!(step, expected, "Slurm limits memory; srun ends its step on SIGTERM");
     let added: Vec<_> = step.env.iter().filter(|pair| !direct.env.contains(pair)).cloned().collect();
     assert_eq!(added, pairs(&[("SLURM_STEP_GRES", "none")]), "a step without GPUs has none");
     assert!(step.unset.len() > 1 && step.unset[0] == "TORC_TOKEN", "{:?}", step.unset);
@@ -182,7 +183,7 @@ fn the_stdio_of_a_job_counts_before_its_workflows() {
     let own = Stdio { mode: Some(StdioMode::NoStderr), delete_on_success: None };
     let profile = Profile { stdio: Some(own), ..full(ExecutionMode::Direct) };
     let (_, template) = started(settings(4), profile, lease(4));
-    assert_eq!((template.stdio, template.terms.delete_on_success), (StdioMode::NoStderr, false));
+    assert_eq!((template.stdio, template.delete_on_success), (StdioMode::NoStderr, false));
 }
 
 // X04, X05
@@ -200,9 +201,8 @@ fn an_errand_takes_nothing_and_is_quick_to_end() {
         let settings = Settings { allocation: in_allocation(), ..with_server() };
         let task = Lease { role: LeaseRole::Recovery, ..lease_of(4) };
         let (order, template) = started(settings, profile, task);
-        let terms = &template.terms;
-        assert_eq!((terms.lead_ms, terms.headroom_ms), expected, "{why}");
-        assert_eq!((terms.resources, terms.in_step, terms.signal), (Resources::default(), false, 10), "{why}");
+        assert_eq!((template.lead_ms, template.headroom_ms), expected, "{why}");
+        assert_eq!((template.resources, template.in_step, template.signal), (Resources::default(), false, 10), "{why}");
         assert_eq!(order.argv, ["true"], "{why}: neither a step nor behind the script");
         assert_eq!((order.role, order.class, order.in_turn), (LeaseRole::Recovery, u32::MAX, false), "{why}");
     }

@@ -17,7 +17,7 @@ fn checks(desk: &AgentHarness) -> Vec<OutputCheck> {
 // J16, X02, X16. Each outcome with each reason.
 #[test]
 fn code_and_cause_of_every_outcome_and_reason() {
-    use Ending::{Canceled, LeaseLost, OutOfMemory, Preempted, Stopped, Timeout};
+    use StopReason::{Canceled, LeaseLost, OutOfMemory, Preempted, Stopped, Timeout};
     let not_started = || Outcome::NotStarted { code: 127, message: "no such program".to_owned() };
     let table = [
         (Outcome::Exited(0), None, 0, None),
@@ -47,7 +47,7 @@ fn code_and_cause_of_every_outcome_and_reason() {
         });
         desk.answer([1]);
         desk.started(1);
-        desk.handle(Event::Ended(Box::new(Ended { ending, ..ended(1, outcome.clone(), desk.now) })));
+        desk.handle(Event::Ended(Box::new(JobExit { ending, ..ended(1, outcome.clone(), desk.now) })));
         let report = &desk.state.reports[&key(1)].finished;
         assert_eq!((report.return_code, report.cause), (code, cause), "{outcome:?} {ending:?}");
         let message = (outcome == not_started()).then_some("no such program");
@@ -60,16 +60,11 @@ fn every_field_of_an_end_reaches_the_report() {
     let mut desk = AgentHarness::new(1);
     desk.answer([1]);
     desk.handle(Event::Started(key(1), desk.now, 100)).later(Duration::from_secs(9));
-    let over = Ended {
+    let over = JobExit {
         rusage: Some(Rusage { cpu_us: 350_000, peak_memory_bytes: Some(77) }),
         stdout: Some("/o".to_owned()),
         stderr: Some("/e".to_owned()),
-        ..Ended::of(
-            key(1),
-            "job1",
-            (BootInstant(1_001 * SECOND), BootInstant(1_004 * SECOND + 500_000)),
-            Outcome::Exited(0),
-        )
+        ..JobExit::new(key(1), BootInstant(1_001 * SECOND), BootInstant(1_004 * SECOND + 500_000), Outcome::Exited(0))
     };
     desk.handle(Event::Ended(Box::new(over)));
     let report = &desk.state.reports[&key(1)];
@@ -106,7 +101,7 @@ fn what_is_looked_for_after_an_end() {
         desk.profile.working_dir = "/work".to_owned();
         desk.answer([1]);
         desk.started(1);
-        let over = Ended {
+        let over = JobExit {
             stdout: Some("/o".to_owned()),
             stderr: Some("/e".to_owned()),
             ..ended(1, outcome.clone(), desk.now)
@@ -139,7 +134,7 @@ fn what_was_found_changes_the_report() {
         desk.profile.output_files = vec!["out".to_owned()];
         desk.answer([1]);
         desk.started(1);
-        let over = Ended {
+        let over = JobExit {
             stdout: Some("/o".to_owned()),
             stderr: Some("/e".to_owned()),
             ..ended(1, Outcome::Exited(0), desk.now)
@@ -194,7 +189,7 @@ fn the_journal_gets_every_report_once_and_again_when_it_changed() {
     desk.fail(LinkError::Unreachable("x".to_owned()));
     assert!(desk.state.session.is_draining());
     let now = desk.now;
-    let over = Ended::of(key(1), "job1", (now.minus(Duration::from_secs(2)), now), Outcome::Exited(4));
+    let over = JobExit::new(key(1), now.minus(Duration::from_secs(2)), now, Outcome::Exited(4));
     desk.now = now.plus(Duration::from_millis(30));
     desk.handle(Event::Ended(Box::new(over)));
     let written = |desk: &AgentHarness| {
@@ -287,10 +282,9 @@ fn a_result_is_journalled_when_it_is_complete() {
 #[test]
 fn an_old_result_began_its_duration_before_its_end() {
     let mut desk = AgentHarness::new(1);
-    let terms = crate::protocol::Terms { output_files: vec!["out".to_owned()], ..Default::default() };
-    let mut old =
-        Ended::of(key(1), "job1", (BootInstant(1 << 50), BootInstant((1 << 50) + 3_000_000)), Outcome::Exited(0));
-    (old.age_ms, old.terms) = (Some(50_000), Some(Box::new(terms)));
+    let template = crate::protocol::StartTemplate { output_files: vec!["out".to_owned()], ..Default::default() };
+    let mut old = JobExit::new(key(1), BootInstant(1 << 50), BootInstant((1 << 50) + 3_000_000), Outcome::Exited(0));
+    (old.age_ms, old.job) = (Some(50_000), Some(Box::new(ShimJob { template, ..ShimJob::default() })));
     desk.handle(Event::Ended(Box::new(old)));
     assert_eq!(checks(&desk)[0].elapsed, Duration::from_secs(53));
 }
@@ -301,7 +295,7 @@ fn what_did_not_start_is_no_short_job() {
     let mut desk = AgentHarness::new(1);
     desk.answer([1]);
     let outcome = Outcome::NotStarted { code: 127, message: "no such program".to_owned() };
-    desk.handle(Event::Ended(Box::new(Ended::of(key(1), "job1", (desk.now, desk.now), outcome))));
+    desk.handle(Event::Ended(Box::new(JobExit::new(key(1), desk.now, desk.now, outcome))));
     assert_eq!(desk.state.throughput.hand_ahead(), 0);
     let started = |effect: &Effect| matches!(effect, Effect::Log(RunnerEvent::Started { .. }));
     assert!(!desk.effects.iter().any(started), "it never ran: {:?}", desk.effects);

@@ -217,7 +217,7 @@ fn a_secret_start_ends_with_its_lease() {
         desk.handle(Event::Tick);
         assert_eq!(desk.terminated(), killed, "known: {is_known}, {left_us} µs are left");
         if !killed.is_empty() {
-            assert_eq!(desk.state.jobs[&key(1)].ending.map(|ending| ending.why), Some(Ending::LeaseLost));
+            assert_eq!(desk.state.jobs[&key(1)].ending.map(|ending| ending.why), Some(StopReason::LeaseLost));
         }
     }
 }
@@ -344,7 +344,7 @@ fn a_cancellation_reaches_what_the_shim_was_given_in_advance() {
     desk.handle(Event::Ended(Box::new(first)));
     desk.started(3);
     assert_eq!(desk.terminated(), [(3, 15, 30_000)]);
-    assert_eq!(desk.state.jobs[&key(3)].ending.map(|ending| ending.why), Some(Ending::Canceled));
+    assert_eq!(desk.state.jobs[&key(3)].ending.map(|ending| ending.why), Some(StopReason::Canceled));
     assert_eq!(desk.state.jobs.ledger().free().cpus, 0, "it has the place of the first");
 }
 
@@ -399,7 +399,7 @@ fn a_released_job_counts_as_running() {
     desk.state.throughput.job_ended(Duration::from_millis(4));
     desk.answer(1..=6).started(1);
     assert_eq!((desk.state.jobs.running_in_class(0), desk.state.jobs.handed()), (1, 2));
-    let over = Ended::of(key(1), "job1", (desk.now.minus(Duration::from_millis(4)), desk.now), Outcome::Exited(0));
+    let over = JobExit::new(key(1), desk.now.minus(Duration::from_millis(4)), desk.now, Outcome::Exited(0));
     desk.handle(Event::Ended(Box::new(over)));
     assert!(desk.effects.iter().any(|effect| matches!(effect, Effect::StartNow(next) if *next == key(2))));
     assert_eq!((desk.state.jobs.running_in_class(0), desk.state.jobs.handed()), (1, 2), "and two follow again");
@@ -413,6 +413,6 @@ fn a_follower_that_did_not_start_changes_no_count() {
     desk.answer(1..=3).started(1);
     assert_eq!(desk.state.jobs.running_in_class(0), 1);
     let outcome = Outcome::NotStarted { code: 127, message: String::new() };
-    desk.handle(Event::Ended(Box::new(Ended::of(key(2), "job2", (desk.now, desk.now), outcome))));
+    desk.handle(Event::Ended(Box::new(JobExit::new(key(2), desk.now, desk.now, outcome))));
     assert_eq!(desk.state.jobs.running_in_class(0), 1, "the first one runs");
 }

@@ -21,6 +21,11 @@ fn allocation(nodes: &[&str]) -> Option<Allocation> {
     })
 }
 
+fn set_step_limit(desk: &mut AgentHarness, milliseconds: u64) {
+    let step = desk.state.jobs.step_mut(&key(1)).expect("job 1");
+    step.limit = Some(Duration::from_millis(milliseconds));
+}
+
 /// A desk in an allocation of two nodes, with half an hour left.
 fn desk() -> AgentHarness {
     let began = BootInstant(1_000 * SECOND);
@@ -77,7 +82,7 @@ fn the_workflows_settings_reach_srun() {
 }
 
 /// The first order, and what it has in common with others.
-fn order(desk: &AgentHarness) -> (&StartOrder, &Template) {
+fn order(desk: &AgentHarness) -> (&StartOrder, &StartTemplate) {
     let order = desk.effects.iter().find_map(|effect| match effect {
         Effect::Start(order, template) => Some((&**order, &**template)),
         _ => None,
@@ -222,7 +227,7 @@ fn what_slurm_did_is_told_from_time_and_code() {
         desk.started(1);
         let mut ended = ended(1, Outcome::Exited(code), desk.now);
         ended.started = desk.now.minus(Duration::from_millis(ran_ms));
-        ended.step_limit_ms = Some(60_000);
+        set_step_limit(&mut desk, 60_000);
         desk.handle(Event::Ended(Box::new(ended)));
         let report = &desk.state.reports[&key(1)].finished;
         assert_eq!((report.return_code, report.cause), (reported, cause), "{code} after {ran_ms} ms");

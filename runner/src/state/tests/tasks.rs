@@ -61,7 +61,7 @@ fn a_failed_jobs_gpus_are_free_while_its_script_runs() {
         assert_eq!((order.role, order.devices.len()), (LeaseRole::Recovery, 0));
         assert!(order.env.contains(&("TORC_JOB_ID".to_owned(), job.to_string())));
         desk.handle(Event::Started(script.key, desk.now, 1));
-        let over = Ended { key: script.key, ..ended(job, Outcome::Exited(0), desk.now) };
+        let over = JobExit { key: script.key, ..ended(job, Outcome::Exited(0), desk.now) };
         desk.handle(Event::Ended(Box::new(over)));
         assert_eq!(desk.sync().want.free.gpus, 1);
     }

@@ -5,7 +5,7 @@ use torc_api::wire::FinishedAttempt;
 
 use super::*;
 use crate::monitor::{JobSample, NodeSample};
-use crate::protocol::{Rusage, Terms};
+use crate::protocol::{Rusage, StartTemplate};
 use crate::series::{DataPoint, Measurement, NodePoint, Record};
 
 const MIB: i64 = 1 << 20;
@@ -45,7 +45,7 @@ impl AgentHarness {
     }
 
     fn finish(&mut self, outcome: Outcome, rusage: Option<Rusage>) -> &mut Self {
-        let ended = Ended { rusage, ..ended(1, outcome, self.now) };
+        let ended = JobExit { rusage, ..ended(1, outcome, self.now) };
         self.handle(Event::Ended(Box::new(ended)))
     }
 
@@ -126,7 +126,7 @@ fn a_job_that_was_quicker_than_its_killer_has_its_own_result() {
 
 // X07, X15
 #[test]
-fn nobody_is_killed_when_a_condition_is_missing() {
+fn memory_is_enforced_only_if_every_condition_holds() {
     let config = |change: fn(&mut ExecutionConfig)| {
         let mut config = ExecutionConfig::default();
         change(&mut config);
@@ -158,7 +158,7 @@ fn steps_are_not_measured_here() {
     desk.answer([1]).started(1).later(Duration::from_secs(60));
     assert_eq!(desk.state.holds(), (1, 0));
     assert_eq!(desk.ordered(), Vec::<&SampleOrder>::new());
-    assert_eq!(desk.state.jobs[&key(1)].launch.terms().memory_limit_bytes, None);
+    assert_eq!(desk.state.jobs[&key(1)].launch.template.memory_limit_bytes, None);
     desk.finish(Outcome::Exited(0), Some(Rusage { cpu_us: 1, peak_memory_bytes: Some(1) }));
     assert_eq!(desk.report().usage, None);
 }
@@ -187,8 +187,8 @@ fn samples_are_taken_at_the_interval_and_only_while_jobs_run() {
 #[test]
 fn a_taken_over_job_is_measured_and_limited_too() {
     let mut desk = AgentHarness::new(1);
-    let terms = Terms { memory_limit_bytes: Some(MIB), ..Terms::default() };
-    let held = RunningJob { key: key(1), started: desk.now, pid: 7, terms, ..RunningJob::default() };
+    let template = StartTemplate { memory_limit_bytes: Some(MIB), ..StartTemplate::default() };
+    let held = ShimJob { pid: 7, template, ..shim_job(1, desk.now) };
     desk.handle(Event::Adopted(Box::new(held))).later(Duration::from_secs(10));
     assert_eq!(desk.ordered()[0].probes[0].pid, 7);
     let jobs = vec![(key(1), JobSample { memory_bytes: 2 * MIB, cpu_us: 0, processes: 1 })];
@@ -203,7 +203,7 @@ fn peaks_and_averages() {
     desk.later(Duration::from_secs(1));
     let rusage = Rusage { cpu_us: 3_000_000, peak_memory_bytes: Some(25 << 20) };
     let started = desk.now.minus(Duration::from_secs(4));
-    let ended = Ended { rusage: Some(rusage), started, ..ended(1, Outcome::Exited(0), desk.now) };
+    let ended = JobExit { rusage: Some(rusage), started, ..ended(1, Outcome::Exited(0), desk.now) };
     desk.handle(Event::Ended(Box::new(ended)));
     let usage = desk.report().usage.expect("measured");
     assert_eq!((usage.peak_memory_bytes, usage.average_memory_bytes), (Some(30 * MIB), Some(20 * MIB)));
@@ -216,7 +216,7 @@ fn a_short_job_has_what_the_system_counted() {
         let mut desk = running(measured());
         let started = desk.now;
         desk.later(Duration::from_millis(100));
-        let ended = Ended { rusage, started, ..ended(1, Outcome::Exited(0), desk.now) };
+        let ended = JobExit { rusage, started, ..ended(1, Outcome::Exited(0), desk.now) };
         desk.handle(Event::Ended(Box::new(ended)));
         desk.report().usage
     };

@@ -1,4 +1,4 @@
-//! The static program of the container image: built as the Dockerfile builds it, and run where nothing else is.
+//! The static program of the container image, built like in the Dockerfile and run in an empty root.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -15,7 +15,7 @@ fn run(command: &mut Command) -> Output {
 #[test]
 fn the_static_program_needs_no_library_and_runs_workflows() {
     let packaging = project_root().join("packaging");
-    // `tests/run` has built it already: this only prints where it is.
+    // `tests/run` has built it, so this only prints its path.
     let built = run(Command::new(packaging.join("static-build")).arg("dev"));
     let folder = PathBuf::from(String::from_utf8(built.stdout).unwrap().trim_end());
     let program = folder.join("torc");
@@ -28,7 +28,7 @@ fn the_static_program_needs_no_library_and_runs_workflows() {
     env.call_program(&program, "apply -f w.yaml").run().exits(0);
     assert_eq!(env.lines("ran"), ["ran"]);
 
-    // The image has no shell and no library of the host: a chroot shows that the program needs none.
+    // The image has neither a shell nor libraries, and neither has the chroot.
     let image = env.path("image");
     run(Command::new(packaging.join("image-files")).arg(&image).arg(&program));
     assert!(!image.join("bin/sh").exists() && !image.join("usr/bin/sh").exists());

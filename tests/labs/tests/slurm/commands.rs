@@ -1,4 +1,4 @@
-//! Slurm's commands against a real Slurm: what is asked, what is answered, and what the answers mean.
+//! Commands of Slurm on a real Slurm: arguments, output, and its interpretation.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,11 +12,11 @@ use torc_slurm::script::{Marker, Request, Worker, environment_file, script};
 use torc_slurm::squeue::QueuedJob;
 use torc_slurm::trouble::SlurmError;
 use torc_slurm::{partitions, sacct, sbatch, scontrol, sinfo, squeue, srun, sstat, step_end};
-use torc_tests::labs::slurm::{SlurmLab, until_found};
+use torc_tests::labs::slurm::{SlurmLab, wait_for_async};
 
 mod steps;
 
-/// The Slurm of this suite.
+/// Returns the Slurm of this suite.
 fn slurm() -> SlurmLab {
     SlurmLab::shared("commands")
 }
@@ -37,7 +37,7 @@ impl Submitter {
         self.folder.path().join(name).to_string_lossy().into_owned()
     }
 
-    /// A batch script that runs a line of shell.
+    /// Returns a batch script that runs a line of shell.
     fn script(&self, marker: &Marker<'_>, request: &Request<'_>, line: &str, one_per_node: bool) -> String {
         let file = self.path("variables.env");
         let variables = BTreeMap::from([("TORC_TOKEN".to_owned(), "it's $ecret".to_owned())]);
@@ -72,25 +72,25 @@ impl Submitter {
 
     async fn until_running(&self, id: &str) {
         let look = || async { self.queued(id).await.filter(|job| job.state == SlurmState::Running) };
-        until_found("a running allocation", look).await;
+        wait_for_async("a running allocation", look).await;
     }
 
-    /// The state in which the accounting says that a job ended.
+    /// Returns the final state of a job in the accounting.
     async fn end_of(&self, id: &str) -> SlurmState {
         let look = || async {
             let text = self.slurm.ask(&sacct::jobs([id])).await.unwrap().text;
             sacct::read_jobs(&text).unwrap().into_iter().map(|job| job.state).find(|state| state.is_over())
         };
-        until_found("the end of an allocation", look).await
+        wait_for_async("the end of an allocation", look).await
     }
 
-    /// What the accounting says about a step, as soon as it is over.
+    /// Waits until a step is over and returns its record in the accounting.
     async fn account(&self, id: &str, name: &str) -> sacct::StepAccount {
         let look = || async {
             let mut steps = sacct::read_steps(&self.slurm.ask(&sacct::steps(id, &[])).await.unwrap().text);
             steps.remove(name).filter(|account| account.has_numbers() && account.state.is_over())
         };
-        until_found("the account of a step", look).await
+        wait_for_async("the account of a step", look).await
     }
 
     fn output(&self, id: &str) -> String {
@@ -114,7 +114,7 @@ const SMALL: Request<'static> = Request {
     extra: Some("--mem=300M"),
 };
 
-/// `srun` and its arguments as the runner writes them, for a shell.
+/// Returns the `srun` line of the runner, quoted for a shell.
 fn step(name: &str, mebibytes: i64, command: &str) -> String {
     let limits = srun::Limits { cpus: 1, memory_bytes: mebibytes << 20, gpus: 0 };
     let step =
@@ -157,14 +157,14 @@ async fn a_finished_allocation_and_its_steps() {
         let number = |name: &str| steps.iter().find(|(known, _)| known == name).map(|(_, number)| *number);
         Some((number("wf1_j1_r1_a1")?, number("wf1_j2_r1_a1")?))
     };
-    let (busy, idle) = until_found("the numbers of the steps", look).await;
+    let (busy, idle) = wait_for_async("the numbers of the steps", look).await;
     assert_ne!(busy, idle);
     let sample = || async {
         let call = sstat::calls(&id, &[busy, idle, 99]).remove(0);
         let (samples, _) = sstat::read(submitter.slurm.ask(&call).await);
         samples.into_iter().find(|sample| sample.step == busy && sample.memory_bytes > Some(0))
     };
-    let sample = until_found("a sample of a running step", sample).await;
+    let sample = wait_for_async("a sample of a running step", sample).await;
 
     assert_eq!(submitter.end_of(&id).await, SlurmState::Completed);
     assert_eq!(submitter.output(&id).lines().next(), Some("token: it's $ecret, none"));
@@ -180,7 +180,7 @@ async fn a_finished_allocation_and_its_steps() {
 }
 
 #[tokio::test]
-async fn a_cancelled_allocation() {
+async fn a_canceled_allocation_is_recorded_as_canceled() {
     let submitter = Submitter::new();
     let held = Request { extra: Some("--mem=10M --hold"), ..SMALL };
     let id = submitter.submit("torc-wf2-a1", &held, "sleep 100").await;
@@ -212,17 +212,17 @@ async fn a_step_that_runs_out_of_memory() {
 #[tokio::test]
 async fn an_allocation_that_runs_out_of_time() {
     let submitter = Submitter::new();
-    // Slurm may end the step a moment before the allocation; a script that then fails by itself would not have timed out.
+    // Slurm may end the step a moment before the allocation. The script must not fail then, because that is no timeout.
     let line = format!("{}; sleep 1000", step("wf4_j1_r1_a1", 30, "sleep 1000"));
     let id = submitter.submit("torc-wf4-a1", &SMALL, &line).await;
     submitter.until_running(&id).await;
-    // Slurm knows no limit below a minute, but an administrator can move the end.
+    // Slurm has no limits below a minute, but an administrator can move the end time.
     slurm().command("scontrol", &["update", &format!("JobId={id}"), "EndTime=now"]);
     assert_eq!(submitter.end_of(&id).await, SlurmState::Timeout);
 }
 
 #[tokio::test]
-async fn a_preempted_allocation_waits_again() {
+async fn a_preempted_allocation_is_requeued() {
     let submitter = Submitter::new();
     let first = Request { partition: Some("standby"), extra: Some("--exclusive --nodelist=n4"), ..SMALL };
     let id = submitter.submit("torc-wf5-a1", &first, "sleep 1000").await;
@@ -230,7 +230,7 @@ async fn a_preempted_allocation_waits_again() {
     let taker = Request { extra: Some("--exclusive --nodelist=n4"), ..SMALL };
     let other = submitter.submit("torc-wf5-a2", &taker, "sleep 5").await;
     let look = || async { submitter.queued(&id).await.filter(|job| job.state != SlurmState::Running) };
-    let job = until_found("the preemption", look).await;
+    let job = wait_for_async("the preemption", look).await;
     assert!(matches!(job.state, SlurmState::Pending | SlurmState::ComingBack), "{job:?}");
     let detail = scontrol::read_jobs(&submitter.slurm.ask(&scontrol::job(&id)).await.unwrap().text);
     assert_eq!(detail[0].restarts, 1);
@@ -263,7 +263,7 @@ async fn a_runner_on_every_node_and_one_allocation_after_another() {
 }
 
 #[tokio::test]
-async fn texts_arrive_as_they_were_written() {
+async fn texts_are_passed_unchanged() {
     let submitter = Submitter::new();
     let text = r##"a "b" \c #d 'e' $HOME =f, %g"##;
     let held = Request { extra: Some("--mem=10M --hold"), ..SMALL };
@@ -282,7 +282,7 @@ async fn texts_arrive_as_they_were_written() {
 }
 
 #[tokio::test]
-async fn what_slurm_refuses_and_what_it_does_not_know() {
+async fn refusals_and_outages_of_slurm_are_distinguished() {
     let submitter = Submitter::new();
     let marker = Marker { own: "torc-wf8-a1", shared_name: None };
     let nowhere = Request { partition: Some("nowhere"), ..SMALL };
@@ -293,7 +293,7 @@ async fn what_slurm_refuses_and_what_it_does_not_know() {
         assert_eq!(squeue::read_jobs(submitter.slurm.ask(&squeue::jobs(ids.clone())).await), Ok(Vec::new()), "{ids:?}");
         assert_eq!(submitter.slurm.ask(&sacct::jobs(ids)).await.unwrap().text, "");
     }
-    // A Slurm whose controller is away does not answer, and nothing follows from that.
+    // No conclusion is drawn from a Slurm whose controller is down.
     let conf = fs::read_to_string(slurm().conf()).unwrap();
     let away: String = conf
         .lines()

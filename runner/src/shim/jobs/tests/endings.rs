@@ -52,7 +52,7 @@ fn number(dir: &Path, file: &str) -> i32 {
 }
 
 /// Collects until a job has ended; its result.
-fn result_of(jobs: &mut Jobs, job: i64) -> Ended {
+fn result_of(jobs: &mut JobTable, job: i64) -> JobExit {
     let mut found = None;
     wait_until("a result", || {
         jobs.reap();
@@ -99,10 +99,10 @@ fn what_left_the_group_of_a_job_ends_with_it() {
         assert!(!lives(of_4), "nothing is left of a job that is reported");
         assert!(lives(of_5) && jobs.processes.len() == 1, "the other one goes on");
         let key = AttemptKey { job: 5, ..KEY };
-        jobs.terminate(&Termination { key, why: Ending::Stopped, signal: 15, lead_ms: 0 }, clock_now());
+        jobs.terminate(&Termination { key, why: StopReason::Stopped, signal: 15, lead_ms: 0 }, clock_now());
         jobs.on_time(clock_now());
         let ended = result_of(&mut jobs, 5);
-        assert_eq!((ended.outcome, ended.ending), (Outcome::Signaled(9), Some(Ending::Stopped)));
+        assert_eq!((ended.outcome, ended.ending), (Outcome::Signaled(9), Some(StopReason::Stopped)));
         assert!(!lives(of_5));
     });
 }
@@ -129,7 +129,7 @@ fn what_an_earlier_attempt_left_ends_and_strangers_wait() {
         assert!(lives(current), "it is of the attempt that runs");
         assert!(lives(stranger), "it may be about to become one of a running job");
         let key = AttemptKey { job: 5, attempt: 2, ..KEY };
-        jobs.terminate(&Termination { key, why: Ending::Stopped, signal: 15, lead_ms: 0 }, clock_now());
+        jobs.terminate(&Termination { key, why: StopReason::Stopped, signal: 15, lead_ms: 0 }, clock_now());
         jobs.on_time(clock_now());
         result_of(&mut jobs, 5);
         assert!(!lives(current));

@@ -83,7 +83,7 @@ fn attempts_and_runs_of_one_job_have_their_own_accounts() {
     desk.respond(SyncResponse { leases, ..SyncResponse::default() });
     for key in keys {
         desk.handle(Event::Started(key, desk.now, 100));
-        let over = Ended { key, ..ended(1, Outcome::Exited(0), desk.now) };
+        let over = JobExit { key, ..ended(1, Outcome::Exited(0), desk.now) };
         desk.handle(Event::Ended(Box::new(over)));
     }
     let (asked, _) = next_question(&mut desk);
@@ -117,7 +117,7 @@ fn a_kept_record_is_completed_by_the_accounting() {
     });
     desk.answer([1]);
     desk.started(1);
-    let over = Ended { started: desk.now.minus(Duration::from_secs(20)), ..ended(1, Outcome::Exited(0), desk.now) };
+    let over = JobExit { started: desk.now.minus(Duration::from_secs(20)), ..ended(1, Outcome::Exited(0), desk.now) };
     desk.handle(Event::Ended(Box::new(over)));
     let usage = |desk: &AgentHarness| {
         let rows = desk.effects.iter().filter_map(|effect| match effect {
@@ -177,9 +177,9 @@ fn a_step_within_a_second_of_its_limit_ran_out_of_time() {
         let mut desk = desk();
         desk.answer([1]);
         desk.started(1);
-        let over = Ended {
+        set_step_limit(&mut desk, 60_000);
+        let over = JobExit {
             started: desk.now.minus(Duration::from_millis(ran_ms)),
-            step_limit_ms: Some(60_000),
             ..ended(1, Outcome::Exited(code), desk.now)
         };
         desk.handle(Event::Ended(Box::new(over)));
@@ -283,7 +283,7 @@ fn the_log_of_a_failed_srun_is_read() {
         let mut desk = desk();
         desk.answer([1]);
         desk.started(1);
-        let over = Ended { stdout, stderr, ..ended(1, Outcome::Exited(code), desk.now) };
+        let over = JobExit { stdout, stderr, ..ended(1, Outcome::Exited(code), desk.now) };
         desk.handle(Event::Ended(Box::new(over)));
         let read = desk.effects.iter().find_map(|effect| match effect {
             Effect::ReadSrun(of, log) if *of == key(1) => Some(log.clone()),
@@ -314,7 +314,7 @@ fn a_step_that_was_not_started_is_reported_at_once() {
     let mut desk = desk();
     desk.answer([1]);
     let outcome = Outcome::NotStarted { code: 127, message: "srun: program not found".to_owned() };
-    desk.handle(Event::Ended(Box::new(Ended::of(key(1), "job1", (desk.now, desk.now), outcome))));
+    desk.handle(Event::Ended(Box::new(JobExit::new(key(1), desk.now, desk.now, outcome))));
     assert!(desk.state.sacct.are_settled() && !desk.state.jobs.contains_key(&key(1)));
     assert_eq!(desk.state.reports[&key(1)].finished.cause, Some(Cause::StartFailed));
 }

@@ -130,12 +130,11 @@ fn preemption_is_asked_about_at_most_every_five_seconds() {
 // X10. A step gets more time by whole minutes, counted from its start and without the headroom.
 #[test]
 fn more_time_for_a_step_is_a_whole_minute_more() {
-    let held = |limit_minutes: u64| RunningJob {
-        key: key(1),
+    let held = |limit_minutes: u64| ShimJob {
+        order: step_order(limit_minutes * 60_000),
         started: BootInstant(1_000 * SECOND),
-        step_limit_ms: Some(limit_minutes * 60_000),
-        terms: crate::protocol::Terms { in_step: true, headroom_ms: 60_000, ..Default::default() },
-        ..RunningJob::default()
+        template: crate::protocol::StartTemplate { in_step: true, headroom_ms: 60_000, ..Default::default() },
+        ..ShimJob::default()
     };
     // Seconds from the start of the step to the end of the allocation, minutes it has, minutes it may have.
     let cases = [
@@ -188,13 +187,16 @@ fn a_step_is_warned_to_the_millisecond() {
 #[test]
 fn more_time_means_another_warning() {
     let mut desk = with_time(Some(7_200), 10);
-    let held = RunningJob {
-        key: key(1),
+    let held = ShimJob {
+        order: step_order(5 * 60_000),
         started: BootInstant(1_000 * SECOND),
-        step_limit_ms: Some(5 * 60_000),
         is_warned: true,
-        terms: crate::protocol::Terms { in_step: true, warning: Some("USR1@60".to_owned()), ..Default::default() },
-        ..RunningJob::default()
+        template: crate::protocol::StartTemplate {
+            in_step: true,
+            warning: Some("USR1@60".to_owned()),
+            ..Default::default()
+        },
+        ..ShimJob::default()
     };
     desk.handle(Event::Adopted(Box::new(held)));
     assert!(desk.state.warnings.is_empty());

@@ -98,7 +98,7 @@ impl Scene {
     }
 
     fn end(&mut self, job: i64, code: i32) {
-        let failed = Ended { stderr: Some("err".to_owned()), ..ended(job, Outcome::Exited(code), self.desk.now) };
+        let failed = JobExit { stderr: Some("err".to_owned()), ..ended(job, Outcome::Exited(code), self.desk.now) };
         self.handle(Event::Ended(Box::new(failed)));
     }
 

@@ -3,7 +3,7 @@
 use super::*;
 use torc_api::execution::MonitorPlan;
 
-use crate::protocol::Terms;
+use crate::protocol::StartTemplate;
 
 /// What the shim was told to remember of steps.
 fn notes(desk: &AgentHarness) -> Vec<(Option<u64>, bool)> {
@@ -108,7 +108,7 @@ fn a_step_that_dies_of_its_warning_has_run_out_of_time() {
         desk.started(1);
         let mut ended = ended(1, Outcome::Exited(code), desk.now);
         ended.started = desk.now.minus(ran);
-        ended.step_limit_ms = u64::try_from(limit.as_millis()).ok();
+        set_step_limit(&mut desk, u64::try_from(limit.as_millis()).expect("small"));
         desk.handle(Event::Ended(Box::new(ended)));
         for _ in 0..9 {
             match inquiries(&desk).as_slice() {
@@ -170,13 +170,17 @@ fn unmeasured() -> MonitorPlan {
 // X11, S06. The agent that started the step is gone; the next one warns it, unless it was.
 #[test]
 fn a_step_that_was_taken_over_is_warned_in_time() {
-    let held = |is_warned| RunningJob {
-        key: key(1),
+    let held = |is_warned| ShimJob {
+        order: step_order(29 * 60_000),
         started: BootInstant(1_000 * SECOND),
-        step_limit_ms: Some(29 * 60_000),
         is_warned,
-        terms: Terms { in_step: true, warning: Some("TERM@120".to_owned()), monitor: unmeasured(), ..Terms::default() },
-        ..RunningJob::default()
+        template: StartTemplate {
+            in_step: true,
+            warning: Some("TERM@120".to_owned()),
+            monitor: unmeasured(),
+            ..StartTemplate::default()
+        },
+        ..ShimJob::default()
     };
     let signal = SlurmQuery::Signal { step: 4, signal: "TERM".to_owned() };
     let mut desk = desk();
@@ -192,7 +196,7 @@ fn a_step_that_was_taken_over_is_warned_in_time() {
     // A step that dies of its warning has run out of time, whoever had sent it.
     desk.now = BootInstant(1_000 * SECOND).plus(Duration::from_secs(29 * 60 - 110));
     let mut over = ended(1, Outcome::Exited(143), desk.now);
-    (over.started, over.step_limit_ms) = (BootInstant(1_000 * SECOND), Some(29 * 60_000));
+    over.started = BootInstant(1_000 * SECOND);
     desk.handle(Event::Ended(Box::new(over)));
     for _ in 0..9 {
         match inquiries(&desk).as_slice() {
@@ -210,12 +214,11 @@ fn a_step_that_was_taken_over_is_warned_in_time() {
 // X10. Slurm may not let a step have more; and what was put off while no agent was there is noticed by the next one.
 #[test]
 fn more_time_is_asked_for_once_and_also_by_the_next_agent() {
-    let held = RunningJob {
-        key: key(1),
+    let held = ShimJob {
+        order: step_order(5 * 60_000),
         started: BootInstant(1_000 * SECOND),
-        step_limit_ms: Some(5 * 60_000),
-        terms: Terms { in_step: true, warning: Some("USR1@60".to_owned()), ..Terms::default() },
-        ..RunningJob::default()
+        template: StartTemplate { in_step: true, warning: Some("USR1@60".to_owned()), ..StartTemplate::default() },
+        ..ShimJob::default()
     };
     let mut desk = desk();
     desk.handle(Event::Adopted(Box::new(held.clone())));

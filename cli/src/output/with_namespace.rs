@@ -2,15 +2,15 @@
 
 use serde::Serialize;
 
-use super::table::{Listed, Tabular};
+use super::table::{AsRow, Tabular};
 
 /// A row whose namespace is no matter of course.
 #[derive(Serialize)]
 #[serde(transparent)]
-pub struct Anywhere<T>(pub T);
+pub struct WithNamespace<T>(pub T);
 
-impl<T: Tabular> Listed for Anywhere<T> {
-    type Row = T;
+impl<T: Tabular> AsRow for WithNamespace<T> {
+    type Item = T;
     const FIRST: Option<&'static str> = Some("NAMESPACE");
 
     fn row(&self) -> &T {

@@ -8,9 +8,9 @@ use torc_runner::ProcessId;
 /// What a worker is to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "order", rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum Order {
+pub enum WorkerRequest {
     /// Start a runner, unless it runs.
-    Start(Box<StartOrder>),
+    Start(Box<StartRequest>),
     /// Say how the runner stands.
     Look {
         /// The worker's folder.
@@ -40,7 +40,7 @@ pub enum Order {
 /// How to start a runner.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct StartOrder {
+pub struct StartRequest {
     /// The version that is expected; absent: any.
     pub version: Option<String>,
     /// The worker's folder: its own, for logs and state.
@@ -67,11 +67,11 @@ pub struct StartOrder {
 /// What a worker reports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Report {
+pub struct WorkerResponse {
     /// The machine's name.
     pub host: String,
     /// What came of the order.
-    pub outcome: Outcome,
+    pub outcome: RequestOutcome,
     /// The runner, if there ever was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runner: Option<RecordedRunner>,
@@ -82,7 +82,7 @@ pub struct Report {
 /// What came of an order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum Outcome {
+pub enum RequestOutcome {
     /// It was looked at.
     Looked,
     /// It was started.
@@ -134,7 +134,7 @@ pub const REPORT: &str = "torc-report: ";
 pub const LOGS: &str = "torc-logs:";
 
 /// The report in what a worker printed.
-pub fn find_report(printed: &str) -> Option<Report> {
+pub fn find_report(printed: &str) -> Option<WorkerResponse> {
     printed.lines().find_map(|line| serde_json::from_str(line.strip_prefix(REPORT)?).ok())
 }
 
@@ -149,7 +149,8 @@ mod tests {
 
     #[test]
     fn a_report_is_found_among_what_a_shell_says() {
-        let report = Report { host: "n1".to_owned(), outcome: Outcome::Started, runner: None, alive: true };
+        let report =
+            WorkerResponse { host: "n1".to_owned(), outcome: RequestOutcome::Started, runner: None, alive: true };
         let line = serde_json::to_string(&report).expect("JSON");
         let printed = format!("Welcome to n1!\ntorc 1.2.3\n{REPORT}{line}\n");
         assert_eq!(find_report(&printed), Some(report));
@@ -160,11 +161,14 @@ mod tests {
     #[test]
     fn orders_survive_the_way() {
         for order in [
-            Order::Start(Box::new(StartOrder { token: Some("secret".to_owned()), ..StartOrder::default() })),
-            Order::Stop { folder: "/a b".into(), force: true, wait_seconds: 3 },
+            WorkerRequest::Start(Box::new(StartRequest {
+                token: Some("secret".to_owned()),
+                ..StartRequest::default()
+            })),
+            WorkerRequest::Stop { folder: "/a b".into(), force: true, wait_seconds: 3 },
         ] {
             let text = serde_json::to_string(&order).expect("JSON");
-            assert_eq!(serde_json::from_str::<Order>(&text).expect("an order"), order);
+            assert_eq!(serde_json::from_str::<WorkerRequest>(&text).expect("an order"), order);
         }
     }
 }
