@@ -8,18 +8,18 @@
 //!
 //! | part | module | state |
 //! |---|---|---|
-//! | `Workflows` | `workflows`, `session` | all workflows by number and name, those that have not settled, those of this process |
-//! | `Runners` | `runners` | registered runners, their offers, waiting leases and requests; the wake version |
+//! | `Workflows`, `Session` | `workflows`, `session` | workflows by number and name, those that have not settled, those of this process |
+//! | `Runners` | `runners` | registered runners with their leases, offers and requests; the wake version |
 //! | `SlurmRecords` | `allocations` | clusters, ended Slurm jobs, dismissed runners |
 //! | `WorkflowRecord` | `workflow::record` | the row of a workflow |
-//! | `Graph` | `graph` | jobs, dependencies, profiles, ready queues, counts |
-//! | `Schedulers` | `schedulers` | Slurm schedulers of the document and of recovery |
-//! | `Allocations` | `allocations::list` | Slurm allocations of a workflow |
-//! | `Actions` | `actions::list` | actions of a workflow and the jobs that they wait for |
-//! | `Recoveries` | `recovery::scripts` | jobs that wait for a recovery script |
-//! | `DetachedLeases`, `RunnerLeases` | `leases::detached_list`, `leases::held` | superseded leases of a workflow, leases of a runner |
-//! | `Failures` | `failures` | failed attempts, and the jobs that are retried because of them |
-//! | `Data` | `user_data` | user data of a workflow |
+//! | `Graph` | `workflow::graph` | jobs, dependencies, profiles, ready queues, counts |
+//! | `Schedulers` | `workflow::schedulers` | Slurm schedulers of the document and of recovery |
+//! | `Allocations` | `workflow::allocations` | Slurm allocations of a workflow |
+//! | `Actions` | `workflow::actions` | actions of a workflow and the jobs that they wait for |
+//! | `Recoveries` | `workflow::recoveries` | jobs that wait for a recovery script |
+//! | `DetachedLeases` | `workflow::detached_leases` | superseded leases of a workflow |
+//! | `Failures` | `workflow::failures` | failed attempts, and the jobs that are retried because of them |
+//! | `Data` | `workflow::user_data` | user data of a workflow |
 //!
 //! `Leases` is the life cycle that jobs, actions and recovery scripts share. It changes workflows and runners together. The other modules
 //! are commands, and views for the API.
@@ -34,9 +34,7 @@ mod change_set;
 mod data;
 mod deadline;
 mod explain;
-mod failures;
 mod files;
-mod graph;
 mod leases;
 mod long_polls;
 mod lost_runners;
@@ -52,13 +50,11 @@ mod restore;
 mod rights;
 mod runner_policy;
 mod runners;
-mod schedulers;
 mod session;
 mod spawn;
 mod status;
 mod sync;
 mod tx;
-mod user_data;
 mod verbs;
 mod workflow;
 mod workflows;
@@ -73,10 +69,9 @@ use crate::planning::partition::Partition;
 use crate::rows::LastIds;
 
 pub use activity::Activity;
-pub use allocations::{Observation, Orphans, UNPRODUCTIVE_LIMIT, allocation_view, slurm_name};
-pub use apply::{Apply, apply_changes};
+pub use allocations::{Orphans, allocation_view, slurm_name};
+pub use apply::Apply;
 pub use data::{DataWritten, MAX_VALUE_BYTES};
-pub use graph::JobDetail;
 pub use long_polls::{LongPoll, LongPolls};
 pub use lost_runners::LostRunners;
 pub use pool::Demand;
@@ -89,6 +84,7 @@ pub use spawn::{LINEAGE_VARIABLE, MAX_ITERATIONS, Spawn};
 pub use sync::SyncAnswer;
 pub use tx::Tx;
 pub use verbs::Retry;
+pub use workflow::{JobDetail, Observation, UNPRODUCTIVE_LIMIT};
 
 pub use crate::ids::AllocationKey;
 pub use crate::planning::course::AllocationSummary;
@@ -170,7 +166,7 @@ impl Engine {
     }
 
     /// Returns a number that rises whenever there may be work or a directive for a waiting runner.
-    pub fn wake_version(&self) -> u64 {
+    fn wake_version(&self) -> u64 {
         self.runners.wake_version()
     }
 

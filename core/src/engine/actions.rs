@@ -4,7 +4,6 @@
 //! worker. `leases::tasks` executes the commands.
 
 mod end;
-mod list;
 mod triggers;
 mod view;
 mod worker;
@@ -12,10 +11,8 @@ mod worker;
 use torc_api::action::{Action, ActionState, TriggerType};
 use torc_api::state::JobState;
 
-pub(super) use list::{ActionRecord, Actions, is_at_end};
-
 use super::tx::Tx;
-use super::workflow::Workflow;
+use super::workflow::{ActionRecord, Actions, Workflow, is_at_end};
 use crate::ids::{JobId, RunnerId};
 use crate::rows::{ActionRow, TaskLease};
 
@@ -77,7 +74,7 @@ impl Workflow {
     pub fn trigger_actions(&mut self, tx: &mut Tx) {
         let due = self.actions.open_ids(|action| action.row().state == ActionState::Waiting && self.is_due(action));
         for id in due {
-            self.actions.change(id, tx, |row| row.state = ActionState::Pending);
+            self.actions.trigger(id, tx);
         }
     }
 

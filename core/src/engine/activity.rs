@@ -3,8 +3,10 @@
 use torc_api::wire::RunnerScope;
 
 use super::Engine;
-use super::runners::Runner;
+use super::runners::{Runner, Runners};
 use super::workflow::Workflow;
+use super::workflows::Workflows;
+use crate::ids::WorkflowId;
 
 /// A summary of the work in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,4 +27,18 @@ impl Engine {
             || live.iter().filter_map(|id| self.workflows.get(id)).any(will_continue);
         Activity { is_busy, last_event: self.last.event }
     }
+
+    /// Returns whether no workflow has anything left to do.
+    pub fn is_idle(&self) -> bool {
+        let awaits_commands = |id| awaits_commands(&self.workflows, &self.runners, id);
+        self.workflows.live().all(|workflow| workflow.is_settled() && !awaits_commands(workflow.id()))
+    }
+}
+
+/// Returns whether a workflow is not complete yet because a runner can still run the commands that its end has triggered. The session of
+/// a runner from an earlier process is unknown, so such a runner may serve any workflow.
+pub(super) fn awaits_commands(workflows: &Workflows, runners: &Runners, id: WorkflowId) -> bool {
+    let serves = |scope: &RunnerScope| *scope == RunnerScope::Session || workflows.live_in_scope(scope).contains(&id);
+    workflows.get(&id).is_some_and(|workflow| workflow.actions.has_open_commands())
+        && runners.values().any(|runner| !runner.is_silent() && serves(&runner.row().scope))
 }

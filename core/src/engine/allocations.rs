@@ -5,7 +5,6 @@
 
 mod clusters;
 mod demand;
-mod list;
 mod observe;
 mod view;
 
@@ -23,9 +22,7 @@ use crate::ids::{AllocationKey, WorkflowId};
 use crate::planning::course::AllocationSummary;
 use crate::rows::{AllocationRow, ClusterRow};
 
-pub(super) use list::Allocations;
-pub use list::UNPRODUCTIVE_LIMIT;
-pub use observe::{Observation, Orphans};
+pub use observe::Orphans;
 pub use view::{allocation as allocation_view, slurm_name};
 pub(super) use view::{allocation_counts, allocation_stall, allocations_ready, waits_for_allocation};
 

@@ -1,18 +1,18 @@
 //! Applies documents: a new one creates a workflow, an equal one changes nothing, an edited one changes only what it must.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use torc_api::event_reason::EventReason;
 use torc_api::api::{ApplyOutcome, ApplyResponse, JobChanges};
 use torc_api::document::WorkflowDocument;
+use torc_api::event_reason::EventReason;
 use torc_api::quantity::count;
 use torc_api::state::JobState;
 use torc_api::workflow::{RerunPolicy, WorkflowSpec};
 
 use super::Engine;
-use super::graph::Graph;
 use super::tx::Tx;
+use super::workflow::Graph;
 use super::workflow::Workflow;
 use crate::expanded::{Expanded, ExpandedJob};
 use crate::hash::{digest, job_hash};
@@ -65,7 +65,7 @@ impl Engine {
     pub fn preview(&self, document: &WorkflowDocument, expanded: &Expanded) -> JobChanges {
         let existing = self.workflows.named(document.metadata.namespace(), &document.metadata.name);
         let rerun = existing.and_then(|workflow| new_run_policy(workflow, &document.spec));
-        apply_changes(existing.map(WorkflowRef), expanded, rerun)
+        apply_changes(existing.map(|workflow| &workflow.graph), expanded, rerun)
     }
 
     /// Returns the specification that a document would replace.
@@ -118,7 +118,7 @@ impl Engine {
     fn edit(&mut self, id: WorkflowId, apply: &Apply<'_>, document: String, tx: &mut Tx) -> JobChanges {
         let Some(old) = self.workflows.take(id) else { return JobChanges::default() };
         let spec = &apply.document.spec;
-        let changes = apply_changes(Some(WorkflowRef(&old)), apply.expanded, new_run_policy(&old, spec));
+        let changes = apply_changes(Some(&old.graph), apply.expanded, new_run_policy(&old, spec));
         let mut row = old.row().clone();
         row.document = document;
         row.generation += 1;
@@ -214,10 +214,6 @@ fn differs(before: &JobRow, after: &JobRow) -> bool {
     before.profile != after.profile || before.priority != after.priority || before.depends_on != after.depends_on
 }
 
-/// A live workflow, to compare with a document.
-#[derive(Clone, Copy)]
-pub struct WorkflowRef<'a>(&'a Workflow);
-
 /// Returns the policy of the new run that a document requests; none if it requests no new run.
 fn new_run_policy(workflow: &Workflow, spec: &WorkflowSpec) -> Option<RerunPolicy> {
     spec.run_id.filter(|run| *run > workflow.row().run).map(|_| spec.rerun_policy.unwrap_or_default())
@@ -235,9 +231,9 @@ fn runs_again(policy: RerunPolicy, state: JobState) -> bool {
 }
 
 /// Returns the effects of applying a document on the jobs of a workflow. Without a workflow, all jobs are new.
-pub fn apply_changes(existing: Option<WorkflowRef<'_>>, expanded: &Expanded, rerun: Option<RerunPolicy>) -> JobChanges {
+fn apply_changes(existing: Option<&Graph>, expanded: &Expanded, rerun: Option<RerunPolicy>) -> JobChanges {
     let mut changes = JobChanges::default();
-    let Some(WorkflowRef(Workflow { graph: old, .. })) = existing else {
+    let Some(old) = existing else {
         for job in &expanded.jobs {
             changes.added.push(&job.name);
         }

@@ -7,15 +7,14 @@ use torc_api::wire::FinishedAttempt;
 use super::leases::Leases;
 use super::nodes::nodes_for;
 use super::recovery::FailedAttempt;
-use super::reports::{before, cause_of};
+use super::reports::{AttemptRecord, cause_of};
 use super::tx::Tx;
 use super::workflow::Workflow;
 use crate::expanded::Requirements;
 use crate::failure::policy::{decide, may_escalate};
 use crate::failure::{Decision, Evidence, Failure, LimitReached, NodeShape, Policy};
-use crate::ids::{Now, RunnerId, WorkflowId};
+use crate::ids::{RunnerId, WorkflowId};
 use crate::job::{Ending, JobEvent};
-use crate::rows::ResultRow;
 
 /// Message of the result of an attempt that a recovery script follows.
 const AWAITS_SCRIPT: &str = "the job is retried if its recovery script succeeds";
@@ -36,16 +35,6 @@ impl From<Ending> for AttemptOutcome {
     fn from(ending: Ending) -> Self {
         Self { ending, requirements: None, script: None, limit: None }
     }
-}
-
-/// The part of a result that is decided, not reported.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct AttemptRecord {
-    pub run: i32,
-    pub attempt: i32,
-    pub state: JobState,
-    pub cause: Option<Cause>,
-    pub runner: Option<RunnerId>,
 }
 
 impl Leases<'_> {
@@ -183,34 +172,6 @@ impl Workflow {
         self.remember_failure(&row);
         self.record.start(row.started_ms, tx);
         tx.changes.result(row);
-    }
-
-    /// Returns the record of an attempt that has ended.
-    pub(super) fn result_row(
-        &self,
-        job: u32,
-        finished: &FinishedAttempt,
-        record: AttemptRecord,
-        now: Now,
-    ) -> ResultRow {
-        let ended_ms = before(now.wall_ms, finished.ended_ms_ago);
-        let AttemptRecord { run, attempt, state, cause, runner } = record;
-        ResultRow {
-            workflow: self.id(),
-            job: self.graph.job(job).id(),
-            run,
-            attempt,
-            state,
-            return_code: finished.return_code,
-            cause,
-            message: finished.message.clone(),
-            started_ms: before(ended_ms, finished.duration_ms),
-            ended_ms,
-            runner,
-            stdout: finished.stdout.clone(),
-            stderr: finished.stderr.clone(),
-            usage: finished.usage.unwrap_or_default(),
-        }
     }
 
     /// Updates the dependents of a job that has ended for good: they become ready, wait for others, or are canceled with their own

@@ -10,8 +10,8 @@ use torc_api::event_reason::EventReason;
 use torc_api::state::JobState;
 
 use super::tx::Tx;
-use super::user_data::undeclared;
 use super::workflow::Workflow;
+use super::workflow::undeclared;
 use super::{CommandError, Engine};
 use crate::expand::fill_data;
 use crate::expanded::Expanded;
@@ -54,8 +54,7 @@ impl Engine {
             return Ok(DataWritten::default());
         }
         workflow.data.put(row, tx);
-        let verb =
-            if workflow.data.get(name).is_some_and(|row| row.written.is_some()) { "written" } else { "deleted" };
+        let verb = if workflow.data.get(name).is_some_and(|row| row.written.is_some()) { "written" } else { "deleted" };
         tx.event(Some(id), EventReason::UserDataChanged, format!("user data `{name}` was {verb}"));
         let stale_jobs = workflow.stale_readers(name).count() as i64;
         Ok(DataWritten { changed: true, stale_jobs })

@@ -7,6 +7,7 @@ use torc_api::state::{Cause, JobState};
 use torc_api::wire::RunnerScope;
 
 use super::nodes::nodes_for;
+use super::runners::Fleet;
 use super::workflow::Workflow;
 use super::{CommandError, Engine};
 use crate::explain::{
@@ -34,17 +35,20 @@ impl Engine {
         let job = workflow.require_job(reference)?;
         let record = workflow.graph.job(job);
         let needs = &workflow.graph.profile(job).requirements;
-        let reports = stories(attempts, needs, record.state().is_settled() || record.state() == JobState::PendingFailed);
+        let reports =
+            stories(attempts, needs, record.state().is_settled() || record.state() == JobState::PendingFailed);
         let last = reports.last().and_then(|report| Some((report.diagnosis?, report.return_code?)));
-        let Some(facts) = self.job_facts(workflow, job, last, now) else { return Ok(JobExplanation::default()) };
-        let runners = self.runner_facts(workflow, now);
+        let fleet = self.fleet(now);
+        let Some(facts) = fleet.job_facts(workflow, job, last) else { return Ok(JobExplanation::default()) };
+        let runners = fleet.runner_facts(workflow);
         let reasons = why(&facts, workflow_facts(workflow), &runners, &slurm_facts(workflow));
         let declared = workflow.graph.profile(job).declared.as_deref();
         let raised = declared.map_or_else(Vec::new, |declared| raised(declared, needs));
         let name = workflow.graph.name(job);
         let hint = attempts.last().map(|attempt| {
             let evidence = Evidence::of_result(needs, Some(attempt.result));
-            let next = escalate(&evidence, Multipliers::default(), &nodes_for(&self.workflows, &self.runners, workflow, job));
+            let next =
+                escalate(&evidence, Multipliers::default(), &nodes_for(&self.workflows, &self.runners, workflow, job));
             RecoveryHint { had: needs.clone(), next }
         });
         Ok(JobExplanation {
@@ -65,10 +69,9 @@ impl Engine {
     pub fn explain_workflow(&self, id: WorkflowId, now: Now) -> Result<WorkflowExplanation, CommandError> {
         let workflow = self.workflows.require(id)?;
         let mut reasons = workflow_reasons(workflow);
-        reasons.extend(self.why_ready_jobs_wait(workflow, now));
+        reasons.extend(self.fleet(now).why_ready_jobs_wait(workflow));
         reasons.extend(reasons_by_state(workflow));
-        let example =
-            reasons.first().and_then(|reason| reason.jobs.first()).map_or("", |phase| phase.job.as_str());
+        let example = reasons.first().and_then(|reason| reason.jobs.first()).map_or("", |phase| phase.job.as_str());
         let mut next = next_steps(&workflow.row().name, example, &reasons, None);
         if reasons.iter().any(|reason| reason.reason == ReasonKind::Failed) {
             next.push(format!(
@@ -84,14 +87,10 @@ impl Engine {
             next,
         })
     }
+}
 
-    fn job_facts<'a>(
-        &'a self,
-        workflow: &'a Workflow,
-        job: u32,
-        last_failure: Option<(Cause, i32)>,
-        now: Now,
-    ) -> Option<JobFacts<'a>> {
+impl<'a> Fleet<'a> {
+    fn job_facts(self, workflow: &'a Workflow, job: u32, last_failure: Option<(Cause, i32)>) -> Option<JobFacts<'a>> {
         let record = workflow.graph.job(job);
         let parents = workflow.graph.parents(job).iter();
         let runner = record.runner().and_then(|runner| self.runners.get(&runner));
@@ -108,7 +107,7 @@ impl Engine {
                 .collect(),
             ending: record.ending(),
             host: runner.map(|runner| runner.row().host.as_str()),
-            running_seconds: record.started_ms().map(|started| (now.wall_ms - started).max(0) / 1_000),
+            running_seconds: record.started_ms().map(|started| (self.now.wall_ms - started).max(0) / 1_000),
             unconfirmed: record.is_unconfirmed(),
             script,
             last_failure,
@@ -116,13 +115,13 @@ impl Engine {
     }
 
     /// Returns the runners that serve a workflow.
-    fn runner_facts(&self, workflow: &Workflow, now: Now) -> Vec<RunnerFacts<'_>> {
+    fn runner_facts(self, workflow: &Workflow) -> Vec<RunnerFacts<'a>> {
         let serves = |scope: &RunnerScope| self.workflows.live_in_scope(scope).contains(&workflow.id());
         let serving = self.runners.values().filter(|runner| serves(&runner.row().scope));
         serving
             .map(|runner| RunnerFacts {
                 host: &runner.row().host,
-                place: runner.view(now),
+                place: runner.view(self.now),
                 end: workflow.end_margin(runner.is_in_allocation()),
                 is_silent: runner.is_silent(),
             })
@@ -130,12 +129,12 @@ impl Engine {
     }
 
     /// Returns the reasons why ready jobs wait. Classes with the same reason are counted together.
-    fn why_ready_jobs_wait(&self, workflow: &Workflow, now: Now) -> Vec<Reason> {
+    fn why_ready_jobs_wait(self, workflow: &Workflow) -> Vec<Reason> {
         let mut reasons: Vec<Reason> = Vec::new();
         if workflow.is_suspended() || workflow.is_canceled() {
             return reasons;
         }
-        let runners = self.runner_facts(workflow, now);
+        let runners = self.runner_facts(workflow);
         let slurm = slurm_facts(workflow);
         for (class, queue) in workflow.graph.ready_queues() {
             let jobs: Vec<u32> = queue.jobs().collect();

@@ -8,21 +8,17 @@
 //! a higher one by now, if the lease expired and was revived.
 
 mod detached;
-mod detached_list;
 mod end;
 mod expire;
 mod grant;
-mod held;
 mod reconcile;
 mod tasks;
 
-pub(super) use detached_list::DetachedLeases;
 pub(super) use end::NotHeldReason;
-pub(super) use held::{LeaseTarget, RunnerLeases};
 
 use torc_api::wire::{AttemptKey, LeaseRole};
 
-use super::runners::{Fleet, Runner, Runners};
+use super::runners::{Fleet, LeaseTarget, Runner, Runners};
 use super::tx::Tx;
 use super::workflow::Workflow;
 use super::workflows::Workflows;

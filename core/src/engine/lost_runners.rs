@@ -2,8 +2,8 @@
 //!
 //! A request concerns one workflow. Jobs of other workflows that the same runner holds do not change.
 
-use torc_api::event_reason::EventReason;
 use torc_api::allocation::{OrphanReport, OrphanedJob, UnreachableRunner};
+use torc_api::event_reason::EventReason;
 use torc_api::quantity::count;
 use torc_api::recovery::{RunnerEvidence, SyncStatusRequest};
 use torc_api::state::{Cause, JobState};
@@ -11,6 +11,7 @@ use torc_api::state::{Cause, JobState};
 use super::leases::NotHeldReason;
 use super::runners::Runner;
 use super::tx::Tx;
+use super::workflows::Workflows;
 use super::{CommandError, Engine};
 use crate::ids::{JobId, RunnerId, WorkflowId};
 use crate::planning::runner_fate::{Loss, RunnerContact, RunnerFacts, RunnerFate, runner_fate};
@@ -43,7 +44,7 @@ impl Engine {
                 RunnerFate::Present => {}
                 RunnerFate::Lost(loss) => found.lost.push((id, loss)),
                 RunnerFate::Unreachable(reason) => {
-                    let jobs = self.running_on(workflow, runner);
+                    let jobs = running_on(&self.workflows, workflow, runner);
                     let named = jobs.iter().take(MAX_NAMED_JOBS).filter_map(|job| self.job_name(workflow, *job));
                     let (host, pid, running) = (runner.row().host.clone(), runner.row().pid, jobs.len() as i64);
                     let jobs = named.map(str::to_owned).collect();
@@ -77,7 +78,7 @@ impl Engine {
         for (id, _) in &found.lost {
             let Some(runner) = self.runners.get(id) else { continue };
             report.runners.push(id.0);
-            let running = self.running_on(workflow, runner);
+            let running = running_on(&self.workflows, workflow, runner);
             let names = running.into_iter().filter_map(|job| self.job_name(workflow, job));
             let lost = |job: &str| OrphanedJob { workflow: name.to_owned(), job: job.to_owned(), cause: Cause::Lost };
             report.jobs.extend(names.map(lost));
@@ -94,7 +95,7 @@ impl Engine {
 
     fn lose_runner(&mut self, workflow: WorkflowId, id: RunnerId, why: &str, tx: &mut Tx) {
         let Some(runner) = self.runners.get(&id) else { return };
-        let running = count(self.running_on(workflow, runner).len(), "running job");
+        let running = count(running_on(&self.workflows, workflow, runner).len(), "running job");
         let message = format!("runner {id} on {} is lost, with {running}: {why}", runner.row().host);
         let held = runner.leases.sorted();
         let mut leases = self.leases();
@@ -105,16 +106,16 @@ impl Engine {
         tx.event(Some(workflow), EventReason::OrphansReclaimed, message);
         leases.forget_if_empty(id, tx);
     }
+}
 
-    /// Returns the jobs of a workflow that run on a runner, in the order of their numbers.
-    fn running_on(&self, workflow: WorkflowId, runner: &Runner) -> Vec<JobId> {
-        let Some(graph) = self.workflows.get(&workflow).map(|workflow| &workflow.graph) else { return Vec::new() };
-        let runs = |job: &JobId| graph.state_of(*job) == Some(JobState::Running);
-        let held = runner.leases.jobs().filter(|(of, _)| *of == workflow).map(|(_, job)| job);
-        let mut running: Vec<JobId> = held.filter(runs).collect();
-        running.sort_unstable();
-        running
-    }
+/// Returns the jobs of a workflow that run on a runner, in the order of their numbers.
+fn running_on(workflows: &Workflows, workflow: WorkflowId, runner: &Runner) -> Vec<JobId> {
+    let Some(graph) = workflows.get(&workflow).map(|workflow| &workflow.graph) else { return Vec::new() };
+    let runs = |job: &JobId| graph.state_of(*job) == Some(JobState::Running);
+    let held = runner.leases.jobs().filter(|(of, _)| *of == workflow).map(|(_, job)| job);
+    let mut running: Vec<JobId> = held.filter(runs).collect();
+    running.sort_unstable();
+    running
 }
 
 fn contact(runner: &Runner) -> RunnerContact {

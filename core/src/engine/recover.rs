@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
-use torc_api::event_reason::EventReason;
 use torc_api::allocation::OrphanedJob;
+use torc_api::event_reason::EventReason;
 use torc_api::quantity::count;
 use torc_api::recovery::{
     CorrectResourcesReport, Correction, FailureClass, RecoverReport, RecoveredJob, RecoveryDecision, RegenerateReport,
@@ -83,7 +83,12 @@ impl Engine {
 
     /// Retries failed jobs, with more memory or time where that was exceeded, and plans allocations for them if requested. The requirements
     /// of other jobs do not change.
-    pub fn recover(&mut self, id: WorkflowId, recover: Recover<'_>, tx: &mut Tx) -> Result<RecoverReport, CommandError> {
+    pub fn recover(
+        &mut self,
+        id: WorkflowId,
+        recover: Recover<'_>,
+        tx: &mut Tx,
+    ) -> Result<RecoverReport, CommandError> {
         let decided = self.decide_about_failed(self.workflows.require(id)?, recover)?;
         self.execute_recovery(id, decided, recover.regenerate, tx)
     }
@@ -102,7 +107,12 @@ impl Engine {
                 let target = workflow.job_target(job);
                 let Some(lease) = workflow.current_lease(target) else { continue };
                 let report = lost_attempt(lease.key, lease.started_ms, "", tx.now);
-                self.leases().end_lease(target, &FinishedAttempt { cause: Some(lost.cause), ..report }, lease.runner, tx);
+                self.leases().end_lease(
+                    target,
+                    &FinishedAttempt { cause: Some(lost.cause), ..report },
+                    lease.runner,
+                    tx,
+                );
             }
         }
         let mut latest = Cow::Borrowed(recover.latest);
@@ -231,7 +241,11 @@ impl Engine {
             }
         }
         let decision = if class == FailureClass::Retry { "retried" } else { "failed" };
-        tx.event(Some(id), EventReason::FailuresDecided, format!("{} {decision} by a manual decision", count(affected, "job")));
+        tx.event(
+            Some(id),
+            EventReason::FailuresDecided,
+            format!("{} {decision} by a manual decision", count(affected, "job")),
+        );
         Ok(affected)
     }
 
@@ -287,7 +301,8 @@ impl Engine {
             let results = jobs.iter().filter_map(|job| latest.get(&workflow.graph.job(*job).id()));
             let observed: Vec<ObservedJob> = results.map(observation).collect();
             let may_reduce = may_reduce && observed.len() == jobs.len();
-            let nodes = jobs.first().map_or_else(Vec::new, |job| nodes_for(&self.workflows, &self.runners, workflow, *job));
+            let nodes =
+                jobs.first().map_or_else(Vec::new, |job| nodes_for(&self.workflows, &self.runners, workflow, *job));
             if let Some(better) = correct(needs, &observed, may_reduce, &nodes) {
                 found.push(ResourceMismatch { needs: needs.clone(), better, jobs, observed: observed.len() });
             }

@@ -1,13 +1,9 @@
 //! Recovery scripts: a failed job waits until its script has succeeded, and is ready again only then.
 
-mod scripts;
-
 use torc_api::event_reason::EventReason;
 use torc_api::state::Cause;
 use torc_api::termination::EndMargin;
 use torc_api::wire::FinishedAttempt;
-
-pub(super) use scripts::Recoveries;
 
 use super::tx::Tx;
 use super::workflow::Workflow;

@@ -2,9 +2,9 @@
 //!
 //! The document does not contain them. They exist until jobs are reset. Then the actions of the document count again.
 
-use torc_api::event_reason::EventReason;
 use torc_api::action::{Action, ActionType, TriggerType};
 use torc_api::allocation::AllocationOrigin;
+use torc_api::event_reason::EventReason;
 use torc_api::quantity::count;
 use torc_api::recovery::{RecoveryScheduler, RegenerateReport, RegenerateRequest, ScheduleNodesRequest, UnplacedJob};
 use torc_api::state::JobState;
@@ -238,7 +238,8 @@ fn report(workflow: &Workflow, plan: &Plan, pending: usize, superseded: usize) -
         node_hours: planned.node_hours(),
     };
     let name_of = |job| workflow.graph.name(job).to_owned();
-    let unplaced = plan.unplaced.iter().map(|one| UnplacedJob { job: name_of(one.job), reason: one.reason.to_string() });
+    let unplaced =
+        plan.unplaced.iter().map(|one| UnplacedJob { job: name_of(one.job), reason: one.reason.to_string() });
     RegenerateReport {
         dry_run: false,
         pending_jobs: pending as i64,
@@ -256,9 +257,7 @@ fn chosen_scheduler(workflow: &Workflow, name: Option<&str>) -> Result<String, C
         (Some(name), _) if known.contains(&name) => Ok(name.to_owned()),
         (Some(name), _) => Err(no_scheduler(workflow, name)),
         (None, [only]) => Ok((*only).to_owned()),
-        (None, []) => {
-            Err(CommandError::Conflict(format!("workflow '{}' has no Slurm scheduler", workflow.row().name)))
-        }
+        (None, []) => Err(CommandError::Conflict(format!("workflow '{}' has no Slurm scheduler", workflow.row().name))),
         (None, several) => Err(CommandError::Conflict(format!("which scheduler? There are {}", several.join(", ")))),
     }
 }

@@ -2,7 +2,6 @@
 
 use torc_api::wire::{AttemptKey, FinishedAttempt, JournalledResult, ReplayOutcome, Replayed};
 
-use super::reports::before;
 use super::runners::Runner;
 use super::tx::Tx;
 use super::workflow::Workflow;
@@ -10,6 +9,7 @@ use super::workflows::Workflows;
 use super::{CommandError, Engine};
 use crate::ids::{JobId, Now, RunnerId, WorkflowId};
 use crate::rows::DetachedLease;
+use crate::time::before;
 
 /// Tolerated difference between the clocks of hosts. Synchronized hosts differ by less than a second.
 const SKEW_MS: i64 = 60_000;

@@ -6,9 +6,9 @@ use torc_api::state::Cause;
 
 use super::Engine;
 use super::allocations::SlurmRecords;
-use super::graph::Graph;
 use super::runners::Runner;
-use super::user_data::Data;
+use super::workflow::Data;
+use super::workflow::Graph;
 use super::workflow::{Workflow, read_spec};
 use crate::ids::{JobId, Now, WorkflowId};
 use crate::rows::{ActionRow, AllocationRow, JobRow, ProfileRow, RecoveryRow, ResultRow, Snapshot, UserDataRow};

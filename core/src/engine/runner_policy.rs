@@ -52,8 +52,7 @@ impl Workflows {
                 |spec| spec.compute_node_wait_for_new_jobs_seconds,
                 default.wait_for_new_jobs_seconds,
             ),
-            ignore_workflow_completion: specs()
-                .any(|spec| spec.compute_node_ignore_workflow_completion == Some(true)),
+            ignore_workflow_completion: specs().any(|spec| spec.compute_node_ignore_workflow_completion == Some(true)),
             min_time_for_new_jobs_seconds: longest(
                 |spec| spec.compute_node_min_time_for_new_jobs_seconds,
                 default.min_time_for_new_jobs_seconds,

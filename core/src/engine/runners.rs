@@ -1,6 +1,7 @@
 //! The registered runners: free capacity, waiting leases and sent directives of each.
 
 mod fleet;
+mod held_leases;
 mod offers;
 mod rebalance;
 mod runner;
@@ -8,7 +9,9 @@ mod runner;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) use fleet::Fleet;
-pub(super) use runner::Runner;
+pub(super) use held_leases::{LeaseTarget, RunnerLeases};
+pub(super) use rebalance::SpareLease;
+pub(super) use runner::{ReturnRequest, Runner};
 
 use crate::ids::RunnerId;
 
@@ -69,7 +72,7 @@ impl Runners {
 
     /// Lets waiting runners be polled.
     pub fn wake(&mut self) {
-        self.runners.wake();
+        self.wake_version += 1;
     }
 
     /// Records whether a runner was leased nothing ahead because others could start it now.

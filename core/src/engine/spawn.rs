@@ -6,14 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::Value;
-use torc_api::event_reason::EventReason;
 use torc_api::data::SpawnResponse;
+use torc_api::event_reason::EventReason;
 use torc_api::quantity::count;
 use torc_api::state::JobState;
 
 use super::apply::profile_of;
-use super::graph::Graph;
 use super::tx::Tx;
+use super::workflow::Graph;
 use super::workflow::Workflow;
 use super::{CommandError, Engine};
 use crate::expanded::{Expanded, ExpandedJob};

@@ -10,6 +10,7 @@ use torc_api::state::JobState;
 use torc_api::status::{PlanSummary, WorkflowStatus};
 use torc_api::wire::RunnerScope;
 
+use super::activity::awaits_commands;
 use super::allocations::{allocation_counts, allocation_stall, allocations_ready, waits_for_allocation};
 use super::deadline::deadline_message;
 use super::runners::Runner;
@@ -35,7 +36,7 @@ impl Engine {
             if let Some(workflow) = self.workflows.get_mut(&id) {
                 workflow.trigger_actions(&mut tx);
             }
-            let awaits_commands = self.awaits_commands(id);
+            let awaits_commands = awaits_commands(&self.workflows, &self.runners, id);
             if let Some(workflow) = self.workflows.get_mut(&id) {
                 if !awaits_commands {
                     workflow.record_completion(&mut tx);
@@ -58,16 +59,6 @@ impl Engine {
         };
         touched.extend(self.workflows.live().filter(awaits_actions).map(Workflow::id));
         touched
-    }
-
-    /// Returns whether a workflow is not complete yet because a runner can still run the commands that its end has triggered. The session
-    /// of a runner from an earlier process is unknown, so such a runner may serve any workflow.
-    pub(super) fn awaits_commands(&self, id: WorkflowId) -> bool {
-        let serves = |scope: &RunnerScope| {
-            *scope == RunnerScope::Session || self.workflows.live_in_scope(scope).contains(&id)
-        };
-        self.workflows.get(&id).is_some_and(|workflow| workflow.actions.has_open_commands())
-            && self.runners.values().any(|runner| !runner.is_silent() && serves(&runner.row().scope))
     }
 
     /// Returns a workflow as the API shows it, without its document.
@@ -139,11 +130,6 @@ impl Engine {
             last_contact_time: Some(rfc3339(runner.last_contact_wall_ms())),
             end_time: None,
         }
-    }
-
-    /// Returns whether no workflow has anything left to do.
-    pub fn is_idle(&self) -> bool {
-        self.workflows.live().all(|workflow| workflow.is_settled() && !self.awaits_commands(workflow.id()))
     }
 }
 

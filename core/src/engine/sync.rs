@@ -4,7 +4,7 @@ use torc_api::event_reason::EventReason;
 use torc_api::wire::{PROTOCOL, RegisterRequest, RegisterResponse, SyncRequest, SyncResponse, WorkRequest};
 
 use super::accounting::ingest_slurm_stats;
-use super::leases::LeaseTarget;
+use super::runners::LeaseTarget;
 use super::runners::Runner;
 use super::tx::Tx;
 use super::workflow::Workflow;
@@ -69,8 +69,7 @@ impl Engine {
         let is_newest = runner.record_message(request, tx.now);
         let mut response = SyncResponse { sequence: request.sequence, ..SyncResponse::default() };
         for finished in &request.finished {
-            if self.workflows.is_from_another_store(finished, tx.now)
-                || !self.leases().accept_result(id, finished, tx)
+            if self.workflows.is_from_another_store(finished, tx.now) || !self.leases().accept_result(id, finished, tx)
             {
                 response.refused.push(finished.key);
             }
@@ -108,12 +107,12 @@ impl Engine {
     }
 
     /// Returns whether a newer message has arrived from the runner, or the runner has left.
-    pub fn is_overtaken(&self, id: RunnerId, sequence: u64) -> bool {
+    pub(super) fn is_overtaken(&self, id: RunnerId, sequence: u64) -> bool {
         self.runners.get(&id).is_none_or(|runner| runner.sequence() != sequence)
     }
 
     /// Returns an answer without work, for a runner whose long poll has ended.
-    pub fn plain_response(&self, id: RunnerId) -> SyncResponse {
+    pub(super) fn plain_response(&self, id: RunnerId) -> SyncResponse {
         let Some(runner) = self.runners.get(&id) else { return SyncResponse::default() };
         let scope = &runner.row().scope;
         let live = self.workflows.live_in_scope(scope);
@@ -127,7 +126,14 @@ impl Engine {
         }
     }
 
-    fn answer(&mut self, id: RunnerId, request: &SyncRequest, is_newest: bool, response: &mut SyncResponse, tx: &mut Tx) {
+    fn answer(
+        &mut self,
+        id: RunnerId,
+        request: &SyncRequest,
+        is_newest: bool,
+        response: &mut SyncResponse,
+        tx: &mut Tx,
+    ) {
         if is_newest {
             self.add_directives(id, request, response);
             if !request.leaving && (!request.stopping || request.completing) {

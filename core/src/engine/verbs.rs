@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use torc_api::event_reason::EventReason;
 use torc_api::api::JobNames;
+use torc_api::event_reason::EventReason;
 use torc_api::quantity::count;
 use torc_api::state::JobState;
 use torc_api::workflow::StopPolicy;

@@ -1,6 +1,14 @@
 //! A workflow in memory: its row, its document and its parts.
 
+mod actions;
+mod allocations;
+mod detached_leases;
+mod failures;
+mod graph;
 mod record;
+mod recoveries;
+mod schedulers;
+mod user_data;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,18 +19,23 @@ use torc_api::status::FailureSample;
 use torc_api::termination::EndMargin;
 use torc_api::workflow::{StopPolicy, WorkflowSpec};
 
-pub(super) use record::WorkflowRecord;
+pub(super) use actions::{ActionOutcome, ActionRecord, Actions, is_at_end};
+pub(super) use allocations::Allocations;
+pub use allocations::{Observation, UNPRODUCTIVE_LIMIT};
+pub use graph::JobDetail;
+pub(super) use graph::{Graph, JobRecord};
+pub(super) use user_data::{Data, undeclared};
+
+use detached_leases::DetachedLeases;
+use failures::Failures;
+use graph::StateChange;
+use record::WorkflowRecord;
+use recoveries::Recoveries;
+use schedulers::Schedulers;
 
 use super::CommandError;
-use super::actions::Actions;
-use super::allocations::Allocations;
-use super::failures::Failures;
-use super::graph::{Graph, StateChange};
-use super::leases::DetachedLeases;
-use super::recovery::Recoveries;
-use super::schedulers::Schedulers;
 use super::tx::Tx;
-use super::user_data::Data;
+use super::workflow::Data;
 use crate::ids::WorkflowId;
 use crate::job::{InvalidTransition, JobEvent};
 use crate::rows::{ResultRow, WorkflowRow};

@@ -1,14 +1,12 @@
 //! The end of an action's commands.
 
-use torc_api::event_reason::EventReason;
 use torc_api::action::ActionState;
+use torc_api::event_reason::EventReason;
 use torc_api::state::Cause;
 use torc_api::wire::FinishedAttempt;
 
-use super::triggers::next_attempt;
-use crate::engine::reports::before;
 use crate::engine::tx::Tx;
-use crate::engine::workflow::Workflow;
+use crate::engine::workflow::{ActionOutcome, Workflow};
 use crate::ids::{JobId, RunnerId};
 use crate::rows::TaskLease;
 
@@ -30,7 +28,11 @@ impl Workflow {
         let tries = action.row().lease.tries + i32::from(is_failure);
         let (state, reason, message) = if succeeded {
             let on_host = host.map_or_else(String::new, |host| format!(" on {host}"));
-            (ActionState::Executed, EventReason::ActionExecuted, format!("action {number} ({trigger}) was executed{on_host}"))
+            (
+                ActionState::Executed,
+                EventReason::ActionExecuted,
+                format!("action {number} ({trigger}) was executed{on_host}"),
+            )
         } else {
             let how = match finished.cause {
                 Some(Cause::Lost) => "was lost".to_owned(),
@@ -51,21 +53,6 @@ impl Workflow {
             }
         };
         tx.event(Some(self.id()), reason, message);
-        let ended_ms = before(tx.now.wall_ms, finished.ended_ms_ago);
-        self.actions.change(number, tx, |row| {
-            row.state = state;
-            row.ended_ms = Some(ended_ms);
-            row.return_code = Some(finished.return_code);
-            row.message.clone_from(&finished.message);
-            row.stdout.clone_from(&finished.stdout);
-            row.stderr.clone_from(&finished.stderr);
-            row.lease.tries = tries;
-            if state == ActionState::Pending {
-                next_attempt(&mut row.lease);
-            } else {
-                row.lease.runner = runner;
-                row.lease.started_ms = Some(before(ended_ms, finished.duration_ms));
-            }
-        });
+        self.actions.end_attempt(number, finished, ActionOutcome { state, tries, runner }, tx);
     }
 }

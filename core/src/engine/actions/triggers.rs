@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use torc_api::action::{ActionState, TriggerType};
 
-use super::{ActionRecord, new_row};
+use super::new_row;
 use crate::engine::tx::Tx;
-use crate::engine::workflow::Workflow;
+use crate::engine::workflow::{ActionRecord, Workflow};
 use crate::ids::JobId;
 use crate::rows::{ActionRow, TaskLease};
 
@@ -63,7 +63,7 @@ impl Workflow {
             row.state != ActionState::Waiting && !action.is_part() && is_concerned
         };
         for id in self.actions.ids(is_reset) {
-            self.actions.change(id, tx, reset_trigger);
+            self.actions.reset(id, tx);
         }
     }
 
@@ -89,22 +89,4 @@ impl Workflow {
         }
         self.set_actions(rows);
     }
-}
-
-/// Lets an action wait for its trigger again. A lease that a runner still holds is no longer the current one.
-pub(super) fn reset_trigger(row: &mut ActionRow) {
-    row.state = ActionState::Waiting;
-    row.worker = None;
-    next_attempt(&mut row.lease);
-    row.lease.tries = 0;
-}
-
-/// Ends the current attempt. An attempt without a lease is still to come.
-pub(super) fn next_attempt(task: &mut TaskLease) {
-    if task.lease_id > 0 {
-        task.attempt += 1;
-        task.lease_id = 0;
-    }
-    task.runner = None;
-    task.started_ms = None;
 }

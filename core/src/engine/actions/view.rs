@@ -3,7 +3,7 @@
 use torc_api::action::ActionState;
 use torc_api::api;
 
-use super::ActionRecord;
+use crate::engine::workflow::ActionRecord;
 use crate::engine::{CommandError, Engine};
 use crate::ids::WorkflowId;
 use crate::time::rfc3339;

@@ -2,11 +2,11 @@
 
 use torc_api::action::{ActionState, TriggerType};
 
-use super::{ActionRecord, new_row};
+use super::new_row;
 use crate::engine::tx::Tx;
-use crate::engine::workflow::Workflow;
+use crate::engine::workflow::{ActionRecord, Workflow};
 use crate::ids::RunnerId;
-use crate::rows::{ActionRow, RunnerRow};
+use crate::rows::RunnerRow;
 
 impl Workflow {
     /// Triggers the start actions of a worker at its first request for work.
@@ -21,7 +21,7 @@ impl Workflow {
                 && action.row().state == ActionState::Waiting
         };
         for id in self.actions.open_ids(is_due) {
-            self.actions.change(id, tx, |row| fire(row, worker));
+            self.actions.trigger_for(id, worker, tx);
         }
         let missing: Vec<usize> = (0..self.spec().actions.len())
             .filter(|position| self.spec().actions[*position].is_for_every_worker())
@@ -51,7 +51,7 @@ impl Workflow {
             action.trigger() == TriggerType::OnWorkerComplete && is_waiting && is_concerned
         };
         for id in self.actions.open_ids(is_due) {
-            self.actions.change(id, tx, |row| fire(row, worker.id));
+            self.actions.trigger_for(id, worker.id, tx);
         }
     }
 
@@ -59,9 +59,4 @@ impl Workflow {
     fn was_active_since(&self, ms: i64) -> bool {
         self.row().started_ms.is_some() && self.row().completed_ms.is_none_or(|completed| completed >= ms)
     }
-}
-
-fn fire(row: &mut ActionRow, worker: RunnerId) {
-    row.worker = Some(worker);
-    row.state = ActionState::Pending;
 }

@@ -9,9 +9,10 @@ use torc_api::wire::{Resources, RunnerScope};
 
 use super::Engine;
 use crate::class::{Class, minus, plus};
-use crate::engine::actions::ActionRecord;
-use crate::engine::runners::Runner;
+use crate::engine::activity::awaits_commands;
+use crate::engine::runners::{Fleet, Runner};
 use crate::engine::tx::Tx;
+use crate::engine::workflow::ActionRecord;
 use crate::engine::workflow::Workflow;
 use crate::ids::{JobId, Now, WorkflowId};
 use crate::planning::course::{LiveAllocation, NodeRequest, ResourceClass, WorkflowDemand};
@@ -28,7 +29,8 @@ impl Engine {
             workflow.allocations.iter().next().is_some()
                 || self.workflows.is_live(workflow.id()) && workflow.schedulers.is_for_slurm()
         };
-        self.workflows.values().filter(is_concerned).map(|workflow| self.demand_of(workflow, served, now)).collect()
+        let fleet = self.fleet(now);
+        self.workflows.values().filter(is_concerned).map(|workflow| fleet.demand_of(workflow, served)).collect()
     }
 
     /// Returns the number of allocations that have not ended, of one workflow or of all.
@@ -50,8 +52,10 @@ impl Engine {
             workflow.actions.execute(action, Some("the allocations that it requests exist"), tx);
         }
     }
+}
 
-    fn demand_of(&self, workflow: &Workflow, served: Option<&RunnerScope>, now: Now) -> WorkflowDemand {
+impl Fleet<'_> {
+    fn demand_of(self, workflow: &Workflow, served: Option<&RunnerScope>) -> WorkflowDemand {
         let is_served = match served {
             None => false,
             Some(RunnerScope::All) => true,
@@ -68,25 +72,25 @@ impl Engine {
             is_asked_for: workflow.schedulers.are_submitted_by_actions(),
             is_served,
             is_canceled: workflow.is_canceled(),
-            finished_ms: row.completed_ms.filter(|_| !self.awaits_commands(row.id)),
+            finished_ms: row.completed_ms.filter(|_| !awaits_commands(self.workflows, self.runners, row.id)),
             is_suspended: workflow.is_suspended(),
             is_exhausted: workflow.allocations.is_exhausted(),
             kinds: resource_classes(workflow),
             open_jobs: counts.total - counts.settled() - counts.running - counts.pending_failed,
-            allocations: self.live_allocations_of(workflow, now),
+            allocations: self.live_allocations_of(workflow),
             actions: node_requests(workflow),
             asked: requested_nodes(workflow),
         }
     }
 
-    fn live_allocations_of(&self, workflow: &Workflow, now: Now) -> Vec<LiveAllocation> {
+    fn live_allocations_of(self, workflow: &Workflow) -> Vec<LiveAllocation> {
         let rows = workflow.allocations.iter();
         rows.map(|row| {
             let lives_there = |runner: &&Runner| runner.allocation() == Some((row.workflow, row.id));
             let runners: Vec<&Runner> = self.runners.values().filter(lives_there).collect();
             LiveAllocation {
                 row: row.clone(),
-                stage: self.stage(row, &runners, now),
+                stage: self.stage(row, &runners),
                 runners: runners.len(),
                 idle_polls: workflow.allocations.idle_polls(row.id),
             }
@@ -94,16 +98,16 @@ impl Engine {
         .collect()
     }
 
-    fn stage(&self, row: &AllocationRow, runners: &[&Runner], now: Now) -> Stage {
+    fn stage(self, row: &AllocationRow, runners: &[&Runner]) -> Stage {
         if row.status != AllocationStatus::Active {
             return Stage::Pending;
         }
         let planned_end = row.started_ms.map(|start| start.saturating_add(row.seconds.saturating_mul(1_000)));
-        let end_ms = row.expected_end_ms.or(planned_end).unwrap_or(now.wall_ms);
-        let seconds_left = (end_ms - now.wall_ms).max(0) / 1_000;
+        let end_ms = row.expected_end_ms.or(planned_end).unwrap_or(self.now.wall_ms);
+        let seconds_left = (end_ms - self.now.wall_ms).max(0) / 1_000;
         if runners.is_empty() {
             // The runner has not registered yet, or has left.
-            let is_young = row.started_ms.is_some_and(|start| now.wall_ms - start < RUNNER_START_MS);
+            let is_young = row.started_ms.is_some_and(|start| self.now.wall_ms - start < RUNNER_START_MS);
             let is_starting = is_young && !row.has_reported;
             let all = |amount: i64| amount.saturating_mul(row.nodes);
             let (cpus, memory_bytes, gpus) = (all(row.cpus), all(row.memory_bytes), all(row.gpus));
@@ -114,7 +118,7 @@ impl Engine {
         let mut free = Resources::default();
         let mut busy_seconds = 0;
         for runner in runners {
-            let (runner_free, runner_busy) = self.free_capacity(runner, now);
+            let (runner_free, runner_busy) = self.free_capacity(runner);
             free = plus(&free, &runner_free);
             busy_seconds = busy_seconds.max(runner_busy);
         }
@@ -122,7 +126,7 @@ impl Engine {
     }
 
     /// Returns the capacity that the running jobs of a runner leave free, and the seconds until the last of them should end.
-    fn free_capacity(&self, runner: &Runner, now: Now) -> (Resources, i64) {
+    fn free_capacity(self, runner: &Runner) -> (Resources, i64) {
         let capacity = &runner.row().capacity;
         let mut free = *capacity;
         let mut busy_seconds = 0;
@@ -132,7 +136,7 @@ impl Engine {
             let record = graph.job(job);
             let Some(class) = graph.class_of(job).filter(|_| record.state() == JobState::Running) else { continue };
             free = minus(&free, &class.demand(capacity));
-            let elapsed = record.started_ms().map_or(0, |start| (now.wall_ms - start).max(0) / 1_000);
+            let elapsed = record.started_ms().map_or(0, |start| (self.now.wall_ms - start).max(0) / 1_000);
             busy_seconds = busy_seconds.max(class.requirements.runtime_seconds - elapsed);
         }
         (free, busy_seconds)
@@ -165,17 +169,15 @@ fn resource_classes(workflow: &Workflow) -> Vec<ResourceClass> {
 
 /// Returns whether an action that has not been triggered yet requests the nodes of a ready job.
 fn awaits_nodes_of_action(workflow: &Workflow, job: u32) -> bool {
-    let brings_nodes = |action: &ActionRecord| {
-        action.definition.asks_slurm_for_nodes() && action.row().state == ActionState::Waiting
-    };
+    let brings_nodes =
+        |action: &ActionRecord| action.definition.asks_slurm_for_nodes() && action.row().state == ActionState::Waiting;
     workflow.actions.waiting_for(job).any(brings_nodes)
 }
 
 /// Returns the triggered actions whose allocations are not all submitted.
 fn node_requests(workflow: &Workflow) -> Vec<NodeRequest> {
-    let is_open = |action: &&ActionRecord| {
-        action.row().state == ActionState::Pending && action.definition.asks_slurm_for_nodes()
-    };
+    let is_open =
+        |action: &&ActionRecord| action.row().state == ActionState::Pending && action.definition.asks_slurm_for_nodes();
     let request = |action: &ActionRecord| NodeRequest {
         action: action.row().id,
         definition: action.definition.clone(),
@@ -189,9 +191,8 @@ fn requested_nodes(workflow: &Workflow) -> BTreeMap<String, (i64, Action)> {
     let mut requested: BTreeMap<String, (i64, Action)> = BTreeMap::new();
     for action in workflow.actions.iter() {
         let definition = &action.definition;
-        let is_executed = definition.asks_slurm_for_nodes()
-            && action.row().state == ActionState::Executed
-            && !action.is_superseded();
+        let is_executed =
+            definition.asks_slurm_for_nodes() && action.row().state == ActionState::Executed && !action.is_superseded();
         let Some(name) = definition.scheduler.as_ref().filter(|_| is_executed) else { continue };
         let count = definition.num_allocations.unwrap_or(1);
         requested.entry(name.clone()).or_insert_with(|| (0, definition.clone())).0 += count;

@@ -1,15 +1,18 @@
 //! Polls of Slurm: what it says about allocations, and what follows for runners and jobs.
 
-use torc_api::event_reason::EventReason;
 use torc_api::allocation::{AllocationStatus, OrphanReport, OrphanedAllocation, OrphanedJob};
+use torc_api::event_reason::EventReason;
 use torc_api::quantity::count;
 use torc_api::slurm::SlurmState;
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::LeaseRole;
 
 use super::Engine;
-use crate::engine::leases::{LeaseTarget, NotHeldReason};
+use crate::engine::leases::NotHeldReason;
+use crate::engine::runners::LeaseTarget;
 use crate::engine::tx::Tx;
+use crate::engine::workflow::Observation;
+use crate::engine::workflows::Workflows;
 use crate::ids::{AllocationId, AllocationKey, JobId, RunnerId, WorkflowId};
 use crate::planning::orphans::{self, Allocation, OrphanFindings, Runner, RunningJob, SlurmObservation};
 use crate::rows::AllocationRow;
@@ -18,49 +21,6 @@ use crate::rows::AllocationRow;
 const RESTART_MS: i64 = 2_000;
 /// Message of attempts that ended with their allocation.
 const ALLOCATION_ENDED: &str = "its allocation has ended";
-
-/// What Slurm says about an allocation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Observation {
-    /// The allocation.
-    pub key: AllocationKey,
-    /// Meaning of the answer of Slurm.
-    pub sighting: SlurmObservation,
-    /// Time for which Slurm has not known the allocation, in milliseconds.
-    pub unseen_ms: i64,
-    /// Name of the state in Slurm.
-    pub state_text: Option<String>,
-    /// Reason why it is pending.
-    pub reason: Option<String>,
-    /// Actual or estimated start.
-    pub start_ms: Option<i64>,
-    /// Actual or latest possible end.
-    pub end_ms: Option<i64>,
-    /// Its nodes, as Slurm lists them.
-    pub node_list: Option<String>,
-    /// Its partition.
-    pub partition: Option<String>,
-    /// End of its earlier start, if it was requeued.
-    pub former_end: Option<SlurmState>,
-}
-
-impl Observation {
-    /// Returns the observation for a query without an answer.
-    pub fn unanswered(key: AllocationKey) -> Self {
-        Self {
-            key,
-            sighting: SlurmObservation::NoAnswer,
-            unseen_ms: 0,
-            state_text: None,
-            reason: None,
-            start_ms: None,
-            end_ms: None,
-            node_list: None,
-            partition: None,
-            former_end: None,
-        }
-    }
-}
 
 /// Allocations, runners and jobs that cannot be alive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -81,11 +41,13 @@ impl Orphans {
 impl Engine {
     /// Finds what has ended or is lost, according to Slurm. Changes nothing.
     pub fn find_orphans(&self, observations: &[Observation]) -> Orphans {
-        let allocations: Vec<Allocation> =
-            observations.iter().filter_map(|seen| Some(observed(self.live_allocation(seen.key)?, seen))).collect();
+        let allocations: Vec<Allocation> = observations
+            .iter()
+            .filter_map(|seen| Some(observed(live_allocation(&self.workflows, seen.key)?, seen)))
+            .collect();
         let restarts = |id: AllocationId| {
             let seen = observations.iter().find(|seen| seen.key.1 == id)?;
-            has_restarted(self.live_allocation(seen.key)?, seen).then_some(seen.start_ms?)
+            has_restarted(live_allocation(&self.workflows, seen.key)?, seen).then_some(seen.start_ms?)
         };
         let runners: Vec<Runner> = self
             .runners
@@ -100,16 +62,7 @@ impl Engine {
                 Runner { id: runner.id().0, allocation, is_silent: runner.is_silent() }
             })
             .collect();
-        Orphans { findings: orphans::detect(&allocations, &runners, &self.running_jobs()) }
-    }
-
-    fn running_jobs(&self) -> Vec<RunningJob> {
-        let busy = self.workflows.values().filter(|workflow| workflow.graph.counts().running > 0);
-        let running =
-            busy.flat_map(|workflow| workflow.graph.iter()).filter(|(_, job)| job.state() == JobState::Running);
-        running
-            .map(|(_, job)| RunningJob { id: job.id().0, runner: job.runner().map_or(0, |runner| runner.0) })
-            .collect()
+        Orphans { findings: orphans::detect(&allocations, &runners, &running_jobs(&self.workflows)) }
     }
 
     /// Records what Slurm says, ends allocations that have ended, and ends the attempts that were lost with them.
@@ -164,7 +117,7 @@ impl Engine {
         let mut counts: Vec<(WorkflowId, usize)> = Vec::new();
         for (id, cause) in &findings.lost_jobs {
             let id = JobId(*id);
-            let Some((workflow, holder)) = self.home_of(id) else { continue };
+            let Some((workflow, holder)) = running_job(&self.workflows, id) else { continue };
             let why = match cause {
                 Cause::NodeFailure => "its node failed",
                 Cause::Preempted => "its allocation was preempted",
@@ -179,14 +132,6 @@ impl Engine {
             }
         }
         counts
-    }
-
-    /// Returns the workflow and the runner of a running job.
-    fn home_of(&self, job: JobId) -> Option<(WorkflowId, RunnerId)> {
-        self.workflows.values().find_map(|workflow| {
-            let record = workflow.graph.job(workflow.graph.ordinal(job)?);
-            (record.state() == JobState::Running).then_some((workflow.id(), record.runner().unwrap_or_default()))
-        })
     }
 
     /// Removes a runner that cannot be alive, and returns its leases to the queue.
@@ -208,10 +153,6 @@ impl Engine {
         leases.forget_worker(id, tx);
     }
 
-    fn live_allocation(&self, key: AllocationKey) -> Option<&AllocationRow> {
-        self.workflows.get(&key.0)?.allocations.get(key.1)
-    }
-
     /// Reports what was found with names, for one workflow or for all.
     pub fn orphan_report(&self, orphans: &Orphans, workflow: Option<WorkflowId>) -> OrphanReport {
         let concerns = |id: WorkflowId| workflow.is_none_or(|wanted| wanted == id);
@@ -220,7 +161,7 @@ impl Engine {
         let findings = &orphans.findings;
         let over = findings.over.iter().filter_map(|(id, state)| Some((named(id)?, *state)));
         let job = |id: i64, cause: Cause| {
-            let (workflow, _) = self.home_of(JobId(id)).filter(|(workflow, _)| concerns(*workflow))?;
+            let (workflow, _) = running_job(&self.workflows, JobId(id)).filter(|(workflow, _)| concerns(*workflow))?;
             let job = self.job_name(workflow, JobId(id))?.to_owned();
             Some(OrphanedJob { workflow: self.workflow_name(workflow)?.to_owned(), job, cause })
         };
@@ -244,6 +185,24 @@ impl Engine {
             unreachable: Vec::new(),
         }
     }
+}
+
+fn live_allocation(workflows: &Workflows, key: AllocationKey) -> Option<&AllocationRow> {
+    workflows.get(&key.0)?.allocations.get(key.1)
+}
+
+/// Returns the workflow and the runner of a running job.
+fn running_job(workflows: &Workflows, job: JobId) -> Option<(WorkflowId, RunnerId)> {
+    workflows.values().find_map(|workflow| {
+        let record = workflow.graph.job(workflow.graph.ordinal(job)?);
+        (record.state() == JobState::Running).then_some((workflow.id(), record.runner().unwrap_or_default()))
+    })
+}
+
+fn running_jobs(workflows: &Workflows) -> Vec<RunningJob> {
+    let busy = workflows.values().filter(|workflow| workflow.graph.counts().running > 0);
+    let running = busy.flat_map(|workflow| workflow.graph.iter()).filter(|(_, job)| job.state() == JobState::Running);
+    running.map(|(_, job)| RunningJob { id: job.id().0, runner: job.runner().map_or(0, |runner| runner.0) }).collect()
 }
 
 fn observed(row: &AllocationRow, seen: &Observation) -> Allocation {

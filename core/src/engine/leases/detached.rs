@@ -12,9 +12,9 @@ use torc_api::state::{Cause, JobState};
 use torc_api::wire::{AttemptKey, FinishedAttempt, LeaseRole};
 
 use super::Leases;
-use super::LeaseTarget;
-use crate::engine::attempt::AttemptRecord;
+use crate::engine::reports::AttemptRecord;
 use crate::engine::reports::{cause_of, lost_attempt};
+use crate::engine::runners::LeaseTarget;
 use crate::engine::tx::Tx;
 use crate::engine::workflow::Workflow;
 use crate::ids::{RunnerId, WorkflowId};
@@ -79,12 +79,7 @@ impl Leases<'_> {
     }
 
     /// Ends a revoked lease. If a job had started, its attempt is recorded as canceled, whatever its result is.
-    pub fn end_revoked(
-        &mut self,
-        lease: DetachedLease,
-        report: Result<&FinishedAttempt, &str>,
-        tx: &mut Tx,
-    ) {
+    pub fn end_revoked(&mut self, lease: DetachedLease, report: Result<&FinishedAttempt, &str>, tx: &mut Tx) {
         tx.changes.detached_ended(lease.lease_id);
         self.runners.wake();
         let Some(workflow) = self.workflows.get_mut(&lease.workflow) else { return };
@@ -100,13 +95,7 @@ impl Leases<'_> {
     }
 
     /// Ends revoked leases of a runner that is gone or silent.
-    pub fn end_all_revoked(
-        &mut self,
-        id: RunnerId,
-        why: &str,
-        which: impl Fn(&DetachedLease) -> bool,
-        tx: &mut Tx,
-    ) {
+    pub fn end_all_revoked(&mut self, id: RunnerId, why: &str, which: impl Fn(&DetachedLease) -> bool, tx: &mut Tx) {
         let Some(runner) = self.runners.get_mut(&id) else { return };
         for lease in runner.leases.take_all_revoked(which) {
             self.end_revoked(lease, Err(why), tx);

@@ -5,9 +5,9 @@ use torc_api::state::{Cause, JobState};
 use torc_api::wire::{FinishedAttempt, LeaseRole};
 
 use super::Leases;
-use super::LeaseTarget;
 use crate::engine::accounting::ingest_slurm_stats;
 use crate::engine::reports::lost_attempt;
+use crate::engine::runners::LeaseTarget;
 use crate::engine::runners::Runner;
 use crate::engine::tx::Tx;
 use crate::engine::workflow::Workflow;
@@ -144,14 +144,7 @@ impl Leases<'_> {
     }
 
     /// Ends a lease that its runner no longer has: an unstarted one is released, a started attempt is lost.
-    pub fn abandon(
-        &mut self,
-        id: RunnerId,
-        target: LeaseTarget,
-        why: &str,
-        reason: NotHeldReason,
-        tx: &mut Tx,
-    ) {
+    pub fn abandon(&mut self, id: RunnerId, target: LeaseTarget, why: &str, reason: NotHeldReason, tx: &mut Tx) {
         self.drop_lease(target, Some(id));
         let Some(workflow) = self.workflows.get_mut(&target.workflow) else { return };
         let Some(lease) = workflow.current_lease(target).filter(|lease| lease.runner == Some(id)) else { return };

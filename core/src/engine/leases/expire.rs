@@ -1,12 +1,12 @@
 //! Silent runners: they lose their unstarted leases, and after a longer time the started ones.
 
-use torc_api::event_reason::EventReason;
 use super::{Leases, NotHeldReason};
-use super::LeaseTarget;
+use crate::engine::runners::LeaseTarget;
 use crate::engine::runners::Runner;
 use crate::engine::tx::Tx;
 use crate::engine::workflow::Workflow;
 use crate::ids::RunnerId;
+use torc_api::event_reason::EventReason;
 
 /// Time after which a started lease of a silent runner is lost, unless the document sets another one. Long enough to outlast the restart of
 /// a login node or a network switch.
@@ -20,9 +20,9 @@ impl Leases<'_> {
         self.runners.expire_return_requests(tx.now);
         let silence = |runner: &Runner| runner.silence_ms(tx.now);
         let is_silent = |runner: &Runner| {
-                let scope = self.workflows.live_in_scope(&runner.row().scope);
-                silence(runner) > self.workflows.lease_of(runner, &scope)
-            };
+            let scope = self.workflows.live_in_scope(&runner.row().scope);
+            silence(runner) > self.workflows.lease_of(runner, &scope)
+        };
         let silent = self.runners.iter().filter(|(_, runner)| is_silent(runner));
         let silent: Vec<(RunnerId, u64)> = silent.map(|(id, runner)| (*id, silence(runner))).collect();
         for (id, silence_ms) in silent {

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use torc_api::state::Cause;
 use torc_api::wire::{AttemptKey, FinishedAttempt, Lease, Profile, SyncResponse, WorkRequest};
 
-use super::{LeaseTarget, Leases};
+use super::Leases;
 use crate::class::minus;
-use crate::engine::runners::{ReturnRequest, SpareLease};
+use crate::engine::runners::{LeaseTarget, ReturnRequest, SpareLease};
 use crate::engine::tx::Tx;
 use crate::engine::workflow::Workflow;
 use crate::ids::{Now, RunnerId};
@@ -15,13 +15,7 @@ use crate::matching::{Choice, choose};
 
 impl Leases<'_> {
     /// Leases jobs to a runner and adds them to the answer.
-    pub fn grant_jobs(
-        &mut self,
-        id: RunnerId,
-        want: WorkRequest,
-        response: &mut SyncResponse,
-        tx: &mut Tx,
-    ) {
+    pub fn grant_jobs(&mut self, id: RunnerId, want: WorkRequest, response: &mut SyncResponse, tx: &mut Tx) {
         let Some(runner) = self.runners.get(&id) else { return };
         let scope = self.workflows.live_in_scope(&runner.row().scope);
         let chosen = choose(&runner.view(tx.now), &want, &self.fleet(tx.now).queues_for(id, want, &scope));

@@ -8,13 +8,13 @@ use torc_api::state::JobState;
 use torc_api::wire::{AttemptKey, SyncRequest};
 
 use super::{Leases, NotHeldReason};
-use super::LeaseTarget;
-use crate::engine::reports::before;
+use crate::engine::runners::LeaseTarget;
 use crate::engine::tx::Tx;
 use crate::engine::workflow::Workflow;
 use crate::ids::{Now, RunnerId};
 use crate::job::JobEvent;
 use crate::rows::DetachedLease;
+use crate::time::before;
 
 impl Leases<'_> {
     /// Updates the leases of a runner from its message.

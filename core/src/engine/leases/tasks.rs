@@ -7,10 +7,10 @@ use torc_api::action::{ActionState, TriggerType};
 use torc_api::wire::{AttemptKey, Lease, LeaseRole, Profile, SyncRequest, SyncResponse};
 
 use super::Leases;
-use crate::engine::actions::{ActionRecord, is_at_end};
-use super::LeaseTarget;
+use crate::engine::runners::LeaseTarget;
 use crate::engine::tx::Tx;
 use crate::engine::workflow::Workflow;
+use crate::engine::workflow::{ActionRecord, is_at_end};
 use crate::ids::{JobId, RunnerId, WorkflowId};
 use crate::rows::TaskLease;
 
@@ -106,7 +106,8 @@ impl Workflow {
             command.push('\n');
             command.push_str(line);
         }
-        let env = [("TORC_ACTION_ID", action.row().id.to_string()), ("TORC_TRIGGER_TYPE", action.trigger().to_string())];
+        let env =
+            [("TORC_ACTION_ID", action.row().id.to_string()), ("TORC_TRIGGER_TYPE", action.trigger().to_string())];
         Some(Lease {
             key,
             name: action.trigger().to_string(),
@@ -148,13 +149,7 @@ impl Workflow {
 
 impl Leases<'_> {
     /// Triggers the actions that are due, and leases to the runner the tasks that it may execute now.
-    pub fn grant_tasks(
-        &mut self,
-        id: RunnerId,
-        request: &SyncRequest,
-        response: &mut SyncResponse,
-        tx: &mut Tx,
-    ) {
+    pub fn grant_tasks(&mut self, id: RunnerId, request: &SyncRequest, response: &mut SyncResponse, tx: &mut Tx) {
         let Some(runner) = self.runners.get(&id) else { return };
         let row = runner.row().clone();
         let wants_work = request.want.limit > 0 && !request.completing;

@@ -5,11 +5,11 @@ use std::collections::{HashMap, HashSet};
 
 use torc_api::wire::{AttemptKey, LeaseRole, Resources, WorkRequest};
 
+use super::held_leases::LeaseTarget;
 use super::rebalance::{MAX_LEASES_EXAMINED, MAX_MOVES, SpareLease, StealBudget};
 use super::runner::WaitingClass;
 use super::{Runner, Runners};
 use crate::class::{Class, RunnerView, fits, minus};
-use crate::engine::leases::LeaseTarget;
 use crate::engine::workflow::Workflow;
 use crate::engine::workflows::Workflows;
 use crate::ids::{JobId, Now, RunnerId, WorkflowId};
@@ -81,7 +81,7 @@ impl<'a> Fleet<'a> {
     }
 
     /// Returns whether another runner could start one of the leases that wait in this one.
-    pub(super) fn is_any_wanted_elsewhere(self, id: RunnerId) -> bool {
+    pub fn is_any_wanted_elsewhere(self, id: RunnerId) -> bool {
         let Some(runner) = self.runners.get(&id) else { return false };
         runner.waiting_classes.iter().any(|waiting| {
             let workflow = self.workflows.get(&waiting.workflow);
@@ -102,7 +102,7 @@ impl<'a> Fleet<'a> {
     }
 
     /// Returns leases that wait elsewhere: those that the runner could start now, then some to queue, at most half of what waits.
-    pub(super) fn spare_leases(self, id: RunnerId, want: WorkRequest) -> Vec<SpareLease> {
+    pub fn spare_leases(self, id: RunnerId, want: WorkRequest) -> Vec<SpareLease> {
         let Some(taker) = self.runners.get(&id) else { return Vec::new() };
         let view = taker.view(self.now);
         let donors = self.donors_for(id, &want.free, &view);
@@ -146,7 +146,8 @@ impl<'a> Fleet<'a> {
     fn free_after_requests(self, id: RunnerId, free: Resources, view: &RunnerView<'_>) -> Resources {
         let mut left = free;
         for donor in self.runners.donors.iter().filter_map(|donor| self.runners.get(donor)) {
-            let awaited = donor.return_requests.iter().filter(|(_, asked)| asked.taker == id && !asked.is_late(self.now));
+            let awaited =
+                donor.return_requests.iter().filter(|(_, asked)| asked.taker == id && !asked.is_late(self.now));
             for (job, asked) in awaited {
                 let target = LeaseTarget { workflow: asked.workflow, number: *job, role: LeaseRole::Job };
                 let held = donor.leases.get(&target);
@@ -174,7 +175,7 @@ impl<'a> Fleet<'a> {
     }
 
     /// Returns the classes of leases, each once.
-    pub(super) fn classes_of(self, keys: &[AttemptKey]) -> Vec<WaitingClass> {
+    pub fn classes_of(self, keys: &[AttemptKey]) -> Vec<WaitingClass> {
         let mut found: Vec<WaitingClass> = Vec::new();
         for key in keys {
             let id = WorkflowId(key.workflow);

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use torc_api::wire::{AttemptKey, Resources, RunnerDirective, RunnerKind, SyncRequest, SyncResponse};
 
+use super::held_leases::RunnerLeases;
 use crate::class::RunnerView;
-use crate::engine::leases::RunnerLeases;
 use crate::engine::tx::Tx;
 use crate::ids::{AllocationKey, JobId, Now, RunnerId, WorkflowId};
 use crate::rows::RunnerRow;

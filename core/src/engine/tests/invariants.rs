@@ -7,7 +7,7 @@ use torc_api::state::{Cause, JobState};
 use torc_api::status::JobCounts;
 
 use crate::engine::Engine;
-use crate::engine::leases::LeaseTarget;
+use crate::engine::runners::LeaseTarget;
 use crate::engine::runners::Runner;
 use crate::engine::workflow::Workflow;
 use crate::ids::{JobId, RunnerId};
@@ -185,7 +185,7 @@ fn check_held(engine: &Engine) {
 /// A state that was read again is the one that is live, but for what is not kept: who is silent, which answer brought a lease,
 /// what was asked back from whom, what the controller last made of the needs, and how many allocations ended in vain.
 pub fn check_same(live: &Engine, restored: &Engine) {
-        let ids = |engine: &Engine| engine.workflows.keys().copied().collect::<Vec<_>>();
+    let ids = |engine: &Engine| engine.workflows.keys().copied().collect::<Vec<_>>();
     assert_eq!(ids(live), ids(restored));
     assert_eq!(live.workflows.index(), restored.workflows.index(), "nothing that has settled is examined");
     for (live, restored) in live.workflows.values().zip(restored.workflows.values()) {

@@ -10,8 +10,8 @@ use torc_api::wire::{
 use super::invariants;
 use super::plan::Plan;
 use crate::engine::{Apply, CommandError, Engine, SyncAnswer, Tx};
-use crate::planning::course::NodeRequest;
 use crate::ids::{Now, RunnerId, WorkflowId};
+use crate::planning::course::NodeRequest;
 use crate::rows::{JobRow, LastIds, ResultRow};
 use crate::testing::Database;
 

@@ -4,7 +4,7 @@ use crate::engine::tx::Tx;
 use crate::rows::WorkflowRow;
 
 /// The row of a workflow. Only this module writes its fields.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(in crate::engine) struct WorkflowRecord {
     row: WorkflowRow,
 }

@@ -5,9 +5,9 @@ use torc_api::wire::{AttemptKey, LeaseRole, SyncRequest, SyncResponse};
 
 use super::History;
 use crate::class::{fits, minus};
-use crate::engine::graph::JobRecord;
 use crate::engine::tests::fleet::Promise;
 use crate::engine::tests::plan::{PlannedJob, job};
+use crate::engine::workflow::JobRecord;
 use crate::ids::{JobId, RunnerId, WorkflowId};
 
 impl History {

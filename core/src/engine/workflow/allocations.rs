@@ -5,12 +5,54 @@ use std::collections::BTreeMap;
 use torc_api::allocation::AllocationStatus;
 use torc_api::slurm::SlurmState;
 
-use super::Observation;
 use crate::engine::tx::Tx;
-use crate::ids::{AllocationId, WorkflowId};
+use crate::ids::{AllocationId, AllocationKey, WorkflowId};
 use crate::planning::course::AllocationSummary;
 use crate::planning::orphans::SlurmObservation;
 use crate::rows::AllocationRow;
+
+/// What Slurm says about an allocation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Observation {
+    /// The allocation.
+    pub key: AllocationKey,
+    /// Meaning of the answer of Slurm.
+    pub sighting: SlurmObservation,
+    /// Time for which Slurm has not known the allocation, in milliseconds.
+    pub unseen_ms: i64,
+    /// Name of the state in Slurm.
+    pub state_text: Option<String>,
+    /// Reason why it is pending.
+    pub reason: Option<String>,
+    /// Actual or estimated start.
+    pub start_ms: Option<i64>,
+    /// Actual or latest possible end.
+    pub end_ms: Option<i64>,
+    /// Its nodes, as Slurm lists them.
+    pub node_list: Option<String>,
+    /// Its partition.
+    pub partition: Option<String>,
+    /// End of its earlier start, if it was requeued.
+    pub former_end: Option<SlurmState>,
+}
+
+impl Observation {
+    /// Returns the observation for a query without an answer.
+    pub fn unanswered(key: AllocationKey) -> Self {
+        Self {
+            key,
+            sighting: SlurmObservation::NoAnswer,
+            unseen_ms: 0,
+            state_text: None,
+            reason: None,
+            start_ms: None,
+            end_ms: None,
+            node_list: None,
+            partition: None,
+            former_end: None,
+        }
+    }
+}
 
 /// The allocations of a workflow.
 #[derive(Debug, Default)]

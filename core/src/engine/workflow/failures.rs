@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use torc_api::state::{Cause, JobState};
 use torc_api::status::FailureSample;
 
-pub(super) use recovering::Recovering;
+pub(in crate::engine) use recovering::Recovering;
 
 use crate::ids::JobId;
 
@@ -16,7 +16,7 @@ const MAX_FAILURES_SHOWN: usize = 20;
 
 /// Failed attempts of the current run.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Failures {
+pub(in crate::engine) struct Failures {
     /// By end, job and attempt: the order in a status, which a restart does not change.
     latest: BTreeMap<(i64, JobId, i32), FailureSample>,
     /// Number of failed attempts by job and cause.

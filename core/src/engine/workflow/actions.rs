@@ -1,14 +1,15 @@
-//! The actions of a workflow: the row of each, and the jobs that they wait for. Only the modules of actions write the rows.
+//! The actions of a workflow: the row of each, and the jobs that they wait for. Only this module writes the rows.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use torc_api::action::{Action, ActionState, ActionType, TriggerType};
 use torc_api::state::JobState;
+use torc_api::wire::FinishedAttempt;
 
-use super::triggers::{next_attempt, reset_trigger};
 use crate::engine::tx::Tx;
 use crate::ids::{JobId, RunnerId};
 use crate::rows::{ActionRow, TaskLease};
+use crate::time::before;
 
 /// Message of actions of the document whose allocations recovery has planned again.
 const SUPERSEDED: &str = "superseded by `torc slurm regenerate`";
@@ -86,6 +87,16 @@ impl ActionRecord {
     }
 }
 
+/// The state of an action after an attempt.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct ActionOutcome {
+    pub state: ActionState,
+    /// Number of failed attempts.
+    pub tries: i32,
+    /// The runner of the attempt.
+    pub runner: Option<RunnerId>,
+}
+
 /// Returns whether a trigger belongs to the end of a workflow or a worker.
 pub(in crate::engine) fn is_at_end(trigger: TriggerType) -> bool {
     matches!(trigger, TriggerType::OnWorkflowComplete | TriggerType::OnWorkerComplete)
@@ -130,20 +141,20 @@ impl Actions {
     }
 
     /// Adds the part of a worker. Numbers rise, so a new row is the last one.
-    pub(super) fn add_part(&mut self, row: ActionRow, definition: Action) {
+    pub fn add_part(&mut self, row: ActionRow, definition: Action) {
         self.workers.extend(row.worker);
         self.open.insert(self.list.len() as u32);
         self.list.push(ActionRecord { row, definition, unmet: 0 });
     }
 
     /// Returns whether a worker has a part at a position of the document.
-    pub(super) fn has_part(&self, worker: RunnerId, position: usize) -> bool {
+    pub fn has_part(&self, worker: RunnerId, position: usize) -> bool {
         let is_at = |row: &ActionRow| usize::try_from(row.position) == Ok(position);
         self.workers.contains(&worker)
             && self.list.iter().any(|action| action.row.worker == Some(worker) && is_at(&action.row))
     }
 
-    pub(super) fn into_records(self) -> Vec<ActionRecord> {
+    pub fn into_records(self) -> Vec<ActionRecord> {
         self.list
     }
 
@@ -327,8 +338,46 @@ impl Actions {
         }
     }
 
+    /// Marks an action as pending, because its condition holds.
+    pub fn trigger(&mut self, id: JobId, tx: &mut Tx) {
+        self.change(id, tx, |row| row.state = ActionState::Pending);
+    }
+
+    /// Marks an action as pending for one worker.
+    pub fn trigger_for(&mut self, id: JobId, worker: RunnerId, tx: &mut Tx) {
+        self.change(id, tx, |row| {
+            row.worker = Some(worker);
+            row.state = ActionState::Pending;
+        });
+    }
+
+    /// Lets an action wait for its trigger again.
+    pub fn reset(&mut self, id: JobId, tx: &mut Tx) {
+        self.change(id, tx, reset_trigger);
+    }
+
+    /// Records the end of an attempt.
+    pub fn end_attempt(&mut self, id: JobId, finished: &FinishedAttempt, outcome: ActionOutcome, tx: &mut Tx) {
+        let ended_ms = before(tx.now.wall_ms, finished.ended_ms_ago);
+        self.change(id, tx, |row| {
+            row.state = outcome.state;
+            row.ended_ms = Some(ended_ms);
+            row.return_code = Some(finished.return_code);
+            row.message.clone_from(&finished.message);
+            row.stdout.clone_from(&finished.stdout);
+            row.stderr.clone_from(&finished.stderr);
+            row.lease.tries = outcome.tries;
+            if outcome.state == ActionState::Pending {
+                next_attempt(&mut row.lease);
+            } else {
+                row.lease.runner = outcome.runner;
+                row.lease.started_ms = Some(before(ended_ms, finished.duration_ms));
+            }
+        });
+    }
+
     /// Changes an action and records the change.
-    pub(super) fn change(&mut self, id: JobId, tx: &mut Tx, change: impl FnOnce(&mut ActionRow)) {
+    fn change(&mut self, id: JobId, tx: &mut Tx, change: impl FnOnce(&mut ActionRow)) {
         let Some(index) = self.index(id) else { return };
         let action = &mut self.list[index];
         change(&mut action.row);
@@ -355,12 +404,30 @@ impl Actions {
     }
 
     /// Returns the numbers of the actions that match.
-    pub(super) fn ids(&self, matches: impl Fn(&ActionRecord) -> bool) -> Vec<JobId> {
+    pub fn ids(&self, matches: impl Fn(&ActionRecord) -> bool) -> Vec<JobId> {
         self.list.iter().filter(|action| matches(action)).map(|action| action.row.id).collect()
     }
 
     /// Returns the numbers of the open actions that match.
-    pub(super) fn open_ids(&self, matches: impl Fn(&ActionRecord) -> bool) -> Vec<JobId> {
+    pub fn open_ids(&self, matches: impl Fn(&ActionRecord) -> bool) -> Vec<JobId> {
         self.open().filter(|action| matches(action)).map(|action| action.row.id).collect()
     }
+}
+
+/// Lets an action wait for its trigger again. A lease that a runner still holds is no longer the current one.
+fn reset_trigger(row: &mut ActionRow) {
+    row.state = ActionState::Waiting;
+    row.worker = None;
+    next_attempt(&mut row.lease);
+    row.lease.tries = 0;
+}
+
+/// Ends the current attempt. An attempt without a lease is still to come.
+fn next_attempt(task: &mut TaskLease) {
+    if task.lease_id > 0 {
+        task.attempt += 1;
+        task.lease_id = 0;
+    }
+    task.runner = None;
+    task.started_ms = None;
 }

@@ -15,15 +15,15 @@ use torc_api::state::JobState;
 use torc_api::status::JobCounts;
 use torc_api::wire::AttemptKey;
 
-pub(super) use job::JobRecord;
-pub(super) use profile::ProfileEntry;
+pub(in crate::engine) use job::JobRecord;
+pub(in crate::engine) use profile::ProfileEntry;
 
 use edges::Edges;
 use job::TextRange;
 use profiles::Profiles;
 
-use super::tx::Tx;
 use crate::class::Class;
+use crate::engine::tx::Tx;
 use crate::expanded::Requirements;
 use crate::ids::{JobId, ProfileId, RunnerId, WorkflowId};
 use crate::job::{InvalidTransition, JobEvent, next_state};
@@ -32,7 +32,7 @@ use crate::rows::{JobProfile, JobRow, ProfileRow};
 use crate::urgency::downstream_seconds;
 
 /// The jobs of a workflow.
-pub(super) struct Graph {
+pub(in crate::engine) struct Graph {
     workflow: WorkflowId,
     /// Sorted by number.
     jobs: Vec<JobRecord>,
@@ -49,7 +49,7 @@ pub(super) struct Graph {
 
 /// The state of a job before and after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct StateChange {
+pub(in crate::engine) struct StateChange {
     pub before: JobState,
     pub after: JobState,
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::tx::Tx;
+use crate::engine::tx::Tx;
 use crate::expanded::Expanded;
 use crate::ids::{JobId, WorkflowId};
 use crate::lineage::{self, Record};
@@ -12,7 +12,7 @@ use crate::rows::UserDataRow;
 
 /// The user data of a workflow by name. Only the names of the states of loops are kept; the store has their values.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Data {
+pub(in crate::engine) struct Data {
     rows: BTreeMap<String, UserDataRow>,
 }
 
@@ -116,6 +116,6 @@ impl Data {
 }
 
 /// Returns user data that is neither declared nor written.
-pub(super) fn undeclared(workflow: WorkflowId, name: &str) -> UserDataRow {
+pub(in crate::engine) fn undeclared(workflow: WorkflowId, name: &str) -> UserDataRow {
     UserDataRow { workflow, name: name.to_owned(), ..UserDataRow::default() }
 }
