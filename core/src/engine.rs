@@ -74,7 +74,7 @@ pub use apply::Apply;
 pub use data::{DataWritten, MAX_VALUE_BYTES};
 pub use long_polls::{LongPoll, LongPolls};
 pub use lost_runners::LostRunners;
-pub use pool::Demand;
+pub use pool::PoolDemand;
 pub use recover::{CorrectResources, LatestResults, Recover};
 pub use regenerate::Regenerate;
 pub use restore::UnreadableDocument;

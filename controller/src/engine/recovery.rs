@@ -79,9 +79,23 @@ impl EngineHandle {
         let latest = self.latest_results(id, false).await?;
         let CorrectResourcesRequest { dry_run, no_downsize, jobs } = request;
         if dry_run {
-            return self.read(move |engine| Ok(engine.correction_preview(id, CorrectResources { references: &jobs, latest: &latest, may_reduce: !no_downsize })?)).await;
+            return self
+                .read(move |engine| {
+                    Ok(engine.correction_preview(
+                        id,
+                        CorrectResources { references: &jobs, latest: &latest, may_reduce: !no_downsize },
+                    )?)
+                })
+                .await;
         }
-        self.write(move |engine, tx| Ok(engine.correct_resources(id, CorrectResources { references: &jobs, latest: &latest, may_reduce: !no_downsize }, tx)?)).await
+        self.write(move |engine, tx| {
+            Ok(engine.correct_resources(
+                id,
+                CorrectResources { references: &jobs, latest: &latest, may_reduce: !no_downsize },
+                tx,
+            )?)
+        })
+        .await
     }
 
     /// Decides about failed jobs that wait for a person.

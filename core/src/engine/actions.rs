@@ -12,7 +12,7 @@ use torc_api::action::{Action, ActionState, TriggerType};
 use torc_api::state::JobState;
 
 use super::tx::Tx;
-use super::workflow::{ActionRecord, Actions, Workflow, is_at_end};
+use super::workflow::{ActionRecord, Actions, LiveWorkflow, is_at_end};
 use crate::ids::{JobId, RunnerId};
 use crate::rows::{ActionRow, TaskLease};
 
@@ -20,7 +20,7 @@ use crate::rows::{ActionRow, TaskLease};
 const RECOVERY_POSITION: i32 = -1;
 
 /// Returns the row of a new action, which waits for its trigger.
-fn new_row(workflow: &Workflow, id: JobId, position: usize) -> ActionRow {
+fn new_row(workflow: &LiveWorkflow, id: JobId, position: usize) -> ActionRow {
     ActionRow {
         id,
         workflow: workflow.id(),
@@ -31,12 +31,12 @@ fn new_row(workflow: &Workflow, id: JobId, position: usize) -> ActionRow {
 }
 
 /// Returns the row of a new action that recovery has created.
-fn recovery_row(workflow: &Workflow, id: JobId, action: &Action) -> ActionRow {
+fn recovery_row(workflow: &LiveWorkflow, id: JobId, action: &Action) -> ActionRow {
     let definition = serde_json::to_string(action).ok();
     ActionRow { position: RECOVERY_POSITION, definition, ..new_row(workflow, id, 0) }
 }
 
-impl Workflow {
+impl LiveWorkflow {
     /// Replaces the rows of the actions, sorted by number. Those that the document no longer has are left out.
     pub fn set_actions(&mut self, rows: Vec<ActionRow>) {
         let record = |row: ActionRow| {

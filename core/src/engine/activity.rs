@@ -3,8 +3,8 @@
 use torc_api::wire::RunnerScope;
 
 use super::Engine;
-use super::runners::{Runner, Runners};
-use super::workflow::Workflow;
+use super::runners::{LiveRunner, Runners};
+use super::workflow::LiveWorkflow;
 use super::workflows::Workflows;
 use crate::ids::WorkflowId;
 
@@ -20,8 +20,9 @@ pub struct Activity {
 impl Engine {
     /// Returns whether runners are busy or work becomes available to a scope without a command, and the last event.
     pub fn activity(&self, scope: &RunnerScope) -> Activity {
-        let is_working = |runner: &Runner| !runner.leases.is_empty();
-        let will_continue = |workflow: &Workflow| workflow.graph.counts().recovering > 0 || workflow.expects_capacity();
+        let is_working = |runner: &LiveRunner| !runner.leases.is_empty();
+        let will_continue =
+            |workflow: &LiveWorkflow| workflow.graph.counts().recovering > 0 || workflow.expects_capacity();
         let live = self.workflows.live_in_scope(scope);
         let is_busy = self.runners.values().any(is_working)
             || live.iter().filter_map(|id| self.workflows.get(id)).any(will_continue);

@@ -16,7 +16,7 @@ use torc_api::slurm::SlurmState;
 use torc_api::wire::RegisterRequest;
 
 use super::tx::Tx;
-use super::workflow::Workflow;
+use super::workflow::LiveWorkflow;
 use super::{CommandError, Engine};
 use crate::ids::{AllocationKey, WorkflowId};
 use crate::planning::course::AllocationSummary;
@@ -201,7 +201,7 @@ fn size(row: &AllocationRow) -> String {
     format!(" ({partition}{}, {})", count(row.nodes, "node"), format_duration(row.seconds))
 }
 
-impl Workflow {
+impl LiveWorkflow {
     /// Marks actions as executed whose allocations Slurm has all received.
     fn finish_submissions(&mut self, tx: &mut Tx) {
         for id in self.actions.begun_submissions() {

@@ -13,7 +13,7 @@ use torc_api::workflow::{RerunPolicy, WorkflowSpec};
 use super::Engine;
 use super::tx::Tx;
 use super::workflow::Graph;
-use super::workflow::Workflow;
+use super::workflow::LiveWorkflow;
 use crate::expanded::{Expanded, ExpandedJob};
 use crate::hash::{digest, job_hash};
 use crate::ids::{JobId, ProfileId, WorkflowId};
@@ -71,7 +71,7 @@ impl Engine {
     /// Returns the specification that a document would replace.
     pub fn stored_spec(&self, document: &WorkflowDocument) -> Option<&WorkflowSpec> {
         let existing = self.workflows.named(document.metadata.namespace(), &document.metadata.name);
-        existing.map(Workflow::spec)
+        existing.map(LiveWorkflow::spec)
     }
 
     /// Returns the stored document of a workflow.
@@ -101,7 +101,7 @@ impl Engine {
         tx.changes.workflow(&row);
         tx.event(Some(id), EventReason::WorkflowCreated, format!("created with {}", count(jobs.len() as i64, "job")));
         let graph = Graph::new(id, plan.profiles.clone(), &jobs);
-        let mut workflow = Workflow::new(row, Arc::new(spec.clone()), graph);
+        let mut workflow = LiveWorkflow::new(row, Arc::new(spec.clone()), graph);
         workflow.declare_data(apply.expanded, tx);
         let changes = tx.changes.rows();
         changes.profiles.extend(plan.profiles);
@@ -132,7 +132,7 @@ impl Engine {
         rows.extend(old.graph.surviving_spawned(&apply.expanded.jobs.iter().map(|job| job.name.as_str()).collect()));
         rows.sort_unstable_by_key(|row| row.id);
         let graph = Graph::new(id, old.graph.profile_rows().chain(plan.profiles.iter().cloned()), &rows);
-        let mut workflow = Workflow::new(row, Arc::new(spec.clone()), graph);
+        let mut workflow = LiveWorkflow::new(row, Arc::new(spec.clone()), graph);
         workflow.inherit(&old);
         workflow.declare_data(apply.expanded, tx);
         workflow.adopt_actions(Some(&old), tx);
@@ -215,7 +215,7 @@ fn differs(before: &JobRow, after: &JobRow) -> bool {
 }
 
 /// Returns the policy of the new run that a document requests; none if it requests no new run.
-fn new_run_policy(workflow: &Workflow, spec: &WorkflowSpec) -> Option<RerunPolicy> {
+fn new_run_policy(workflow: &LiveWorkflow, spec: &WorkflowSpec) -> Option<RerunPolicy> {
     spec.run_id.filter(|run| *run > workflow.row().run).map(|_| spec.rerun_policy.unwrap_or_default())
 }
 

@@ -9,7 +9,7 @@ use super::nodes::nodes_for;
 use super::recovery::FailedAttempt;
 use super::reports::{AttemptRecord, cause_of};
 use super::tx::Tx;
-use super::workflow::Workflow;
+use super::workflow::LiveWorkflow;
 use crate::expanded::Requirements;
 use crate::failure::policy::{decide, may_escalate};
 use crate::failure::{Decision, Evidence, Failure, LimitReached, NodeShape, Policy};
@@ -96,7 +96,7 @@ impl Leases<'_> {
     }
 }
 
-impl Workflow {
+impl LiveWorkflow {
     /// Decides about the job, and counts the failure.
     fn decide_outcome(&mut self, job: u32, finished: &FinishedAttempt, nodes: &[NodeShape]) -> AttemptOutcome {
         let Some(cause) = cause_of(finished) else { return Ending::Completed.into() };

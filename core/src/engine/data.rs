@@ -10,7 +10,7 @@ use torc_api::event_reason::EventReason;
 use torc_api::state::JobState;
 
 use super::tx::Tx;
-use super::workflow::Workflow;
+use super::workflow::LiveWorkflow;
 use super::workflow::undeclared;
 use super::{CommandError, Engine};
 use crate::expand::fill_data;
@@ -119,7 +119,7 @@ fn check_size(name: &str, value: Option<&Value>) -> Result<(), CommandError> {
     Ok(())
 }
 
-impl Workflow {
+impl LiveWorkflow {
     /// Adds the user data of a new or edited document.
     pub(super) fn declare_data(&mut self, expanded: &Expanded, tx: &mut Tx) {
         let (id, graph) = (self.id(), &self.graph);

@@ -5,14 +5,14 @@ use torc_api::quantity::format_duration;
 
 use super::leases::Leases;
 use super::tx::Tx;
-use super::workflow::Workflow;
+use super::workflow::LiveWorkflow;
 use crate::ids::WorkflowId;
 
 impl Leases<'_> {
     /// Cancels the workflows whose deadline has passed.
     pub(super) fn cancel_overdue(&mut self, tx: &mut Tx) {
         let overdue = self.workflows.live().filter(|workflow| is_overdue(workflow, tx.now.wall_ms));
-        let overdue: Vec<WorkflowId> = overdue.map(Workflow::id).collect();
+        let overdue: Vec<WorkflowId> = overdue.map(LiveWorkflow::id).collect();
         for id in overdue {
             let Some(workflow) = self.workflows.get_mut(&id) else { continue };
             workflow.record.exceed_deadline(tx);
@@ -23,13 +23,13 @@ impl Leases<'_> {
 }
 
 /// Returns whether the deadline has passed. It counts from the start of the first job.
-fn is_overdue(workflow: &Workflow, now_ms: i64) -> bool {
+fn is_overdue(workflow: &LiveWorkflow, now_ms: i64) -> bool {
     let deadline = workflow.spec().active_deadline_seconds.zip(workflow.row().started_ms);
     let is_past = |(seconds, start): (i64, i64)| now_ms >= start.saturating_add(seconds.saturating_mul(1_000));
     !workflow.is_canceled() && !workflow.is_settled() && deadline.is_some_and(is_past)
 }
 
-pub(super) fn deadline_message(workflow: &Workflow) -> String {
+pub(super) fn deadline_message(workflow: &LiveWorkflow) -> String {
     let seconds = workflow.spec().active_deadline_seconds.unwrap_or_default();
     format!("it was still running {} after its start", format_duration(seconds))
 }

@@ -8,7 +8,7 @@ use torc_api::wire::RunnerScope;
 
 use super::nodes::nodes_for;
 use super::runners::Fleet;
-use super::workflow::Workflow;
+use super::workflow::LiveWorkflow;
 use super::{CommandError, Engine};
 use crate::explain::{
     Attempt, JobFacts, RecoveryHint, RunnerFacts, ScriptFacts, SlurmFacts, WaitingAllocation, WorkflowFacts,
@@ -90,7 +90,12 @@ impl Engine {
 }
 
 impl<'a> Fleet<'a> {
-    fn job_facts(self, workflow: &'a Workflow, job: u32, last_failure: Option<(Cause, i32)>) -> Option<JobFacts<'a>> {
+    fn job_facts(
+        self,
+        workflow: &'a LiveWorkflow,
+        job: u32,
+        last_failure: Option<(Cause, i32)>,
+    ) -> Option<JobFacts<'a>> {
         let record = workflow.graph.job(job);
         let parents = workflow.graph.parents(job).iter();
         let runner = record.runner().and_then(|runner| self.runners.get(&runner));
@@ -115,7 +120,7 @@ impl<'a> Fleet<'a> {
     }
 
     /// Returns the runners that serve a workflow.
-    fn runner_facts(self, workflow: &Workflow) -> Vec<RunnerFacts<'a>> {
+    fn runner_facts(self, workflow: &LiveWorkflow) -> Vec<RunnerFacts<'a>> {
         let serves = |scope: &RunnerScope| self.workflows.live_in_scope(scope).contains(&workflow.id());
         let serving = self.runners.values().filter(|runner| serves(&runner.row().scope));
         serving
@@ -129,7 +134,7 @@ impl<'a> Fleet<'a> {
     }
 
     /// Returns the reasons why ready jobs wait. Classes with the same reason are counted together.
-    fn why_ready_jobs_wait(self, workflow: &Workflow) -> Vec<Reason> {
+    fn why_ready_jobs_wait(self, workflow: &LiveWorkflow) -> Vec<Reason> {
         let mut reasons: Vec<Reason> = Vec::new();
         if workflow.is_suspended() || workflow.is_canceled() {
             return reasons;
@@ -157,7 +162,7 @@ impl<'a> Fleet<'a> {
     }
 }
 
-fn workflow_facts(workflow: &Workflow) -> WorkflowFacts<'_> {
+fn workflow_facts(workflow: &LiveWorkflow) -> WorkflowFacts<'_> {
     WorkflowFacts {
         name: &workflow.row().name,
         is_suspended: workflow.is_suspended(),
@@ -166,7 +171,7 @@ fn workflow_facts(workflow: &Workflow) -> WorkflowFacts<'_> {
     }
 }
 
-fn slurm_facts(workflow: &Workflow) -> SlurmFacts<'_> {
+fn slurm_facts(workflow: &LiveWorkflow) -> SlurmFacts<'_> {
     let allocations = &workflow.allocations;
     let summary = allocations.summary();
     let is_active = |row: &&AllocationRow| row.status == AllocationStatus::Active;
@@ -189,14 +194,14 @@ fn slurm_facts(workflow: &Workflow) -> SlurmFacts<'_> {
     }
 }
 
-fn examples(workflow: &Workflow, jobs: impl Iterator<Item = u32>) -> Vec<JobPhase> {
+fn examples(workflow: &LiveWorkflow, jobs: impl Iterator<Item = u32>) -> Vec<JobPhase> {
     let graph = &workflow.graph;
     let phase = |job: u32| JobPhase { job: graph.name(job).to_owned(), status: graph.job(job).state() };
     jobs.take(EXAMPLES).map(phase).collect()
 }
 
 /// Returns the reasons why no job of the workflow starts.
-fn workflow_reasons(workflow: &Workflow) -> Vec<Reason> {
+fn workflow_reasons(workflow: &LiveWorkflow) -> Vec<Reason> {
     let mut reasons = Vec::new();
     if workflow.is_settled() {
         return reasons;
@@ -212,7 +217,7 @@ fn workflow_reasons(workflow: &Workflow) -> Vec<Reason> {
 }
 
 /// Returns the number of jobs in each state that explains something, with examples.
-fn reasons_by_state(workflow: &Workflow) -> Vec<Reason> {
+fn reasons_by_state(workflow: &LiveWorkflow) -> Vec<Reason> {
     const STATES: [(JobState, ReasonKind, &str); 9] = [
         (JobState::PendingFailed, ReasonKind::NeedsDecision, "failed and waiting for a manual decision"),
         (JobState::Failed, ReasonKind::Failed, "failed"),

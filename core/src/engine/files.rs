@@ -3,10 +3,10 @@
 use torc_api::wire::FinishedAttempt;
 
 use super::tx::Tx;
-use super::workflow::Workflow;
+use super::workflow::LiveWorkflow;
 use crate::rows::FileRow;
 
-impl Workflow {
+impl LiveWorkflow {
     /// Records the files that a successful attempt read and wrote.
     pub(super) fn record_files(&self, job: u32, finished: &FinishedAttempt, tx: &mut Tx) {
         tx.changes.rows().files.extend(finished.files.iter().map(|file| FileRow {

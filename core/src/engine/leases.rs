@@ -18,9 +18,9 @@ pub(super) use end::NotHeldReason;
 
 use torc_api::wire::{AttemptKey, LeaseRole};
 
-use super::runners::{Fleet, LeaseTarget, Runner, Runners};
+use super::runners::{Fleet, LeaseTarget, LiveRunner, Runners};
 use super::tx::Tx;
-use super::workflow::Workflow;
+use super::workflow::LiveWorkflow;
 use super::workflows::Workflows;
 use crate::ids::{JobId, Now, RunnerId, WorkflowId};
 use crate::job::JobEvent;
@@ -46,7 +46,7 @@ impl CurrentLease {
     }
 }
 
-impl Workflow {
+impl LiveWorkflow {
     pub(super) fn job_target(&self, job: u32) -> LeaseTarget {
         LeaseTarget { workflow: self.id(), number: self.graph.job(job).id(), role: LeaseRole::Job }
     }
@@ -145,7 +145,7 @@ impl Workflows {
     }
 
     /// Returns the job of a key if the key names the current lease and the runner holds it.
-    pub fn held_job(&self, id: RunnerId, key: &AttemptKey) -> Option<(&Workflow, u32)> {
+    pub fn held_job(&self, id: RunnerId, key: &AttemptKey) -> Option<(&LiveWorkflow, u32)> {
         let target = self.held_by(id, key).filter(|target| target.role.is_job())?;
         let workflow = self.get(&target.workflow)?;
         Some((workflow, workflow.graph.ordinal(target.number)?))
@@ -166,7 +166,7 @@ impl Leases<'_> {
     }
 
     /// Transfers the leases of a runner to its successor.
-    pub fn transfer(&mut self, mut earlier: Runner, successor: &mut Runner, tx: &mut Tx) {
+    pub fn transfer(&mut self, mut earlier: LiveRunner, successor: &mut LiveRunner, tx: &mut Tx) {
         let (from, to) = (earlier.id(), successor.id());
         for (target, _) in earlier.leases.sorted() {
             let Some(workflow) = self.workflows.get_mut(&target.workflow) else { continue };
@@ -201,7 +201,7 @@ impl Leases<'_> {
     }
 
     /// Records the jobs that an edit has removed, and forgets their leases.
-    pub fn forget_removed(&mut self, old: &Workflow, new: &Workflow, tx: &mut Tx) {
+    pub fn forget_removed(&mut self, old: &LiveWorkflow, new: &LiveWorkflow, tx: &mut Tx) {
         let removed = old.graph.iter().map(|(_, job)| job.id()).filter(|id| new.graph.ordinal(*id).is_none());
         for id in removed {
             tx.changes.rows().removed_jobs.push(id);

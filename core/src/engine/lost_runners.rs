@@ -9,7 +9,7 @@ use torc_api::recovery::{RunnerEvidence, SyncStatusRequest};
 use torc_api::state::{Cause, JobState};
 
 use super::leases::NotHeldReason;
-use super::runners::Runner;
+use super::runners::LiveRunner;
 use super::tx::Tx;
 use super::workflows::Workflows;
 use super::{CommandError, Engine};
@@ -109,7 +109,7 @@ impl Engine {
 }
 
 /// Returns the jobs of a workflow that run on a runner, in the order of their numbers.
-fn running_on(workflows: &Workflows, workflow: WorkflowId, runner: &Runner) -> Vec<JobId> {
+fn running_on(workflows: &Workflows, workflow: WorkflowId, runner: &LiveRunner) -> Vec<JobId> {
     let Some(graph) = workflows.get(&workflow).map(|workflow| &workflow.graph) else { return Vec::new() };
     let runs = |job: &JobId| graph.state_of(*job) == Some(JobState::Running);
     let held = runner.leases.jobs().filter(|(of, _)| *of == workflow).map(|(_, job)| job);
@@ -118,7 +118,7 @@ fn running_on(workflows: &Workflows, workflow: WorkflowId, runner: &Runner) -> V
     running
 }
 
-fn contact(runner: &Runner) -> RunnerContact {
+fn contact(runner: &LiveRunner) -> RunnerContact {
     match (runner.is_silent(), runner.sequence()) {
         (true, _) => RunnerContact::Silent,
         (false, 0) => RunnerContact::NotYet,
@@ -126,7 +126,7 @@ fn contact(runner: &Runner) -> RunnerContact {
     }
 }
 
-fn facts<'a>(runner: &Runner, request: &'a SyncStatusRequest) -> RunnerFacts<'a> {
+fn facts<'a>(runner: &LiveRunner, request: &'a SyncStatusRequest) -> RunnerFacts<'a> {
     let id = runner.id().0;
     let evidence: Option<&RunnerEvidence> = request.evidence.iter().find(|one| one.runner == id);
     RunnerFacts {

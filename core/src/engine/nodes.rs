@@ -4,8 +4,8 @@ use torc_api::recovery::ScheduleNodesRequest;
 use torc_api::resources::SlurmScheduler;
 
 use super::regenerate::nodes_action;
-use super::runners::{Runner, Runners};
-use super::workflow::Workflow;
+use super::runners::{LiveRunner, Runners};
+use super::workflow::LiveWorkflow;
 use super::workflows::Workflows;
 use crate::class::labels_match;
 use crate::failure::NodeShape;
@@ -13,7 +13,7 @@ use crate::planning::course;
 use crate::planning::partition::Partition;
 
 /// Returns the nodes that a job could get in its workflow; empty if they are unknown.
-pub(super) fn nodes_for(workflows: &Workflows, runners: &Runners, workflow: &Workflow, job: u32) -> Vec<NodeShape> {
+pub(super) fn nodes_for(workflows: &Workflows, runners: &Runners, workflow: &LiveWorkflow, job: u32) -> Vec<NodeShape> {
     // Allocations that Torc submits have no labels.
     let cluster = workflow.schedulers.cluster().filter(|_| workflow.graph.profile(job).labels.is_empty());
     let Some(cluster) = cluster else { return nodes_of_runners(workflows, runners, workflow, job) };
@@ -30,9 +30,9 @@ pub(super) fn nodes_for(workflows: &Workflows, runners: &Runners, workflow: &Wor
 
 /// Returns the nodes of connected runners that may run a job. Runners in allocations are left out: their size is the one that was
 /// requested, not the largest that could be requested.
-fn nodes_of_runners(workflows: &Workflows, runners: &Runners, workflow: &Workflow, job: u32) -> Vec<NodeShape> {
+fn nodes_of_runners(workflows: &Workflows, runners: &Runners, workflow: &LiveWorkflow, job: u32) -> Vec<NodeShape> {
     let labels = &workflow.graph.profile(job).labels;
-    let may_run = |runner: &&Runner| {
+    let may_run = |runner: &&LiveRunner| {
         !runner.is_silent()
             && runner.row().slurm_job_id.is_none()
             && labels_match(labels, &runner.row().labels)
@@ -42,7 +42,7 @@ fn nodes_of_runners(workflows: &Workflows, runners: &Runners, workflow: &Workflo
 }
 
 /// Returns one node of a runner. The time is unlimited, because a runner can be started again.
-fn node_shape(runner: &Runner) -> NodeShape {
+fn node_shape(runner: &LiveRunner) -> NodeShape {
     let row = runner.row();
     if row.max_parallel_jobs.is_some() {
         return NodeShape::UNLIMITED;
@@ -58,7 +58,7 @@ fn node_shape(runner: &Runner) -> NodeShape {
 }
 
 /// Returns the nodes of the schedulers that a job may use. The partition supplies what a scheduler leaves open.
-fn nodes_of_schedulers(workflow: &Workflow, job: u32, partitions: &[Partition]) -> Vec<NodeShape> {
+fn nodes_of_schedulers(workflow: &LiveWorkflow, job: u32, partitions: &[Partition]) -> Vec<NodeShape> {
     let own = workflow.graph.class_of(job).and_then(|class| class.scheduler.as_deref());
     let is_usable = |scheduler: &&SlurmScheduler| own.is_none_or(|own| scheduler.name.as_deref() == Some(own));
     let shape = |scheduler: &SlurmScheduler| {

@@ -3,12 +3,12 @@
 use torc_api::state::JobState;
 
 use super::Engine;
-use super::workflow::Workflow;
+use super::workflow::LiveWorkflow;
 use crate::expanded::Requirements;
 
 /// Jobs with equal requirements that run, or could run on another runner.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Demand {
+pub struct PoolDemand {
     /// Their workflow, as `namespace/name`.
     pub workflow: String,
     /// Requirements of each job.
@@ -21,13 +21,13 @@ pub struct Demand {
 
 impl Engine {
     /// Returns the jobs that run outside of Slurm, or could.
-    pub fn demands(&self) -> Vec<Demand> {
+    pub fn demands(&self) -> Vec<PoolDemand> {
         let live = self.workflows.live().filter(|workflow| !self.workflows.is_left_to_slurm(workflow.id()));
         live.flat_map(demands).collect()
     }
 }
 
-fn demands(workflow: &Workflow) -> Vec<Demand> {
+fn demands(workflow: &LiveWorkflow) -> Vec<PoolDemand> {
     let graph = &workflow.graph;
     let mut counts = vec![0; graph.classes().len()];
     let may_start = !workflow.is_suspended() && !workflow.is_canceled();
@@ -44,7 +44,7 @@ fn demands(workflow: &Workflow) -> Vec<Demand> {
     let name = format!("{}/{}", workflow.row().namespace, workflow.row().name);
     let classes = graph.classes().zip(counts).filter(|(_, jobs)| *jobs > 0);
     classes
-        .map(|(class, jobs)| Demand {
+        .map(|(class, jobs)| PoolDemand {
             workflow: name.clone(),
             needs: class.requirements.clone(),
             labels: class.labels.clone(),

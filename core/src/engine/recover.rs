@@ -16,7 +16,7 @@ use super::nodes::nodes_for;
 use super::regenerate::{Regenerate, check_regeneration};
 use super::reports::lost_attempt;
 use super::tx::Tx;
-use super::workflow::Workflow;
+use super::workflow::LiveWorkflow;
 use super::{CommandError, Engine};
 use crate::expanded::Requirements;
 use crate::explain::raised;
@@ -123,7 +123,11 @@ impl Engine {
         Ok(latest)
     }
 
-    fn decide_about_failed(&self, workflow: &Workflow, recover: Recover<'_>) -> Result<Vec<JobRecovery>, CommandError> {
+    fn decide_about_failed(
+        &self,
+        workflow: &LiveWorkflow,
+        recover: Recover<'_>,
+    ) -> Result<Vec<JobRecovery>, CommandError> {
         check_that_nothing_runs(workflow)?;
         if recover.regenerate.is_some() {
             check_regeneration(workflow)?;
@@ -136,7 +140,7 @@ impl Engine {
         Ok(failed.map(|job| self.decide_about(workflow, job, recover)).collect())
     }
 
-    fn decide_about(&self, workflow: &Workflow, job: u32, recover: Recover<'_>) -> JobRecovery {
+    fn decide_about(&self, workflow: &LiveWorkflow, job: u32, recover: Recover<'_>) -> JobRecovery {
         let record = workflow.graph.job(job);
         let needs = &workflow.graph.profile(job).requirements;
         let evidence = Evidence::of_result(needs, recover.latest.get(&record.id()));
@@ -163,7 +167,7 @@ impl Engine {
     }
 
     /// Returns the nodes that a job could get after this recovery.
-    fn nodes_after_recovery(&self, workflow: &Workflow, job: u32, recover: Recover<'_>) -> Vec<NodeShape> {
+    fn nodes_after_recovery(&self, workflow: &LiveWorkflow, job: u32, recover: Recover<'_>) -> Vec<NodeShape> {
         let is_for_allocations = workflow.graph.profile(job).labels.is_empty();
         match recover.regenerate.filter(|_| is_for_allocations) {
             Some(plan) => {
@@ -344,7 +348,7 @@ fn observation(row: &ResultRow) -> ObservedJob {
     }
 }
 
-fn check_that_nothing_runs(workflow: &Workflow) -> Result<(), CommandError> {
+fn check_that_nothing_runs(workflow: &LiveWorkflow) -> Result<(), CommandError> {
     let (name, counts) = (&workflow.row().name, workflow.graph.counts());
     let live = counts.leased + counts.running;
     if live > 0 {
@@ -359,7 +363,7 @@ fn check_that_nothing_runs(workflow: &Workflow) -> Result<(), CommandError> {
 }
 
 /// Returns the jobs that wait for a manual decision: the named ones, or all.
-fn pending_failed(workflow: &Workflow, references: &[String]) -> Result<BTreeSet<u32>, CommandError> {
+fn pending_failed(workflow: &LiveWorkflow, references: &[String]) -> Result<BTreeSet<u32>, CommandError> {
     let graph = &workflow.graph;
     let is_pending = |job: &u32| graph.job(*job).state() == JobState::PendingFailed;
     if references.is_empty() {

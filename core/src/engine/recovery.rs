@@ -6,7 +6,7 @@ use torc_api::termination::EndMargin;
 use torc_api::wire::FinishedAttempt;
 
 use super::tx::Tx;
-use super::workflow::Workflow;
+use super::workflow::LiveWorkflow;
 use crate::class::RunnerView;
 use crate::ids::{JobId, RunnerId};
 use crate::job::{Ending, JobEvent};
@@ -22,7 +22,7 @@ pub(super) struct FailedAttempt<'a> {
     pub runner: Option<RunnerId>,
 }
 
-impl Workflow {
+impl LiveWorkflow {
     /// Lets a failed job wait for a recovery script.
     pub fn begin_recovery(&mut self, job: u32, script: String, failed: &FailedAttempt<'_>, tx: &mut Tx) {
         let key = self.graph.key(job);

@@ -10,7 +10,7 @@ use torc_api::recovery::{RecoveryScheduler, RegenerateReport, RegenerateRequest,
 use torc_api::state::JobState;
 
 use super::tx::Tx;
-use super::workflow::Workflow;
+use super::workflow::LiveWorkflow;
 use super::{CommandError, Engine};
 use crate::ids::{Now, WorkflowId};
 use crate::planning::course;
@@ -174,7 +174,7 @@ pub(super) fn nodes_action(scheduler: &str, request: &ScheduleNodesRequest) -> A
 }
 
 /// Returns an error if the allocations of a workflow cannot be planned on request.
-pub(super) fn check_regeneration(workflow: &Workflow) -> Result<(), CommandError> {
+pub(super) fn check_regeneration(workflow: &LiveWorkflow) -> Result<(), CommandError> {
     let name = &workflow.row().name;
     if workflow.is_canceled() {
         let message = format!("workflow '{name}' is canceled; run `torc resume {name}` first");
@@ -190,7 +190,7 @@ pub(super) fn check_regeneration(workflow: &Workflow) -> Result<(), CommandError
 }
 
 /// Plans schedulers for all jobs that are still to run. Returns the plan and the number of these jobs.
-fn plan_pending_jobs(workflow: &Workflow, regenerate: Regenerate<'_>) -> Result<(Plan, usize), CommandError> {
+fn plan_pending_jobs(workflow: &LiveWorkflow, regenerate: Regenerate<'_>) -> Result<(Plan, usize), CommandError> {
     let graph = &workflow.graph;
     let included = workflow.require_jobs(&regenerate.request.include_jobs)?;
     let is_pending = |job: &u32| {
@@ -226,7 +226,7 @@ fn plan_pending_jobs(workflow: &Workflow, regenerate: Regenerate<'_>) -> Result<
     Ok((plan(&jobs, regenerate.partitions, settings), count))
 }
 
-fn report(workflow: &Workflow, plan: &Plan, pending: usize, superseded: usize) -> RegenerateReport {
+fn report(workflow: &LiveWorkflow, plan: &Plan, pending: usize, superseded: usize) -> RegenerateReport {
     let scheduler = |planned: &Planned| RecoveryScheduler {
         name: planned.name.clone(),
         partition: planned.scheduler.partition.clone(),
@@ -251,7 +251,7 @@ fn report(workflow: &Workflow, plan: &Plan, pending: usize, superseded: usize) -
 }
 
 /// Returns the scheduler that a user has named, or the only one.
-fn chosen_scheduler(workflow: &Workflow, name: Option<&str>) -> Result<String, CommandError> {
+fn chosen_scheduler(workflow: &LiveWorkflow, name: Option<&str>) -> Result<String, CommandError> {
     let known: Vec<&str> = workflow.schedulers.iter().filter_map(|one| one.name.as_deref()).collect();
     match (name, known.as_slice()) {
         (Some(name), _) if known.contains(&name) => Ok(name.to_owned()),
@@ -262,11 +262,11 @@ fn chosen_scheduler(workflow: &Workflow, name: Option<&str>) -> Result<String, C
     }
 }
 
-fn no_scheduler(workflow: &Workflow, name: &str) -> CommandError {
+fn no_scheduler(workflow: &LiveWorkflow, name: &str) -> CommandError {
     CommandError::Conflict(format!("workflow '{}' has no Slurm scheduler '{name}'", workflow.row().name))
 }
 
-impl Workflow {
+impl LiveWorkflow {
     fn set_regenerated(&mut self, regenerated: Vec<Regenerated>, tx: &mut Tx) {
         let text = self.schedulers.replan(regenerated);
         self.record.set_recovery_schedulers(text, tx);

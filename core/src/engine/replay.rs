@@ -2,9 +2,9 @@
 
 use torc_api::wire::{AttemptKey, FinishedAttempt, JournalledResult, ReplayOutcome, Replayed};
 
-use super::runners::Runner;
+use super::runners::LiveRunner;
 use super::tx::Tx;
-use super::workflow::Workflow;
+use super::workflow::LiveWorkflow;
 use super::workflows::Workflows;
 use super::{CommandError, Engine};
 use crate::ids::{JobId, Now, RunnerId, WorkflowId};
@@ -51,8 +51,8 @@ impl Engine {
     /// Ends the revoked lease of a rejected result, because the result shows that its attempt has ended.
     fn end_superseded(&mut self, key: &AttemptKey, tx: &mut Tx) {
         let is_key = |lease: &DetachedLease| (lease.lease_id, lease.workflow.0) == (key.lease_id, key.workflow);
-        let is_ending = |runner: &&Runner| runner.leases.revoked().any(is_key);
-        let Some(holder) = self.runners.values().find(is_ending).map(Runner::id) else { return };
+        let is_ending = |runner: &&LiveRunner| runner.leases.revoked().any(is_key);
+        let Some(holder) = self.runners.values().find(is_ending).map(LiveRunner::id) else { return };
         let mut leases = self.leases();
         if let Some(lease) = leases.take_revoked(holder, key) {
             // A rejected result is not recorded.
@@ -99,6 +99,6 @@ impl Workflows {
 }
 
 /// Returns whether a workflow was created after a time. Times before 1970 are ignored.
-fn is_created_after(workflow: &Workflow, time_ms: i64) -> bool {
+fn is_created_after(workflow: &LiveWorkflow, time_ms: i64) -> bool {
     time_ms > 0 && time_ms < workflow.row().created_ms.saturating_sub(SKEW_MS)
 }

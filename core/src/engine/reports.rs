@@ -3,7 +3,7 @@
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::{AttemptKey, FinishedAttempt};
 
-use super::workflow::Workflow;
+use super::workflow::LiveWorkflow;
 use crate::failure::exit_codes;
 use crate::ids::{Now, RunnerId};
 use crate::rows::ResultRow;
@@ -37,7 +37,7 @@ pub(super) struct AttemptRecord {
     pub runner: Option<RunnerId>,
 }
 
-impl Workflow {
+impl LiveWorkflow {
     /// Returns the record of an attempt that has ended.
     pub(super) fn result_row(
         &self,

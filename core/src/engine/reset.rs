@@ -6,7 +6,7 @@ use torc_api::state::JobState;
 
 use super::leases::Leases;
 use super::tx::Tx;
-use super::workflow::Workflow;
+use super::workflow::LiveWorkflow;
 use crate::ids::{JobId, WorkflowId};
 use crate::job::JobEvent;
 
@@ -80,7 +80,7 @@ impl Leases<'_> {
     }
 }
 
-impl Workflow {
+impl LiveWorkflow {
     /// Puts jobs into the states that their dependencies imply: ready, blocked, or canceled because a dependency has failed for good.
     ///
     /// All jobs are placed before the first one is canceled, so that the counts of its dependents are right.

@@ -6,10 +6,10 @@ use torc_api::state::Cause;
 
 use super::Engine;
 use super::allocations::SlurmRecords;
-use super::runners::Runner;
+use super::runners::LiveRunner;
 use super::workflow::Data;
 use super::workflow::Graph;
-use super::workflow::{Workflow, read_spec};
+use super::workflow::{LiveWorkflow, read_spec};
 use crate::ids::{JobId, Now, WorkflowId};
 use crate::rows::{ActionRow, AllocationRow, JobRow, ProfileRow, RecoveryRow, ResultRow, Snapshot, UserDataRow};
 
@@ -54,14 +54,14 @@ impl Engine {
             recoveries.entry(recovery.workflow).or_default().push(recovery);
         }
         for runner in snapshot.runners {
-            engine.runners.insert(Runner::new(runner, now));
+            engine.runners.insert(LiveRunner::new(runner, now));
         }
         for row in snapshot.workflows {
             let id = row.id;
             let spec = read_spec(&row.document).map_err(|source| UnreadableDocument { workflow: id, source })?;
             let rows = jobs.remove(&id).unwrap_or_default();
             let graph = Graph::new(id, profiles.remove(&id).unwrap_or_default(), &rows);
-            let mut workflow = Workflow::new(row, spec, graph);
+            let mut workflow = LiveWorkflow::new(row, spec, graph);
             workflow.data = Data::from_rows(data.remove(&id).unwrap_or_default());
             workflow.set_actions(actions.remove(&id).unwrap_or_default());
             for row in recoveries.remove(&id).unwrap_or_default() {
@@ -89,7 +89,7 @@ impl Engine {
         let mut of_workflows: HashMap<WorkflowId, Vec<AllocationRow>> = HashMap::new();
         for row in live {
             let lives_here =
-                |runner: &&mut Runner| row.slurm_job_id.is_some() && runner.row().slurm_job_id == row.slurm_job_id;
+                |runner: &&mut LiveRunner| row.slurm_job_id.is_some() && runner.row().slurm_job_id == row.slurm_job_id;
             for runner in self.runners.values_mut().filter(lives_here) {
                 runner.enter((row.workflow, row.id));
             }

@@ -6,7 +6,7 @@ use torc_api::token::Grant;
 use torc_api::wire::{RunnerScope, SyncRequest};
 
 use super::CommandError;
-use super::runners::{Runner, Runners};
+use super::runners::{LiveRunner, Runners};
 use super::workflows::Workflows;
 use crate::ids::{RunnerId, WorkflowId};
 
@@ -67,7 +67,7 @@ impl<'a> Rights<'a> {
 
     /// Returns whether a grant includes a runner and everything in its message. The runner need not exist.
     pub fn may_sync(self, grant: &Grant, runner: RunnerId, request: &SyncRequest) -> bool {
-        let serves = |runner: &Runner| self.may_serve(grant, &runner.row().scope);
+        let serves = |runner: &LiveRunner| self.may_serve(grant, &runner.row().scope);
         includes_all(grant)
             || (self.runners.get(&runner).is_none_or(serves)
                 && workflows_of(request).all(|id| self.includes(grant, WorkflowId(id))))

@@ -4,8 +4,8 @@ use torc_api::failure::Prefetch;
 use torc_api::wire::{LEASE_SECONDS, RunnerDirective, RunnerPolicy, RunnerScope};
 use torc_api::workflow::WorkflowSpec;
 
-use super::runners::Runner;
-use super::workflow::Workflow;
+use super::runners::LiveRunner;
+use super::workflow::LiveWorkflow;
 use super::workflows::Workflows;
 use crate::ids::WorkflowId;
 use crate::prefetch::together;
@@ -22,7 +22,7 @@ impl Workflows {
     }
 
     /// Returns the lease duration of a runner: the one that it has requested, or that of its workflows.
-    pub fn lease_of(&self, runner: &Runner, scope: &[WorkflowId]) -> u64 {
+    pub fn lease_of(&self, runner: &LiveRunner, scope: &[WorkflowId]) -> u64 {
         let own = runner.lease_seconds().map(|seconds| u64::from(seconds.max(MIN_LEASE_SECONDS)) * 1_000);
         own.unwrap_or_else(|| self.lease_ms(scope))
     }
@@ -36,7 +36,7 @@ impl Workflows {
     /// Returns the waiting times of a runner: the longest of its unsettled workflows, or of all if all have settled.
     pub fn runner_policy(&self, scope: &RunnerScope) -> RunnerPolicy {
         let live = self.live_in_scope(scope);
-        let mut relevant: Vec<&Workflow> = live.iter().filter_map(|id| self.get(id)).collect();
+        let mut relevant: Vec<&LiveWorkflow> = live.iter().filter_map(|id| self.get(id)).collect();
         relevant.retain(|workflow| !workflow.is_settled());
         if relevant.is_empty() {
             relevant.extend(self.in_scope(scope));
@@ -66,7 +66,7 @@ impl Workflows {
 
     /// Returns whether an action of these workflows may still bring capacity or work.
     pub fn expects_capacity(&self, scope: &[WorkflowId]) -> bool {
-        scope.iter().filter_map(|id| self.get(id)).any(Workflow::expects_capacity)
+        scope.iter().filter_map(|id| self.get(id)).any(LiveWorkflow::expects_capacity)
     }
 
     /// Returns the directive for runners with a scope.
@@ -74,7 +74,7 @@ impl Workflows {
         let is_open = |id: &WorkflowId| self.get(id).is_some_and(|workflow| !workflow.is_over());
         if self.in_scope(scope).next().is_none() || self.live_in_scope(scope).iter().any(is_open) {
             RunnerDirective::Continue
-        } else if self.in_scope(scope).all(Workflow::is_canceled) {
+        } else if self.in_scope(scope).all(LiveWorkflow::is_canceled) {
             RunnerDirective::Canceled
         } else {
             RunnerDirective::Complete

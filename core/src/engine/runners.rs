@@ -9,16 +9,16 @@ mod runner;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) use fleet::Fleet;
-pub(super) use held_leases::{LeaseTarget, RunnerLeases};
+pub(super) use held_leases::LeaseTarget;
 pub(super) use rebalance::SpareLease;
-pub(super) use runner::{ReturnRequest, Runner};
+pub(super) use runner::{LiveRunner, ReturnRequest};
 
 use crate::ids::RunnerId;
 
 /// The registered runners.
 #[derive(Default)]
 pub(super) struct Runners {
-    all: BTreeMap<RunnerId, Runner>,
+    all: BTreeMap<RunnerId, LiveRunner>,
     /// Runners with free capacity.
     offering: BTreeSet<RunnerId>,
     /// Runners that were leased nothing ahead because others could start it now.
@@ -30,19 +30,19 @@ pub(super) struct Runners {
 }
 
 impl Runners {
-    pub fn insert(&mut self, runner: Runner) {
+    pub fn insert(&mut self, runner: LiveRunner) {
         self.all.insert(runner.id(), runner);
     }
 
-    pub fn get(&self, id: &RunnerId) -> Option<&Runner> {
+    pub fn get(&self, id: &RunnerId) -> Option<&LiveRunner> {
         self.all.get(id)
     }
 
-    pub fn get_mut(&mut self, id: &RunnerId) -> Option<&mut Runner> {
+    pub fn get_mut(&mut self, id: &RunnerId) -> Option<&mut LiveRunner> {
         self.all.get_mut(id)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (&RunnerId, &Runner)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&RunnerId, &LiveRunner)> {
         self.all.iter()
     }
 
@@ -50,16 +50,16 @@ impl Runners {
         self.all.keys()
     }
 
-    pub fn values(&self) -> impl Iterator<Item = &Runner> {
+    pub fn values(&self) -> impl Iterator<Item = &LiveRunner> {
         self.all.values()
     }
 
-    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut Runner> {
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut LiveRunner> {
         self.all.values_mut()
     }
 
     /// Removes a runner and its offer. The caller takes care of its leases.
-    pub fn remove(&mut self, id: RunnerId) -> Option<Runner> {
+    pub fn remove(&mut self, id: RunnerId) -> Option<LiveRunner> {
         self.withdraw_offer(id);
         self.donors.remove(&id);
         self.all.remove(&id)
@@ -91,7 +91,7 @@ impl Runners {
 
     /// Forgets a runner, as if it had never registered.
     #[cfg(test)]
-    pub fn forget(&mut self, id: &RunnerId) -> Option<Runner> {
+    pub fn forget(&mut self, id: &RunnerId) -> Option<LiveRunner> {
         self.all.remove(id)
     }
 

@@ -14,7 +14,7 @@ use torc_api::state::JobState;
 use super::apply::profile_of;
 use super::tx::Tx;
 use super::workflow::Graph;
-use super::workflow::Workflow;
+use super::workflow::LiveWorkflow;
 use super::{CommandError, Engine};
 use crate::expanded::{Expanded, ExpandedJob};
 use crate::hash::spawned_job_hash;
@@ -57,7 +57,7 @@ impl Spawn<'_> {
     }
 
     /// Returns the caller if its named attempt is running. A start that its runner has not reported yet counts.
-    fn running_caller(&self, workflow: &Workflow) -> Result<JobId, CommandError> {
+    fn running_caller(&self, workflow: &LiveWorkflow) -> Result<JobId, CommandError> {
         if self.lineage.is_empty() || self.lineage.chars().any(char::is_control) {
             return Err(CommandError::Invalid("a lineage needs a name without control characters".to_owned()));
         }
@@ -92,7 +92,7 @@ impl Spawn<'_> {
         Err(CommandError::Conflict(message))
     }
 
-    fn check_limits(&self, workflow: &Workflow, generation: i64) -> Result<(), CommandError> {
+    fn check_limits(&self, workflow: &LiveWorkflow, generation: i64) -> Result<(), CommandError> {
         let lineage = self.lineage;
         if workflow.data.has_converged(lineage) {
             return Err(CommandError::Conflict(format!(
@@ -150,7 +150,7 @@ impl Engine {
 }
 
 /// Records the end of a loop with its last state.
-fn converge(workflow: &mut Workflow, caller: JobId, spawn: &Spawn<'_>, tx: &mut Tx) {
+fn converge(workflow: &mut LiveWorkflow, caller: JobId, spawn: &Spawn<'_>, tx: &mut Tx) {
     if workflow.data.has_converged(spawn.lineage) {
         return;
     }
@@ -159,14 +159,14 @@ fn converge(workflow: &mut Workflow, caller: JobId, spawn: &Spawn<'_>, tx: &mut 
     tx.event(Some(workflow.id()), EventReason::LoopConverged, message);
 }
 
-fn store_state(workflow: &mut Workflow, caller: JobId, name: String, state: Option<Value>, tx: &mut Tx) {
+fn store_state(workflow: &mut LiveWorkflow, caller: JobId, name: String, state: Option<Value>, tx: &mut Tx) {
     let written = Some(state.unwrap_or(Value::Null));
     let row = UserDataRow { workflow: workflow.id(), name, written, job: Some(caller), ..UserDataRow::default() };
     workflow.data.put(row, tx);
 }
 
 /// Adds the new jobs to the workflow and returns their number.
-fn add_jobs(workflow: &mut Workflow, caller: JobId, spawn: &Spawn<'_>, tx: &mut Tx) -> i64 {
+fn add_jobs(workflow: &mut LiveWorkflow, caller: JobId, spawn: &Spawn<'_>, tx: &mut Tx) -> i64 {
     let id = workflow.id();
     let ids: Vec<JobId> = spawn.new_jobs().iter().map(|_| tx.next_job()).collect();
     let parents = Parents::new(&workflow.graph, spawn, &ids, caller);

@@ -13,9 +13,9 @@ use torc_api::wire::RunnerScope;
 use super::activity::awaits_commands;
 use super::allocations::{allocation_counts, allocation_stall, allocations_ready, waits_for_allocation};
 use super::deadline::deadline_message;
-use super::runners::Runner;
+use super::runners::LiveRunner;
 use super::tx::Tx;
-use super::workflow::Workflow;
+use super::workflow::LiveWorkflow;
 use super::{CommandError, Engine, JobDetail};
 use crate::ids::{JobId, Now, WorkflowId};
 use crate::rows::Changes;
@@ -54,10 +54,10 @@ impl Engine {
 
     /// Returns the workflows that have changed, and those that could complete now because their last runner has left.
     fn to_update(&self, mut touched: BTreeSet<WorkflowId>) -> BTreeSet<WorkflowId> {
-        let awaits_actions = |workflow: &&Workflow| {
+        let awaits_actions = |workflow: &&LiveWorkflow| {
             !workflow.actions.is_empty() && workflow.row().completed_ms.is_none() && workflow.is_settled()
         };
-        touched.extend(self.workflows.live().filter(awaits_actions).map(Workflow::id));
+        touched.extend(self.workflows.live().filter(awaits_actions).map(LiveWorkflow::id));
         touched
     }
 
@@ -73,8 +73,9 @@ impl Engine {
 
     /// Returns the numbers of all workflows, of one namespace or of all.
     pub fn workflow_ids(&self, namespace: Option<&str>) -> Vec<WorkflowId> {
-        let matches = |workflow: &&Workflow| namespace.is_none_or(|namespace| workflow.row().namespace == namespace);
-        self.workflows.values().filter(matches).map(Workflow::id).collect()
+        let matches =
+            |workflow: &&LiveWorkflow| namespace.is_none_or(|namespace| workflow.row().namespace == namespace);
+        self.workflows.values().filter(matches).map(LiveWorkflow::id).collect()
     }
 
     /// Returns a job by name or number.
@@ -100,7 +101,7 @@ impl Engine {
         self.runners.values().map(|runner| self.runner_view(runner)).collect()
     }
 
-    fn runner_view(&self, runner: &Runner) -> api::Runner {
+    fn runner_view(&self, runner: &LiveRunner) -> api::Runner {
         let row = runner.row();
         let runs = |(workflow, job): &(WorkflowId, JobId)| {
             let state = self.workflows.get(workflow).and_then(|workflow| workflow.graph.state_of(*job));
@@ -133,7 +134,7 @@ impl Engine {
     }
 }
 
-impl Workflow {
+impl LiveWorkflow {
     fn record_completion(&mut self, tx: &mut Tx) {
         if !self.is_settled() || is_completed(self) {
             return;
@@ -169,11 +170,11 @@ impl Workflow {
 }
 
 /// Returns whether everything in the workflow has ended, including the commands that its end has triggered.
-fn is_completed(workflow: &Workflow) -> bool {
+fn is_completed(workflow: &LiveWorkflow) -> bool {
     workflow.row().completed_ms.is_some()
 }
 
-fn outcome(workflow: &Workflow) -> Reason {
+fn outcome(workflow: &LiveWorkflow) -> Reason {
     let counts = workflow.graph.counts();
     if workflow.row().expired {
         Reason::DeadlineExceeded
@@ -186,16 +187,16 @@ fn outcome(workflow: &Workflow) -> Reason {
     }
 }
 
-fn all_completed(workflow: &Workflow) -> String {
+fn all_completed(workflow: &LiveWorkflow) -> String {
     format!("{} completed", count(workflow.graph.counts().total, "job"))
 }
 
-fn failure_message(workflow: &Workflow) -> String {
+fn failure_message(workflow: &LiveWorkflow) -> String {
     let counts = workflow.graph.counts();
     format!("{} failed, {} terminated, {} canceled", counts.failed, counts.terminated, counts.canceled)
 }
 
-fn conditions(workflow: &Workflow, before: &[Condition], now: Now) -> Vec<Condition> {
+fn conditions(workflow: &LiveWorkflow, before: &[Condition], now: Now) -> Vec<Condition> {
     let with_times = |condition: Condition| {
         let unchanged = before.iter().find(|old| old.type_ == condition.type_ && old.status == condition.status);
         let since = unchanged.map(|old| old.last_transition_time.clone());
@@ -209,7 +210,7 @@ fn conditions(workflow: &Workflow, before: &[Condition], now: Now) -> Vec<Condit
 }
 
 /// Returns all conditions, always in the same order. Messages contain nothing that changes with each job.
-fn current_conditions(workflow: &Workflow) -> Vec<Condition> {
+fn current_conditions(workflow: &LiveWorkflow) -> Vec<Condition> {
     let is_completed = is_completed(workflow);
     let is_suspended = workflow.is_suspended() && !is_completed;
     let (stall, stall_message) = stall(workflow);
@@ -250,7 +251,7 @@ fn current_conditions(workflow: &Workflow) -> Vec<Condition> {
 }
 
 /// Returns the reason why the workflow needs a manual action to continue, with a message.
-fn stall(workflow: &Workflow) -> (Reason, String) {
+fn stall(workflow: &LiveWorkflow) -> (Reason, String) {
     let counts = workflow.graph.counts();
     let is_still = counts.leased + counts.running + counts.recovering == 0 && !workflow.leases.has_revoked_jobs();
     if counts.pending_failed > 0 && counts.ready == 0 && is_still {
@@ -260,7 +261,7 @@ fn stall(workflow: &Workflow) -> (Reason, String) {
     stall.unwrap_or((Reason::NotStalled, String::new()))
 }
 
-fn summary(workflow: &Workflow) -> api::Workflow {
+fn summary(workflow: &LiveWorkflow) -> api::Workflow {
     let (row, counts) = (workflow.row(), workflow.graph.counts());
     api::Workflow {
         id: row.id.0,

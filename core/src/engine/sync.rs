@@ -5,9 +5,9 @@ use torc_api::wire::{PROTOCOL, RegisterRequest, RegisterResponse, SyncRequest, S
 
 use super::accounting::ingest_slurm_stats;
 use super::runners::LeaseTarget;
-use super::runners::Runner;
+use super::runners::LiveRunner;
 use super::tx::Tx;
-use super::workflow::Workflow;
+use super::workflow::LiveWorkflow;
 use super::{CommandError, Engine};
 use crate::ids::{Now, RunnerId};
 use crate::rows::RunnerRow;
@@ -36,7 +36,7 @@ impl Engine {
         }
         tx.changes.runner(&row);
         tx.event(None, EventReason::RunnerRegistered, format!("runner {id} on {} has registered", row.host));
-        let mut runner = Runner::new(row, tx.now);
+        let mut runner = LiveRunner::new(row, tx.now);
         if let Some(allocation) = allocation {
             runner.enter(allocation);
         }
@@ -60,7 +60,7 @@ impl Engine {
                 && row.host == *host
                 && self.workflows.may_succeed(scope, &row.scope)
         };
-        self.runners.values().map(Runner::row).filter(|row| is_same(row)).map(|row| row.id).collect()
+        self.runners.values().map(LiveRunner::row).filter(|row| is_same(row)).map(|row| row.id).collect()
     }
 
     /// Records the actual state of a runner, and answers with the desired state.
@@ -177,13 +177,13 @@ impl Engine {
     fn should_terminate(&self, target: LeaseTarget) -> bool {
         let workflow = self.workflows.get(&target.workflow).filter(|_| target.role.is_job());
         let should_terminate =
-            |workflow: &Workflow| Some(workflow.should_terminate(workflow.graph.ordinal(target.number)?));
+            |workflow: &LiveWorkflow| Some(workflow.should_terminate(workflow.graph.ordinal(target.number)?));
         workflow.and_then(should_terminate).unwrap_or(false)
     }
 
     /// Returns whether a target is a waiting job that must not start now, or could start elsewhere.
     fn is_requested_back(&self, id: RunnerId, target: LeaseTarget) -> bool {
-        let is_suspended = || self.workflows.get(&target.workflow).is_some_and(Workflow::is_suspended);
+        let is_suspended = || self.workflows.get(&target.workflow).is_some_and(LiveWorkflow::is_suspended);
         let is_for_other = || self.runners.get(&id).is_some_and(|runner| runner.is_requested_back(target.number));
         target.role.is_job() && (is_suspended() || is_for_other())
     }

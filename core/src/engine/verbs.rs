@@ -9,7 +9,7 @@ use torc_api::state::JobState;
 use torc_api::workflow::StopPolicy;
 
 use super::tx::Tx;
-use super::workflow::Workflow;
+use super::workflow::LiveWorkflow;
 use super::{CommandError, Engine};
 use crate::ids::WorkflowId;
 
@@ -129,7 +129,7 @@ impl Engine {
 }
 
 /// Returns the jobs that a retry names, without their dependents.
-fn chosen_jobs(workflow: &Workflow, which: &Retry) -> Result<BTreeSet<u32>, CommandError> {
+fn chosen_jobs(workflow: &LiveWorkflow, which: &Retry) -> Result<BTreeSet<u32>, CommandError> {
     if workflow.spec().stop_policy == Some(StopPolicy::Cancel) {
         let message = "the document sets `stopPolicy: Cancel`; change it and apply it again";
         return Err(CommandError::Conflict(message.to_owned()));
@@ -148,14 +148,14 @@ fn chosen_jobs(workflow: &Workflow, which: &Retry) -> Result<BTreeSet<u32>, Comm
 }
 
 /// Returns the jobs that were canceled or are being terminated because of a cancellation.
-fn canceled_jobs(workflow: &Workflow) -> BTreeSet<u32> {
+fn canceled_jobs(workflow: &LiveWorkflow) -> BTreeSet<u32> {
     let is_canceled = |(_, state): &(u32, JobState)| *state == JobState::Canceled;
     let states = workflow.graph.iter().map(|(job, record)| (job, record.state()));
     states.filter(|one| is_canceled(one) || workflow.should_terminate(one.0)).map(|(job, _)| job).collect()
 }
 
 /// Returns whether a job did not succeed, or is being terminated.
-fn may_be_retried(workflow: &Workflow, job: u32) -> bool {
+fn may_be_retried(workflow: &LiveWorkflow, job: u32) -> bool {
     let state = workflow.graph.job(job).state();
     matches!(state, JobState::Failed | JobState::Terminated | JobState::Canceled | JobState::PendingFailed)
         || workflow.should_terminate(job)

@@ -22,8 +22,10 @@ use torc_api::workflow::{StopPolicy, WorkflowSpec};
 pub(super) use actions::{ActionOutcome, ActionRecord, Actions, is_at_end};
 pub(super) use allocations::Allocations;
 pub use allocations::{Observation, UNPRODUCTIVE_LIMIT};
+pub(super) use graph::Graph;
 pub use graph::JobDetail;
-pub(super) use graph::{Graph, JobRecord};
+#[cfg(test)]
+pub(super) use graph::JobRecord;
 pub(super) use user_data::{Data, undeclared};
 
 use detached_leases::DetachedLeases;
@@ -35,13 +37,12 @@ use schedulers::Schedulers;
 
 use super::CommandError;
 use super::tx::Tx;
-use super::workflow::Data;
 use crate::ids::WorkflowId;
 use crate::job::{InvalidTransition, JobEvent};
 use crate::rows::{ResultRow, WorkflowRow};
 
 /// A workflow in memory.
-pub(super) struct Workflow {
+pub(super) struct LiveWorkflow {
     pub record: WorkflowRecord,
     spec: Arc<WorkflowSpec>,
     pub graph: Graph,
@@ -54,7 +55,7 @@ pub(super) struct Workflow {
     pub allocations: Allocations,
 }
 
-impl Workflow {
+impl LiveWorkflow {
     /// Builds the workflow of a row with its jobs. The other parts are empty.
     pub fn new(row: WorkflowRow, spec: Arc<WorkflowSpec>, graph: Graph) -> Self {
         Self {

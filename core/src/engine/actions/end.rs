@@ -6,11 +6,11 @@ use torc_api::state::Cause;
 use torc_api::wire::FinishedAttempt;
 
 use crate::engine::tx::Tx;
-use crate::engine::workflow::{ActionOutcome, Workflow};
+use crate::engine::workflow::{ActionOutcome, LiveWorkflow};
 use crate::ids::{JobId, RunnerId};
 use crate::rows::TaskLease;
 
-impl Workflow {
+impl LiveWorkflow {
     /// Ends an attempt of an action: it is executed if it succeeded, retried or failed otherwise.
     pub fn end_action(
         &mut self,

@@ -6,18 +6,18 @@ use torc_api::action::{ActionState, TriggerType};
 
 use super::new_row;
 use crate::engine::tx::Tx;
-use crate::engine::workflow::{ActionRecord, Workflow};
+use crate::engine::workflow::{ActionRecord, LiveWorkflow};
 use crate::ids::JobId;
 use crate::rows::{ActionRow, TaskLease};
 
-impl Workflow {
+impl LiveWorkflow {
     /// Creates the rows for the actions of a new document.
     pub fn create_actions(&mut self, tx: &mut Tx) {
         self.adopt_actions(None, tx);
     }
 
     /// Adopts the actions of an edited document. Equal ones keep their number and state, the others are created or removed.
-    pub fn adopt_actions(&mut self, old: Option<&Workflow>, tx: &mut Tx) {
+    pub fn adopt_actions(&mut self, old: Option<&LiveWorkflow>, tx: &mut Tx) {
         let mut rows: Vec<ActionRow> = Vec::new();
         let mut taken = BTreeSet::new();
         let old_records = || old.into_iter().flat_map(|old| old.actions.iter());

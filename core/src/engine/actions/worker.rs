@@ -4,11 +4,11 @@ use torc_api::action::{ActionState, TriggerType};
 
 use super::new_row;
 use crate::engine::tx::Tx;
-use crate::engine::workflow::{ActionRecord, Workflow};
+use crate::engine::workflow::{ActionRecord, LiveWorkflow};
 use crate::ids::RunnerId;
 use crate::rows::RunnerRow;
 
-impl Workflow {
+impl LiveWorkflow {
     /// Triggers the start actions of a worker at its first request for work.
     pub fn enter_worker(&mut self, worker: RunnerId, tx: &mut Tx) {
         let has_worker_actions = self.spec().actions.iter().any(|action| action.trigger_type.is_of_workers());

@@ -10,10 +10,10 @@ use torc_api::wire::{Resources, RunnerScope};
 use super::Engine;
 use crate::class::{Class, minus, plus};
 use crate::engine::activity::awaits_commands;
-use crate::engine::runners::{Fleet, Runner};
+use crate::engine::runners::{Fleet, LiveRunner};
 use crate::engine::tx::Tx;
 use crate::engine::workflow::ActionRecord;
-use crate::engine::workflow::Workflow;
+use crate::engine::workflow::LiveWorkflow;
 use crate::ids::{JobId, Now, WorkflowId};
 use crate::planning::course::{LiveAllocation, NodeRequest, ResourceClass, WorkflowDemand};
 use crate::planning::sizing::Stage;
@@ -25,7 +25,7 @@ const RUNNER_START_MS: i64 = 180_000;
 impl Engine {
     /// Returns the demand of all workflows that run on Slurm or have allocations. `served`: the scope of the runner of this process.
     pub fn slurm_needs(&self, served: Option<&RunnerScope>, now: Now) -> Vec<WorkflowDemand> {
-        let is_concerned = |workflow: &&Workflow| {
+        let is_concerned = |workflow: &&LiveWorkflow| {
             workflow.allocations.iter().next().is_some()
                 || self.workflows.is_live(workflow.id()) && workflow.schedulers.is_for_slurm()
         };
@@ -35,7 +35,7 @@ impl Engine {
 
     /// Returns the number of allocations that have not ended, of one workflow or of all.
     pub fn live_allocations(&self, workflow: Option<WorkflowId>) -> usize {
-        let is_concerned = |one: &&Workflow| workflow.is_none_or(|id| one.id() == id);
+        let is_concerned = |one: &&LiveWorkflow| workflow.is_none_or(|id| one.id() == id);
         self.workflows.values().filter(is_concerned).map(|workflow| workflow.allocations.iter().count()).sum()
     }
 
@@ -55,7 +55,7 @@ impl Engine {
 }
 
 impl Fleet<'_> {
-    fn demand_of(self, workflow: &Workflow, served: Option<&RunnerScope>) -> WorkflowDemand {
+    fn demand_of(self, workflow: &LiveWorkflow, served: Option<&RunnerScope>) -> WorkflowDemand {
         let is_served = match served {
             None => false,
             Some(RunnerScope::All) => true,
@@ -83,11 +83,11 @@ impl Fleet<'_> {
         }
     }
 
-    fn live_allocations_of(self, workflow: &Workflow) -> Vec<LiveAllocation> {
+    fn live_allocations_of(self, workflow: &LiveWorkflow) -> Vec<LiveAllocation> {
         let rows = workflow.allocations.iter();
         rows.map(|row| {
-            let lives_there = |runner: &&Runner| runner.allocation() == Some((row.workflow, row.id));
-            let runners: Vec<&Runner> = self.runners.values().filter(lives_there).collect();
+            let lives_there = |runner: &&LiveRunner| runner.allocation() == Some((row.workflow, row.id));
+            let runners: Vec<&LiveRunner> = self.runners.values().filter(lives_there).collect();
             LiveAllocation {
                 row: row.clone(),
                 stage: self.stage(row, &runners),
@@ -98,7 +98,7 @@ impl Fleet<'_> {
         .collect()
     }
 
-    fn stage(self, row: &AllocationRow, runners: &[&Runner]) -> Stage {
+    fn stage(self, row: &AllocationRow, runners: &[&LiveRunner]) -> Stage {
         if row.status != AllocationStatus::Active {
             return Stage::Pending;
         }
@@ -126,7 +126,7 @@ impl Fleet<'_> {
     }
 
     /// Returns the capacity that the running jobs of a runner leave free, and the seconds until the last of them should end.
-    fn free_capacity(self, runner: &Runner) -> (Resources, i64) {
+    fn free_capacity(self, runner: &LiveRunner) -> (Resources, i64) {
         let capacity = &runner.row().capacity;
         let mut free = *capacity;
         let mut busy_seconds = 0;
@@ -144,7 +144,7 @@ impl Fleet<'_> {
 }
 
 /// Returns the jobs that have not started, by class. Leased jobs have not started.
-fn resource_classes(workflow: &Workflow) -> Vec<ResourceClass> {
+fn resource_classes(workflow: &LiveWorkflow) -> Vec<ResourceClass> {
     let graph = &workflow.graph;
     let mut counts: Vec<(i64, i64)> = vec![(0, 0); graph.classes().len()];
     for (job, record) in graph.iter() {
@@ -168,14 +168,14 @@ fn resource_classes(workflow: &Workflow) -> Vec<ResourceClass> {
 }
 
 /// Returns whether an action that has not been triggered yet requests the nodes of a ready job.
-fn awaits_nodes_of_action(workflow: &Workflow, job: u32) -> bool {
+fn awaits_nodes_of_action(workflow: &LiveWorkflow, job: u32) -> bool {
     let brings_nodes =
         |action: &ActionRecord| action.definition.asks_slurm_for_nodes() && action.row().state == ActionState::Waiting;
     workflow.actions.waiting_for(job).any(brings_nodes)
 }
 
 /// Returns the triggered actions whose allocations are not all submitted.
-fn node_requests(workflow: &Workflow) -> Vec<NodeRequest> {
+fn node_requests(workflow: &LiveWorkflow) -> Vec<NodeRequest> {
     let is_open =
         |action: &&ActionRecord| action.row().state == ActionState::Pending && action.definition.asks_slurm_for_nodes();
     let request = |action: &ActionRecord| NodeRequest {
@@ -187,7 +187,7 @@ fn node_requests(workflow: &Workflow) -> Vec<NodeRequest> {
 }
 
 /// Returns the number of allocations that executed actions and recovery have requested, by scheduler.
-fn requested_nodes(workflow: &Workflow) -> BTreeMap<String, (i64, Action)> {
+fn requested_nodes(workflow: &LiveWorkflow) -> BTreeMap<String, (i64, Action)> {
     let mut requested: BTreeMap<String, (i64, Action)> = BTreeMap::new();
     for action in workflow.actions.iter() {
         let definition = &action.definition;

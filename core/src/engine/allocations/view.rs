@@ -6,7 +6,7 @@ use torc_api::allocation::Allocation;
 use torc_api::condition::{Condition, ConditionReason as Reason, ConditionType};
 use torc_api::status::AllocationCounts;
 
-use crate::engine::workflow::Workflow;
+use crate::engine::workflow::LiveWorkflow;
 use crate::rows::AllocationRow;
 use crate::time::rfc3339;
 
@@ -46,7 +46,7 @@ pub fn allocation(row: &AllocationRow, workflow: &str) -> Allocation {
 }
 
 /// Returns the condition whether ready jobs have capacity, as far as that depends on Slurm.
-pub fn allocations_ready(workflow: &Workflow) -> Condition {
+pub fn allocations_ready(workflow: &LiveWorkflow) -> Condition {
     let (pending, active) = workflow.allocations.counts();
     let summary = workflow.allocations.summary();
     let is_needed = workflow.schedulers.is_for_slurm() && workflow.has_ready_jobs() && !workflow.is_canceled();
@@ -71,21 +71,21 @@ pub fn allocations_ready(workflow: &Workflow) -> Condition {
 }
 
 /// Returns the reasons that Slurm gives for pending allocations, each once.
-fn slurm_reasons(workflow: &Workflow) -> String {
+fn slurm_reasons(workflow: &LiveWorkflow) -> String {
     let reasons = workflow.allocations.iter().filter_map(|row| row.slurm_reason.as_deref());
     let reasons: BTreeSet<&str> = reasons.collect();
     reasons.into_iter().collect::<Vec<&str>>().join(", ")
 }
 
 /// Returns whether jobs could start but wait for Slurm.
-pub fn waits_for_allocation(workflow: &Workflow) -> bool {
+pub fn waits_for_allocation(workflow: &LiveWorkflow) -> bool {
     let (_, active) = workflow.allocations.counts();
     let counts = workflow.graph.counts();
     workflow.schedulers.is_for_slurm() && active == 0 && counts.ready > 0 && counts.leased + counts.running == 0
 }
 
 /// Returns the reason why no allocation will be submitted without a manual action, with a message.
-pub fn allocation_stall(workflow: &Workflow) -> Option<(Reason, String)> {
+pub fn allocation_stall(workflow: &LiveWorkflow) -> Option<(Reason, String)> {
     let (pending, active) = workflow.allocations.counts();
     if !workflow.schedulers.is_for_slurm() || pending + active > 0 {
         return None;
@@ -103,7 +103,7 @@ pub fn allocation_stall(workflow: &Workflow) -> Option<(Reason, String)> {
 }
 
 /// Returns the numbers of desired and existing allocations; none for a workflow that does not use Slurm.
-pub fn allocation_counts(workflow: &Workflow) -> Option<AllocationCounts> {
+pub fn allocation_counts(workflow: &LiveWorkflow) -> Option<AllocationCounts> {
     let (pending, active) = workflow.allocations.counts();
     let finished = workflow.allocations.finished();
     (workflow.schedulers.is_for_slurm() || pending + active + finished > 0).then_some(AllocationCounts {

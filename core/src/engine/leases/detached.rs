@@ -16,7 +16,7 @@ use crate::engine::reports::AttemptRecord;
 use crate::engine::reports::{cause_of, lost_attempt};
 use crate::engine::runners::LeaseTarget;
 use crate::engine::tx::Tx;
-use crate::engine::workflow::Workflow;
+use crate::engine::workflow::LiveWorkflow;
 use crate::ids::{RunnerId, WorkflowId};
 use crate::job::JobEvent;
 use crate::rows::{DetachedLease, DetachedState};
@@ -130,7 +130,7 @@ impl Leases<'_> {
     /// Resets a job whose lost attempt has succeeded, with its dependents, so that the late report becomes its result. A late failure
     /// changes nothing.
     pub(super) fn undo_loss(&mut self, id: WorkflowId, job: u32, finished: &FinishedAttempt, tx: &mut Tx) -> bool {
-        let is_canceled = self.workflows.get(&id).is_none_or(Workflow::is_canceled);
+        let is_canceled = self.workflows.get(&id).is_none_or(LiveWorkflow::is_canceled);
         if is_canceled || cause_of(finished).is_some() {
             return false;
         }
@@ -158,7 +158,7 @@ impl Leases<'_> {
     }
 }
 
-impl Workflow {
+impl LiveWorkflow {
     /// Returns whether the target of a lease still exists.
     pub fn has_target(&self, target: &LeaseTarget) -> bool {
         match target.role {
@@ -168,7 +168,7 @@ impl Workflow {
     }
 
     /// Takes over the detached leases of the workflow before an edit, for jobs that still exist.
-    pub fn inherit_leases(&mut self, old: &Workflow) {
+    pub fn inherit_leases(&mut self, old: &LiveWorkflow) {
         self.leases.inherit(&old.leases, |job| self.graph.ordinal(job).is_some());
         for job in self.graph.all() {
             if let Some(before) = old.graph.ordinal(self.graph.job(job).id()).map(|before| old.graph.job(before)) {

@@ -8,9 +8,9 @@ use super::Leases;
 use crate::engine::accounting::ingest_slurm_stats;
 use crate::engine::reports::lost_attempt;
 use crate::engine::runners::LeaseTarget;
-use crate::engine::runners::Runner;
+use crate::engine::runners::LiveRunner;
 use crate::engine::tx::Tx;
-use crate::engine::workflow::Workflow;
+use crate::engine::workflow::LiveWorkflow;
 use crate::ids::{JobId, RunnerId, WorkflowId};
 
 /// The state of a lease that its runner does not have.
@@ -55,7 +55,7 @@ impl Leases<'_> {
 
     /// Records that the allocation of a runner was not unproductive.
     fn record_report(&mut self, id: RunnerId, tx: &mut Tx) {
-        let Some((workflow, allocation)) = self.runners.get(&id).and_then(Runner::allocation) else { return };
+        let Some((workflow, allocation)) = self.runners.get(&id).and_then(LiveRunner::allocation) else { return };
         if let Some(workflow) = self.workflows.get_mut(&workflow) {
             workflow.allocations.record_report(allocation, tx);
         }
@@ -139,7 +139,7 @@ impl Leases<'_> {
         let job = name.map_or_else(|| format!("job {}", key.job), |name| format!("job '{name}'"));
         let message =
             format!("attempt {} of {job} in run {} ended with {return_code} and is superseded", key.attempt, key.run);
-        tx.event(workflow.map(Workflow::id), EventReason::ResultRefused, message);
+        tx.event(workflow.map(LiveWorkflow::id), EventReason::ResultRefused, message);
         false
     }
 

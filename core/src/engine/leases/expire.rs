@@ -2,9 +2,9 @@
 
 use super::{Leases, NotHeldReason};
 use crate::engine::runners::LeaseTarget;
-use crate::engine::runners::Runner;
+use crate::engine::runners::LiveRunner;
 use crate::engine::tx::Tx;
-use crate::engine::workflow::Workflow;
+use crate::engine::workflow::LiveWorkflow;
 use crate::ids::RunnerId;
 use torc_api::event_reason::EventReason;
 
@@ -18,8 +18,8 @@ impl Leases<'_> {
         self.cancel_overdue(tx);
         self.runners.expire_offers(tx.now);
         self.runners.expire_return_requests(tx.now);
-        let silence = |runner: &Runner| runner.silence_ms(tx.now);
-        let is_silent = |runner: &Runner| {
+        let silence = |runner: &LiveRunner| runner.silence_ms(tx.now);
+        let is_silent = |runner: &LiveRunner| {
             let scope = self.workflows.live_in_scope(&runner.row().scope);
             silence(runner) > self.workflows.lease_of(runner, &scope)
         };
@@ -60,7 +60,7 @@ impl Leases<'_> {
     }
 }
 
-impl Workflow {
+impl LiveWorkflow {
     /// Returns whether a lease outlives the silence of its runner: it has started, and the time limit has not passed.
     fn outlives_silence(&mut self, target: LeaseTarget, silence_ms: u64) -> bool {
         let has_started = self.current_lease(target).is_some_and(|lease| lease.started_ms.is_some());

@@ -9,7 +9,7 @@ use super::Leases;
 use crate::class::minus;
 use crate::engine::runners::{LeaseTarget, ReturnRequest, SpareLease};
 use crate::engine::tx::Tx;
-use crate::engine::workflow::Workflow;
+use crate::engine::workflow::LiveWorkflow;
 use crate::ids::{Now, RunnerId};
 use crate::matching::{Choice, choose};
 
@@ -104,7 +104,7 @@ impl Leases<'_> {
     }
 }
 
-impl Workflow {
+impl LiveWorkflow {
     fn wire_profile(&self, index: u32) -> Profile {
         let profile = self.graph.profile_at(index);
         let needs = &profile.requirements;

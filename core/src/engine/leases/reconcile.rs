@@ -10,7 +10,7 @@ use torc_api::wire::{AttemptKey, SyncRequest};
 use super::{Leases, NotHeldReason};
 use crate::engine::runners::LeaseTarget;
 use crate::engine::tx::Tx;
-use crate::engine::workflow::Workflow;
+use crate::engine::workflow::LiveWorkflow;
 use crate::ids::{Now, RunnerId};
 use crate::job::JobEvent;
 use crate::rows::DetachedLease;
@@ -133,7 +133,7 @@ impl Leases<'_> {
     }
 }
 
-impl Workflow {
+impl LiveWorkflow {
     /// Confirms the current lease of a target. Returns whether the runner is a new holder or the lease has changed.
     fn confirm(&mut self, target: LeaseTarget, runner: RunnerId, started_ms: Option<i64>, tx: &mut Tx) -> bool {
         if !target.role.is_job() {

@@ -9,12 +9,12 @@ use torc_api::wire::{AttemptKey, Lease, LeaseRole, Profile, SyncRequest, SyncRes
 use super::Leases;
 use crate::engine::runners::LeaseTarget;
 use crate::engine::tx::Tx;
-use crate::engine::workflow::Workflow;
+use crate::engine::workflow::LiveWorkflow;
 use crate::engine::workflow::{ActionRecord, is_at_end};
 use crate::ids::{JobId, RunnerId, WorkflowId};
 use crate::rows::TaskLease;
 
-impl Workflow {
+impl LiveWorkflow {
     /// Returns the lease of a task that has not ended.
     pub(super) fn task_lease(&self, target: LeaseTarget) -> Option<&TaskLease> {
         let is_pending = |action: &&ActionRecord| action.row().state == ActionState::Pending;
@@ -155,7 +155,7 @@ impl Leases<'_> {
         let wants_work = request.want.limit > 0 && !request.completing;
         // The end of a worker triggers actions of settled workflows, too.
         let scope = match request.completing {
-            true => self.workflows.in_scope(&row.scope).map(Workflow::id).collect(),
+            true => self.workflows.in_scope(&row.scope).map(LiveWorkflow::id).collect(),
             false => self.workflows.live_in_scope(&row.scope),
         };
         for workflow_id in scope {

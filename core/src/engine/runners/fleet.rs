@@ -8,9 +8,9 @@ use torc_api::wire::{AttemptKey, LeaseRole, Resources, WorkRequest};
 use super::held_leases::LeaseTarget;
 use super::rebalance::{MAX_LEASES_EXAMINED, MAX_MOVES, SpareLease, StealBudget};
 use super::runner::WaitingClass;
-use super::{Runner, Runners};
+use super::{LiveRunner, Runners};
 use crate::class::{Class, RunnerView, fits, minus};
-use crate::engine::workflow::Workflow;
+use crate::engine::workflow::LiveWorkflow;
 use crate::engine::workflows::Workflows;
 use crate::ids::{JobId, Now, RunnerId, WorkflowId};
 use crate::matching::{Allowance, ClassQueue, OwnerQueues, Usage, WorkflowQueues};
@@ -27,7 +27,7 @@ impl<'a> Fleet<'a> {
     /// Returns the ready jobs of the workflows that may give work to a runner, by owner.
     pub fn queues_for(self, id: RunnerId, want: WorkRequest, scope: &[WorkflowId]) -> Vec<OwnerQueues<'a>> {
         let Some(runner) = self.runners.get(&id) else { return Vec::new() };
-        let may_give = |workflow: &&Workflow| workflow.has_ready_jobs() && workflow.may_lease_to(id);
+        let may_give = |workflow: &&LiveWorkflow| workflow.has_ready_jobs() && workflow.may_lease_to(id);
         let mut owners: Vec<OwnerQueues<'_>> = Vec::new();
         let mut index: HashMap<&str, usize> = HashMap::new();
         for workflow in scope.iter().filter_map(|id| self.workflows.get(id)).filter(may_give) {
@@ -68,7 +68,7 @@ impl<'a> Fleet<'a> {
     }
 
     /// Returns whether another runner could start a job of this class now.
-    fn is_wanted_elsewhere(self, id: RunnerId, workflow: &Workflow, class: &Class) -> bool {
+    fn is_wanted_elsewhere(self, id: RunnerId, workflow: &LiveWorkflow, class: &Class) -> bool {
         let others = self.runners.offering.iter().filter(|other| **other != id);
         others.filter_map(|other| self.runners.get(other)).any(|other| {
             let (offer, view) = (&other.offer, other.view(self.now));
@@ -93,7 +93,7 @@ impl<'a> Fleet<'a> {
     }
 
     /// Returns whether one of the leases that wait in a runner would fit into this capacity.
-    fn has_fitting_lease(self, donor: &Runner, free: &Resources, view: &RunnerView<'_>) -> bool {
+    fn has_fitting_lease(self, donor: &LiveRunner, free: &Resources, view: &RunnerView<'_>) -> bool {
         donor.waiting_classes.iter().any(|waiting| {
             let workflow = self.workflows.get(&waiting.workflow);
             let class = workflow.and_then(|workflow| workflow.graph.class(waiting.class));
@@ -132,11 +132,11 @@ impl<'a> Fleet<'a> {
     }
 
     /// Returns runners in which a fitting lease waits, the most loaded first. A runner that runs nothing is about to start its own leases.
-    fn donors_for(self, id: RunnerId, free: &Resources, view: &RunnerView<'_>) -> Vec<&'a Runner> {
+    fn donors_for(self, id: RunnerId, free: &Resources, view: &RunnerView<'_>) -> Vec<&'a LiveRunner> {
         let runners = self.runners;
         let others = runners.donors.iter().filter(|donor| **donor != id).filter_map(|donor| runners.get(donor));
-        let can_give = |donor: &&Runner| !donor.is_silent() && donor.spare() > 0 && donor.busy() > 0;
-        let mut donors: Vec<&Runner> =
+        let can_give = |donor: &&LiveRunner| !donor.is_silent() && donor.spare() > 0 && donor.busy() > 0;
+        let mut donors: Vec<&LiveRunner> =
             others.filter(can_give).filter(|donor| self.has_fitting_lease(donor, free, view)).collect();
         donors.sort_by_key(|donor| (Reverse(donor.load()), donor.id()));
         donors
@@ -160,13 +160,13 @@ impl<'a> Fleet<'a> {
     }
 
     /// Returns the workflows whose jobs may be leased to a runner now.
-    fn open_workflows(self, runner: &Runner) -> HashSet<WorkflowId> {
+    fn open_workflows(self, runner: &LiveRunner) -> HashSet<WorkflowId> {
         let is_open = |id: &WorkflowId| self.workflows.get(id).is_some_and(|one| one.may_lease_to(runner.id()));
         self.workflows.live_in_scope(&runner.row().scope).into_iter().filter(is_open).collect()
     }
 
     /// Returns the job of a lease that has not started and may move.
-    fn movable_job(self, donor: &Runner, key: &AttemptKey) -> Option<(&'a Workflow, u32)> {
+    fn movable_job(self, donor: &LiveRunner, key: &AttemptKey) -> Option<(&'a LiveWorkflow, u32)> {
         let (workflow, job) = self.workflows.held_job(donor.id(), key)?;
         let record = workflow.graph.job(job);
         let may_move =
@@ -190,7 +190,7 @@ impl<'a> Fleet<'a> {
 }
 
 /// Returns how much work of a workflow a runner may get in one answer, and beyond what it can start now.
-fn allowance(runner: &Runner, workflow: &Workflow) -> Allowance {
+fn allowance(runner: &LiveRunner, workflow: &LiveWorkflow) -> Allowance {
     let Some(prefetch) = &workflow.spec().prefetch else { return Allowance::default() };
     let number = |value: Option<i32>| value.map_or(usize::MAX, |value| value.unsigned_abs() as usize);
     let queued = || runner.waiting().filter(|key| key.workflow == workflow.id().0).count();

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use torc_api::wire::{Resources, SyncRequest};
 
 use super::runner::{ReturnRequest, WaitingClass};
-use super::{Runner, Runners};
+use super::{LiveRunner, Runners};
 use crate::class::{fits, minus};
 use crate::ids::{JobId, Now, RunnerId, WorkflowId};
 
@@ -20,7 +20,7 @@ pub(super) const MAX_MOVES: u8 = 2;
 /// Time after which a request counts as unanswered, and other holders are requested. Longer than a sync over a slow link.
 const REQUEST_TIMEOUT_MS: u64 = 2_000;
 
-impl Runner {
+impl LiveRunner {
     /// Returns the number of waiting leases that are not requested back.
     pub(super) fn spare(&self) -> usize {
         self.waiting.len().saturating_sub(self.return_requests.len())

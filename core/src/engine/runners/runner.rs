@@ -34,7 +34,7 @@ impl Offer {
 }
 
 /// A registered runner.
-pub(in crate::engine) struct Runner {
+pub(in crate::engine) struct LiveRunner {
     row: RunnerRow,
     /// Time of the last message, on the monotonic clock.
     last_contact_ms: u64,
@@ -89,7 +89,7 @@ pub(in crate::engine) struct ReturnRequest {
     pub at_ms: u64,
 }
 
-impl Runner {
+impl LiveRunner {
     pub fn new(row: RunnerRow, now: Now) -> Self {
         Self {
             row,

@@ -15,7 +15,7 @@ use super::allocations::{for_slurm, in_slurm, template};
 use super::plan::{Plan, job, needs};
 use super::world::{World, ask, failure, runner, running, say, success};
 use crate::engine::{
-    AllocationKey, AllocationSummary, CommandError, Demand, Observation, Retry, allocation_view, slurm_name,
+    AllocationKey, AllocationSummary, CommandError, Observation, PoolDemand, Retry, allocation_view, slurm_name,
 };
 use crate::explain::Attempt;
 use crate::ids::{AllocationId, WorkflowId};
@@ -242,7 +242,7 @@ fn demands_count_what_runs_and_what_could() {
     };
     let plan = Plan::new([job("a").priority(2), job("b"), job("c").after(&["a"]), labelled("d")]);
     let mut world = World::with(&plan);
-    let demand = |labels: &[&str], jobs: i64| Demand {
+    let demand = |labels: &[&str], jobs: i64| PoolDemand {
         workflow: "default/w".to_owned(),
         needs: needs(1, 0, 1),
         labels: labels.iter().map(|label| (*label).to_owned()).collect(),

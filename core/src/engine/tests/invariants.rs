@@ -8,8 +8,8 @@ use torc_api::status::JobCounts;
 
 use crate::engine::Engine;
 use crate::engine::runners::LeaseTarget;
-use crate::engine::runners::Runner;
-use crate::engine::workflow::Workflow;
+use crate::engine::runners::LiveRunner;
+use crate::engine::workflow::LiveWorkflow;
 use crate::ids::{JobId, RunnerId};
 use crate::matching::Usage;
 use crate::rows::{DetachedLease, DetachedState};
@@ -25,11 +25,11 @@ pub fn check_live(engine: &Engine) {
     }
     check_leases(engine);
     let open = engine.workflows.values().filter(|workflow| !workflow.is_settled());
-    assert!(open.map(Workflow::id).all(|id| engine.workflows.is_live(id)), "a workflow is forgotten");
+    assert!(open.map(LiveWorkflow::id).all(|id| engine.workflows.is_live(id)), "a workflow is forgotten");
     check_held(engine);
 }
 
-fn check_counts(workflow: &Workflow) {
+fn check_counts(workflow: &LiveWorkflow) {
     let mut counts = JobCounts::default();
     for (_, job) in workflow.graph.iter() {
         counts.add(job.state(), 1);
@@ -41,7 +41,7 @@ fn check_counts(workflow: &Workflow) {
     );
 }
 
-fn check_usage(workflow: &Workflow) {
+fn check_usage(workflow: &LiveWorkflow) {
     let mut usage = Usage::default();
     for (job, _) in workflow.graph.iter().filter(|(_, record)| record.state().is_held()) {
         usage.add(&workflow.graph.profile(job).requirements, 1);
@@ -49,7 +49,7 @@ fn check_usage(workflow: &Workflow) {
     assert_eq!(workflow.graph.usage(), usage, "what runners have of it");
 }
 
-fn check_queues(workflow: &Workflow) {
+fn check_queues(workflow: &LiveWorkflow) {
     let mut queued = BTreeMap::new();
     for (class, queue) in workflow.graph.queues().iter().enumerate() {
         for job in queue.jobs() {
@@ -68,12 +68,12 @@ fn check_queues(workflow: &Workflow) {
 }
 
 /// Sorts the jobs of a class: by priority, then by the path below them.
-fn rank(workflow: &Workflow, job: u32) -> (Reverse<i64>, Reverse<u32>, u32) {
+fn rank(workflow: &LiveWorkflow, job: u32) -> (Reverse<i64>, Reverse<u32>, u32) {
     let record = workflow.graph.job(job);
     (Reverse(record.priority()), Reverse(record.downstream_seconds()), job)
 }
 
-fn check_dependencies(workflow: &Workflow) {
+fn check_dependencies(workflow: &LiveWorkflow) {
     for (job, record) in workflow.graph.iter() {
         let name = workflow.graph.name(job);
         let parents: Vec<JobState> =
@@ -167,7 +167,7 @@ fn detached_leases(engine: &Engine) -> BTreeMap<i64, DetachedLease> {
 }
 
 /// Exactly the jobs that wait for a script have one.
-fn check_recoveries(workflow: &Workflow) {
+fn check_recoveries(workflow: &LiveWorkflow) {
     let recovering: BTreeSet<JobId> =
         workflow.graph.iter().filter(|(_, job)| job.state() == JobState::Recovering).map(|(_, job)| job.id()).collect();
     assert_eq!(workflow.recoveries.iter().map(|row| row.job).collect::<BTreeSet<_>>(), recovering);
@@ -175,7 +175,7 @@ fn check_recoveries(workflow: &Workflow) {
 
 /// A runner knows the leases that it holds, by their numbers.
 fn check_held(engine: &Engine) {
-    for (target, holder, key) in engine.workflows.values().flat_map(Workflow::held_leases) {
+    for (target, holder, key) in engine.workflows.values().flat_map(LiveWorkflow::held_leases) {
         let held =
             engine.runners.get(&holder).unwrap().leases.get(&target).map(|held| (held.key.lease_id, held.key.run));
         assert_eq!(held, Some((key.lease_id, key.run)), "{target:?} of runner {holder}");
@@ -202,10 +202,10 @@ pub fn check_same(live: &Engine, restored: &Engine) {
         assert_eq!(live.data, restored.data);
         assert_eq!(live.schedulers, restored.schedulers);
         assert_eq!(live.leases, restored.leases);
-        let rows = |workflow: &Workflow| workflow.allocations.iter().cloned().collect::<Vec<_>>();
+        let rows = |workflow: &LiveWorkflow| workflow.allocations.iter().cloned().collect::<Vec<_>>();
         assert_eq!(rows(live), rows(restored));
         assert_eq!(live.allocations.finished(), restored.allocations.finished());
-        let latest = |workflow: &Workflow| workflow.failures.latest().cloned().collect::<Vec<_>>();
+        let latest = |workflow: &LiveWorkflow| workflow.failures.latest().cloned().collect::<Vec<_>>();
         assert!(latest(restored).ends_with(&latest(live)), "{:?} after {:?}", latest(restored), latest(live));
     }
     assert_eq!(detached_leases(live), detached_leases(restored));
@@ -220,12 +220,12 @@ pub fn check_same(live: &Engine, restored: &Engine) {
 }
 
 /// The leases of a runner by their numbers, and those that it is to end.
-fn held(runner: &Runner) -> (BTreeMap<LeaseTarget, i64>, Vec<DetachedLease>) {
+fn held(runner: &LiveRunner) -> (BTreeMap<LeaseTarget, i64>, Vec<DetachedLease>) {
     let held = runner.leases.iter().map(|(target, held)| (*target, held.key.lease_id));
     (held.collect(), runner.leases.revoked().copied().collect())
 }
 
-fn jobs(workflow: &Workflow) -> Vec<String> {
+fn jobs(workflow: &LiveWorkflow) -> Vec<String> {
     workflow
         .graph
         .all()
@@ -240,7 +240,7 @@ fn jobs(workflow: &Workflow) -> Vec<String> {
 }
 
 /// Only causes that a budget exists for.
-fn budgets(workflow: &Workflow) -> BTreeSet<(JobId, Cause, i32)> {
+fn budgets(workflow: &LiveWorkflow) -> BTreeSet<(JobId, Cause, i32)> {
     workflow
         .failures
         .counts()
