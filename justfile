@@ -24,7 +24,7 @@ bench *ARGS:
 figures *ARGS:
     tests/figures {{ARGS}}
 
-# Plant small breaks and count how many the tests notice (takes hours)
+# Change the code at random and count how many changes the tests notice (takes hours)
 mutants *ARGS:
     tests/nightly mutants {{ARGS}}
 

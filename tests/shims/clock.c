@@ -1,5 +1,5 @@
 /* Adds the seconds in a file to the wall clock. Monotonic clocks do not change.
-   Loaded before the C library (LD_PRELOAD), it moves the clock for one process and its children and for nobody else. */
+   Loaded before the C library (LD_PRELOAD), it moves the clock for one process and its children and for no others. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>

@@ -410,10 +410,11 @@ fn log_format_json_prints_an_object_per_line() {
     env.write("w.yaml", "name: w\njobs: [{name: a, command: 'true'}]\n");
     let text = env.torc("apply -f w.yaml -v").exits(0).stderr;
     assert!(text.contains("Job runner starting workflow_id=1 ") && !text.contains("\n{"), "{text}");
-    let stderr = env.torc("retry w --all -v --log-format json").exits(0).stderr;
+    env.write("v.yaml", "name: v\njobs: [{name: a, command: 'true'}]\n");
+    let stderr = env.torc("apply -f v.yaml -v --log-format json").exits(0).stderr;
     let lines: Vec<Value> = stderr.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let start = lines.iter().find(|line| line["fields"]["message"] == "Job runner starting");
     let start = start.unwrap_or_else(|| panic!("{stderr}"));
-    assert_eq!((&start["level"], &start["fields"]["workflow_id"]), (&"INFO".into(), &1.into()), "{start:#}");
+    assert_eq!((&start["level"], &start["fields"]["workflow_id"]), (&"INFO".into(), &2.into()), "{start:#}");
     assert!(!stderr.contains(" INFO "), "{stderr}");
 }

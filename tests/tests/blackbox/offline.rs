@@ -509,7 +509,7 @@ fn a_foreground_run_drains_during_an_outage() {
     fixture.server.kill();
     run.prints("draining offline");
     let gate = fixture.open("gate");
-    run.finish().exits(6).prints("the results are in the journal");
+    run.finish().exits(6).prints("their results are in the journal");
     fixture.server.start_again(&fixture.env);
     assert_eq!(numbers(&fixture.reconcile("w 1")), (1, 1, 0, 0));
     drop(gate);

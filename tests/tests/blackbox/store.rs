@@ -117,7 +117,7 @@ fn a_store_of_a_newer_version_is_not_changed() {
 
 #[test]
 fn a_file_that_is_no_store_is_not_changed() {
-    for content in [&b"this is no database, but somebody's notes\n"[..], &[0x5a; 100_000]] {
+    for content in [&b"this is no database, but some notes\n"[..], &[0x5a; 100_000]] {
         let env = TestEnv::new();
         env.write("one.yaml", ONE);
         env.write(".torc/torc.db", content);

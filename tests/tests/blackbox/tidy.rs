@@ -134,7 +134,7 @@ fn one_function_changes_states_of_jobs() {
             let uses = product(&text).matches("next_state(").count();
             let allowed = match name.as_str() {
                 "core/src/job.rs" => continue,
-                // `transition` for every move, and the rows of a new workflow.
+                // `Graph::transition`, and the rows of a new workflow.
                 "core/src/engine/workflow/graph.rs" | "core/src/engine/apply.rs" => 1,
                 _ => 0,
             };

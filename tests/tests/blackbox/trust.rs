@@ -106,7 +106,7 @@ fn a_client_sends_no_token_to_a_wrong_server() {
     plain_env.call(&line).env("TORC_TOKEN", "x").run().exits(7).prints("speaks HTTP, not HTTPS");
     // A token with a fingerprint is never sent over plain HTTP.
     let line = format!("get workflows --url http://missing.invalid:{port}");
-    env.call(&line).env("TORC_TOKEN", word.trim()).run().exits(4).prints("write https://");
+    env.call(&line).env("TORC_TOKEN", word.trim()).run().exits(4).prints("use https://");
 }
 
 #[test]
@@ -392,7 +392,7 @@ fn admin_and_metrics_tokens_can_be_configured() {
         converse(server.address(), request.as_bytes())
     };
     assert!(ask("a-long-metrics-token").starts_with("HTTP/1.1 200"));
-    assert!(ask("another-word-for-figure").starts_with("HTTP/1.1 401"));
+    assert!(ask("a-long-metrics-toke").starts_with("HTTP/1.1 401"));
     let other = TestEnv::new();
     other.write("admin", "short\n");
     other.torc("server --bind 127.0.0.1:0 --admin-token-file admin").exits(4).prints("too short");

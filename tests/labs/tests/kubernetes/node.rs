@@ -420,7 +420,7 @@ fn a_reinstalled_release_has_its_results() {
         node.helm(&[&words, more].concat());
     };
     upgrade(&[]);
-    assert_eq!(pods(), before, "nothing has changed, so nothing starts anew");
+    assert_eq!(pods(), before, "no Pod restarts without a change");
     upgrade(&["--set", "server.logLevel=debug"]);
     assert_eq!((secret("torc-token"), secret("torc-tls")), (token, certificate), "they are kept");
     assert_eq!(results(), 3);

@@ -192,7 +192,7 @@ async fn a_canceled_allocation_is_recorded_as_canceled() {
     assert!(left.end.unwrap() - left.start.unwrap() == 300 && left.node_list.is_some(), "{left:?}");
     for _ in 0..2 {
         let answer = submitter.slurm.ask(&sbatch::cancel([id.as_str(), running.as_str()])).await;
-        assert_eq!(sbatch::read_cancelled(answer), Ok(()), "what is cancelled already is cancelled");
+        assert_eq!(sbatch::read_cancelled(answer), Ok(()), "a second cancellation succeeds");
     }
     assert_eq!(submitter.end_of(&id).await, SlurmState::Cancelled);
     assert_eq!(submitter.end_of(&running).await, SlurmState::Cancelled);

@@ -248,7 +248,7 @@ fn generated_secrets_differ_and_cover_all_names_of_the_service() {
         one(objects, "Deployment", name)["spec"]["template"]["metadata"]["annotations"][key].clone()
     };
     for (name, key) in [("torc", "torc.dev/secrets"), ("torc-cpu", "torc.dev/authority")] {
-        assert_ne!(note(&first, name, key), note(&second, name, key), "another Secret starts {name} anew");
+        assert_ne!(note(&first, name, key), note(&second, name, key), "another Secret restarts {name}");
     }
     let words = &one(&first, "Secret", "torc-token")["data"];
     assert_ne!(words["token"], words["metrics"], "the metrics token equals the administrator's");

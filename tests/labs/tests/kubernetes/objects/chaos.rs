@@ -61,7 +61,7 @@ fn expect_each_once(cluster: &Cluster, count: usize) {
 fn another_server_takes_over_when_the_leader_is_killed() {
     let cluster = Cluster::new("killed");
     let mut pair = Pair::start(&cluster);
-    assert!(!pair.controllers[1].is_ready(), "whoever stands by is not ready");
+    assert!(!pair.controllers[1].is_ready(), "the standby is not ready");
     let _runner = runner(&cluster.env, "runner", &pair.service.address);
     let namespace = &cluster.namespace;
     namespace.apply("w", &marked(&cluster, 40));
