@@ -136,7 +136,7 @@ pub enum CommandError {
     TooManyIterations {
         /// Name of the loop.
         lineage: String,
-        /// The limit.
+        /// Maximum number of iterations.
         most: i64,
     },
     /// The runner does not exist or has left.

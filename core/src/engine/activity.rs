@@ -11,7 +11,7 @@ use crate::ids::WorkflowId;
 /// A summary of the work in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Activity {
-    /// Whether a runner holds leases, or work becomes available without a command.
+    /// True if a runner holds leases, or if work becomes available without a command.
     pub is_busy: bool,
     /// Number of the last event, which rises with every change.
     pub last_event: i64,

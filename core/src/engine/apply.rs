@@ -22,7 +22,7 @@ use crate::rows::{JobProfile, JobRow, ProfileRow, WorkflowRow};
 
 /// A document to apply, already expanded and validated.
 pub struct Apply<'a> {
-    /// The document.
+    /// The document to apply, as the user wrote it.
     pub document: &'a WorkflowDocument,
     /// The jobs and files that the document expands to.
     pub expanded: &'a Expanded,
@@ -30,7 +30,7 @@ pub struct Apply<'a> {
     pub owner: &'a str,
     /// Working directory of the jobs of a new workflow.
     pub working_dir: &'a str,
-    /// Whether the workflow is only stored, and not run in this session unless it already is.
+    /// Only stores the workflow. It is not run in this session unless it already is.
     pub store_only: bool,
 }
 
@@ -301,7 +301,7 @@ struct PlanBuilder<'a> {
     run: i32,
     expanded: &'a Expanded,
     known: HashMap<JobProfile, ProfileId>,
-    /// New profiles.
+    /// Profiles that the workflow does not have yet.
     profiles: Vec<ProfileRow>,
 }
 

@@ -1,6 +1,6 @@
 //! User data: values that jobs exchange, and the jobs that have read outdated values.
 //!
-//! A change has a number from the sequence of leases. The number of the latest lease of a job therefore tells which values it was given.
+//! A change has a number from the sequence of leases. The number of the latest lease of a job therefore identifies the values that it was given.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ pub const MAX_VALUE_BYTES: usize = 1 << 20;
 /// The effect of writing a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DataWritten {
-    /// Whether the value differs from the one before.
+    /// True if the value differs from the one before.
     pub changed: bool,
     /// Number of completed jobs that have read the earlier value.
     pub stale_jobs: i64,

@@ -22,12 +22,12 @@ pub struct LongPolls<T, R> {
     seen_version: u64,
 }
 
-/// A waiting sync.
+/// A sync that waits for a change.
 #[derive(Debug)]
 pub struct LongPoll<T, R> {
     /// The runner that waits.
     pub runner: RunnerId,
-    /// Its message.
+    /// The message to answer.
     pub request: Box<SyncRequest>,
     /// Latest time of the answer.
     pub until: T,
@@ -51,7 +51,7 @@ impl<T: Copy + Ord, R> LongPolls<T, R> {
         self.waiting.iter().map(|poll| poll.until).min()
     }
 
-    /// Adds a sync.
+    /// Adds a sync to the waiting ones.
     pub fn park(&mut self, poll: LongPoll<T, R>) {
         self.waiting.push(poll);
     }

@@ -15,7 +15,7 @@ pub struct PoolDemand {
     pub needs: Requirements,
     /// Labels that a runner must have.
     pub labels: Vec<String>,
-    /// Number of jobs.
+    /// Number of such jobs.
     pub jobs: i64,
 }
 

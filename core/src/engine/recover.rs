@@ -53,7 +53,7 @@ pub struct CorrectResources<'a> {
     pub references: &'a [String],
     /// The latest result of each job that has one.
     pub latest: &'a LatestResults,
-    /// Whether requirements may be reduced, too.
+    /// True if requirements may be reduced, too.
     pub may_reduce: bool,
 }
 

@@ -15,7 +15,7 @@ pub(super) use runner::{LiveRunner, ReturnRequest};
 
 use crate::ids::RunnerId;
 
-/// The registered runners.
+/// The registered runners by number.
 #[derive(Default)]
 pub(super) struct Runners {
     all: BTreeMap<RunnerId, LiveRunner>,

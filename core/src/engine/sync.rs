@@ -17,7 +17,7 @@ use crate::rows::RunnerRow;
 pub struct SyncAnswer {
     /// The answer if it is sent now.
     pub response: SyncResponse,
-    /// Whether the answer has nothing new and may wait for a change.
+    /// The answer has nothing new and may wait for a change.
     pub may_wait: bool,
 }
 

@@ -40,7 +40,7 @@ impl Tx {
         RunnerId(next(&mut self.ids.runner))
     }
 
-    /// Returns a number for a lease or a change of user data. They share a sequence, so that a lease number tells which values it was given.
+    /// Returns a number for a lease or a change of user data. They share a sequence, so that a lease number identifies the values that the lease was given.
     pub(super) fn next_lease(&mut self) -> i64 {
         next(&mut self.ids.lease_id)
     }

@@ -86,7 +86,7 @@ impl Workflows {
         self.all.insert(workflow.id(), workflow);
     }
 
-    /// Removes a workflow.
+    /// Removes a deleted workflow.
     pub fn remove(&mut self, id: WorkflowId) -> Option<LiveWorkflow> {
         let workflow = self.all.remove(&id)?;
         let row = workflow.row();

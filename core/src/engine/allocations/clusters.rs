@@ -59,7 +59,7 @@ impl Engine {
         self.slurm.clusters.values()
     }
 
-    /// Returns a cluster.
+    /// Returns the cluster with a name.
     pub fn cluster(&self, name: &str) -> Option<&ClusterRow> {
         self.slurm.clusters.get(name)
     }

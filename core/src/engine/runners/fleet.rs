@@ -1,4 +1,4 @@
-//! Which work could start on which runner now.
+//! Matches waiting work with runners that could start it now.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};

@@ -50,7 +50,7 @@ pub(in crate::engine) struct RunnerLeases {
     held: HashMap<LeaseTarget, HeldLease>,
     /// Number of held leases of jobs.
     jobs: usize,
-    /// By lease number.
+    /// Revoked leases by number.
     revoked: BTreeMap<i64, RevokedLease>,
 }
 

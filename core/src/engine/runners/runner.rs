@@ -33,7 +33,7 @@ impl Offer {
     }
 }
 
-/// A registered runner.
+/// A registered runner, with its leases and its last message.
 pub(in crate::engine) struct LiveRunner {
     row: RunnerRow,
     /// Time of the last message, on the monotonic clock.
@@ -47,11 +47,11 @@ pub(in crate::engine) struct LiveRunner {
     /// Lease duration that the runner has requested.
     lease_seconds: Option<u32>,
     pub(super) offer: Offer,
-    /// Whether its lease duration has passed since the last message.
+    /// Its lease duration has passed since the last message.
     silent: bool,
     pub leases: RunnerLeases,
     sent_directive: SentDirective,
-    /// Leases that the runner was told to cancel or to return and still has, with the message whose answer told it first.
+    /// Leases that the runner has to cancel or to return and still has, with the message whose answer had them first.
     sent_keys: HashMap<AttemptKey, u64>,
     /// Leases that had not started at its last message.
     pub(super) waiting: Vec<AttemptKey>,

@@ -77,7 +77,7 @@ fn the_end_is_also_that_the_runner_has_it_no_more_has_left_or_is_silent() {
         ("its runner has left", |world, id| {
             drop(world.sync(id, &SyncRequest { leaving: true, acknowledged: 0, ..say(3) }))
         }),
-        ("its runner fell silent before it had ended it", |world, _| world.silence(120_001)),
+        ("its runner fell silent before it ended it", |world, _| world.silence(120_001)),
         ("its runner has ended it", |world, _| {
             let successor = world.register(&runner("one"));
             world.sync(successor, &say(1));

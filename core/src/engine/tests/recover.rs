@@ -460,7 +460,7 @@ fn what_was_cancelled_is_not_recovered() {
     let id = world.workflow();
     world.run(|engine, tx| engine.cancel(id, tx)).unwrap();
     let refused = world.engine.recover_preview(id, recovery(&LatestResults::new()), world.now);
-    assert!(matches!(&refused, Err(CommandError::Conflict(message)) if message.contains("cancelled")), "{refused:?}");
+    assert!(matches!(&refused, Err(CommandError::Conflict(message)) if message.contains("canceled")), "{refused:?}");
 }
 
 // S20

@@ -17,7 +17,7 @@ const SUPERSEDED: &str = "superseded by `torc slurm regenerate`";
 /// The actions of a workflow.
 #[derive(Default)]
 pub(in crate::engine) struct Actions {
-    /// Sorted by number.
+    /// All actions, sorted by number.
     list: Vec<ActionRecord>,
     /// Indices of the actions that have not ended, without templates: only the parts of a template are executed.
     open: BTreeSet<u32>,

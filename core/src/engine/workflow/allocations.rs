@@ -11,10 +11,10 @@ use crate::planning::course::AllocationSummary;
 use crate::planning::orphans::SlurmObservation;
 use crate::rows::AllocationRow;
 
-/// What Slurm says about an allocation.
+/// The answer of Slurm about an allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observation {
-    /// The allocation.
+    /// The allocation that the answer is about.
     pub key: AllocationKey,
     /// Meaning of the answer of Slurm.
     pub sighting: SlurmObservation,
@@ -30,7 +30,7 @@ pub struct Observation {
     pub end_ms: Option<i64>,
     /// Its nodes, as Slurm lists them.
     pub node_list: Option<String>,
-    /// Its partition.
+    /// Its partition, as Slurm reports it.
     pub partition: Option<String>,
     /// End of its earlier start, if it was requeued.
     pub former_end: Option<SlurmState>,

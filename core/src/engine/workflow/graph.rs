@@ -34,7 +34,7 @@ use crate::urgency::downstream_seconds;
 /// The jobs of a workflow.
 pub(in crate::engine) struct Graph {
     workflow: WorkflowId,
-    /// Sorted by number.
+    /// Jobs, sorted by number.
     jobs: Vec<JobRecord>,
     /// The names and commands of all jobs.
     text: String,
@@ -62,13 +62,13 @@ pub struct JobDetail<'a> {
     pub profile: &'a JobProfile,
     /// State of the job.
     pub state: JobState,
-    /// Current attempt.
+    /// Number of the current attempt.
     pub attempt: i32,
     /// Names of its direct dependencies, sorted.
     pub depends_on: Vec<&'a str>,
     /// Number of dependencies and revoked leases that have not ended.
     pub unmet: u32,
-    /// Whether the runner of the started attempt is silent.
+    /// The runner of the started attempt is silent.
     pub unconfirmed: bool,
 }
 

@@ -49,7 +49,7 @@ impl WorkflowRecord {
         self.uncancel(tx);
     }
 
-    /// Undoes a cancellation.
+    /// Undoes a cancellation by a command or a deadline.
     pub fn uncancel(&mut self, tx: &mut Tx) {
         self.row.canceled = false;
         self.row.expired = false;
