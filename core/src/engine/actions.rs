@@ -63,7 +63,7 @@ impl LiveWorkflow {
         if !self.actions.iter().any(|action| action.trigger().is_of_jobs()) {
             return;
         }
-        let names: Vec<String> = self.graph.all().map(|job| self.graph.name(job).to_owned()).collect();
+        let names: Vec<String> = self.graph.ordinals().map(|job| self.graph.name(job).to_owned()).collect();
         let definitions: Vec<Action> = self.actions.iter().map(|action| action.definition.clone()).collect();
         let selected = crate::expand::jobs_of_actions(&definitions, &names);
         let states: Vec<JobState> = self.graph.iter().map(|(_, record)| record.state()).collect();

@@ -150,7 +150,7 @@ impl Engine {
         if new_run.is_some() {
             let policy = spec.rerun_policy.unwrap_or_default();
             let runs_again = |job: &u32| runs_again(policy, workflow.graph.job(*job).state());
-            reset.extend(workflow.graph.all().filter(runs_again));
+            reset.extend(workflow.graph.ordinals().filter(runs_again));
         }
         if new_run.is_some() || has_left_recovery_plan(&old.graph, &workflow.graph) {
             workflow.forget_regenerated(tx);
@@ -186,7 +186,7 @@ fn record_changed_jobs(old: &Graph, new: &Graph, rows: Vec<JobRow>, tx: &mut Tx)
 
 /// Returns whether an edit has given a job other requirements, labels or schedulers than those that recovery planned allocations for.
 fn has_left_recovery_plan(old: &Graph, new: &Graph) -> bool {
-    old.all().any(|job| {
+    old.ordinals().any(|job| {
         let planned = old.profile(job).recovery_scheduler.as_deref();
         let now = new.ordinal(old.job(job).id()).filter(|_| planned.is_some());
         now.is_some_and(|now| new.profile(now).recovery_scheduler.as_deref() != planned)

@@ -64,13 +64,13 @@ impl Engine {
     pub fn stale_jobs(&self, id: WorkflowId) -> Result<Vec<(String, String)>, CommandError> {
         let workflow = self.workflows.require(id)?;
         let stale = |job| Some((workflow.graph.name(job).to_owned(), workflow.stale_data(job)?.to_owned()));
-        Ok(workflow.graph.all().filter_map(stale).collect())
+        Ok(workflow.graph.ordinals().filter_map(stale).collect())
     }
 
     /// Returns the user data without a value that jobs read and no job writes, with one reader of each.
     pub fn missing_data(&self, id: WorkflowId) -> Result<Vec<(String, String)>, CommandError> {
         let workflow = self.workflows.require(id)?;
-        let profiles = || workflow.graph.all().map(|job| (job, workflow.graph.profile(job)));
+        let profiles = || workflow.graph.ordinals().map(|job| (job, workflow.graph.profile(job)));
         let written: std::collections::HashSet<&str> =
             profiles().flat_map(|(_, profile)| &profile.output_user_data).map(String::as_str).collect();
         let mut missing = BTreeMap::new();
@@ -86,7 +86,7 @@ impl Engine {
     /// Returns the names of jobs that match.
     pub fn known_jobs(&self, id: WorkflowId, matches: impl Fn(&str) -> bool) -> Result<Vec<String>, CommandError> {
         let workflow = self.workflows.require(id)?;
-        let names = workflow.graph.all().map(|job| workflow.graph.name(job));
+        let names = workflow.graph.ordinals().map(|job| workflow.graph.name(job));
         Ok(names.filter(|name| matches(name)).map(str::to_owned).collect())
     }
 
@@ -130,7 +130,7 @@ impl LiveWorkflow {
     pub(super) fn missing_input(&self, job: u32) -> Option<String> {
         let name = self.graph.profile(job).input_user_data.iter().find(|name| self.data.value(name).is_none())?;
         let writer = |job: &u32| self.graph.profile(*job).output_user_data.contains(name);
-        Some(match self.graph.all().find(writer) {
+        Some(match self.graph.ordinals().find(writer) {
             Some(writer) => {
                 format!("user data `{name}` has no value: job '{}' should have written it", self.graph.name(writer))
             }
@@ -153,7 +153,7 @@ impl LiveWorkflow {
     /// Returns the completed jobs that have read an outdated value.
     fn stale_readers<'a>(&'a self, name: &'a str) -> impl Iterator<Item = u32> + 'a {
         let reads = move |job: &u32| self.graph.profile(*job).input_user_data.iter().any(|input| input == name);
-        self.graph.all().filter(reads).filter(|job| self.stale_data(*job).is_some())
+        self.graph.ordinals().filter(reads).filter(|job| self.stale_data(*job).is_some())
     }
 
     /// Returns the command of a job with the user data that it reads.

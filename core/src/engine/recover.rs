@@ -136,7 +136,7 @@ impl Engine {
             let state = workflow.graph.job(*job).state();
             matches!(state, JobState::Failed | JobState::Terminated | JobState::PendingFailed)
         };
-        let failed = workflow.graph.all().filter(is_failed);
+        let failed = workflow.graph.ordinals().filter(is_failed);
         Ok(failed.map(|job| self.decide_about(workflow, job, recover)).collect())
     }
 
@@ -293,7 +293,7 @@ impl Engine {
         let CorrectResources { references, latest, may_reduce } = correction;
         let chosen = if references.is_empty() { None } else { Some(workflow.require_jobs(references)?) };
         let mut by_needs: HashMap<&Requirements, Vec<u32>> = HashMap::new();
-        for job in workflow.graph.all().filter(|job| chosen.as_ref().is_none_or(|jobs| jobs.contains(job))) {
+        for job in workflow.graph.ordinals().filter(|job| chosen.as_ref().is_none_or(|jobs| jobs.contains(job))) {
             by_needs.entry(&workflow.graph.profile(job).requirements).or_default().push(job);
         }
         let mut found = Vec::new();
@@ -367,7 +367,7 @@ fn pending_failed(workflow: &LiveWorkflow, references: &[String]) -> Result<BTre
     let graph = &workflow.graph;
     let is_pending = |job: &u32| graph.job(*job).state() == JobState::PendingFailed;
     if references.is_empty() {
-        return Ok(graph.all().filter(is_pending).collect());
+        return Ok(graph.ordinals().filter(is_pending).collect());
     }
     let jobs = workflow.require_jobs(references)?;
     match jobs.iter().find(|job| !is_pending(job)) {

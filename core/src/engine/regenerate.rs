@@ -210,7 +210,7 @@ fn plan_pending_jobs(workflow: &LiveWorkflow, regenerate: Regenerate<'_>) -> Res
             chain_seconds: profile.requirements.runtime_seconds,
         }
     };
-    let jobs: Vec<PendingJob<'_>> = graph.all().filter(is_pending).map(describe).collect();
+    let jobs: Vec<PendingJob<'_>> = graph.ordinals().filter(is_pending).map(describe).collect();
     let settings = Settings {
         account: regenerate.account,
         partition: regenerate.request.partition.as_deref(),
@@ -281,7 +281,7 @@ impl LiveWorkflow {
         self.remove_recovery_actions(tx);
         self.set_regenerated(Vec::new(), tx);
         let is_planned = |job: &u32| self.graph.profile(*job).recovery_scheduler.is_some();
-        let planned: Vec<u32> = self.graph.all().filter(is_planned).collect();
+        let planned: Vec<u32> = self.graph.ordinals().filter(is_planned).collect();
         self.graph.set_recovery_scheduler(planned, None, tx);
     }
 }

@@ -63,7 +63,7 @@ impl Leases<'_> {
         let Some(workflow) = self.workflows.get_mut(&id) else { return 0 };
         workflow.actions.cancel(tx);
         let mut affected = 0;
-        for job in workflow.graph.all() {
+        for job in workflow.graph.ordinals() {
             let Some(state) = self.workflows.get(&id).map(|workflow| workflow.graph.job(job).state()) else { continue };
             if matches!(state, JobState::Leased | JobState::Recovering) {
                 self.revoke_leases_of_job(id, job, tx);

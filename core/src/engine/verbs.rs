@@ -134,7 +134,7 @@ fn chosen_jobs(workflow: &LiveWorkflow, which: &Retry) -> Result<BTreeSet<u32>, 
         let message = "the document sets `stopPolicy: Cancel`; change it and apply it again";
         return Err(CommandError::Conflict(message.to_owned()));
     }
-    let all = || workflow.graph.all();
+    let all = || workflow.graph.ordinals();
     Ok(match which {
         Retry::All => all().filter(|job| workflow.graph.job(*job).state() != JobState::Disabled).collect(),
         Retry::Failed => all().filter(|job| may_be_retried(workflow, *job)).collect(),

@@ -12,8 +12,7 @@ use torc_api::state::{Cause, JobState};
 use torc_api::wire::{AttemptKey, FinishedAttempt, LeaseRole};
 
 use super::Leases;
-use crate::engine::reports::AttemptRecord;
-use crate::engine::reports::{cause_of, lost_attempt};
+use crate::engine::reports::{AttemptRecord, cause_of, lost_attempt};
 use crate::engine::runners::LeaseTarget;
 use crate::engine::tx::Tx;
 use crate::engine::workflow::LiveWorkflow;
@@ -89,7 +88,7 @@ impl Leases<'_> {
         workflow.end_awaited(&lease, tx);
     }
 
-    /// Removes the lease of this key from those that a runner is to end.
+    /// Removes the revoked lease of a runner with this key.
     pub fn take_revoked(&mut self, id: RunnerId, key: &AttemptKey) -> Option<DetachedLease> {
         self.runners.get_mut(&id)?.leases.take_revoked(key)
     }
@@ -170,7 +169,7 @@ impl LiveWorkflow {
     /// Takes over the detached leases of the workflow before an edit, for jobs that still exist.
     pub fn inherit_leases(&mut self, old: &LiveWorkflow) {
         self.leases.inherit(&old.leases, |job| self.graph.ordinal(job).is_some());
-        for job in self.graph.all() {
+        for job in self.graph.ordinals() {
             if let Some(before) = old.graph.ordinal(self.graph.job(job).id()).map(|before| old.graph.job(before)) {
                 self.graph.set_unconfirmed(job, before.is_unconfirmed());
                 for _ in 0..before.ending() {

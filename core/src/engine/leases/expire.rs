@@ -61,7 +61,8 @@ impl Leases<'_> {
 }
 
 impl LiveWorkflow {
-    /// Returns whether a lease outlives the silence of its runner: it has started, and the time limit has not passed.
+    /// Returns whether a lease outlives the silence of its runner: it has started, and the time limit has not passed. Marks the attempt of
+    /// such a job as unconfirmed.
     fn outlives_silence(&mut self, target: LeaseTarget, silence_ms: u64) -> bool {
         let has_started = self.current_lease(target).is_some_and(|lease| lease.started_ms.is_some());
         let is_over = self.orphan_after_ms().is_some_and(|limit_ms| silence_ms > limit_ms);

@@ -228,7 +228,7 @@ fn held(runner: &LiveRunner) -> (BTreeMap<LeaseTarget, i64>, Vec<DetachedLease>)
 fn jobs(workflow: &LiveWorkflow) -> Vec<String> {
     workflow
         .graph
-        .all()
+        .ordinals()
         .map(|job| {
             let row = workflow.graph.row(job);
             let record = workflow.graph.job(job);

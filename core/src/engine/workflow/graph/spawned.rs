@@ -15,7 +15,7 @@ impl Graph {
     /// Returns the jobs that `jobs` have spawned, directly or not. A spawned job has a higher number than its caller.
     pub fn spawned_by(&self, jobs: &BTreeSet<u32>) -> BTreeSet<u32> {
         let mut found = BTreeSet::new();
-        for job in self.all() {
+        for job in self.ordinals() {
             let Some(spawned) = &self.profile(job).spawned else { continue };
             let caller = self.ordinal(spawned.by);
             if caller.is_none_or(|caller| jobs.contains(&caller) || found.contains(&caller)) {
@@ -30,9 +30,9 @@ impl Graph {
         if !self.has_spawned() {
             return Vec::new();
         }
-        let mut kept: BTreeSet<u32> = self.all().filter(|job| declared.contains(self.name(*job))).collect();
+        let mut kept: BTreeSet<u32> = self.ordinals().filter(|job| declared.contains(self.name(*job))).collect();
         let mut rows = Vec::new();
-        for job in self.all() {
+        for job in self.ordinals() {
             let Some(spawned) = self.profile(job).spawned.as_ref().filter(|_| !kept.contains(&job)) else { continue };
             if self.ordinal(spawned.by).is_some_and(|caller| kept.contains(&caller)) {
                 kept.insert(job);
@@ -46,7 +46,7 @@ impl Graph {
     /// is removed or reset. `declared`: whether an edit resets a job of the document, by name.
     pub fn undeclared_changes(&self, declared: &HashMap<&str, bool>, changes: &mut JobChanges) {
         let (mut removed, mut reset) = (BTreeSet::new(), BTreeSet::new());
-        for job in self.all() {
+        for job in self.ordinals() {
             match (declared.get(self.name(job)), &self.profile(job).spawned) {
                 (Some(true), _) => drop(reset.insert(job)),
                 (None, None) => drop(removed.insert(job)),
@@ -57,7 +57,7 @@ impl Graph {
         let is_undeclared = |job: &u32| !declared.contains_key(self.name(*job));
         removed.extend(self.spawned_by(&lost).into_iter().filter(is_undeclared));
         let downstream = self.with_descendants(&lost);
-        for job in self.all().filter(is_undeclared) {
+        for job in self.ordinals().filter(is_undeclared) {
             match (removed.contains(&job), downstream.contains(&job)) {
                 (true, _) => changes.removed.push(self.name(job)),
                 (_, true) => changes.downstream.push(self.name(job)),
