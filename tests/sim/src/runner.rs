@@ -60,7 +60,7 @@ impl RunnerHost {
         })
     }
 
-    /// It has left or crashed.
+    /// Returns whether the runner has left or crashed.
     pub fn is_gone(&self) -> bool {
         self.is_gone
     }

@@ -66,7 +66,7 @@ impl Server {
         Self { engine, polls, commit, revoked: BTreeSet::new(), lease_moves: 0, syncs: 0 }
     }
 
-    /// All workflows have settled.
+    /// Returns whether all workflows have settled.
     pub fn is_idle(&self) -> bool {
         self.engine.is_idle()
     }
@@ -165,7 +165,7 @@ impl Server {
     }
 }
 
-/// The error that a runner gets over HTTP.
+/// Converts an error to the one that a runner gets over HTTP.
 fn link_error(refusal: &CommandError) -> LinkError {
     match refusal {
         CommandError::NoRunner(_) => LinkError::Unknown,

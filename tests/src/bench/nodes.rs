@@ -41,7 +41,7 @@ struct Seen {
     server_cpu_a_job: f64,
 }
 
-/// P10, P11: 1, 10 and 200 nodes, leasing ahead and not.
+/// Measures 1, 10 and 200 nodes, with leasing ahead and without. P10, P11.
 pub async fn measure(torc: &Path, report: &mut Report) -> Result<()> {
     for nodes in [1, 10, 200] {
         for ahead in [false, true] {

@@ -89,9 +89,9 @@ impl KubeLab {
 
     /// Runs another command of the lab's script, e.g. `stop etcd`.
     pub fn run(&self, verb: &str, arguments: &[&str]) -> String {
-        let said = Lifetime::Run.apply(self.tool(verb).args(arguments)).output().expect("the lab's script");
-        assert!(said.status.success(), "kube-lab {verb}: {}", String::from_utf8_lossy(&said.stderr));
-        String::from_utf8_lossy(&said.stdout).trim().to_owned()
+        let output = Lifetime::Run.apply(self.tool(verb).args(arguments)).output().expect("the lab's script");
+        assert!(output.status.success(), "kube-lab {verb}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
     }
 
     /// Returns the kubeconfig of the server's service account.
@@ -129,9 +129,9 @@ impl KubeLab {
 
     /// Runs `kubectl`, which must succeed, and returns its output.
     pub fn kubectl(&self, arguments: &[&str]) -> String {
-        let said = self.attempt(arguments);
-        assert!(said.status.success(), "kubectl {arguments:?}: {}", String::from_utf8_lossy(&said.stderr));
-        String::from_utf8_lossy(&said.stdout).into_owned()
+        let output = self.attempt(arguments);
+        assert!(output.status.success(), "kubectl {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
     /// Runs `kubectl` with a standard input.
@@ -145,15 +145,15 @@ impl KubeLab {
 
     /// Runs `kubectl` with a standard input, which must succeed, and returns its output.
     pub fn pipe(&self, arguments: &[&str], input: &[u8]) -> String {
-        let said = self.attempt_with(arguments, input);
-        assert!(said.status.success(), "kubectl {arguments:?}: {}", String::from_utf8_lossy(&said.stderr));
-        String::from_utf8_lossy(&said.stdout).into_owned()
+        let output = self.attempt_with(arguments, input);
+        assert!(output.status.success(), "kubectl {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
     /// Returns an object as JSON, or nothing if it does not exist.
     pub fn object(&self, kind: &str, namespace: &str, name: &str) -> Option<Value> {
-        let said = self.attempt(&["get", kind, name, "--namespace", namespace, "-o", "json"]);
-        said.status.success().then(|| serde_json::from_slice(&said.stdout).expect("JSON"))
+        let output = self.attempt(&["get", kind, name, "--namespace", namespace, "-o", "json"]);
+        output.status.success().then(|| serde_json::from_slice(&output.stdout).expect("JSON"))
     }
 
     /// Creates a namespace for a test.
@@ -201,10 +201,10 @@ impl Namespace {
     }
 
     /// Waits until a condition has this value, e.g. `True/Succeeded`.
-    pub fn expect(&self, name: &str, type_: &str, said: &str) {
+    pub fn expect(&self, name: &str, type_: &str, value: &str) {
         until(
-            || self.condition(name, type_) == said,
-            || format!("{name} is not {type_}={said}: {:#}", self.workflow(name).unwrap_or_default()),
+            || self.condition(name, type_) == value,
+            || format!("{name} is not {type_}={value}: {:#}", self.workflow(name).unwrap_or_default()),
         );
     }
 
@@ -241,8 +241,8 @@ impl Namespace {
 
     /// Returns the reasons of the Events of a workflow, sorted.
     pub fn events(&self, name: &str) -> Vec<String> {
-        let said = self.kubectl("get events.events.k8s.io -o json");
-        let events: Value = serde_json::from_str(&said).expect("JSON");
+        let output = self.kubectl("get events.events.k8s.io -o json");
+        let events: Value = serde_json::from_str(&output).expect("JSON");
         let of_it = |event: &&Value| event["regarding"]["name"] == name;
         let items = events["items"].as_array().expect("a list");
         let mut reasons: Vec<String> =

@@ -161,9 +161,9 @@ impl Node {
 
     fn succeed(&self, program: &str, arguments: &[&str]) -> String {
         let output = self.attempt(program, arguments);
-        let (said, wrong) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(output.status.success(), "{program} {arguments:?}: {said}{wrong}\n{}", self.diagnostics());
-        said.into_owned()
+        let (printed, wrong) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{program} {arguments:?}: {printed}{wrong}\n{}", self.diagnostics());
+        printed.into_owned()
     }
 
     /// Returns the Pods and logs that help to explain a failure.
@@ -194,8 +194,8 @@ impl Node {
     /// Runs `torc` with the context of the administrator and returns its exit code and output.
     pub fn try_torc(&self, line: &str) -> (Option<i32>, String) {
         let output = self.attempt("torc", &self.in_context(line));
-        let said = [output.stdout, output.stderr].concat();
-        (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+        let printed = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8_lossy(&printed).into_owned())
     }
 
     /// Runs `torc` as another user, who has no roles at first, and returns its exit code and output.
@@ -205,8 +205,8 @@ impl Node {
         let words: Vec<&str> = line.split_whitespace().chain(["--kubeconfig", &kubeconfig]).collect();
         let mut command = self.command(binary(), &words);
         let output = command.output().expect("torc");
-        let said = [output.stdout, output.stderr].concat();
-        (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+        let printed = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8_lossy(&printed).into_owned())
     }
 
     fn in_context<'l>(&self, line: &'l str) -> Vec<&'l str> {

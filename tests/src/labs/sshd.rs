@@ -90,13 +90,13 @@ fn listening(lab: &TestEnv, home: &Path) -> Option<Child> {
         .spawn()
         .expect("sshd starts: tests/lab-packages installs it");
     let mut ended = false;
-    let said = || fs::read_to_string(&log).unwrap_or_default();
+    let printed = || fs::read_to_string(&log).unwrap_or_default();
     until(
         || {
             ended = daemon.try_wait().expect("a child of ours").is_some();
-            ended || said().contains("Server listening")
+            ended || printed().contains("Server listening")
         },
-        || format!("sshd neither listens nor exits:\n{}", said()),
+        || format!("sshd neither listens nor exits:\n{}", printed()),
     );
     (!ended).then_some(daemon)
 }

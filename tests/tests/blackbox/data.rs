@@ -45,13 +45,13 @@ fn would_run(env: &TestEnv) -> Vec<String> {
 
 /// Runs the changed jobs and returns their names, sorted.
 fn run_changed(env: &TestEnv) -> Vec<String> {
-    let said = would_run(env);
+    let printed = would_run(env);
     env.torc("retry chain --changed").exits(0);
     env.torc("run chain").exits(0);
     let mut ran = env.lines("ran");
     ran.sort();
     let _ = fs::remove_file(env.path("ran"));
-    let mut expected = said;
+    let mut expected = printed;
     expected.sort();
     assert_eq!(ran, expected, "the dry run named other jobs");
     ran
@@ -106,9 +106,9 @@ fn a_changed_input_reruns_its_readers_and_their_dependents() {
     let env = chain();
     assert_eq!(would_run(&env), Vec::<String>::new());
     env.write("raw.txt", "abcd");
-    let told = env.torc("retry chain --changed --dry-run").exits(0);
-    let told = told.prints("2 jobs would run again").prints("first: input raw.txt has changed");
-    told.prints("because of these: second");
+    let printed = env.torc("retry chain --changed --dry-run").exits(0);
+    let printed = printed.prints("2 jobs would run again").prints("first: input raw.txt has changed");
+    printed.prints("because of these: second");
     assert_eq!(run_changed(&env), ["first", "second"]);
     assert_eq!(run_changed(&env), Vec::<String>::new(), "nothing has changed since the last run");
     // The size is the same and the time differs, so the content decides.
@@ -309,8 +309,8 @@ fn jobs_of_a_separate_runner_reach_their_server() {
     env.write("step.sh", STEP);
     fs::create_dir(env.path("served")).unwrap();
     let server = env.call("server --bind 127.0.0.1:0 --database served/torc.db -o json").start();
-    let told: Value = eventually("the server prints its address", || serde_json::from_str(&server.stdout()).ok());
-    let (url, token) = (told["url"].as_str().unwrap(), told["tokenFile"].as_str().unwrap());
+    let printed: Value = eventually("the server prints its address", || serde_json::from_str(&server.stdout()).ok());
+    let (url, token) = (printed["url"].as_str().unwrap(), printed["tokenFile"].as_str().unwrap());
     let line = |verb: &str| with_torc(&env, &format!("{verb} --url {url} --token-file {token}"));
     line("apply -f loop.yaml").run().exits(0);
     line("runner loop").run().exits(0);
@@ -331,7 +331,7 @@ fn a_job_finds_the_next_owner_of_its_store() {
 name: w
 jobs:
   - name: long
-    command: 'touch started; while [ ! -e go ]; do sleep 0.02; done; torc user-data set told 7'
+    command: 'touch started; while [ ! -e go ]; do sleep 0.02; done; torc user-data set printed 7'
 ",
     );
     let first = with_torc(&env, "apply -f w.yaml").start();

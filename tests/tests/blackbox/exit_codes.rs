@@ -97,8 +97,8 @@ struct Deviations(Vec<String>);
 impl Deviations {
     fn check(&mut self, what: &str, outcome: &Outcome, expected: i32) {
         if outcome.code != Some(expected) {
-            let said = outcome.stderr.lines().last().unwrap_or_default();
-            self.0.push(format!("{what}: expected {expected}, found {:?}: {said}", outcome.code));
+            let printed = outcome.stderr.lines().last().unwrap_or_default();
+            self.0.push(format!("{what}: expected {expected}, found {:?}: {printed}", outcome.code));
         }
     }
 
@@ -260,7 +260,7 @@ fn commands_exit_with_5_for_a_missing_workflow() {
         let outcome = admin(&env, &server, &line).env("TORC_FORMAT", "json").run();
         deviations.check_json(&line, &outcome, 5);
         if !outcome.stderr.contains("\"hint\":") {
-            deviations.0.push(format!("{line}: it is not said what there is: {}", outcome.stderr));
+            deviations.0.push(format!("{line}: it is not printed what there is: {}", outcome.stderr));
         }
     }
     deviations.expect_none();

@@ -42,9 +42,9 @@ jobs:
   - {name: x, command: 'true', depends_on: [y]}
 ",
     );
-    let said = refused(&env, "bad.yaml");
+    let printed = refused(&env, "bad.yaml");
     expect(
-        &said,
+        &printed,
         &[
             "error: 7 problems in bad.yaml",
             "bad.yaml:6:17: error: unknown field `comand` (spec.jobs[0].comand)",
@@ -54,7 +54,7 @@ jobs:
             "bad.yaml:16:45: error: job `x` refers to job `y`, which does not exist (jobs[0].depends_on[0])",
         ],
     );
-    assert!(said.contains("not a regular expression"), "{said}");
+    assert!(printed.contains("not a regular expression"), "{printed}");
 }
 
 #[test]
@@ -141,8 +141,8 @@ fn problems_are_printed_as_json() {
     let env = TestEnv::new();
     env.write("bad.yaml", "name: bad\njobs:\n  - {name: a, command: 5.5.5, priority: x}\n");
     let outcome = env.torc("plan -f bad.yaml -o json").exits(4);
-    let told: Value = serde_json::from_str(&outcome.stderr).unwrap();
-    let error = &told["error"];
+    let printed: Value = serde_json::from_str(&outcome.stderr).unwrap();
+    let error = &printed["error"];
     assert_eq!((error["code"].as_str(), error["exitCode"].as_i64()), (Some("InvalidInput"), Some(4)));
     let problem = &error["problems"][0];
     assert_eq!(problem["file"], "bad.yaml");

@@ -103,6 +103,6 @@ fn gpus_are_counted_and_measured_by_the_driver() {
     assert!(page("jobs.html").unwrap().contains("\"gpuCurve\":["));
     let half = r#",50.0,4294967296]"#;
     assert!(page("nodes.html").unwrap().contains(half), "one of two GPUs is busy and uses 4 GiB");
-    let said = env.torc("describe job one").exits(0).stdout;
-    assert!(said.contains(" GPU peak"), "{said}");
+    let printed = env.torc("describe job one").exits(0).stdout;
+    assert!(printed.contains(" GPU peak"), "{printed}");
 }

@@ -5,7 +5,7 @@ mod words;
 
 use std::fs;
 
-use torc_tests::env::project_root;
+use torc_tests::env::{TestEnv, project_root};
 
 fn sources(folder: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
@@ -183,6 +183,23 @@ fn the_reference_of_the_document_is_complete() {
         });
     }
     assert_eq!(missing, Vec::<String>::new(), "add these to docs/reference/document.md");
+}
+
+#[test]
+fn generated_files_are_current() {
+    let env = TestEnv::new();
+    let files = [
+        ("crds/torc.dev.yaml", "crd print"),
+        ("docs/reference/openapi.json", "reference openapi"),
+        ("docs/reference/cli.md", "reference cli"),
+        ("docs/reference/crds.md", "reference crds"),
+        ("docs/reference/environment.md", "reference environment"),
+        ("docs/reference/http-routes.md", "reference http"),
+    ];
+    for (file, line) in files {
+        let stored = fs::read_to_string(project_root().join(file)).unwrap();
+        assert!(env.torc(line).exits(0).stdout == stored, "{file} is not current: run tests/generate");
+    }
 }
 
 #[test]

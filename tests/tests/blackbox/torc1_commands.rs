@@ -147,8 +147,8 @@ fn exec_makes_a_workflow_from_commands() {
     assert_eq!(names(&env.items("jobs list two"), "name"), ["job1", "job2"]);
     assert!(env.path("logs").exists() && !env.path("torc_output").exists());
 
-    env.call("exec --").arg("sh").arg("-c").arg("echo \"$1\" > said").arg("-n").arg("two  words").run().exits(0);
-    assert_eq!(env.lines("said"), ["two  words"]);
+    env.call("exec --").arg("sh").arg("-c").arg("echo \"$1\" > words").arg("-n").arg("two  words").run().exits(0);
+    assert_eq!(env.lines("words"), ["two  words"]);
 
     let listed = env.call("exec -n listed -C -").stdin("# a remark\n\necho c >> ran\n  echo d >> ran\n").run();
     listed.exits(0);
@@ -187,8 +187,8 @@ fn messages_use_names_for_workflows_given_by_number() {
     env.torc("apply -f mixed.yaml").exits(3);
     for line in ["retry 1", "workflows reset-status 1", "workflows sync-status 1", "cancel 1"] {
         let outcome = env.torc(line).exits(0);
-        let said = format!("{}{}", outcome.stdout, outcome.stderr);
-        assert!(said.contains("workflow/mixed") && !said.contains("workflow/1"), "{line}: {said}");
+        let printed = format!("{}{}", outcome.stdout, outcome.stderr);
+        assert!(printed.contains("workflow/mixed") && !printed.contains("workflow/1"), "{line}: {printed}");
     }
     env.torc("retry 2").exits(5).prints("torc get workflows");
 }

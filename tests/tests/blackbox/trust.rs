@@ -269,9 +269,9 @@ fn the_server_of_apply_listens_at_the_configured_address() {
     env.write("w.yaml", "name: w\njobs: [{name: a, command: 'until test -e go; do sleep 0.05; done'}]\n");
     let info = || serde_json::from_slice::<Value>(&fs::read(env.path(".torc/server.json")).ok()?).ok();
     let apply = env.start("apply -f w.yaml --bind 0.0.0.0:0 --advertise login.example");
-    let said = eventually("the owner writes its address", &info);
-    assert!(text(&said, "url").starts_with("https://login.example:"), "{said}");
-    assert!(said["certificateSha256"].is_string(), "{said}");
+    let printed = eventually("the owner writes its address", &info);
+    assert!(text(&printed, "url").starts_with("https://login.example:"), "{printed}");
+    assert!(printed["certificateSha256"].is_string(), "{printed}");
     // Other commands in the folder use its address on this machine.
     until(|| env.items("get workflows").len() == 1, || "the workflow is not there".to_owned());
     env.write("go", "");

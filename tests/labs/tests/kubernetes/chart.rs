@@ -401,9 +401,9 @@ fn pools_have_the_configured_size() {
          {\"name\": \"idle\", \"autoscale\": {\"idle\": 2, \"max\": 3, \"coolDownSeconds\": 0}}, {\"name\": \"zero\", \"autoscale\": {\"max\": 1}, \
           \"terminationGracePeriodSeconds\": 0}]"]);
     for (name, replicas) in [("torc-none", Some(0)), ("torc-one", Some(1)), ("torc-idle", None), ("torc-zero", None)] {
-        let said = one(&objects, "Deployment", name)["spec"].get("replicas").cloned();
+        let printed = one(&objects, "Deployment", name)["spec"].get("replicas").cloned();
         assert_eq!(
-            said,
+            printed,
             replicas.map(|count| json!(count)),
             "{name}: the server sets the size of what follows the work"
         );
@@ -576,8 +576,8 @@ fn meaningless_values_are_refused() {
         (&["rbac.clusterWide=false"], "set watchNamespaces"),
         (&["serviceAccount.create=false"], "serviceAccount.name is needed"),
     ] {
-        let said = refused(values);
-        assert!(said.contains(words), "{values:?}: {said}");
+        let printed = refused(values);
+        assert!(printed.contains(words), "{values:?}: {printed}");
     }
 }
 

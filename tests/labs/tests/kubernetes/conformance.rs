@@ -54,9 +54,9 @@ impl Cluster {
 
     fn kubectl_with(&self, line: &str, input: &str) -> Outcome {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let said = self.0.attempt_with(&words, input.as_bytes());
+        let printed = self.0.attempt_with(&words, input.as_bytes());
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Outcome { code: said.status.code(), stdout: text(&said.stdout), stderr: text(&said.stderr) }
+        Outcome { code: printed.status.code(), stdout: text(&printed.stdout), stderr: text(&printed.stderr) }
     }
 
     fn json(&self, line: &str) -> Value {
@@ -132,8 +132,8 @@ fn the_controller_reports_planning_errors_like_validate() {
             || namespace.condition(&name, "Accepted").starts_with("False/"),
             || format!("{name}: {:#}", namespace.status(&name)),
         );
-        let said = namespace.message(&name, "Accepted");
-        assert!(said.contains(case.message("torc")) && said.contains(case.field()), "{name}: {said}");
+        let printed = namespace.message(&name, "Accepted");
+        assert!(printed.contains(case.message("torc")) && printed.contains(case.field()), "{name}: {printed}");
         assert_eq!(namespace.condition(&name, "Succeeded"), "False/InvalidSpec", "{name}");
     }
     namespace.kubectl("delete twf --all --timeout=60s");

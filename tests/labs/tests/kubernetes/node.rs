@@ -7,7 +7,7 @@ use serde_json::Value;
 use torc_tests::env::{TestEnv, project_root, rendezvous, results_by_runner};
 use torc_tests::labs::node::{NAMESPACE, Node};
 
-/// The example that most tests run.
+/// Returns the example that most tests run.
 fn diamond() -> String {
     project_root().join("docs/examples/diamond.yaml").to_string_lossy().into_owned()
 }
@@ -137,15 +137,15 @@ fn torc_uses_a_cluster_only_if_it_is_named() {
     let file = node.text_path("changed.yaml");
     let (code, difference) = node.try_torc(&format!("diff -n by-torc -f {file}"));
     assert!(code == Some(9) && difference.contains("+  - command: echo \"half\""), "{difference}");
-    let (code, said) = node.try_torc(&format!("apply -n by-torc -f {file}"));
-    assert!(code == Some(7) && said.contains("kubectl") && said.contains("--force-conflicts"), "{said}");
+    let (code, printed) = node.try_torc(&format!("apply -n by-torc -f {file}"));
+    assert!(code == Some(7) && printed.contains("kubectl") && printed.contains("--force-conflicts"), "{printed}");
     there(&format!("apply -f {file} --force-conflicts --wait"));
     assert_eq!(attempts(node, "by-torc", "diamond")["work-left"], 2);
     assert!(there("retry diamond --all").contains("run 2"));
     there("wait diamond");
     assert_eq!(status(node, "by-torc", "diamond")["runId"], 2);
-    let (code, said) = node.try_torc("run diamond");
-    assert!(code == Some(2) && said.contains("runs on this machine"), "{said}");
+    let (code, printed) = node.try_torc("run diamond");
+    assert!(code == Some(2) && printed.contains("runs on this machine"), "{printed}");
     assert!(there("delete diamond").contains("workflow/diamond deleted"));
     there("wait diamond --for delete --timeout 60s");
 }
@@ -155,14 +155,14 @@ fn users_see_only_workflows_of_their_namespaces() {
     let node = &Node::alone();
     for (user, place) in [("ada", "adas"), ("bob", "bobs")] {
         namespace(node, place);
-        let (code, said) = node.torc_as(user, &format!("get workflows -n {place}"));
-        assert!(code == Some(7) && said.contains("cannot list resource"), "{said}");
+        let (code, printed) = node.torc_as(user, &format!("get workflows -n {place}"));
+        assert!(code == Some(7) && printed.contains("cannot list resource"), "{printed}");
         node.kubectl(&["create", "rolebinding", user, "--clusterrole=edit", &format!("--user={user}"), "-n", place]);
         let apply = format!("apply -n {place} --wait -f {}", diamond());
         node.until("the users may apply", || (node.torc_as(user, &apply).0 == Some(0)).then_some(()));
         // Access to the server needs a separate role.
-        let (code, said) = node.torc_as(user, &format!("get jobs diamond -n {place}"));
-        assert!(code == Some(7) && said.contains("Role RELEASE-client"), "{said}");
+        let (code, printed) = node.torc_as(user, &format!("get jobs diamond -n {place}"));
+        assert!(code == Some(7) && printed.contains("Role RELEASE-client"), "{printed}");
         node.kubectl(&[
             "create",
             "rolebinding",
@@ -174,15 +174,15 @@ fn users_see_only_workflows_of_their_namespaces() {
         ]);
         let account = format!("create serviceaccount torc-editor -n {place}");
         node.until("the missing account is reported", || {
-            let (code, said) = node.torc_as(user, &format!("get jobs diamond -n {place}"));
-            (code == Some(7) && said.contains("create serviceaccount torc-viewer")).then_some(())
+            let (code, printed) = node.torc_as(user, &format!("get jobs diamond -n {place}"));
+            (code == Some(7) && printed.contains("create serviceaccount torc-viewer")).then_some(())
         });
         node.kubectl(&account.split_whitespace().collect::<Vec<_>>());
         node.until("the users may read", || {
             (node.torc_as(user, &format!("get jobs diamond -n {place}")).0 == Some(0)).then_some(())
         });
-        let (_, said) = node.torc_as(user, &format!("logs join -w diamond -n {place}"));
-        assert_eq!(said, "joining both halves\n");
+        let (_, printed) = node.torc_as(user, &format!("logs join -w diamond -n {place}"));
+        assert_eq!(printed, "joining both halves\n");
     }
     let number = |place: &str| node.items(&format!("get results diamond -n {place}")).len();
     assert_eq!((number("adas"), number("bobs")), (4, 4), "an administrator sees both");
@@ -203,8 +203,8 @@ fn users_see_only_workflows_of_their_namespaces() {
         "backup /var/lib/torc/stolen.db -n adas".to_owned(),
         "token create --scope admin -n adas".to_owned(),
     ] {
-        let (code, said) = node.torc_as("ada", &line);
-        assert_eq!(code, Some(7), "{line}: {said}");
+        let (code, printed) = node.torc_as("ada", &line);
+        assert_eq!(code, Some(7), "{line}: {printed}");
     }
     let (code, events) = node.torc_as("ada", "get events -n adas -o json");
     assert!(code == Some(0) && !events.contains(&format!("\"workflowId\": {id},")), "{events}");
@@ -216,8 +216,8 @@ fn users_see_only_workflows_of_their_namespaces() {
     node.until("Eve may read", || (node.torc_as("eve", "get jobs diamond -n adas").0 == Some(0)).then_some(()));
     assert_eq!(node.torc_as("eve", "logs join -w diamond -n adas").1, "joining both halves\n");
     for line in ["retry diamond --all -n adas", "retry diamond --job join -n adas", "delete diamond -n adas"] {
-        let (code, said) = node.torc_as("eve", line);
-        assert_eq!(code, Some(7), "{line}: {said}");
+        let (code, printed) = node.torc_as("eve", line);
+        assert_eq!(code, Some(7), "{line}: {printed}");
     }
 }
 
@@ -242,8 +242,8 @@ fn logs_come_from_the_pods_disk_while_it_exists() {
     finish(node, "logged", "logged");
     node.kubectl(&["-n", NAMESPACE, "delete", "pod", "-l", "torc.dev/pool=cpu", "--wait", "--timeout=60s"]);
     node.until("the message says that the Pod is gone", || {
-        let (code, said) = node.try_torc("logs j1 -w logged -n logged");
-        (code == Some(5) && said.contains("is gone") && said.contains("/torc/output")).then_some(())
+        let (code, printed) = node.try_torc("logs j1 -w logged -n logged");
+        (code == Some(5) && printed.contains("is gone") && printed.contains("/torc/output")).then_some(())
     });
 }
 
@@ -440,7 +440,7 @@ fn a_reinstalled_release_has_its_results() {
 
     node.install();
     node.until("the store's results are there again", || {
-        let (code, said) = node.try_torc("get results kept -n kept -o json");
-        (code == Some(0) && said.contains("j3")).then_some(())
+        let (code, printed) = node.try_torc("get results kept -n kept -o json");
+        (code == Some(0) && printed.contains("j3")).then_some(())
     });
 }

@@ -52,8 +52,8 @@ impl Cluster {
     fn items(&self, controller: &Controller, line: &str) -> Vec<Value> {
         let call = self.env.call(line).arg("-o").arg("json").arg("-n").arg(&self.namespace.name);
         let call = call.env("TORC_API_URL", format!("http://{}", controller.address));
-        let said = call.env("TORC_TOKEN_FILE", self.env.path("data/lab.db.token")).run().exits(0).json();
-        said["items"].as_array().unwrap().clone()
+        let printed = call.env("TORC_TOKEN_FILE", self.env.path("data/lab.db.token")).run().exits(0).json();
+        printed["items"].as_array().unwrap().clone()
     }
 
     /// Returns every attempt that has ended, as "job run attempt status".

@@ -7,8 +7,8 @@ use torc_tests::env::{TestEnv, project_root};
 
 fn run(command: &mut Command) -> Output {
     let output = command.output().unwrap();
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{command:?}: {said}");
+    let printed = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?}: {printed}");
     output
 }
 
@@ -20,9 +20,9 @@ fn the_static_program_needs_no_library_and_runs_workflows() {
     let folder = PathBuf::from(String::from_utf8(built.stdout).unwrap().trim_end());
     let program = folder.join("torc");
     let ldd = Command::new("ldd").arg(&program).output().unwrap();
-    let said = [ldd.stdout, ldd.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    assert!(said.contains("statically linked") || said.contains("not a dynamic executable"), "{said}");
+    let printed = [ldd.stdout, ldd.stderr].concat();
+    let printed = String::from_utf8_lossy(&printed);
+    assert!(printed.contains("statically linked") || printed.contains("not a dynamic executable"), "{printed}");
     let env = TestEnv::new();
     env.write("w.yaml", "name: w\njobs: [{name: a, command: 'echo ran > ran'}]\n");
     env.call_program(&program, "apply -f w.yaml").run().exits(0);

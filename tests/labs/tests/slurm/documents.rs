@@ -65,9 +65,10 @@ fn slurm_queries_work_as_printed() {
             .collect();
         let arguments: Vec<&str> = words[1..].iter().map(String::as_str).collect();
         // The accounting lists a step a moment after its start.
-        let said = || login.slurm.command(&words[0], &arguments);
-        let is_there = |said: &String| command.says.iter().all(|words| said.contains(&words.replace("{job}", &job)));
-        wait_for(literal.printed, || Some(said()).filter(is_there));
+        let printed = || login.slurm.command(&words[0], &arguments);
+        let is_there =
+            |printed: &String| command.says.iter().all(|words| printed.contains(&words.replace("{job}", &job)));
+        wait_for(literal.printed, || Some(printed()).filter(is_there));
     }
     login.torc("cancel w").exits(0);
     until(|| login.slurm_jobs(SlurmEnv::is_live).is_empty(), || "the allocation does not go".to_owned());

@@ -254,8 +254,8 @@ fn generated_secrets_differ_and_cover_all_names_of_the_service() {
     assert_ne!(words["token"], words["metrics"], "the metrics token equals the administrator's");
     let certificate = one(&first, "Secret", "torc-tls")["data"]["tls.crt"].as_str().unwrap().to_owned();
     let script = "printf %s \"$1\" | base64 -d | openssl x509 -noout -ext subjectAltName";
-    let said = std::process::Command::new("bash").args(["-c", script, "names", &certificate]).output().unwrap();
-    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let printed = std::process::Command::new("bash").args(["-c", script, "names", &certificate]).output().unwrap();
+    let printed = String::from_utf8_lossy(&printed.stdout).into_owned();
     for name in [
         "torc",
         "torc.torc-system",
@@ -264,6 +264,6 @@ fn generated_secrets_differ_and_cover_all_names_of_the_service() {
         "localhost",
         "torc.example.org",
     ] {
-        assert!(said.split([',', '\n']).any(|one| one.trim() == format!("DNS:{name}")), "{name}: {said}");
+        assert!(printed.split([',', '\n']).any(|one| one.trim() == format!("DNS:{name}")), "{name}: {printed}");
     }
 }

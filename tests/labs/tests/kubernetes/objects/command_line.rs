@@ -35,8 +35,8 @@ fn commands_on_objects_need_only_an_api_server() {
     write("w.yaml", &[document("Workflow", "w", &jobs(&[("a", "true")])), unreached]);
     cluster.torc("apply -f w.yaml --dry-run").exits(0).prints("workflow/w created (dry run)");
     assert!(namespace.workflow("w").is_none(), "it was only asked");
-    let said = cluster.torc("apply -f w.yaml").exits(0).stdout;
-    assert_eq!(said, "slurmcluster/unreached created\nworkflow/w created\n");
+    let printed = cluster.torc("apply -f w.yaml").exits(0).stdout;
+    assert_eq!(printed, "slurmcluster/unreached created\nworkflow/w created\n");
     cluster.torc("apply -f w.yaml").exits(0).prints("workflow/w unchanged");
     cluster.torc("diff -f w.yaml").exits(0).prints("workflow/w unchanged");
     write("w.yaml", &[document("Workflow", "w", &jobs(&[("a", "echo other")]))]);

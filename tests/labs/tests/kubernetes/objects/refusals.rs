@@ -22,14 +22,14 @@ fn invalid_documents_have_a_reason() {
             "False/SourceMissing",
         ),
     ];
-    for (name, spec, said) in &cases {
+    for (name, spec, condition) in &cases {
         namespace.apply(name, spec);
-        namespace.expect(name, "Accepted", said);
+        namespace.expect(name, "Accepted", condition);
         assert_eq!(namespace.condition(name, "Succeeded"), "False/InvalidSpec", "{name}");
         assert_eq!(namespace.condition(name, "Finished"), "False/NotStarted", "{name}");
     }
-    let told = namespace.kubectl("get twf cycle -o wide");
-    assert!(told.contains("InvalidSpec") && told.contains("a -> b -> a"), "{told}");
+    let printed = namespace.kubectl("get twf cycle -o wide");
+    assert!(printed.contains("InvalidSpec") && printed.contains("a -> b -> a"), "{printed}");
     until(
         || cases.iter().all(|(name, ..)| namespace.events(name) == ["PlanRejected"]),
         || format!("{:?}", cases.iter().map(|(name, ..)| namespace.events(name)).collect::<Vec<_>>()),
@@ -86,6 +86,6 @@ fn an_object_that_is_too_large_has_a_hint() {
     let server_side = ["apply", "--server-side", "--namespace", &namespace.name, "-f", "-"];
     namespace.lab.pipe(&server_side, document.to_string().as_bytes());
     namespace.expect("w", "Accepted", "False/TooLarge");
-    let said = namespace.kubectl("get twf w -o wide");
-    assert!(said.contains("`parameters`") && said.contains("ConfigMaps"), "{said}");
+    let printed = namespace.kubectl("get twf w -o wide");
+    assert!(printed.contains("`parameters`") && printed.contains("ConfigMaps"), "{printed}");
 }

@@ -100,8 +100,8 @@ fn more_than_two_hundred_workflows_at_once() {
     let all: Value = json!({"apiVersion": "v1", "kind": "List", "items": (0..COUNT).map(one).collect::<Vec<_>>()});
     namespace.lab.pipe(&["create", "--namespace", &namespace.name, "-f", "-"], all.to_string().as_bytes());
     let done = || {
-        let said = namespace.kubectl("get twf -o jsonpath={.items[*].status.progress}");
-        said.split_whitespace().filter(|progress| *progress == "1/1").count()
+        let printed = namespace.kubectl("get twf -o jsonpath={.items[*].status.progress}");
+        printed.split_whitespace().filter(|progress| *progress == "1/1").count()
     };
     until(|| done() == COUNT, || format!("{} of {COUNT}", done()));
     measured(&format!("{COUNT} workflows: done in {:?}, {} in memory", start.elapsed(), memory(&controller)));

@@ -55,9 +55,9 @@ fn allocations_end_with_the_object_of_their_workflow() {
     wait_for("it has run", || (namespace.condition("w", "Finished") == "True/Succeeded").then_some(()));
     let ended = |name: &str| namespace.events(name).contains(&"AllocationEnded".to_owned());
     wait_for("its allocation has ended", || ended("w").then_some(()));
-    let told = namespace.events("w");
+    let printed = namespace.events("w");
     for reason in ["AllocationStarted", "AllocationSubmitted", "PlanAccepted", "PlanRejected", "WorkflowFinished"] {
-        assert!(told.iter().filter(|one| *one == reason).count() == 1, "{reason} in {told:?}");
+        assert!(printed.iter().filter(|one| *one == reason).count() == 1, "{reason} in {printed:?}");
     }
 
     // The object of a running workflow disappears after its allocation has ended.

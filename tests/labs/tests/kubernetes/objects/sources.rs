@@ -44,16 +44,16 @@ fn errors_of_a_table_are_reported() {
     namespace.config_map("tables", &json!({"broken": "x,y\n1\n", "large": format!("x{rows}")}));
     let mut file = of_table("tables", "large");
     file["jobs"][0]["parametersFile"] = json!("other.csv");
-    for (name, spec, said, message) in [
+    for (name, spec, condition, message) in [
         ("key", of_table("tables", "t"), "False/SourceMissing", "ConfigMap 'tables' has no key 't'"),
         ("map", of_table("nowhere", "t"), "False/SourceMissing", "there is no ConfigMap 'nowhere'"),
         ("broken", of_table("tables", "broken"), "False/InvalidSpec", "is not a table"),
         ("file", file, "False/InvalidSpec", "there is no source 'other.csv'"),
     ] {
         namespace.apply(name, &spec);
-        namespace.expect(name, "Accepted", said);
-        let told = namespace.message(name, "Accepted");
-        assert!(told.contains(message), "{name}: {told}");
+        namespace.expect(name, "Accepted", condition);
+        let printed = namespace.message(name, "Accepted");
+        assert!(printed.contains(message), "{name}: {printed}");
     }
     // The object stays small even with the largest possible ConfigMap.
     namespace.apply("large", &of_table("tables", "large"));

@@ -89,9 +89,9 @@ fn signed_token(namespace: &Namespace, account: &str, uid: &str, lifetime: i64) 
         head=$(printf '{"alg":"RS256","typ":"JWT"}' | encode) body=$(printf %s "$2" | encode)
         printf '%s.%s.%s' "$head" "$body" "$(printf %s "$head.$body" | openssl dgst -sha256 -sign "$1" -binary | encode)""#;
     let key = namespace.lab.account_key();
-    let said = Command::new("bash").args(["-c", script, "sign"]).arg(key).arg(claims.to_string()).output().unwrap();
-    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
-    String::from_utf8(said.stdout).unwrap()
+    let printed = Command::new("bash").args(["-c", script, "sign"]).arg(key).arg(claims.to_string()).output().unwrap();
+    assert!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));
+    String::from_utf8(printed.stdout).unwrap()
 }
 
 #[test]

@@ -87,12 +87,12 @@ fn a_runner_gets_a_new_token_before_the_old_one_expires() {
     login.until_exists("first");
     let expires = || {
         login.env.write("token", credential(&login, "token")?);
-        let said = login.torc("token show token -o json").exits(0).json();
+        let printed = login.torc("token show token -o json").exits(0).json();
         assert_eq!(
-            (said["statement"]["scope"].as_str(), said["statement"]["workflow"].as_i64()),
+            (printed["statement"]["scope"].as_str(), printed["statement"]["workflow"].as_i64()),
             (Some("runner"), Some(1))
         );
-        said["statement"]["expires"].as_i64()
+        printed["statement"]["expires"].as_i64()
     };
     let first = expires().unwrap();
     // Long after its first token has expired.

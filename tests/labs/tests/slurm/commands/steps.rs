@@ -64,8 +64,8 @@ impl Batch {
     }
 
     fn logs(&self, job: &str) -> Vec<String> {
-        let said = self.server.torc(&self.env, &format!("logs {job} -w w")).exits(0).stdout;
-        let mut lines: Vec<String> = said.lines().map(str::to_owned).collect();
+        let printed = self.server.torc(&self.env, &format!("logs {job} -w w")).exits(0).stdout;
+        let mut lines: Vec<String> = printed.lines().map(str::to_owned).collect();
         lines.sort();
         lines
     }
@@ -126,8 +126,8 @@ jobs:
     assert!(used.len() > 1, "on more than one node: {used:?}");
 
     // Without tasks, a command with two nodes runs once and can reach both. With tasks, it runs on both.
-    let said = batch.logs("leader");
-    let [list, first, second] = <[String; 3]>::try_from(said).unwrap_or_else(|said| panic!("{said:?}"));
+    let printed = batch.logs("leader");
+    let [list, first, second] = <[String; 3]>::try_from(printed).unwrap_or_else(|printed| panic!("{printed:?}"));
     let nodes: Vec<&str> = list["list ".len().min(list.len())..].split(',').collect();
     assert!(list.starts_with("list n") && nodes.len() == 2, "{list}");
     assert_ne!(first, second);
