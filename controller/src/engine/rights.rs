@@ -47,7 +47,8 @@ impl EngineHandle {
         self.read(move |engine| {
             let scope = |runner: &Runner| runner.workflow.clone().map(RunnerScope::Workflow);
             let sees_pools = matches!(grant, Grant::Viewer { .. } | Grant::Editor { .. });
-            let theirs = |runner: &Runner| scope(runner).map_or(sees_pools, |scope| engine.rights().may_serve(&grant, &scope));
+            let theirs =
+                |runner: &Runner| scope(runner).map_or(sees_pools, |scope| engine.rights().may_serve(&grant, &scope));
             Ok(runners.into_iter().filter(theirs).collect())
         })
         .await

@@ -9,7 +9,7 @@ use torc_api::document::{Document, SlurmClusterDocument};
 use torc_api::filter::AllocationFilter;
 use torc_api::recovery::SyncStatusRequest;
 use torc_api::wire::RunnerScope;
-use torc_core::engine::{Activity, AllocationKey, AllocationSummary, PoolDemand, Observation, allocation_view};
+use torc_core::engine::{Activity, AllocationKey, AllocationSummary, Observation, PoolDemand, allocation_view};
 use torc_core::ids::{JobId, WorkflowId};
 use torc_core::planning::course::WorkflowDemand;
 use torc_core::planning::partition::Partition;
