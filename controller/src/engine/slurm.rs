@@ -147,7 +147,8 @@ impl EngineHandle {
         (begun, executed): (Vec<JobId>, Vec<JobId>),
     ) -> Result<Vec<AllocationRow>, EngineError> {
         self.write(move |engine, tx| {
-            engine.begin_actions(workflow, (&begun, &executed), tx);
+            begun.iter().for_each(|action| engine.begin_action(workflow, *action, tx));
+            executed.iter().for_each(|action| engine.skip_action(workflow, *action, tx));
             Ok(engine.intend_allocations(workflow, rows, tx)?)
         })
         .await
