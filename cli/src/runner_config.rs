@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use torc_api::wire::{Resources, RunnerKind};
 use torc_runner::detect::{self, Share};
 use torc_runner::{RunnerConfig, detect::node_names};
-use torc_slurm::allocation::{self, Allocation};
+use torc_slurm::allocation::{self, CurrentAllocation};
 use torc_slurm::exec::Slurm;
 
 use crate::error::CliError;
@@ -60,7 +60,7 @@ fn kind(word: Option<&str>) -> Result<RunnerKind, CliError> {
 }
 
 /// Configures the runner of an allocation, or of one of its nodes: Slurm's values become its capacity.
-pub fn share_allocation(config: &mut RunnerConfig, run: &RunSettings, around: &Allocation, share: Share) {
+pub fn share_allocation(config: &mut RunnerConfig, run: &RunSettings, around: &CurrentAllocation, share: Share) {
     let names = node_names(around, share);
     let nodes = i64::try_from(names.len().max(1)).unwrap_or(1);
     config.kind = RunnerKind::Slurm;
@@ -95,7 +95,7 @@ fn gpu_devices(wanted: Option<i64>, found: Vec<String>) -> Vec<String> {
 }
 
 /// Returns the time until an allocation ends.
-async fn time_left(around: &Allocation) -> Option<Duration> {
+async fn time_left(around: &CurrentAllocation) -> Option<Duration> {
     if let Some(end) = around.end_time {
         let left = end.saturating_sub(Timestamp::now().as_second());
         return Some(Duration::from_secs(u64::try_from(left).unwrap_or(0)));
@@ -165,7 +165,7 @@ mod tests {
     // J02
     #[tokio::test]
     async fn slurm_decides_the_capacity_unless_settings_do() {
-        let around = Allocation {
+        let around = CurrentAllocation {
             job_id: "4711".to_owned(),
             nodes: vec!["n1".to_owned(), "n2".to_owned()],
             node: Some("n2".to_owned()),

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use torc_api::cluster::Partition;
+use torc_slurm::error::SlurmError;
 use torc_slurm::exec::Slurm;
-use torc_slurm::profiles::{self, DETECTED, DetectContext, Profile};
+use torc_slurm::profiles::{self, DETECTED, DetectContext, SiteProfile};
 use torc_slurm::retry::{QUESTION, Schedule};
-use torc_slurm::trouble::SlurmError;
 use torc_slurm::{partitions, scontrol, sinfo};
 
 use crate::env;
@@ -21,7 +21,7 @@ pub const QUERY_TIMEOUT: Duration = Duration::from_secs(20);
 /// A profile with its origin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Site {
-    pub profile: Profile,
+    pub profile: SiteProfile,
     pub origin: ProfileOrigin,
 }
 
@@ -135,13 +135,13 @@ pub fn slurm_error(error: SlurmError) -> CliError {
     CliError::new(kind, error.to_string()).hint(hint)
 }
 
-fn read(path: &Path) -> Result<Profile, CliError> {
+fn read(path: &Path) -> Result<SiteProfile, CliError> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         let kind =
             if error.kind() == std::io::ErrorKind::NotFound { ExitStatus::NotFound } else { ExitStatus::Unexpected };
         CliError::new(kind, format!("could not read the profile {}", path.display())).because(error)
     })?;
-    Profile::read(&text).map_err(|error| {
+    SiteProfile::read(&text).map_err(|error| {
         CliError::invalid(format!("{} is not a profile", path.display()))
             .because(error)
             .hint("print an example with `torc hpc show kestrel`")

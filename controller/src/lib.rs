@@ -1,6 +1,6 @@
 //! The controller: the engine with its single writer, and the HTTP API in front of it.
 //!
-//! Decisions are in `torc-core`, SQL is in `torc-store`; here they meet. Deliberately absent: starting processes, printing.
+//! Decisions are in `torc-core` and SQL is in `torc-store`; this crate connects them. It does not start processes or print.
 
 mod audit;
 mod caller;

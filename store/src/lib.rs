@@ -1,9 +1,9 @@
-//! All of Torc's SQL: keeps what the core decided, and gives it back.
+//! All of Torc's SQL: stores the decisions of the core and loads them again.
 //!
-//! One process owns a store and one connection writes to it, a group of changes in one durable transaction. Readers have
-//! connections of their own, except where the file system has no shared memory.
+//! One process owns a store and one connection writes to it, a group of changes in one durable transaction. Reads use other
+//! connections, except where the file system has no shared memory.
 //!
-//! Deliberately absent: decisions. No statement here chooses a job's next state or who gets it.
+//! No statement here decides about the state of a job or who gets it.
 
 mod backup;
 mod bulk;
@@ -14,11 +14,11 @@ mod gc;
 mod leadership;
 mod load;
 mod open;
-mod packed;
 mod query;
 mod records;
 mod remote;
 mod store;
+mod varint;
 mod write;
 
 pub use backup::{BackupInfo, verify};

@@ -1,6 +1,6 @@
-//! Lists for people and programs: filtered, in a fixed order, a page at a time.
+//! Lists: filtered, in a fixed order, a page at a time.
 //!
-//! A cursor is the key of the last row of a page, so rows that appear meanwhile neither shift nor repeat anything.
+//! A cursor is the key of the last row of a page, so that new rows neither shift nor repeat others.
 
 pub mod allocations;
 pub mod audit;
@@ -15,11 +15,11 @@ use sqlx::{QueryBuilder, Sqlite};
 use torc_api::api::Page;
 use torc_api::state::JobState;
 
-use crate::error::Failure;
+use crate::error::QueryError;
 
-/// Rows of a page whose query asks for 0.
+/// Rows of a page without a limit.
 const DEFAULT_LIMIT: u32 = 1_000;
-/// The most rows of a page.
+/// Maximum number of rows of a page.
 const MAX_LIMIT: u32 = 10_000;
 
 /// Returns the number of rows of a page.
@@ -33,7 +33,7 @@ fn push_limit(query: &mut QueryBuilder<Sqlite>, limit: Option<u32>) {
     query.push(" limit ").push(page_size(limit) + 1);
 }
 
-/// Makes a page of what a limited query found.
+/// Returns the page for the rows of a limited query.
 fn page<T>(mut items: Vec<T>, limit: Option<u32>, cursor: impl Fn(&T) -> String) -> Page<T> {
     let size = page_size(limit);
     let has_more = items.len() > size;
@@ -42,13 +42,13 @@ fn page<T>(mut items: Vec<T>, limit: Option<u32>, cursor: impl Fn(&T) -> String)
     Page { items, next }
 }
 
-/// The numbers of a cursor.
-fn parse_cursor<const N: usize>(cursor: &str) -> Result<[i64; N], Failure> {
+/// Returns the numbers of a cursor.
+fn parse_cursor<const N: usize>(cursor: &str) -> Result<[i64; N], QueryError> {
     let numbers: Result<Vec<i64>, _> = cursor.split('.').map(str::parse).collect();
-    numbers.ok().and_then(|numbers| numbers.try_into().ok()).ok_or_else(|| Failure::Cursor(cursor.to_owned()))
+    numbers.ok().and_then(|numbers| numbers.try_into().ok()).ok_or_else(|| QueryError::Cursor(cursor.to_owned()))
 }
 
-/// `column in (…)`, or nothing when every state will do.
+/// Adds `column in (…)`, or nothing without states.
 fn push_states(query: &mut QueryBuilder<Sqlite>, column: &str, states: &[JobState]) {
     if states.is_empty() {
         return;
@@ -96,7 +96,7 @@ mod tests {
         assert!(matches!(parse_cursor::<3>("1.-2.3"), Ok([1, -2, 3])));
         for cursor in ["", "x", "1.2", "1.2.3.4", "1.2.x", "1..3", " 1.2.3", "1.2.9223372036854775808"] {
             let refused = parse_cursor::<3>(cursor);
-            assert!(matches!(&refused, Err(Failure::Cursor(told)) if told == cursor), "{cursor}: {refused:?}");
+            assert!(matches!(&refused, Err(QueryError::Cursor(told)) if told == cursor), "{cursor}: {refused:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Events, as a list and as a stream.
+//! The list of events.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use torc_api::filter::EventFilter;
 use torc_core::ids::WorkflowId;
 
 use super::access::Access;
-use super::access::Mode::Read;
+use super::access::AccessMode::Read;
 use super::access::find_filtered;
 use super::error::ApiResult;
 use super::extract::Query;

@@ -1,4 +1,4 @@
-//! Jobs and results of a workflow, a page at a time.
+//! Lists of jobs and results.
 
 use axum::Json;
 use axum::extract::State;
@@ -9,7 +9,7 @@ use torc_api::filter::{JobFilter, ResultFilter};
 
 use super::App;
 use super::access::Access;
-use super::access::Mode::Read;
+use super::access::AccessMode::Read;
 use super::error::ApiResult;
 use super::extract::{Param, Query, TargetWorkflow};
 use super::route::Route;
@@ -29,7 +29,7 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// The job of a path, by name or number.
+/// The name or number of the job in a path.
 #[derive(Deserialize)]
 pub(super) struct JobParam {
     pub job: String,

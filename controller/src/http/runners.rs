@@ -7,7 +7,7 @@ use torc_api::filter::RunnerFilter;
 use torc_api::wire::{RegisterRequest, RegisterResponse, SyncRequest, SyncResponse};
 
 use super::access::Access;
-use super::access::Mode::{Read, Write};
+use super::access::AccessMode::{Read, Write};
 use super::error::ApiResult;
 use super::extract::{Body, Param, Query};
 use super::route::Route;

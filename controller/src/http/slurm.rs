@@ -10,7 +10,7 @@ use torc_api::filter::AllocationFilter;
 use torc_core::ids::WorkflowId;
 
 use super::access::Access;
-use super::access::Mode::Read;
+use super::access::AccessMode::Read;
 use super::access::find_filtered;
 use super::error::{ApiError, ApiResult};
 use super::extract::{Body, Param, Query};
@@ -24,7 +24,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::get("/v1/allocations", list)
             .access(Access::Member(Read))
             .summary("Slurm allocations, those that are over too"),
-        // The server runs what a cluster's document puts before Slurm's commands.
+        // The server runs the command prefix of a cluster's document.
         Route::post("/v1/slurmclusters", apply)
             .access(Access::Admin)
             .audit(AuditVerb::ApplyCluster)

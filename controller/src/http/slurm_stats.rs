@@ -9,7 +9,7 @@ use torc_api::slurm_stats::{SlurmStats, SlurmStatsRequest};
 use torc_core::ids::WorkflowId;
 
 use super::access::Access;
-use super::access::Mode::{Read, Write};
+use super::access::AccessMode::{Read, Write};
 use super::access::{find_filtered, require_theirs};
 use super::error::{ApiError, ApiResult};
 use super::extract::{Body, Query};

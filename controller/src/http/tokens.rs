@@ -1,4 +1,4 @@
-//! `/v1/tokens`: tokens that allow less; `/v1/audit`: who did what.
+//! `/v1/tokens`: restricted tokens; `/v1/audit`: the audit log.
 
 use axum::Json;
 use axum::extract::State;
@@ -40,7 +40,7 @@ async fn create(State(app): State<App>, caller: Caller, Body(request): Body<Toke
     Ok(Json(TokenResponse { token: app.identities.issuer.issue(&statement), statement }))
 }
 
-/// What the token will allow: never more than its maker may do.
+/// Returns the rights of a new token, which never exceed those of the caller.
 async fn granted(app: &App, caller: &Caller, request: &TokenRequest) -> Result<Grant, EngineError> {
     let refused = async |what: &str| {
         let error = EngineError::forbidden(format!("only an administrator may make {what}"));
@@ -51,7 +51,7 @@ async fn granted(app: &App, caller: &Caller, request: &TokenRequest) -> Result<G
     match (request.scope, &request.workflow, &request.user) {
         (Scope::Runner, Some(workflow), None) => {
             let namespace = namespace();
-            let Some(id) = app.engine.find_theirs((&namespace, workflow), &caller.grant).await? else {
+            let Some(id) = app.engine.find_theirs(&namespace, workflow, &caller.grant).await? else {
                 let error = EngineError::forbidden(format!("workflow '{workflow}' is not yours"));
                 return Err(app.engine.refuse(error).await);
             };

@@ -1,6 +1,6 @@
-//! What happened, as Kubernetes Events: `kubectl describe` shows them.
+//! Publishes the engine's events as Kubernetes Events, which `kubectl describe` shows.
 //!
-//! An Event is named after the engine's number of what happened, so whoever tells it again finds that it was told.
+//! The name of an Event contains the sequence number of the engine's event, so publishing it twice is detected.
 
 use std::time::Duration;
 
@@ -22,33 +22,35 @@ use super::context::{Context, Object};
 use super::log_once::{LogOnce, explained};
 use super::rejection::cut;
 
-/// The longest note that an API server takes.
+/// Maximum size of a note that an API server accepts.
 const MAX_NOTE_BYTES: usize = 1_024;
-/// Between two looks at what cannot be told.
+/// Maximum delay before an Event is published again after an error.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
-/// So many events are read at a time.
+/// Events that are read at once.
 const PAGE: u32 = 500;
 
-/// Whether something is as it should be.
+/// The type of an Event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum EventType {
     Normal,
     Warning,
 }
 
-/// Returns the reason and the kind of the Kubernetes Event that publishes an event of the engine, if one does.
-pub(crate) const fn kubernetes_reason(reason: EventReason) -> Option<(EventReason, Kind)> {
+/// Returns the reason and the type of the Kubernetes Event that publishes an event of the engine, if one does.
+pub(crate) const fn kubernetes_reason(reason: EventReason) -> Option<(EventReason, EventType)> {
     Some(match reason {
-        EventReason::WorkflowCreated | EventReason::WorkflowConfigured => (EventReason::PlanAccepted, Kind::Normal),
+        EventReason::WorkflowCreated | EventReason::WorkflowConfigured => {
+            (EventReason::PlanAccepted, EventType::Normal)
+        }
         EventReason::AllocationSubmitted
         | EventReason::AllocationStarted
         | EventReason::AllocationEnded
         | EventReason::RecoveryStarted
-        | EventReason::WorkflowFinished => (reason, Kind::Normal),
+        | EventReason::WorkflowFinished => (reason, EventType::Normal),
         EventReason::OrphansReclaimed
         | EventReason::RecoveryExhausted
         | EventReason::RecoveryLimitReached
-        | EventReason::WorkflowFailed => (reason, Kind::Warning),
+        | EventReason::WorkflowFailed => (reason, EventType::Warning),
         _ => return None,
     })
 }
@@ -56,13 +58,13 @@ pub(crate) const fn kubernetes_reason(reason: EventReason) -> Option<(EventReaso
 /// An Event about an object.
 pub(super) struct EventNote<'a> {
     pub reason: EventReason,
-    pub kind: Kind,
+    pub kind: EventType,
     pub note: &'a str,
-    /// Unlike that of everything else that is told of the object.
+    /// Distinguishes this Event from all others of the object.
     pub key: String,
 }
 
-/// Tells it, unless it was told before.
+/// Publishes an Event, unless it is already published.
 async fn publish(client: &Client, instance: &str, object: &Object, event_note: &EventNote<'_>) -> kube::Result<()> {
     let events: Api<KubernetesEvent> = Api::namespaced(client.clone(), &object.namespace);
     let event = event(instance, object, event_note);
@@ -73,16 +75,16 @@ async fn publish(client: &Client, instance: &str, object: &Object, event_note: &
     }
 }
 
-/// The cause of a refusal to create something in a namespace that is being deleted.
+/// The cause in an error when the namespace is being deleted.
 const NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
 
-/// It was told before; or the namespace goes, and takes everything with it.
+/// Returns whether the Event exists already, or cannot be created because its namespace is being deleted.
 fn already_published(status: &Status) -> bool {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     status.code == 409 || causes.into_iter().any(|cause| cause.reason == NAMESPACE_TERMINATING)
 }
 
-/// Tells it if that is allowed: what happens to an object does not wait for the right to speak of it.
+/// Publishes an Event if the RBAC rules allow it: reconciliation does not depend on this permission.
 pub(super) async fn publish_if_allowed(
     context: &Context,
     object: &Object,
@@ -125,19 +127,19 @@ fn event(instance: &str, object: &Object, event_note: &EventNote<'_>) -> Kuberne
         reporting_controller: Some(super::FIELD_MANAGER.to_owned()),
         reporting_instance: Some(cut(instance, 128)),
         type_: Some(match event_note.kind {
-            Kind::Normal => "Normal".to_owned(),
-            Kind::Warning => "Warning".to_owned(),
+            EventType::Normal => "Normal".to_owned(),
+            EventType::Warning => "Warning".to_owned(),
         }),
         ..KubernetesEvent::default()
     }
 }
 
-/// Tells what happens in the engine, until `stop`.
+/// Publishes the engine's events, until `stop`.
 pub(super) async fn run(context: std::sync::Arc<Context>, stop: CancellationToken) {
     let mut log_once = LogOnce::default();
     let mut failures = 0_u32;
     loop {
-        match tell_news(&context).await {
+        match publish_new_events(&context).await {
             Ok(()) => {
                 log_once.reset();
                 failures = 0;
@@ -156,15 +158,15 @@ pub(super) async fn run(context: std::sync::Arc<Context>, stop: CancellationToke
     }
 }
 
-/// Everything that happened since the last time.
-pub(super) async fn tell_news(context: &Context) -> Result<(), String> {
-    let mut told = context.engine.told().await.map_err(|error| error.to_string())?;
+/// Publishes all events since the last call.
+pub(super) async fn publish_new_events(context: &Context) -> Result<(), String> {
+    let mut told = context.engine.event_cursor().await.map_err(|error| error.to_string())?;
     loop {
         let query = EventFilter { after: Some(told), limit: Some(PAGE), ..EventFilter::default() };
         let page = context.engine.events(&query).await.map_err(|error| error.to_string())?;
         let Some(last) = page.items.last().map(|event| event.sequence) else { return Ok(()) };
         for event in &page.items {
-            if !tell_one(context, event).await? {
+            if !publish_one(context, event).await? {
                 return note(context, event.sequence - 1, told).await;
             }
         }
@@ -177,11 +179,11 @@ async fn note(context: &Context, sequence: i64, before: i64) -> Result<(), Strin
     if sequence <= before {
         return Ok(());
     }
-    context.engine.note_told(sequence).await.map_err(|error| error.to_string())
+    context.engine.set_event_cursor(sequence).await.map_err(|error| error.to_string())
 }
 
-/// False if it is too early: whose it is will be known once the object has been looked at.
-async fn tell_one(context: &Context, event: &Event) -> Result<bool, String> {
+/// Publishes one event. Returns false if its object is not known yet: the first reconcile will tell.
+async fn publish_one(context: &Context, event: &Event) -> Result<bool, String> {
     // A reason of a later version has no Event.
     let published = event.reason.parse().ok().and_then(kubernetes_reason);
     let (Some((reason, kind)), Some(workflow)) = (published, event.workflow_id) else { return Ok(true) };
@@ -220,14 +222,14 @@ mod tests {
         let object = Object { namespace: "lab".to_owned(), name: "sweep".to_owned(), uid: "1a2b-3c".to_owned() };
         let event_note = |key: &str| EventNote {
             reason: EventReason::PlanAccepted,
-            kind: Kind::Normal,
+            kind: EventType::Normal,
             note: "n",
             key: key.to_owned(),
         };
         let name = |key: &str| event("pod", &object, &event_note(key)).metadata.name;
         assert_eq!(name("ff"), Some("sweep.1a2b.ff".to_owned()));
         assert_ne!(name("ff"), name("100"));
-        let told = event("pod", &object, &EventNote { kind: Kind::Warning, ..event_note("1") });
+        let told = event("pod", &object, &EventNote { kind: EventType::Warning, ..event_note("1") });
         assert_eq!((told.type_.as_deref(), told.note.as_deref()), (Some("Warning"), Some("n")));
         assert_eq!(event("pod", &object, &event_note("1")).type_.as_deref(), Some("Normal"));
         let regarding = told.regarding.unwrap_or_default();
@@ -239,7 +241,7 @@ mod tests {
 
     #[test]
     fn some_events_of_the_engine_are_published() {
-        use Kind::{Normal, Warning};
+        use EventType::{Normal, Warning};
         let published = EventReason::iter().filter_map(|reason| Some((reason, kubernetes_reason(reason)?)));
         let expected = [
             (EventReason::WorkflowCreated, (EventReason::PlanAccepted, Normal)),
@@ -261,7 +263,7 @@ mod tests {
     fn an_event_has_every_field_that_an_api_server_wants() {
         let object = Object { namespace: "lab".to_owned(), name: "sweep".to_owned(), uid: "1a2b-3c".to_owned() };
         let event_note =
-            EventNote { reason: EventReason::WorkflowFailed, kind: Kind::Normal, note: "n", key: "k".to_owned() };
+            EventNote { reason: EventReason::WorkflowFailed, kind: EventType::Normal, note: "n", key: "k".to_owned() };
         let event = event(&"p".repeat(200), &object, &event_note);
         let regarding = event.regarding.unwrap_or_default();
         assert_eq!(event.metadata.namespace.as_deref(), Some("lab"));

@@ -1,4 +1,4 @@
-//! Parameter tables that live in ConfigMaps: they are put into the document, as files are by the command line.
+//! Parameter tables in ConfigMaps: they are embedded into the document, like files by the command line.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,15 @@ use torc_core::expand::embed;
 
 use super::rejection::Rejection;
 
-/// What a document comes to with its tables.
+/// The result of embedding tables into a document.
 pub(super) enum Embedded {
-    /// The document, and the versions of the ConfigMaps that it was made of.
+    /// The document, and the versions of the ConfigMaps.
     Whole(Box<WorkflowSpec>, Vec<String>),
-    /// A table is not there, or is none.
+    /// A table is missing or invalid.
     Refused(Rejection),
 }
 
-/// The versions of the ConfigMaps that a document refers to, so that a change of theirs is noticed.
+/// Returns the versions of the ConfigMaps that a document refers to, so that a change is noticed.
 pub(super) async fn versions(maps: &Api<ConfigMap>, spec: &WorkflowSpec) -> kube::Result<Vec<String>> {
     let mut versions = Vec::new();
     for name in names(spec) {
@@ -28,7 +28,7 @@ pub(super) async fn versions(maps: &Api<ConfigMap>, spec: &WorkflowSpec) -> kube
     Ok(versions)
 }
 
-/// Reads all of them.
+/// Reads all ConfigMaps and embeds their tables.
 pub(super) async fn read(maps: Option<&Api<ConfigMap>>, spec: &WorkflowSpec) -> kube::Result<Embedded> {
     let mut found = BTreeMap::new();
     let mut versions = Vec::new();
@@ -45,7 +45,7 @@ pub(super) async fn read(maps: Option<&Api<ConfigMap>>, spec: &WorkflowSpec) -> 
     })
 }
 
-/// Each ConfigMap once.
+/// Returns the names of the ConfigMaps, each once.
 fn names(spec: &WorkflowSpec) -> impl Iterator<Item = &str> {
     let mut names: Vec<&str> = spec.sources.iter().map(|source| source.config_map_name.as_str()).collect();
     names.sort_unstable();
@@ -53,7 +53,7 @@ fn names(spec: &WorkflowSpec) -> impl Iterator<Item = &str> {
     names.into_iter()
 }
 
-/// Puts tables into a document. Pure.
+/// Embeds tables into a document.
 fn embedded(
     spec: &WorkflowSpec,
     is_allowed: bool,

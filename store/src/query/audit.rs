@@ -6,7 +6,7 @@ use torc_api::filter::AuditFilter;
 use torc_core::rows::AuditRow;
 
 use super::{page, parse_cursor, push_limit};
-use crate::error::Failure;
+use crate::error::QueryError;
 
 #[derive(FromRow)]
 struct AuditRecord {
@@ -23,7 +23,7 @@ struct AuditRecord {
 pub(crate) async fn list(
     connection: &mut SqliteConnection,
     filter: &AuditFilter,
-) -> Result<Page<(i64, AuditRow)>, Failure> {
+) -> Result<Page<(i64, AuditRow)>, QueryError> {
     let mut sql = QueryBuilder::new("select * from audit where true");
     if let Some(cursor) = &filter.cursor {
         let [after] = parse_cursor(cursor)?;

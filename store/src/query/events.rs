@@ -1,4 +1,4 @@
-//! What happened.
+//! Events.
 
 use sqlx::{FromRow, QueryBuilder, SqliteConnection};
 use torc_api::api::Page;
@@ -7,24 +7,23 @@ use torc_core::ids::JobId;
 use torc_core::rows::EventRow;
 
 use super::{jobs, page, push_limit};
-use crate::error::Failure;
-use crate::records::EventRecord;
+use crate::error::QueryError;
+use crate::records::EventColumns;
 
-/// An event with the names that people know.
+/// An event with the names of its workflow and jobs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventView {
-    /// The event.
     pub event: EventRow,
-    /// The workflow's name; absent when it has been deleted.
+    /// The name of the workflow; absent when it was deleted.
     pub workflow_name: Option<String>,
-    /// The names of the event's jobs, in their order; empty for a job that has been deleted.
+    /// The names of the event's jobs, in their order; empty for deleted jobs.
     pub job_names: Vec<String>,
 }
 
 #[derive(FromRow)]
 struct EventViewRecord {
     #[sqlx(flatten)]
-    event: EventRecord,
+    event: EventColumns,
     workflow_name: Option<String>,
 }
 
@@ -32,7 +31,7 @@ struct EventViewRecord {
 pub(crate) async fn list(
     connection: &mut SqliteConnection,
     filter: &EventFilter<i64>,
-) -> Result<Page<EventView>, Failure> {
+) -> Result<Page<EventView>, QueryError> {
     let mut sql = QueryBuilder::new(
         "select e.*, w.name as workflow_name from events e left join workflows w on w.id = e.workflow where e.sequence > ",
     );
@@ -43,7 +42,7 @@ pub(crate) async fn list(
     sql.push(" order by e.sequence");
     push_limit(&mut sql, filter.limit);
     let records: Vec<EventViewRecord> = sql.build_query_as().fetch_all(&mut *connection).await?;
-    let events: Result<Vec<(EventRow, Option<String>)>, Failure> =
+    let events: Result<Vec<(EventRow, Option<String>)>, QueryError> =
         records.into_iter().map(|record| Ok((record.event.try_into()?, record.workflow_name))).collect();
     let events = events?;
     let moved: Vec<JobId> = events.iter().flat_map(|(event, _)| event.jobs.iter().map(|(job, ..)| *job)).collect();

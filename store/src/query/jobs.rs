@@ -1,4 +1,4 @@
-//! Jobs as they stand.
+//! Jobs and their current states.
 
 use std::collections::HashMap;
 
@@ -9,27 +9,25 @@ use torc_core::ids::JobId;
 use torc_core::rows::{JobProfile, JobRow};
 
 use super::{page, parse_cursor, push_limit, push_states};
-use crate::error::Failure;
-use crate::records::{JobRecord, from_json};
+use crate::error::QueryError;
+use crate::records::{JobColumns, from_json};
 
-/// A job with what it has in common with others.
+/// A job with its profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobView {
-    /// The job.
     pub job: JobRow,
-    /// Its profile.
     pub profile: JobProfile,
 }
 
 #[derive(FromRow)]
 struct JobViewRecord {
     #[sqlx(flatten)]
-    job: JobRecord,
+    job: JobColumns,
     profile_json: String,
 }
 
 /// Lists jobs.
-pub(crate) async fn list(connection: &mut SqliteConnection, filter: &JobFilter) -> Result<Page<JobView>, Failure> {
+pub(crate) async fn list(connection: &mut SqliteConnection, filter: &JobFilter) -> Result<Page<JobView>, QueryError> {
     let mut sql = QueryBuilder::new(
         "select j.id, j.workflow, j.name, j.command, j.profile, j.priority, j.hash, j.depends_on,
             s.state, s.run, s.attempt, s.lease_id, s.runner, s.started_ms, p.profile as profile_json
@@ -53,7 +51,7 @@ pub(crate) async fn list(connection: &mut SqliteConnection, filter: &JobFilter) 
     sql.push(" order by j.id");
     push_limit(&mut sql, filter.limit);
     let records: Vec<JobViewRecord> = sql.build_query_as().fetch_all(connection).await?;
-    let views: Result<Vec<JobView>, Failure> = records
+    let views: Result<Vec<JobView>, QueryError> = records
         .into_iter()
         .map(|record| {
             let profile = from_json("profile", &record.profile_json)?;
@@ -63,11 +61,11 @@ pub(crate) async fn list(connection: &mut SqliteConnection, filter: &JobFilter) 
     Ok(page(views?, filter.limit, |view| view.job.id.to_string()))
 }
 
-/// The names of jobs, removed ones too; numbers that no job has are left out.
+/// Returns the names of jobs, including removed ones. Unknown numbers are left out.
 pub(crate) async fn names(
     connection: &mut SqliteConnection,
     jobs: &[JobId],
-) -> Result<HashMap<JobId, String>, Failure> {
+) -> Result<HashMap<JobId, String>, QueryError> {
     let numbers: Vec<String> = jobs.iter().map(JobId::to_string).collect();
     if numbers.is_empty() {
         return Ok(HashMap::new());

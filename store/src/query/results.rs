@@ -1,4 +1,4 @@
-//! Attempts that ended.
+//! Results of attempts.
 
 use sqlx::{FromRow, QueryBuilder, Sqlite, SqliteConnection};
 use torc_api::api::Page;
@@ -9,29 +9,27 @@ use torc_core::accounting::complete;
 use torc_core::rows::ResultRow;
 
 use super::{page, parse_cursor, push_limit, push_states};
-use crate::error::Failure;
-use crate::records::ResultRecord;
+use crate::error::QueryError;
+use crate::records::ResultColumns;
 
-/// How an attempt ends that went wrong. One that was cancelled did not.
+/// Final states of failed attempts. A canceled one has not failed.
 pub const FAILED_STATES: [JobState; 2] = [JobState::Failed, JobState::Terminated];
 
-/// A result with the names that people know.
+/// A result with the names of its workflow, job and host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResultView {
-    /// The result. What was measured is completed by what Slurm's accounting said.
+    /// The result, completed with Slurm's accounting.
     pub result: ResultRow,
-    /// The workflow's name.
     pub workflow_name: String,
-    /// The job's name.
     pub job_name: String,
-    /// The host of the runner that ran it.
+    /// The host of the runner.
     pub host: Option<String>,
 }
 
 #[derive(FromRow)]
 struct ResultViewRecord {
     #[sqlx(flatten)]
-    result: ResultRecord,
+    result: ResultColumns,
     workflow_name: String,
     job_name: String,
     host: Option<String>,
@@ -40,9 +38,9 @@ struct ResultViewRecord {
 }
 
 impl TryFrom<ResultViewRecord> for ResultView {
-    type Error = Failure;
+    type Error = QueryError;
 
-    fn try_from(record: ResultViewRecord) -> Result<Self, Failure> {
+    fn try_from(record: ResultViewRecord) -> Result<Self, QueryError> {
         let mut result: ResultRow = record.result.try_into()?;
         let stats = SlurmStats {
             max_rss_bytes: record.max_rss_bytes,
@@ -58,7 +56,7 @@ impl TryFrom<ResultViewRecord> for ResultView {
 pub(crate) async fn list(
     connection: &mut SqliteConnection,
     filter: &ResultFilter<i64>,
-) -> Result<Page<ResultView>, Failure> {
+) -> Result<Page<ResultView>, QueryError> {
     let mut sql = QueryBuilder::new(
         "select r.*, w.name as workflow_name, j.name as job_name, n.host, s.max_rss_bytes, s.ave_cpu_seconds
         from results r join workflows w on w.id = r.workflow join jobs j on j.id = r.job
@@ -70,14 +68,14 @@ pub(crate) async fn list(
     sql.push(" order by r.workflow, r.job, r.run, r.attempt");
     push_limit(&mut sql, filter.limit);
     let records: Vec<ResultViewRecord> = sql.build_query_as().fetch_all(connection).await?;
-    let views: Result<Vec<ResultView>, Failure> = records.into_iter().map(ResultView::try_from).collect();
+    let views: Result<Vec<ResultView>, QueryError> = records.into_iter().map(ResultView::try_from).collect();
     Ok(page(views?, filter.limit, |view| {
         let row = &view.result;
         format!("{}.{}.{}.{}", row.workflow, row.job, row.run, row.attempt)
     }))
 }
 
-fn push_filters(sql: &mut QueryBuilder<Sqlite>, filter: &ResultFilter<i64>) -> Result<(), Failure> {
+fn push_filters(sql: &mut QueryBuilder<Sqlite>, filter: &ResultFilter<i64>) -> Result<(), QueryError> {
     if let Some(cursor) = &filter.cursor {
         let [workflow, job, run, attempt] = parse_cursor(cursor)?;
         sql.push(" and (r.workflow, r.job, r.run, r.attempt) > (");

@@ -1,4 +1,4 @@
-//! What Slurm's accounting said of steps.
+//! Slurm's accounting of steps.
 
 use sqlx::{FromRow, QueryBuilder, SqliteConnection};
 use torc_api::api::Page;
@@ -6,7 +6,7 @@ use torc_api::filter::SlurmStatsFilter;
 use torc_api::slurm_stats::SlurmStats;
 
 use super::{page, parse_cursor, push_limit};
-use crate::error::Failure;
+use crate::error::QueryError;
 use crate::records::small;
 
 #[derive(FromRow)]
@@ -27,9 +27,9 @@ struct SlurmStatsRecord {
 }
 
 impl TryFrom<SlurmStatsRecord> for SlurmStats {
-    type Error = Failure;
+    type Error = QueryError;
 
-    fn try_from(record: SlurmStatsRecord) -> Result<Self, Failure> {
+    fn try_from(record: SlurmStatsRecord) -> Result<Self, QueryError> {
         Ok(Self {
             workflow: record.workflow,
             job: record.job,
@@ -48,11 +48,11 @@ impl TryFrom<SlurmStatsRecord> for SlurmStats {
     }
 }
 
-/// Lists them.
+/// Lists the accounting of steps, a page at a time.
 pub(crate) async fn list(
     connection: &mut SqliteConnection,
     filter: &SlurmStatsFilter<i64>,
-) -> Result<Page<SlurmStats>, Failure> {
+) -> Result<Page<SlurmStats>, QueryError> {
     let mut sql = QueryBuilder::new("select * from slurm_stats where true");
     if let Some(cursor) = &filter.cursor {
         let [workflow, job, run, attempt] = parse_cursor(cursor)?;
@@ -76,6 +76,6 @@ pub(crate) async fn list(
     sql.push(" order by workflow, job, run, attempt");
     push_limit(&mut sql, filter.limit);
     let records: Vec<SlurmStatsRecord> = sql.build_query_as().fetch_all(connection).await?;
-    let rows: Result<Vec<SlurmStats>, Failure> = records.into_iter().map(SlurmStats::try_from).collect();
+    let rows: Result<Vec<SlurmStats>, QueryError> = records.into_iter().map(SlurmStats::try_from).collect();
     Ok(page(rows?, filter.limit, |row| format!("{}.{}.{}.{}", row.workflow, row.job, row.run, row.attempt)))
 }

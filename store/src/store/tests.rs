@@ -1,4 +1,4 @@
-//! Failures that can only be brought about from inside: a full and a read-only disk.
+//! Failures that only a test inside the crate can cause: a full and a read-only disk.
 
 #![allow(clippy::unwrap_used)]
 

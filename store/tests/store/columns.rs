@@ -33,17 +33,8 @@ const ALLOCATION: AllocationId = AllocationId(106);
 const STRAY: i64 = 107;
 
 /// Columns whose values are 0 and 1; [`every_flag_is_a_column_of_its_own`] tells them apart.
-const FLAGS: [(&str, &str); 9] = [
-    ("workflows", "suspended"),
-    ("workflows", "canceled"),
-    ("workflows", "expired"),
-    ("jobs", "removed"),
-    ("user_data", "in_document"),
-    ("user_data", "ephemeral"),
-    ("detached_leases", "given_up"),
-    ("allocations", "one_worker_per_node"),
-    ("allocations", "has_reported"),
-];
+const FLAGS: [(&str, &str); 4] =
+    [("jobs", "removed"), ("user_data", "in_document"), ("user_data", "ephemeral"), ("detached_leases", "expired")];
 
 /// Values that never repeat.
 struct Values(i64);
@@ -420,7 +411,7 @@ fn bare() -> Changes {
 /// What [`full`] does not write: the rest of the store, and the numbers that are given out.
 async fn write_beside(store: &Store, side: Side) -> Beside {
     let is_first = matches!(side, Side::First);
-    let (told, number, now_ms) = if is_first { (51, 1, 41) } else { (52, 2, 42) };
+    let (event_cursor, number, now_ms) = if is_first { (51, 1, 41) } else { (52, 2, 42) };
     let worker = RemoteWorker {
         address: "host".to_owned(),
         folder: Some(format!("folder {number}")),
@@ -428,9 +419,9 @@ async fn write_beside(store: &Store, side: Side) -> Beside {
         creation_time: None,
     };
     store.add_remote_workers(WORKFLOW, std::slice::from_ref(&worker), now_ms).await.unwrap();
-    store.note_told(told).await.unwrap();
+    store.set_event_cursor(event_cursor).await.unwrap();
     // The time at which a worker was added stays.
-    Beside { remote_workers: vec![(WORKFLOW, worker, 41)], leader: leader(), told }
+    Beside { remote_workers: vec![(WORKFLOW, worker, 41)], leader: leader(), event_cursor }
 }
 
 fn leader() -> Leader {

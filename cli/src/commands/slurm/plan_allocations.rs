@@ -7,9 +7,9 @@ use clap::Args;
 use jiff::Timestamp;
 use torc_core::planning::compare::{QueueEstimate, compare};
 use torc_core::planning::generate::Planned;
+use torc_slurm::error::SlurmError;
 use torc_slurm::exec::Slurm;
-use torc_slurm::script::{Marker, Request, Worker, script};
-use torc_slurm::trouble::SlurmError;
+use torc_slurm::script::{Marker, Request, ScriptRunner, script};
 use torc_slurm::{sbatch, sinfo, squeue};
 
 use super::plan::{PlanArgs, plan};
@@ -103,7 +103,7 @@ struct Wait {
 async fn wait(slurm: &Slurm, planned: &Planned, nodes: i64) -> Result<Wait, CliError> {
     let mut request = Request::of_scheduler(&planned.scheduler, None);
     request.nodes = nodes;
-    let worker = Worker {
+    let worker = ScriptRunner {
         command: &["true".to_owned()],
         arguments: &[],
         allocation: "torc-plan",
@@ -120,7 +120,7 @@ async fn wait(slurm: &Slurm, planned: &Planned, nodes: i64) -> Result<Wait, CliE
             let start = sbatch::read_start(&answer);
             Ok(Wait { seconds: start.map(|at| (at - Timestamp::now().as_second()).max(0)), refused: None })
         }
-        Err(SlurmError::Refused { sentence }) => Ok(Wait { seconds: None, refused: Some(sentence) }),
+        Err(SlurmError::Refused { message: sentence }) => Ok(Wait { seconds: None, refused: Some(sentence) }),
         Err(other) => Err(sites::slurm_error(other)),
     }
 }

@@ -1,14 +1,14 @@
-//! What the status of a Slurm cluster says, and when it is worth writing. Pure.
+//! The status of a SlurmCluster, and when to write it.
 
 use std::time::Duration;
 
 use torc_api::cluster::SlurmClusterStatus;
 use torc_api::condition::Condition;
 
-/// That Slurm has answered again is written at most so often.
+/// Minimum interval between writes that only update the time of contact.
 const CONTACT: Duration = Duration::from_secs(60);
 
-/// The status: what is known of the cluster, with times that move only when a value does.
+/// Returns the status. Its times change only when a value changes.
 pub(super) fn report(
     found: SlurmClusterStatus,
     before: Option<&SlurmClusterStatus>,
@@ -24,7 +24,7 @@ pub(super) fn report(
     SlurmClusterStatus { conditions: conditions.collect(), ..found }
 }
 
-/// Whether to write it. `age` is how long ago this process wrote the last one.
+/// Returns whether to write a status. `age` is the time since this process wrote the last one.
 pub(super) fn is_due(before: Option<&SlurmClusterStatus>, after: &SlurmClusterStatus, age: Option<Duration>) -> bool {
     let Some(before) = before else { return true };
     let besides = |status: &SlurmClusterStatus| SlurmClusterStatus { last_contact_time: None, ..status.clone() };

@@ -7,11 +7,11 @@ use std::os::unix::fs::PermissionsExt;
 use tempfile::TempDir;
 use torc_api::slurm::SlurmState;
 use torc_api::state::Cause;
+use torc_slurm::error::SlurmError;
 use torc_slurm::exec::Slurm;
-use torc_slurm::script::{Marker, Request, Worker, environment_file, script};
+use torc_slurm::script::{Marker, Request, ScriptRunner, environment_file, script};
 use torc_slurm::squeue::QueuedJob;
-use torc_slurm::trouble::SlurmError;
-use torc_slurm::{partitions, sacct, sbatch, scontrol, sinfo, squeue, srun, sstat, step_end};
+use torc_slurm::{partitions, sacct, sbatch, scontrol, sinfo, squeue, srun, sstat, step_failure};
 use torc_tests::labs::slurm::{SlurmLab, wait_for_async};
 
 mod steps;
@@ -45,7 +45,7 @@ impl Submitter {
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
         let command = ["bash", "-c", line].map(str::to_owned);
         let (folder, output) = (self.path(""), self.path("out.%j"));
-        let worker = Worker {
+        let worker = ScriptRunner {
             command: &command,
             arguments: &[],
             allocation: marker.own,
@@ -116,9 +116,14 @@ const SMALL: Request<'static> = Request {
 
 /// Returns the `srun` line of the runner, quoted for a shell.
 fn step(name: &str, mebibytes: i64, command: &str) -> String {
-    let limits = srun::Limits { cpus: 1, memory_bytes: mebibytes << 20, gpus: 0 };
-    let step =
-        srun::Step { allocation: "$SLURM_JOB_ID", name, nodes: 1, limits: Some(limits), ..srun::Step::default() };
+    let limits = srun::StepLimits { cpus: 1, memory_bytes: mebibytes << 20, gpus: 0 };
+    let step = srun::SrunStep {
+        allocation: "$SLURM_JOB_ID",
+        name,
+        nodes: 1,
+        limits: Some(limits),
+        ..srun::SrunStep::default()
+    };
     let words = srun::arguments(&step, command);
     let (jobid, rest) = words.split_first().unwrap();
     format!("srun {jobid} {}", torc_slurm::shell::line(rest.iter().map(String::as_str)))
@@ -206,7 +211,7 @@ async fn a_step_that_runs_out_of_memory() {
     submitter.end_of(&id).await;
     let account = submitter.account(&id, "wf3_j1_r1_a1").await;
     assert_eq!(account.state, SlurmState::OutOfMemory);
-    assert_eq!(step_end::cause(account.state, 1), Some(Cause::OutOfMemory), "{}", submitter.output(&id));
+    assert_eq!(step_failure::cause(account.state, 1), Some(Cause::OutOfMemory), "{}", submitter.output(&id));
 }
 
 #[tokio::test]
@@ -287,7 +292,7 @@ async fn refusals_and_outages_of_slurm_are_distinguished() {
     let marker = Marker { own: "torc-wf8-a1", shared_name: None };
     let nowhere = Request { partition: Some("nowhere"), ..SMALL };
     let refused = submitter.slurm.ask(&sbatch::submit(&submitter.script(&marker, &nowhere, "true", false))).await;
-    let Err(SlurmError::Refused { sentence }) = refused else { panic!("{refused:?}") };
+    let Err(SlurmError::Refused { message: sentence }) = refused else { panic!("{refused:?}") };
     assert!(sentence.contains("Invalid partition name specified"), "{sentence}");
     for ids in [vec!["1"], vec!["1", "2"]] {
         assert_eq!(squeue::read_jobs(submitter.slurm.ask(&squeue::jobs(ids.clone())).await), Ok(Vec::new()), "{ids:?}");
