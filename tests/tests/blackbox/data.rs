@@ -107,7 +107,7 @@ fn a_changed_input_runs_its_readers_again_and_what_follows() {
     assert_eq!(would_run(&env), Vec::<String>::new());
     env.write("raw.txt", "abcd");
     let told = env.torc("retry chain --changed --dry-run").exits(0);
-    let told = told.says("2 jobs would run again").says("first: input raw.txt has changed");
+    let told = told.says("2 jobs would be reset to ready").says("first: input raw.txt has changed");
     told.says("because of these: second");
     assert_eq!(run_changed(&env), ["first", "second"]);
     assert_eq!(run_changed(&env), Vec::<String>::new(), "now it is as it was seen");
@@ -130,7 +130,7 @@ fn a_touched_file_is_the_same_file() {
 fn a_missing_output_runs_its_writer_again() {
     let env = chain();
     fs::remove_file(env.path("out/end.txt")).unwrap();
-    env.torc("workflows reinit chain --dry-run").exits(0).says("second: output out/end.txt is gone");
+    env.torc("workflows reinit chain --dry-run").exits(0).says("second: output out/end.txt is missing");
     assert_eq!(run_changed(&env), ["second"]);
     // Changed by hand, it is an input like any other.
     env.write("out/mid.txt", "else");
@@ -146,7 +146,7 @@ fn a_vanished_input_runs_its_readers_again_which_then_say_so() {
     assert_eq!(would_run(&env), ["apart"]);
     env.torc("workflows reinit chain").exits(4).says("input file other.txt (other) does not exist").says("--force");
     assert_eq!(env.states("chain")["apart"], "completed", "nothing was touched");
-    env.torc("workflows reinit chain --force").exits(0).says("1 job runs again");
+    env.torc("workflows reinit chain --force").exits(0).says("1 job reset to ready");
     env.torc("run chain").exits(3).says("the input file other.txt does not exist");
 }
 
@@ -158,9 +158,9 @@ fn init_looks_before_it_starts() {
     env.torc("apply -f chain.yaml --no-run").exits(0);
     env.torc("workflows init chain").exits(4).says("input file other.txt (other) does not exist");
     env.write("other.txt", "x");
-    env.torc("workflows init chain").exits(0).says("3 jobs ready for the first run");
+    env.torc("workflows init chain").exits(0).says("3 jobs not started yet");
     env.torc("run chain").exits(0);
-    env.torc("workflows init chain --dry-run").exits(0).says("3 jobs would run again");
+    env.torc("workflows init chain --dry-run").exits(0).says("3 jobs would be reset to ready");
     assert_eq!(env.items("get jobs chain")[0]["runId"], 1);
     env.torc("workflows init chain").exits(0).says("output files will be written again");
     assert_eq!(env.items("get jobs chain")[0]["runId"], 2);
@@ -197,7 +197,7 @@ fn jobs_write_data_and_others_read_it() {
     set.says("user-data/given set").says("1 job completed with what it was before");
     env.call("user-data set data given").arg(r#"{"n":5}"#).run().exits(0).says("unchanged");
     env.torc("retry data --changed --dry-run").exits(0).says("reader: user data `given` has changed");
-    env.torc("workflows reinit data").exits(0).says("1 job runs again");
+    env.torc("workflows reinit data").exits(0).says("1 job reset to ready");
     with_torc(&env, "run data").run().exits(0);
     assert_eq!(env.lines("read.txt").last().unwrap(), r#"{"n":2,"text":"it\u0027s"} {"n":5}"#);
     assert_eq!(env.attempts("data"), ["maker 1 completed", "reader 1 completed", "reader 2 completed"]);
@@ -207,7 +207,7 @@ fn jobs_write_data_and_others_read_it() {
     assert_eq!(env.json("user-data get data given"), json!([1, 2]));
     env.torc("user-data delete data given").exits(0).says("taken back");
     assert_eq!(env.json("user-data get data given"), json!({"n": 1}));
-    env.call("user-data set data given").arg("no json").run().exits(4).says("the value is no JSON");
+    env.call("user-data set data given").arg("no json").run().exits(4).says("the value is not valid JSON");
     env.torc("user-data get data nothing").exits(5).says("user data 'nothing' does not exist");
 }
 
@@ -225,7 +225,7 @@ jobs:
     );
     env.torc("apply -f data.yaml").exits(3).says("user data `lacking` has no value");
     assert_eq!(env.items("get results data")[0]["cause"], "StartFailed");
-    env.torc("workflows init data").exits(4).says("user data `lacking`, which job 'reader' reads, has no value");
+    env.torc("workflows init data").exits(4).says("user data `lacking`, an input of job 'reader', has no value");
     env.call("user-data set data lacking").arg("3").run().exits(0);
     env.torc("retry data").exits(0);
     env.torc("run data").exits(0);

@@ -60,7 +60,11 @@ fn recover_retries_a_job_whose_runner_and_shim_were_killed() {
     let would = env.json("workflows sync-status w --dry-run");
     assert_eq!((reason(&would), &env.states("w")["a"]), ("JobsRun".to_owned(), &"running".to_owned()), "{would:#}");
     assert!(!env.processes().is_empty(), "a dry run ends nothing");
-    env.torc("recover w").exits(0).says("job a of w was lost").says("1 job run again").says("start with: torc run w");
+    env.torc("recover w")
+        .exits(0)
+        .says("job a of w was lost")
+        .says("1 job reset to ready")
+        .says("run them with: torc run w");
     // Two attempts never run at once.
     env.expect_nothing_left();
     env.write("go", "");
@@ -162,6 +166,6 @@ fn the_user_declares_a_runner_of_another_machine_lost() {
     env.torc("recover w").exits(7).says("on runner 1 (process 7 on far)").says(hint);
     env.torc("workflows sync-status w").exits(0).says("torc workflows sync-status w --assume-lost 1");
     env.torc("recover w --assume-lost 9").exits(5).says("runner 9");
-    env.torc("recover w --assume-lost 1").exits(0).says("job a of w was lost").says("1 job run again");
+    env.torc("recover w --assume-lost 1").exits(0).says("job a of w was lost").says("1 job reset to ready");
     assert_eq!(env.attempts("w"), ["a 1 failed"]);
 }

@@ -295,7 +295,7 @@ fn an_agent_that_dies_without_a_server_is_succeeded_without_a_server() {
     let between = site.open("between");
     site.until_ended(2);
     let second = second.start();
-    second.says("going on with what an earlier runner left here");
+    second.says("continuing the jobs of an earlier runner");
     let after = site.open("after");
     second.finish().exits(0).says("torc workflows reconcile 1 1").says("journalled=3");
     site.env.expect_nothing_left();
@@ -540,9 +540,9 @@ fn a_runner_with_nothing_to_do_leaves_as_the_workflow_says() {
     let text = "name: idle\ncompute_node_wait_for_new_jobs_seconds: 1\nresource_requirements: [{name: big, num_cpus: 64, memory: 1m, runtime: PT1M}]\njobs: [{name: a, command: 'true', resource_requirements: big}]\n";
     site.env.write("client/idle.yaml", text);
     site.server.torc(&site.env, "apply -f idle.yaml").exits(0);
-    site.runner("idle --num-cpus 1").run().exits(0).says("there was nothing to do");
+    site.runner("idle --num-cpus 1").run().exits(0).says("runner: idle");
     let mut persistent = site.runner("idle --num-cpus 1 --persistent").start();
-    site.runner("idle --num-cpus 1").run().exits(0).says("there was nothing to do");
+    site.runner("idle --num-cpus 1").run().exits(0).says("runner: idle");
     assert!(!persistent.has_ended(), "one that is to stay stays");
     kill(persistent.pid());
 }
@@ -553,7 +553,7 @@ fn by_number_of_jobs_nothing_is_taken_near_the_end() {
     let site = ServerEnv::new();
     site.env.write("client/w.yaml", "name: w\njobs: [{name: a, command: 'true'}]\n");
     site.server.torc(&site.env, "apply -f w.yaml").exits(0);
-    let outcome = site.runner("w --max-parallel-jobs 1 --time-limit 200s").run().exits(0).says("its time is over");
+    let outcome = site.runner("w --max-parallel-jobs 1 --time-limit 200s").run().exits(0).says("time limit reached");
     assert!(outcome.stderr.contains("less than 300 s of its time are left"), "{}", outcome.stderr);
     assert_eq!(site.server.items(&site.env, "get results w").len(), 0);
     let shorter = "name: w\ncompute_node_min_time_for_new_jobs_seconds: 10\njobs: [{name: a, command: 'true'}]\n";

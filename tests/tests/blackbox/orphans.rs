@@ -220,7 +220,7 @@ fn recover_serves_a_dead_store_again_where_it_was_served() {
     assert!(address.starts_with("http://127.0.0.1:") && first != second, "{address}");
     slurm.until_state("completed");
     slurm.befalls(Fate::Killed);
-    slurm.call("workflows reset-status w").run().exits(0).says("start with: torc submit w");
+    slurm.call("workflows reset-status w").run().exits(0).says("run them with: torc submit w");
     slurm.call("slurm regenerate w --account a --submit --bind 127.0.0.2:0").run().exits(0);
     let (address, _) = url().unwrap();
     assert!(address.starts_with("http://127.0.0.2:"), "{address}");

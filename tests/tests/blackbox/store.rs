@@ -139,7 +139,7 @@ fn a_damaged_store_is_told_and_a_backup_brings_it_back() {
     let outcome = env.torc("apply -f two.yaml");
     assert!(![Some(0), None].contains(&outcome.code), "{outcome:?}");
     assert!(!outcome.stderr.contains("panicked"), "{}", outcome.stderr);
-    env.torc("restore copy.db").exits(0).says("was restored; what was there is in");
+    env.torc("restore copy.db").exits(0).says("restored; the previous store is in");
     assert_eq!(content(&env), before);
     assert_eq!(fs::read(env.path(".torc/torc.db.before-restore-1")).unwrap(), bytes);
 }
@@ -224,7 +224,7 @@ fn copies_and_returns() {
     let env = TestEnv::new();
     with_one(&env);
     let before = content(&env);
-    env.torc("backup copy.db").exits(0).says("the store was copied to");
+    env.torc("backup copy.db").exits(0).says("store copied to");
     env.torc("backup copy.db").says("copy.db");
     assert_ne!(env.torc("backup copy.db").code, Some(0), "an existing file is never overwritten");
     env.torc("delete one --yes").exits(0);

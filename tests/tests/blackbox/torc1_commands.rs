@@ -42,12 +42,12 @@ fn failed_jobs_or_all_are_put_back_and_run_again() {
     env.write("mixed.yaml", MIXED);
     env.torc("apply -f mixed.yaml").exits(3);
     env.write("mended", "");
-    env.torc("workflows reset-status --failed-only").exits(0).says("2 jobs run again").says("torc run mixed");
+    env.torc("workflows reset-status --failed-only").exits(0).says("2 jobs reset to ready").says("torc run mixed");
     assert_eq!(env.states("mixed")["good"], "completed");
     env.torc("run mixed").exits(3);
     assert_eq!(env.attempts("mixed").iter().filter(|line| line.starts_with("good")).count(), 1);
     assert_eq!(names(&env.items("results list mixed --failed"), "job"), ["odd"]);
-    env.torc("workflows reset-status mixed").exits(0).says("3 jobs run again");
+    env.torc("workflows reset-status mixed").exits(0).says("3 jobs reset to ready");
     assert_eq!(env.states("mixed")["good"], "ready");
 }
 
@@ -131,7 +131,7 @@ fn jobs_that_wait_for_a_person_end_the_command_with_the_way_on() {
         "name: w\nuse_pending_failed: true\njobs: [{name: a, command: exit 1}, {name: b, command: 'true', depends_on: [a]}]\n",
     );
     for line in ["apply -f w.yaml", "run w"] {
-        env.torc(line).exits(3).says("w: waits for a decision").says("torc retry w, or torc cancel w");
+        env.torc(line).exits(3).says("w: needs a decision").says("torc retry w, or torc cancel w");
     }
     env.torc("status w").exits(0).says("NeedsDecision").says("torc cancel w");
     assert_eq!(env.states("w")["a"], "pending_failed");

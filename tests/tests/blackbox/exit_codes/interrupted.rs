@@ -59,7 +59,7 @@ fn a_command_that_a_signal_stops_exits_with_130() {
 fn a_runner_that_stays_waits_for_its_server() {
     let env = TestEnv::new();
     let waiting = env.call("runner --persistent").env("TORC_API_URL", DEAD_URL).start();
-    waiting.says("trying again");
+    waiting.says("retrying");
     waiting.signal(Signal::SIGTERM);
     waiting.finish().exits(130);
 }
