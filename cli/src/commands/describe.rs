@@ -347,7 +347,7 @@ mod tests {
         let text = workflow_text(&workflow, &[], &[event]);
         let expected = "Name:        w\nNumber:      9\nNamespace:   default\nOwner:       me\nStatus:      Waiting\nRun:         6\n\
             Generation:  5\nFolder:      /w\nCreated:     2026-01-01T00:00:00Z\nStarted:     started\nCompleted:   completed\nJobs:        7 in all\n  \
-            ready          4\n  failed         3\nAllocations: 3 active, 2 pending, 4 over\nRecovery:    round 8: soon\nLatest failures:\n  \
+            ready          4\n  failed         3\nAllocations: 3 active, 2 pending, 4 finished\nRecovery:    round 8: soon\nLatest failures:\n  \
             j (attempt 2): ExitCode, exit code 5\nLatest events:\n  T  R  M\n";
         assert_eq!(text, expected);
         assert_eq!((MAX_SHOWN_EVENTS, SEARCHED_EVENTS, MAX_SHOWN_ACTIONS), (10, 1_000, 20));
@@ -390,7 +390,7 @@ mod tests {
             json!({ "lastContactTime": "t", "partitions": [partition], "conditions": [condition] }),
         ));
         let expected = "Name:        c\nCommands:    ssh l\nAccount:     a\nContact:     t\nReady:       False (R): M\nPartitions:  detected\n  \
-            p: 4 CPUs, 5 MiB, 7 GPUs a node, up to 8 nodes, up to 6h, shared\n";
+            p: 4 CPUs, 5 MiB, 7 GPUs per node, up to 8 nodes, up to 6h, shared\n";
         assert_eq!(text, expected);
         let written = cluster_text(&cluster(
             json!({ "partitions": [{ "name": "q", "cpusPerNode": 1, "memoryMb": 2, "maxWalltime": "3h" }] }),

@@ -176,7 +176,7 @@ mod tests {
     fn long_lists_are_cut() {
         let names = JobNames { count: 30, names: (0..30).map(|n| format!("j{n}")).collect() };
         let text = list(&names, '+', "added");
-        assert!(text.contains("j19 is new") && !text.contains("j20") && text.ends_with("  + and 10 more\n"), "{text}");
+        assert!(text.contains("j19 added") && !text.contains("j20") && text.ends_with("  + and 10 more\n"), "{text}");
         assert_eq!(list(&JobNames::default(), '+', "added"), "");
     }
 

@@ -195,9 +195,9 @@ mod tests {
             "next": ["torc retry w"],
         }))
         .expect("an explanation");
-        let expected = "job/train is failed (attempt 3)\n  it failed\n  recovery has raised its memory, its time\n\nattempts so far:\n  \
+        let expected = "job/train is failed (attempt 3)\n  it failed\n  recovery has raised its memory, its time\n\nattempts:\n  \
             2 on n1: failed, OutOfMemory after 1.5s\n     it used much\n     last lines of its error output:\n       | oops\n     → tried again\n\n\
-            what to do:\n  torc retry w\n";
+            next steps:\n  torc retry w\n";
         assert_eq!(job_text(&explanation), expected);
     }
 

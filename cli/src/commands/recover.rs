@@ -380,7 +380,7 @@ mod tests {
             ]
         };
         let lines = "a: OutOfMemory (exit code 137, signal 9 (KILL)) → retried with memory from 1 MiB to 2 MiB, time\n\
-            a: Lost (exit code 137, signal 9 (KILL)) → tried again\n\
+            a: Lost (exit code 137, signal 9 (KILL)) → retried\n\
             a: ExitCode (exit code 137, signal 9 (KILL)) → stays failed (--retry-unknown retries it)\n";
         let none = OrphanReport::default;
         assert_eq!(

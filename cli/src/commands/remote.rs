@@ -283,7 +283,7 @@ mod tests {
         for (all, code) in
             [(&[true][..], 6), (&[false], 7), (&[false, true], 6), (&[true, false], 6), (&[false, false], 7)]
         {
-            let error = partly_failed(&failed(all), 5, "started", "again");
+            let error = partly_failed(&failed(all), 5, "start", "again");
             assert_eq!(error.kind.code(), code, "{all:?}");
             assert_eq!(error.message, format!("could not start {} of 5 workers", all.len()));
             assert_eq!(error.lines.len(), all.len());

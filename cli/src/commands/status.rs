@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(sentence(&workflow, &[runner(None, "active")]), "1 job running, 2 waiting");
         assert_eq!(sentence(&workflow, &[]), "3 to run, but there is no runner; start one with: torc run w");
         let shown = text(&workflow, &[runner(None, "silent")]);
-        assert!(shown.ends_with("Runners:   1\n  4 on h: 1 CPU, 3 running, silent\n"), "{shown}");
+        assert!(shown.ends_with("Runners:   1\n  4 on h: 1 CPU, 3 running, not reporting\n"), "{shown}");
         let failed = crate::workflow_phase::tests::workflow(
             JobCounts { total: 9, failed: 1, terminated: 2, canceled: 3, ..JobCounts::default() },
             &["Finished"],

@@ -153,7 +153,7 @@ mod tests {
             Cause::NodeFailure
         );
         assert_eq!(describe("w", &report, false, "torc x"), found);
-        assert_eq!(describe("w", &report, true, "torc x"), format!("{found}nothing was changed\n"));
+        assert_eq!(describe("w", &report, true, "torc x"), format!("{found}dry run: nothing was changed\n"));
     }
 
     #[test]
@@ -186,8 +186,8 @@ mod tests {
         };
         assert_eq!(
             told(NotVerified, 1),
-            "job a of w may still run on runner 3 (process 12 on n7): the runner does not report, and cannot be checked from \
-             here\n  if runner 3 is gone: torc recover w --assume-lost 3\n"
+            "job a of w may still run on runner 3 (process 12 on n7): the runner does not report, and its processes \
+             are not visible on this machine\n  if runner 3 is gone: torc recover w --assume-lost 3\n"
         );
         assert!(told(NotVerified, 4).starts_with("4 jobs of w (such as a) may still run on runner 3"));
         for (reason, is_for_the_user) in [

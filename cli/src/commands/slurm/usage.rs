@@ -99,7 +99,7 @@ mod tests {
         assert!((usage.used_cpu_seconds - 7_200.0).abs() < 1e-9);
         assert_eq!(
             super::text(&usage),
-            "workflow w: 2 allocations (1 running)\nnode time  2.50 h\nCPU time   10.00 h\nused       2.00 h, 20 % of it\n"
+            "workflow w: 2 allocations (1 running)\nnode time  2.50 h\nCPU time   10.00 h\nused       2.00 h, 20 % of the CPU time\n"
         );
     }
 }
