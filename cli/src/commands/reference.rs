@@ -23,6 +23,8 @@ pub enum ReferencePage {
     Crds,
     /// docs/reference/environment.md
     Environment,
+    /// docs/reference/events.md
+    Events,
     /// docs/reference/http-routes.md
     Http,
     /// docs/reference/openapi.json
@@ -35,6 +37,7 @@ pub fn run(context: &CommandContext, args: &ReferenceArgs, command: Command) -> 
         ReferencePage::Cli => reference::command_line(command),
         ReferencePage::Crds => reference::definitions::page(),
         ReferencePage::Environment => reference::environment(),
+        ReferencePage::Events => torc_controller::events_page(),
         ReferencePage::Http => torc_controller::reference_page(),
         ReferencePage::Openapi => format!("{:#}\n", torc_controller::openapi_document()),
     };

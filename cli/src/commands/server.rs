@@ -16,7 +16,7 @@ use crate::embedded::store_dir::StoreDir;
 use crate::embedded::{EmbeddedServer, ServeMode, StoreAccess, acquire_or_attach};
 use crate::error::{CliError, ExitStatus};
 use crate::listen_args::resolve;
-use crate::logging::Author;
+use crate::logging::LogWriters;
 use crate::runner_config::runner_config;
 use crate::settings::{Flags, RunnerArgs, bit};
 use crate::use_cases::interrupts::Interrupts;
@@ -143,7 +143,7 @@ async fn serve(
         config.exit_when_complete = false;
         // The runner lives as long as the server. Otherwise an idle runner would exit and register again.
         config.idle_exit = IdleExit::Never;
-        let mut runner = LocalRunner::start(config, server.link(), Author::Owner);
+        let mut runner = LocalRunner::start(config, server.link(), LogWriters::One);
         tokio::select! {
             ended = runner.ended() => drop(ended?),
             idle = &mut idle => {

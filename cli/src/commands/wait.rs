@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use tokio::time::Instant;
 use torc_api::api::Workflow;
+use torc_api::condition::ConditionType;
 
 use crate::client::{Client, ClientError};
 use crate::connection::{ServerConnection, bare_name, explain_missing, resolve_workflow};
@@ -35,13 +36,10 @@ pub struct WaitArgs {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Goal {
     /// A condition of the status is true.
-    Condition(String),
+    Condition(ConditionType),
     /// The workflow is deleted.
     Delete,
 }
-
-const CONDITIONS: [&str; 7] =
-    ["Accepted", "AllocationsReady", "Recovering", "Stalled", "Suspended", "Finished", "Succeeded"];
 
 fn parse_goal(text: &str) -> Result<Goal, String> {
     if text.eq_ignore_ascii_case("delete") {
@@ -49,11 +47,10 @@ fn parse_goal(text: &str) -> Result<Goal, String> {
     }
     let name = text.strip_prefix("condition=").unwrap_or(text);
     let name = name.strip_suffix("=True").or(name.strip_suffix("=true")).unwrap_or(name);
-    CONDITIONS
-        .into_iter()
-        .find(|known| known.eq_ignore_ascii_case(name))
-        .map(|known| Goal::Condition(known.to_owned()))
-        .ok_or_else(|| format!("must be `delete` or `condition=` with one of {}", CONDITIONS.join(", ")))
+    let conditions = ConditionType::OF_WORKFLOW;
+    let known = conditions.into_iter().find(|known| known.as_str().eq_ignore_ascii_case(name));
+    let names = || conditions.map(ConditionType::as_str).join(", ");
+    known.map(Goal::Condition).ok_or_else(|| format!("must be `delete` or `condition=` with one of {}", names()))
 }
 
 impl Goal {
@@ -160,12 +157,12 @@ fn finish(
 
 /// Returns the exit status if a workflow has reached the goal or can no longer reach it.
 pub fn evaluate(workflow: &Workflow, goal: &Goal) -> Option<ExitStatus> {
-    let Goal::Condition(name) = goal else { return None };
-    if has_condition(workflow, name) {
+    let Goal::Condition(type_) = *goal else { return None };
+    if has_condition(workflow, type_) {
         return Some(ExitStatus::Success);
     }
     let over = matches!(phase(workflow), WorkflowPhase::Failed | WorkflowPhase::Canceled);
-    (over && name == "Succeeded").then_some(ExitStatus::WorkflowFailed)
+    (over && type_ == ConditionType::Succeeded).then_some(ExitStatus::WorkflowFailed)
 }
 
 #[cfg(test)]
@@ -177,36 +174,34 @@ mod tests {
 
     #[test]
     fn conditions_are_parsed_as_kubectl_does() {
-        let condition = |name: &str| Ok(Goal::Condition(name.to_owned()));
-        assert_eq!(parse_goal("condition=Finished"), condition("Finished"));
-        assert_eq!(parse_goal("condition=succeeded=true"), condition("Succeeded"));
+        assert_eq!(parse_goal("condition=Finished"), Ok(Goal::Condition(ConditionType::Finished)));
+        assert_eq!(parse_goal("condition=succeeded=true"), Ok(Goal::Condition(ConditionType::Succeeded)));
         assert_eq!(parse_goal("delete"), Ok(Goal::Delete));
         assert!(parse_goal("condition=Happy").is_err());
     }
 
     #[test]
     fn a_goal_out_of_reach_ends_the_wait() {
-        let goal = |name: &str| Goal::Condition(name.to_owned());
         let active = workflow(JobCounts::default(), &[]);
         let failed = workflow(JobCounts::default(), &["Finished"]);
         let done = workflow(JobCounts::default(), &["Finished", "Succeeded"]);
-        for (workflow, name, expected) in [
-            (&active, "Finished", None),
-            (&active, "Succeeded", None),
-            (&failed, "Finished", Some(ExitStatus::Success)),
-            (&failed, "Succeeded", Some(ExitStatus::WorkflowFailed)),
-            (&failed, "Stalled", None),
-            (&done, "Succeeded", Some(ExitStatus::Success)),
+        for (workflow, type_, expected) in [
+            (&active, ConditionType::Finished, None),
+            (&active, ConditionType::Succeeded, None),
+            (&failed, ConditionType::Finished, Some(ExitStatus::Success)),
+            (&failed, ConditionType::Succeeded, Some(ExitStatus::WorkflowFailed)),
+            (&failed, ConditionType::Stalled, None),
+            (&done, ConditionType::Succeeded, Some(ExitStatus::Success)),
         ] {
-            assert_eq!(evaluate(workflow, &goal(name)), expected);
+            assert_eq!(evaluate(workflow, &Goal::Condition(type_)), expected);
         }
         assert_eq!(evaluate(&done, &Goal::Delete), None);
     }
 
     #[test]
     fn every_condition_can_be_waited_for() {
-        for name in ["Accepted", "AllocationsReady", "Recovering", "Stalled", "Suspended", "Finished", "Succeeded"] {
-            let goal = Goal::Condition(name.to_owned());
+        for type_ in ConditionType::OF_WORKFLOW {
+            let (name, goal) = (type_.as_str(), Goal::Condition(type_));
             for text in [format!("condition={name}"), name.to_lowercase(), format!("condition={name}=True")] {
                 assert_eq!(parse_goal(&text), Ok(goal.clone()), "{text}");
             }
@@ -218,7 +213,7 @@ mod tests {
 
     #[test]
     fn success_is_out_of_reach_only_when_all_is_over() {
-        let succeeded = Goal::Condition("Succeeded".to_owned());
+        let succeeded = Goal::Condition(ConditionType::Succeeded);
         let canceled = Workflow { canceled: true, ..workflow(JobCounts::default(), &["Finished"]) };
         let decide = workflow(JobCounts { pending_failed: 1, ..JobCounts::default() }, &[]);
         let held = Workflow { suspended: true, ..workflow(JobCounts::default(), &[]) };

@@ -58,7 +58,7 @@ pub async fn connect(info: &ServerInfo, namespace: Option<&str>) -> Option<Clien
     // Who is there now says which certificate it has: the file's may be that of an earlier owner.
     let token = Credential::token_of(word.trim()).to_owned();
     let url = info.url_from_here();
-    let client = Client::trusting(url, Some(token), &info.trust(), namespace.map(str::to_owned)).ok()?;
+    let client = Client::new(url, Some(token), &info.trust(), namespace.map(str::to_owned)).ok()?;
     client.version().await.is_ok().then_some(client)
 }
 

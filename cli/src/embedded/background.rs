@@ -97,8 +97,8 @@ mod tests {
 
     fn resolved(flags: Layers) -> Settings {
         let folder = std::path::Path::new("/folder");
-        let surroundings = Environment { variable: &|_| None, folder, system: std::path::Path::new("/nowhere") };
-        let (layers, _) = settings::gather(flags, &surroundings).expect("settings");
+        let environment = Environment { variable: &|_| None, folder, system: std::path::Path::new("/nowhere") };
+        let (layers, _) = settings::gather(flags, &environment).expect("settings");
         settings::resolve(&layers, EnvCredentials::default()).expect("settings")
     }
 

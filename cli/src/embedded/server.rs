@@ -119,7 +119,7 @@ impl EmbeddedServer {
             certificate_sha256: certificate.pin,
             certificate_file: certificate.given,
         };
-        let client = Client::trusting(&local_url, Some(token), &info.trust(), settings.namespace.clone())?;
+        let client = Client::new(&local_url, Some(token), &info.trust(), settings.namespace.clone())?;
         if runner.is_some() {
             store_dir.write_server_info(&info)?;
         }

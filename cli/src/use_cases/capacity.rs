@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use torc_api::api::{Job, Workflow};
+use torc_api::filter::JobFilter;
 use torc_api::quantity::format_duration;
+use torc_api::state::JobState;
 use torc_api::termination::EndMargin;
 use torc_api::wire::Resources;
 
-use crate::client::{Client, ClientError, JobFilter};
+use crate::client::{Client, ClientError};
 use crate::output::human;
 
 /// A job that fits is leased within milliseconds. After this time without any movement, none fits.
@@ -70,7 +72,7 @@ impl StarvationDetector {
             {
                 continue;
             }
-            let ready = JobFilter { status: Some("ready".to_owned()), ..JobFilter::default() };
+            let ready = JobFilter { status: vec![JobState::Ready], ..JobFilter::default() };
             let jobs = client.jobs(&stuck.id.to_string(), &ready, Some(1)).await?;
             if let Some(job) = jobs.first() {
                 return Ok(explain(&stuck, job, self.offer));
@@ -157,7 +159,6 @@ fn explain(workflow: &Workflow, job: &Job, offer: LocalOffer) -> Starved {
 #[cfg(test)]
 mod tests {
     use torc_api::api::JobResources;
-    use torc_api::state::JobState;
     use torc_api::status::JobCounts;
 
     use super::*;

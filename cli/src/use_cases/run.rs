@@ -29,7 +29,7 @@ use crate::embedded::store_dir::{Lock, StoreDir};
 use crate::embedded::{EmbeddedServer, ServeMode, StoreAccess, acquire_or_attach, bind_to_note};
 use crate::error::{CliError, ExitStatus};
 use crate::listen_args::resolve;
-use crate::logging::Author;
+use crate::logging::LogWriters;
 use crate::output::human;
 use crate::runner_config::runner_config;
 use crate::workflow_phase::phase;
@@ -174,7 +174,7 @@ async fn run_as_owner(
     let mut progress = Progress::new(context.output);
     let time = [config.time_limit, config.allocation_time].into_iter().flatten().min();
     let offer = LocalOffer { capacity: config.capacity, end: time.map(|time| Instant::now() + time) };
-    let runner = LocalRunner::start(config, server.link(), Author::Owner);
+    let runner = LocalRunner::start(config, server.link(), LogWriters::One);
     let here: Vec<i64> = workflows.iter().filter(|one| !runs_in_allocations(one, server)).map(|one| one.id).collect();
     let outcome = match settled {
         true => run_pending_actions(client, &ids, runner, &mut progress, interrupts).await,

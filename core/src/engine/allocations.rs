@@ -11,6 +11,7 @@ mod view;
 use std::collections::{BTreeMap, HashSet};
 
 use torc_api::allocation::AllocationStatus;
+use torc_api::event_reason::EventReason;
 use torc_api::quantity::format_duration;
 use torc_api::slurm::SlurmState;
 use torc_api::wire::RegisterRequest;
@@ -127,7 +128,7 @@ impl Engine {
         row.message = None;
         tx.changes.allocation(row);
         let message = format!("{} is Slurm job {slurm_job_id}{}", row.name(), described(row));
-        tx.event(Some(key.0), "AllocationSubmitted", message);
+        tx.event(Some(key.0), EventReason::AllocationSubmitted, message);
         let is_here = |runner: &&Runner| runner.row.slurm_job_id.as_deref() == Some(slurm_job_id);
         let runners: Vec<RunnerId> = self.runners.values().filter(is_here).map(|runner| runner.row.id).collect();
         for runner in &runners {
@@ -162,7 +163,7 @@ impl Engine {
         tx.changes.allocation(row);
         let message = format!("{} was not submitted: {sentence}", row.name());
         if is_news {
-            tx.event(Some(key.0), "AllocationRefused", message);
+            tx.event(Some(key.0), EventReason::AllocationRefused, message);
         }
         if let Some(workflow) = self.workflows.get_mut(&key.0) {
             workflow.allocations.set_refused(Some(sentence.to_owned()));
@@ -201,7 +202,7 @@ impl Engine {
         row.slurm_reason = None;
         tx.changes.allocation(row);
         let message = format!("{} has started", row.name());
-        tx.event(Some(key.0), "AllocationStarted", message);
+        tx.event(Some(key.0), EventReason::AllocationStarted, message);
         self.wake_version += 1;
     }
 
@@ -226,7 +227,7 @@ impl Engine {
             _ => format!("{} was not submitted and is not needed any more", row.name()),
         };
         tx.changes.allocation(&row);
-        tx.event(Some(key.0), "AllocationEnded", message);
+        tx.event(Some(key.0), EventReason::AllocationEnded, message);
         workflow.note_submissions(tx);
         self.slurm.dismissed.retain(|(number, ..)| row.slurm_job_id.as_ref() != Some(number));
         self.slurm.ended_jobs.extend(row.slurm_job_id);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use torc_api::api::{ApplyOutcome, ApplyResponse, JobChanges};
 use torc_api::document::WorkflowDocument;
+use torc_api::event_reason::EventReason;
 use torc_api::state::JobState;
 use torc_api::workflow::{RerunPolicy, WorkflowSpec};
 
@@ -102,7 +103,7 @@ impl Engine {
         let mut plan = PlanBuilder::new(&row, apply.expanded, HashMap::new());
         let jobs = plan.rows(None, tx);
         tx.changes.workflow(&row);
-        tx.event(Some(id), "WorkflowCreated", format!("created with {}", counted(jobs.len() as i64)));
+        tx.event(Some(id), EventReason::WorkflowCreated, format!("created with {}", counted(jobs.len() as i64)));
         let profiles = plan.profiles;
         let mut workflow = Workflow::build(row, Arc::new(spec.clone()), profiles.clone(), &jobs);
         workflow.declare_data(apply.expanded, tx);
@@ -147,8 +148,8 @@ impl Engine {
         tx.changes.rows().profiles.extend(new_profiles);
         tx.changes.workflow(&workflow.row);
         match describe(&changes) {
-            Some(text) => tx.event(Some(id), "WorkflowConfigured", text),
-            None => tx.event(Some(id), "WorkflowSteered", "the jobs are as they were".to_owned()),
+            Some(text) => tx.event(Some(id), EventReason::WorkflowConfigured, text),
+            None => tx.event(Some(id), EventReason::WorkflowUpdated, "the jobs are as they were".to_owned()),
         }
 
         let mut again = BTreeSet::new();

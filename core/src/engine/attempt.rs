@@ -1,5 +1,6 @@
 //! The end of an attempt, in one command: record the result, decide about the job, settle its dependents.
 
+use torc_api::event_reason::EventReason;
 use torc_api::failure::FailureHandler;
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::FinishedAttempt;
@@ -15,9 +16,6 @@ use crate::failure::{Decision, Evidence, Failure, LimitReached, NodeShape, Polic
 use crate::ids::{Now, RunnerId, WorkflowId};
 use crate::job::{Ending, JobEvent};
 use crate::rows::ResultRow;
-
-/// The event of a job that is not retried because it had as much memory or time as there is.
-const RECOVERY_LIMIT_REACHED: &str = "RecoveryLimitReached";
 
 /// What is said of an attempt that a recovery script follows.
 const AWAITS_SCRIPT: &str = "the job is tried again if its recovery script succeeds";
@@ -141,9 +139,9 @@ impl Workflow {
 
     /// Tells that a job is not retried. Many jobs may fail alike, so one event of a commit is enough.
     fn note_limit(&self, job: u32, limit: LimitReached, tx: &mut Tx) {
-        if !tx.changes.has_event(self.id(), RECOVERY_LIMIT_REACHED) {
+        if !tx.changes.has_event(self.id(), EventReason::RecoveryLimitReached) {
             let message = format!("job '{}' is not retried: {limit}", self.graph.name(job));
-            tx.event(Some(self.id()), RECOVERY_LIMIT_REACHED, message);
+            tx.event(Some(self.id()), EventReason::RecoveryLimitReached, message);
         }
     }
 

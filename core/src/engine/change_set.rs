@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use torc_api::event_reason::EventReason;
 use torc_api::state::JobState;
 
 use crate::ids::{AllocationId, JobId, Now, WorkflowId};
@@ -42,7 +43,7 @@ impl ChangeSet {
             self.changes.events.push(EventRow {
                 time_ms: now.wall_ms,
                 workflow: Some(workflow),
-                reason: "JobsChanged".to_owned(),
+                reason: EventReason::JobsChanged.to_string(),
                 jobs,
                 ..EventRow::default()
             });
@@ -184,8 +185,8 @@ impl ChangeSet {
     }
 
     /// This was told already.
-    pub(super) fn has_event(&self, workflow: WorkflowId, reason: &str) -> bool {
-        self.changes.events.iter().any(|event| event.workflow == Some(workflow) && event.reason == reason)
+    pub(super) fn has_event(&self, workflow: WorkflowId, reason: EventReason) -> bool {
+        self.changes.events.iter().any(|event| event.workflow == Some(workflow) && event.reason == reason.as_str())
     }
 
     /// Somebody did something, or was refused.

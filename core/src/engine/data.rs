@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use torc_api::event_reason::EventReason;
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::{AttemptKey, FinishedAttempt};
 
@@ -58,7 +59,7 @@ impl Engine {
         workflow.data.put(row, tx);
         let verb =
             if workflow.data.get(name).is_some_and(|row| row.written.is_some()) { "written" } else { "taken back" };
-        tx.event(Some(id), "UserDataChanged", format!("user data `{name}` was {verb}"));
+        tx.event(Some(id), EventReason::UserDataChanged, format!("user data `{name}` was {verb}"));
         let stale_jobs = workflow.stale_readers(name).count() as i64;
         Ok(DataWritten { changed: true, stale_jobs })
     }

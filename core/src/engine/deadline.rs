@@ -1,5 +1,6 @@
 //! `activeDeadlineSeconds`: a workflow that has been running for so long is stopped.
 
+use torc_api::event_reason::EventReason;
 use torc_api::quantity::format_duration;
 
 use super::Engine;
@@ -19,7 +20,7 @@ impl Engine {
             workflow.row.expired = true;
             let message = workflow.deadline_message();
             tx.changes.workflow(&workflow.row);
-            tx.event(Some(id), "DeadlineExceeded", message);
+            tx.event(Some(id), EventReason::DeadlineExceeded, message);
             self.cancel_jobs(id, tx);
         }
     }

@@ -3,6 +3,7 @@
 //! A request concerns one workflow: jobs of other workflows that the same runner holds stay as they are.
 
 use torc_api::allocation::{OrphanReport, OrphanedJob, UnreachableRunner};
+use torc_api::event_reason::EventReason;
 use torc_api::recovery::{RunnerEvidence, SyncStatusRequest};
 use torc_api::state::{Cause, JobState};
 
@@ -98,7 +99,7 @@ impl Engine {
             self.abandon_lease(id, target, why, NotHeldReason::Gone(Cause::Lost), tx);
         }
         self.end_all_revoked(id, why, |lease| lease.workflow == workflow, tx);
-        tx.event(Some(workflow), "OrphansReclaimed", message);
+        tx.event(Some(workflow), EventReason::OrphansReclaimed, message);
         self.forget_if_empty(id, tx);
     }
 

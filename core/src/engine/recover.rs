@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
 use torc_api::allocation::OrphanedJob;
+use torc_api::event_reason::EventReason;
 use torc_api::recovery::{
     CorrectResourcesReport, Correction, FailureClass, RecoverReport, RecoveredJob, RecoveryDecision, RegenerateReport,
 };
@@ -177,7 +178,7 @@ impl Engine {
             let failed = if count == 1 { "1 failed job is".to_owned() } else { format!("{count} failed jobs are") };
             let all = if affected == 1 { "1 job".to_owned() } else { format!("{affected} jobs") };
             let message = format!("{failed} retried, {all} in all");
-            tx.event(Some(id), super::status::RECOVERY_STARTED, message);
+            tx.event(Some(id), EventReason::RecoveryStarted, message);
         }
         let regenerated = match regenerate {
             Some(plan) => Some(self.regenerate(id, plan, tx)?).filter(|planned| planned.pending_jobs > 0),
@@ -226,7 +227,7 @@ impl Engine {
             }
         }
         let word = if class == FailureClass::Retry { "tried again" } else { "failed" };
-        tx.event(Some(id), "FailuresDecided", format!("{count} jobs are {word}: a person said so"));
+        tx.event(Some(id), EventReason::FailuresDecided, format!("{count} jobs are {word}: a person said so"));
         Ok(count)
     }
 
@@ -258,7 +259,7 @@ impl Engine {
         }
         if !found.is_empty() {
             let message = format!("{} sets of requirements were corrected", found.len());
-            tx.event(Some(id), "RequirementsCorrected", message);
+            tx.event(Some(id), EventReason::RequirementsCorrected, message);
         }
         Ok(CorrectResourcesReport { dry_run: false, corrections: found.iter().map(ResourceMismatch::report).collect() })
     }

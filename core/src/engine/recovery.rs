@@ -1,5 +1,6 @@
 //! Recovery scripts: a failed job waits until its script has succeeded, and is ready only then.
 
+use torc_api::event_reason::EventReason;
 use torc_api::state::Cause;
 use torc_api::termination::EndMargin;
 use torc_api::wire::FinishedAttempt;
@@ -68,7 +69,7 @@ impl Workflow {
         match finished.cause {
             None if finished.return_code == 0 => {
                 let message = format!("the recovery script of job '{name}' has succeeded after attempt {attempt}");
-                tx.event(Some(self.id()), "JobRecovered", message);
+                tx.event(Some(self.id()), EventReason::JobRecovered, message);
                 self.graph.next_attempt(job);
                 let event = match self.graph.job(job).ending() {
                     // A lease of it is still being ended: the next attempt waits for that.
@@ -88,7 +89,7 @@ impl Workflow {
                     _ => format!("ended with exit code {}", finished.return_code),
                 };
                 let message = format!("the recovery script of job '{name}' {how} after attempt {attempt}");
-                tx.event(Some(self.id()), "RecoveryFailed", message);
+                tx.event(Some(self.id()), EventReason::RecoveryFailed, message);
                 let ending = if cause == Cause::Timeout { Ending::Terminated } else { Ending::Failed };
                 if self.transition(job, JobEvent::Ended(ending), tx).is_ok() {
                     self.settle_dependents(job, tx);

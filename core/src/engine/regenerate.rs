@@ -8,6 +8,7 @@ use std::sync::Arc;
 use torc_api::action::{Action, ActionState, ActionType, TriggerType};
 use torc_api::allocation::AllocationOrigin;
 use torc_api::cluster::LOCAL;
+use torc_api::event_reason::EventReason;
 use torc_api::quantity::count;
 use torc_api::recovery::{RecoveryScheduler, RegenerateReport, RegenerateRequest, ScheduleNodesRequest, UnplacedJob};
 use torc_api::resources::SlurmScheduler;
@@ -87,7 +88,7 @@ impl Engine {
         }
         let schedulers = count(report.schedulers.len(), "scheduler");
         let message = format!("{schedulers} planned for {}", count(pending, "job"));
-        tx.event(Some(id), "AllocationsRegenerated", message);
+        tx.event(Some(id), EventReason::AllocationsRegenerated, message);
         self.wake_version += 1;
         Ok(report)
     }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde_json::Value;
 use torc_api::api::JobChanges;
 use torc_api::data::SpawnResponse;
+use torc_api::event_reason::EventReason;
 use torc_api::quantity::count;
 use torc_api::state::JobState;
 
@@ -81,7 +82,7 @@ impl Engine {
             generation + 1,
             spawn.lineage
         );
-        tx.event(Some(id), "JobsSpawned", message);
+        tx.event(Some(id), EventReason::JobsSpawned, message);
         self.wake_version += 1;
         Ok(SpawnResponse { generation: generation + 1, jobs, ..plain })
     }
@@ -94,7 +95,7 @@ impl Engine {
         }
         self.remember(id, caller, name, spawn.state.clone(), tx);
         let message = format!("loop {} has converged", spawn.lineage);
-        tx.event(Some(id), "LoopConverged", message);
+        tx.event(Some(id), EventReason::LoopConverged, message);
     }
 
     fn remember(&mut self, workflow: WorkflowId, caller: JobId, name: String, state: Option<Value>, tx: &mut Tx) {

@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 
 use torc_api::api;
+use torc_api::condition::{Condition, ConditionReason as Reason, ConditionStatus, ConditionType};
+use torc_api::event_reason::EventReason;
 use torc_api::quantity::count;
-use torc_api::status::{Condition, PlanSummary, WorkflowStatus};
+use torc_api::status::{PlanSummary, WorkflowStatus};
 use torc_api::wire::RunnerScope;
 
 use super::tx::Tx;
@@ -13,13 +15,6 @@ use super::{CommandError, Engine, JobDetail};
 use crate::ids::{JobId, Now, RunnerId, WorkflowId};
 use crate::rows::Changes;
 use crate::time::rfc3339;
-
-/// Too many allocations have ended in vain.
-const EXHAUSTED: &str = "RecoveryExhausted";
-/// The reason of a condition that is false.
-const NOT_STALLED: &str = "NotStalled";
-/// What is said when the first job is tried again because it was lost or ran out of something.
-pub(super) const RECOVERY_STARTED: &str = "RecoveryStarted";
 
 impl Engine {
     /// Begins a group of commands.
@@ -164,8 +159,10 @@ impl Workflow {
         self.row.completed_ms = Some(tx.now.wall_ms);
         tx.changes.workflow(&self.row);
         let (reason, message) = match self.outcome() {
-            "Succeeded" => ("WorkflowFinished", format!("{} completed", counted(self.graph.counts().total))),
-            outcome => ("WorkflowFailed", format!("{outcome}: {}", self.failure_message())),
+            Reason::Succeeded => {
+                (EventReason::WorkflowFinished, format!("{} completed", counted(self.graph.counts().total)))
+            }
+            outcome => (EventReason::WorkflowFailed, format!("{outcome}: {}", self.failure_message())),
         };
         tx.event(Some(self.row.id), reason, message);
     }
@@ -175,16 +172,16 @@ impl Workflow {
         self.row.completed_ms.is_some()
     }
 
-    fn outcome(&self) -> &'static str {
+    fn outcome(&self) -> Reason {
         let counts = self.graph.counts();
         if self.row.expired {
-            "DeadlineExceeded"
+            Reason::DeadlineExceeded
         } else if self.is_canceled() {
-            "Canceled"
+            Reason::Canceled
         } else if counts.failed + counts.terminated + counts.canceled > 0 {
-            "Failed"
+            Reason::Failed
         } else {
-            "Succeeded"
+            Reason::Succeeded
         }
     }
 
@@ -197,12 +194,13 @@ impl Workflow {
     pub(super) fn refresh_conditions(&mut self, tx: &mut Tx) {
         let before: Vec<Condition> = serde_json::from_str(&self.row.conditions).unwrap_or_default();
         let after = self.conditions(&before, tx.now);
-        if begins("Recovering", &before, &after) && !tx.changes.has_event(self.row.id, RECOVERY_STARTED) {
-            tx.event(Some(self.row.id), RECOVERY_STARTED, self.failures.recovering().sentence());
+        if begins(&before, &after, |one| one.holds(ConditionType::Recovering))
+            && !tx.changes.has_event(self.row.id, EventReason::RecoveryStarted)
+        {
+            tx.event(Some(self.row.id), EventReason::RecoveryStarted, self.failures.recovering().sentence());
         }
-        let exhausted = |all: &[Condition]| all.iter().any(|one| one.status == "True" && one.reason == EXHAUSTED);
-        if exhausted(&after) && !exhausted(&before) {
-            tx.event(Some(self.row.id), EXHAUSTED, self.stall().1);
+        if begins(&before, &after, is_exhausted) {
+            tx.event(Some(self.row.id), EventReason::RecoveryExhausted, self.stall().1);
         }
         if after != before
             && let Ok(text) = serde_json::to_string(&after)
@@ -213,75 +211,70 @@ impl Workflow {
     }
 
     fn conditions(&self, before: &[Condition], now: Now) -> Vec<Condition> {
-        self.statements()
+        self.current_conditions()
             .into_iter()
-            .map(|(type_, status, reason, message)| {
-                let known = before.iter().find(|condition| condition.type_ == type_);
-                let since = known.filter(|condition| condition.status == status);
+            .map(|condition| {
+                let known = before.iter().find(|known| known.type_ == condition.type_);
+                let since = known.filter(|known| known.status == condition.status);
                 Condition {
-                    type_: type_.to_owned(),
-                    status: status.to_owned(),
-                    reason: reason.to_owned(),
-                    message,
                     last_transition_time: since
-                        .map_or_else(|| rfc3339(now.wall_ms), |condition| condition.last_transition_time.clone()),
+                        .map_or_else(|| rfc3339(now.wall_ms), |known| known.last_transition_time.clone()),
                     observed_generation: Some(self.row.generation),
+                    ..condition
                 }
             })
             .collect()
     }
 
-    /// Type, status, reason, message: all of them, always in this order. Messages hold nothing that changes on every pass.
-    fn statements(&self) -> Vec<(&'static str, &'static str, &'static str, String)> {
+    /// Returns every condition, always in the same order. Messages contain nothing that changes with each job.
+    fn current_conditions(&self) -> Vec<Condition> {
         let settled = self.is_finished();
         let suspended = self.is_suspended() && !settled;
-        let stall = self.stall();
-        let stalled = stall.0 != NOT_STALLED;
-        // What was cancelled is only waited for.
+        let (stall, stall_message) = self.stall();
+        // Jobs of a canceled workflow are not retried.
         let recovers = self.failures.recovering().reason().filter(|_| !self.is_canceled());
         let sentence = if recovers.is_some() { self.failures.recovering().sentence() } else { String::new() };
-        let finished = match (settled, self.outcome()) {
-            (false, _) => ("Finished", "False", "Running", String::new()),
-            (true, outcome) => ("Finished", "True", outcome, String::new()),
+        let outcome = if settled { self.outcome() } else { Reason::Running };
+        let (succeeded, why, message) = match outcome {
+            Reason::Succeeded => {
+                (ConditionStatus::True, Reason::Completed, format!("{} completed", counted(self.graph.counts().total)))
+            }
+            Reason::Canceled => (ConditionStatus::False, Reason::Canceled, self.failure_message()),
+            Reason::DeadlineExceeded => (ConditionStatus::False, Reason::DeadlineExceeded, self.deadline_message()),
+            _ if settled => (ConditionStatus::False, Reason::JobsFailed, self.failure_message()),
+            _ if stall != Reason::NotStalled => (ConditionStatus::Unknown, Reason::Stalled, stall_message.clone()),
+            _ if suspended => (ConditionStatus::Unknown, Reason::Suspended, String::new()),
+            _ if recovers.is_some() => (ConditionStatus::Unknown, Reason::Recovering, sentence.clone()),
+            _ if self.waits_for_allocation() => (ConditionStatus::Unknown, Reason::WaitingForAllocation, String::new()),
+            _ if self.row.started_ms.is_some() => (ConditionStatus::Unknown, Reason::Running, String::new()),
+            _ => (ConditionStatus::Unknown, Reason::Pending, String::new()),
         };
-        let succeeded = match (settled, self.outcome()) {
-            (true, "Succeeded") => ("True", "Completed", format!("{} completed", counted(self.graph.counts().total))),
-            (true, "Canceled") => ("False", "Canceled", self.failure_message()),
-            (true, "DeadlineExceeded") => ("False", "DeadlineExceeded", self.deadline_message()),
-            (true, _) => ("False", "JobsFailed", self.failure_message()),
-            (false, _) if stalled => ("Unknown", "Stalled", stall.1.clone()),
-            (false, _) if suspended => ("Unknown", "Suspended", String::new()),
-            (false, _) if recovers.is_some() => ("Unknown", "Recovering", sentence.clone()),
-            (false, _) if self.waits_for_allocation() => ("Unknown", "WaitingForAllocation", String::new()),
-            (false, _) if self.row.started_ms.is_some() => ("Unknown", "Running", String::new()),
-            (false, _) => ("Unknown", "Pending", String::new()),
-        };
-        let yes_no = |yes: bool| if yes { "True" } else { "False" };
         let suspension = match suspended {
-            true if self.is_managed_by_other() => "ManagedByOther",
-            true => "UserRequest",
-            false => "NotSuspended",
+            true if self.is_managed_by_other() => Reason::ManagedByOther,
+            true => Reason::UserRequest,
+            false => Reason::NotSuspended,
         };
+        let is = |type_, holds: bool, reason, message| Condition::new(type_, holds.into(), reason, message);
         vec![
-            ("Accepted", "True", "Planned", counted(self.graph.counts().total)),
-            ("Suspended", yes_no(suspended), suspension, String::new()),
+            is(ConditionType::Accepted, true, Reason::Planned, counted(self.graph.counts().total)),
+            is(ConditionType::Suspended, suspended, suspension, String::new()),
             self.allocations_ready(),
-            ("Recovering", yes_no(recovers.is_some()), recovers.unwrap_or("NotRecovering"), sentence),
-            ("Stalled", yes_no(stalled), stall.0, stall.1),
-            finished,
-            ("Succeeded", succeeded.0, succeeded.1, succeeded.2),
+            is(ConditionType::Recovering, recovers.is_some(), recovers.unwrap_or(Reason::NotRecovering), sentence),
+            is(ConditionType::Stalled, stall != Reason::NotStalled, stall, stall_message),
+            is(ConditionType::Finished, settled, outcome, String::new()),
+            Condition::new(ConditionType::Succeeded, succeeded, why, message),
         ]
     }
 
-    /// Why only a person can bring it on, and a sentence about it.
-    fn stall(&self) -> (&'static str, String) {
+    /// Returns why the workflow needs manual action, and a sentence about it.
+    fn stall(&self) -> (Reason, String) {
         let counts = self.graph.counts();
         let is_still = counts.leased + counts.running + counts.recovering == 0 && !self.leases.has_revoked_jobs();
         if counts.pending_failed > 0 && counts.ready == 0 && is_still {
-            return ("PendingFailedJobs", "failed jobs wait for a decision".to_owned());
+            return (Reason::PendingFailedJobs, "failed jobs wait for a decision".to_owned());
         }
         let stuck = self.allocation_stall().filter(|_| is_still && counts.ready > 0 && !self.is_canceled());
-        stuck.unwrap_or((NOT_STALLED, String::new()))
+        stuck.unwrap_or((Reason::NotStalled, String::new()))
     }
 
     fn summary(&self) -> api::Workflow {
@@ -316,8 +309,11 @@ impl Workflow {
     }
 }
 
-/// Whether a condition is true that was not.
-fn begins(type_: &str, before: &[Condition], after: &[Condition]) -> bool {
-    let holds = |all: &[Condition]| all.iter().any(|one| one.type_ == type_ && one.status == "True");
-    holds(after) && !holds(before)
+/// Returns whether a condition `is` so that was not before.
+fn begins(before: &[Condition], after: &[Condition], is: impl Fn(&Condition) -> bool) -> bool {
+    after.iter().any(&is) && !before.iter().any(&is)
+}
+
+fn is_exhausted(condition: &Condition) -> bool {
+    condition.status == ConditionStatus::True && condition.has_reason(&[Reason::RecoveryExhausted])
 }

@@ -1,5 +1,6 @@
 //! The runner protocol: what is, compared with what should be.
 
+use torc_api::event_reason::EventReason;
 use torc_api::wire::{PROTOCOL, RegisterRequest, RegisterResponse, SyncRequest, SyncResponse, WorkRequest};
 
 use super::held_leases::LeaseTarget;
@@ -33,7 +34,7 @@ impl Engine {
             row.scheduler = row.scheduler.or_else(|| home.and_then(|home| home.scheduler.clone()));
         }
         tx.changes.runner(&row);
-        tx.event(None, "RunnerRegistered", format!("runner {id} on {} has registered", row.host));
+        tx.event(None, EventReason::RunnerRegistered, format!("runner {id} on {} has registered", row.host));
         let mut runner = Runner::new(row, tx.now);
         runner.allocation = allocation;
         for predecessor in self.in_place(request) {

@@ -1,5 +1,7 @@
 //! The transaction of a group of commands: its time, the numbers that it gives out, and what it changed.
 
+use torc_api::event_reason::EventReason;
+
 use super::change_set::ChangeSet;
 use crate::ids::{AllocationId, JobId, Now, ProfileId, RunnerId, WorkflowId};
 use crate::rows::{AuditRow, Changes, EventRow, LastIds};
@@ -47,11 +49,11 @@ impl Tx {
         AllocationId(next(&mut self.ids.allocation))
     }
 
-    pub(super) fn event(&mut self, workflow: Option<WorkflowId>, reason: &str, message: String) {
+    pub(super) fn event(&mut self, workflow: Option<WorkflowId>, reason: EventReason, message: String) {
         self.changes.event(EventRow {
             time_ms: self.now.wall_ms,
             workflow,
-            reason: reason.to_owned(),
+            reason: reason.to_string(),
             message,
             ..EventRow::default()
         });

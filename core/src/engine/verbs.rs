@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use torc_api::api::JobNames;
+use torc_api::event_reason::EventReason;
 use torc_api::quantity::count;
 use torc_api::state::JobState;
 use torc_api::workflow::StopPolicy;
@@ -31,7 +32,7 @@ impl Engine {
         let workflow = self.workflow_mut(id)?;
         if !std::mem::replace(&mut workflow.row.suspended, true) {
             tx.changes.workflow(&workflow.row);
-            tx.event(Some(id), "WorkflowSuspended", "no new jobs start".to_owned());
+            tx.event(Some(id), EventReason::WorkflowSuspended, "no new jobs start".to_owned());
             self.wake_version += 1;
         }
         Ok(())
@@ -59,7 +60,7 @@ impl Engine {
             return Ok(());
         }
         workflow.row.suspended = false;
-        tx.event(Some(id), "WorkflowResumed", "jobs start again".to_owned());
+        tx.event(Some(id), EventReason::WorkflowResumed, "jobs start again".to_owned());
         let canceled = workflow.row.canceled.then(|| workflow.canceled_jobs());
         workflow.row.canceled = false;
         workflow.row.expired = false;
@@ -81,7 +82,7 @@ impl Engine {
         workflow.row.canceled = true;
         tx.changes.workflow(&workflow.row);
         let affected = self.cancel_jobs(id, tx);
-        tx.event(Some(id), "WorkflowCanceled", format!("{} canceled", count(affected, "job")));
+        tx.event(Some(id), EventReason::WorkflowCanceled, format!("{} canceled", count(affected, "job")));
         Ok(affected)
     }
 
@@ -130,7 +131,7 @@ impl Engine {
         self.forget_leases_without_target(id, tx);
         let affected = self.reset(id, jobs, tx).len();
         self.session.workflows.insert(id);
-        tx.event(Some(id), "WorkflowRetried", format!("{} reset to run again", count(affected, "job")));
+        tx.event(Some(id), EventReason::WorkflowRetried, format!("{} reset to run again", count(affected, "job")));
         Ok(affected as i64)
     }
 
@@ -174,7 +175,7 @@ impl Engine {
         self.live.remove(&id);
         self.forget_leases(|target| target.workflow == id, tx);
         tx.changes.deleted(id, |job| workflow.graph.ordinal(job).is_some());
-        tx.event(None, "WorkflowDeleted", format!("workflow '{}' was deleted", workflow.row.name));
+        tx.event(None, EventReason::WorkflowDeleted, format!("workflow '{}' was deleted", workflow.row.name));
         self.wake_version += 1;
         Ok(())
     }

@@ -11,10 +11,10 @@ use torc_api::slurm_stats::SlurmStats;
 use torc_api::state::Cause;
 use torc_api::wire::AttemptKey;
 use torc_core::accounting::complete;
+use torc_slurm::error::SlurmError;
 use torc_slurm::retry::ACCOUNTING;
 use torc_slurm::sacct::StepAccount;
-use torc_slurm::step_end;
-use torc_slurm::trouble::SlurmError;
+use torc_slurm::step_failure;
 
 use super::{Effect, State};
 use crate::clock::BootInstant;
@@ -173,7 +173,7 @@ impl State {
             open.due = now.plus(ACCOUNTING.pause);
             let is_last = open.tries >= ACCOUNTING.tries;
             let code = self.reports.get(&key).map_or(0, |report| report.finished.return_code);
-            let has_all = |account: &StepAccount| account.has_numbers() || step_end::never_began(account, code);
+            let has_all = |account: &StepAccount| account.has_numbers() || step_failure::never_began(account, code);
             let is_settled = is_last || account.as_ref().is_some_and(has_all);
             if let Some(account) = account.as_ref().filter(|_| open.waits) {
                 // The next attempt of a job that ran out of memory gets more than the peak that the accounting knows of.
@@ -238,7 +238,7 @@ impl State {
     /// Slurm's word counts for more than the exit code of `srun`.
     fn blame(&mut self, key: AttemptKey, account: &StepAccount, now: BootInstant, effects: &mut Vec<Effect>) {
         let code = self.reports.get(&key).map_or(0, |report| report.finished.return_code);
-        if step_end::never_began(account, code) {
+        if step_failure::never_began(account, code) {
             self.node_fails(key, now, effects);
         } else if account.state != SlurmState::Unknown {
             self.step_begun(key);
@@ -248,12 +248,12 @@ impl State {
         if account.state == SlurmState::Unknown {
             return;
         }
-        if step_end::never_began(account, code) {
+        if step_failure::never_began(account, code) {
             finished.cause = Some(Cause::Stopped);
             finished.message = Some(format!("Slurm did not start its step: srun ended with {code}"));
             return;
         }
-        let cause = match step_end::cause(account.state, finished.return_code) {
+        let cause = match step_failure::cause(account.state, finished.return_code) {
             // Its time was over by our own clock. Of one that died of its warning Slurm says that it was cancelled.
             Some(Cause::Lost) | None if finished.cause == Some(Cause::Timeout) => Cause::Timeout,
             Some(Cause::Lost) | None if was_preempted && finished.return_code == ASKED_TO_END => Cause::Preempted,
@@ -308,7 +308,7 @@ fn named(numbers: impl Iterator<Item = Option<u32>>) -> Vec<u32> {
 fn is_absence(trouble: &SlurmError) -> bool {
     match trouble {
         SlurmError::Missing { .. } => true,
-        SlurmError::Refused { sentence } => sentence.contains("disabled"),
+        SlurmError::Refused { message: sentence } => sentence.contains("disabled"),
         SlurmError::NoAnswer { reason, .. } => reason.contains("configuration source"),
     }
 }

@@ -235,8 +235,7 @@ mod tests {
 
     #[test]
     fn a_filter_hides_jobs_that_were_not_listed() {
-        let client =
-            Client::trusting("http://127.0.0.1:1", None, &crate::client::Trust::System, None).expect("a client");
+        let client = Client::new("http://127.0.0.1:1", None, &crate::client::Trust::System, None).expect("a client");
         let filtered =
             |args: GetArgs| Round { args: &args, client: &client, resource: Resource::Jobs, name: None }.is_filtered();
         assert!(!filtered(GetArgs::default()));

@@ -10,11 +10,11 @@ async fn watcher(
     grant: Grant,
     workflow: Option<i64>,
     last: i64,
-) -> (Watch, mpsc::Receiver<SseEvent>) {
+) -> (WatchStream, mpsc::Receiver<SseEvent>) {
     let (sender, receiver) = mpsc::channel(BUFFER);
     let theirs = server.engine.theirs(&grant).await.unwrap();
     let (engine, workflow) = (server.engine.clone(), workflow.map(WorkflowId));
-    (Watch { engine, workflow, grant, theirs, last, last_status: None, sender }, receiver)
+    (WatchStream { engine, workflow, grant, theirs, last, last_status: None, sender }, receiver)
 }
 
 fn event(sequence: i64, workflow: Option<i64>) -> Event {

@@ -1,6 +1,7 @@
 //! The end of an action's commands.
 
 use torc_api::action::ActionState;
+use torc_api::event_reason::EventReason;
 use torc_api::state::Cause;
 use torc_api::wire::FinishedAttempt;
 
@@ -29,7 +30,11 @@ impl Workflow {
         let tries = action.row.lease.tries + i32::from(counts);
         let (state, reason, message) = if succeeded {
             let place = host.map_or_else(String::new, |host| format!(" on {host}"));
-            (ActionState::Executed, "ActionExecuted", format!("action {number} ({trigger}) was executed{place}"))
+            (
+                ActionState::Executed,
+                EventReason::ActionExecuted,
+                format!("action {number} ({trigger}) was executed{place}"),
+            )
         } else {
             let how = match finished.cause {
                 Some(Cause::Lost) => "was lost".to_owned(),
@@ -39,12 +44,12 @@ impl Workflow {
             match tries < TaskLease::MAX_TRIES {
                 true => (
                     ActionState::Pending,
-                    "ActionRetried",
+                    EventReason::ActionRetried,
                     format!("action {number} ({trigger}) {how}, try {tries} of {}", TaskLease::MAX_TRIES),
                 ),
                 false => (
                     ActionState::Failed,
-                    "ActionFailed",
+                    EventReason::ActionFailed,
                     format!("action {number} ({trigger}) {how} and is not tried again"),
                 ),
             }

@@ -3,6 +3,7 @@
 use torc_api::api::ApplyOutcome;
 use torc_api::cluster::LOCAL;
 use torc_api::document::SlurmClusterDocument;
+use torc_api::event_reason::EventReason;
 use torc_api::quantity::count;
 
 use crate::engine::tx::Tx;
@@ -31,7 +32,7 @@ impl Engine {
             created_ms: known.map_or(tx.now.wall_ms, |row| row.created_ms),
         };
         tx.changes.cluster(&row);
-        tx.event(None, "ClusterConfigured", format!("SlurmCluster '{name}' was applied"));
+        tx.event(None, EventReason::ClusterConfigured, format!("SlurmCluster '{name}' was applied"));
         self.slurm.clusters.insert(name, row);
         self.wake_version += 1;
         Ok(outcome)
@@ -52,7 +53,7 @@ impl Engine {
         }
         self.slurm.clusters.remove(name);
         tx.changes.cluster_removed(name);
-        tx.event(None, "ClusterDeleted", format!("SlurmCluster '{name}' was deleted"));
+        tx.event(None, EventReason::ClusterDeleted, format!("SlurmCluster '{name}' was deleted"));
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! One look at everything: what Slurm says about allocations, and what follows for runners and jobs.
 
 use torc_api::allocation::{AllocationStatus, OrphanReport, OrphanedAllocation, OrphanedJob};
+use torc_api::event_reason::EventReason;
 use torc_api::quantity::count;
 use torc_api::slurm::SlurmState;
 use torc_api::state::{Cause, JobState};
@@ -185,12 +186,12 @@ impl Engine {
             row.expected_end_ms = seen.end_ms.filter(|_| has_nodes);
             tx.changes.allocation(row);
             let message = format!("{} was requeued by Slurm", row.name());
-            tx.event(Some(seen.key.0), "AllocationRequeued", message);
+            tx.event(Some(seen.key.0), EventReason::AllocationRequeued, message);
         }
         for (workflow, jobs) in lost {
             let (jobs, runners) = (count(jobs, "running job"), count(findings.stale_runners.len(), "runner"));
             let message = format!("{jobs} lost with their allocations ({runners})");
-            tx.event(Some(workflow), "OrphansReclaimed", message);
+            tx.event(Some(workflow), EventReason::OrphansReclaimed, message);
         }
     }
 
@@ -233,7 +234,7 @@ impl Engine {
         }
         runner.row.ended_ms = Some(tx.now.wall_ms);
         tx.changes.runner(&runner.row);
-        tx.event(None, "RunnerLeft", format!("runner {id} on {} went with its allocation", runner.row.host));
+        tx.event(None, EventReason::RunnerLeft, format!("runner {id} on {} went with its allocation", runner.row.host));
         for (target, _) in runner.leases.sorted() {
             self.abandon_lease(id, target, "its allocation is over", NotHeldReason::Unknown, tx);
         }

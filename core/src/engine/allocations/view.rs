@@ -1,6 +1,7 @@
 //! Allocations as people see them.
 
 use torc_api::allocation::Allocation;
+use torc_api::condition::{Condition, ConditionReason as Reason, ConditionType};
 use torc_api::status::AllocationCounts;
 
 use super::Engine;
@@ -50,35 +51,31 @@ impl Engine {
     }
 }
 
-/// Type, status, reason and message of a condition.
-type Statement = (&'static str, &'static str, &'static str, String);
-
 impl Workflow {
     /// Whether there is capacity for the jobs that are ready, as far as that is a matter of Slurm.
-    pub fn allocations_ready(&self) -> Statement {
-        const TYPE: &str = "AllocationsReady";
+    pub fn allocations_ready(&self) -> Condition {
         let (pending, active) = self.allocations.counts();
         let summary = self.allocations.summary();
         let is_needed = self.is_for_slurm() && self.graph.counts().ready > 0 && !self.is_canceled();
-        if !is_needed {
-            let reason = if active > 0 { "Active" } else { "NotNeeded" };
-            return (TYPE, "True", reason, String::new());
-        }
-        if self.is_suspended() {
-            return (TYPE, "False", "Suspended", String::new());
-        }
-        if let Some(sentence) = &summary.refused {
-            return (TYPE, "False", "SubmitFailed", sentence.clone());
-        }
-        match (active, pending) {
-            (0, 0) => (TYPE, "False", "WaitingForSlurm", summary.unreachable.clone().unwrap_or_default()),
-            (0, _) => (TYPE, "False", "WaitingForSlurm", self.slurm_reasons()),
-            (_, 0) if summary.held_back > 0 => {
-                let message = "there may be no more allocations at once (`maxAllocations`)".to_owned();
-                (TYPE, "False", "LimitReached", message)
+        let (is_ready, reason, message) = if !is_needed {
+            let reason = if active > 0 { Reason::Active } else { Reason::NotNeeded };
+            (true, reason, String::new())
+        } else if self.is_suspended() {
+            (false, Reason::Suspended, String::new())
+        } else if let Some(sentence) = &summary.refused {
+            (false, Reason::SubmitFailed, sentence.clone())
+        } else {
+            match (active, pending) {
+                (0, 0) => (false, Reason::WaitingForSlurm, summary.unreachable.clone().unwrap_or_default()),
+                (0, _) => (false, Reason::WaitingForSlurm, self.slurm_reasons()),
+                (_, 0) if summary.held_back > 0 => {
+                    let message = "there may be no more allocations at once (`maxAllocations`)".to_owned();
+                    (false, Reason::LimitReached, message)
+                }
+                _ => (true, Reason::Active, String::new()),
             }
-            _ => (TYPE, "True", "Active", String::new()),
-        }
+        };
+        Condition::new(ConditionType::AllocationsReady, is_ready.into(), reason, message)
     }
 
     /// Why its allocations wait, as Slurm says, each reason once.
@@ -96,21 +93,21 @@ impl Workflow {
     }
 
     /// Why no allocation will come by itself, and a sentence about it.
-    pub fn allocation_stall(&self) -> Option<(&'static str, String)> {
+    pub fn allocation_stall(&self) -> Option<(Reason, String)> {
         let (pending, active) = self.allocations.counts();
         if !self.is_for_slurm() || pending + active > 0 {
             return None;
         }
         let summary = self.allocations.summary();
         if let Some(reason) = &summary.unplaced {
-            return Some(("NoMatchingPartition", reason.clone()));
+            return Some((Reason::NoMatchingPartition, reason.clone()));
         }
         if self.allocations.is_exhausted() {
             let message = "allocations end one after another without a job having ended in them; see `torc get allocations` \
                            and the logs of their runners, then `torc retry` or `torc resume`";
-            return Some(("RecoveryExhausted", message.to_owned()));
+            return Some((Reason::RecoveryExhausted, message.to_owned()));
         }
-        summary.unreachable.as_ref().map(|sentence| ("SlurmUnreachable", sentence.clone()))
+        summary.unreachable.as_ref().map(|sentence| (Reason::SlurmUnreachable, sentence.clone()))
     }
 
     /// How many allocations there should be and are; none for a workflow that has nothing to do with Slurm.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use torc_api::condition::ConditionReason;
 use torc_api::state::{Cause, JobState};
 use torc_api::status::RecoveryProgress;
 
@@ -48,8 +49,8 @@ impl Recovering {
     }
 
     /// The reason, if recovery is under way: of several causes the one that says most about the jobs themselves.
-    pub fn reason(&self) -> Option<&'static str> {
-        self.causes.keys().next().map(|cause| cause.as_str())
+    pub fn reason(&self) -> Option<ConditionReason> {
+        self.causes.keys().next().and_then(|cause| condition_reason(*cause))
     }
 
     /// A sentence that stays the same while one job after another is done.
@@ -74,10 +75,21 @@ fn count<K: Ord>(counters: &mut BTreeMap<K, i64>, key: K, change: i64) {
     counters.retain(|_, count| *count != 0);
 }
 
+/// Returns the reason of `Recovering` for a cause that recovery retries.
+const fn condition_reason(cause: Cause) -> Option<ConditionReason> {
+    Some(match cause {
+        Cause::OutOfMemory => ConditionReason::OutOfMemory,
+        Cause::Timeout => ConditionReason::Timeout,
+        Cause::NodeFailure => ConditionReason::NodeFailure,
+        Cause::Preempted => ConditionReason::Preempted,
+        Cause::Lost => ConditionReason::Lost,
+        _ => return None,
+    })
+}
+
 /// Why a job with these failed attempts is tried again; what only a failure handler or a person retries is no recovery.
 fn retry_info(state: JobState, failed: &BTreeMap<Cause, i32>) -> Option<RetryInfo> {
-    let is_recovered = |cause: Cause| cause.is_loss() || matches!(cause, Cause::OutOfMemory | Cause::Timeout);
-    let causes = failed.iter().filter(|(cause, count)| is_recovered(**cause) && **count > 0);
+    let causes = failed.iter().filter(|(cause, count)| condition_reason(**cause).is_some() && **count > 0);
     if state.is_complete() || matches!(state, JobState::PendingFailed | JobState::Disabled) {
         return None;
     }
@@ -115,7 +127,7 @@ mod tests {
         recovering.set(JobId(1), Some(RetryInfo { cause: Cause::Lost, round: 2 }));
         recovering.set(JobId(2), Some(RetryInfo { cause: Cause::Lost, round: 1 }));
         recovering.set(JobId(3), Some(RetryInfo { cause: Cause::Timeout, round: 1 }));
-        assert_eq!(recovering.reason(), Some("Timeout"));
+        assert_eq!(recovering.reason(), Some(ConditionReason::Timeout));
         assert_eq!(recovering.sentence(), "jobs are tried again after Timeout, Lost");
         let message = "3 jobs are tried again: 1 after Timeout, 2 after Lost".to_owned();
         assert_eq!(recovering.status(), Some(RecoveryProgress { round: 2, message }));

@@ -1,5 +1,6 @@
 //! The end of a lease: by a report, or because its runner no longer has it.
 
+use torc_api::event_reason::EventReason;
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::{FinishedAttempt, LeaseRole};
 
@@ -126,7 +127,7 @@ impl Engine {
         let job = name.map_or_else(|| format!("job {}", key.job), |name| format!("job '{name}'"));
         let message =
             format!("attempt {} of {job} in run {} ended with {return_code} and counts no more", key.attempt, key.run);
-        tx.event(workflow.map(Workflow::id), "ResultRefused", message);
+        tx.event(workflow.map(Workflow::id), EventReason::ResultRefused, message);
         false
     }
 

@@ -1,5 +1,7 @@
 //! What silence does: a silent runner loses its promises, and after long enough what it had started.
 
+use torc_api::event_reason::EventReason;
+
 use super::NotHeldReason;
 use crate::engine::Engine;
 use crate::engine::held_leases::LeaseTarget;
@@ -31,7 +33,7 @@ impl Engine {
         let Some(runner) = self.runners.get_mut(&id) else { return };
         if runner.set_silent() {
             let (host, seconds) = (&runner.row.host, silence_ms / 1_000);
-            tx.event(None, "RunnerSilent", format!("runner {id} on {host} has been silent for {seconds} s"));
+            tx.event(None, EventReason::RunnerSilent, format!("runner {id} on {host} has been silent for {seconds} s"));
         }
         let held = runner.leases.sorted();
         self.withdraw_offer(id);

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use torc_api::event_reason::EventReason;
 use torc_api::quantity::format_duration;
 use torc_api::state::JobState;
 use torc_api::wire::{AttemptKey, SyncRequest};
@@ -65,7 +66,7 @@ impl Engine {
             workflow.graph.name(job),
             format_duration(workflow.graph.profile(job).requirements.runtime_seconds),
         );
-        tx.event(Some(target.workflow), "LeaseReturned", message);
+        tx.event(Some(target.workflow), EventReason::LeaseReturned, message);
     }
 
     /// A runner has a lease: it has started at `started_ms`, or waits. A lease that expired is the runner's again if no other has one;
@@ -114,7 +115,7 @@ impl Engine {
         let Some(mut runner) = self.remove_runner(id) else { return };
         runner.row.ended_ms = Some(tx.now.wall_ms);
         tx.changes.runner(&runner.row);
-        tx.event(None, "RunnerLeft", format!("runner {id} on {} has left", runner.row.host));
+        tx.event(None, EventReason::RunnerLeft, format!("runner {id} on {} has left", runner.row.host));
         let queued: HashSet<(i64, i64)> = request.queued.iter().map(|key| (key.job, key.lease_id)).collect();
         for (target, held) in runner.leases.sorted() {
             let is_queued = queued.contains(&(target.number.0, held.key.lease_id));

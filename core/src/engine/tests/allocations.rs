@@ -366,7 +366,7 @@ fn allocations_in_vain_are_counted_and_work_forgives_them() {
     assert!(exhausted(&world));
     let status = world.engine.workflow_summary(world.workflow()).unwrap().status;
     let stalled = status.conditions.iter().find(|condition| condition.type_ == "Stalled").unwrap();
-    assert_eq!((stalled.status.as_str(), stalled.reason.as_str()), ("True", "RecoveryExhausted"));
+    assert_eq!((stalled.status.to_string().as_str(), stalled.reason.as_str()), ("True", "RecoveryExhausted"));
     assert_eq!(world.reasons().iter().filter(|reason| **reason == "RecoveryExhausted").count(), 1, "it is told once");
     // One in which a job ended was not in vain.
     let key = world.allocation("60");

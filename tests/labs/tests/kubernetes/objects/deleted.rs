@@ -1,4 +1,4 @@
-//! Objects that vanish while nobody looks: what they had started does not go on for nobody.
+//! Objects that are deleted while no server runs: the next server ends their jobs.
 
 use torc_tests::env::until;
 use torc_tests::labs::kube::{Controller, expect_status};
@@ -6,7 +6,7 @@ use torc_tests::labs::kube::{Controller, expect_status};
 use super::{Cluster, jobs};
 
 #[test]
-fn what_vanished_while_no_server_was_there_is_ended() {
+fn an_object_deleted_without_a_server_ends_its_jobs() {
     let cluster = Cluster::new("vanished");
     let (mut controller, namespace) = (cluster.controller(), &cluster.namespace);
     let _runner = controller.runner(&cluster.env, "runner");
@@ -34,8 +34,8 @@ fn what_vanished_while_no_server_was_there_is_ended() {
     assert_eq!(state("gone"), (true, Some(0)));
     assert_eq!(state("done"), (false, Some(1)), "what has ended is an archive");
     assert!(runs("kept") && state("kept") == (false, Some(0)), "what has its object goes on");
-    assert_eq!(again.tells("object is gone"), 1, "{}", again.process().stderr());
-    // The name is free.
+    assert_eq!(again.log_lines("object is gone"), 1, "{}", again.process().stderr());
+    // The name can be used again.
     namespace.apply("gone", &jobs(&[("a", "true")]));
     namespace.expect("gone", "Finished", "True/Succeeded");
     assert_eq!(cluster.attempts(&again, "gone"), ["a 1 1 completed"]);

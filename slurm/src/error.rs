@@ -1,45 +1,41 @@
-//! What went wrong with a call, read from what the program said.
+//! Errors of calls, recognized by the output of the program.
 //!
-//! The one distinction that matters: Slurm said no, or nobody answered. Nothing is known after the latter, and nothing may be
-//! concluded from it.
+//! The important distinction: Slurm refused the call, or it did not answer. Nothing may be concluded from a missing answer.
 
 use thiserror::Error;
 
 use crate::call::Tool;
 
-/// Why there is no answer.
+/// The reason why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SlurmError {
     /// The program does not exist here.
     #[error("{program} is not installed here")]
-    Missing {
-        /// Which one.
-        program: String,
-    },
-    /// Slurm did not answer, so nothing is known.
+    Missing { program: String },
+    /// Slurm did not answer: nothing is known.
     #[error("Slurm did not answer: {reason}")]
     NoAnswer {
-        /// What was said instead.
+        /// The error message.
         reason: String,
-        /// Slurm may have heard us all the same.
+        /// Whether Slurm may have executed the call.
         maybe_delivered: bool,
     },
-    /// Slurm said no.
-    #[error("Slurm refused: {sentence}")]
+    /// Slurm refused the call.
+    #[error("Slurm refused: {message}")]
     Refused {
-        /// In its own words.
-        sentence: String,
+        /// Slurm's message.
+        message: String,
     },
 }
 
 impl SlurmError {
-    /// An answer that nobody understands tells as much as none.
+    /// Returns the error of an answer that cannot be parsed: it tells as little as none.
     pub fn unreadable(tool: Tool, line: &str) -> Self {
         let reason = format!("{} printed a line that cannot be read: {line:?}", tool.name());
         Self::NoAnswer { reason, maybe_delivered: true }
     }
 
-    /// The same call may be made again: it has certainly had no effect, or has none anyway.
+    /// Returns whether the call may be repeated: it had no effect, or only reads.
     pub const fn may_be_repeated(&self, only_asks: bool) -> bool {
         match self {
             Self::NoAnswer { maybe_delivered, .. } => only_asks || !*maybe_delivered,
@@ -48,16 +44,16 @@ impl SlurmError {
     }
 }
 
-/// How a program ended.
+/// The end of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// With a code.
+pub enum ProgramEnd {
+    /// An exit code.
     Code(i32),
-    /// By a signal.
+    /// A signal.
     Signal,
 }
 
-/// Sentences of a Slurm that was never reached.
+/// Messages of a program that did not reach Slurm.
 const NOT_REACHED: [&str; 14] = [
     "unable to contact slurm controller",
     "connection refused",
@@ -75,7 +71,7 @@ const NOT_REACHED: [&str; 14] = [
     "permission denied (publickey",
 ];
 
-/// Sentences of a Slurm that may have heard us, but said nothing.
+/// Messages of a Slurm that may have executed the call but did not answer.
 const NOT_HEARD: [&str; 16] = [
     "socket timed out",
     "zero bytes were transmitted or received",
@@ -95,35 +91,37 @@ const NOT_HEARD: [&str; 16] = [
     "invalid authentication credential",
 ];
 
-/// What is wrong with an answer, if anything is. `through_ssh` says that the code may be ssh's own.
-pub fn judge(program: &str, end: End, stdout: &str, stderr: &str, through_ssh: bool) -> Option<SlurmError> {
+/// Returns the error of an answer, if there is one. `through_ssh` means that the exit code may be that of ssh.
+pub fn error_of(program: &str, end: ProgramEnd, stdout: &str, stderr: &str, through_ssh: bool) -> Option<SlurmError> {
     let said = stderr.to_lowercase();
     let reached = !NOT_REACHED.iter().any(|sentence| said.contains(sentence));
     let heard = !NOT_HEARD.iter().any(|sentence| said.contains(sentence));
     let silent = !(reached && heard);
     match end {
-        // Some versions of sacct complain about the database and are content with nothing.
-        End::Code(0) if !silent || !stdout.trim().is_empty() => None,
-        End::Code(126 | 127) if !silent => Some(SlurmError::Missing { program: program.to_owned() }),
-        End::Code(255) if through_ssh && !silent => Some(no_answer(stderr, true)),
-        End::Signal => Some(SlurmError::NoAnswer { reason: format!("{program} was killed"), maybe_delivered: true }),
-        End::Code(_) if silent => Some(no_answer(stderr, reached || !heard)),
-        End::Code(code) => {
-            let sentence = sentence(stderr).or_else(|| sentence(stdout));
+        // Some versions of sacct print an error of the database and exit with 0.
+        ProgramEnd::Code(0) if !silent || !stdout.trim().is_empty() => None,
+        ProgramEnd::Code(126 | 127) if !silent => Some(SlurmError::Missing { program: program.to_owned() }),
+        ProgramEnd::Code(255) if through_ssh && !silent => Some(no_answer(stderr, true)),
+        ProgramEnd::Signal => {
+            Some(SlurmError::NoAnswer { reason: format!("{program} was killed"), maybe_delivered: true })
+        }
+        ProgramEnd::Code(_) if silent => Some(no_answer(stderr, reached || !heard)),
+        ProgramEnd::Code(code) => {
+            let message = message_of(stderr).or_else(|| message_of(stdout));
             Some(SlurmError::Refused {
-                sentence: sentence.unwrap_or_else(|| format!("{program} ended with code {code}")),
+                message: message.unwrap_or_else(|| format!("{program} ended with code {code}")),
             })
         }
     }
 }
 
 fn no_answer(stderr: &str, maybe_delivered: bool) -> SlurmError {
-    let reason = sentence(stderr).unwrap_or_else(|| "the connection was lost".to_owned());
+    let reason = message_of(stderr).unwrap_or_else(|| "the connection was lost".to_owned());
     SlurmError::NoAnswer { reason, maybe_delivered }
 }
 
-/// What was said, without the name of who said it: `sbatch: error: Batch job submission failed: …`. Several lines become one.
-fn sentence(text: &str) -> Option<String> {
+/// Returns an error message without the name of the program, as in `sbatch: error: Batch job submission failed: …`, on one line.
+fn message_of(text: &str) -> Option<String> {
     let lines = text.lines().map(strip_speaker).filter(|line| !line.is_empty());
     let said = lines.collect::<Vec<&str>>().join("; ");
     (!said.is_empty()).then_some(said)
@@ -145,10 +143,10 @@ mod tests {
     use super::*;
 
     fn refused(sentence: &str) -> Option<SlurmError> {
-        Some(SlurmError::Refused { sentence: sentence.to_owned() })
+        Some(SlurmError::Refused { message: sentence.to_owned() })
     }
 
-    // Every text was said by a real Slurm or a real ssh.
+    // Every text was printed by a real Slurm or a real ssh.
     #[test]
     fn no_answer_is_not_a_refusal() {
         let not_reached = [
@@ -163,7 +161,7 @@ mod tests {
         ];
         for text in not_reached {
             for code in [1, 8, 255] {
-                let trouble = judge("squeue", End::Code(code), "", text, true);
+                let trouble = error_of("squeue", ProgramEnd::Code(code), "", text, true);
                 assert!(
                     matches!(trouble, Some(SlurmError::NoAnswer { maybe_delivered: false, .. })),
                     "{text}: {trouble:?}"
@@ -180,17 +178,17 @@ mod tests {
             "Connection reset by peer",
         ];
         for text in not_heard {
-            let trouble = judge("squeue", End::Code(1), "", text, false);
+            let trouble = error_of("squeue", ProgramEnd::Code(1), "", text, false);
             assert!(matches!(trouble, Some(SlurmError::NoAnswer { maybe_delivered: true, .. })), "{text}: {trouble:?}");
         }
-        let killed = judge("squeue", End::Signal, "1|R\n", "", false);
+        let killed = error_of("squeue", ProgramEnd::Signal, "1|R\n", "", false);
         assert!(matches!(killed, Some(SlurmError::NoAnswer { .. })), "a killed program's answer may be half of it");
-        let lost = judge("squeue", End::Code(255), "", "", true);
+        let lost = error_of("squeue", ProgramEnd::Code(255), "", "", true);
         assert!(matches!(lost, Some(SlurmError::NoAnswer { maybe_delivered: true, .. })));
     }
 
-    /// Each of these sentences alone decides: nothing was received, or something may have been.
-    const NOT_REACHED_SENTENCES: [&str; 14] = [
+    /// Each of these messages alone decides whether the call may have been executed.
+    const NOT_REACHED_MESSAGES: [&str; 14] = [
         "Unable to contact slurm controller",
         "Connection refused",
         "connect failure",
@@ -206,7 +204,7 @@ mod tests {
         "Munge encode failed",
         "Permission denied (publickey)",
     ];
-    const NOT_HEARD_SENTENCES: [&str; 16] = [
+    const NOT_HEARD_MESSAGES: [&str; 16] = [
         "Socket timed out",
         "Zero Bytes were transmitted or received",
         "Message receive failure",
@@ -227,23 +225,30 @@ mod tests {
 
     #[test]
     fn each_sentence_alone_says_whether_slurm_may_have_heard() {
-        let cases = NOT_REACHED_SENTENCES
+        let cases = NOT_REACHED_MESSAGES
             .map(|text| (text, false))
             .into_iter()
-            .chain(NOT_HEARD_SENTENCES.map(|text| (text, true)));
+            .chain(NOT_HEARD_MESSAGES.map(|text| (text, true)));
         for (text, maybe_delivered) in cases {
             let expected = Some(SlurmError::NoAnswer { reason: format!("{text}!"), maybe_delivered });
             for code in [1, 126, 127, 255] {
-                assert_eq!(judge("squeue", End::Code(code), "", &format!("squeue: error: {text}!"), false), expected);
+                assert_eq!(
+                    error_of("squeue", ProgramEnd::Code(code), "", &format!("squeue: error: {text}!"), false),
+                    expected
+                );
             }
             assert_eq!(
-                judge("squeue", End::Code(0), " \n", &format!("{text}!"), false),
+                error_of("squeue", ProgramEnd::Code(0), " \n", &format!("{text}!"), false),
                 expected,
                 "nothing was printed"
             );
-            assert_eq!(judge("squeue", End::Code(0), "x", &format!("{text}!"), false), None, "an answer was printed");
-            let refused = judge("squeue", End::Code(1), text, "no", false);
-            assert_eq!(refused, Some(SlurmError::Refused { sentence: "no".to_owned() }), "only complaints count");
+            assert_eq!(
+                error_of("squeue", ProgramEnd::Code(0), "x", &format!("{text}!"), false),
+                None,
+                "an answer was printed"
+            );
+            let refused = error_of("squeue", ProgramEnd::Code(1), text, "no", false);
+            assert_eq!(refused, Some(SlurmError::Refused { message: "no".to_owned() }), "only complaints count");
         }
     }
 
@@ -254,19 +259,20 @@ mod tests {
         let said = Some(SlurmError::NoAnswer { reason: "kex failed".to_owned(), maybe_delivered: true });
         let killed = Some(SlurmError::NoAnswer { reason: "sstat was killed".to_owned(), maybe_delivered: true });
         let cases = [
-            (End::Code(0), "", false, None),
-            (End::Code(126), "", false, missing.clone()),
-            (End::Code(127), "x", true, missing),
-            (End::Code(255), "", true, lost),
-            (End::Code(255), "kex failed", true, said),
-            (End::Code(255), "", false, refused("sstat ended with code 255")),
-            (End::Code(254), "", true, refused("sstat ended with code 254")),
-            (End::Signal, "Connection refused", true, killed),
+            (ProgramEnd::Code(0), "", false, None),
+            (ProgramEnd::Code(126), "", false, missing.clone()),
+            (ProgramEnd::Code(127), "x", true, missing),
+            (ProgramEnd::Code(255), "", true, lost),
+            (ProgramEnd::Code(255), "kex failed", true, said),
+            (ProgramEnd::Code(255), "", false, refused("sstat ended with code 255")),
+            (ProgramEnd::Code(254), "", true, refused("sstat ended with code 254")),
+            (ProgramEnd::Signal, "Connection refused", true, killed),
         ];
         for (end, stderr, through_ssh, expected) in cases {
-            assert_eq!(judge("sstat", end, "", stderr, through_ssh), expected, "{end:?} {stderr}");
+            assert_eq!(error_of("sstat", end, "", stderr, through_ssh), expected, "{end:?} {stderr}");
         }
-        let both = judge("sacct", End::Code(1), "", "Connection refused\nProblem talking to the database", false);
+        let both =
+            error_of("sacct", ProgramEnd::Code(1), "", "Connection refused\nProblem talking to the database", false);
         assert!(matches!(both, Some(SlurmError::NoAnswer { maybe_delivered: true, .. })), "{both:?}");
         assert_eq!(
             SlurmError::unreadable(Tool::Sinfo, "a\tb"),
@@ -290,14 +296,14 @@ mod tests {
             ("a\n\nb", "a; b"),
         ];
         for (text, expected) in cases {
-            assert_eq!(judge("x", End::Code(1), "", text, false), refused(expected), "{text:?}");
+            assert_eq!(error_of("x", ProgramEnd::Code(1), "", text, false), refused(expected), "{text:?}");
         }
-        assert_eq!(judge("x", End::Code(1), "on stdout", "on stderr", false), refused("on stderr"));
-        assert_eq!(judge("x", End::Code(1), "on stdout", " ", false), refused("on stdout"));
+        assert_eq!(error_of("x", ProgramEnd::Code(1), "on stdout", "on stderr", false), refused("on stderr"));
+        assert_eq!(error_of("x", ProgramEnd::Code(1), "on stdout", " ", false), refused("on stdout"));
         let texts = [
             (SlurmError::Missing { program: "p".to_owned() }, "p is not installed here"),
             (SlurmError::NoAnswer { reason: "r".to_owned(), maybe_delivered: true }, "Slurm did not answer: r"),
-            (SlurmError::Refused { sentence: "s".to_owned() }, "Slurm refused: s"),
+            (SlurmError::Refused { message: "s".to_owned() }, "Slurm refused: s"),
         ];
         for (trouble, text) in texts {
             assert_eq!(trouble.to_string(), text);
@@ -309,21 +315,28 @@ mod tests {
         let nope = "sbatch: error: invalid partition specified: nope\n\
                     sbatch: error: Batch job submission failed: Invalid partition name specified\n";
         let said = "invalid partition specified: nope; Batch job submission failed: Invalid partition name specified";
-        assert_eq!(judge("sbatch", End::Code(1), "", nope, false), refused(said));
+        assert_eq!(error_of("sbatch", ProgramEnd::Code(1), "", nope, false), refused(said));
         let field = "sacct: error: Invalid field requested: \"bogus\"\n";
-        assert_eq!(judge("sacct", End::Code(1), "", field, false), refused("Invalid field requested: \"bogus\""));
-        assert_eq!(judge("sinfo", End::Code(3), "", "", false), refused("sinfo ended with code 3"));
+        assert_eq!(
+            error_of("sacct", ProgramEnd::Code(1), "", field, false),
+            refused("Invalid field requested: \"bogus\"")
+        );
+        assert_eq!(error_of("sinfo", ProgramEnd::Code(3), "", "", false), refused("sinfo ended with code 3"));
         let ping = "Slurmctld(primary) at vm is DOWN\n";
-        assert_eq!(judge("scontrol", End::Code(1), ping, "", false), refused("Slurmctld(primary) at vm is DOWN"));
+        assert_eq!(
+            error_of("scontrol", ProgramEnd::Code(1), ping, "", false),
+            refused("Slurmctld(primary) at vm is DOWN")
+        );
     }
 
     #[test]
     fn an_answer_is_an_answer() {
-        assert_eq!(judge("squeue", End::Code(0), "", "", false), None);
+        assert_eq!(error_of("squeue", ProgramEnd::Code(0), "", "", false), None);
         let partly =
             "sstat: error: StepId=15860017.9 not found running.\nsstat: error: couldn't get steps for job 999\n";
-        assert_eq!(judge("sstat", End::Code(0), "15860017.0|00:00:00|1580K\n", partly, false), None);
-        let content = judge("sacct", End::Code(0), "\n", "sacct: error: Problem talking to the database", false);
+        assert_eq!(error_of("sstat", ProgramEnd::Code(0), "15860017.0|00:00:00|1580K\n", partly, false), None);
+        let content =
+            error_of("sacct", ProgramEnd::Code(0), "\n", "sacct: error: Problem talking to the database", false);
         assert!(matches!(content, Some(SlurmError::NoAnswer { .. })));
     }
 
@@ -331,8 +344,14 @@ mod tests {
     #[test]
     fn a_missing_program_is_told_apart() {
         let missing = Some(SlurmError::Missing { program: "sstat".to_owned() });
-        assert_eq!(judge("sstat", End::Code(127), "", "env: 'sstat': No such file or directory\n", false), missing);
-        assert_eq!(judge("sstat", End::Code(127), "", "bash: line 1: sstat: command not found\n", true), missing);
+        assert_eq!(
+            error_of("sstat", ProgramEnd::Code(127), "", "env: 'sstat': No such file or directory\n", false),
+            missing
+        );
+        assert_eq!(
+            error_of("sstat", ProgramEnd::Code(127), "", "bash: line 1: sstat: command not found\n", true),
+            missing
+        );
     }
 
     #[test]
@@ -341,7 +360,7 @@ mod tests {
         let unreached = SlurmError::NoAnswer { reason: String::new(), maybe_delivered: false };
         assert!(unheard.may_be_repeated(true) && !unheard.may_be_repeated(false));
         assert!(unreached.may_be_repeated(true) && unreached.may_be_repeated(false));
-        assert!(!SlurmError::Refused { sentence: String::new() }.may_be_repeated(true));
+        assert!(!SlurmError::Refused { message: String::new() }.may_be_repeated(true));
         assert!(!SlurmError::Missing { program: String::new() }.may_be_repeated(true));
     }
 }

@@ -1,31 +1,31 @@
-//! Small texts that Slurm uses in many places: nothing, moments, limits, pairs.
+//! Small values that many Slurm commands print: absent values, times, limits, pairs.
 
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-/// A text that says something; Slurm has many ways to write nothing.
+/// Returns a text unless it is one of Slurm's words for an absent value.
 pub fn said(text: &str) -> Option<&str> {
     const NOTHING: [&str; 9] = ["", "(null)", "N/A", "n/a", "None", "NONE", "Unknown", "None assigned", "(None)"];
     let text = text.trim();
     (!NOTHING.contains(&text)).then_some(text)
 }
 
-/// A moment such as `2026-11-16T09:45:30`, in seconds since 1970. Our calls ask for UTC.
+/// Returns a time such as `2026-11-16T09:45:30` in seconds since 1970. All calls request UTC.
 pub fn moment(text: &str) -> Option<i64> {
     let civil: DateTime = said(text)?.parse().ok()?;
     Some(civil.to_zoned(TimeZone::UTC).ok()?.timestamp().as_second())
 }
 
-/// How long something may take.
+/// A time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Limit {
-    /// So many seconds.
+    /// A number of seconds.
     Seconds(i64),
-    /// As long as it likes.
+    /// No limit.
     Unlimited,
 }
 
-/// A limit such as `1-02:00:00`, `30:00`, `0:45`, `infinite` or `UNLIMITED`; none for `NOT_SET` and the like.
+/// Returns a limit such as `1-02:00:00`, `30:00`, `0:45`, `infinite` or `UNLIMITED`; `None` for `NOT_SET` and the like.
 pub fn limit(text: &str) -> Option<Limit> {
     let text = text.trim();
     if ["unlimited", "infinite", "infinity"].contains(&text.to_ascii_lowercase().as_str()) {
@@ -35,7 +35,7 @@ pub fn limit(text: &str) -> Option<Limit> {
     Some(Limit::Seconds(i64::try_from(seconds).ok()?))
 }
 
-/// The pairs of one record of `scontrol -o`: words `Key=value`. A value with blanks keeps the words that follow it.
+/// Returns the `Key=value` pairs of one record of `scontrol -o`. A value with blanks includes the words that follow.
 pub fn pairs(line: &str) -> Vec<(&str, String)> {
     let mut pairs: Vec<(&str, String)> = Vec::new();
     for word in line.split_whitespace() {
@@ -57,12 +57,12 @@ fn is_key(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_alphanumeric() || "/:_".contains(c))
 }
 
-/// The value of a key.
+/// Returns the value of a key.
 pub fn value<'a>(pairs: &'a [(&str, String)], key: &str) -> Option<&'a str> {
     pairs.iter().find(|(name, _)| *name == key).and_then(|(_, value)| said(value))
 }
 
-/// GPUs of a list of generic resources such as `gpu:a100:4(S:0-1),gpu:2,nvme:1`, and the type of the first that has one.
+/// Returns the number of GPUs in a list of generic resources such as `gpu:a100:4(S:0-1),gpu:2,nvme:1`, and the first type.
 pub fn gpus(gres: &str) -> (i64, Option<String>) {
     let mut total = 0_i64;
     let mut kind = None;

@@ -1,41 +1,41 @@
-//! Why a step ended, as the accounting tells it.
+//! Causes of failed steps, from the accounting.
 
 use torc_api::slurm::SlurmState;
 use torc_api::state::Cause;
 
+use crate::error::{ProgramEnd, SlurmError, error_of};
 use crate::sacct::StepAccount;
-use crate::trouble::{End, SlurmError, judge};
 
 const SIGINT: i32 = 2;
 const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
 
-/// Why a step failed, where its state says more than its exit code: out of memory whatever the code, out of time unless it
-/// ended well all the same.
+/// Returns the cause of a failed step where its state tells more than its exit code: out of memory with any code, and timeout
+/// unless the exit code is 0.
 pub fn cause(state: SlurmState, return_code: i32) -> Option<Cause> {
     match state {
         SlurmState::OutOfMemory => Some(Cause::OutOfMemory),
         SlurmState::Timeout | SlurmState::Deadline if return_code != 0 => Some(Cause::Timeout),
         SlurmState::NodeFailure | SlurmState::BootFailure if return_code != 0 => Some(Cause::NodeFailure),
         SlurmState::Preempted if return_code != 0 => Some(Cause::Preempted),
-        // Somebody ended it who is not its runner.
+        // Canceled by another process than its runner.
         SlurmState::Cancelled if return_code != 0 => Some(Cause::Lost),
         _ => None,
     }
 }
 
-/// Slurm made the step, and nothing of it was ever started: its end is neither the job's nor anybody's who could have sent it a
-/// signal, and nothing was measured. So it is where the daemon of its node is dead; `srun` ends with a code of its own (233).
+/// Returns whether Slurm created the step but never started it: its end is not the job's, and nothing was measured. This happens
+/// when slurmd of its node is dead; `srun` then exits with 233.
 pub fn never_began(account: &StepAccount, return_code: i32) -> bool {
     let is_signal = [SIGTERM, SIGKILL, SIGINT].map(|signal| 128 + signal).contains(&return_code);
     account.state == SlurmState::Cancelled && !account.has_numbers() && return_code != 0 && !is_signal
 }
 
-/// What `srun` said when it could not even ask for a step, because Slurm's controller did not answer. What else it may say, about
-/// a step that cannot be had, is the job's own.
+/// Returns the error of `srun` if it could not request a step because Slurm's controller did not answer. Other errors, about a
+/// step that cannot be allocated, count as the job's own.
 pub fn never_asked_for(stderr: &str) -> Option<String> {
     let complaints = stderr.lines().filter(|line| line.starts_with("srun: error: Unable to "));
-    complaints.rev().find_map(|line| match judge("srun", End::Code(1), "", line, false) {
+    complaints.rev().find_map(|line| match error_of("srun", ProgramEnd::Code(1), "", line, false) {
         Some(SlurmError::NoAnswer { reason, .. }) => Some(reason),
         _ => None,
     })
@@ -107,7 +107,7 @@ mod tests {
             state,
         };
         let cancelled = account(SlurmState::Cancelled, None);
-        // A dead slurmd, seen on Slurm 22.05: `srun` ends with 233, the accounting has CANCELLED, 0:105 and no numbers.
+        // A dead slurmd, seen on Slurm 22.05: `srun` exits with 233, the accounting has CANCELLED, 0:105 and no measurements.
         assert!(never_began(&cancelled, 233));
         for code in [0, 130, 137, 143] {
             assert!(!never_began(&cancelled, code), "{code}");
@@ -121,7 +121,7 @@ mod tests {
         assert!(!never_began(&account(SlurmState::Failed, None), 233), "a job may end with 233, too");
     }
 
-    // Said by Slurm 22.05 without its controller, and by one that has it.
+    // Printed by Slurm 22.05 without its controller, and with it.
     #[test]
     fn only_a_controller_that_does_not_answer_excuses_a_step_that_was_never_made() {
         let away = "srun: error: Unable to confirm allocation for job 15: Unable to contact slurm controller (connect failure)\n\

@@ -1,6 +1,6 @@
 //! Memory and CPU time as `sstat` and `sacct` print them.
 
-/// Bytes of an amount of memory such as `1024K`, `2.5G` or `512M`; without a letter it is bytes. Nothing for anything else.
+/// Returns the bytes of an amount of memory such as `1024K`, `2.5G` or `512M`. Without a letter, the unit is bytes.
 pub fn memory_bytes(text: &str) -> Option<i64> {
     let text = text.trim();
     let (number, exponent) = match text.char_indices().last()? {
@@ -18,7 +18,7 @@ pub fn memory_bytes(text: &str) -> Option<i64> {
     (bytes < i64::MAX as f64).then_some(bytes as i64)
 }
 
-/// Seconds of a CPU time such as `00:01:30`, `1-02:03:04`, `01:30` or `00:00:01.250`. Nothing for anything else.
+/// Returns the seconds of a CPU time such as `00:01:30`, `1-02:03:04`, `01:30` or `00:00:01.250`.
 pub fn cpu_seconds(text: &str) -> Option<f64> {
     let text = text.trim();
     let (days, clock) = match text.split_once('-') {

@@ -1,12 +1,12 @@
 //! Lists of job numbers as bytes: differences in variable-length integers, one to three bytes an entry.
 //!
-//! Deliberately absent: a version byte. A changed packing is a migration.
+//! There is no version byte: a changed encoding is a migration.
 
 use torc_api::state::JobState;
 use torc_core::ids::JobId;
 
-/// Packs job numbers in their order.
-pub(crate) fn pack_jobs(jobs: &[JobId]) -> Vec<u8> {
+/// Encodes job numbers, in their order.
+pub(crate) fn encode_jobs(jobs: &[JobId]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(jobs.len() * 2);
     let mut previous = 0;
     for job in jobs {
@@ -16,8 +16,8 @@ pub(crate) fn pack_jobs(jobs: &[JobId]) -> Vec<u8> {
     bytes
 }
 
-/// The inverse of [`pack_jobs`]; nothing when the bytes are none of its results.
-pub(crate) fn unpack_jobs(bytes: &[u8]) -> Option<Vec<JobId>> {
+/// Decodes the bytes of [`encode_jobs`]; `None` for invalid bytes.
+pub(crate) fn decode_jobs(bytes: &[u8]) -> Option<Vec<JobId>> {
     let mut jobs = Vec::with_capacity(bytes.iter().filter(|byte| *byte & MORE == 0).count());
     let mut rest = bytes;
     let mut previous = 0;
@@ -28,8 +28,8 @@ pub(crate) fn unpack_jobs(bytes: &[u8]) -> Option<Vec<JobId>> {
     Some(jobs)
 }
 
-/// Packs moved jobs: (job, attempt, state).
-pub(crate) fn pack_moves(moves: &[(JobId, i32, JobState)]) -> Vec<u8> {
+/// Encodes job transitions: (job, attempt, state).
+pub(crate) fn encode_transitions(moves: &[(JobId, i32, JobState)]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(moves.len() * 3);
     let mut previous = 0;
     for (job, attempt, state) in moves {
@@ -41,8 +41,8 @@ pub(crate) fn pack_moves(moves: &[(JobId, i32, JobState)]) -> Vec<u8> {
     bytes
 }
 
-/// The inverse of [`pack_moves`]; nothing when the bytes are none of its results.
-pub(crate) fn unpack_moves(bytes: &[u8]) -> Option<Vec<(JobId, i32, JobState)>> {
+/// Decodes the bytes of [`encode_transitions`]; `None` for invalid bytes.
+pub(crate) fn decode_transitions(bytes: &[u8]) -> Option<Vec<(JobId, i32, JobState)>> {
     let mut moves = Vec::new();
     let mut rest = bytes;
     let mut previous = 0;
@@ -56,7 +56,7 @@ pub(crate) fn unpack_moves(bytes: &[u8]) -> Option<Vec<(JobId, i32, JobState)>> 
     Some(moves)
 }
 
-/// Set in every byte of an integer but its last.
+/// Set in every byte of an integer but the last.
 const MORE: u8 = 0x80;
 
 fn append_difference(previous: i64, number: i64, bytes: &mut Vec<u8>) {
@@ -67,7 +67,7 @@ fn take_difference(previous: i64, rest: &mut &[u8]) -> Option<i64> {
     Some(previous.wrapping_add(unzigzag(take_varint(rest)?)))
 }
 
-/// Small numbers of either sign become small numbers.
+/// Maps small numbers of either sign to small numbers.
 fn zigzag(number: i64) -> u64 {
     ((number << 1) ^ (number >> 63)).cast_unsigned()
 }
@@ -108,27 +108,27 @@ mod tests {
     #[test]
     fn neighbours_take_a_byte_each() {
         let jobs: Vec<JobId> = (1_000_000..1_000_010).map(JobId).collect();
-        assert_eq!(pack_jobs(&jobs).len(), 3 + 9);
+        assert_eq!(encode_jobs(&jobs).len(), 3 + 9);
     }
 
-    /// Files of earlier versions are read for good.
+    /// Files of earlier versions must stay readable.
     #[test]
     fn the_packing_is_that_of_files_on_disks() {
-        // Differences 1, 1, 298, -295 and -69, doubled; of negative ones one less.
+        // Differences 1, 1, 298, -295 and -69, doubled; negative ones minus one.
         let jobs = [1, 2, 300, 5, -64].map(JobId);
-        assert_eq!(pack_jobs(&jobs), [2, 2, 0xd4, 0x04, 0xcd, 0x04, 0x89, 0x01]);
+        assert_eq!(encode_jobs(&jobs), [2, 2, 0xd4, 0x04, 0xcd, 0x04, 0x89, 0x01]);
         let moves =
             [(JobId(7), 2, JobState::Failed), (JobId(6), -1, JobState::Recovering), (JobId(70), 64, JobState::Ready)];
-        assert_eq!(pack_moves(&moves), [14, 4, 6, 1, 1, 11, 0x80, 0x01, 0x80, 0x01, 2]);
+        assert_eq!(encode_transitions(&moves), [14, 4, 6, 1, 1, 11, 0x80, 0x01, 0x80, 0x01, 2]);
     }
 
     #[test]
     fn bytes_that_are_no_list_are_refused() {
         for bytes in [&[0x80][..], &[0xff; 11], &[1, 0x80]] {
-            assert_eq!(unpack_jobs(bytes), None, "{bytes:?}");
+            assert_eq!(decode_jobs(bytes), None, "{bytes:?}");
         }
         for bytes in [&[2][..], &[2, 2], &[2, 2, 12]] {
-            assert_eq!(unpack_moves(bytes), None, "{bytes:?}");
+            assert_eq!(decode_transitions(bytes), None, "{bytes:?}");
         }
     }
 
@@ -136,14 +136,14 @@ mod tests {
         #[test]
         fn jobs_come_back_as_they_were(numbers in proptest::collection::vec(any::<i64>(), 0..50)) {
             let jobs: Vec<JobId> = numbers.into_iter().map(JobId).collect();
-            prop_assert_eq!(unpack_jobs(&pack_jobs(&jobs)), Some(jobs));
+            prop_assert_eq!(decode_jobs(&encode_jobs(&jobs)), Some(jobs));
         }
 
         #[test]
         fn moves_come_back_as_they_were(raw in proptest::collection::vec((any::<i64>(), any::<i32>(), 0..12u8), 0..50)) {
             let moves: Vec<_> =
                 raw.into_iter().map(|(job, attempt, state)| (JobId(job), attempt, JobState::from_code(state).unwrap())).collect();
-            prop_assert_eq!(unpack_moves(&pack_moves(&moves)), Some(moves));
+            prop_assert_eq!(decode_transitions(&encode_transitions(&moves)), Some(moves));
         }
     }
 }

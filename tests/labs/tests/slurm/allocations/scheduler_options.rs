@@ -1,26 +1,26 @@
-//! How allocations are asked for when a document or a site has wishes of its own.
+//! Allocations with options of the document or the site.
 
 use torc_tests::labs::sshd::Machine;
 
 use super::*;
 
-/// A job that waits until somebody lets it go.
+/// A held job.
 const PATIENT: &str = "command: \"touch first; until [ -e go ]; do sleep 0.1; done\"";
 
 #[test]
-fn allocations_that_are_to_run_one_after_another_do() {
+fn sequential_allocations_run_one_after_another() {
     let _calm = shared();
     let login = SlurmEnv::new(slurm());
     let document = scheduled("    serialize_allocations: true\n    extra: --cpus-per-task=1", "    num_allocations: 2");
-    // Somebody waits while the first one is busy, so that the other allocation is not given back.
+    // A ready job waits while the first allocation is busy, so the second one is not canceled.
     let next = "small\n  - {name: next, command: 'touch next', resource_requirements: small}\nresource_requirements:";
     let document = document.replacen("small\nresource_requirements:", next, 1);
     let command = "command: if [ -e first ]; then touch second; else touch first; sleep 600; fi";
     login.env.write("w.yaml", document.replace(command, PATIENT));
     let running = login.call("apply -f w.yaml").start();
     login.until_exists("first");
-    let numbers = patiently("two numbers", || Some(login.numbers()).filter(|numbers| numbers.len() == 2));
-    let waiting = patiently("one of them waits for the other", || {
+    let numbers = wait_for("two numbers", || Some(login.numbers()).filter(|numbers| numbers.len() == 2));
+    let waiting = wait_for("one of them waits for the other", || {
         let rows = login.allocations();
         let waits = rows.iter().find(|one| one["status"] == "pending" && one["slurmReason"] == "Dependency")?;
         Some(waits["slurmJobId"].as_str()?.to_owned())
@@ -37,7 +37,7 @@ fn allocations_that_are_to_run_one_after_another_do() {
     login.expect_nothing_queued();
 }
 
-// Slurm's commands are on another machine, and so is the file that the runner reads its secrets from.
+// The commands of Slurm and the credential file of the runner are on another machine.
 #[test]
 fn a_cluster_is_reached_over_ssh() {
     let _calm = shared();
@@ -60,11 +60,11 @@ fn a_cluster_is_reached_over_ssh() {
     );
     let workflow = sized(SECOND_TIME_LUCKY, "").replace("slurmCluster: local", "slurmCluster: far");
     login.env.write("w.yaml", cluster + &workflow);
-    // Without SLURM_CONF only the way over ssh leads to Slurm.
+    // Without SLURM_CONF, only ssh reaches Slurm.
     let call = login.env.call("apply -f w.yaml").env("TORC_SERVER_SLURM_POLL_INTERVAL", "1");
     login.end(call.start()).exits(0);
     assert!(login.env.path("second").exists());
     assert_eq!(login.allocations()[0]["cluster"], "far");
     let left = fs::read_dir(login.env.path(".torc-allocations")).map_or(0, Iterator::count);
-    assert_eq!(left, 0, "nobody needs the secrets any more");
+    assert_eq!(left, 0, "the credential files were not removed");
 }

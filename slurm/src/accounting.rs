@@ -1,77 +1,75 @@
-//! What the accounting keeps of allocations and their steps, for people: `sacct` with everything that a bill or a search for a
-//! fault needs.
+//! The full accounting of allocations and steps, for bills and for finding faults.
 
 use torc_api::slurm::SlurmState;
 
-use crate::amounts::{cpu_seconds, memory_bytes};
 use crate::call::{CommandSpec, Tool};
-use crate::fields::{moment, said};
+use crate::error::SlurmError;
+use crate::parse::amounts::{cpu_seconds, memory_bytes};
+use crate::parse::fields::{moment, said};
 use crate::state::meaning;
-use crate::trouble::SlurmError;
 
 const FIELDS: &str =
     "--format=JobID,State,ExitCode,Start,End,ElapsedRaw,NNodes,AllocCPUS,CPUTimeRAW,TotalCPU,MaxRSS,NodeList,JobName";
 
 /// An allocation, or a step of one.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Record {
-    /// Slurm's number, e.g. `12345` or `12345.7`.
+pub struct AccountingRecord {
+    /// Slurm's ID, such as `12345` or `12345.7`.
     pub id: String,
-    /// Its name.
     pub name: String,
-    /// What Slurm calls its state.
+    /// The state as Slurm prints it.
     pub state_text: String,
-    /// What that means.
+    /// The parsed state.
     pub state: SlurmState,
-    /// The code it ended with and the signal, as Slurm writes them: `1:0`.
+    /// The exit code and the signal, as Slurm prints them: `1:0`.
     pub exit_code: String,
-    /// When it started: seconds since 1970.
+    /// The start, in seconds since 1970.
     pub start: Option<i64>,
-    /// When it ended: seconds since 1970.
+    /// The end, in seconds since 1970.
     pub end: Option<i64>,
-    /// How long it has taken.
+    /// The duration.
     pub elapsed_seconds: i64,
-    /// How many nodes.
+    /// The number of nodes.
     pub nodes: i64,
-    /// How many CPUs it had.
+    /// The number of CPUs.
     pub cpus: i64,
-    /// CPU time that it had: CPUs times seconds.
+    /// Allocated CPU time: CPUs times seconds.
     pub cpu_seconds: i64,
-    /// CPU time that it used.
+    /// Used CPU time.
     pub used_cpu_seconds: Option<f64>,
-    /// The most memory of a task; of steps only.
+    /// The largest memory of a task; only for steps.
     pub max_rss_bytes: Option<i64>,
-    /// Its nodes, as Slurm lists them.
+    /// The nodes, as Slurm lists them.
     pub node_list: Option<String>,
 }
 
-impl Record {
-    /// It is an allocation, not a step of one.
+impl AccountingRecord {
+    /// Returns whether this is an allocation and not a step.
     pub fn is_allocation(&self) -> bool {
         !self.id.contains('.')
     }
 }
 
-/// Asks for everything about allocations and their steps; of one that was requeued about every time that it ran.
+/// Returns the query for allocations and their steps, including earlier starts of requeued allocations.
 pub fn ask<'a>(ids: impl IntoIterator<Item = &'a str>) -> CommandSpec {
     let ids = ids.into_iter().collect::<Vec<&str>>().join(",");
     CommandSpec::new(Tool::Sacct, ["-a", "-D", "-P", "-n", FIELDS, "-j"]).arg(ids)
 }
 
-/// The records of an answer; one with a line that cannot be read is none.
-pub fn read(text: &str) -> Result<Vec<Record>, SlurmError> {
+/// Parses the output. A line that cannot be parsed makes all of it invalid.
+pub fn read(text: &str) -> Result<Vec<AccountingRecord>, SlurmError> {
     let lines = text.lines().filter(|line| !line.trim().is_empty());
     lines.map(|line| read_line(line).ok_or_else(|| SlurmError::unreadable(Tool::Sacct, line))).collect()
 }
 
-fn read_line(line: &str) -> Option<Record> {
+fn read_line(line: &str) -> Option<AccountingRecord> {
     let fields: Vec<&str> = line.splitn(13, '|').collect();
     let [id, state, exit, start, end, elapsed, nodes, cpus, cpu, used, memory, node_list, name] = fields.as_slice()
     else {
         return None;
     };
     let number = |text: &str| text.trim().parse::<i64>().unwrap_or(0);
-    Some(Record {
+    Some(AccountingRecord {
         id: (*id).to_owned(),
         name: (*name).to_owned(),
         state_text: (*state).to_owned(),
@@ -108,7 +106,7 @@ mod tests {
         let first = &records[0];
         assert_eq!((first.id.as_str(), first.nodes, first.cpus, first.cpu_seconds), ("26180000", 4, 8, 104));
         assert_eq!((first.elapsed_seconds, first.used_cpu_seconds), (13, Some(2.519)));
-        let allocations: Vec<bool> = records.iter().map(Record::is_allocation).collect();
+        let allocations: Vec<bool> = records.iter().map(AccountingRecord::is_allocation).collect();
         assert_eq!(allocations, [true, false, false, true]);
         assert_eq!((records[2].state, records[2].exit_code.as_str()), (SlurmState::OutOfMemory, "0:125"));
         assert_eq!(records[2].max_rss_bytes, Some(3_104 << 10));
@@ -120,7 +118,7 @@ mod tests {
     #[test]
     fn every_column_has_its_field() {
         let text = "17.4|PREEMPTED|5:6|2026-11-16T13:35:23|2026-11-16T13:35:36|7|8|9|10|00:11.500|12K|n[13-14]|name\n";
-        let expected = Record {
+        let expected = AccountingRecord {
             id: "17.4".to_owned(),
             name: "name".to_owned(),
             state_text: "PREEMPTED".to_owned(),

@@ -1,4 +1,4 @@
-//! What people ask for by editing an object: suspend, stop, run again, scale, delete, and limits of time.
+//! Edits of objects: suspend, stop, run again, scale, delete, and time limits.
 
 use serde_json::json;
 use torc_tests::env::until;
@@ -7,7 +7,7 @@ use torc_tests::labs::kube::expect_status;
 use super::{Cluster, jobs};
 
 #[test]
-fn a_suspended_workflow_starts_nothing_until_it_goes_on() {
+fn a_suspended_workflow_starts_nothing_until_resumed() {
     let cluster = Cluster::new("suspend");
     let (controller, namespace) = (cluster.controller(), &cluster.namespace);
     let _runner = controller.runner(&cluster.env, "runner");
@@ -41,13 +41,13 @@ fn a_stopped_workflow_runs_again_with_a_higher_run() {
     namespace.kubectl(&format!("patch twf w --type=merge --patch={}", again.to_string().replace(' ', "")));
     namespace.expect("w", "Finished", "True/Succeeded");
     assert_eq!(namespace.status("w")["runId"], 2);
-    // The default policy is Incomplete: what has completed is not run again.
+    // The default policy is Incomplete: completed jobs do not run again.
     let attempts = cluster.attempts(&controller, "w");
     assert_eq!(attempts, ["done 1 1 completed", "long 1 1 canceled", "long 2 1 completed"]);
 }
 
 #[test]
-fn a_drained_workflow_lets_its_jobs_end_and_starts_no_other() {
+fn a_drained_workflow_ends_its_jobs_and_starts_no_others() {
     let cluster = Cluster::new("drain");
     let (controller, namespace) = (cluster.controller(), &cluster.namespace);
     let _runner = controller.runner(&cluster.env, "runner");
@@ -74,7 +74,7 @@ fn a_drained_workflow_lets_its_jobs_end_and_starts_no_other() {
 }
 
 #[test]
-fn a_higher_run_takes_what_its_policy_says() {
+fn a_higher_run_reruns_jobs_by_its_policy() {
     let cluster = Cluster::new("rerun");
     let (controller, namespace) = (cluster.controller(), &cluster.namespace);
     let _runner = controller.runner(&cluster.env, "runner");
@@ -108,7 +108,7 @@ fn a_higher_run_takes_what_its_policy_says() {
 }
 
 #[test]
-fn scale_changes_how_many_allocations_there_may_be() {
+fn scale_limits_the_number_of_allocations() {
     let cluster = Cluster::new("scale");
     let (_controller, namespace) = (cluster.controller(), &cluster.namespace);
     namespace.apply("w", &jobs(&[("a", "true")]));
@@ -121,11 +121,11 @@ fn scale_changes_how_many_allocations_there_may_be() {
 }
 
 #[test]
-fn a_deleted_workflow_goes_when_its_jobs_are_gone() {
+fn a_deleted_workflow_disappears_after_its_jobs() {
     let cluster = Cluster::new("delete");
     let (controller, namespace) = (cluster.controller(), &cluster.namespace);
     let _runner = controller.runner(&cluster.env, "runner");
-    // It takes its time to end.
+    // The job ignores SIGTERM for a while.
     let stubborn = "sh -c 'trap \"sleep 2; exit 0\" TERM; while true; do sleep 0.1; done' stubborn-job";
     namespace.apply("w", &jobs(&[("long", stubborn)]));
     expect_status(namespace, "w", "it runs", |status| (status["jobs"]["running"] == 1).then_some(()));
@@ -134,7 +134,7 @@ fn a_deleted_workflow_goes_when_its_jobs_are_gone() {
     assert!(namespace.workflow("w").is_none());
     assert!(!cluster.env.processes().iter().any(|process| process.command.contains("stubborn-job")));
     assert_eq!(cluster.items(&controller, "get workflows"), Vec::<serde_json::Value>::new());
-    // Somebody else may hold an object, too: only our own hold is let go.
+    // The server removes only its own finalizer.
     namespace.apply("held", &jobs(&[("a", "true")]));
     namespace.expect("held", "Finished", "True/Succeeded");
     let hold = r#"[{"op":"add","path":"/metadata/finalizers/0","value":"example.com/hold"}]"#;
@@ -143,14 +143,14 @@ fn a_deleted_workflow_goes_when_its_jobs_are_gone() {
     let finalizers = || namespace.workflow("held").unwrap()["metadata"]["finalizers"].clone();
     until(|| finalizers() == json!(["example.com/hold"]), || finalizers().to_string());
     namespace.kubectl(r#"patch twf held --type=merge --patch={"metadata":{"finalizers":null}}"#);
-    // The name is free: what comes next is another workflow.
+    // The next object of this name is a new workflow.
     namespace.apply("w", &jobs(&[("long", "true")]));
     namespace.expect("w", "Finished", "True/Succeeded");
     assert_eq!(cluster.attempts(&controller, "w"), ["long 1 1 completed"]);
 }
 
 #[test]
-fn a_workflow_that_runs_for_too_long_is_stopped() {
+fn a_workflow_over_its_deadline_is_stopped() {
     let cluster = Cluster::new("deadline");
     let (controller, namespace) = (cluster.controller(), &cluster.namespace);
     let _runner = controller.runner(&cluster.env, "runner");
@@ -162,7 +162,7 @@ fn a_workflow_that_runs_for_too_long_is_stopped() {
 }
 
 #[test]
-fn a_finished_object_goes_after_its_time_and_the_store_keeps_what_it_knows() {
+fn a_finished_object_is_deleted_after_its_ttl() {
     let cluster = Cluster::new("ttl");
     let (controller, namespace) = (cluster.controller(), &cluster.namespace);
     let _runner = controller.runner(&cluster.env, "runner");
@@ -174,7 +174,7 @@ fn a_finished_object_goes_after_its_time_and_the_store_keeps_what_it_knows() {
         || format!("{:#}", namespace.workflow("w").unwrap_or_default()),
     );
     assert_eq!(cluster.attempts(&controller, "w"), ["a 1 1 completed"], "the store keeps it");
-    // The same name again is another workflow, which says nothing of the earlier one before it was accepted.
+    // A new object of the same name shows no status of the earlier one.
     let mut elsewhere = jobs(&[("b", "true")]);
     elsewhere["slurmCluster"] = json!("nowhere");
     namespace.apply("w", &elsewhere);
@@ -186,7 +186,7 @@ fn a_finished_object_goes_after_its_time_and_the_store_keeps_what_it_knows() {
 }
 
 #[test]
-fn what_another_controller_looks_after_is_left_alone() {
+fn objects_of_another_controller_are_ignored() {
     let cluster = Cluster::new("managed");
     let (controller, namespace) = (cluster.controller(), &cluster.namespace);
     let mut spec = jobs(&[("a", "true")]);
