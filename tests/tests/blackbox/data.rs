@@ -162,7 +162,7 @@ fn workflows_init_checks_files_before_it_starts() {
     env.torc("run chain").exits(0);
     env.torc("workflows init chain --dry-run").exits(0).prints("3 jobs would be reset to ready");
     assert_eq!(env.items("get jobs chain")[0]["runId"], 1);
-    env.torc("workflows init chain").exits(0).prints("output files will be written again");
+    env.torc("workflows init chain").exits(0).prints("output files will be overwritten");
     assert_eq!(env.items("get jobs chain")[0]["runId"], 2);
 }
 
@@ -205,7 +205,7 @@ fn jobs_write_data_and_others_read_it() {
     // From standard input, and back to the value of the document.
     env.call("user-data set data given -").stdin("[1, 2]").run().exits(0);
     assert_eq!(env.json("user-data get data given"), json!([1, 2]));
-    env.torc("user-data delete data given").exits(0).prints("taken back");
+    env.torc("user-data delete data given").exits(0).prints("deleted");
     assert_eq!(env.json("user-data get data given"), json!({"n": 1}));
     env.call("user-data set data given").arg("no json").run().exits(4).prints("the value is not valid JSON");
     env.torc("user-data get data nothing").exits(5).prints("user data 'nothing' does not exist");
