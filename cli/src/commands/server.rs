@@ -88,7 +88,7 @@ pub async fn run(context: &CommandContext, args: &ServerArgs) -> Result<ExitStat
     }
     // A server in the background takes the address that its starter has recorded.
     if !args.background {
-        store_dir.note_bind(&said.bind);
+        store_dir.record_bind(&said.bind);
     }
     let mode = ServeMode::Announced { listening, runner: args.with_runner, slurm, kubernetes };
     let server = tokio::select! {
