@@ -550,7 +550,8 @@ fn no_job_is_leased_near_the_end_of_the_time_limit() {
     let fixture = Fixture::new();
     fixture.env.write("client/w.yaml", "name: w\njobs: [{name: a, command: 'true'}]\n");
     fixture.server.torc(&fixture.env, "apply -f w.yaml").exits(0);
-    let outcome = fixture.runner("w --max-parallel-jobs 1 --time-limit 200s").run().exits(0).prints("time limit reached");
+    let outcome =
+        fixture.runner("w --max-parallel-jobs 1 --time-limit 200s").run().exits(0).prints("time limit reached");
     assert!(outcome.stderr.contains("less than 300 s of its time are left"), "{}", outcome.stderr);
     assert_eq!(fixture.server.items(&fixture.env, "get results w").len(), 0);
     let shorter = "name: w\ncompute_node_min_time_for_new_jobs_seconds: 10\njobs: [{name: a, command: 'true'}]\n";
