@@ -163,7 +163,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    // As Slurm 22.05 prints them.
+    // Output of Slurm 22.05.
     const JOBS: &str = "\
 15860003|CANCELLED by 0|0:0|2026-11-16T09:45:35|2026-11-16T09:45:56|n[1-4]|big
 15860004+1|CANCELLED by 1000|0:0|None|2026-11-16T09:45:56|None assigned|het

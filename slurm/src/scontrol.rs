@@ -114,7 +114,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    // As Slurm 22.05 prints them.
+    // Output of Slurm 22.05.
     #[test]
     fn jobs() {
         let text = "\

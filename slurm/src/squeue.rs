@@ -118,7 +118,7 @@ mod tests {
         Ok(Answer { text: text.to_owned(), remarks: String::new() })
     }
 
-    // As Slurm 22.05 prints them.
+    // Output of Slurm 22.05.
     const QUEUE: &str = "\
 15860003|PENDING|debug|4|2026-11-16T09:50:30|2026-11-17T11:50:30|1-02:00:00||(null)|big|Resources
 15860004+1|PENDING|debug|1|N/A|N/A|2:00||a b|het|Resources
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forgotten_job_is_an_empty_answer_and_everything_else_is_none() {
+    fn an_unknown_job_is_an_empty_answer_and_other_errors_fail() {
         assert_eq!(read_jobs(answer("")), Ok(Vec::new()));
         let forgotten = SlurmError::Refused { message: "slurm_load_jobs error: Invalid job id specified".to_owned() };
         assert_eq!(read_jobs(Err(forgotten)), Ok(Vec::new()));

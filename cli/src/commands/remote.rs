@@ -230,7 +230,7 @@ async fn chosen_workers(client: &Client, chosen: &ChosenArgs) -> Result<Vec<Work
         let found = workers.iter().find(|worker| worker.address == address).cloned();
         named.push(found.ok_or_else(|| {
             CliError::not_found(format!("workflow {workflow} has no worker {text}"))
-                .hint(format!("`torc remote list-workers {workflow}` lists those that it has"))
+                .hint(format!("`torc remote list-workers {workflow}` lists its workers"))
         })?);
     }
     Ok(named)

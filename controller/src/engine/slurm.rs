@@ -144,7 +144,8 @@ impl EngineHandle {
         &self,
         workflow: WorkflowId,
         rows: Vec<AllocationRow>,
-        (begun, executed): (Vec<JobId>, Vec<JobId>),
+        begun: Vec<JobId>,
+        executed: Vec<JobId>,
     ) -> Result<Vec<AllocationRow>, EngineError> {
         self.write(move |engine, tx| {
             engine.begin_actions(workflow, (&begun, &executed), tx);
@@ -164,11 +165,11 @@ impl EngineHandle {
     pub(crate) async fn allocation_not_submitted(
         &self,
         key: AllocationKey,
-        sentence: String,
+        message: String,
         maybe_delivered: bool,
     ) -> Result<(), EngineError> {
         self.write(move |engine, tx| {
-            engine.allocation_not_submitted(key, &sentence, maybe_delivered, tx);
+            engine.allocation_not_submitted(key, &message, maybe_delivered, tx);
             Ok(())
         })
         .await
