@@ -22,7 +22,7 @@ use crate::context::CommandContext;
 use crate::documents::{self, ProblemReport};
 use crate::error::{CliError, ExitStatus};
 use crate::kubernetes::KubernetesCluster;
-use crate::kubernetes::objects::{How, ObjectKind, content};
+use crate::kubernetes::objects::{ApplyOptions, ObjectKind, content};
 use crate::object_view::view;
 use crate::output::ItemList;
 use crate::use_cases::interrupts::Interrupts;
@@ -75,10 +75,10 @@ pub async fn apply(
         let message = "--no-run and --detach apply to this machine, but the workflow runs in the cluster";
         return Err(CliError::usage(message).hint("set `suspend: true` in the document to start the workflow later"));
     }
-    let how = How { dry_run: args.dry_run, force: args.force_conflicts };
+    let options = ApplyOptions { dry_run: args.dry_run, force: args.force_conflicts };
     let (mut items, mut text, mut workflows) = (Vec::new(), String::new(), Vec::new());
     for (kind, document) in objects(context, cluster, &args.files.files)? {
-        let applied = cluster.apply(kind, &document, how).await?;
+        let applied = cluster.apply(kind, &document, options).await?;
         let (name, outcome) = (name(&applied.after).to_owned(), applied.outcome());
         let dry = if args.dry_run { " (dry run)" } else { "" };
         text.push_str(&format!("{}/{name} {}{dry}\n", kind.word(), outcome_word(outcome)));
@@ -149,7 +149,7 @@ pub async fn diff(
 ) -> Result<ExitStatus, CliError> {
     let (mut items, mut text) = (Vec::new(), String::new());
     for (kind, document) in objects(context, cluster, files)? {
-        let applied = cluster.apply(kind, &document, How { dry_run: true, force: true }).await?;
+        let applied = cluster.apply(kind, &document, ApplyOptions { dry_run: true, force: true }).await?;
         let before = applied.before.as_ref().map_or(Value::Null, |object| *content(object));
         let name = name(&applied.after);
         let difference = unified(name, &before, &content(&applied.after));

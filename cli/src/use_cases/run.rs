@@ -26,7 +26,7 @@ use crate::context::CommandContext;
 use crate::documents::Documents;
 use crate::embedded::listening::{Exposure, Listening};
 use crate::embedded::store_dir::{Lock, StoreDir};
-use crate::embedded::{EmbeddedServer, ServeMode, StoreAccess, acquire_or_attach, bind_to_note};
+use crate::embedded::{EmbeddedServer, ServeMode, StoreAccess, acquire_or_attach, bind_to_record};
 use crate::error::{CliError, ExitStatus};
 use crate::listen_args::resolve;
 use crate::logging::LogWriters;
@@ -74,8 +74,8 @@ pub async fn run_workflows(
                 if listening.is_exposed() {
                     context.output.warning("requests and tokens are not encrypted: see --insecure-http");
                 }
-                if let Some(bind) = bind_to_note(&context.settings.server, exposure) {
-                    store_dir.note_bind(&bind);
+                if let Some(bind) = bind_to_record(&context.settings.server, exposure) {
+                    store_dir.record_bind(&bind);
                 }
                 let slurm = (placement == Placement::Slurm).then_some(RunnerScope::Session);
                 let mode = ServeMode::Announced { listening, runner: true, slurm, kubernetes: None };

@@ -258,7 +258,7 @@ fn an_unreachable_advertised_host_is_warned_about() {
     assert_eq!(call.code, Some(0), "{host}: {}", call.stderr);
     let other = TestEnv::new();
     let server = Server::with_flags(&other, "--bind 0.0.0.0:0 --advertise logn1.invalid");
-    server.process().prints("'logn1.invalid', which leads nowhere");
+    server.process().prints("'logn1.invalid' of --advertise does not resolve");
     // No authority signs a certificate that the server generates.
     env.torc("server --bind 0.0.0.0:0 --tls-ca ca.crt --database x.db").exits(2).prints("--tls-cert");
 }

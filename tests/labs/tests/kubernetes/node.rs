@@ -111,7 +111,7 @@ fn torc_uses_a_cluster_only_if_it_is_named() {
     namespace(node, "by-torc");
     // An existing kubeconfig alone selects no cluster.
     let lone = node.attempt("torc", &["get", "workflows"]);
-    assert!(String::from_utf8_lossy(&lone.stderr).contains("there is no store here"), "{lone:?}");
+    assert!(String::from_utf8_lossy(&lone.stderr).contains("no store found"), "{lone:?}");
     let there = |line: &str| node.torc(&format!("{line} -n by-torc"));
     assert!(there(&format!("apply -f {} --dry-run", diamond())).contains("workflow/diamond created (dry run)"));
     assert!(there(&format!("apply -f {}", diamond())).contains("workflow/diamond created"));

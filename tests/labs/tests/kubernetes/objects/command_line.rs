@@ -49,7 +49,7 @@ fn commands_on_objects_need_only_an_api_server() {
     let theirs = document("Workflow", "w", &jobs(&[("a", "echo theirs")])).to_string();
     let words = ["apply", "--server-side", "--force-conflicts", "--namespace", &namespace.name, "-f", "-"];
     namespace.lab.pipe(&words, theirs.as_bytes());
-    let refused = cluster.torc("apply -f w.yaml").exits(7).prints("--force-conflicts takes the fields over");
+    let refused = cluster.torc("apply -f w.yaml").exits(7).prints("take over these fields with --force-conflicts");
     refused.prints("spec.jobs").prints("kubectl");
     cluster.torc("apply -f w.yaml --force-conflicts").exits(0).prints("workflow/w configured");
     assert_eq!(cluster.spec("w")["jobs"][0]["command"], "echo other");
