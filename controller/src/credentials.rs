@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn configured_certificates_include_their_authority_and_are_renewed() {
+    fn configured_certificates_are_passed_on_and_renewed() {
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str| folder.path().join(name);
         let make = || make_certificate(vec!["login1".to_owned()]).unwrap();

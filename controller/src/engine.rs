@@ -278,12 +278,10 @@ impl EngineHandle {
         Ok(AffectedJobs { jobs, names: Vec::new() })
     }
 
-    /// Deletes a workflow.
     pub async fn delete(&self, id: WorkflowId) -> Result<(), EngineError> {
         self.write(move |engine, tx| Ok(engine.delete(id, tx)?)).await
     }
 
-    /// Registers a runner.
     pub async fn register(&self, request: RegisterRequest, grant: Grant) -> Result<RegisterResponse, EngineError> {
         audit::set_object(format!("runners on {}", request.host));
         self.write(move |engine, tx| {

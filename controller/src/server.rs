@@ -35,7 +35,6 @@ pub struct ServerConfig {
     pub database: PathBuf,
     /// The address to listen at; `None` for a server inside this process only.
     pub bind: Option<SocketAddr>,
-    /// The administrator's token.
     pub token: String,
     /// A token that only reads metrics.
     pub metrics_token: Option<String>,

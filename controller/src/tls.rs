@@ -25,7 +25,6 @@ const CERTIFICATE_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 pub struct TlsFiles {
     /// The certificate and its chain.
     pub certificate: PathBuf,
-    /// The private key.
     pub key: PathBuf,
 }
 
@@ -41,15 +40,10 @@ pub enum TlsError {
     },
     /// A file does not contain what it should.
     #[error("{path} contains no {wanted} in PEM")]
-    Content {
-        path: PathBuf,
-        /// The expected content.
-        wanted: &'static str,
-    },
+    Content { path: PathBuf, wanted: &'static str },
     /// The certificate and the key do not match.
     #[error("the certificate in {path} does not match its key")]
     Pair {
-        /// The certificate's file.
         path: PathBuf,
         #[source]
         source: rustls::Error,

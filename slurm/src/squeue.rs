@@ -18,7 +18,6 @@ pub struct QueuedJob {
     pub id: JobId,
     /// The state as Slurm prints it.
     pub state_text: String,
-    /// The parsed state.
     pub state: SlurmState,
     pub partition: Option<String>,
     /// The number of nodes.
@@ -27,7 +26,6 @@ pub struct QueuedJob {
     pub start: Option<i64>,
     /// The latest possible end, in seconds since 1970.
     pub end: Option<i64>,
-    /// The remaining time.
     pub left: Option<Limit>,
     /// The nodes, as Slurm lists them.
     pub node_list: Option<String>,

@@ -10,7 +10,7 @@ const SIGINT: i32 = 2;
 const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
 
-/// Returns the cause of a failed step where its state tells more than its exit code: out of memory with any code, and timeout
+/// Returns the cause of a failed step where its state says more than its exit code: out of memory with any code, and timeout
 /// unless the exit code is 0.
 pub fn cause(state: SlurmState, return_code: i32) -> Option<Cause> {
     match state {

@@ -132,7 +132,6 @@ impl Store {
         read!(self, |connection| data::user_data(connection, workflow, name))
     }
 
-    /// Returns the runners.
     pub async fn runners(&self, filter: RunnerFilter) -> Result<Vec<RunnerRow>, StoreError> {
         read!(self, |connection| runners::list(connection, filter))
     }

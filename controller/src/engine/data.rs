@@ -87,7 +87,6 @@ impl EngineHandle {
         self.show_data(rows).await
     }
 
-    /// Returns one value.
     pub async fn one_user_data(&self, id: WorkflowId, name: &str) -> Result<UserData, EngineError> {
         let rows = self.store.user_data(id, Some(name)).await?;
         let mut shown = self.show_data(rows).await?;

@@ -46,7 +46,6 @@ impl EngineHandle {
         Ok(ClusterApplied { name, outcome })
     }
 
-    /// Deletes a cluster.
     pub async fn delete_cluster(&self, name: &str) -> Result<(), EngineError> {
         let name = name.to_owned();
         self.write(move |engine, tx| Ok(engine.delete_cluster(&name, tx)?)).await

@@ -74,7 +74,6 @@ pub(super) struct EngineWriter {
 /// The tokens of a shutdown, in their order.
 #[derive(Clone, Default)]
 pub(crate) struct Stop {
-    /// Ends long polls.
     pub waiting: CancellationToken,
     /// Ends the writer after the queue is empty.
     pub queue: CancellationToken,

@@ -22,7 +22,6 @@ use crate::engine::EngineError;
 /// The right that a route requires. An administrator may call all routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
-    /// Any token.
     Token,
     /// A token for workflows. The handler omits or refuses workflows to which the caller has no access.
     Member(AccessMode),
@@ -36,7 +35,6 @@ pub(super) enum Access {
     Pool,
     /// A token that reads metrics.
     Metrics,
-    /// An administrator.
     Admin,
 }
 

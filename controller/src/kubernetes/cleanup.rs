@@ -25,9 +25,7 @@ const REPORT_LINGERING_AFTER: Duration = Duration::from_secs(30);
 /// The next step of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CleanupStep {
-    /// Check again soon.
     Wait,
-    /// Remove the finalizer.
     Release,
     /// Remove the finalizer although not everything is gone: the timeout is over.
     GiveUp,

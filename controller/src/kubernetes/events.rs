@@ -182,7 +182,7 @@ async fn note(context: &Context, sequence: i64, before: i64) -> Result<(), Strin
     context.engine.set_event_cursor(sequence).await.map_err(|error| error.to_string())
 }
 
-/// Publishes one event. Returns false if its object is not known yet: the first reconcile will tell.
+/// Publishes one event. Returns false if its object is not known yet: the first reconcile of the object adds it.
 async fn publish_one(context: &Context, event: &Event) -> Result<bool, String> {
     // A reason of a later version has no Event.
     let published = event.reason.parse().ok().and_then(kubernetes_reason);

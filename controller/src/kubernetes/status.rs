@@ -14,7 +14,6 @@ const MAX_MESSAGE_BYTES: usize = 600;
 pub(super) struct View<'a> {
     /// The engine's status of the last accepted generation.
     pub engine: Option<&'a WorkflowStatus>,
-    /// The object's generation.
     pub generation: i64,
     /// The last accepted generation.
     pub accepted: Option<i64>,

@@ -11,9 +11,7 @@ pub(super) const MIN_STATUS_INTERVAL: Duration = Duration::from_secs(5);
 /// The decision about a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriteDecision {
-    /// Nothing has changed.
     Nothing,
-    /// Write now.
     Now,
     /// Write after this delay.
     After(Duration),

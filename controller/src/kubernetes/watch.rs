@@ -35,7 +35,6 @@ pub(super) struct Watches {
 }
 
 struct NamespaceWatch {
-    /// None for all.
     namespace: Option<String>,
     store: Store<GuardedWorkflow>,
     writer: Writer<GuardedWorkflow>,

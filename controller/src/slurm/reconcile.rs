@@ -49,7 +49,7 @@ pub(super) struct SlurmContext {
     backoffs: HashMap<WorkflowId, SubmitBackoff>,
     /// Partitions that the engine has, by cluster: they limit what a retry may request.
     noted_partitions: HashMap<String, Vec<Partition>>,
-    /// Whether all allocations are being canceled.
+    /// `true` while all allocations are being canceled.
     is_winding_down: Arc<AtomicBool>,
     moments: Moments,
 }
@@ -252,7 +252,6 @@ impl SlurmContext {
         Ok(())
     }
 
-    /// Reconciles one workflow.
     async fn reconcile(&mut self, needs: &WorkflowDemand, described: &Described) -> Result<(), EngineError> {
         let name = needs.cluster.clone().unwrap_or_default();
         let mut known = None;

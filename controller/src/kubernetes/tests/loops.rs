@@ -18,7 +18,6 @@ async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// Ends a loop.
 async fn end(stop: &CancellationToken, task: JoinHandle<()>) {
     stop.cancel();
     tokio::time::timeout(Duration::from_secs(60), task).await.expect("it ends").expect("it does not panic");

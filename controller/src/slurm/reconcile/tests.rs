@@ -292,7 +292,7 @@ async fn a_store_is_told_from_others_by_its_identity() {
 
 // R08
 #[tokio::test]
-async fn a_submission_without_answer_is_adopted_and_copies_are_canceled() {
+async fn a_submission_without_answer_is_adopted_once() {
     let mut lab = Lab::new().await;
     lab.slurm.refuses("sbatch", "sbatch: error: Socket timed out on send/recv operation");
     lab.apply("w", 1).await;
