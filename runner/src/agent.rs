@@ -28,7 +28,7 @@ use crate::link::ServerLink;
 use crate::monitor::{self, Sampler};
 use crate::process::ProcessId;
 use crate::protocol::{FromShim, ToShim};
-use crate::state::{Effect, Event, Settings, State, TimeSpan};
+use crate::state::{AgentEvent, AgentSettings, Effect, State, TimeSpan};
 use crate::tokens::{self, Tokens};
 
 mod file_checks;
@@ -55,12 +55,12 @@ pub async fn run<L: ServerLink>(
     let (sender, events) = unbounded_channel();
     let samples = sender.clone();
     let sampler = Sampler::start(move |taken| {
-        let _ = samples.send(Event::Sampled(Box::new(taken)));
+        let _ = samples.send(AgentEvent::Sampled(Box::new(taken)));
     })
     .map_err(RunnerError::StartSampler)?;
     let troubles = sender.clone();
     let recorder = Recorder::start(&config.output_dir, &host_name(), move |message| {
-        let _ = troubles.send(Event::SlurmError(message));
+        let _ = troubles.send(AgentEvent::Problem(message));
     });
     let registration = registration(&config, &settings.output_dir);
     let label = journal::label(&registration.host, config.slurm_job_id.as_deref(), &config.state_dir);
@@ -84,7 +84,7 @@ pub async fn run<L: ServerLink>(
     problems.into_iter().for_each(|message| agent.log(RunnerEvent::Problem { message }));
     recovered.into_iter().for_each(|event| agent.handle(event));
     agent.take_over(adopted);
-    agent.handle(Event::Tick);
+    agent.handle(AgentEvent::Tick);
     let exit = agent.run_loop(&config, events, stop, &environment).await?;
     agent.journal_writer.finish().await;
     agent.shim.leave().await;
@@ -105,7 +105,7 @@ struct Agent<L, O> {
     journal_writer: JournalWriter,
     link: Arc<L>,
     registration: RegisterRequest,
-    sender: UnboundedSender<Event>,
+    sender: UnboundedSender<AgentEvent>,
     observer: O,
     exit: Option<Result<RunnerExit, crate::link::LinkError>>,
 }
@@ -113,14 +113,14 @@ struct Agent<L, O> {
 /// What woke the loop.
 enum WakeReason {
     Shim(std::io::Result<Vec<FromShim>>),
-    Event(Event),
+    Event(AgentEvent),
 }
 
 impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Agent<L, O> {
     async fn run_loop(
         &mut self,
         config: &RunnerConfig,
-        mut events: UnboundedReceiver<Event>,
+        mut events: UnboundedReceiver<AgentEvent>,
         stop: CancellationToken,
         environment: &[(std::ffi::OsString, std::ffi::OsString)],
     ) -> Result<Result<RunnerExit, crate::link::LinkError>, RunnerError> {
@@ -134,9 +134,9 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Agent<L, O> {
             let woken = tokio::select! {
                 messages = self.shim.receive() => WakeReason::Shim(messages),
                 Some(event) = events.recv() => WakeReason::Event(event),
-                () = stop.cancelled(), if !stopping => { stopping = true; WakeReason::Event(Event::Stop) }
-                () = config.stop_now.cancelled(), if !killing => { killing = true; WakeReason::Event(Event::StopNow) }
-                () = sleep_until(self.state.wake_at()) => WakeReason::Event(Event::Tick),
+                () = stop.cancelled(), if !stopping => { stopping = true; WakeReason::Event(AgentEvent::Stop) }
+                () = config.stop_now.cancelled(), if !killing => { killing = true; WakeReason::Event(AgentEvent::StopNow) }
+                () = sleep_until(self.state.wake_at()) => WakeReason::Event(AgentEvent::Tick),
             };
             match woken {
                 WakeReason::Shim(Ok(messages)) => messages.into_iter().for_each(|message| self.handle_message(message)),
@@ -144,7 +144,7 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Agent<L, O> {
                     self.log(RunnerEvent::Problem { message: format!("the shim is gone: {error}") });
                     let (shim, adopted) = ShimLink::open(config, environment, &self.observer).await?;
                     self.shim = shim;
-                    self.handle(Event::ShimLost);
+                    self.handle(AgentEvent::ShimLost);
                     self.take_over(adopted);
                 }
                 WakeReason::Event(event) => self.handle(event),
@@ -161,26 +161,26 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Agent<L, O> {
             self.log(RunnerEvent::TookOver { running: running.len(), finished: ended.len() });
         }
         for held in running {
-            self.handle(Event::Adopted(Box::new(held)));
+            self.handle(AgentEvent::Adopted(Box::new(held)));
         }
         for result in ended {
-            self.handle(Event::Ended(Box::new(result)));
+            self.handle(AgentEvent::Ended(Box::new(result)));
         }
     }
 
     fn handle_message(&mut self, message: FromShim) {
         match message {
-            FromShim::Started { key, at, pid } => self.handle(Event::Started(key, at, pid)),
-            FromShim::Ended(ended) => self.handle(Event::Ended(Box::new(ended))),
-            FromShim::Revoked(key) => self.handle(Event::Revoked(key)),
+            FromShim::Started { key, at, pid } => self.handle(AgentEvent::Started(key, at, pid)),
+            FromShim::Ended(ended) => self.handle(AgentEvent::Ended(Box::new(ended))),
+            FromShim::Revoked(key) => self.handle(AgentEvent::Revoked(key)),
             FromShim::Killed(key) => self.log(RunnerEvent::Killed { key }),
             FromShim::Problem(message) => self.log(RunnerEvent::Problem { message }),
-            FromShim::Running(job) => self.handle(Event::Adopted(job)),
+            FromShim::Running(job) => self.handle(AgentEvent::Adopted(job)),
             FromShim::Welcome { .. } | FromShim::Refused { .. } | FromShim::Ready => {}
         }
     }
 
-    fn handle(&mut self, event: Event) {
+    fn handle(&mut self, event: AgentEvent) {
         for effect in self.state.handle(event, clock::now()) {
             self.execute(effect);
         }
@@ -200,11 +200,11 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Agent<L, O> {
                             // Before any of the jobs that they are for can start.
                             if let Err(error) = tokens.keep(std::mem::take(&mut response.job_tokens)) {
                                 let message = format!("a token for jobs could not be kept: {error}");
-                                let _ = sender.send(Event::SlurmError(message));
+                                let _ = sender.send(AgentEvent::Problem(message));
                             }
-                            Event::Answered(Box::new(response))
+                            AgentEvent::Answered(Box::new(response))
                         }
-                        Err(error) => Event::NotAnswered(request.sequence, error),
+                        Err(error) => AgentEvent::NotAnswered(request.sequence, error),
                     };
                     let _ = sender.send(event);
                 };
@@ -235,16 +235,16 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Agent<L, O> {
                 let span = self.attempt_span(&key);
                 tokio::task::spawn_blocking(move || {
                     let _entered = span.entered();
-                    let _ = sender.send(Event::OutputsChecked(key, file_checks::check(&check, &hashes)));
+                    let _ = sender.send(AgentEvent::OutputsChecked(key, file_checks::check(&check, &hashes)));
                 });
             }
-            Effect::ReadSrun(key, log) => {
+            Effect::ReadSrunLog(key, log) => {
                 let sender = self.sender.clone();
                 let span = self.attempt_span(&key);
                 tokio::task::spawn_blocking(move || {
                     let _entered = span.entered();
                     let said = file_checks::end_of(Path::new(&log)).unwrap_or_default();
-                    let _ = sender.send(Event::SrunSaid(key, step_end::never_asked_for(&said)));
+                    let _ = sender.send(AgentEvent::SrunLogRead(key, step_end::never_asked_for(&said)));
                 });
             }
             Effect::Log(event) => self.log(event),
@@ -257,8 +257,8 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Agent<L, O> {
         let span = info_span!("register", allocation = self.allocation());
         let call = async move {
             let event = match link.register(&request).await {
-                Ok(response) => Event::Registered(response),
-                Err(error) => Event::NotRegistered(error),
+                Ok(response) => AgentEvent::Registered(response),
+                Err(error) => AgentEvent::NotRegistered(error),
             };
             let _ = sender.send(event);
         };
@@ -296,10 +296,10 @@ fn prepare(path: &Path, mode: u32) -> Result<PathBuf, RunnerError> {
 }
 
 /// What of a configuration decides.
-pub fn settings(config: &RunnerConfig, shell: ShellSetup, began: BootInstant) -> Result<Settings, RunnerError> {
+pub fn settings(config: &RunnerConfig, shell: ShellSetup, began: BootInstant) -> Result<AgentSettings, RunnerError> {
     let utf8 = |path: &Path| path.to_str().map(str::to_owned).ok_or_else(|| RunnerError::NotUtf8(path.to_path_buf()));
     let (output_dir, token_dir) = (utf8(&config.output_dir)?, utf8(&config.state_dir.join(tokens::FOLDER))?);
-    Ok(Settings {
+    Ok(AgentSettings {
         shim_found: false,
         capacity: config.capacity,
         allocation: config.allocation.clone(),
@@ -368,7 +368,7 @@ mod tests {
     use super::*;
     use crate::config::IdleExit;
     use crate::config::OfflineSettings;
-    use crate::mode::Allocation;
+    use crate::mode::StepAllocation;
 
     /// A configuration in which no two fields have the same value.
     fn full() -> RunnerConfig {
@@ -382,7 +382,7 @@ mod tests {
         config.scheduler = Some("scheduler".to_owned());
         config.slurm_job_id = Some("7".to_owned());
         config.allocation_name = Some("allocation".to_owned());
-        config.allocation = Some(Allocation { job_id: "7".to_owned(), srun: "srun".to_owned(), nodes: Vec::new() });
+        config.allocation = Some(StepAllocation { job_id: "7".to_owned(), srun: "srun".to_owned(), nodes: Vec::new() });
         config.working_dir = "/work".into();
         config.api_url = Some("http://server".to_owned());
         config.server_file = Some("/server.json".into());

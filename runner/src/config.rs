@@ -10,7 +10,7 @@ use torc_api::failure::Prefetch;
 use torc_api::wire::{Resources, RunnerKind, RunnerScope};
 
 use crate::link::LinkError;
-use crate::mode::Allocation;
+use crate::mode::StepAllocation;
 
 /// Everything a runner is told at its start.
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ pub struct RunnerConfig {
     /// The name of the allocation it lives in, if whoever asked for it has said so.
     pub allocation_name: Option<String>,
     /// How jobs become steps; absent where they cannot.
-    pub allocation: Option<Allocation>,
+    pub allocation: Option<StepAllocation>,
     /// Where jobs run whose workflow names no folder, as one that came as a custom resource.
     pub working_dir: PathBuf,
     /// Job logs are in its folder `job_stdio`.

@@ -9,7 +9,7 @@ use torc_slurm::allocation;
 use torc_slurm::call::Tool;
 
 use crate::gpus::Gpus;
-use crate::mode::Allocation;
+use crate::mode::StepAllocation;
 
 /// CPUs that this process may use: affinity and cgroup quotas count.
 pub fn cpus() -> i64 {

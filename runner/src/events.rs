@@ -93,7 +93,7 @@ pub enum RunnerEvent {
         /// Its run.
         run: i32,
         /// Who starts its jobs here.
-        mode: Mode,
+        mode: LaunchMode,
         /// Jobs may not use more than they declared.
         limit_resources: bool,
         /// What the runner has for them.

@@ -38,11 +38,11 @@ pub fn looks_same(before: &FileStat, after: &FileStat) -> bool {
 #[derive(Debug, Default)]
 pub struct Hashes {
     /// By device and inode.
-    known: Mutex<HashMap<(u64, u64), Known>>,
+    known: Mutex<HashMap<(u64, u64), CachedHash>>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct CachedHash {
     modified_ns: i128,
     size: u64,
     hash: String,
@@ -73,7 +73,7 @@ impl Hashes {
         if known.len() >= REMEMBERED {
             known.clear();
         }
-        known.insert(place, Known { modified_ns, size: metadata.len(), hash: hash.clone() });
+        known.insert(place, CachedHash { modified_ns, size: metadata.len(), hash: hash.clone() });
         Ok(Some(hash))
     }
 

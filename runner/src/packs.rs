@@ -44,7 +44,7 @@ impl Stream {
 
 /// Where one output is in its pack.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct PackEntry {
     /// The attempt, e.g. `wf1_j2_r1_a3`.
     pub label: String,
     /// Which of its outputs.
@@ -66,7 +66,7 @@ pub fn record(label: &str, stream: Stream, output: &[u8]) -> Vec<u8> {
 }
 
 /// A line of the index.
-pub fn index_line(entry: &Entry) -> String {
+pub fn index_line(entry: &PackEntry) -> String {
     format!("{} {} {} {}\n", entry.label, entry.stream.letter(), entry.offset, entry.length)
 }
 
@@ -98,7 +98,7 @@ pub fn read(pack: &Path, offset: u64) -> io::Result<Vec<u8>> {
     if checksum(&output) == header.checksum { Ok(output) } else { Err(broken()) }
 }
 
-struct Header {
+struct PackHeader {
     label: String,
     stream: Stream,
     length: u64,
@@ -107,17 +107,17 @@ struct Header {
 }
 
 /// The next header; none at the end, and where there is none.
-fn read_header(file: &mut impl BufRead) -> io::Result<Option<Header>> {
+fn read_header(file: &mut impl BufRead) -> io::Result<Option<PackHeader>> {
     let mut line = Vec::new();
     let bytes = file.take(HEADER_BYTES).read_until(b'\n', &mut line)?;
     Ok(parse_header(&line, bytes as u64))
 }
 
-fn parse_header(line: &[u8], bytes: u64) -> Option<Header> {
+fn parse_header(line: &[u8], bytes: u64) -> Option<PackHeader> {
     let text = std::str::from_utf8(line.strip_suffix(b"\n")?).ok()?;
     let words: Vec<&str> = text.split(' ').collect();
     let [MARK, label, stream, length, checksum] = words.as_slice() else { return None };
-    Some(Header {
+    Some(PackHeader {
         label: (*label).to_owned(),
         stream: Stream::from_letter(stream)?,
         length: length.parse().ok()?,
@@ -127,7 +127,7 @@ fn parse_header(line: &[u8], bytes: u64) -> Option<Header> {
 }
 
 /// Every whole record of a pack from an offset on, and where the next one would begin.
-pub fn scan(pack: &Path, from: u64) -> io::Result<(Vec<Entry>, u64)> {
+pub fn scan(pack: &Path, from: u64) -> io::Result<(Vec<PackEntry>, u64)> {
     let size = fs::metadata(pack)?.len();
     let mut file = BufReader::new(File::open(pack)?);
     file.seek(SeekFrom::Start(from))?;
@@ -138,7 +138,7 @@ pub fn scan(pack: &Path, from: u64) -> io::Result<(Vec<Entry>, u64)> {
             break;
         }
         file.seek_relative(i64::try_from(header.length).unwrap_or(i64::MAX).saturating_add(1))?;
-        entries.push(Entry { label: header.label, stream: header.stream, offset, length: header.length });
+        entries.push(PackEntry { label: header.label, stream: header.stream, offset, length: header.length });
         offset = end;
     }
     Ok((entries, offset))
@@ -150,12 +150,13 @@ pub fn index_path(pack: &Path) -> PathBuf {
 }
 
 /// Every output of a pack: from its index as far as that goes, and what is not in it from the pack itself.
-pub fn entries(pack: &Path) -> io::Result<Vec<Entry>> {
+pub fn entries(pack: &Path) -> io::Result<Vec<PackEntry>> {
     let text = fs::read_to_string(index_path(pack)).unwrap_or_default();
     let size = fs::metadata(pack)?.len();
     // The last line may be torn, and so may everything be that comes after a line that makes no sense.
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-    let known: Vec<Entry> = whole.lines().map_while(parse_index_line).take_while(|entry| entry.offset < size).collect();
+    let known: Vec<PackEntry> =
+        whole.lines().map_while(parse_index_line).take_while(|entry| entry.offset < size).collect();
     match known.split_last() {
         None => Ok(scan(pack, 0)?.0),
         Some((last, before)) => {
@@ -166,10 +167,10 @@ pub fn entries(pack: &Path) -> io::Result<Vec<Entry>> {
     }
 }
 
-fn parse_index_line(line: &str) -> Option<Entry> {
+fn parse_index_line(line: &str) -> Option<PackEntry> {
     let words: Vec<&str> = line.split(' ').collect();
     let [label, stream, offset, length] = words.as_slice() else { return None };
-    Some(Entry {
+    Some(PackEntry {
         label: (*label).to_owned(),
         stream: Stream::from_letter(stream)?,
         offset: offset.parse().ok()?,

@@ -11,7 +11,7 @@ use thiserror::Error;
 use torc_api::api::JobResult;
 use torc_api::wire::Usage;
 
-use crate::series::{self, JobRow, NodePoint, Series, SeriesError};
+use crate::series::{self, JobUsageRow, NodePoint, Series, SeriesError};
 
 mod lanes;
 mod page;
@@ -58,15 +58,15 @@ pub struct Picture {
     /// What it is about.
     pub title: String,
     /// Attempts, by their start.
-    pub jobs: Vec<Job>,
+    pub jobs: Vec<PlottedJob>,
     /// Nodes that were measured.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<PlottedNode>,
 }
 
 /// An attempt that ended. Times are milliseconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Job {
+pub struct PlottedJob {
     /// The job's number.
     pub id: i64,
     /// Its name.
@@ -109,7 +109,7 @@ pub struct Job {
 /// A node that was measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Node {
+pub struct PlottedNode {
     /// Its name.
     pub name: String,
     /// Memory it has.
@@ -145,7 +145,7 @@ impl Picture {
             let curve = samples.remove(&(row.key.job, row.key.attempt)).unwrap_or_default();
             let gpu_curve = curve.iter().filter_map(|(at, point)| Some((*at, point.gpu_percent?))).collect();
             let curve = curve.into_iter().map(|(at, point)| (at, point.cpu_percent, point.memory_bytes)).collect();
-            self.jobs.push(Job { curve, gpu_curve, ..job(row, &host) });
+            self.jobs.push(PlottedJob { curve, gpu_curve, ..job(row, &host) });
         }
         if !node.is_empty() {
             let total_memory = node.iter().filter_map(|(_, point)| point.total_memory_bytes).max().unwrap_or_default();
@@ -153,7 +153,7 @@ impl Picture {
             let gpus = |(at, point): &(i64, NodePoint)| Some((*at, point.gpu_percent?, point.gpu_memory_bytes?));
             let gpu_curve = node.iter().filter_map(gpus).collect();
             let curve = node.into_iter().map(|(at, point)| (at, point.cpu_percent, point.memory_bytes)).collect();
-            self.nodes.push(Node { name: host, total_memory, curve, total_gpu_memory, gpu_curve });
+            self.nodes.push(PlottedNode { name: host, total_memory, curve, total_gpu_memory, gpu_curve });
         }
     }
 
@@ -198,8 +198,8 @@ impl Picture {
 
     /// The pages by name. Curves are only on the page that draws them.
     fn pages(&self) -> Vec<(&'static str, String)> {
-        let without = |job: &Job| Job { curve: Vec::new(), gpu_curve: Vec::new(), ..job.clone() };
-        let without: Vec<Job> = self.jobs.iter().map(without).collect();
+        let without = |job: &Job| PlottedJob { curve: Vec::new(), gpu_curve: Vec::new(), ..job.clone() };
+        let without: Vec<PlottedJob> = self.jobs.iter().map(without).collect();
         let title = &self.title;
         vec![
             ("index.html", page::render("summary", title, &json!({ "jobs": without }))),
@@ -216,8 +216,8 @@ fn tenths(percent: f64) -> i64 {
     (percent * 10.0) as i64
 }
 
-fn job(row: JobRow<i64>, host: &str) -> Job {
-    Job {
+fn job(row: JobUsageRow<i64>, host: &str) -> PlottedJob {
+    PlottedJob {
         id: row.key.job,
         name: row.name,
         attempt: row.key.attempt,
@@ -236,10 +236,10 @@ fn job(row: JobRow<i64>, host: &str) -> Job {
     }
 }
 
-fn of_result(result: &JobResult) -> Option<Job> {
+fn of_result(result: &JobResult) -> Option<PlottedJob> {
     let milliseconds = |text: &str| text.parse::<jiff::Timestamp>().ok().map(|time| time.as_millisecond());
     let end = milliseconds(&result.end_time)?;
-    Some(Job {
+    Some(PlottedJob {
         id: result.job_id,
         name: result.job.clone(),
         attempt: result.attempt,
@@ -249,7 +249,7 @@ fn of_result(result: &JobResult) -> Option<Job> {
         code: result.return_code.unwrap_or_default(),
         cause: result.cause.map(|cause| cause.to_string()),
         usage: result.usage,
-        ..Job::default()
+        ..PlottedJob::default()
     })
 }
 

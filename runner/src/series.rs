@@ -21,7 +21,7 @@ pub const FOLDER: &str = "resource_utilization";
 
 /// Something to be kept, with the plan of the workflow that wants it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Record {
+pub struct MeasurementRecord {
     /// The workflow's number.
     pub workflow: i64,
     /// Its run.
@@ -45,7 +45,7 @@ pub enum Measurement {
         point: DataPoint,
     },
     /// An attempt that ended.
-    Job(Box<JobRow<BootInstant>>),
+    Job(Box<JobUsageRow<BootInstant>>),
     /// What the node used at a moment.
     NodeSample {
         /// When.
@@ -112,7 +112,7 @@ pub struct NodeSummary {
 
 /// An attempt that ended. Times are moments of this machine in a runner, and milliseconds since 1970 in a file.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct JobRow<T> {
+pub struct JobUsageRow<T> {
     /// Which attempt.
     pub key: AttemptKey,
     /// The job's name.
@@ -145,7 +145,7 @@ pub struct Series {
     /// The machine it was measured on.
     pub host: String,
     /// Attempts that ended.
-    pub jobs: Vec<JobRow<i64>>,
+    pub jobs: Vec<JobUsageRow<i64>>,
     /// Samples by job and attempt, with seconds since 1970.
     pub samples: BTreeMap<(i64, i32), Vec<(i64, DataPoint)>>,
     /// Samples of the node.

@@ -11,7 +11,7 @@ use torc_api::api::Workflow;
 use torc_api::wire::{RunnerKind, RunnerScope};
 use torc_api::workflow::WorkflowSpec;
 use torc_runner::detect::{self, Share};
-use torc_runner::mode::{Mode, effective};
+use torc_runner::mode::{LaunchMode, effective};
 use torc_runner::{IdleExit, RunnerConfig, RunnerExit};
 
 use super::logs;
@@ -204,7 +204,7 @@ fn starts_directly(workflow: Option<&Workflow>, config: &RunnerConfig) -> bool {
         let mut wide = wide.map(|needs| needs.name.as_str());
         wide.any(|name| spec.jobs.iter().any(|job| job.resource_requirements.as_deref() == Some(name)))
     };
-    effective(&execution, config.allocation.is_some()) == Mode::Direct && !spec.is_some_and(spreads)
+    effective(&execution, config.allocation.is_some()) == LaunchMode::Direct && !spec.is_some_and(spreads)
 }
 
 /// The workflow that is to be served, once the server and its version are known.
@@ -220,7 +220,7 @@ async fn find(context: &CommandContext, client: &Client, workflow: Option<&str>)
 fn idle_exit(asked: Option<Duration>, workflow: Option<&str>) -> IdleExit {
     match (asked, workflow) {
         (Some(time), _) => IdleExit::After(time),
-        (None, Some(_)) => IdleExit::AsTold,
+        (None, Some(_)) => IdleExit::ByPolicy,
         (None, None) => IdleExit::Never,
     }
 }
@@ -341,7 +341,7 @@ mod tests {
         for (asked, workflow, expected) in [
             (Some(time), Some("w"), IdleExit::After(time)),
             (Some(time), None, IdleExit::After(time)),
-            (None, Some("w"), IdleExit::AsTold),
+            (None, Some("w"), IdleExit::ByPolicy),
             (None, None, IdleExit::Never),
         ] {
             assert_eq!(idle_exit(asked, workflow), expected, "{asked:?} {workflow:?}");

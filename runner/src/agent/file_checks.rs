@@ -11,7 +11,7 @@ use torc_api::wire::{AttemptKey, FileStat};
 
 use crate::files::{HASH_LIMIT, Hashes, look};
 use crate::monitor;
-use crate::state::{Event, Findings, InputCheck, OutputCheck};
+use crate::state::{AgentEvent, InputCheck, OutputCheck, OutputFindings};
 
 /// A file that another node has just written may show up late on a shared file system.
 const PATIENCE: [Duration; 4] =
@@ -35,7 +35,7 @@ pub(super) async fn stat_inputs(
     key: AttemptKey,
     wanted: InputCheck,
     hashes: Arc<Hashes>,
-    sender: UnboundedSender<Event>,
+    sender: UnboundedSender<AgentEvent>,
 ) {
     let wanted = Arc::new(wanted);
     let mut found = stat_all(&wanted).await;
@@ -46,7 +46,7 @@ pub(super) async fn stat_inputs(
         tokio::time::sleep(pause).await;
         found = stat_all(&wanted).await;
     }
-    let _ = sender.send(Event::InputsChecked(key, found.clone()));
+    let _ = sender.send(AgentEvent::InputsChecked(key, found.clone()));
     tokio::task::spawn_blocking(move || {
         for seen in found.unwrap_or_default() {
             hashes.complete(&wanted.working_dir, seen, limit(wanted.hash_large_files));
@@ -70,15 +70,15 @@ fn limit(hash_large_files: bool) -> Option<u64> {
 
 /// Looks for a job's output files, takes down what it read and wrote, and deletes its logs if all are there; for one that was
 /// killed, asks the kernel about it.
-pub(super) fn check(check: &OutputCheck, hashes: &Hashes) -> Findings {
+pub(super) fn check(check: &OutputCheck, hashes: &Hashes) -> OutputFindings {
     if check.oom_kills {
-        return Findings { oom_kills: Some(monitor::oom_kills()), ..Findings::default() };
+        return OutputFindings { oom_kills: Some(monitor::oom_kills()), ..OutputFindings::default() };
     }
     let mut written = Vec::new();
     for file in &check.files {
         match look(&check.working_dir, file) {
             Ok(seen) => written.push(seen),
-            Err(_) => return Findings { missing: Some(file.clone()), ..Findings::default() },
+            Err(_) => return OutputFindings { missing: Some(file.clone()), ..OutputFindings::default() },
         }
     }
     for log in &check.delete {
@@ -87,7 +87,7 @@ pub(super) fn check(check: &OutputCheck, hashes: &Hashes) -> Findings {
     let read = check.inputs.iter().cloned().chain(unchanged_since_start(check));
     let read = read.filter(|seen| !check.files.contains(&seen.path)).collect::<Vec<_>>();
     let complete = |seen| hashes.complete(&check.working_dir, seen, limit(check.hash_large_files));
-    Findings {
+    OutputFindings {
         missing: None,
         logs_deleted: !check.delete.is_empty(),
         files: read.into_iter().chain(written).map(complete).collect(),

@@ -13,11 +13,11 @@ use torc_api::execution::MonitorPlan;
 
 use crate::clock::{self, BootInstant};
 use crate::plots;
-use crate::series::{self, FOLDER, Measurement, Record};
+use crate::series::{self, FOLDER, Measurement, MeasurementRecord};
 
 /// The task that keeps what it is given. It writes the rest when it is closed or dropped.
 pub struct Recorder {
-    records: UnboundedSender<Vec<Record>>,
+    records: UnboundedSender<Vec<MeasurementRecord>>,
     task: JoinHandle<Vec<String>>,
 }
 
@@ -35,7 +35,7 @@ impl Recorder {
     }
 
     /// Keeps these.
-    pub fn record(&self, records: Vec<Record>) {
+    pub fn record(&self, records: Vec<MeasurementRecord>) {
         // The task ends after its sender only.
         let _ = self.records.send(records);
     }
@@ -66,7 +66,7 @@ struct Pending {
 impl Buffer {
     async fn keep(
         mut self,
-        mut incoming: UnboundedReceiver<Vec<Record>>,
+        mut incoming: UnboundedReceiver<Vec<MeasurementRecord>>,
         tell: impl Fn(String) + Send + 'static,
     ) -> Vec<String> {
         loop {
@@ -90,8 +90,8 @@ impl Buffer {
         problems
     }
 
-    fn add(&mut self, record: Record) {
-        let Record { workflow, run, plan, measurement } = record;
+    fn add(&mut self, record: MeasurementRecord) {
+        let MeasurementRecord { workflow, run, plan, measurement } = record;
         let every = Duration::from_secs(plan.flush_interval_seconds.into());
         let pending = self.files.entry((workflow, run)).or_insert_with(|| {
             let name = format!("resource_metrics_wf{workflow}_h{}_r{run}_p{}.db", self.host, std::process::id());
@@ -146,9 +146,9 @@ mod tests {
     use super::*;
     use crate::series::{NodeSummary, files_in};
 
-    fn record(workflow: i64, flush_interval_seconds: u32) -> Record {
+    fn record(workflow: i64, flush_interval_seconds: u32) -> MeasurementRecord {
         let plan = MonitorPlan { flush_interval_seconds, ..MonitorPlan::default() };
-        Record { workflow, run: 2, plan, measurement: Measurement::Node(NodeSummary::default()) }
+        MeasurementRecord { workflow, run: 2, plan, measurement: Measurement::Node(NodeSummary::default()) }
     }
 
     // J13. A file is written when its own interval is over, and every file at the end.

@@ -60,7 +60,7 @@ impl Bearer {
 /// The body of an error, as far as it is understood.
 #[derive(Default, serde::Deserialize)]
 #[serde(default)]
-struct ErrorBody {
+struct ErrorResponse {
     code: String,
     message: String,
 }
@@ -135,7 +135,7 @@ fn sync_timeout(request: &SyncRequest) -> Duration {
 
 /// What a status other than success means for a runner.
 fn refusal(status: StatusCode, text: &str) -> LinkError {
-    let body: ErrorBody = serde_json::from_str(text).unwrap_or_default();
+    let body: ErrorResponse = serde_json::from_str(text).unwrap_or_default();
     let message = if body.message.is_empty() { status.to_string() } else { body.message };
     match status {
         StatusCode::NOT_FOUND => LinkError::Unknown,

@@ -5,13 +5,13 @@ use proptest::prelude::*;
 use super::*;
 
 /// A pack with its index, as a shim writes them.
-fn write(dir: &Path, outputs: &[(&str, Stream, &[u8])]) -> (PathBuf, Vec<Entry>) {
+fn write(dir: &Path, outputs: &[(&str, Stream, &[u8])]) -> (PathBuf, Vec<PackEntry>) {
     let pack = dir.join("packed_k_1.pack");
     let (mut data, mut index, mut offset) = (Vec::new(), String::new(), 0);
     let mut entries = Vec::new();
     for (label, stream, output) in outputs {
         let record = record(label, *stream, output);
-        let entry = Entry { label: (*label).to_owned(), stream: *stream, offset, length: output.len() as u64 };
+        let entry = PackEntry { label: (*label).to_owned(), stream: *stream, offset, length: output.len() as u64 };
         index.push_str(&index_line(&entry));
         offset += record.len() as u64;
         data.extend(record);
@@ -91,13 +91,13 @@ proptest! {
         let mut end = fs::OpenOptions::new().append(true).open(&pack).expect("a file");
         end.write_all(&vec![0; zeros]).expect("written");
         // The number of digits of a length differs, so each record is as long as it was written.
-        let number = |entry: &Entry| -> usize {
+        let number = |entry: &PackEntry| -> usize {
             entry.label[5..].split('_').next().expect("a number").parse().expect("a number")
         };
-        let ends = |entry: &Entry| {
+        let ends = |entry: &PackEntry| {
             entry.offset + record(&entry.label, entry.stream, &outputs[number(entry)]).len() as u64
         };
-        let whole: Vec<Entry> = written.into_iter().filter(|entry| ends(entry) <= cut + 1).collect();
+        let whole: Vec<PackEntry> = written.into_iter().filter(|entry| ends(entry) <= cut + 1).collect();
         let _ = fs::remove_file(index_path(&pack));
         let found = entries(&pack).expect("readable");
         // The line end after an output may be missing or a zero; then it counts or not, but nothing before it is lost.

@@ -6,15 +6,15 @@ use torc_api::wire::{AttemptKey, Resources, Usage};
 use super::*;
 use crate::series::{DataPoint, NodePoint};
 
-fn row(job: i64, name: &str) -> JobRow<i64> {
-    JobRow {
+fn row(job: i64, name: &str) -> JobUsageRow<i64> {
+    JobUsageRow {
         key: AttemptKey { workflow: 1, job, run: 1, attempt: 1, lease_id: 0 },
         name: name.to_owned(),
         started: 1_000 * job,
         ended: 1_000 * job + 5_000,
         usage: Usage { peak_memory_bytes: Some(1 << 20), ..Usage::default() },
         resources: Resources { cpus: 1, ..Resources::default() },
-        ..JobRow::default()
+        ..JobUsageRow::default()
     }
 }
 
@@ -113,7 +113,7 @@ fn results_fill_in_what_no_file_knows() {
 #[test]
 fn every_field_of_a_row_is_drawn_as_itself() {
     let usage = Usage { peak_memory_bytes: Some(1), average_cpu_percent: Some(2.5), ..Usage::default() };
-    let row = JobRow {
+    let row = JobUsageRow {
         key: AttemptKey { workflow: 9, job: 3, run: 8, attempt: 4, lease_id: 7 },
         name: "name".to_owned(),
         started: 5,
@@ -125,7 +125,7 @@ fn every_field_of_a_row_is_drawn_as_itself() {
         memory_limit_bytes: Some(15),
         devices: vec!["GPU-16".to_owned()],
     };
-    let expected = Job {
+    let expected = PlottedJob {
         id: 3,
         name: "name".to_owned(),
         attempt: 4,

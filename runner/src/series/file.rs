@@ -9,7 +9,7 @@ use sqlx::{ConnectOptions as _, Connection, Row, SqliteConnection};
 use thiserror::Error;
 use torc_api::wire::{AttemptKey, Resources, Usage};
 
-use super::{DataPoint, JobRow, Measurement, NodePoint, NodeSummary, Series};
+use super::{DataPoint, JobUsageRow, Measurement, NodePoint, NodeSummary, Series};
 use crate::clock::BootInstant;
 
 /// What every file's name begins with.
@@ -259,11 +259,11 @@ fn node_summary(row: &SqliteRow) -> sqlx::Result<NodeSummary> {
     })
 }
 
-fn job_row(row: &SqliteRow) -> sqlx::Result<JobRow<i64>> {
+fn job_row(row: &SqliteRow) -> sqlx::Result<JobUsageRow<i64>> {
     let gpus: String = row.try_get("gpus")?;
     let cause: Option<String> = row.try_get("cause")?;
     let devices: Vec<String> = gpus.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
-    Ok(JobRow {
+    Ok(JobUsageRow {
         key: AttemptKey {
             workflow: row.try_get("workflow_id")?,
             job: row.try_get("job_id")?,
@@ -351,7 +351,7 @@ mod tests {
             peak_gpu_memory_bytes: Some(8),
             ..NodeSummary::default()
         };
-        let row = JobRow {
+        let row = JobUsageRow {
             key,
             name: "a".to_owned(),
             started: BootInstant(1_000_000),
@@ -382,7 +382,7 @@ mod tests {
             workflow: 1,
             run: 2,
             host: "node".to_owned(),
-            jobs: vec![JobRow {
+            jobs: vec![JobUsageRow {
                 key,
                 name: row.name,
                 started: 1_000,
@@ -409,7 +409,7 @@ mod tests {
         let row = |attempt: i32| {
             let number = |column: i32| i64::from(attempt * 100 + column);
             let real = |column: i32| f64::from(attempt * 100 + column) + 0.5;
-            JobRow {
+            JobUsageRow {
                 key: AttemptKey { workflow: 1, job: 5, run: 2, attempt, lease_id: 0 },
                 name: format!("name {attempt}"),
                 started: BootInstant(u64::from(attempt.unsigned_abs()) * 1_000_000),
@@ -467,11 +467,11 @@ mod tests {
             .expect("written");
         let series = read(&path).await.expect("read");
         let expected = [1, 2].map(|attempt| {
-            let JobRow { key, name, return_code, cause, usage, resources, memory_limit_bytes, devices, .. } =
+            let JobUsageRow { key, name, return_code, cause, usage, resources, memory_limit_bytes, devices, .. } =
                 row(attempt);
             let started = i64::from(attempt) * 1_000;
             let ended = started + 7;
-            JobRow { key, name, started, ended, return_code, cause, usage, resources, memory_limit_bytes, devices }
+            JobUsageRow { key, name, started, ended, return_code, cause, usage, resources, memory_limit_bytes, devices }
         });
         assert_eq!(series.jobs, expected, "in the order of their start");
         let memory: Vec<_> =

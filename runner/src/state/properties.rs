@@ -12,7 +12,7 @@ use torc_api::wire::{
 };
 
 use super::tests::{SECOND, key, profile, settings};
-use super::{BootInstant, Effect, Event, Findings, LinkError, Settings, State, jobs};
+use super::{AgentEvent, AgentSettings, BootInstant, Effect, LinkError, OutputFindings, State, jobs};
 use crate::protocol::{JobExit, Outcome, ShimJob, StartOrder, StartTemplate};
 
 /// Something that happens next; numbers choose among what is possible.
@@ -94,7 +94,7 @@ struct World {
     /// Until when the shim takes the agent for alive.
     alive_until: Option<BootInstant>,
     /// Messages of the shim that have not reached the agent.
-    news: Vec<Event>,
+    news: Vec<AgentEvent>,
     revoking: Vec<AttemptKey>,
     looking: Vec<(AttemptKey, Vec<String>)>,
     checking: Vec<AttemptKey>,
@@ -121,8 +121,8 @@ const LEASE_MS: u64 = 120_000;
 const LEASE: Duration = Duration::from_millis(LEASE_MS);
 const GPUS: [&str; 3] = ["0", "2", "5"];
 
-fn with_gpus(cpus: i64) -> Settings {
-    Settings { devices: GPUS.map(str::to_owned).into(), ..settings(cpus) }
+fn with_gpus(cpus: i64) -> AgentSettings {
+    AgentSettings { devices: GPUS.map(str::to_owned).into(), ..settings(cpus) }
 }
 
 impl World {
@@ -153,11 +153,11 @@ impl World {
             lapsed_allowed: false,
             exited: false,
         };
-        world.handle(Event::Tick);
+        world.handle(AgentEvent::Tick);
         world
     }
 
-    fn handle(&mut self, event: Event) {
+    fn handle(&mut self, event: AgentEvent) {
         let effects = self.state.handle(event, self.now);
         for effect in effects {
             self.carry_out(effect);
@@ -190,7 +190,7 @@ impl World {
             | Effect::RecordStep(_)
             | Effect::Sample(_)
             | Effect::QuerySlurm(_)
-            | Effect::ReadSrun(..)
+            | Effect::ReadSrunLog(..)
             | Effect::Record(_)
             | Effect::Journal(_)
             | Effect::Unjournal(_)
@@ -203,10 +203,10 @@ impl World {
         for (key, files) in std::mem::take(&mut self.looking) {
             let found = files.into_iter().map(|path| FileStat { path, ..FileStat::default() }).collect();
             let missing = key.job % 10 == 0;
-            self.handle(Event::InputsChecked(key, if missing { Err("f".to_owned()) } else { Ok(found) }));
+            self.handle(AgentEvent::InputsChecked(key, if missing { Err("f".to_owned()) } else { Ok(found) }));
         }
         for key in std::mem::take(&mut self.checking) {
-            self.handle(Event::OutputsChecked(key, Findings::default()));
+            self.handle(AgentEvent::OutputsChecked(key, OutputFindings::default()));
         }
     }
 
@@ -228,7 +228,7 @@ impl World {
         if self.now <= order.until {
             self.start(order);
         } else {
-            self.news.push(Event::Revoked(order.key));
+            self.news.push(AgentEvent::Revoked(order.key));
         }
     }
 
@@ -268,15 +268,15 @@ impl World {
         self.state = State::new(with_gpus(self.cpus), self.now);
         for Running { key, devices, .. } in self.running.clone() {
             let job = self.shim_job(key, devices);
-            self.handle_quietly(Event::Adopted(Box::new(job)));
+            self.handle_quietly(AgentEvent::Adopted(Box::new(job)));
         }
         for ended in self.kept.clone() {
             let job = Some(Box::new(self.shim_job(ended.key, Vec::new())));
-            self.handle_quietly(Event::Ended(Box::new(JobExit { job, successor: None, ..ended })));
+            self.handle_quietly(AgentEvent::Ended(Box::new(JobExit { job, successor: None, ..ended })));
         }
         // The classes of one agent mean nothing to the next.
         self.running.iter_mut().for_each(|running| running.class = u32::MAX);
-        self.handle(Event::Tick);
+        self.handle(AgentEvent::Tick);
     }
 
     fn shim_job(&self, key: AttemptKey, devices: Vec<String>) -> ShimJob {
@@ -293,7 +293,7 @@ impl World {
     }
 
     /// While not everything has been told, the books are not complete.
-    fn handle_quietly(&mut self, event: Event) {
+    fn handle_quietly(&mut self, event: AgentEvent) {
         for effect in self.state.handle(event, self.now) {
             self.carry_out(effect);
         }
@@ -308,14 +308,14 @@ impl World {
         for key in std::mem::take(&mut self.revoking) {
             if let Some(at) = self.waiting.iter().position(|order| order.key == key) {
                 self.waiting.remove(at);
-                self.handle(Event::Revoked(key));
+                self.handle(AgentEvent::Revoked(key));
             }
         }
         let fresh: Vec<AttemptKey> = self.running.iter().map(|running| running.key).collect();
         for key in fresh {
             let starting = self.state.jobs.get(&key).is_some_and(|job| job.stage != jobs::Stage::Running);
             if starting {
-                self.handle(Event::Started(key, self.now, 100));
+                self.handle(AgentEvent::Started(key, self.now, 100));
             }
         }
     }
@@ -333,7 +333,7 @@ impl World {
             if self.now <= order.until {
                 return Some(order);
             }
-            self.news.push(Event::Revoked(order.key));
+            self.news.push(AgentEvent::Revoked(order.key));
         }
         None
     }
@@ -367,7 +367,7 @@ impl World {
             self.start(&order);
         }
         self.kept.push(ended.clone());
-        self.news.push(Event::Ended(Box::new(ended)));
+        self.news.push(AgentEvent::Ended(Box::new(ended)));
     }
 
     /// Nobody acts on what the shim says before the agent goes on, with what it hears or with what has become due.
@@ -381,7 +381,7 @@ impl World {
         }
         self.now = self.now.plus(between);
         if freeze.by_time {
-            self.handle(Event::Tick);
+            self.handle(AgentEvent::Tick);
         }
         self.shim_speaks();
     }
@@ -417,14 +417,18 @@ impl World {
         response.cancel.extend(choose(cancel));
         response.give_back.extend(choose(give_back));
         response.verdict = RunnerDirective::Continue;
-        self.handle(Event::Answered(Box::new(response)));
+        self.handle(AgentEvent::Answered(Box::new(response)));
         self.shim_speaks();
     }
 
     fn register(&mut self) {
         if std::mem::take(&mut self.registering) {
             self.pending.clear();
-            self.handle(Event::Registered(RegisterResponse { runner: 1, version: String::new(), lease_ms: LEASE_MS }));
+            self.handle(AgentEvent::Registered(RegisterResponse {
+                runner: 1,
+                version: String::new(),
+                lease_ms: LEASE_MS,
+            }));
         }
     }
 
@@ -436,7 +440,7 @@ impl World {
                 if !self.pending.is_empty() {
                     let request = self.pending.remove(0);
                     let error = if forget { LinkError::Unknown } else { LinkError::Unreachable(String::new()) };
-                    self.handle(Event::NotAnswered(request.sequence, error));
+                    self.handle(AgentEvent::NotAnswered(request.sequence, error));
                 }
             }
             Step::JobEnds(pick) => {
@@ -447,7 +451,7 @@ impl World {
                 self.now = self.now.plus(Duration::from_millis(milliseconds.into()));
                 // Whoever waits for long may lose what it has not started.
                 self.lapsed_allowed = true;
-                self.handle(Event::Tick);
+                self.handle(AgentEvent::Tick);
                 self.shim_speaks();
             }
             Step::Freeze(freeze) => self.freeze(&freeze),
@@ -456,7 +460,7 @@ impl World {
                 // Nobody knows whether it started what was handed to it: the server hears nothing of these.
                 self.lapsed_allowed |= !self.waiting.is_empty();
                 self.shim_forgets_what_waits();
-                self.handle(Event::ShimLost);
+                self.handle(AgentEvent::ShimLost);
                 self.shim_speaks();
             }
             Step::AgentDies => {
@@ -464,7 +468,7 @@ impl World {
                 self.shim_speaks();
             }
             Step::Stop => {
-                self.handle(Event::Stop);
+                self.handle(AgentEvent::Stop);
                 self.shim_speaks();
             }
         }
@@ -485,7 +489,7 @@ impl World {
                 self.answer(0, None, None);
             }
             self.now = self.state.wake_at().unwrap_or(self.now).max(self.now.plus(Duration::from_millis(1)));
-            self.handle(Event::Tick);
+            self.handle(AgentEvent::Tick);
         }
         panic!("never left: {:?}", self.state);
     }

@@ -2,9 +2,9 @@
 
 use torc_api::wire::{AttemptKey, PROTOCOL, RegisterRequest, Resources, RunnerKind, SyncRequest};
 use torc_runner::command::ShellSetup;
-use torc_runner::mode::Allocation;
+use torc_runner::mode::StepAllocation;
 use torc_runner::protocol::StartOrder;
-use torc_runner::state::{Effect, Event, Findings, State};
+use torc_runner::state::{AgentEvent, Effect, OutputFindings, State};
 use torc_runner::{RunnerConfig, RunnerError, settings};
 
 use crate::shim::{PlannedStart, Shim, ShimOutput};
@@ -29,7 +29,7 @@ pub enum HostOutput {
     /// Output of its shim.
     Shim(ShimOutput),
     /// An event for its agent, at once.
-    Event(Event),
+    Event(AgentEvent),
     /// [`RunnerHost::wake`] is to be called at this time.
     Wake(Time),
 }
@@ -76,11 +76,11 @@ impl RunnerHost {
             return Vec::new();
         }
         self.wake_at = None;
-        self.handle(Event::Tick, now, durations)
+        self.handle(AgentEvent::Tick, now, durations)
     }
 
     /// Lets the agent handle an event and carries out what it decides.
-    pub fn handle(&mut self, event: Event, now: Time, durations: Durations<'_>) -> Vec<HostOutput> {
+    pub fn handle(&mut self, event: AgentEvent, now: Time, durations: Durations<'_>) -> Vec<HostOutput> {
         let mut out = Vec::new();
         if self.is_gone {
             return out;
@@ -118,13 +118,13 @@ impl RunnerHost {
             Effect::StartNow(key) => self.shim.start_waiting(&key, now, &mut shim),
             Effect::Revoke(keys) => self.shim.revoke(&keys, &mut shim),
             Effect::Terminate(termination) => self.shim.terminate(&termination, now, &mut shim),
-            Effect::CheckInputs(key, _) => out.push(HostOutput::Event(Event::InputsChecked(key, Ok(Vec::new())))),
+            Effect::CheckInputs(key, _) => out.push(HostOutput::Event(AgentEvent::InputsChecked(key, Ok(Vec::new())))),
             Effect::CheckOutputs(key, _) => {
-                out.push(HostOutput::Event(Event::OutputsChecked(key, Findings::default())))
+                out.push(HostOutput::Event(AgentEvent::OutputsChecked(key, OutputFindings::default())))
             }
             Effect::Journal(results) => {
                 let keys = results.iter().map(|result| result.finished.key).collect();
-                out.push(HostOutput::Event(Event::Journalled(keys)));
+                out.push(HostOutput::Event(AgentEvent::Journalled(keys)));
             }
             Effect::Exit(_) => self.is_gone = true,
             Effect::Acknowledge(_)
@@ -157,7 +157,7 @@ fn config(plan: &RunnerPlan) -> RunnerConfig {
     if plan.is_in_allocation() {
         let names = (0..nodes).map(|node| format!("{}-{node}", plan.host)).collect();
         config.kind = RunnerKind::Slurm;
-        config.allocation = Some(Allocation { job_id: plan.host.clone(), srun: "srun".to_owned(), nodes: names });
+        config.allocation = Some(StepAllocation { job_id: plan.host.clone(), srun: "srun".to_owned(), nodes: names });
     }
     config
 }

@@ -5,7 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::packs::{self, Entry, Stream};
+use crate::packs::{self, PackEntry, Stream};
 
 /// A pack that is larger than this is followed by another.
 const PACK_BYTES: u64 = 256 << 20;
@@ -61,7 +61,7 @@ impl Packing {
 impl Pack {
     fn add(&mut self, label: &str, stream: Stream, output: &[u8]) -> io::Result<String> {
         let record = packs::record(label, stream, output);
-        let entry = Entry { label: label.to_owned(), stream, offset: self.size, length: output.len() as u64 };
+        let entry = PackEntry { label: label.to_owned(), stream, offset: self.size, length: output.len() as u64 };
         self.data.write_all(&record)?;
         self.size += record.len() as u64;
         // An index that cannot be written is made again from the pack by whoever needs it.
