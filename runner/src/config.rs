@@ -139,7 +139,7 @@ pub enum IdleExit {
     /// Never.
     Never,
     /// After the time that the workflows it serves say.
-    AsTold,
+    ByPolicy,
     /// After this time.
     After(Duration),
 }

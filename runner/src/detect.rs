@@ -47,11 +47,11 @@ pub fn surroundings() -> Option<allocation::Allocation> {
 }
 
 /// How jobs become steps of that allocation: absent without an `srun`. `nodes` are those that the runner has.
-pub fn steps(around: &allocation::Allocation, nodes: Vec<String>) -> Option<Allocation> {
+pub fn steps(around: &allocation::Allocation, nodes: Vec<String>) -> Option<StepAllocation> {
     let is_program =
         |path: &Path| fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0);
     let srun = find_srun(|name| std::env::var(name).ok(), is_program)?;
-    Some(Allocation { job_id: around.job_id.clone(), srun, nodes })
+    Some(StepAllocation { job_id: around.job_id.clone(), srun, nodes })
 }
 
 /// `srun`, or what stands in for it.

@@ -7,7 +7,7 @@ use torc_api::wire::{AttemptKey, Resources};
 use tracing::{debug, info, warn};
 
 use crate::command::signal_name;
-use crate::mode::Mode;
+use crate::mode::LaunchMode;
 
 /// Something that a person may want to see.
 #[derive(Clone, Debug, PartialEq)]

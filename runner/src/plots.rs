@@ -198,7 +198,7 @@ impl Picture {
 
     /// The pages by name. Curves are only on the page that draws them.
     fn pages(&self) -> Vec<(&'static str, String)> {
-        let without = |job: &Job| PlottedJob { curve: Vec::new(), gpu_curve: Vec::new(), ..job.clone() };
+        let without = |job: &PlottedJob| PlottedJob { curve: Vec::new(), gpu_curve: Vec::new(), ..job.clone() };
         let without: Vec<PlottedJob> = self.jobs.iter().map(without).collect();
         let title = &self.title;
         vec![

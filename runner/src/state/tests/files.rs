@@ -85,7 +85,7 @@ fn a_look_that_comes_back_too_late_changes_nothing() {
 #[test]
 fn what_an_earlier_agent_found_is_looked_up_at_the_end() {
     let mut agent = AgentHarness::new(1);
-    let template = crate::protocol::StartTemplate { input_files: vec!["in".to_owned()], ..Default::default() };
+    let template = StartTemplate { input_files: vec!["in".to_owned()], ..Default::default() };
     let held = ShimJob { template, ..shim_job(1, agent.now) };
     agent.handle(AgentEvent::Adopted(Box::new(held)));
     let at = agent.now;

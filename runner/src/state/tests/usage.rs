@@ -62,7 +62,7 @@ impl AgentHarness {
             Effect::Record(records) => Some(records.clone()),
             _ => None,
         });
-        records.flatten().map(|record: Record| record.measurement).collect()
+        records.flatten().map(|record: MeasurementRecord| record.measurement).collect()
     }
 
     fn report(&self) -> FinishedAttempt {
