@@ -49,7 +49,7 @@ pub async fn run<L: ServerLink>(
     config.state_dir = prepare(&config.state_dir, 0o700)?;
     let environment: Vec<_> = std::env::vars_os().collect();
     let began = clock::now();
-    let mut settings = settings(&config, ShellSetup::of(command::pairs(&environment)), began)?;
+    let mut settings = resolve(&config, ShellSetup::of(command::pairs(&environment)), began)?;
     let (shim, adopted) = ShimLink::open(&config, &environment, &observer).await?;
     settings.shim_found = adopted.found;
     let (sender, events) = unbounded_channel();
@@ -295,16 +295,16 @@ fn prepare(path: &Path, mode: u32) -> Result<PathBuf, RunnerError> {
     path.canonicalize().map_err(failed)
 }
 
-/// What of a configuration decides.
-pub fn settings(config: &RunnerConfig, shell: ShellSetup, began: BootInstant) -> Result<AgentSettings, RunnerError> {
+/// Resolves the part of a configuration that decides.
+pub fn resolve(config: &RunnerConfig, shell: ShellSetup, began: BootInstant) -> Result<AgentSettings, RunnerError> {
     let utf8 = |path: &Path| path.to_str().map(str::to_owned).ok_or_else(|| RunnerError::NotUtf8(path.to_path_buf()));
     let (output_dir, token_dir) = (utf8(&config.output_dir)?, utf8(&config.state_dir.join(tokens::FOLDER))?);
     Ok(AgentSettings {
+        user: config.settings.clone(),
         shim_found: false,
         capacity: config.capacity,
         allocation: config.allocation.clone(),
         devices: config.gpu_devices.clone(),
-        max_parallel_jobs: config.max_parallel_jobs,
         working_dir: utf8(&config.working_dir)?,
         output_dir,
         api_url: config.api_url.clone(),
@@ -312,10 +312,6 @@ pub fn settings(config: &RunnerConfig, shell: ShellSetup, began: BootInstant) ->
         token_dir,
         shell,
         report_interval: config.report_interval,
-        poll_interval: config.poll_interval,
-        backoff_max: config.backoff_max,
-        long_poll: config.long_poll,
-        offline: config.offline,
         time: [config.time_limit, config.allocation_time]
             .into_iter()
             .flatten()
@@ -324,8 +320,7 @@ pub fn settings(config: &RunnerConfig, shell: ShellSetup, began: BootInstant) ->
         own_end: config.time_limit.map(|limit| began.plus(limit)),
         exit_when_complete: config.exit_when_complete,
         idle_exit: config.idle_exit,
-        persistent: config.persistent,
-        prefetch: config.prefetch.clone(),
+        prefetch: config.settings.prefetch(),
         shutdown_grace: config.shutdown_grace,
         oom_kills: monitor::oom_kills(),
     })
@@ -347,8 +342,8 @@ fn registration(config: &RunnerConfig, output_dir: &str) -> RegisterRequest {
         pid: std::process::id(),
         kind: config.kind,
         capacity: torc_api::wire::Resources { gpus, nodes, ..config.capacity },
-        max_parallel_jobs: config.max_parallel_jobs,
-        labels: config.labels.clone(),
+        max_parallel_jobs: config.settings.max_parallel_jobs,
+        labels: config.settings.labels.clone(),
         scope: config.scope.clone(),
         scheduler: config.scheduler.clone(),
         slurm_job_id: config.slurm_job_id.clone(),
@@ -367,16 +362,20 @@ mod tests {
 
     use super::*;
     use crate::config::IdleExit;
-    use crate::config::OfflineSettings;
     use crate::mode::StepAllocation;
+    use crate::settings::RunnerSettings;
 
     /// A configuration in which no two fields have the same value.
     fn full() -> RunnerConfig {
         let mut config = RunnerConfig::new("/out".into(), "/state".into(), vec!["shim".into()]);
         config.capacity = Resources { cpus: 1, memory_bytes: 2, gpus: 99, nodes: 3 };
         config.gpu_devices = vec!["4".to_owned(), "5".to_owned()];
-        config.max_parallel_jobs = Some(6);
-        config.labels = vec!["label".to_owned()];
+        config.settings = RunnerSettings {
+            max_parallel_jobs: Some(6),
+            labels: vec!["label".to_owned()],
+            prefetch_batch_size: Some(14),
+            ..RunnerSettings::default()
+        };
         config.scope = RunnerScope::Workflow("w".to_owned());
         config.kind = RunnerKind::Slurm;
         config.scheduler = Some("scheduler".to_owned());
@@ -387,18 +386,8 @@ mod tests {
         config.api_url = Some("http://server".to_owned());
         config.server_file = Some("/server.json".into());
         config.report_interval = Duration::from_secs(8);
-        config.poll_interval = Duration::from_secs(9);
-        config.backoff_max = Duration::from_secs(10);
-        config.long_poll = false;
-        config.offline = OfflineSettings {
-            enabled: false,
-            ping_interval: Duration::from_secs(11),
-            retry_window: Some(Duration::from_secs(12)),
-        };
         config.exit_when_complete = false;
         config.idle_exit = IdleExit::After(Duration::from_secs(13));
-        config.persistent = true;
-        config.prefetch = Prefetch { batch_size: Some(14), ..Prefetch::default() };
         config.shutdown_grace = Duration::from_secs(15);
         config
     }
@@ -407,18 +396,17 @@ mod tests {
     #[test]
     fn every_setting_arrives_where_it_belongs() {
         let config = full();
-        let settings = settings(&config, ShellSetup::default(), BootInstant(1)).expect("settings");
+        let settings = resolve(&config, ShellSetup::default(), BootInstant(1)).expect("settings");
         assert_eq!((settings.shim_found, settings.capacity), (false, config.capacity));
         assert_eq!((&settings.allocation, &settings.devices), (&config.allocation, &config.gpu_devices));
-        assert_eq!((settings.max_parallel_jobs, settings.working_dir.as_str()), (Some(6), "/work"));
+        assert_eq!((&settings.user, settings.working_dir.as_str()), (&config.settings, "/work"));
         assert_eq!((settings.output_dir.as_str(), settings.token_dir.as_str()), ("/out", "/state/tokens"));
         assert_eq!(settings.api_url.as_deref(), Some("http://server"));
         assert_eq!(settings.server_file.as_deref(), Some("/server.json"));
-        let seconds = [settings.report_interval, settings.poll_interval, settings.backoff_max, settings.shutdown_grace];
-        assert_eq!(seconds.map(|duration| duration.as_secs()), [8, 9, 10, 15]);
-        assert_eq!((settings.long_poll, settings.exit_when_complete, settings.persistent), (false, false, true));
-        assert_eq!((settings.offline, settings.idle_exit), (config.offline, config.idle_exit));
-        assert_eq!(settings.prefetch, config.prefetch);
+        let seconds = [settings.report_interval, settings.shutdown_grace];
+        assert_eq!(seconds.map(|duration| duration.as_secs()), [8, 15]);
+        assert_eq!((settings.exit_when_complete, settings.idle_exit), (false, config.idle_exit));
+        assert_eq!(settings.prefetch, Prefetch { batch_size: Some(14), ..Prefetch::default() });
         assert_eq!((settings.time, settings.own_end), (None, None));
     }
 
@@ -437,7 +425,7 @@ mod tests {
             let mut config = full();
             config.time_limit = own.map(Duration::from_secs);
             config.allocation_time = allocation.map(Duration::from_secs);
-            let settings = settings(&config, ShellSetup::default(), began).expect("settings");
+            let settings = resolve(&config, ShellSetup::default(), began).expect("settings");
             assert_eq!(settings.time, end.map(|end| TimeSpan { began, end: after(end) }), "{own:?} {allocation:?}");
             assert_eq!(settings.own_end, own.map(after), "{own:?} {allocation:?}");
         }
@@ -476,12 +464,13 @@ mod tests {
     #[test]
     fn the_defaults_of_a_runner() {
         let config = RunnerConfig::new("/o".into(), "/s".into(), Vec::new());
-        let seconds = [config.poll_interval, config.backoff_max, config.orphan_grace, config.shutdown_grace];
+        let user = &config.settings;
+        let seconds = [user.poll_interval, user.claim_backoff_max, config.orphan_grace, config.shutdown_grace];
         assert_eq!(seconds.map(|duration| duration.as_secs()), [5, 300, 60, 15]);
         assert_eq!(config.report_interval, Duration::from_millis(100));
-        let offline = (config.offline.enabled, config.offline.ping_interval.as_secs(), config.offline.retry_window);
+        let offline = (user.offline_drain, user.drain_ping_interval.as_secs(), user.server_retry_window);
         assert_eq!(offline, (true, 120, None));
-        assert_eq!((config.long_poll, config.exit_when_complete, config.persistent), (true, true, false));
-        assert_eq!((config.idle_exit, config.max_parallel_jobs), (IdleExit::Never, None));
+        assert_eq!((user.long_poll, config.exit_when_complete, user.persistent), (true, true, false));
+        assert_eq!((config.idle_exit, user.max_parallel_jobs), (IdleExit::Never, None));
     }
 }

@@ -16,13 +16,14 @@ use torc_core::ledger::{Ledger, Strategy};
 
 use crate::clock::BootInstant;
 use crate::command::ShellSetup;
-use crate::config::{IdleExit, OfflineSettings, RunnerExit};
+use crate::config::{IdleExit, RunnerExit};
 use crate::events::RunnerEvent;
 use crate::link::LinkError;
 use crate::mode::StepAllocation;
 use crate::monitor::{SampleOrder, Samples};
 use crate::protocol::{JobExit, ShimJob, StartOrder, StartTemplate, StepRecord, Termination};
 use crate::series::MeasurementRecord;
+use crate::settings::RunnerSettings;
 use crate::slurm_query::{SlurmAnswer, SlurmQuery};
 
 mod allocation;
@@ -76,9 +77,12 @@ use self::timer::Timer;
 use self::usage::UsageMonitor;
 use self::warnings::Warnings;
 
-/// The part of a [`crate::RunnerConfig`] that decides: paths are strings, durations are moments, and nothing in it does I/O.
+/// The part of a [`crate::RunnerConfig`] that decides, resolved at the start: paths are strings, time limits are moments, and nothing
+/// in it does I/O. The user's settings are in it as they are.
 #[derive(Clone, Debug)]
 pub struct AgentSettings {
+    /// The user's settings.
+    pub user: RunnerSettings,
     /// Whether the shim was there before the agent.
     pub shim_found: bool,
     /// Resources of all nodes of the runner together.
@@ -87,8 +91,6 @@ pub struct AgentSettings {
     pub allocation: Option<StepAllocation>,
     /// Names of the GPUs on each node.
     pub devices: Vec<String>,
-    /// Limit of jobs at once, for a runner that counts jobs instead of resources.
-    pub max_parallel_jobs: Option<u32>,
     /// The working folder of jobs whose workflow names none.
     pub working_dir: String,
     /// The folder of outputs; logs are in its folder `job_stdio`.
@@ -103,14 +105,6 @@ pub struct AgentSettings {
     pub shell: ShellSetup,
     /// Longest time for which reports are batched while there is work to do.
     pub report_interval: Duration,
-    /// First delay between two calls without a long poll, and longest delay between attempts to reach the server.
-    pub poll_interval: Duration,
-    /// Longest delay between two calls while jobs run and nothing else happens.
-    pub backoff_max: Duration,
-    /// Whether calls may wait on the server for news.
-    pub long_poll: bool,
-    /// The behavior without the server.
-    pub offline: OfflineSettings,
     /// The runner's time.
     pub time: Option<TimeSpan>,
     /// The end of the runner's time that stays when the allocation's end moves.
@@ -119,8 +113,6 @@ pub struct AgentSettings {
     pub exit_when_complete: bool,
     /// When a runner without work leaves.
     pub idle_exit: IdleExit,
-    /// Whether the runner stays without work and without a server.
-    pub persistent: bool,
     /// How far the runner leases ahead; overrides the workflow.
     pub prefetch: Prefetch,
     /// Time for which a leaving runner tries to deliver its last reports.
@@ -133,7 +125,7 @@ impl AgentSettings {
     /// Returns how long the runner stays without work; none for ever.
     fn idle_time(&self, policy: &RunnerPolicy) -> Option<Duration> {
         match self.idle_exit {
-            _ if self.persistent => None,
+            _ if self.user.persistent => None,
             IdleExit::Never => None,
             IdleExit::ByPolicy => Some(Duration::from_secs(policy.wait_for_new_jobs_seconds)),
             IdleExit::After(time) => Some(time),

@@ -25,8 +25,8 @@ use crate::host::host_name;
 use crate::logging::Author;
 use crate::remote::folder::{WorkerFolder, WorkerRecord};
 use crate::runner_config::{runner_config, share_allocation};
-use crate::settings::RunSettings;
 use crate::settings::RunnerArgs;
+use crate::settings::RunnerSettings;
 use crate::use_cases::interrupts::Interrupts;
 use crate::use_cases::local_runner::LocalRunner;
 use crate::versions;
@@ -287,7 +287,7 @@ fn file_name(path: &Path) -> String {
 }
 
 /// The place of a runner of its own: one for each host, server and workflow, so that its successor finds its shim.
-pub fn state_folder(run: &RunSettings, url: &str, workflow: Option<&str>) -> PathBuf {
+pub fn state_folder(run: &RunnerSettings, url: &str, workflow: Option<&str>) -> PathBuf {
     let name: String = format!("{}_{url}_{}", host_name(), workflow.unwrap_or("all"))
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() || c == '.' || c == '_' { c } else { '-' })
@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn a_place_is_named_by_host_server_and_workflow() {
-        let run = RunSettings { output_dir: "out".into(), ..RunSettings::default() };
+        let run = RunnerSettings { output_dir: "out".into(), ..RunnerSettings::default() };
         let name = |url: &str, workflow: Option<&str>| file_name(&state_folder(&run, url, workflow));
         let host: String =
             host_name().chars().map(|c| if c.is_ascii_alphanumeric() || ".".contains(c) { c } else { '-' }).collect();

@@ -46,7 +46,7 @@ pub(super) struct Deadlines {
 
 impl Deadlines {
     pub fn new(settings: &AgentSettings) -> Self {
-        let counts_jobs = settings.max_parallel_jobs.is_some();
+        let counts_jobs = settings.user.max_parallel_jobs.is_some();
         Self { time: settings.time, ends: BTreeSet::new(), late_from: None, counts_jobs }
     }
 

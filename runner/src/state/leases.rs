@@ -51,7 +51,7 @@ impl State {
             };
             self.reports.forget_returned(&lease.key);
             let key = lease.key;
-            let urgency = match self.settings.max_parallel_jobs {
+            let urgency = match self.settings.user.max_parallel_jobs {
                 Some(_) => Urgency::by_count(lease.priority, lease.downstream_seconds),
                 None => urgency(&lease, &launch),
             };

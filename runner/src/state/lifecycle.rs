@@ -141,7 +141,7 @@ impl State {
     }
 
     fn consider_leaving(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
-        if self.is_drained() && !self.settings.persistent {
+        if self.is_drained() && !self.settings.user.persistent {
             self.leave_results(RunnerExit::Drained, effects);
         } else if (self.allocation.is_preempted() || self.node_health.has_lost_all_nodes(&self.jobs))
             && self.jobs.is_empty()

@@ -98,13 +98,13 @@ impl State {
         }
         let minutes = self.session.policy().wait_for_healthy_database_minutes;
         let by_workflow = || Duration::from_secs(minutes.saturating_mul(60));
-        let window = self.settings.offline.retry_window.unwrap_or_else(by_workflow);
+        let window = self.settings.user.server_retry_window.unwrap_or_else(by_workflow);
         if now < since.plus(window) {
             self.wake(since.plus(window));
             return;
         }
-        self.session.drain(now.plus(self.settings.offline.ping_interval));
-        if !self.settings.offline.enabled {
+        self.session.drain(now.plus(self.settings.user.drain_ping_interval));
+        if !self.settings.user.offline_drain {
             let error = LinkError::Unreachable(self.session.last_failure().to_owned());
             self.begin_end(Err(error), now, effects);
             return;
@@ -116,7 +116,7 @@ impl State {
     pub(super) fn keep_journal(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
         let leaving = matches!(self.lifecycle.phase(), Phase::Leaving(..)) && self.session.is_failing();
         let is_needed = !self.lifecycle.is_gone() && (self.session.is_draining() || leaving);
-        if self.settings.offline.enabled && is_needed {
+        if self.settings.user.offline_drain && is_needed {
             let runner = self.session.last_runner();
             effects.extend(self.journal.next_write(&self.reports, &self.jobs, runner, now, &mut self.timer));
         }
@@ -124,7 +124,7 @@ impl State {
 
     /// Returns whether everything is done that is possible without the server.
     pub(super) fn is_drained(&self) -> bool {
-        self.settings.offline.enabled
+        self.settings.user.offline_drain
             && self.session.is_draining()
             && self.jobs.is_empty()
             && self.sacct.is_settled()

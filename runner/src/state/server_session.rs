@@ -212,8 +212,8 @@ impl ServerSession {
         self.failing_since.get_or_insert(now);
         self.last_failure = reason;
         let delay = match self.draining {
-            true => settings.offline.ping_interval,
-            false => retry_delay(self.failures, settings.poll_interval),
+            true => settings.user.drain_ping_interval,
+            false => retry_delay(self.failures, settings.user.poll_interval),
         };
         self.retry_at = now.plus(delay);
         is_first
@@ -368,7 +368,7 @@ impl State {
     /// once; otherwise the back-off decides.
     fn schedule_request(&mut self, sync: &InFlight, response: &SyncResponse, now: BootInstant) {
         let all = sync.limit > 0 && u32::try_from(response.leases.len()).is_ok_and(|count| count >= sync.limit);
-        let can_wait = self.settings.long_poll;
+        let can_wait = self.settings.user.long_poll;
         let waited = now.since(sync.sent) * 2 >= sync.wait;
         let has_news = !response.leases.is_empty() || sync.is_prompt();
         let mode = match has_news {
@@ -465,7 +465,7 @@ impl State {
     /// unreachable server needs only an answer.
     fn can_wait(&self, now: BootInstant) -> bool {
         let has_time = self.deadlines.end().is_none_or(|end| now < end);
-        self.settings.long_poll && self.session.has_heard() && !self.session.is_draining() && has_time
+        self.settings.user.long_poll && self.session.has_heard() && !self.session.is_draining() && has_time
     }
 
     fn sync(&mut self, runner: i64, now: BootInstant, effects: &mut Vec<Effect>) {

@@ -24,13 +24,17 @@ mod waits;
 
 pub(super) const SECOND: u64 = 1_000_000;
 
+pub(super) fn user() -> RunnerSettings {
+    RunnerSettings { poll_interval: Duration::from_secs(10), ..RunnerSettings::default() }
+}
+
 pub(super) fn settings(cpus: i64) -> AgentSettings {
     AgentSettings {
+        user: user(),
         shim_found: false,
         capacity: Resources { cpus, memory_bytes: 1 << 30, gpus: 0, nodes: 1 },
         devices: Vec::new(),
         allocation: None,
-        max_parallel_jobs: None,
         working_dir: "/here".to_owned(),
         output_dir: "/out".to_owned(),
         api_url: None,
@@ -38,15 +42,10 @@ pub(super) fn settings(cpus: i64) -> AgentSettings {
         token_dir: "/state/tokens".to_owned(),
         shell: ShellSetup::default(),
         report_interval: Duration::from_millis(100),
-        poll_interval: Duration::from_secs(10),
-        backoff_max: Duration::from_secs(300),
-        long_poll: true,
-        offline: OfflineSettings::default(),
         time: None,
         own_end: None,
         exit_when_complete: true,
         idle_exit: IdleExit::Never,
-        persistent: false,
         prefetch: Prefetch::default(),
         shutdown_grace: Duration::from_secs(15),
         oom_kills: 0,
@@ -203,7 +202,10 @@ fn asks_for_what_fits_and_starts_it() {
 // J08
 #[test]
 fn by_number_every_job_that_waits_takes_a_slot() {
-    let mut agent = AgentHarness::with(AgentSettings { max_parallel_jobs: Some(4), ..settings(1) });
+    let mut agent = AgentHarness::with(AgentSettings {
+        user: RunnerSettings { max_parallel_jobs: Some(4), ..user() },
+        ..settings(1)
+    });
     assert_eq!(agent.sync().want.limit, 4, "one CPU, and four at once all the same");
     agent.answer([1]);
     assert_eq!(agent.starts(), [1]);

@@ -5,7 +5,7 @@ use torc_runner::command::ShellSetup;
 use torc_runner::mode::StepAllocation;
 use torc_runner::protocol::StartOrder;
 use torc_runner::state::{AgentEvent, Effect, OutputFindings, State};
-use torc_runner::{RunnerConfig, RunnerError, settings};
+use torc_runner::{RunnerConfig, RunnerError, RunnerSettings, resolve};
 
 use crate::shim::{PlannedStart, Shim, ShimOutput};
 use crate::time::Time;
@@ -48,7 +48,7 @@ impl RunnerHost {
     /// Returns a runner that nobody knows yet.
     pub fn new(plan: &RunnerPlan, timing: Timing, now: Time) -> Result<Self, RunnerError> {
         let config = config(plan);
-        let mut settings = settings(&config, ShellSetup::default(), now.moment())?;
+        let mut settings = resolve(&config, ShellSetup::default(), now.moment())?;
         // The only setting that is read from this machine.
         settings.oom_kills = 0;
         Ok(Self {
@@ -147,13 +147,20 @@ fn config(plan: &RunnerPlan) -> RunnerConfig {
     let Resources { gpus, nodes, .. } = plan.capacity;
     config.capacity = plan.capacity;
     config.gpu_devices = (0..gpus / nodes.max(1)).map(|device| device.to_string()).collect();
-    config.max_parallel_jobs = plan.max_parallel_jobs;
-    config.labels.clone_from(&plan.labels);
+    config.settings = RunnerSettings {
+        max_parallel_jobs: plan.max_parallel_jobs,
+        labels: plan.labels.clone(),
+        persistent: true,
+        prefetch_enabled: plan.prefetch.enabled,
+        prefetch_batch_size: plan.prefetch.batch_size,
+        prefetch_max_queued: plan.prefetch.max_queued,
+        prefetch_refill_threshold: plan.prefetch.refill_threshold,
+        lease_seconds: plan.prefetch.lease_seconds,
+        ..RunnerSettings::default()
+    };
     config.scope = plan.scope.clone();
     config.time_limit = plan.walltime;
     config.exit_when_complete = false;
-    config.persistent = true;
-    config.prefetch.clone_from(&plan.prefetch);
     if plan.is_in_allocation() {
         let names = (0..nodes).map(|node| format!("{}-{node}", plan.host)).collect();
         config.kind = RunnerKind::Slurm;

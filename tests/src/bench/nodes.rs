@@ -16,7 +16,7 @@ use torc_runner::clock::{self, BootInstant};
 use torc_runner::command::ShellSetup;
 use torc_runner::protocol::{JobExit, Outcome, StartOrder};
 use torc_runner::state::{AgentEvent, AgentSettings, Effect, OutputFindings, State};
-use torc_runner::{Bearer, HttpLink, RunnerConfig, ServerLink, settings};
+use torc_runner::{Bearer, HttpLink, RunnerConfig, ServerLink, resolve};
 
 use crate::report::{Bar, Report};
 use crate::server::Server;
@@ -187,7 +187,7 @@ impl Node {
         config.capacity = capacity;
         config.gpu_devices = (0..GPUS).map(|device| device.to_string()).collect();
         let now = clock::now();
-        let settings: AgentSettings = settings(&config, ShellSetup::default(), now)?;
+        let settings: AgentSettings = resolve(&config, ShellSetup::default(), now)?;
         let registration = RegisterRequest {
             protocol: PROTOCOL,
             version: env!("CARGO_PKG_VERSION").to_owned(),

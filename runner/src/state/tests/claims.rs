@@ -74,14 +74,21 @@ fn large_jobs_are_passed_over_for_a_bounded_time() {
 #[test]
 fn slots_that_waiting_jobs_will_take_are_not_asked_for_again() {
     for (slots, waiting, expected) in [(4, 0, 4), (4, 1, 3), (4, 3, 1), (4, 4, 0)] {
-        let mut agent = AgentHarness::with(AgentSettings { max_parallel_jobs: Some(slots), ..settings(1) });
+        let mut agent = AgentHarness::with(AgentSettings {
+            user: RunnerSettings { max_parallel_jobs: Some(slots), ..user() },
+            ..settings(1)
+        });
         agent.profile.input_files = vec!["in".to_owned()];
         agent.answer(1..=waiting);
         let want = agent.state.work_request(agent.now);
         assert_eq!(want.limit, expected, "{slots} slots, {waiting} wait");
     }
     let own = Prefetch { refill_threshold: Some(9), max_queued: Some(9), ..Prefetch::default() };
-    let mut agent = AgentHarness::with(AgentSettings { max_parallel_jobs: Some(4), prefetch: own, ..settings(1) });
+    let mut agent = AgentHarness::with(AgentSettings {
+        user: RunnerSettings { max_parallel_jobs: Some(4), ..user() },
+        prefetch: own,
+        ..settings(1)
+    });
     agent.answer([1]).started(1);
     agent.profile.input_files = vec!["in".to_owned()];
     agent.until_due();
@@ -182,14 +189,21 @@ fn new_jobs_are_claimed_only_while_the_time_exceeds_the_minimum() {
     let time = Some(TimeSpan { began, end: began.plus(Duration::from_secs(400)) });
     let minimum = RunnerPolicy { min_time_for_new_jobs_seconds: 70, ..RunnerPolicy::default() };
     for (left_us, is_late) in [(70_000_001, false), (70_000_000, true), (69_999_999, true)] {
-        let mut agent = AgentHarness::with(AgentSettings { max_parallel_jobs: Some(2), time, ..settings(1) });
+        let mut agent = AgentHarness::with(AgentSettings {
+            user: RunnerSettings { max_parallel_jobs: Some(2), ..user() },
+            time,
+            ..settings(1)
+        });
         agent.respond(SyncResponse { terms: minimum, ..SyncResponse::default() });
         let now = began.plus(Duration::from_secs(400)).minus(Duration::from_micros(left_us));
         assert_eq!(is_too_late(&agent, now), is_late, "{left_us} µs are left");
-        agent.state.settings.max_parallel_jobs = None;
+        agent.state.settings.user.max_parallel_jobs = None;
         assert!(!is_too_late(&agent, now), "by resources each job's runtime counts");
     }
-    let mut agent = AgentHarness::with(AgentSettings { max_parallel_jobs: Some(2), ..settings(1) });
+    let mut agent = AgentHarness::with(AgentSettings {
+        user: RunnerSettings { max_parallel_jobs: Some(2), ..user() },
+        ..settings(1)
+    });
     agent.respond(SyncResponse { terms: minimum, ..SyncResponse::default() });
     assert!(!is_too_late(&agent, BootInstant(u64::MAX)), "time has no end");
 }

@@ -280,7 +280,8 @@ fn a_short_life_takes_work_for_half_of_it() {
 fn the_close_and_the_end_of_its_time_wake_the_runner() {
     let began = BootInstant(1_000 * SECOND);
     let time = Some(TimeSpan { began, end: began.plus(Duration::from_secs(100)) });
-    let mut agent = AgentHarness::with(AgentSettings { time, long_poll: false, ..settings(1) });
+    let mut agent =
+        AgentHarness::with(AgentSettings { user: RunnerSettings { long_poll: false, ..user() }, time, ..settings(1) });
     agent.handle(AgentEvent::Adopted(Box::new(shim_job(9, began))));
     agent.state.session.drain(BootInstant(u64::MAX));
     agent.effects.clear();
@@ -445,7 +446,7 @@ fn a_lease_that_cannot_start_in_time_is_returned() {
 fn by_number_of_jobs_the_declared_runtime_is_ignored() {
     let mut agent = desk_for(600, two_minutes_of_headroom());
     agent.profile.runtime_seconds = 86_400;
-    agent.state.settings.max_parallel_jobs = Some(2);
+    agent.state.settings.user.max_parallel_jobs = Some(2);
     let began = agent.now;
     agent.answer([1, 2, 3, 4, 5]);
     agent.started(1).started(2).started(3).started(4);

@@ -41,7 +41,11 @@ fn leaves_when_idle_for_as_long_as_it_is_told() {
         (IdleExit::ByPolicy, told(7), true, None, "nor does one that is to stay"),
     ];
     for (idle_exit, terms, persistent, expected, why) in cases {
-        let mut agent = AgentHarness::with(AgentSettings { idle_exit, persistent, ..settings(1) });
+        let mut agent = AgentHarness::with(AgentSettings {
+            user: RunnerSettings { persistent, ..user() },
+            idle_exit,
+            ..settings(1)
+        });
         agent.answer([1]);
         agent.started(1).later(Duration::from_secs(39));
         assert!(!agent.sync().leaving, "one that works is not idle");
@@ -100,7 +104,11 @@ fn by_number_of_jobs_nothing_is_taken_near_the_end() {
     let began = BootInstant(1_000 * SECOND);
     let asks = |left: u64, max_parallel_jobs, terms: RunnerPolicy| {
         let time = Some(TimeSpan { began, end: began.plus(Duration::from_secs(left)) });
-        let mut agent = AgentHarness::with(AgentSettings { max_parallel_jobs, time, ..settings(4) });
+        let mut agent = AgentHarness::with(AgentSettings {
+            user: RunnerSettings { max_parallel_jobs, ..user() },
+            time,
+            ..settings(4)
+        });
         agent.respond(SyncResponse { terms, ..SyncResponse::default() });
         while !agent.has_sync() {
             agent.until_due();
@@ -124,7 +132,11 @@ fn by_number_of_jobs_nothing_is_taken_near_the_end() {
 fn too_late_for_new_jobs_it_finishes_what_it_holds_and_says_why() {
     let began = BootInstant(1_000 * SECOND);
     let time = Some(TimeSpan { began, end: began.plus(Duration::from_secs(310)) });
-    let mut agent = AgentHarness::with(AgentSettings { max_parallel_jobs: Some(1), time, ..settings(1) });
+    let mut agent = AgentHarness::with(AgentSettings {
+        user: RunnerSettings { max_parallel_jobs: Some(1), ..user() },
+        time,
+        ..settings(1)
+    });
     agent.answer([1]);
     agent.started(1).later(Duration::from_secs(11));
     let told = |effect: &Effect| matches!(effect, Effect::Log(RunnerEvent::Problem { message }) if message.contains("less than 300 s"));

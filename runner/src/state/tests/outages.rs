@@ -97,8 +97,8 @@ fn calls_are_repeated_for_the_window_and_then_it_drains() {
         (Some(3), Some(Duration::from_millis(1_500)), 1, "what this runner was told wins"),
     ];
     for (told, retry_window, expected, why) in cases {
-        let offline = OfflineSettings { retry_window, ..OfflineSettings::default() };
-        let mut agent = at_work(AgentSettings { offline, ..settings(1) });
+        let offline = RunnerSettings { server_retry_window: retry_window, ..user() };
+        let mut agent = at_work(AgentSettings { user: offline, ..settings(1) });
         if let Some(told) = told {
             agent.respond(minutes(told)).until_due();
         }
@@ -143,7 +143,10 @@ fn nothing_is_held_up_while_calls_are_repeated() {
 // J30, J34
 #[test]
 fn the_server_is_called_every_two_minutes_whatever_else_happens() {
-    let mut agent = at_work(AgentSettings { poll_interval: Duration::from_secs(5), ..settings(1) });
+    let mut agent = at_work(AgentSettings {
+        user: RunnerSettings { poll_interval: Duration::from_secs(5), ..user() },
+        ..settings(1)
+    });
     drain(&mut agent);
     let mut pings = Vec::new();
     let mut before = agent.now;
@@ -303,8 +306,8 @@ fn a_full_disk_loses_nothing() {
 // J35
 #[test]
 fn draining_can_be_switched_off() {
-    let offline = OfflineSettings { enabled: false, ..OfflineSettings::default() };
-    let mut agent = at_work(AgentSettings { offline, ..settings(1) });
+    let offline = RunnerSettings { offline_drain: false, ..user() };
+    let mut agent = at_work(AgentSettings { user: offline, ..settings(1) });
     let before = agent.now;
     fail_until(&mut agent, before.plus(Duration::from_secs(1_199)));
     assert!(agent.terminated().is_empty());
@@ -379,7 +382,8 @@ fn what_a_predecessor_wrote_down_is_delivered_first() {
 
 #[test]
 fn one_that_is_to_stay_waits_for_the_server_for_ever() {
-    let mut agent = AgentHarness::with(AgentSettings { persistent: true, ..settings(1) });
+    let mut agent =
+        AgentHarness::with(AgentSettings { user: RunnerSettings { persistent: true, ..user() }, ..settings(1) });
     agent.answer([]).until_due();
     drain(&mut agent);
     let end = agent.now.plus(Duration::from_secs(86_400));

@@ -183,8 +183,8 @@ fn what_a_killed_shim_had_is_reported_as_lost() {
 #[test]
 fn the_journal_gets_every_report_once_and_again_when_it_changed() {
     let mut agent = AgentHarness::new(1);
-    let offline = OfflineSettings { retry_window: Some(Duration::ZERO), ..OfflineSettings::default() };
-    agent.state.settings.offline = offline;
+    let offline = RunnerSettings { server_retry_window: Some(Duration::ZERO), ..user() };
+    agent.state.settings.user = offline;
     agent.answer([1]).started(1).later(Duration::from_millis(100));
     agent.fail(LinkError::Unreachable("x".to_owned()));
     assert!(agent.state.session.is_draining());
@@ -266,7 +266,7 @@ fn a_recovered_result_does_not_replace_what_is_known() {
 #[test]
 fn a_result_is_journalled_when_it_is_complete() {
     let mut agent = AgentHarness::new(1);
-    agent.state.settings.offline.retry_window = Some(Duration::ZERO);
+    agent.state.settings.user.server_retry_window = Some(Duration::ZERO);
     agent.profile.output_files = vec!["out".to_owned()];
     agent.answer([1]).started(1).later(Duration::from_millis(100));
     agent.fail(LinkError::Unreachable("x".to_owned()));
@@ -308,8 +308,8 @@ fn what_did_not_start_is_no_short_job() {
 #[test]
 fn without_draining_there_is_no_journal() {
     let mut agent = AgentHarness::new(2);
-    agent.state.settings.offline =
-        OfflineSettings { enabled: false, retry_window: Some(Duration::ZERO), ..OfflineSettings::default() };
+    agent.state.settings.user =
+        RunnerSettings { offline_drain: false, server_retry_window: Some(Duration::ZERO), ..user() };
     agent.answer([1, 2]).started(1).started(2).later(Duration::from_millis(100));
     agent.fail(LinkError::Unreachable("x".to_owned()));
     agent.handle(AgentEvent::Ended(Box::new(ended(1, Outcome::Signaled(15), agent.now))));

@@ -724,7 +724,7 @@ fn offline_the_account_of_a_step_is_in_the_journal_with_its_result() {
         stats.collect()
     };
     let mut agent = agent();
-    agent.state.settings.offline.retry_window = Some(Duration::ZERO);
+    agent.state.settings.user.server_retry_window = Some(Duration::ZERO);
     agent.answer([1]);
     agent.started(1).later(Duration::from_millis(100));
     agent.fail(LinkError::Unreachable("connection refused".to_owned()));

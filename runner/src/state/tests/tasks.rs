@@ -26,7 +26,10 @@ impl AgentHarness {
 #[test]
 fn they_start_at_once_on_a_full_node() {
     for by_count in [None, Some(1)] {
-        let mut agent = AgentHarness::with(AgentSettings { max_parallel_jobs: by_count, ..settings(1) });
+        let mut agent = AgentHarness::with(AgentSettings {
+            user: RunnerSettings { max_parallel_jobs: by_count, ..user() },
+            ..settings(1)
+        });
         agent.answer([1, 2]);
         assert_eq!(agent.starts(), [1]);
         agent.started(1).later(Duration::from_millis(200));

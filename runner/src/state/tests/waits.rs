@@ -4,9 +4,12 @@ use super::*;
 
 fn without_long_polls(base: u64, most: u64) -> AgentHarness {
     AgentHarness::with(AgentSettings {
-        long_poll: false,
-        poll_interval: Duration::from_secs(base),
-        backoff_max: Duration::from_secs(most),
+        user: RunnerSettings {
+            long_poll: false,
+            poll_interval: Duration::from_secs(base),
+            claim_backoff_max: Duration::from_secs(most),
+            ..user()
+        },
         ..settings(2)
     })
 }
@@ -104,7 +107,10 @@ fn an_exit_is_reported_and_followed_at_once_however_long_the_wait() {
 /// E.g. a proxy that cuts long calls short.
 #[test]
 fn calls_that_should_have_waited_and_did_not_are_slowed_down() {
-    let mut agent = AgentHarness::with(AgentSettings { poll_interval: Duration::from_secs(2), ..settings(2) });
+    let mut agent = AgentHarness::with(AgentSettings {
+        user: RunnerSettings { poll_interval: Duration::from_secs(2), ..user() },
+        ..settings(2)
+    });
     agent.answer([1]);
     agent.started(1);
     let mut pauses = Vec::new();
@@ -170,8 +176,11 @@ fn a_cut_long_poll_pauses_no_longer_than_its_regime() {
     ];
     for (base, most, busy, longest, why) in cases {
         let mut agent = AgentHarness::with(AgentSettings {
-            poll_interval: Duration::from_secs(base),
-            backoff_max: Duration::from_secs(most),
+            user: RunnerSettings {
+                poll_interval: Duration::from_secs(base),
+                claim_backoff_max: Duration::from_secs(most),
+                ..user()
+            },
             ..settings(2)
         });
         agent.answer(if busy { vec![1] } else { vec![] });
@@ -247,9 +256,12 @@ fn a_claim_resets_the_ramp_without_long_polls() {
 fn no_wait_is_longer_than_the_time_that_is_left() {
     let began = BootInstant(1_000 * SECOND);
     let mut agent = AgentHarness::with(AgentSettings {
-        long_poll: false,
-        poll_interval: Duration::from_secs(100),
-        backoff_max: Duration::from_secs(3_000),
+        user: RunnerSettings {
+            long_poll: false,
+            poll_interval: Duration::from_secs(100),
+            claim_backoff_max: Duration::from_secs(3_000),
+            ..user()
+        },
         time: Some(TimeSpan { began, end: began.plus(Duration::from_secs(130)) }),
         ..settings(2)
     });
@@ -267,8 +279,10 @@ fn failed_calls_are_repeated_at_the_poll_interval_at_most() {
         (50, [50, 50, 50, 50, 50]),
         (10_000, [100, 200, 400, 800, 1_600]),
     ] {
-        let mut agent =
-            AgentHarness::with(AgentSettings { poll_interval: Duration::from_millis(poll_ms), ..settings(1) });
+        let mut agent = AgentHarness::with(AgentSettings {
+            user: RunnerSettings { poll_interval: Duration::from_millis(poll_ms), ..user() },
+            ..settings(1)
+        });
         let pauses = [(); 5].map(|()| {
             let before = agent.now;
             agent.fail(LinkError::Unreachable("x".to_owned())).until_due();

@@ -11,12 +11,12 @@ fn asked_after(agent: &mut AgentHarness) -> Duration {
 fn with_time(left: Option<u64>, poll_seconds: u64) -> AgentHarness {
     let began = BootInstant(1_000 * SECOND);
     AgentHarness::with(AgentSettings {
+        user: RunnerSettings { poll_interval: Duration::from_secs(poll_seconds), ..user() },
         allocation: allocation(&["n1"]),
         time: left.map(|left| TimeSpan {
             began: began.minus(Duration::from_secs(100_000)),
             end: began.plus(Duration::from_secs(left)),
         }),
-        poll_interval: Duration::from_secs(poll_seconds),
         ..settings(1)
     })
 }

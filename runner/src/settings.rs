@@ -1,4 +1,5 @@
-//! The settings of the local runner.
+//! The settings of a runner. Each is declared here, and read where it is used: the CLI reads all of them from flags, variables and
+//! files, and the agent gets them as they are.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,18 +10,14 @@ use torc_api::setting::FlagGroup::Runner;
 use torc_api::setting::{
     parse_count, parse_duration, parse_memory, parse_minutes, parse_path, parse_seconds, parse_switch, parse_words,
 };
-use torc_runner::OfflineSettings;
 
 /// Values of the setting `client.run.prefetch`.
-const PREFETCH: &[(&str, &str)] = &[
-    ("auto", "As the workflow says; it does when it says nothing"),
-    ("on", "Whatever the workflow says"),
-    ("off", "Never"),
-];
+const PREFETCH: &[(&str, &str)] =
+    &[("auto", "As set by the workflow; on by default"), ("on", "Always"), ("off", "Never")];
 
 torc_api::settings! {
-    /// What the local runner may use, and for how long; what is absent is detected.
-    pub struct RunSettings {
+    /// Settings of the local runner. Absent resources are detected.
+    pub struct RunnerSettings {
         /// CPUs of the local runner (detected when absent).
         "client.run.num_cpus" (flag: Some(Runner.flag("num-cpus").checked("N")))
         num_cpus: Option<i64> = parse_count::<i64, 1>;
@@ -30,22 +27,22 @@ torc_api::settings! {
         /// GPUs of the local runner (detected when absent).
         "client.run.num_gpus" (flag: Some(Runner.flag("num-gpus").checked("N")))
         num_gpus: Option<i64> = parse_count::<i64, 0>;
-        /// Run so many jobs at once, whatever they need.
+        /// Number of jobs at once, whatever resources they need.
         "client.run.max_parallel_jobs" (flag: Some(Runner.flag("max-parallel-jobs").checked("N").short('j')))
         max_parallel_jobs: Option<u32> = parse_count::<u32, 1>;
-        /// Labels of this machine, with commas between them: jobs with labels only run where all of them are.
+        /// Labels of this machine, separated by commas. A job with labels runs only on machines that have all of them.
         "client.run.labels" (flag: Some(Runner.flag("label").value("LABEL").list()))
         labels: Vec<String> = parse_labels;
-        /// Where job logs go.
+        /// Folder for job logs.
         "client.run.output_dir" (default: Some("torc_output"), flag: Some(Runner.flag("output-dir").value("FOLDER")))
         output_dir: PathBuf = parse_path;
-        /// The local runner leaves after this time, e.g. `4h`.
+        /// Time after which the local runner exits, e.g. `4h`.
         "client.run.time_limit" (flag: Some(Runner.flag("time-limit").value("TIME")))
         time_limit: Option<Duration> = parse_duration;
-        /// The local runner leaves at this time, e.g. `2026-11-16T12:00:00Z`; a time limit wins.
+        /// Time at which the local runner exits, e.g. `2026-11-16T12:00:00Z`; a time limit wins.
         "client.run.end_time" (flag: Some(Runner.flag("end-time").value("TIMESTAMP").conflicts(&["client.run.time_limit"])))
         end_time: Option<Timestamp> = parse_time;
-        /// Seconds between two calls of the runner when nothing of it waits on the server, and at most between two attempts to reach it.
+        /// Seconds between two calls of the runner without long polls, and at most between two attempts to reach the server.
         "client.run.poll_interval" (
             default: Some("5"),
             flag: Some(Runner.flag("poll-interval").checked("SECONDS").short('p').alias("job-completion-poll-interval").advanced()),
@@ -54,79 +51,70 @@ torc_api::settings! {
         /// The same for a runner in a Slurm allocation.
         "client.slurm.poll_interval" (default: Some("30"), flag: Some(Runner.flag("poll-interval").checked("SECONDS")))
         slurm_poll_interval: Duration = parse_seconds;
-        /// While jobs run and nothing else happens the wait between two calls doubles up to so many seconds (and never exceeds a third
-        /// of the lease).
+        /// Upper limit, in seconds, of the delay between two calls, which doubles while jobs run and nothing else happens. The delay never
+        /// exceeds a third of the lease.
         "client.run.claim_backoff_max_secs" (
             default: Some("300"),
             flag: Some(Runner.flag("claim-backoff-max-secs").checked("SECONDS").advanced()),
         )
         claim_backoff_max: Duration = parse_seconds;
-        /// Calls of the runner wait on the server for news; `false` for proxies that cut long requests.
+        /// Let calls of the runner wait on the server for news; use `false` behind a proxy that cuts long requests.
         "client.run.long_poll" (default: Some("true"), flag: Some(Runner.flag("long-poll").checked("BOOL").advanced()))
         long_poll: bool = parse_switch;
-        /// When the server stays away, running jobs end and their results are kept in a journal; `false`: jobs are ended and the runner
-        /// leaves.
+        /// During a long outage of the server, let running jobs end and keep their results in a journal. With `false` the runner ends its
+        /// jobs and exits.
         "client.offline.enabled" (
             default: Some("true"),
             variable: Some("TORC_CLIENT__OFFLINE__ENABLED"),
             flag: Some(Runner.flag("offline-drain").checked("BOOL").advanced()),
         )
         offline_drain: bool = parse_switch;
-        /// Seconds between two looks whether the server is back.
+        /// Seconds between two attempts to reach the server during a long outage.
         "client.offline.drain_ping_interval_secs" (
             default: Some("120"),
             variable: Some("TORC_CLIENT__OFFLINE__DRAIN_PING_INTERVAL_SECS"),
             flag: Some(Runner.flag("drain-ping-interval-secs").checked("SECONDS").advanced()),
         )
         drain_ping_interval: Duration = parse_seconds;
-        /// Minutes, fractions too, that calls are repeated before that; wins over `compute_node_wait_for_healthy_database_minutes` of
-        /// the workflows (20 when nobody says).
+        /// Minutes, also fractions, after which an outage counts as long. Overrides `compute_node_wait_for_healthy_database_minutes` of the
+        /// workflows (default 20).
         "client.offline.wait_for_healthy_database_minutes" (variable: Some("TORC_CLIENT__OFFLINE__WAIT_FOR_HEALTHY_DATABASE_MINUTES"))
         server_retry_window: Option<Duration> = parse_minutes;
-        /// The local runner stays while there may be work to come, however long there is none.
+        /// Keep the local runner while it has no work.
         "client.run.persistent" (default: Some("false"), flag: Some(Runner.flag("persistent").advanced()))
         persistent: bool = parse_switch;
-        /// A runner works with a server of another version.
+        /// Let the runner work with a server of another version.
         "client.run.skip_version_check" (default: Some("false"), flag: Some(Runner.flag("skip-version-check").advanced()))
         skip_version_check: bool = parse_switch;
-        /// Lease jobs ahead of free resources: `auto` (as the workflow says), `on` or `off`.
+        /// Lease jobs ahead of free resources: `auto` (as set by the workflow), `on` or `off`.
         "client.run.prefetch" (
             default: Some("auto"),
             flag: Some(Runner.flag("prefetch").value("WHEN").choices(PREFETCH).advanced()),
         )
         prefetch_enabled: Option<bool> = parse_prefetch;
-        /// The most jobs leased in one message (the workflow's when absent).
+        /// Upper limit of jobs leased in one message (the workflow's when absent).
         "client.run.prefetch_batch_size" (flag: Some(Runner.flag("prefetch-batch-size").checked("N").advanced()))
         prefetch_batch_size: Option<i32> = parse_count::<i32, 1>;
-        /// The most jobs that wait in the runner (the workflow's when absent).
+        /// Upper limit of jobs that wait in the runner (the workflow's when absent).
         "client.run.prefetch_max_queued" (flag: Some(Runner.flag("prefetch-max-queued").checked("N").advanced()))
         prefetch_max_queued: Option<i32> = parse_count::<i32, 0>;
-        /// More jobs are asked for when fewer than these wait (the workflow's when absent).
+        /// Number of waiting jobs below which the runner asks for more (the workflow's when absent).
         "client.run.prefetch_refill_threshold" (flag: Some(Runner.flag("prefetch-refill-threshold").checked("N").advanced()))
         prefetch_refill_threshold: Option<i32> = parse_count::<i32, 0>;
-        /// How long this runner may be silent before its leases go to others (the workflow's when absent).
+        /// Seconds without contact after which other runners may get this runner's leases (the workflow's when absent).
         "client.run.lease_seconds" (flag: Some(Runner.flag("lease-seconds").checked("SECONDS").advanced()))
         lease_seconds: Option<i32> = parse_count::<i32, 5>;
     }
 }
 
-impl RunSettings {
-    /// How much time is left.
+impl RunnerSettings {
+    /// Returns the remaining time.
     pub fn time_left(&self, now: Timestamp) -> Option<Duration> {
         let until = |end: Timestamp| Duration::try_from(end.duration_since(now)).unwrap_or_default();
         self.time_limit.or_else(|| self.end_time.map(until))
     }
 
-    /// What to do when the server stays away.
-    pub fn offline(&self) -> OfflineSettings {
-        OfflineSettings {
-            enabled: self.offline_drain,
-            ping_interval: self.drain_ping_interval,
-            retry_window: self.server_retry_window,
-        }
-    }
-
-    /// How far it leases ahead, where that is not left to the workflow.
+    /// Returns how far the runner leases ahead; what is absent is left to the workflow.
     pub fn prefetch(&self) -> Prefetch {
         Prefetch {
             enabled: self.prefetch_enabled,
@@ -139,7 +127,7 @@ impl RunSettings {
     }
 }
 
-/// Labels are a set: sorted, each once.
+/// Reads a set of labels: sorted, each once.
 fn parse_labels(text: &str) -> Result<Vec<String>, String> {
     let mut labels = parse_words(text)?;
     labels.sort();
@@ -147,7 +135,7 @@ fn parse_labels(text: &str) -> Result<Vec<String>, String> {
     Ok(labels)
 }
 
-/// RFC 3339; without an offset it is UTC, as in everything that Torc prints.
+/// Reads an RFC 3339 timestamp. Without an offset it is UTC, as in all output of Torc.
 fn parse_time(text: &str) -> Result<Timestamp, String> {
     let text = text.trim();
     text.parse::<Timestamp>()
@@ -171,11 +159,16 @@ mod tests {
     #[test]
     fn time_is_a_limit_or_an_end() {
         let now = parse_time("2026-11-16T12:00:00Z").expect("a time");
-        let left = |settings: RunSettings| settings.time_left(now).map(|left| left.as_secs());
-        assert_eq!(left(RunSettings::default()), None);
-        assert_eq!(left(RunSettings { time_limit: Some(Duration::from_secs(5)), ..RunSettings::default() }), Some(5));
-        let until =
-            |text: &str| RunSettings { end_time: Some(parse_time(text).expect("a time")), ..RunSettings::default() };
+        let left = |settings: RunnerSettings| settings.time_left(now).map(|left| left.as_secs());
+        assert_eq!(left(RunnerSettings::default()), None);
+        assert_eq!(
+            left(RunnerSettings { time_limit: Some(Duration::from_secs(5)), ..RunnerSettings::default() }),
+            Some(5)
+        );
+        let until = |text: &str| RunnerSettings {
+            end_time: Some(parse_time(text).expect("a time")),
+            ..RunnerSettings::default()
+        };
         for (text, seconds) in [
             ("2026-11-16T13:00:00", 3_600),
             ("2026-11-16T13:00:00Z", 3_600),
@@ -189,15 +182,14 @@ mod tests {
     }
 
     #[test]
-    fn words() {
+    fn labels_and_prefetch_are_parsed() {
         assert_eq!(parse_labels(" gpu, fast,,gpu"), Ok(vec!["fast".to_owned(), "gpu".to_owned()]));
         assert_eq!((parse_prefetch("auto"), parse_prefetch("off")), (Ok(None), Ok(Some(false))));
         assert!(parse_prefetch("perhaps").is_err());
     }
 
     #[test]
-    fn what_is_built_in_is_what_a_runner_does_by_itself() {
-        assert_eq!(RunSettings::default().offline(), OfflineSettings::default());
-        assert_eq!(RunSettings::default().prefetch(), Prefetch::default());
+    fn prefetch_is_left_to_the_workflow_by_default() {
+        assert_eq!(RunnerSettings::default().prefetch(), Prefetch::default());
     }
 }
