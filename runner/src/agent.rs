@@ -1,7 +1,8 @@
-//! The event loop: what happens outside becomes events, the state decides, and its effects are carried out here.
+//! The agent's event loop: it turns what happens outside into events, lets the state decide, and carries out the
+//! effects.
 //!
-//! Nothing is decided here. Calls to the server and looks at the file system run beside the loop, so that nothing holds up
-//! the collection and the start of jobs.
+//! Nothing is decided here. Calls to the server and file checks run beside the loop, so that they never delay the
+//! collection and the start of jobs.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -37,7 +38,7 @@ mod recorder;
 mod shim_link;
 mod slurm_client;
 
-/// Runs jobs until there is a reason to leave. `stop` asks for an orderly end: running jobs get their time to end.
+/// Runs jobs until the runner has a reason to leave. `stop` asks for an orderly end: running jobs get their lead.
 pub async fn run<L: ServerLink>(
     mut config: RunnerConfig,
     link: L,
@@ -45,7 +46,7 @@ pub async fn run<L: ServerLink>(
     observer: impl Fn(RunnerEvent) + Send + Sync,
 ) -> Result<RunnerExit, RunnerError> {
     config.output_dir = prepare(&config.output_dir, 0o777)?;
-    // What is in it is trusted: which processes are ours to end, and which results are real.
+    // The content of this folder is trusted: it names processes that may be killed, and results.
     config.state_dir = prepare(&config.state_dir, 0o700)?;
     let environment: Vec<_> = std::env::vars_os().collect();
     let began = clock::now();
@@ -110,7 +111,7 @@ struct Agent<L, O> {
     exit: Option<Result<RunnerExit, crate::link::LinkError>>,
 }
 
-/// What woke the loop.
+/// The source that woke the loop.
 enum WakeReason {
     Shim(std::io::Result<Vec<FromShim>>),
     Event(AgentEvent),
@@ -126,7 +127,7 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Agent<L, O> {
     ) -> Result<Result<RunnerExit, crate::link::LinkError>, RunnerError> {
         let (mut stopping, mut killing) = (false, false);
         loop {
-            // A shim that is gone shows when it is read from.
+            // A lost shim is detected by the next read.
             let _ = self.shim.flush().await;
             if let Some(exit) = self.exit.take() {
                 return Ok(exit);
@@ -141,7 +142,7 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Agent<L, O> {
             match woken {
                 WakeReason::Shim(Ok(messages)) => messages.into_iter().for_each(|message| self.handle_message(message)),
                 WakeReason::Shim(Err(error)) => {
-                    self.log(RunnerEvent::Problem { message: format!("the shim is gone: {error}") });
+                    self.log(RunnerEvent::Problem { message: format!("lost the connection to the shim: {error}") });
                     let (shim, adopted) = ShimLink::open(config, environment, &self.observer).await?;
                     self.shim = shim;
                     self.handle(AgentEvent::ShimLost);
@@ -197,9 +198,9 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Agent<L, O> {
                     let event = match link.sync(runner, &request).await {
                         Ok(mut response) => {
                             response.sequence = request.sequence;
-                            // Before any of the jobs that they are for can start.
+                            // The files must exist before the jobs of the leases start.
                             if let Err(error) = tokens.keep(std::mem::take(&mut response.job_tokens)) {
-                                let message = format!("a token for jobs could not be kept: {error}");
+                                let message = format!("cannot write a token for jobs: {error}");
                                 let _ = sender.send(AgentEvent::Problem(message));
                             }
                             AgentEvent::Answered(Box::new(response))
@@ -265,12 +266,13 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Agent<L, O> {
         tokio::spawn(call.instrument(span));
     }
 
-    /// The name of the allocation that the runner lives in.
+    /// Returns the name of the runner's allocation.
     fn allocation(&self) -> Option<&str> {
         self.registration.allocation.as_deref()
     }
 
-    /// A span for the work on one attempt. It is for debugging only: there may be a hundred thousand attempts.
+    /// Returns a span for the work on one attempt. It has level debug, because there may be a hundred thousand
+    /// attempts.
     fn attempt_span(&self, key: &AttemptKey) -> Span {
         let AttemptKey { workflow, job, run, attempt, .. } = key;
         debug_span!("attempt", workflow, job, run, attempt, allocation = self.allocation())
@@ -288,7 +290,7 @@ async fn sleep_until(moment: Option<BootInstant>) {
     }
 }
 
-/// The folder, existing and absolute; `mode` is for folders that are made.
+/// Creates the folder and returns its absolute path; `mode` is for new folders.
 fn prepare(path: &Path, mode: u32) -> Result<PathBuf, RunnerError> {
     let failed = |source| RunnerError::PrepareFolder { path: path.to_path_buf(), source };
     DirBuilder::new().recursive(true).mode(mode).create(path).map_err(failed)?;

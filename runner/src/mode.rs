@@ -1,24 +1,24 @@
-//! Who starts and limits a job: the runner itself, or Slurm by `srun`. Pure.
+//! The launch mode of jobs: processes of the runner, or Slurm steps.
 
 use torc_api::execution::{ExecutionConfig, ExecutionMode};
 
-/// What there is of Slurm around a runner.
+/// The Slurm allocation in which jobs become steps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StepAllocation {
-    /// Slurm's job number.
+    /// The ID of the Slurm job.
     pub job_id: String,
     /// The program `srun`.
     pub srun: String,
-    /// Names of the nodes that the runner has, its own first; none where there is nothing to choose from.
+    /// Names of the runner's nodes, its own first; empty for an allocation of one node.
     pub nodes: Vec<String>,
 }
 
-/// The mode that counts, after `auto` has been decided.
+/// The launch mode, after `auto` has been resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaunchMode {
-    /// The runner starts processes itself.
+    /// The runner starts jobs itself.
     Direct,
-    /// Every job is a step.
+    /// Every job is a Slurm step.
     Slurm,
 }
 
@@ -31,8 +31,8 @@ impl std::fmt::Display for LaunchMode {
     }
 }
 
-/// The mode of a workflow's jobs here. Without `srun` or outside an allocation nothing but direct is possible; and a workflow that
-/// wants no limits cannot have them from Slurm.
+/// Returns the launch mode of a workflow's jobs. Outside an allocation with `srun` only direct mode is possible. With
+/// `auto`, a workflow without resource limits runs directly, because steps always have limits.
 pub fn effective(config: &ExecutionConfig, is_in_allocation: bool) -> LaunchMode {
     match config.mode.unwrap_or_default() {
         ExecutionMode::Slurm if is_in_allocation => LaunchMode::Slurm,

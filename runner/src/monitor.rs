@@ -1,6 +1,5 @@
-//! Measuring what jobs and the node use, on a thread of its own: a slow `/proc` holds nobody up.
-//!
-//! It is told what to look at and answers with numbers. When to look, and what follows from the numbers, the state decides.
+//! Measurement of jobs and of the node, on a thread of its own: a slow `/proc` blocks nothing else. The agent's state
+//! decides when to measure and what follows.
 
 use std::collections::HashMap;
 use std::fs;
@@ -18,87 +17,87 @@ use tree::Process;
 mod node;
 mod tree;
 
-/// What to measure.
+/// An order for samples.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SampleOrder {
-    /// These jobs.
+    /// The jobs to measure.
     pub probes: Vec<Probe>,
-    /// The node as a whole.
+    /// Whether to measure the node.
     pub node: bool,
-    /// Its GPUs.
+    /// Whether to measure the GPUs.
     pub gpus: bool,
 }
 
 /// A job to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// Which attempt.
+    /// The attempt.
     pub key: AttemptKey,
-    /// Its first process.
+    /// The first process.
     pub pid: i32,
-    /// What it may have: only near that it is worth to look at memory more closely.
+    /// The memory limit. Only near it memory is counted exactly.
     pub limit_bytes: Option<i64>,
 }
 
-/// What was measured.
+/// The samples of one order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Samples {
-    /// When.
+    /// The moment.
     pub at: BootInstant,
-    /// Of jobs that were still there.
+    /// Samples of the jobs that still run.
     pub jobs: Vec<(AttemptKey, JobSample)>,
-    /// Of the node, if that was asked for.
+    /// The sample of the node, if ordered.
     pub node: Option<NodeSample>,
-    /// Of its GPUs, if that was asked for and they can be measured.
+    /// Samples of the GPUs, if ordered and available.
     pub gpus: Vec<GpuSample>,
 }
 
-/// What a node has used since it started, and what it uses at a moment.
+/// The counters of a node at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeSample {
-    /// Time that its CPUs were busy, in ticks.
+    /// Busy time of all CPUs since the start, in ticks.
     pub busy_ticks: u64,
-    /// Time of its CPUs in all, in ticks.
+    /// Total time of all CPUs since the start, in ticks.
     pub all_ticks: u64,
     /// Memory that is not available.
     pub memory_bytes: i64,
-    /// Memory it has.
+    /// Total memory.
     pub total_memory_bytes: i64,
 }
 
-/// What a job's processes use at a moment.
+/// The usage of a job's processes at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobSample {
-    /// Memory of all of them together.
+    /// Memory of all processes.
     pub memory_bytes: i64,
-    /// CPU time since the job's start, of those that ended too.
+    /// CPU time since the job's start, including ended processes.
     pub cpu_us: u64,
-    /// How many there are.
+    /// Number of processes.
     pub processes: u32,
 }
 
-/// The thread that measures. It ends when this is dropped.
+/// The measuring thread. It ends when this is dropped.
 pub struct Sampler {
     orders: Sender<SampleOrder>,
 }
 
 impl Sampler {
-    /// Starts the thread; `tell` gets what it has measured.
+    /// Starts the thread; `tell` gets the samples.
     pub fn start(tell: impl Fn(Samples) + Send + 'static) -> std::io::Result<Self> {
         let (orders, incoming) = channel();
         std::thread::Builder::new().name("sampler".to_owned()).spawn(move || work(&incoming, tell))?;
         Ok(Self { orders })
     }
 
-    /// Measures soon.
+    /// Orders samples.
     pub fn order(&self, order: SampleOrder) {
-        // The thread ends after its sender only.
+        // The thread lives as long as its sender.
         let _ = self.orders.send(order);
     }
 }
 
 fn work(orders: &Receiver<SampleOrder>, tell: impl Fn(Samples)) {
-    // Opened when it is wanted first: most machines have no GPU, and most runners of a machine with some are given none.
+    // The library is opened on first use: most machines have no GPU, and most runners of other machines get none.
     let mut gpus = None;
     while let Ok(order) = orders.recv() {
         let measure = |gpus: &Option<Gpus>| gpus.as_ref().map(Gpus::samples).unwrap_or_default();
@@ -107,7 +106,7 @@ fn work(orders: &Receiver<SampleOrder>, tell: impl Fn(Samples)) {
     }
 }
 
-/// Measures all but GPUs now.
+/// Takes all samples except those of GPUs.
 fn take(order: &SampleOrder) -> Samples {
     let node = order.node.then(node::read).flatten();
     if order.probes.is_empty() {
@@ -128,8 +127,8 @@ fn take(order: &SampleOrder) -> Samples {
 
 fn measure(members: &[&Process], limit: Option<i64>) -> JobSample {
     let resident = members.iter().map(|process| process.resident_bytes).sum();
-    // Processes that forked share pages, and each of them counts them all. That is good enough for a statistic and no reason to
-    // kill anybody, so where it would be one it is looked at closely, which is too slow to do every time.
+    // Forked processes share pages, and each of them counts them all. This is good enough for statistics. Before a job
+    // is killed, its memory is counted exactly, which is too slow for every sample.
     let is_doubtful = members.len() > 1 && limit.is_some_and(|limit| resident > limit);
     let shared_fairly = || members.iter().map(|process| proportional(process)).sum();
     JobSample {
@@ -139,14 +138,14 @@ fn measure(members: &[&Process], limit: Option<i64>) -> JobSample {
     }
 }
 
-/// A process's memory, with a page that several have counted in parts.
+/// Returns the memory of a process, with shared pages counted in parts.
 fn proportional(process: &Process) -> i64 {
     let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", process.pid)).unwrap_or_default();
     let bytes = procfs::kilobytes(&text, "Pss:").and_then(|bytes| i64::try_from(bytes).ok());
     bytes.unwrap_or(process.resident_bytes)
 }
 
-/// The job that a process without a parent of its own was started for: its environment says so.
+/// Returns the index of the job that an orphaned process belongs to, by its environment.
 fn marked(pid: i32, probes: &[Probe]) -> Option<usize> {
     let environment = procfs::environment(pid);
     procfs::variable(&environment, SHIM_VARIABLE)?;
@@ -158,7 +157,8 @@ fn marked(pid: i32, probes: &[Probe]) -> Option<usize> {
     })
 }
 
-/// How many processes the kernel has killed for want of memory: in our cgroup, or where that is not counted, on this machine.
+/// Returns the number of processes that the kernel has killed for want of memory: in this cgroup, or on this machine
+/// where cgroups do not count them.
 pub fn oom_kills() -> u64 {
     let read = |path: &str| fs::read_to_string(path).ok();
     let cgroups = detect::memory_event_files(&read("/proc/self/cgroup").unwrap_or_default());

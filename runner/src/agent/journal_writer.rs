@@ -1,4 +1,4 @@
-//! Writes the journal beside the loop, one order after the other: a disk that hangs holds up nothing but the journal.
+//! Writes to the journal beside the event loop, one after the other: a slow disk delays only the journal.
 
 use std::time::Duration;
 
@@ -12,23 +12,24 @@ use crate::clock;
 use crate::journal::Journal;
 use crate::state::AgentEvent;
 
-/// How long a leaving runner waits for the disk.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Time for which a leaving runner waits for the disk: network file systems may block for several seconds.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What the journal's task is told.
+/// An order to the journal's task.
 enum JournalOrder {
     Write(Vec<JournalledResult>),
     Remove(Vec<AttemptKey>),
 }
 
-/// The journal, as the loop sees it.
+/// The event loop's handle of the journal.
 pub struct JournalWriter {
     orders: UnboundedSender<JournalOrder>,
     task: JoinHandle<()>,
 }
 
 impl JournalWriter {
-    /// Looks for what earlier runners of this place left; from then on orders are carried out and answered with events.
+    /// Returns the results of earlier runners of this place, and starts the task that carries out orders and answers
+    /// with events.
     pub async fn start(
         mut journal: Journal,
         events: UnboundedSender<AgentEvent>,
@@ -42,14 +43,14 @@ impl JournalWriter {
         let (orders, mut received) = unbounded_channel();
         let task = tokio::spawn(async move {
             while let Some(order) = received.recv().await {
-                // The loop may have ended; what was ordered is done all the same.
+                // The event loop may have ended; the order is carried out all the same.
                 let _ = events.send(carry_out(&mut journal, order).await);
             }
         });
         (Self { orders, task }, first, problems.iter().map(|problem| error_chain(problem)).collect())
     }
 
-    /// Writes results down; their age becomes a time of day.
+    /// Writes results, with the time of day instead of their age.
     pub fn write(&self, results: Vec<JournalledResult>) {
         let now = clock::wall_ms();
         let dated = results.into_iter().map(|mut result| {
@@ -60,15 +61,15 @@ impl JournalWriter {
         let _ = self.orders.send(JournalOrder::Write(dated.collect()));
     }
 
-    /// The server has these.
+    /// Removes results that the server has.
     pub fn remove(&self, keys: Vec<AttemptKey>) {
         let _ = self.orders.send(JournalOrder::Remove(keys));
     }
 
-    /// Waits until everything that was ordered is done.
+    /// Waits until all orders are carried out.
     pub async fn finish(self) {
         drop(self.orders);
-        let _ = timeout(PATIENCE, self.task).await;
+        let _ = timeout(FINISH_TIMEOUT, self.task).await;
     }
 }
 
@@ -78,7 +79,7 @@ async fn carry_out(journal: &mut Journal, order: JournalOrder) -> AgentEvent {
             Ok(()) => AgentEvent::Journalled(results.iter().map(|result| result.finished.key).collect()),
             Err(error) => AgentEvent::NotJournalled(error_chain(&error)),
         },
-        // What stays is delivered again by the next runner of this place, and changes nothing.
+        // A result that stays is delivered again by the next runner, which has no effect.
         JournalOrder::Remove(keys) => match journal.remove(&keys).await {
             Ok(()) => AgentEvent::Tick,
             Err(error) => AgentEvent::Problem(error_chain(&error)),

@@ -1,6 +1,6 @@
-//! Collects measurements in memory and writes them to the files of their runs now and then.
+//! Collects measurements in memory, and writes them to the files of their runs at intervals.
 //!
-//! A file that cannot be written costs its rows and nothing else: that is said once, and the next write tries again.
+//! A failed write loses its rows only. It is logged once, and the next write tries again.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,45 +15,45 @@ use crate::clock::{self, BootInstant};
 use crate::plots;
 use crate::series::{self, FOLDER, Measurement, MeasurementRecord};
 
-/// The task that keeps what it is given. It writes the rest when it is closed or dropped.
+/// The task that writes measurements. It writes the rest when it is closed or dropped.
 pub struct Recorder {
     records: UnboundedSender<Vec<MeasurementRecord>>,
     task: JoinHandle<Vec<String>>,
 }
 
 impl Recorder {
-    /// Begins. Files go below this folder; `tell` gets what a person should know.
+    /// Starts the task. Files are created below this folder; `tell` gets the problems.
     pub fn start(output_dir: &Path, host: &str, tell: impl Fn(String) + Send + 'static) -> Self {
         let (records, incoming) = unbounded_channel();
         let buffer = Buffer {
             folder: output_dir.join(FOLDER),
             host: host.to_owned(),
             files: BTreeMap::new(),
-            complained: false,
+            failure_logged: false,
         };
         Self { records, task: tokio::spawn(buffer.keep(incoming, tell)) }
     }
 
-    /// Keeps these.
+    /// Adds measurements.
     pub fn record(&self, records: Vec<MeasurementRecord>) {
-        // The task ends after its sender only.
+        // The task lives as long as its sender.
         let _ = self.records.send(records);
     }
 
-    /// Writes the rest, and makes the plots that were asked for; what a person should know about that.
+    /// Writes the rest and the requested plots. Returns the problems.
     pub async fn close(self) -> Vec<String> {
         drop(self.records);
         self.task.await.unwrap_or_default()
     }
 }
 
-/// What was recorded and is not written yet.
+/// Measurements that are not written yet.
 struct Buffer {
     folder: PathBuf,
     host: String,
-    /// By workflow and run.
+    /// Files by workflow and run.
     files: BTreeMap<(i64, i32), Pending>,
-    complained: bool,
+    failure_logged: bool,
 }
 
 struct Pending {
@@ -104,7 +104,7 @@ impl Buffer {
         pending.measurements.push(measurement);
     }
 
-    /// Writes what is due by then, or all of it.
+    /// Writes the files that are due by then, or all of them.
     async fn flush(&mut self, until: Option<Instant>) -> Option<String> {
         let mut problem = None;
         for pending in self.files.values_mut() {
@@ -113,28 +113,28 @@ impl Buffer {
             }
             let measurements = std::mem::take(&mut pending.measurements);
             if let Err(error) = series::write(&pending.path, &self.host, &measurements, wall_clock()).await
-                && !std::mem::replace(&mut self.complained, true)
+                && !std::mem::replace(&mut self.failure_logged, true)
             {
                 let reason = std::error::Error::source(&error).map_or(String::new(), |source| format!(": {source}"));
-                problem = Some(format!("{error}{reason}; measuring goes on, results keep peaks and averages"));
+                problem = Some(format!("{error}{reason}; time series are incomplete, results keep peaks and averages"));
             }
         }
         problem
     }
 
-    /// Makes the plots that were asked for, each from all files of its run.
+    /// Makes the requested plots, each from all files of its run.
     async fn plot(&self) -> Vec<String> {
         let mut problems = Vec::new();
         for ((workflow, run), _) in self.files.iter().filter(|(_, pending)| pending.plan.plots) {
             let folder = self.folder.join(format!("plots_wf{workflow}_r{run}"));
             let made = plots::make(std::slice::from_ref(&self.folder), Some((*workflow, *run)), &folder).await;
-            problems.extend(made.err().map(|error| format!("no plots of workflow {workflow}: {error}")));
+            problems.extend(made.err().map(|error| format!("cannot plot workflow {workflow}: {error}")));
         }
         problems
     }
 }
 
-/// Turns a moment into milliseconds since 1970, by the clocks as they are now.
+/// Returns a function that converts moments to milliseconds since 1970, by the current clocks.
 fn wall_clock() -> impl Fn(BootInstant) -> i64 {
     let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let (now, now_ms) = (clock::now(), i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX));
@@ -159,7 +159,7 @@ mod tests {
             folder: folder.path().to_path_buf(),
             host: "host".to_owned(),
             files: BTreeMap::new(),
-            complained: false,
+            failure_logged: false,
         };
         let began = Instant::now();
         buffer.add(record(1, 3_600));
@@ -183,7 +183,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let blocked = folder.path().join("blocked");
         std::fs::write(&blocked, "a file, and no folder").expect("written");
-        let mut buffer = Buffer { folder: blocked, host: "host".to_owned(), files: BTreeMap::new(), complained: false };
+        let mut buffer =
+            Buffer { folder: blocked, host: "host".to_owned(), files: BTreeMap::new(), failure_logged: false };
         for is_told in [true, false] {
             buffer.add(record(1, 1));
             assert_eq!(buffer.flush(None).await.is_some(), is_told);

@@ -1,4 +1,4 @@
-//! Asks Slurm beside the loop: an answer that takes its time holds nobody up.
+//! Sends queries to Slurm beside the event loop, so that slow answers delay nothing.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::clock;
 use crate::slurm_query::{SlurmAnswer, SlurmQuery};
 use crate::state::AgentEvent;
 
-/// The way to Slurm, and the allocation that is asked about.
+/// A client for queries about one allocation.
 #[derive(Clone, Debug)]
 pub struct SlurmClient {
     slurm: Slurm,
@@ -20,13 +20,13 @@ pub struct SlurmClient {
 }
 
 impl SlurmClient {
-    /// Asks the Slurm of this machine, or what stands in for its programs.
+    /// Creates a client for the Slurm of this machine, or for the programs that replace it in tests.
     pub fn new(job_id: &str) -> Self {
         let slurm = Slurm::default().replaced_by(|name| std::env::var(name).ok());
         Self { slurm, job_id: job_id.to_owned() }
     }
 
-    /// Asks; the answer becomes an event.
+    /// Sends a query. The answer becomes an event.
     pub fn ask(&self, query: SlurmQuery, events: UnboundedSender<AgentEvent>) {
         let own = self.clone();
         tokio::spawn(async move {
@@ -76,8 +76,8 @@ impl SlurmClient {
         }
     }
 
-    /// Steps end between the question and the answer all the time, and `sstat` then complains: that is worth a remark for
-    /// debugging and nothing else.
+    /// Returns the usage of steps. Steps often end between query and answer. Then `sstat` prints a warning, which is
+    /// logged at level debug.
     async fn usage(&self, steps: &[u32]) -> SlurmAnswer {
         let mut found = Vec::new();
         for call in sstat::calls(&self.job_id, steps) {

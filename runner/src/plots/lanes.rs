@@ -1,4 +1,4 @@
-//! Which row a job is drawn in: the first that is free, so that as many rows are drawn as jobs ran at once.
+//! Rows of jobs in a plot: each job gets the first free row, so that the number of rows is the number of jobs at once.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
@@ -9,12 +9,12 @@ use super::PlottedJob;
 #[derive(Default)]
 struct LaneRows {
     free: BTreeSet<usize>,
-    /// LaneRows in use, by the end of their job.
+    /// Rows in use, by the end of their job.
     busy: BinaryHeap<Reverse<(i64, usize)>>,
     count: usize,
 }
 
-/// Gives every job its row. Jobs are in order of their start.
+/// Assigns a row to every job. Jobs are ordered by their start.
 pub fn assign(jobs: &mut [PlottedJob]) {
     let mut nodes: HashMap<String, LaneRows> = HashMap::new();
     for job in jobs {

@@ -1,4 +1,4 @@
-//! The tables of a file of measurements, written and read.
+//! The tables of a measurement file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use torc_api::wire::{AttemptKey, Resources, Usage};
 use super::{DataPoint, JobUsageRow, Measurement, NodePoint, NodeSummary, Series};
 use crate::clock::BootInstant;
 
-/// What every file's name begins with.
+/// The prefix of every file's name.
 const PREFIX: &str = "resource_metrics_";
-/// How long somebody who reads the file is waited for.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Time to wait for another process that reads the file.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 const TABLES: &str = "
 create table if not exists job_resource_samples (
@@ -44,39 +44,39 @@ create table if not exists system_resource_summary (
 );
 ";
 
-/// Why a file of measurements is no use.
+/// The error of a measurement file.
 #[derive(Debug, Error)]
 pub enum SeriesError {
-    /// The folder cannot be made or read.
+    /// The folder cannot be created or read.
     #[error("cannot use the folder {}", path.display())]
     Folder {
-        /// Which.
+        /// The folder.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
     /// The file cannot be written.
     #[error("cannot write {}", path.display())]
     Write {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: sqlx::Error,
     },
     /// The file cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: sqlx::Error,
     },
 }
 
-/// Adds to a file, in one transaction. `wall_ms` turns moments into milliseconds since 1970.
+/// Adds measurements to a file in one transaction. `wall_ms` converts moments to milliseconds since 1970.
 pub(crate) async fn write(
     path: &Path,
     host: &str,
@@ -93,12 +93,12 @@ pub(crate) async fn write(
 }
 
 async fn open(path: &Path, create: bool) -> sqlx::Result<SqliteConnection> {
-    // No write-ahead log: these files are on network file systems more often than not.
+    // There is no write-ahead log, because these files are often on network file systems.
     let options = SqliteConnectOptions::new()
         .filename(path)
         .create_if_missing(create)
         .read_only(!create)
-        .busy_timeout(PATIENCE)
+        .busy_timeout(LOCK_TIMEOUT)
         .disable_statement_logging();
     let options = if create { options.journal_mode(SqliteJournalMode::Delete) } else { options };
     SqliteConnection::connect_with(&options).await
@@ -177,7 +177,7 @@ async fn add(
     transaction.commit().await
 }
 
-/// The files of measurements at these places: files as they are, folders searched with all that is below them.
+/// Returns the measurement files at these places: files, and all files below folders.
 pub fn files_in(places: &[PathBuf]) -> Result<Vec<PathBuf>, SeriesError> {
     let mut files = Vec::new();
     let mut open: Vec<PathBuf> = places.to_vec();
@@ -190,7 +190,7 @@ pub fn files_in(places: &[PathBuf]) -> Result<Vec<PathBuf>, SeriesError> {
         for entry in std::fs::read_dir(&place).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let name = entry.file_name().to_string_lossy().into_owned();
-            // A link may lead around in a circle.
+            // A link may lead back to a parent folder.
             let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
             if is_folder || name.starts_with(PREFIX) && name.ends_with(".db") {
                 open.push(entry.path());

@@ -1,4 +1,4 @@
-//! What a shim finds after one that was killed together with its agent: processes that go on, output in scratch files.
+//! Cleanup after a shim that was killed together with its agent: running processes, and output in scratch files.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,16 +12,17 @@ use super::start_log::{StartLogHeader, StartRecord, read_left};
 use crate::clock::now;
 use crate::procfs;
 
-/// How long killed processes are waited for.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Time to wait for the end of killed processes.
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Ends what an earlier shim in this place left running, and puts its jobs' output where it belongs.
+/// Kills the processes that an earlier shim in this folder left running, and moves the output of its jobs to their
+/// logs.
 pub fn clear(dir: &Path) {
     let Some((header, records)) = read_left(dir) else { return };
     if header.boot_id == procfs::boot_id() {
-        let until = now().plus(PATIENCE);
+        let until = now().plus(KILL_TIMEOUT);
         while kill_left(&header, &records) > 0 && now() < until {
-            // They are nobody's children that we could wait for.
+            // These processes are not children of this shim, so it cannot wait for them.
             std::thread::sleep(Duration::from_millis(2));
         }
     }
@@ -38,7 +39,7 @@ pub fn count(dir: &Path) -> usize {
     pids.len()
 }
 
-/// How many had to be killed: groups of noted processes, and whatever carries the shim's mark.
+/// Kills the groups of recorded processes, and all processes with the shim's mark. Returns the number of living ones.
 fn kill_left(header: &StartLogHeader, records: &[StartRecord]) -> usize {
     let mut killed = 0;
     for pid in records.iter().filter_map(StartRecord::living_process) {
@@ -52,7 +53,7 @@ fn kill_left(header: &StartLogHeader, records: &[StartRecord]) -> usize {
     killed
 }
 
-/// Processes that carry the shim's mark.
+/// Returns the processes with the shim's mark in their environment.
 fn marked(header: &StartLogHeader) -> Vec<i32> {
     let own = i32::try_from(std::process::id()).ok();
     let is_marked = |pid: &i32| {

@@ -102,7 +102,7 @@ impl State {
             key,
             return_code: NOT_STARTED,
             cause: Some(Cause::StartFailed),
-            message: Some(format!("the input file {missing} does not exist")),
+            message: Some(format!("input file {missing} does not exist")),
             ..FinishedAttempt::default()
         };
         let report = PendingReport::new(&job.name, finished, now);
@@ -125,7 +125,7 @@ impl State {
             if let Some(missing) = findings.missing {
                 finished.return_code = 1;
                 finished.cause = Some(Cause::MissingOutput);
-                finished.message = Some(format!("the output file {missing} does not exist"));
+                finished.message = Some(format!("output file {missing} does not exist"));
             }
             finished.files = findings.files;
             if findings.logs_deleted {

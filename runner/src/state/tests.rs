@@ -264,7 +264,7 @@ fn results_are_repeated_until_answered_and_then_forgotten() {
 }
 
 #[test]
-fn a_newer_sync_overtakes_one_that_waits_but_not_one_that_reports() {
+fn a_newer_sync_overtakes_a_long_poll_but_no_report() {
     let mut agent = AgentHarness::new(2);
     agent.answer([1]);
     agent.until_due();
@@ -443,7 +443,7 @@ fn stop_ends_in_order_and_leaves_with_a_last_word() {
 }
 
 #[test]
-fn a_job_that_had_ended_before_it_was_asked_to_has_ended_by_itself() {
+fn a_job_that_ended_before_the_signal_ended_by_itself() {
     let mut agent = AgentHarness::new(1);
     agent.answer([1]);
     agent.started(1);
@@ -587,7 +587,7 @@ fn a_lost_shim_loses_what_ran_and_nothing_else() {
 
 /// The shim may have started what it was to start in turn, and died before it could say so.
 #[test]
-fn what_a_lost_shim_may_have_started_is_not_started_again_under_its_number() {
+fn jobs_handed_to_a_lost_shim_are_not_started_again() {
     let mut agent = AgentHarness::new(1);
     agent.state.throughput.job_ended(Duration::from_millis(4));
     agent.answer(1..=3);
@@ -728,7 +728,7 @@ fn the_command_line_wins_over_the_workflow() {
 
 // P04, P05
 #[test]
-fn more_is_asked_for_below_the_threshold_and_before_the_queue_is_empty() {
+fn more_work_is_requested_below_the_threshold() {
     let own = Prefetch {
         horizon_seconds: Some(10),
         max_queued: Some(3),

@@ -91,7 +91,7 @@ fn a_missing_input_fails_the_job_before_it_starts() {
     let env = TestEnv::new();
     env.write("chain.yaml", CHAIN);
     env.write("other.txt", "x");
-    env.torc("apply -f chain.yaml").exits(3).says("the input file raw.txt does not exist");
+    env.torc("apply -f chain.yaml").exits(3).says("input file raw.txt does not exist");
     let results = env.items("get results chain --job first");
     assert_eq!((&results[0]["cause"], &results[0]["returnCode"]), (&json!("StartFailed"), &json!(126)));
     assert_eq!(env.lines("ran"), ["apart"]);
@@ -147,7 +147,7 @@ fn a_vanished_input_runs_its_readers_again_which_then_say_so() {
     env.torc("workflows reinit chain").exits(4).says("input file other.txt (other) does not exist").says("--force");
     assert_eq!(env.states("chain")["apart"], "completed", "nothing was touched");
     env.torc("workflows reinit chain --force").exits(0).says("1 job runs again");
-    env.torc("run chain").exits(3).says("the input file other.txt does not exist");
+    env.torc("run chain").exits(3).says("input file other.txt does not exist");
 }
 
 #[test]

@@ -146,7 +146,7 @@ fn the_server_comes_back_while_jobs_run_and_every_result_arrives_once() {
     }
     site.server.start_again(&site.env);
     for runner in &runners {
-        runner.says("The server is back");
+        runner.says("server reachable again");
     }
     until(|| site.attempts().len() == 25, || format!("{:?}", site.attempts()));
     until(|| site.journals().is_empty(), || format!("{:?} are left", site.journals()));

@@ -100,7 +100,7 @@ fn what_was_done_to_a_step_is_told_to_the_next_agent() {
 
 // J23
 #[test]
-fn asked_again_it_can_only_have_less_time_and_the_first_reason_counts() {
+fn a_repeated_order_only_shortens_the_lead() {
     let dir = tempfile::tempdir().expect("a folder");
     let mut jobs = at_work(dir.path());
     let now = clock_now();

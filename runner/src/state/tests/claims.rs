@@ -114,9 +114,9 @@ fn jobs_at_the_shim_count_as_waiting() {
     assert_eq!(agent.state.work_request(agent.now), WorkRequest::default(), "four wait, and three would be enough");
     let ended = |job, successor| JobExit {
         successor: Some(key(successor)),
-        started: desk_start(),
-        ended: desk_start().plus(Duration::from_millis(4)),
-        ..ended(job, Outcome::Exited(0), desk_start())
+        started: test_start(),
+        ended: test_start().plus(Duration::from_millis(4)),
+        ..ended(job, Outcome::Exited(0), test_start())
     };
     agent.handle(AgentEvent::Ended(Box::new(ended(1, 2)))).started(2);
     assert_eq!(agent.state.work_request(agent.now), WorkRequest::default(), "three wait: that is the threshold");
@@ -125,7 +125,7 @@ fn jobs_at_the_shim_count_as_waiting() {
     assert_eq!((want.ahead, want.limit), (3, 3), "two wait, and five are wanted");
 }
 
-fn desk_start() -> BootInstant {
+fn test_start() -> BootInstant {
     BootInstant(1_000 * SECOND)
 }
 
@@ -185,20 +185,18 @@ fn a_batch_bounds_what_comes_at_once_also_on_an_empty_runner() {
 // J20. To the microsecond, while the runner lives.
 #[test]
 fn new_jobs_are_claimed_only_while_the_time_exceeds_the_minimum() {
-    let began = desk_start();
+    let began = test_start();
     let time = Some(TimeSpan { began, end: began.plus(Duration::from_secs(400)) });
     let minimum = RunnerPolicy { min_time_for_new_jobs_seconds: 70, ..RunnerPolicy::default() };
     for (left_us, is_late) in [(70_000_001, false), (70_000_000, true), (69_999_999, true)] {
-        let mut agent = AgentHarness::with(AgentSettings {
-            user: RunnerSettings { max_parallel_jobs: Some(2), ..user() },
-            time,
-            ..settings(1)
-        });
-        agent.respond(SyncResponse { terms: minimum, ..SyncResponse::default() });
         let now = began.plus(Duration::from_secs(400)).minus(Duration::from_micros(left_us));
-        assert_eq!(is_too_late(&agent, now), is_late, "{left_us} µs are left");
-        agent.state.settings.user.max_parallel_jobs = None;
-        assert!(!is_too_late(&agent, now), "by resources each job's runtime counts");
+        for max_parallel_jobs in [Some(2), None] {
+            let user = RunnerSettings { max_parallel_jobs, ..user() };
+            let mut agent = AgentHarness::with(AgentSettings { user, time, ..settings(1) });
+            agent.respond(SyncResponse { terms: minimum, ..SyncResponse::default() });
+            let expected = is_late && max_parallel_jobs.is_some();
+            assert_eq!(is_too_late(&agent, now), expected, "{left_us} µs are left, {max_parallel_jobs:?}");
+        }
     }
     let mut agent = AgentHarness::with(AgentSettings {
         user: RunnerSettings { max_parallel_jobs: Some(2), ..user() },

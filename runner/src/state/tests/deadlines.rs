@@ -4,8 +4,8 @@ use torc_api::execution::ExecutionConfig;
 
 use super::*;
 
-/// An agent whose time is over after so many seconds.
-fn desk_for(seconds: u64, config: ExecutionConfig) -> AgentHarness {
+/// Returns an agent whose time is over after `seconds`.
+fn with_seconds_left(seconds: u64, config: ExecutionConfig) -> AgentHarness {
     let began = BootInstant(1_000 * SECOND);
     let time = Some(TimeSpan { began, end: began.plus(Duration::from_secs(seconds)) });
     let mut agent = AgentHarness::with(AgentSettings { time, ..settings(4) });
@@ -94,7 +94,7 @@ fn headroom_lead_and_signal_are_the_workflows() {
         (None, Some(1), Some(0), 599_000, 15, 1_000),
     ];
     for (signal, lead, headroom, at, number, lead_ms) in cases {
-        let mut agent = desk_for(
+        let mut agent = with_seconds_left(
             600,
             ExecutionConfig {
                 termination_signal: signal.map(str::to_owned),
@@ -114,7 +114,7 @@ fn headroom_lead_and_signal_are_the_workflows() {
 // X18
 #[test]
 fn what_is_said_about_it() {
-    let mut agent = desk_for(600, ExecutionConfig::default());
+    let mut agent = with_seconds_left(600, ExecutionConfig::default());
     let began = agent.now;
     agent.answer([1, 2, 3]);
     let serving = agent.effects.iter().find_map(|effect| match effect {
@@ -132,7 +132,7 @@ fn what_is_said_about_it() {
 // X05
 #[test]
 fn a_late_signal_does_not_make_sigkill_late() {
-    let mut agent = desk_for(600, ExecutionConfig::default());
+    let mut agent = with_seconds_left(600, ExecutionConfig::default());
     agent.answer([1]);
     agent.started(1).later(Duration::from_secs(1)).answer([]);
     // The machine slept through the moment of the signal, and 12,345 ms more.
@@ -143,11 +143,12 @@ fn a_late_signal_does_not_make_sigkill_late() {
 // X05
 #[test]
 fn nothing_starts_that_would_be_asked_to_end_at_once() {
-    let mut agent = desk_for(600, ExecutionConfig::default());
+    let mut agent = with_seconds_left(600, ExecutionConfig::default());
     agent.later(Duration::from_millis(509_999));
     agent.answer([1]);
     assert_eq!(agent.starts(), [1]);
-    let mut agent = desk_for(600, ExecutionConfig { sigkill_headroom_seconds: Some(61), ..ExecutionConfig::default() });
+    let mut agent =
+        with_seconds_left(600, ExecutionConfig { sigkill_headroom_seconds: Some(61), ..ExecutionConfig::default() });
     agent.later(Duration::from_millis(509_999));
     agent.answer([1]);
     assert_eq!(agent.starts(), Vec::<i64>::new());
@@ -163,7 +164,7 @@ fn how_a_job_that_was_asked_to_end_is_counted() {
         (Outcome::Signaled(9), 152, Some(Cause::Timeout)),
     ];
     for (outcome, code, cause) in cases {
-        let mut agent = desk_for(600, ExecutionConfig::default());
+        let mut agent = with_seconds_left(600, ExecutionConfig::default());
         let began = agent.now;
         agent.answer([1]);
         agent.started(1);
@@ -177,7 +178,8 @@ fn how_a_job_that_was_asked_to_end_is_counted() {
 // X15
 #[test]
 fn the_deadline_holds_without_limits() {
-    let mut agent = desk_for(600, ExecutionConfig { limit_resources: Some(false), ..ExecutionConfig::default() });
+    let mut agent =
+        with_seconds_left(600, ExecutionConfig { limit_resources: Some(false), ..ExecutionConfig::default() });
     let began = agent.now;
     agent.answer([1]);
     agent.started(1);
@@ -186,13 +188,13 @@ fn the_deadline_holds_without_limits() {
 
 // J24. Ninety seconds are the usual headroom and lead.
 #[test]
-fn no_work_is_taken_and_what_waits_goes_back_when_the_end_is_near() {
+fn near_the_end_waiting_leases_return_and_no_work_is_taken() {
     let short = ExecutionConfig {
         sigkill_headroom_seconds: Some(2),
         sigterm_lead_seconds: Some(1),
         ..ExecutionConfig::default()
     };
-    let mut agent = desk_for(600, short);
+    let mut agent = with_seconds_left(600, short);
     let began = agent.now;
     agent.answer(1..=5);
     assert_eq!(agent.starts(), [1, 2, 3, 4]);
@@ -215,7 +217,7 @@ fn no_work_is_taken_and_what_waits_goes_back_when_the_end_is_near() {
 // J24
 #[test]
 fn a_runner_without_work_leaves_when_its_end_is_near() {
-    let mut agent = desk_for(600, ExecutionConfig::default());
+    let mut agent = with_seconds_left(600, ExecutionConfig::default());
     let began = agent.now;
     agent.answer([]);
     while !agent.effects.iter().any(|effect| matches!(effect, Effect::Sync(_, request) if request.leaving)) {
@@ -233,7 +235,7 @@ fn a_runner_without_work_leaves_when_its_end_is_near() {
 // X05
 #[test]
 fn whatever_is_left_at_the_end_is_killed() {
-    let mut agent = desk_for(600, ExecutionConfig::default());
+    let mut agent = with_seconds_left(600, ExecutionConfig::default());
     let began = agent.now;
     agent.answer([1]);
     agent.started(1);
@@ -299,7 +301,7 @@ fn the_close_and_the_end_of_its_time_wake_the_runner() {
 fn at_the_very_end_no_last_commands_are_asked_for() {
     let began = BootInstant(1_000 * SECOND);
     for (after_ms, completing) in [(599_999, true), (600_000, false), (600_001, false)] {
-        let mut agent = desk_for(600, ExecutionConfig::default());
+        let mut agent = with_seconds_left(600, ExecutionConfig::default());
         agent.answer([1]);
         agent.started(1);
         pass_until(&mut agent, began.plus(Duration::from_millis(after_ms)));
@@ -347,7 +349,7 @@ fn the_earlier_of_the_two_ends_counts() {
     ];
     for (enforce, runtime, life, expected, why) in cases {
         let mut agent =
-            desk_for(life, ExecutionConfig { enforce_runtime: Some(enforce), ..ExecutionConfig::default() });
+            with_seconds_left(life, ExecutionConfig { enforce_runtime: Some(enforce), ..ExecutionConfig::default() });
         agent.profile.runtime_seconds = runtime;
         agent.answer([1]);
         agent.started(1);
@@ -383,7 +385,7 @@ fn what_is_said_when_workflows_differ() {
 #[test]
 fn without_a_lead_no_wait_is_told() {
     let config = ExecutionConfig { sigterm_lead_seconds: Some(0), ..ExecutionConfig::default() };
-    let mut agent = desk_for(600, config);
+    let mut agent = with_seconds_left(600, config);
     agent.answer([1]);
     agent.started(1).handle(AgentEvent::Stop);
     assert_eq!(told(&agent), ["1 of 1", "job 1 signal 15"]);
@@ -393,7 +395,7 @@ fn without_a_lead_no_wait_is_told() {
 #[test]
 fn a_job_that_has_ended_is_not_asked_to_end() {
     let began = BootInstant(1_000 * SECOND);
-    let mut agent = desk_for(600, ExecutionConfig::default());
+    let mut agent = with_seconds_left(600, ExecutionConfig::default());
     agent.profile.output_files = vec!["out".to_owned()];
     agent.answer([1]);
     agent.started(1).ended(1, 0);
@@ -425,7 +427,7 @@ fn two_minutes_of_headroom() -> ExecutionConfig {
 #[test]
 fn a_lease_that_cannot_start_in_time_is_returned() {
     for (runtime, latest_start) in [(60, 600 - 151), (300, 600 - 390)] {
-        let mut agent = desk_for(600, two_minutes_of_headroom());
+        let mut agent = with_seconds_left(600, two_minutes_of_headroom());
         agent.profile.runtime_seconds = runtime;
         let began = agent.now;
         agent.answer([1, 2, 3, 4, 5]);
@@ -444,10 +446,12 @@ fn a_lease_that_cannot_start_in_time_is_returned() {
 
 #[test]
 fn by_number_of_jobs_the_declared_runtime_is_ignored() {
-    let mut agent = desk_for(600, two_minutes_of_headroom());
+    let began = BootInstant(1_000 * SECOND);
+    let time = Some(TimeSpan { began, end: began.plus(Duration::from_secs(600)) });
+    let user = RunnerSettings { max_parallel_jobs: Some(4), ..user() };
+    let mut agent = AgentHarness::with(AgentSettings { user, time, ..settings(4) });
+    agent.profile.execution_config = Some(two_minutes_of_headroom());
     agent.profile.runtime_seconds = 86_400;
-    agent.state.settings.user.max_parallel_jobs = Some(2);
-    let began = agent.now;
     agent.answer([1, 2, 3, 4, 5]);
     agent.started(1).started(2).started(3).started(4);
     assert_eq!(until_returned(&mut agent, began).1, [5]);

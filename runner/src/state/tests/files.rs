@@ -69,7 +69,7 @@ fn a_job_without_its_input_fails_before_it_starts() {
     assert_eq!(agent.starts(), [0; 0]);
     let finished = &agent.sync().finished[0];
     assert_eq!((finished.return_code, finished.cause), (126, Some(Cause::StartFailed)));
-    assert_eq!(finished.message.as_deref(), Some("the input file in does not exist"));
+    assert_eq!(finished.message.as_deref(), Some("input file in does not exist"));
     assert!(agent.state.jobs.is_empty() && agent.state.jobs.queue().len() == 0);
 }
 

@@ -226,7 +226,7 @@ fn a_server_that_is_no_torc_server_is_out_of_reach() {
     let now = BootInstant(1_000 * SECOND);
     let mut agent = AgentHarness::unregistered(settings(1), now);
     agent.handle(AgentEvent::Tick).handle(AgentEvent::NotRegistered(LinkError::Unknown));
-    let told = |effect: &Effect| matches!(effect, Effect::Log(RunnerEvent::Unreachable { reason }) if reason.contains("no such server"));
+    let told = |effect: &Effect| matches!(effect, Effect::Log(RunnerEvent::Unreachable { reason }) if reason.contains("no Torc server"));
     assert!(agent.effects.iter().any(told), "{:?}", agent.effects);
     assert!(!agent.effects.iter().any(|effect| matches!(effect, Effect::Register)), "not in a loop");
     agent.until_due();

@@ -167,7 +167,7 @@ fn the_server_is_called_every_two_minutes_whatever_else_happens() {
 
 // J32, J33, J16
 #[test]
-fn while_it_drains_results_go_to_the_journal_and_the_shim_may_forget_them() {
+fn a_draining_runner_writes_results_to_the_journal() {
     let mut agent = at_work(settings(2));
     assert_eq!(agent.state.job_counts().0, 2);
     agent.started(2).later(Duration::from_millis(100));
@@ -243,7 +243,7 @@ fn the_server_comes_back_and_everything_goes_on() {
 
 // J34
 #[test]
-fn a_server_that_came_back_without_knowing_it_is_told_everything() {
+fn a_server_that_forgot_the_runner_gets_everything_again() {
     let mut agent = at_work(settings(1));
     drain(&mut agent);
     agent.handle(AgentEvent::Adopted(Box::new(shim_job(9, BootInstant::default()))));
@@ -262,7 +262,7 @@ fn a_server_that_came_back_without_knowing_it_is_told_everything() {
 }
 
 #[test]
-fn a_result_that_was_delivered_while_it_was_written_leaves_the_journal() {
+fn a_result_delivered_during_its_write_leaves_the_journal() {
     let mut agent = at_work(settings(1));
     drain(&mut agent);
     agent.handle(AgentEvent::Adopted(Box::new(shim_job(9, BootInstant::default()))));
@@ -327,7 +327,7 @@ fn draining_can_be_switched_off() {
 
 // J23
 #[test]
-fn stopped_while_it_drains_it_leaves_without_waiting_for_the_server() {
+fn a_draining_runner_stops_without_waiting_for_the_server() {
     let mut agent = at_work(settings(1));
     drain(&mut agent);
     agent.handle(AgentEvent::Stop);
@@ -340,7 +340,7 @@ fn stopped_while_it_drains_it_leaves_without_waiting_for_the_server() {
 }
 
 #[test]
-fn stopped_while_calls_fail_it_leaves_its_results_in_the_journal() {
+fn a_runner_stopped_in_an_outage_journals_its_results() {
     let mut agent = at_work(settings(1));
     agent.fail(gone());
     agent.handle(AgentEvent::Stop);

@@ -125,7 +125,7 @@ fn what_was_found_changes_the_report() {
         (OutputFindings { logs_deleted: true, ..OutputFindings::default() }, (0, None, None), (None, None)),
         (
             OutputFindings { missing: Some("out".to_owned()), ..OutputFindings::default() },
-            (1, Some(Cause::MissingOutput), Some("the output file out does not exist".to_owned())),
+            (1, Some(Cause::MissingOutput), Some("output file out does not exist".to_owned())),
             logs,
         ),
     ];

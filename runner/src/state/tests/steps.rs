@@ -156,7 +156,7 @@ fn direct_is_direct_also_in_an_allocation() {
 
 // X01
 #[test]
-fn a_workflow_that_asks_for_steps_where_there_are_none_is_told_of() {
+fn mode_slurm_without_an_allocation_is_logged() {
     let mut agent = AgentHarness::new(1);
     agent.profile.execution_config =
         Some(ExecutionConfig { mode: Some(ExecutionMode::Slurm), ..ExecutionConfig::default() });
@@ -330,7 +330,7 @@ fn looks(agent: &mut AgentHarness) -> Vec<SlurmQuery> {
 
 // S07, S08
 #[test]
-fn one_question_finds_the_numbers_of_all_new_steps_and_one_measures_them() {
+fn one_query_finds_all_new_steps_and_one_measures_them() {
     let mut agent = agent();
     measured(&mut agent);
     agent.answer([1, 2, 3]);
@@ -379,7 +379,7 @@ fn series(agent: &AgentHarness) -> Vec<(i64, i64)> {
 
 // S08
 #[test]
-fn every_sample_but_the_first_is_written_down_where_a_series_is_wanted() {
+fn a_time_series_has_every_sample_but_the_first() {
     let mut agent = agent();
     measured(&mut agent);
     let monitor = agent.profile.resource_monitor.as_mut().expect("measured");
@@ -497,7 +497,7 @@ fn only_what_is_due_is_asked_about() {
 
 // S10, S19
 #[test]
-fn after_six_tries_the_account_stays_empty_and_the_runner_may_leave() {
+fn after_six_tries_the_runner_leaves_without_accounting_data() {
     let mut agent = agent();
     agent.answer([1]);
     agent.started(1).ended(1, 0);
@@ -667,7 +667,7 @@ fn looks_time(agent: &mut AgentHarness) {
 
 // X05. Preemption with a time of grace brings the end nearer.
 #[test]
-fn a_preempted_allocation_ends_its_jobs_through_no_fault_of_theirs() {
+fn jobs_of_a_preempted_allocation_have_cause_preempted() {
     for (preempted, cause) in [(Some(true), Cause::Preempted), (Some(false), Cause::Timeout), (None, Cause::Timeout)] {
         let mut agent = agent();
         agent.answer([1, 2]);
@@ -695,7 +695,7 @@ fn a_preempted_allocation_ends_its_jobs_through_no_fault_of_theirs() {
 
 // X05. Slurm tells the steps at once, and the runner not at all.
 #[test]
-fn a_step_that_was_asked_to_end_by_slurm_leads_to_a_look_at_the_allocation() {
+fn a_step_ended_by_slurm_leads_to_a_query_about_preemption() {
     let mut agent = agent();
     agent.answer([1, 2, 3]);
     agent.started(1).started(2).started(3).ended(1, 143);
@@ -714,7 +714,7 @@ fn a_step_that_was_asked_to_end_by_slurm_leads_to_a_look_at_the_allocation() {
 
 // J33, S10
 #[test]
-fn offline_the_account_of_a_step_is_in_the_journal_with_its_result() {
+fn the_journal_has_the_accounting_data_of_a_step() {
     let journalled = |agent: &AgentHarness| -> Vec<Option<i64>> {
         let written = agent.effects.iter().filter_map(|effect| match effect {
             Effect::Journal(results) => Some(results.clone()),

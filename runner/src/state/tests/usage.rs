@@ -86,14 +86,14 @@ fn a_job_with_too_much_memory_is_killed_at_once() {
     agent.finish(Outcome::Signaled(9), Some(Rusage::default()));
     let report = agent.report();
     assert_eq!((report.return_code, report.cause), (137, Some(Cause::OutOfMemory)));
-    assert_eq!(report.message.as_deref(), Some("it had 101.00MB of memory, and may have 100.00MB"));
+    assert_eq!(report.message.as_deref(), Some("exceeded its memory limit: used 101.0 MiB of 100.0 MiB"));
     assert_eq!(report.usage.and_then(|usage| usage.peak_memory_bytes), Some(102 * MIB));
     assert_eq!(agent.state.jobs.ledger().free().cpus, 1, "its place is free");
 }
 
 /// A call that takes minutes holds up neither the samples nor what follows from them.
 #[test]
-fn a_job_with_too_much_memory_is_killed_while_a_call_is_under_way_and_after_it_failed() {
+fn a_job_is_killed_for_memory_during_and_after_a_failed_call() {
     let mut agent = running(measured());
     agent.sample(50 * MIB, 0);
     assert!(agent.state.session.sequence() > 1, "a call is under way");
@@ -369,8 +369,8 @@ fn one_byte_more_than_the_limit_is_too_much() {
         assert_eq!(!agent.terminated().is_empty(), killed, "{bytes} bytes");
     }
     for (limit, used, shown) in [
-        (1023 * MIB, 1024 * MIB, "it had 1.00GB of memory, and may have 1023.00MB"),
-        (2560 * MIB, 2816 * MIB, "it had 2.75GB of memory, and may have 2.50GB"),
+        (1023 * MIB, 1024 * MIB, "exceeded its memory limit: used 1.0 GiB of 1023.0 MiB"),
+        (2560 * MIB, 2816 * MIB, "exceeded its memory limit: used 2.8 GiB of 2.5 GiB"),
     ] {
         let mut profile = measured();
         profile.resources.memory_bytes = limit;

@@ -94,7 +94,7 @@ fn no_wait_is_longer_than_a_third_of_the_lease() {
 
 // J05
 #[test]
-fn an_exit_is_reported_and_followed_at_once_however_long_the_wait() {
+fn an_exit_is_reported_at_once_during_any_wait() {
     let mut agent = without_long_polls(3_000, 3_000);
     busy(&mut agent, 36_000);
     agent.answer([]);

@@ -118,12 +118,12 @@ fn on_one_node() -> Scene {
 }
 
 #[test]
-fn a_step_that_was_not_started_is_no_failure_of_its_job_and_its_node_rests() {
+fn a_step_that_did_not_start_quarantines_its_node() {
     let mut scene = Scene::new(agent());
     assert_eq!(scene.until_started(), 1);
     assert!(scene.lines[0].contains("--nodelist=n1"), "{:?}", scene.lines);
     scene.not_started(1);
-    let message = Some("Slurm did not start its step: srun ended with 233".to_owned());
+    let message = Some("Slurm did not start its step: srun exited with code 233".to_owned());
     assert_eq!(scene.reported, [(1, 233, Some(Cause::Stopped), message)]);
     assert_eq!(scene.told, ["Slurm does not start steps on node n1: starting nothing there for 10 s"]);
     let second = scene.lines.get(1).expect("the other node is used at once");
@@ -131,7 +131,7 @@ fn a_step_that_was_not_started_is_no_failure_of_its_job_and_its_node_rests() {
 }
 
 #[test]
-fn a_node_is_tried_again_and_given_up_and_then_the_runner_leaves() {
+fn a_runner_leaves_after_giving_up_its_only_node() {
     let mut scene = on_one_node();
     for (job, rest) in [(1, 10), (2, 30)] {
         assert_eq!(scene.until_started(), job);
@@ -182,7 +182,7 @@ fn a_step_that_ran_and_failed_is_the_jobs_own() {
 }
 
 #[test]
-fn without_slurms_controller_jobs_are_not_blamed_and_nodes_not_given_up() {
+fn an_absent_slurm_controller_costs_neither_jobs_nor_nodes() {
     let mut scene = on_one_node();
     for job in 1..=5 {
         assert_eq!(scene.until_started(), job);
@@ -200,7 +200,7 @@ fn without_slurms_controller_jobs_are_not_blamed_and_nodes_not_given_up() {
 }
 
 #[test]
-fn a_step_that_somebody_has_seen_was_asked_for_whatever_its_log_says() {
+fn a_step_with_a_number_is_known_to_slurm() {
     // The job has a complaint of its own, or its log speaks of a step within its step.
     for (silence, seen) in [(None, None), (Some("Unable to session"), Some(("FAILED", None)))] {
         let mut scene = on_one_node();
