@@ -308,7 +308,7 @@ pub struct State {
 impl State {
     /// Creates the state of a runner that holds nothing and is not registered.
     pub fn new(settings: AgentSettings, now: BootInstant) -> Self {
-        let strategy = settings.max_parallel_jobs.map_or(Strategy::Resources, Strategy::Slots);
+        let strategy = settings.user.max_parallel_jobs.map_or(Strategy::Resources, Strategy::Slots);
         Self {
             profiles: ProfileCache::default(),
             jobs: Jobs::new(Ledger::new(strategy, settings.capacity, settings.devices.clone())),
@@ -316,7 +316,7 @@ impl State {
             journal: JournalState::default(),
             deadlines: Deadlines::new(&settings),
             session: ServerSession::new(settings.shim_found),
-            backoff: PollBackoff::new(settings.poll_interval, settings.backoff_max),
+            backoff: PollBackoff::new(settings.user.poll_interval, settings.user.claim_backoff_max),
             throughput: ThroughputEstimator::new(settings.prefetch.clone()),
             usage: UsageMonitor::new(settings.oom_kills),
             steps: StepTracker::default(),
@@ -416,7 +416,7 @@ impl State {
         self.check_outage(now, effects);
         self.expire_leases(now, effects);
         if self.settings.allocation.is_some() {
-            let (end, interval) = (self.deadlines.end(), self.settings.poll_interval);
+            let (end, interval) = (self.deadlines.end(), self.settings.user.poll_interval);
             let query = self.allocation.next_query(end, interval, now, &mut self.timer);
             effects.extend(query.map(Effect::QuerySlurm));
         }

@@ -130,7 +130,7 @@ impl RunnerHost {
             Effect::Acknowledge(_)
             | Effect::RecordStep(_)
             | Effect::Sample(_)
-            | Effect::ReadSrun(..)
+            | Effect::ReadSrunLog(..)
             | Effect::QuerySlurm(_)
             | Effect::Record(_)
             | Effect::Unjournal(_)
