@@ -367,7 +367,7 @@ mod tests {
     use crate::mode::StepAllocation;
     use crate::settings::RunnerSettings;
 
-    /// A configuration in which no two fields have the same value.
+    /// Returns a configuration in which no two fields have the same value.
     fn full() -> RunnerConfig {
         let mut config = RunnerConfig::new("/out".into(), "/state".into(), vec!["shim".into()]);
         config.capacity = Resources { cpus: 1, memory_bytes: 2, gpus: 99, nodes: 3 };
@@ -412,7 +412,7 @@ mod tests {
         assert_eq!((settings.time, settings.own_end), (None, None));
     }
 
-    // X05, J24. The earlier of the two ends; only the runner's own stays when Slurm moves the allocation's.
+    // X05, J24. The earlier of the two ends counts. Only the runner's own stays when Slurm moves the allocation's.
     #[test]
     fn the_time_is_the_shorter_of_its_limits() {
         let began = BootInstant(1_000);

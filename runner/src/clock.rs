@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_time_of_day_has_an_age() {
-        // The machine may have started a moment ago: no moment is before that.
+        // The machine may have just started: no moment is before that.
         let (before, passed) = (wall_ms(), now().since(BootInstant(0)).min(Duration::from_secs(3_600)));
         let (age_ms, date) = (i64::try_from(passed.as_millis()).expect("an hour"), date_ms(now().minus(passed)));
         assert!((before - age_ms - date).abs() < 600_000, "{age_ms} ms ago: {date}, now: {before}");

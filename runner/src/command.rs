@@ -12,7 +12,7 @@ mod tests;
 /// The part of the environment that changes how bash reads a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShellSetup {
-    /// Whether bash reads a file before every command (`BASH_ENV`).
+    /// True if bash reads a file before every command (`BASH_ENV`).
     reads_file: bool,
     /// Functions in the environment, e.g. `module` on many clusters.
     functions: BTreeSet<String>,
@@ -85,7 +85,8 @@ fn plain_words(text: &str, shell: &ShellSetup) -> Option<Vec<String>> {
     is_program.then_some(words)
 }
 
-/// Words that mean something to bash itself. `true` and `false` are left out: the programs do exactly the same.
+/// Returns whether bash gives a word a meaning of its own. `true` and `false` are left out: the programs behave the
+/// same.
 fn is_shell_word(word: &str) -> bool {
     const WORDS: &[&str] = &[
         "alias",
@@ -165,23 +166,23 @@ fn is_shell_word(word: &str) -> bool {
     WORDS.binary_search(&word).is_ok()
 }
 
-/// The signals that may ask a job to end.
+/// Signals that may ask a job to end.
 const SIGNALS: [(&str, i32); 6] =
     [("SIGTERM", 15), ("SIGHUP", 1), ("SIGINT", 2), ("SIGKILL", 9), ("SIGUSR1", 10), ("SIGUSR2", 12)];
 
-/// The number of a signal that may ask a job to end; `SIG` may be left out. Anything else is SIGTERM.
+/// Returns the number of a signal; the prefix `SIG` is optional. Unknown names mean SIGTERM.
 pub fn termination_signal(name: Option<&str>) -> i32 {
     let name = name.unwrap_or_default().trim().to_ascii_uppercase();
     let is_meant = |known: &str| known == name || known.strip_prefix("SIG") == Some(name.as_str());
     SIGNALS.into_iter().find(|(known, _)| is_meant(known)).map_or(15, |(_, number)| number)
 }
 
-/// The name of such a signal.
+/// Returns the name of a signal.
 pub fn signal_name(signal: i32) -> &'static str {
     SIGNALS.into_iter().find(|(_, number)| *number == signal).map_or("SIGTERM", |(name, _)| name)
 }
 
-/// Variables that tell a job which GPUs are its own; none for a job without.
+/// Returns the variables with a job's GPUs; none for a job without GPUs.
 pub fn device_variables(devices: &[String]) -> Vec<(String, String)> {
     if devices.is_empty() {
         return Vec::new();
@@ -193,7 +194,7 @@ pub fn device_variables(devices: &[String]) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The environment as pairs, for [`ShellSetup::of`].
+/// Returns the environment as pairs, for [`ShellSetup::of`].
 pub fn pairs(environment: &[(OsString, OsString)]) -> impl Iterator<Item = (&OsStr, &OsStr)> {
     environment.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()))
 }

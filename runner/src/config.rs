@@ -15,7 +15,6 @@ use crate::settings::RunnerSettings;
 /// Start parameters of a runner: the user's settings, and what its starter found out about the machine and the server.
 #[derive(Clone, Debug)]
 pub struct RunnerConfig {
-    /// The user's settings.
     pub settings: RunnerSettings,
     /// Resources of all nodes of the runner together.
     pub capacity: Resources,
@@ -53,7 +52,7 @@ pub struct RunnerConfig {
     pub time_limit: Option<Duration>,
     /// The remaining time of its allocation. Slurm may move this end.
     pub allocation_time: Option<Duration>,
-    /// Whether the runner leaves when all its workflows have settled.
+    /// True if the runner leaves when all its workflows have settled.
     pub exit_when_complete: bool,
     /// When a runner without work leaves.
     pub idle_exit: IdleExit,
@@ -97,11 +96,9 @@ impl RunnerConfig {
 /// When a runner without work leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdleExit {
-    /// Never.
     Never,
     /// After the time that its workflows set.
     ByPolicy,
-    /// After this time.
     After(Duration),
 }
 
@@ -112,7 +109,6 @@ pub enum RunnerExit {
     Complete,
     /// Its workflow was canceled.
     Canceled,
-    /// It was stopped.
     Stopped,
     /// Its time was over.
     Deadline,
@@ -133,9 +129,7 @@ pub enum RunnerError {
     /// The folder of the shim or of the logs cannot be used.
     #[error("cannot prepare the folder {}", path.display())]
     PrepareFolder {
-        /// The folder.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: std::io::Error,
     },

@@ -13,10 +13,7 @@ use crate::mode::LaunchMode;
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunnerEvent {
     /// The server has registered the runner.
-    Registered {
-        /// The runner ID.
-        runner: i64,
-    },
+    Registered { runner: i64 },
     /// The runner took over a shim with jobs.
     TookOver {
         /// Number of running jobs.
@@ -25,44 +22,27 @@ pub enum RunnerEvent {
         finished: usize,
     },
     /// A job has started.
-    Started {
-        /// The attempt.
-        key: AttemptKey,
-        /// The job's name.
-        name: String,
-    },
+    Started { key: AttemptKey, name: String },
     /// A job has ended.
     Finished {
-        /// The attempt.
         key: AttemptKey,
-        /// The job's name.
         name: String,
-        /// The return code.
         return_code: i32,
         /// The cause of the failure; none after a success.
         cause: Option<Cause>,
     },
     /// A job exceeded its memory limit.
     OomViolation {
-        /// The attempt.
         key: AttemptKey,
-        /// The first process.
         pid: i32,
         /// The memory in use.
         memory_bytes: i64,
-        /// The limit.
         limit_bytes: i64,
     },
     /// A job is killed because it exceeded its memory limit.
-    OomKill {
-        /// The attempt.
-        key: AttemptKey,
-    },
+    OomKill { key: AttemptKey },
     /// The server cannot be reached. Jobs go on.
-    Unreachable {
-        /// The error.
-        reason: String,
-    },
+    Unreachable { reason: String },
     /// The server can be reached again.
     Reconnected,
     /// The server has been unreachable for too long. The runner takes no new jobs, lets running ones go on, and writes
@@ -89,50 +69,27 @@ pub enum RunnerEvent {
     },
     /// The first work of a workflow has arrived.
     Serving {
-        /// The workflow ID.
         workflow: i64,
-        /// The run ID.
         run: i32,
-        /// Whether the runner or Slurm starts the jobs.
+        /// True if the runner or Slurm starts the jobs.
         mode: LaunchMode,
-        /// Whether jobs are limited to their declared resources.
+        /// True if jobs are limited to their declared resources.
         limit_resources: bool,
         /// Resources of the runner.
         capacity: Resources,
     },
     /// Running jobs of a workflow are asked to end.
-    Terminating {
-        /// The workflow ID.
-        workflow: i64,
-        /// Number of jobs.
-        count: usize,
-    },
+    Terminating { workflow: i64, count: usize },
     /// A job got the signal to end.
-    Signaled {
-        /// The attempt.
-        key: AttemptKey,
-        /// The signal number.
-        signal: i32,
-    },
+    Signaled { key: AttemptKey, signal: i32 },
     /// Slurm preempts the allocation.
     Preempted,
     /// Slurm extended a step.
-    Extended {
-        /// The attempt.
-        key: AttemptKey,
-        /// The new limit.
-        minutes: u64,
-    },
+    Extended { key: AttemptKey, minutes: u64 },
     /// A step was warned of its time limit.
-    Warned {
-        /// The attempt.
-        key: AttemptKey,
-        /// The signal name.
-        signal: String,
-    },
+    Warned { key: AttemptKey, signal: String },
     /// A lease was returned because too little time is left for its job.
     OutOfTime {
-        /// The attempt.
         key: AttemptKey,
         /// The job's declared runtime.
         runtime_seconds: i64,
@@ -145,15 +102,9 @@ pub enum RunnerEvent {
         lead: Duration,
     },
     /// A job did not end within its lead and was killed.
-    Killed {
-        /// The attempt.
-        key: AttemptKey,
-    },
+    Killed { key: AttemptKey },
     /// A problem that does not stop the runner.
-    Problem {
-        /// The message.
-        message: String,
-    },
+    Problem { message: String },
 }
 
 impl RunnerEvent {
@@ -271,7 +222,7 @@ fn length(duration: Duration) -> String {
 mod tests {
     use super::*;
 
-    // X02, X18. Lines of a log are compared, so their numbers always look alike.
+    // X02, X18. Programs compare these log lines, so their numbers have one format.
     #[test]
     fn amounts_of_memory_are_gigabytes_with_two_digits() {
         let cases =

@@ -157,7 +157,7 @@ mod tests {
         assert_ne!(hashes.of(&path, None).unwrap().as_deref(), Some(ABC));
     }
 
-    // J37. A hash is remembered for exactly this content: size and time, to the nanosecond.
+    // J37. A hash is cached for exactly this content: size and time, to the nanosecond.
     #[test]
     fn a_hash_is_remembered_by_size_and_time() {
         let folder = tempfile::tempdir().unwrap();

@@ -18,9 +18,7 @@ pub struct GpuSample {
     pub uuid: String,
     /// Share of the last sample period in which the GPU was busy.
     pub busy_percent: u32,
-    /// Memory in use.
     pub memory_bytes: i64,
-    /// Total memory.
     pub total_memory_bytes: i64,
 }
 
@@ -29,11 +27,8 @@ pub struct GpuSample {
 pub struct GpuLoad {
     /// The sum of all GPUs; 100 for one GPU that is always busy.
     pub percent: u32,
-    /// Memory in use.
     pub memory_bytes: i64,
-    /// Total memory.
     pub total_memory_bytes: i64,
-    /// Number of GPUs.
     pub count: u32,
 }
 
@@ -56,7 +51,6 @@ pub fn load(devices: &[String], samples: &[GpuSample]) -> Option<GpuLoad> {
     (sum.count > 0).then_some(sum)
 }
 
-/// The open library.
 pub struct Gpus {
     library: Nvml,
 }
@@ -124,7 +118,7 @@ mod tests {
         assert_eq!(of(&[]), None);
     }
 
-    // J21. Every number of a load is the sum of the same number of its devices.
+    // J21. Every value of a load is the sum over its devices.
     #[test]
     fn each_number_of_a_load_is_summed_by_itself() {
         let gpu = |index, busy_percent, memory_bytes, total_memory_bytes| GpuSample {

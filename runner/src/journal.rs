@@ -39,27 +39,21 @@ pub enum JournalError {
     /// The folder cannot be created.
     #[error("cannot create the folder {}", path.display())]
     MakeFolder {
-        /// The folder.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: std::io::Error,
     },
     /// The file cannot be written.
     #[error("cannot write {}", path.display())]
     Write {
-        /// The file.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: sqlx::Error,
     },
     /// The file cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
-        /// The file.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: sqlx::Error,
     },
@@ -69,9 +63,7 @@ pub enum JournalError {
     /// A row cannot be read.
     #[error("cannot read a result in {}", path.display())]
     Garbled {
-        /// The file.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: serde_json::Error,
     },

@@ -27,12 +27,7 @@ pub enum LinkError {
     Unknown,
     /// The server will never accept this request.
     #[error("the server refused: {message} ({code})")]
-    Refused {
-        /// The error code.
-        code: String,
-        /// The message.
-        message: String,
-    },
+    Refused { code: String, message: String },
     /// The token is missing or wrong.
     #[error("the server does not accept the token")]
     Unauthorized,

@@ -71,7 +71,7 @@ pub fn place_state(dir: &Path) -> PlaceState {
             left_processes: crash_cleanup::count(dir),
             left_results: place::left_results(dir).len(),
         },
-        // A shim survives the deletion of its folder. Then only a complete list of processes tells.
+        // A shim survives the deletion of its folder. Then only a complete list of processes is conclusive.
         Err(error) if error.kind() == io::ErrorKind::NotFound && sees_all_processes() => {
             PlaceState { shim: ProcessState::Ended, ..unknown }
         }
@@ -187,7 +187,7 @@ mod tests {
             .stdout(Stdio::piped())
             .spawn()
             .expect("a process");
-        // The kernel shows the arguments of a process a moment after its start has been reported.
+        // The kernel shows the arguments of a process shortly after its start.
         shim.stdout.as_mut().expect("a pipe").read_exact(&mut [0]).expect("a line");
         assert_eq!(place_state(&gone).shim, ProcessState::Running);
         drop(shim.stdin.take());

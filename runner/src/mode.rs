@@ -7,7 +7,6 @@ use torc_api::execution::{ExecutionConfig, ExecutionMode};
 pub struct StepAllocation {
     /// The ID of the Slurm job.
     pub job_id: String,
-    /// The program `srun`.
     pub srun: String,
     /// Names of the runner's nodes, its own first; empty for an allocation of one node.
     pub nodes: Vec<String>,

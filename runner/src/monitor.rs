@@ -22,18 +22,16 @@ mod tree;
 pub struct SampleOrder {
     /// The jobs to measure.
     pub probes: Vec<Probe>,
-    /// Whether to measure the node.
+    /// True if to measure the node.
     pub node: bool,
-    /// Whether to measure the GPUs.
+    /// True if to measure the GPUs.
     pub gpus: bool,
 }
 
 /// A job to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// The attempt.
     pub key: AttemptKey,
-    /// The first process.
     pub pid: i32,
     /// The memory limit. Only near it memory is counted exactly.
     pub limit_bytes: Option<i64>,
@@ -42,7 +40,6 @@ pub struct Probe {
 /// The samples of one order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Samples {
-    /// The moment.
     pub at: BootInstant,
     /// Samples of the jobs that still run.
     pub jobs: Vec<(AttemptKey, JobSample)>,
@@ -61,7 +58,6 @@ pub struct NodeSample {
     pub all_ticks: u64,
     /// Memory that is not available.
     pub memory_bytes: i64,
-    /// Total memory.
     pub total_memory_bytes: i64,
 }
 
@@ -72,7 +68,6 @@ pub struct JobSample {
     pub memory_bytes: i64,
     /// CPU time since the job's start, including ended processes.
     pub cpu_us: u64,
-    /// Number of processes.
     pub processes: u32,
 }
 
@@ -82,27 +77,26 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Starts the thread; `tell` gets the samples.
-    pub fn start(tell: impl Fn(Samples) + Send + 'static) -> std::io::Result<Self> {
+    /// Starts the thread; `send` gets the samples.
+    pub fn start(send: impl Fn(Samples) + Send + 'static) -> std::io::Result<Self> {
         let (orders, incoming) = channel();
-        std::thread::Builder::new().name("sampler".to_owned()).spawn(move || work(&incoming, tell))?;
+        std::thread::Builder::new().name("sampler".to_owned()).spawn(move || work(&incoming, send))?;
         Ok(Self { orders })
     }
 
-    /// Orders samples.
     pub fn order(&self, order: SampleOrder) {
         // The thread lives as long as its sender.
         let _ = self.orders.send(order);
     }
 }
 
-fn work(orders: &Receiver<SampleOrder>, tell: impl Fn(Samples)) {
+fn work(orders: &Receiver<SampleOrder>, send: impl Fn(Samples)) {
     // The library is opened on first use: most machines have no GPU, and most runners of other machines get none.
     let mut gpus = None;
     while let Ok(order) = orders.recv() {
         let measure = |gpus: &Option<Gpus>| gpus.as_ref().map(Gpus::samples).unwrap_or_default();
         let measured = if order.gpus { measure(gpus.get_or_insert_with(Gpus::open)) } else { Vec::new() };
-        tell(Samples { gpus: measured, ..take(&order) });
+        send(Samples { gpus: measured, ..take(&order) });
     }
 }
 
@@ -194,7 +188,7 @@ mod tests {
         assert_eq!((counter(text, "oom_kill"), counter(text, "oom_reaper")), (Some(3), None));
     }
 
-    // X02. Shared memory is counted in parts where a job would be killed for it, and only there.
+    // X02. Shared memory is counted in parts only where a job would otherwise be killed.
     #[test]
     fn memory_is_looked_at_closely_near_the_limit_only() {
         let own = i32::try_from(std::process::id()).expect("fits");
@@ -206,7 +200,7 @@ mod tests {
         assert_eq!(of(&[&first, &second], Some(huge + 5)), huge + 5, "at the limit");
         let close = of(&[&first, &second], Some(huge + 4));
         assert!(close > 5 && close < huge, "above the limit: {close}");
-        assert_eq!(of(&[&first], Some(1)), huge, "one process shares with nobody of its job");
+        assert_eq!(of(&[&first], Some(1)), huge, "a single process shares no pages with its job");
         let sample = measure(&[&first, &second], None);
         assert_eq!((sample.cpu_us, sample.processes), (14, 2));
     }

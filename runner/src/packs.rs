@@ -19,9 +19,7 @@ const INDEX: &str = "index";
 /// The stream of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stream {
-    /// Standard output.
     Out,
-    /// Standard error.
     Err,
 }
 

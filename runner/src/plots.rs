@@ -26,18 +26,10 @@ const POINTS_PER_CURVE: (usize, usize) = (24, 600);
 pub enum PlotError {
     /// A measurement file cannot be used.
     #[error("{error}{}", reason(error))]
-    Series {
-        /// The cause.
-        error: SeriesError,
-    },
+    Series { error: SeriesError },
     /// A page cannot be written.
     #[error("cannot write {}: {source}", path.display())]
-    Write {
-        /// The page.
-        path: PathBuf,
-        /// The cause.
-        source: std::io::Error,
-    },
+    Write { path: PathBuf, source: std::io::Error },
 }
 
 impl From<SeriesError> for PlotError {
@@ -54,11 +46,9 @@ fn reason(error: &SeriesError) -> String {
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Picture {
-    /// The title.
     pub title: String,
     /// Attempts, ordered by start.
     pub jobs: Vec<PlottedJob>,
-    /// The nodes.
     pub nodes: Vec<PlottedNode>,
 }
 
@@ -66,35 +56,25 @@ pub struct Picture {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PlottedJob {
-    /// The job ID.
     pub id: i64,
-    /// The job's name.
     pub name: String,
-    /// The attempt number.
     pub attempt: i32,
-    /// The host.
     pub node: String,
-    /// The start.
     pub start: i64,
-    /// The end.
     pub end: i64,
-    /// The return code.
     pub code: i32,
     /// The cause of the failure; none after a success.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
-    /// Its GPUs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<String>,
     /// The row among those of its node.
     pub lane: usize,
-    /// The measured usage.
     #[serde(flatten)]
     pub usage: Usage,
     /// Number of requested CPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<i64>,
-    /// The memory limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_limit: Option<i64>,
     /// Seconds since 1970, CPU in percent, and bytes of memory.
@@ -105,13 +85,10 @@ pub struct PlottedJob {
     pub gpu_curve: Vec<(i64, f64)>,
 }
 
-/// A measured node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PlottedNode {
-    /// The host name.
     pub name: String,
-    /// Total memory.
     pub total_memory: i64,
     /// Seconds since 1970, CPU in percent of all cores, and bytes of memory.
     pub curve: Vec<(i64, Option<f64>, Option<i64>)>,

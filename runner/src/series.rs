@@ -22,13 +22,10 @@ pub const FOLDER: &str = "resource_utilization";
 /// A measurement for a file, with the plan of its workflow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeasurementRecord {
-    /// The workflow ID.
     pub workflow: i64,
-    /// The run ID.
     pub run: i32,
     /// The plan that decides when the file is written and whether it is plotted.
     pub plan: MonitorPlan,
-    /// The measurement.
     pub measurement: Measurement,
 }
 
@@ -36,23 +33,11 @@ pub struct MeasurementRecord {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Measurement {
     /// The usage of a job at a moment.
-    JobSample {
-        /// The attempt.
-        key: AttemptKey,
-        /// The moment.
-        at: BootInstant,
-        /// The usage.
-        point: DataPoint,
-    },
+    JobSample { key: AttemptKey, at: BootInstant, point: DataPoint },
     /// An attempt that ended.
     Job(Box<JobUsageRow<BootInstant>>),
     /// The usage of the node at a moment.
-    NodeSample {
-        /// The moment.
-        at: BootInstant,
-        /// The usage.
-        point: NodePoint,
-    },
+    NodeSample { at: BootInstant, point: NodePoint },
     /// Peaks and averages of the node.
     Node(NodeSummary),
 }
@@ -79,72 +64,51 @@ pub struct NodePoint {
     pub cpu_percent: Option<f64>,
     /// Memory that is not available.
     pub memory_bytes: Option<i64>,
-    /// Total memory.
     pub total_memory_bytes: Option<i64>,
     /// Usage of the runner's GPUs; 100 for all of them.
     pub gpu_percent: Option<f64>,
     /// GPU memory in use.
     pub gpu_memory_bytes: Option<i64>,
-    /// Total GPU memory.
     pub total_gpu_memory_bytes: Option<i64>,
 }
 
 /// Peaks and averages of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct NodeSummary {
-    /// Number of samples.
     pub samples: u32,
-    /// Peak CPU usage.
     pub peak_cpu_percent: Option<f64>,
-    /// Average CPU usage.
     pub average_cpu_percent: Option<f64>,
-    /// Peak memory.
     pub peak_memory_bytes: Option<i64>,
-    /// Average memory.
     pub average_memory_bytes: Option<i64>,
-    /// Peak GPU usage.
     pub peak_gpu_percent: Option<f64>,
-    /// Average GPU usage.
     pub average_gpu_percent: Option<f64>,
-    /// Peak GPU memory.
     pub peak_gpu_memory_bytes: Option<i64>,
 }
 
 /// An attempt that ended. Times are boot-clock moments in a runner, and milliseconds since 1970 in a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobUsageRow<T> {
-    /// The attempt.
     pub key: AttemptKey,
-    /// The job's name.
     pub name: String,
-    /// The start.
     pub started: T,
-    /// The end.
     pub ended: T,
-    /// The return code.
     pub return_code: i32,
     /// The cause of the failure; none after a success.
     pub cause: Option<Cause>,
-    /// The measured usage.
     pub usage: Usage,
-    /// The requested resources.
     pub resources: Resources,
     /// The memory limit, where it was enforced.
     pub memory_limit_bytes: Option<i64>,
-    /// Its GPUs.
     pub devices: Vec<String>,
 }
 
 /// The content of a measurement file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
-    /// The workflow ID.
     pub workflow: i64,
-    /// The run ID.
     pub run: i32,
     /// The host that was measured.
     pub host: String,
-    /// Attempts that ended.
     pub jobs: Vec<JobUsageRow<i64>>,
     /// Samples by job and attempt, with seconds since 1970.
     pub samples: BTreeMap<(i64, i32), Vec<(i64, DataPoint)>>,

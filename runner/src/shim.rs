@@ -81,9 +81,7 @@ pub enum ShimError {
     /// The folder cannot be used.
     #[error("cannot use the folder {}", dir.display())]
     Place {
-        /// The folder.
         dir: PathBuf,
-        /// The cause.
         #[source]
         source: io::Error,
     },

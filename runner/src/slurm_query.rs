@@ -22,22 +22,16 @@ pub enum SlurmQuery {
     /// The remaining time of the allocation.
     TimeLeft,
     /// Sends a signal to the processes of a step.
-    Signal {
-        /// The step's number.
-        step: u32,
-        /// The signal's name.
-        signal: String,
-    },
+    Signal { step: u32, signal: String },
     /// Changes the time limit of a step.
     Extend {
         /// The attempt that the step runs.
         key: AttemptKey,
-        /// The step's number.
         step: u32,
         /// The new limit, counted from the start of the step.
         minutes: u64,
     },
-    /// Whether Slurm preempts the allocation.
+    /// True if Slurm preempts the allocation.
     Preemption,
 }
 
@@ -56,6 +50,6 @@ pub enum SlurmAnswer {
     Signal(Option<String>),
     /// The new limit of a step in minutes, or the error.
     Extended(AttemptKey, Result<u64, String>),
-    /// Whether Slurm preempts the allocation; none if Slurm did not answer.
+    /// True if Slurm preempts the allocation; none if Slurm did not answer.
     Preemption(Option<bool>),
 }

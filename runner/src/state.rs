@@ -81,9 +81,8 @@ use self::warnings::Warnings;
 /// in it does I/O. The user's settings are in it as they are.
 #[derive(Clone, Debug)]
 pub struct AgentSettings {
-    /// The user's settings.
     pub user: RunnerSettings,
-    /// Whether the shim was there before the agent.
+    /// True if the shim was there before the agent.
     pub shim_found: bool,
     /// Resources of all nodes of the runner together.
     pub capacity: Resources,
@@ -97,7 +96,6 @@ pub struct AgentSettings {
     pub output_dir: String,
     /// `TORC_API_URL` of jobs.
     pub api_url: Option<String>,
-    /// `TORC_SERVER_FILE` of jobs.
     pub server_file: Option<String>,
     /// The folder of the files that jobs get as `TORC_TOKEN_FILE`, one for each workflow.
     pub token_dir: String,
@@ -105,11 +103,10 @@ pub struct AgentSettings {
     pub shell: ShellSetup,
     /// Longest time for which reports are batched while there is work to do.
     pub report_interval: Duration,
-    /// The runner's time.
     pub time: Option<TimeSpan>,
     /// The end of the runner's time that stays when the allocation's end moves.
     pub own_end: Option<BootInstant>,
-    /// Whether the runner leaves when all its workflows have settled.
+    /// True if the runner leaves when all its workflows have settled.
     pub exit_when_complete: bool,
     /// When a runner without work leaves.
     pub idle_exit: IdleExit,
@@ -151,7 +148,6 @@ impl AgentSettings {
 pub enum AgentEvent {
     /// The server has registered the runner.
     Registered(RegisterResponse),
-    /// The registration failed.
     NotRegistered(LinkError),
     /// The shim has a job that an earlier agent started.
     Adopted(Box<ShimJob>),
@@ -171,7 +167,6 @@ pub enum AgentEvent {
     InputsChecked(AttemptKey, Result<Vec<FileStat>, String>),
     /// The output files of a job were checked.
     OutputsChecked(AttemptKey, OutputFindings),
-    /// Samples were taken.
     Sampled(Box<Samples>),
     /// The log of a failed step was read: the message of `srun`, if Slurm's controller did not answer it.
     SrunLogRead(AttemptKey, Option<String>),
@@ -189,7 +184,6 @@ pub enum AgentEvent {
     Stop,
     /// The runner has to stop without giving jobs their time to end.
     StopNow,
-    /// Time has passed.
     Tick,
 }
 
@@ -198,7 +192,7 @@ pub enum AgentEvent {
 pub struct OutputFindings {
     /// The first output file that does not exist.
     pub missing: Option<String>,
-    /// Whether the logs were deleted.
+    /// True if the logs were deleted.
     pub logs_deleted: bool,
     /// State of the files that the job read and wrote, if no file is missing.
     pub files: Vec<FileStat>,
@@ -209,7 +203,6 @@ pub struct OutputFindings {
 /// Something to do.
 #[derive(Clone, Debug)]
 pub enum Effect {
-    /// Register the runner.
     Register,
     /// Send the state of the runner with this ID to the server.
     Sync(i64, Box<SyncRequest>),
@@ -220,8 +213,9 @@ pub enum Effect {
     /// Withdraw jobs that have not started.
     Revoke(Vec<AttemptKey>),
     /// Let the shim start jobs in turn until this moment.
-    Heartbeat { alive_until: BootInstant },
-    /// End a job.
+    Heartbeat {
+        alive_until: BootInstant,
+    },
     Terminate(Termination),
     /// Let the shim drop these results.
     Acknowledge(Vec<AttemptKey>),
@@ -243,7 +237,6 @@ pub enum Effect {
     Unjournal(Vec<AttemptKey>),
     /// Check the output files of a job that has ended.
     CheckOutputs(AttemptKey, Box<OutputCheck>),
-    /// Log an event.
     Log(RunnerEvent),
     /// Exit.
     Exit(Result<RunnerExit, LinkError>),
@@ -256,7 +249,7 @@ pub struct InputCheck {
     pub working_dir: PathBuf,
     /// Files that must exist.
     pub files: Vec<String>,
-    /// Whether files above the size limit are hashed completely.
+    /// True if files above the size limit are hashed completely.
     pub hash_large_files: bool,
 }
 
@@ -273,11 +266,11 @@ pub struct OutputCheck {
     pub forgotten_inputs: Vec<String>,
     /// Time since the start.
     pub elapsed: Duration,
-    /// Whether files above the size limit are hashed completely.
+    /// True if files above the size limit are hashed completely.
     pub hash_large_files: bool,
     /// Logs to delete if all files exist.
     pub delete: Vec<String>,
-    /// Whether to count the processes that the kernel has killed for want of memory.
+    /// True if to count the processes that the kernel has killed for want of memory.
     pub oom_kills: bool,
 }
 

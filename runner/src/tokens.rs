@@ -75,7 +75,7 @@ mod tests {
             assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         }
         assert_eq!(fs::metadata(folder.path().join(FOLDER)).unwrap().permissions().mode() & 0o777, 0o700);
-        // What is there already is not written again.
+        // An unchanged token is not written again.
         fs::remove_file(folder.path().join("tokens/wf1")).unwrap();
         tokens.keep(vec![token(1, "c")]).unwrap();
         assert!(!folder.path().join("tokens/wf1").exists());

@@ -22,8 +22,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Starts the task. Files are created below this folder; `tell` gets the problems.
-    pub fn start(output_dir: &Path, host: &str, tell: impl Fn(String) + Send + 'static) -> Self {
+    /// Starts the task. Files are created below this folder; `log_problem` gets the problems.
+    pub fn start(output_dir: &Path, host: &str, log_problem: impl Fn(String) + Send + 'static) -> Self {
         let (records, incoming) = unbounded_channel();
         let buffer = Buffer {
             folder: output_dir.join(FOLDER),
@@ -31,10 +31,9 @@ impl Recorder {
             files: BTreeMap::new(),
             failure_logged: false,
         };
-        Self { records, task: tokio::spawn(buffer.keep(incoming, tell)) }
+        Self { records, task: tokio::spawn(buffer.keep(incoming, log_problem)) }
     }
 
-    /// Adds measurements.
     pub fn record(&self, records: Vec<MeasurementRecord>) {
         // The task lives as long as its sender.
         let _ = self.records.send(records);
@@ -67,7 +66,7 @@ impl Buffer {
     async fn keep(
         mut self,
         mut incoming: UnboundedReceiver<Vec<MeasurementRecord>>,
-        tell: impl Fn(String) + Send + 'static,
+        log_problem: impl Fn(String) + Send + 'static,
     ) -> Vec<String> {
         loop {
             let due = self.files.values().filter(|file| !file.measurements.is_empty()).map(|file| file.flush_at).min();
@@ -82,7 +81,7 @@ impl Buffer {
                     Some(records) => records.into_iter().for_each(|record| self.add(record)),
                     None => break,
                 },
-                () = wait => self.flush(Some(Instant::now())).await.into_iter().for_each(&tell),
+                () = wait => self.flush(Some(Instant::now())).await.into_iter().for_each(&log_problem),
             }
         }
         let mut problems: Vec<String> = self.flush(None).await.into_iter().collect();
@@ -151,7 +150,7 @@ mod tests {
         MeasurementRecord { workflow, run: 2, plan, measurement: Measurement::Node(NodeSummary::default()) }
     }
 
-    // J13. A file is written when its own interval is over, and every file at the end.
+    // J13. A file is written at its own interval, and at the end.
     #[tokio::test]
     async fn a_file_is_written_at_its_own_interval() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -177,7 +176,7 @@ mod tests {
         assert!(folder.path().join(name).exists());
     }
 
-    // J13. A file that cannot be written is told of once.
+    // J13. A file that cannot be written is logged once.
     #[tokio::test]
     async fn a_problem_is_told_once() {
         let folder = tempfile::tempdir().expect("a folder");

@@ -37,7 +37,7 @@ pub struct ShimLink {
 /// Everything that a shim held when the agent connected.
 #[derive(Debug, Default)]
 pub struct AdoptedState {
-    /// Whether the shim was there before the agent.
+    /// True if the shim was there before the agent.
     pub found: bool,
     pub running: Vec<ShimJob>,
     pub ended: Vec<JobExit>,
@@ -109,7 +109,6 @@ impl ShimLink {
         self.push(&ToShim::Start(order));
     }
 
-    /// Sends the batch.
     pub async fn flush(&mut self) -> io::Result<()> {
         if self.output.is_empty() {
             return Ok(());
@@ -241,7 +240,7 @@ mod tests {
 
     use super::*;
 
-    /// A link, and the end of its shim.
+    /// Returns a link and the shim's end of it.
     fn pair() -> (ShimLink, UnixStream) {
         let (stream, shim) = UnixStream::pair().unwrap();
         (ShimLink::new(stream), shim)
@@ -310,7 +309,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_shim_is_heard_out_until_it_is_ready() {
-        let told = |messages: Vec<FromShim>| async move {
+        let observed = |messages: Vec<FromShim>| async move {
             let (mut link, mut shim) = pair();
             for message in &messages {
                 shim.write_all(&line(message)).await.unwrap();
@@ -322,18 +321,18 @@ mod tests {
             let at = crate::clock::now();
             FromShim::Ended(JobExit::new(AttemptKey::default(), at, at, crate::protocol::Outcome::Exited(0)))
         };
-        match told(vec![ended(), FromShim::Ready, ended()]).await.unwrap() {
+        match observed(vec![ended(), FromShim::Ready, ended()]).await.unwrap() {
             Handshake::Everything(adopted) => assert_eq!((adopted.ended.len(), adopted.found), (2, false)),
             Handshake::Refused { reason, .. } => panic!("{reason}"),
         }
         for leaving in [true, false] {
             let refusal = FromShim::Refused { reason: "no".to_owned(), leaving };
-            match told(vec![ended(), refusal]).await.unwrap() {
+            match observed(vec![ended(), refusal]).await.unwrap() {
                 Handshake::Refused { reason, leaving: says } => assert_eq!((reason.as_str(), says), ("no", leaving)),
                 Handshake::Everything(adopted) => panic!("{adopted:?}"),
             }
         }
-        assert!(told(vec![ended()]).await.is_err(), "it ended before it was ready");
+        assert!(observed(vec![ended()]).await.is_err(), "it ended before it was ready");
     }
 
     #[tokio::test]
@@ -342,7 +341,7 @@ mod tests {
         assert!(matches!(connect(folder.path(), &[]).await, Ok(ConnectOutcome::Absent)));
     }
 
-    /// A place whose shim is this process and listens at the socket that is returned.
+    /// Returns the listener of a place whose shim is this process.
     fn place(folder: &Path) -> tokio::net::UnixListener {
         let socket = folder.join("socket");
         let listener = tokio::net::UnixListener::bind(&socket).unwrap();
@@ -361,7 +360,7 @@ mod tests {
         }
     }
 
-    /// Answers one caller with these messages; returns what the caller said until it left.
+    /// Answers one connection with these messages, and returns the received ones.
     async fn serve(listener: &tokio::net::UnixListener, answer: Vec<FromShim>) -> Vec<ToShim> {
         let (mut stream, _) = listener.accept().await.unwrap();
         for message in &answer {
@@ -390,8 +389,8 @@ mod tests {
         let order = StartOrder { name: "held".to_owned(), ..StartOrder::default() };
         let held = FromShim::Running(Box::new(ShimJob { order, ..ShimJob::default() }));
         let environment = vec![(OsString::from("A"), OsString::from("1"))];
-        let (config, told) = (config(folder.path(), &["no-such-program"]), std::cell::Cell::new(0));
-        let observer = |_| told.set(told.get() + 1);
+        let (config, observed) = (config(folder.path(), &["no-such-program"]), std::cell::Cell::new(0));
+        let observer = |_| observed.set(observed.get() + 1);
         let agent = async {
             let (mut link, adopted) = ShimLink::open(&config, &environment, &observer).await.unwrap();
             assert!(adopted.found && link.child.is_none(), "it was there before");
@@ -405,7 +404,7 @@ mod tests {
             pid: std::process::id(),
             environment: environment.clone(),
         };
-        assert_eq!((said, told.get()), (vec![ToShim::Hello(hello), ToShim::Goodbye], 0));
+        assert_eq!((said, observed.get()), (vec![ToShim::Hello(hello), ToShim::Goodbye], 0));
     }
 
     #[tokio::test]
@@ -419,7 +418,7 @@ mod tests {
         let shim = async {
             serve(&listener, refusal(true)).await;
             serve(&listener, refusal(true)).await;
-            // One that hangs up before it is ready is leaving, too.
+            // A shim that closes the connection before it is ready is about to exit.
             drop(listener.accept().await.unwrap());
             serve(&listener, refusal(false)).await
         };
@@ -427,7 +426,7 @@ mod tests {
         let (_, opened) = tokio::join!(shim, agent);
         assert!(matches!(opened, Err(RunnerError::ShimRefused(reason)) if reason == "busy"));
         let problems = problems.into_inner();
-        assert_eq!(problems.len(), 1, "the wait is told once: {problems:?}");
+        assert_eq!(problems.len(), 1, "the wait is logged once: {problems:?}");
     }
 
     #[tokio::test]
@@ -436,7 +435,7 @@ mod tests {
         let dead = ShimInfo { start_ticks: 1, ..info(folder.path().join("socket")) };
         dead.write(folder.path()).unwrap();
         assert!(matches!(connect(folder.path(), &[]).await, Ok(ConnectOutcome::Absent)));
-        // Its process lives, and nobody listens: it is on its way out.
+        // The process is alive without a listener, so it is about to exit.
         info(folder.path().join("socket")).write(folder.path()).unwrap();
         assert!(matches!(connect(folder.path(), &[]).await, Ok(ConnectOutcome::Leaving(_))));
     }
@@ -459,7 +458,7 @@ mod tests {
         assert!(failed(&["no-such-program-here"]).await.starts_with("cannot start the shim: "));
     }
 
-    /// Another shim got the place while this one was starting.
+    /// Another shim took the folder while this one was starting.
     #[tokio::test]
     async fn a_shim_that_lost_the_race_is_no_error() {
         let folder = tempfile::tempdir().unwrap();

@@ -109,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    /// Programs in place of Slurm's: each notes its arguments and prints its answer, or fails without one.
+    /// Replacements of Slurm's programs: each records its arguments and prints its answer, or fails without one.
     struct FakeSlurm {
         folder: TempDir,
     }
@@ -128,7 +128,7 @@ mod tests {
             Self { folder }
         }
 
-        /// Returns an slurm_client that calls these programs; a missing one fails.
+        /// Returns a client that calls these programs. A missing program fails.
         fn slurm_client(&self) -> SlurmClient {
             let path = |name: &str| {
                 let tool = name.trim_start_matches("TORC_FAKE_").to_lowercase();

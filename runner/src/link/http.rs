@@ -113,8 +113,8 @@ impl LinkError {
 impl HttpLink {
     /// Sends the requested log chunks, and waits for further requests.
     pub async fn exchange_logs(&self, exchange: &LogSyncRequest) -> Result<LogSyncResponse, LinkError> {
-        let patience = Duration::from_secs(LONG_POLL_SECONDS) + ANSWER_TIMEOUT;
-        self.post("/v1/logs".to_owned(), exchange, patience).await
+        let timeout = Duration::from_secs(LONG_POLL_SECONDS) + ANSWER_TIMEOUT;
+        self.post("/v1/logs".to_owned(), exchange, timeout).await
     }
 }
 
@@ -172,7 +172,7 @@ mod tests {
         assert!(!Bearer::new(Some("old".to_owned()), None).renew());
     }
 
-    /// A server that answers each request with the next of these answers, and returns what it was asked.
+    /// Serves each request with the next of these answers, and returns the requests.
     struct ScriptedServer {
         base: String,
         requests: std::thread::JoinHandle<Vec<String>>,
@@ -198,12 +198,12 @@ mod tests {
     }
 
     fn client() -> Client {
-        // Fails if another test was first, which is as good.
+        // Another test may have installed it before, which is no error.
         let _ = rustls::crypto::ring::default_provider().install_default();
         Client::new()
     }
 
-    /// Reads one request and answers it; its first line, its token and its body.
+    /// Reads and answers one request. Returns its first line, its token and its body.
     fn answer_one(listener: &std::net::TcpListener, status: u16, body: &str) -> String {
         use std::io::{BufRead as _, Read as _, Write as _};
         let (mut stream, _) = listener.accept().expect("a caller");

@@ -39,8 +39,8 @@ impl Process {
     }
 }
 
-/// Returns the job of each process. `leaders` are the first processes of jobs; `marked` tells the job of a process that
-/// lost its parent and was adopted by the shim.
+/// Returns the job of each process. `leaders` are the first processes of jobs; `marked` returns the job of a process
+/// that lost its parent and was adopted by the shim.
 pub fn owners(
     processes: &[Process],
     leaders: &HashMap<i32, usize>,
@@ -97,11 +97,11 @@ mod tests {
             (process(100, 50, 100), Some(0), "the first process of a job"),
             (process(101, 100, 100), Some(0), "its child"),
             (process(102, 101, 102), Some(0), "a grandchild with a group of its own"),
-            (process(103, 1, 100), Some(0), "in its group, adopted by somebody else"),
+            (process(103, 1, 100), Some(0), "in its group, adopted by another process"),
             (process(200, 50, 200), Some(1), "the first process of another job"),
             (process(300, 50, 300), Some(1), "forked twice, marked by its environment"),
             (process(301, 300, 301), Some(1), "a child of that one"),
-            (process(400, 50, 400), None, "adopted by the shim, and nobody's"),
+            (process(400, 50, 400), None, "adopted by the shim, without a job"),
             (process(500, 1, 500), None, "a stranger"),
             (process(600, 601, 600), None, "its parent is gone"),
         ];

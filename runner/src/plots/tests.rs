@@ -41,7 +41,7 @@ fn pages(picture: Picture) -> Vec<(String, String)> {
     written.iter().map(read).collect()
 }
 
-/// The data of a page.
+/// Returns the data of a page.
 fn data(html: &str) -> serde_json::Value {
     let after = html.split("type=\"application/json\">").nth(1).expect("data");
     serde_json::from_str(after.split("</script>").next().expect("an end")).expect("JSON")
@@ -109,7 +109,7 @@ fn results_fill_in_what_no_file_knows() {
     assert_eq!((added.cause.as_deref(), added.usage.peak_memory_bytes), (Some("OutOfMemory"), Some(7)));
 }
 
-// J13. Every field of a row is drawn as itself.
+// J13. Every field of a row is plotted.
 #[test]
 fn every_field_of_a_row_is_drawn_as_itself() {
     let usage = Usage { peak_memory_bytes: Some(1), average_cpu_percent: Some(2.5), ..Usage::default() };
@@ -145,7 +145,7 @@ fn every_field_of_a_row_is_drawn_as_itself() {
     assert_eq!(job(row, "host"), expected);
 }
 
-// J13. Attempts of one job have curves of their own, and results fill in the attempts that are missing.
+// J13. Attempts of one job have separate curves, and results fill in missing attempts.
 #[test]
 fn attempts_of_one_job_are_drawn_apart() {
     let attempt = |attempt| {
@@ -192,7 +192,7 @@ fn attempts_of_one_job_are_drawn_apart() {
     assert_eq!((picture.jobs[2].start, picture.jobs[2].end), (2_000, 2_000), "a start that is not known is its end");
 }
 
-// J13. As many points as a page can bear: 300,000 in all, 24 to 600 for each curve.
+// J13. The number of points is limited: 300,000 in all, 24 to 600 for each curve.
 #[test]
 fn curves_have_as_many_points_as_a_page_can_bear() {
     for (jobs, each) in [(1, 600), (500, 600), (501, 598), (1_000, 300)] {

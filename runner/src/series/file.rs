@@ -50,27 +50,21 @@ pub enum SeriesError {
     /// The folder cannot be created or read.
     #[error("cannot use the folder {}", path.display())]
     Folder {
-        /// The folder.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: std::io::Error,
     },
     /// The file cannot be written.
     #[error("cannot write {}", path.display())]
     Write {
-        /// The file.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: sqlx::Error,
     },
     /// The file cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
-        /// The file.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: sqlx::Error,
     },

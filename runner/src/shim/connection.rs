@@ -22,7 +22,7 @@ pub struct AgentConnection {
 pub struct Received {
     /// Complete messages, in order.
     pub messages: Vec<Result<ToShim, String>>,
-    /// Whether the connection is still open.
+    /// True if the connection is still open.
     pub open: bool,
 }
 

@@ -71,7 +71,7 @@ mod tests {
     use super::super::start_log::StartLog;
     use super::*;
 
-    /// A process that carries a mark and would go on for a while.
+    /// Starts a process with a mark that runs for a while.
     fn marked_process(shim: &str) -> Child {
         Command::new("sleep").arg("300").env(SHIM_VARIABLE, shim).spawn().unwrap()
     }
@@ -111,7 +111,7 @@ mod tests {
         end(process);
     }
 
-    /// A job of an earlier shim: a group of its own, without the shim's mark.
+    /// Starts a job of an earlier shim: a process group without the shim's mark.
     fn noted_process(script: &str) -> (Child, StartRecord) {
         use std::os::unix::process::CommandExt as _;
         let before = now();
@@ -125,7 +125,7 @@ mod tests {
         procfs::is_zombie(pid)
     }
 
-    /// Waits for what another process does, and gives up after two minutes.
+    /// Waits for another process, up to two minutes.
     fn until(mut is_so: impl FnMut() -> bool) {
         let end = now().plus(Duration::from_secs(120));
         while !is_so() {
@@ -144,7 +144,7 @@ mod tests {
         let (mut leader, record) = noted_process(&script);
         records.set(0, &record).unwrap();
         let (mut other, of_other) = noted_process("exec sleep 300");
-        // Its number is used again by another process: the note is about one that started earlier.
+        // The PID is reused by another process: the record is about one that started earlier.
         records.set(1, &StartRecord { ticks: (0, of_other.ticks.0 - 1), ..of_other }).unwrap();
         until(|| pid_file.exists());
         let member: i32 = std::fs::read_to_string(&pid_file).unwrap().trim().parse().unwrap();

@@ -37,7 +37,7 @@ pub struct Shim {
     callers: Vec<AgentConnection>,
     alone_since: Option<BootInstant>,
     send_at: Option<BootInstant>,
-    /// Whether the shim exits as soon as no job runs.
+    /// True if the shim exits as soon as no job runs.
     leaving: bool,
 }
 
@@ -287,7 +287,7 @@ mod tests {
         Shim::new(jobs, listener, "secret".to_owned(), signals, Duration::from_secs(60))
     }
 
-    /// What is answered to a hello.
+    /// Returns the answer to a hello.
     fn answer(shim: &mut Shim, token: &str, version: u32) -> FromShim {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         let caller = AgentConnection::new(ours, BootInstant(1)).expect("a connection");
@@ -337,7 +337,7 @@ mod tests {
         assert!(matches!(late, FromShim::Refused { leaving: true, .. }), "{late:?}");
     }
 
-    // A shim with nothing to do leaves when its agent does; one with jobs waits for another.
+    // An idle shim exits with its agent; one with jobs waits for another agent.
     #[test]
     fn a_goodbye_lets_an_idle_shim_leave() {
         let dir = tempfile::tempdir().expect("a folder");
@@ -345,15 +345,15 @@ mod tests {
         answer(&mut shim, "secret", VERSION);
         assert!(!shim.leaving);
         shim.execute(ToShim::Goodbye, BootInstant(5));
-        assert!(shim.leaving && shim.agent.is_some(), "the agent hears when it has left");
+        assert!(shim.leaving && shim.agent.is_some(), "the agent notices the exit");
     }
 
-    // J23. A shim that is alone leaves after its grace, to the microsecond, and not while somebody is there.
+    // J23. A shim without an agent exits after its grace, to the microsecond.
     #[test]
     fn a_shim_that_is_alone_leaves_after_its_grace() {
         let dir = tempfile::tempdir().expect("a folder");
         let mut shim = shim(dir.path());
-        let began = shim.alone_since.expect("nobody has come");
+        let began = shim.alone_since.expect("no agent is connected");
         for (after, leaves) in [(59_999_999, false), (60_000_000, true)] {
             shim.check_orphaned(BootInstant(began.0 + after));
             assert_eq!(shim.leaving, leaves, "{after} µs");
@@ -362,10 +362,10 @@ mod tests {
         let mut shim = self::shim(dir.path());
         answer(&mut shim, "secret", VERSION);
         shim.check_orphaned(BootInstant(u64::MAX));
-        assert!(!shim.leaving, "somebody is there");
+        assert!(!shim.leaving, "an agent is connected");
     }
 
-    // P08. A lost agent is not alive, whatever its last heartbeat said.
+    // P08. After a lost connection the agent's last heartbeat does not count.
     #[test]
     fn a_heartbeat_counts_for_the_agent_that_sent_it() {
         let dir = tempfile::tempdir().expect("a folder");
@@ -378,7 +378,7 @@ mod tests {
         assert_eq!(shim.jobs.agent_alive_until(), None);
     }
 
-    // P03. News that nobody waits for are collected for 2 ms.
+    // P03. Messages that need no answer are batched for 2 ms.
     #[test]
     fn news_that_can_wait_are_told_together() {
         let dir = tempfile::tempdir().expect("a folder");
@@ -386,12 +386,12 @@ mod tests {
         answer(&mut shim, "secret", VERSION);
         let key = torc_api::wire::AttemptKey::default();
         shim.jobs.news.push(FromShim::Started { key, at: BootInstant(1), pid: 2 });
-        for (at, told) in [(10_000, false), (11_999, false), (12_000, true)] {
+        for (at, observed) in [(10_000, false), (11_999, false), (12_000, true)] {
             shim.send_news(BootInstant(at));
-            assert_eq!(shim.jobs.news.is_empty(), told, "{at} µs");
+            assert_eq!(shim.jobs.news.is_empty(), observed, "{at} µs");
         }
         shim.jobs.news.push(FromShim::Revoked(key));
         shim.send_news(BootInstant(20_000));
-        assert!(shim.jobs.news.is_empty(), "somebody waits for this");
+        assert!(shim.jobs.news.is_empty(), "this message needs an answer");
     }
 }

@@ -73,7 +73,7 @@ struct JobProcess {
     logs: Vec<JobLog>,
     ending: Option<(StopReason, BootInstant)>,
     kill_at: Option<BootInstant>,
-    /// Whether other processes of the job outlived the first one.
+    /// True if other processes of the job outlived the first one.
     left_processes: bool,
 }
 

@@ -24,9 +24,7 @@ const MAX_PACKED_BYTES: u64 = 1 << 20;
 /// The stream that a file receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogStream {
-    /// Standard output.
     Out,
-    /// Standard error.
     Err,
     /// Standard output and standard error together.
     Both,
@@ -45,9 +43,7 @@ pub struct LogSlots {
 #[derive(Debug)]
 pub struct JobLog {
     stream: LogStream,
-    /// The current path.
     path: PathBuf,
-    /// The final path.
     name: PathBuf,
     file: File,
     /// The label in the pack; absent for a log with a file of its own.

@@ -17,13 +17,11 @@ use crate::protocol::JobExit;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ShimInfo {
-    /// The process ID.
     pub pid: i32,
     /// The start of the process, in ticks since the machine started.
     pub start_ticks: u64,
     /// The boot ID of the machine.
     pub boot_id: String,
-    /// The socket.
     pub socket: PathBuf,
     /// The token that authenticates agents.
     pub token: String,
@@ -124,7 +122,6 @@ pub struct LeftResult {
     pub boot_id: String,
     /// The end, in milliseconds since 1970.
     pub ended_ms: i64,
-    /// The result.
     pub exit: JobExit,
 }
 

@@ -15,7 +15,6 @@ use crate::protocol::{Outcome, Rusage};
 pub struct Collected {
     /// The PID, which may be reused from now on.
     pub pid: i32,
-    /// The outcome.
     pub outcome: Outcome,
     /// Resources of the child and of the descendants that it collected.
     pub rusage: Option<ResourceUsage>,

@@ -38,7 +38,6 @@ pub struct StartLogHeader {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StartRecord {
-    /// The attempt.
     pub key: AttemptKey,
     /// Current and final path of each log.
     pub logs: Vec<(PathBuf, PathBuf)>,
@@ -87,7 +86,6 @@ impl StartLog {
         self.file.write_all_at(text.as_bytes(), line * RECORD_BYTES)
     }
 
-    /// Deletes the file.
     pub fn remove(self) {
         let _ = fs::remove_file(self.path);
     }

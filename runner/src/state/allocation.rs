@@ -23,7 +23,7 @@ const PREEMPTION_ADVANCE: Duration = Duration::from_secs(60);
 /// Knowledge about the allocation's end, and the queries for it.
 #[derive(Debug, Default)]
 pub(super) struct AllocationWatch {
-    /// Whether a query is in flight.
+    /// True if a query is in flight.
     asked: bool,
     asked_at: BootInstant,
     ask_at: Option<BootInstant>,

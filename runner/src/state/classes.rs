@@ -8,7 +8,7 @@ use super::profiles::LaunchProfile;
 
 /// The jobs of one class.
 #[derive(Debug, Default)]
-pub(super) struct ClassQueue {
+pub(super) struct ClassMembers {
     /// Number of running jobs.
     pub running: usize,
     /// Jobs at the shim that follow the running ones.
@@ -18,7 +18,7 @@ pub(super) struct ClassQueue {
 /// All classes, indexed by their number.
 #[derive(Debug, Default)]
 pub(super) struct Classes {
-    queues: Vec<ClassQueue>,
+    queues: Vec<ClassMembers>,
 }
 
 impl Classes {
@@ -33,18 +33,18 @@ impl Classes {
     }
 
     /// Returns a class; none for tasks.
-    pub fn get_mut(&mut self, class: u32) -> Option<&mut ClassQueue> {
+    pub fn get_mut(&mut self, class: u32) -> Option<&mut ClassMembers> {
         if class == LaunchProfile::NO_CLASS {
             return None;
         }
         let at = class as usize;
         if at >= self.queues.len() {
-            self.queues.resize_with(at + 1, ClassQueue::default);
+            self.queues.resize_with(at + 1, ClassMembers::default);
         }
         self.queues.get_mut(at)
     }
 
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut ClassQueue> {
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut ClassMembers> {
         self.queues.iter_mut()
     }
 

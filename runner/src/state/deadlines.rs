@@ -3,14 +3,14 @@
 //! Steps have no such time line: Slurm ends them when the headroom begins. The runner ends only what is left of them in the last
 //! part of the headroom.
 //!
-//! A lease that arrives too late for its job to finish before the runner's end goes back to the server.
+//! A lease that arrives too late for its job to finish before the runner's end returns to the server.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use torc_api::wire::{AttemptKey, RunnerPolicy};
 
-use super::jobs::{Jobs, LeasedJob, Stage};
+use super::jobs::{JobStage, Jobs, LeasedJob};
 use super::timer::Timer;
 use super::{AgentSettings, Effect, State};
 use crate::clock::BootInstant;
@@ -26,7 +26,6 @@ const CLOSING_TIME: Duration = Duration::from_secs(90);
 /// The time that a runner has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeSpan {
-    /// The start.
     pub began: BootInstant,
     /// The moment at which no process may be left.
     pub end: BootInstant,
@@ -40,7 +39,7 @@ pub(super) struct Deadlines {
     ends: BTreeSet<(BootInstant, AttemptKey)>,
     /// The moment from which the first unstarted lease is too late to start.
     late_from: Option<BootInstant>,
-    /// Whether the runner counts jobs instead of resources: then it ignores declared runtimes.
+    /// True if the runner counts jobs instead of resources: then it ignores declared runtimes.
     counts_jobs: bool,
 }
 
@@ -100,7 +99,7 @@ impl Deadlines {
 
     /// Returns the last moment at which the server would still have granted this lease.
     fn latest_start(&self, job: &LeasedJob) -> Option<BootInstant> {
-        let end = self.end().filter(|_| job.role.is_job() && job.stage != Stage::Recalled)?;
+        let end = self.end().filter(|_| job.role.is_job() && job.stage != JobStage::Recalled)?;
         let template = &job.launch.template;
         let runtime = if self.counts_jobs { 0 } else { template.runtime_seconds };
         let least = template.end_margin().least_remaining(runtime);

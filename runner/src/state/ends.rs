@@ -9,7 +9,7 @@ use torc_api::termination::StepWarning;
 use torc_api::wire::{AttemptKey, FileStat, FinishedAttempt, Usage};
 
 use super::deadlines::kill_time;
-use super::jobs::{Inputs, Jobs, LeasedJob, Stage};
+use super::jobs::{Inputs, JobStage, Jobs, LeasedJob};
 use super::reports::PendingReport;
 use super::sacct_queue::TERMINATED;
 use super::{Effect, OutputCheck, OutputFindings, State, milliseconds, usage};
@@ -44,7 +44,7 @@ impl State {
             job.order.key = key;
             self.adopted(*job, now);
         }
-        let was_running = self.jobs.get(&key).is_some_and(|job| job.stage == Stage::Running);
+        let was_running = self.jobs.get(&key).is_some_and(|job| job.stage == JobStage::Running);
         let inputs = self.jobs.end(key, exit.successor);
         let Some(job) = self.jobs.get(&key) else { return };
         let has_run = !matches!(exit.outcome, Outcome::NotStarted { .. });
@@ -245,7 +245,6 @@ impl State {
         Some(lead)
     }
 
-    /// Kills a job.
     pub(super) fn kill(&mut self, key: AttemptKey, why: StopReason, now: BootInstant, effects: &mut Vec<Effect>) {
         if !self.jobs.contains_key(&key) {
             return;
@@ -258,7 +257,8 @@ impl State {
     pub(super) fn cancel(&mut self, keys: &[AttemptKey], now: BootInstant, effects: &mut Vec<Effect>) {
         self.release(keys.to_vec(), Some(StopReason::Canceled), now, effects);
         let runs = |job: &LeasedJob| {
-            matches!(job.stage, Stage::Starting | Stage::Running) && job.ending.is_none_or(|ending| ending.at == now)
+            matches!(job.stage, JobStage::Starting | JobStage::Running)
+                && job.ending.is_none_or(|ending| ending.at == now)
         };
         let running: Vec<AttemptKey> =
             keys.iter().filter(|key| self.jobs.get(key).is_some_and(runs)).copied().collect();
@@ -347,7 +347,7 @@ fn finished(job: &LeasedJob, exit: &JobExit) -> FinishedAttempt {
 /// Tolerance of a step's time limit: Slurm counts whole seconds, by another clock.
 const STEP_LIMIT_TOLERANCE: Duration = Duration::from_secs(1);
 
-/// Returns why a step failed that this runner did not end. Slurm kills a step that exceeds its memory or time limit, and `srun` tells
+/// Returns why a step failed that this runner did not end. Slurm kills a step that exceeds its memory or time limit, and `srun` reports
 /// neither in its exit code.
 ///
 /// A step that dies of its early warning has run out of time, too.

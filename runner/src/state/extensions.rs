@@ -8,7 +8,7 @@ use torc_api::wire::AttemptKey;
 use torc_slurm::srun;
 
 use super::Effect;
-use super::jobs::{Jobs, LeasedJob, Stage};
+use super::jobs::{JobStage, Jobs, LeasedJob};
 use super::steps::StepTracker;
 use super::warnings::{Warnings, step_record};
 use crate::clock::BootInstant;
@@ -59,7 +59,7 @@ impl Extensions {
 
 /// Returns the limit of a step in minutes, if it can be longer than it is.
 fn longer_limit(job: &LeasedJob, end: BootInstant) -> Option<u64> {
-    let limit = job.step.limit.filter(|_| job.stage == Stage::Running && !job.step.is_fixed)?;
+    let limit = job.step.limit.filter(|_| job.stage == JobStage::Running && !job.step.is_fixed)?;
     let minutes = srun::usable_minutes(end.since(job.since), job.launch.template.headroom())?;
     (Duration::from_secs(minutes * 60) > limit).then_some(minutes)
 }

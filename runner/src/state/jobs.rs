@@ -34,12 +34,12 @@ pub(super) struct LeasedJob {
     pub launch: Arc<LaunchProfile>,
     /// The position among the waiting leases.
     pub urgency: Urgency,
-    pub stage: Stage,
+    pub stage: JobStage,
     /// The reserved resources; absent while the job waits, and for a job that follows another one.
     pub reservation: Option<Reservation>,
     /// The moment of its arrival, later of its start.
     pub since: BootInstant,
-    /// Whether the server knows of the start.
+    /// True if the server knows of the start.
     pub start_known: bool,
     pub ending: Option<EndingOrder>,
     pub inputs: Inputs,
@@ -68,7 +68,7 @@ impl LeasedJob {
             env: lease.env,
             launch,
             urgency,
-            stage: Stage::Queued,
+            stage: JobStage::Queued,
             reservation: None,
             since: now,
             start_known: false,
@@ -90,7 +90,7 @@ impl LeasedJob {
             env: BTreeMap::new(),
             launch,
             urgency: Urgency::default(),
-            stage: Stage::Running,
+            stage: JobStage::Running,
             reservation: None,
             since: job.started,
             // The earlier agent had time to report the start. A running job is not ended on a mere suspicion.
@@ -133,7 +133,7 @@ pub(super) enum Inputs {
 
 /// The stage of an attempt in its runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum JobStage {
     /// The lease waits in the queue.
     Queued,
     /// The shim has it, and starts it after another job of its class.
@@ -147,8 +147,8 @@ pub(super) enum Stage {
     Checking,
 }
 
-impl Stage {
-    /// Whether the attempt counts as started.
+impl JobStage {
+    /// True if the attempt counts as started.
     pub fn is_started(self) -> bool {
         matches!(self, Self::Starting | Self::Running | Self::Checking)
     }
@@ -321,7 +321,7 @@ impl Jobs {
         self.leave_queue(key);
         let Some(job) = self.jobs.get_mut(&key) else { return };
         job.reservation = reservation;
-        job.stage = Stage::Starting;
+        job.stage = JobStage::Starting;
         job.devices.clone_from(&order.devices);
         job.step.limit = order.step_limit_ms.map(Duration::from_millis);
         self.activate(key);
@@ -331,7 +331,7 @@ impl Jobs {
     pub fn hand_over(&mut self, key: AttemptKey) {
         self.leave_queue(key);
         let Some(job) = self.jobs.get_mut(&key) else { return };
-        job.stage = Stage::Handed;
+        job.stage = JobStage::Handed;
         if let Some(class) = self.classes.get_mut(job.launch.class) {
             class.handed.push_back(key);
         }
@@ -347,7 +347,7 @@ impl Jobs {
             {
                 class.handed.pop_front();
                 job.reservation = Some(reservation);
-                job.stage = Stage::Starting;
+                job.stage = JobStage::Starting;
                 class.running += 1;
                 self.active.insert(key);
                 started.push(key);
@@ -359,15 +359,15 @@ impl Jobs {
     /// Marks a handed job as recalled.
     pub fn recall(&mut self, key: AttemptKey) {
         let Some(job) = self.jobs.get_mut(&key) else { return };
-        job.stage = Stage::Recalled;
+        job.stage = JobStage::Recalled;
         self.classes.remove_handed(key);
     }
 
     /// Marks a job as running.
     pub fn run(&mut self, key: AttemptKey, at: BootInstant, pid: i32) -> Option<&LeasedJob> {
         let job = self.jobs.get_mut(&key)?;
-        let was_recalled = job.stage == Stage::Recalled;
-        job.stage = Stage::Running;
+        let was_recalled = job.stage == JobStage::Recalled;
+        job.stage = JobStage::Running;
         job.since = at;
         job.pid = pid;
         if was_recalled {
@@ -382,7 +382,7 @@ impl Jobs {
         let Some(job) = self.jobs.get_mut(&key) else { return };
         let reservation = job.reservation.take();
         let was_started = job.stage.is_started();
-        job.stage = Stage::Queued;
+        job.stage = JobStage::Queued;
         let queue = if job.role.is_job() { &mut self.queue } else { &mut self.tasks };
         queue.push_front(key);
         if was_started {
@@ -404,14 +404,14 @@ impl Jobs {
         self.deactivate(key);
         self.classes.remove_handed(key);
         let Some(job) = self.jobs.get_mut(&key) else { return Inputs::Unknown };
-        job.stage = Stage::Checking;
+        job.stage = JobStage::Checking;
         std::mem::replace(&mut job.inputs, Inputs::Unknown)
     }
 
     /// Drops a lease that has not started, or a job whose report is complete.
     pub fn remove(&mut self, key: &AttemptKey) -> Option<LeasedJob> {
         let job = self.jobs.remove(key)?;
-        if job.stage == Stage::Queued {
+        if job.stage == JobStage::Queued {
             let queue = if job.role.is_job() { &mut self.queue } else { &mut self.tasks };
             queue.retain(|waiting| waiting != key);
         }
@@ -422,7 +422,7 @@ impl Jobs {
     pub fn remove_handed(&mut self) -> bool {
         self.classes.iter_mut().for_each(|class| class.handed.clear());
         let before = self.jobs.len();
-        self.jobs.retain(|_, job| !matches!(job.stage, Stage::Handed | Stage::Recalled));
+        self.jobs.retain(|_, job| !matches!(job.stage, JobStage::Handed | JobStage::Recalled));
         self.jobs.len() < before
     }
 
@@ -441,8 +441,8 @@ impl Jobs {
         match next {
             Some((next, job)) if job.reservation.is_none() => {
                 job.reservation = Some(slot);
-                if job.stage == Stage::Handed {
-                    job.stage = Stage::Starting;
+                if job.stage == JobStage::Handed {
+                    job.stage = JobStage::Starting;
                     self.classes.remove_handed(next);
                     self.activate(next);
                 }

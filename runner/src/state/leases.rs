@@ -7,7 +7,7 @@ use torc_api::wire::{AttemptKey, Lease, LeaseRole, Profile, Resources};
 use torc_core::ledger::Reservation;
 use torc_core::urgency::Urgency;
 
-use super::jobs::{Inputs, LeasedJob, Stage};
+use super::jobs::{Inputs, JobStage, LeasedJob};
 use super::lifecycle::Phase;
 use super::profiles::LaunchProfile;
 use super::start::has_time_for_step;
@@ -201,7 +201,7 @@ impl State {
     /// Takes the confirmation that the shim will not start a job.
     pub(super) fn revoked(&mut self, key: AttemptKey, now: BootInstant) {
         let Some(job) = self.jobs.get(&key) else { return };
-        let is_unwanted = job.stage == Stage::Recalled || !self.accepts(job.role);
+        let is_unwanted = job.stage == JobStage::Recalled || !self.accepts(job.role);
         self.jobs.unstart(key);
         if is_unwanted {
             self.drop_unstarted(key, now);
@@ -236,12 +236,12 @@ impl State {
             }
             let Some(job) = self.jobs.get(&key) else { continue };
             match job.stage {
-                Stage::Queued => self.drop_unstarted(key, now),
-                Stage::Handed => {
+                JobStage::Queued => self.drop_unstarted(key, now),
+                JobStage::Handed => {
                     self.jobs.recall(key);
                     recalled.push(key);
                 }
-                Stage::Recalled | Stage::Starting | Stage::Running | Stage::Checking => {}
+                JobStage::Recalled | JobStage::Starting | JobStage::Running | JobStage::Checking => {}
             }
         }
         if !recalled.is_empty() {

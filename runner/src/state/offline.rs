@@ -25,10 +25,10 @@ const WRITE_RETRY_INTERVAL: Duration = Duration::from_secs(5);
 /// The state of writing the journal.
 #[derive(Debug, Default)]
 pub(super) struct JournalState {
-    /// Whether a write is in flight.
+    /// True if a write is in flight.
     writing: bool,
     write_at: BootInstant,
-    /// Whether the log already says that the journal cannot be written.
+    /// True if the log already says that the journal cannot be written.
     failure_logged: bool,
 }
 

@@ -57,28 +57,28 @@ mod tests {
     use super::PollMode::{Idle, Progress, Waiting};
     use super::*;
 
-    /// Base, most, what happens, the waits, and why.
+    /// Base, maximum, activity, expected delays, and the reason.
     type Case<'a> = (u64, u64, &'a [PollMode], &'a [u64], &'a str);
 
-    fn waits(base: u64, most: u64, regimes: &[PollMode]) -> Vec<u64> {
+    fn waits(base: u64, most: u64, modes: &[PollMode]) -> Vec<u64> {
         let mut backoff = PollBackoff::new(Duration::from_secs(base), Duration::from_secs(most));
-        regimes.iter().map(|regime| backoff.wait_after(*regime).as_secs()).collect()
+        modes.iter().map(|mode| backoff.wait_after(*mode).as_secs()).collect()
     }
 
     // J26, J27, J28, J29
     #[test]
-    fn regimes() {
+    fn modes() {
         let cases: [Case<'_>; 7] = [
             (5, 300, &[Progress, Progress, Progress], &[5, 5, 5], "progress: the base"),
             (5, 300, &[Waiting; 8], &[10, 20, 40, 80, 160, 300, 300, 300], "no progress: doubles up to the most"),
-            (5, 300, &[Waiting, Waiting, Progress, Waiting], &[10, 20, 5, 10], "progress begins the ramp anew"),
+            (5, 300, &[Waiting, Waiting, Progress, Waiting], &[10, 20, 5, 10], "progress resets the delay"),
             (5, 300, &[Waiting, Waiting, Idle, Waiting], &[10, 20, 5, 10], "so does having no jobs"),
             (60, 300, &[Idle, Idle], &[30, 30], "without jobs at most 30 s"),
             (7, 300, &[Idle, Idle], &[7, 7], "and never longer than the base"),
             (600, 300, &[Progress, Waiting, Waiting], &[600, 600, 600], "a base above the most wins"),
         ];
-        for (base, most, regimes, expected, why) in cases {
-            assert_eq!(waits(base, most, regimes), expected, "{why}");
+        for (base, most, modes, expected, why) in cases {
+            assert_eq!(waits(base, most, modes), expected, "{why}");
         }
     }
 
@@ -93,7 +93,7 @@ mod tests {
 
     // J28
     #[test]
-    fn progress_lets_the_ramp_begin_anew() {
+    fn progress_resets_the_delay() {
         assert_eq!(waits(5, 300, &[Waiting, Waiting, Waiting, Progress, Waiting]), [10, 20, 40, 5, 10]);
     }
 

@@ -69,7 +69,7 @@ pub(super) struct ProfileCache {
 #[derive(Debug, PartialEq, Eq)]
 struct ResourceClassKey {
     resources: Resources,
-    /// Whether its jobs are steps, which may run on any node.
+    /// True if its jobs are steps, which may run on any node.
     in_step: bool,
 }
 

@@ -12,13 +12,12 @@ use crate::clock::BootInstant;
 /// An attempt that ended, until the server has its result.
 #[derive(Clone, Debug)]
 pub(super) struct PendingReport {
-    /// The job's name.
     pub name: String,
     pub finished: FinishedAttempt,
     pub ended: BootInstant,
     /// Time between the end of the attempt and `ended`: a result from a file may be older than the machine's uptime.
     pub older: Duration,
-    /// Whether the journal has it, so that it survives the agent and the shim.
+    /// True if the journal has it, so that it survives the agent and the shim.
     pub is_journaled: bool,
 }
 

@@ -1,5 +1,5 @@
 //! Accounting data of steps that have ended. Slurm's accounting lags behind: the runner reports a success at once and adds the data
-//! later; a failure waits, because only the accounting tells whether memory, time or a node was the cause.
+//! later; a failure waits, because only the accounting knows whether memory, time or a node was the cause.
 //!
 //! One query is about all steps that have ended since the last one.
 
@@ -46,7 +46,7 @@ pub(super) struct SacctQueue {
     /// Steps of the query in flight.
     asked: Option<Vec<AttemptKey>>,
     ask_at: BootInstant,
-    /// Whether this Slurm has no accounting.
+    /// True if this Slurm has no accounting.
     absent: bool,
     /// Data of attempts whose result the server has already.
     unreported: BTreeMap<AttemptKey, SlurmStats>,
@@ -59,7 +59,7 @@ struct PendingAccount {
     tries: u32,
     due: BootInstant,
     ended: BootInstant,
-    /// Whether the report waits for the cause of the failure.
+    /// True if the report waits for the cause of the failure.
     holds_report: bool,
     /// The row for the measurement file, which the data completes.
     record: Option<MeasurementRecord>,
@@ -138,7 +138,7 @@ impl SacctQueue {
 impl State {
     /// Asks the accounting when a query is due. Without accounting the data counts as complete.
     pub(super) fn query_accounting(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
-        // The answer about the allocation may tell the cause of a failure, too.
+        // The answer about the allocation may contain the cause of a failure, too.
         if self.allocation.is_asked() {
             return;
         }
@@ -242,7 +242,7 @@ impl State {
         }
     }
 
-    /// Takes the state of a failed step, which tells more than the exit code of `srun`.
+    /// Takes the state of a failed step, which is more precise than the exit code of `srun`.
     fn apply_account(&mut self, key: AttemptKey, account: &StepAccount, now: BootInstant, effects: &mut Vec<Effect>) {
         let code = self.reports.get(&key).map_or(0, |report| report.finished.return_code);
         let has_begun = !step_end::never_began(account, code);

@@ -36,7 +36,7 @@ pub(super) struct ServerSession {
     runner: Option<i64>,
     /// The runner ID, or the last one before the server forgot the runner.
     last_runner: Option<i64>,
-    /// Whether the shim was there before the runner, so that its jobs are known.
+    /// True if the shim was there before the runner, so that its jobs are known.
     shim_found: bool,
     registering: bool,
     sequence: u64,
@@ -53,7 +53,7 @@ pub(super) struct ServerSession {
     last_failure: String,
     /// The moment at which the server first rejected the token as expired.
     outdated_since: Option<BootInstant>,
-    /// Whether the runner works without the server, because the outage is long.
+    /// True if the runner works without the server, because the outage is long.
     draining: bool,
     retry_at: BootInstant,
     /// Number of answers in a row without news.
@@ -63,7 +63,7 @@ pub(super) struct ServerSession {
     heard_at: BootInstant,
     /// What the workflows say about the life of runners.
     policy: RunnerPolicy,
-    /// Whether work or nodes may still be added.
+    /// True if work or nodes may still be added.
     capacity_expected: bool,
     /// How to leave, once all workflows of the runner have settled.
     settled: Option<RunnerExit>,
@@ -94,7 +94,7 @@ impl InFlight {
 }
 
 impl ServerSession {
-    /// A session of an unregistered runner. `shim_found` tells whether the shim was there before the runner.
+    /// A session of an unregistered runner. `shim_found`: whether the shim was there before the runner.
     pub fn new(shim_found: bool) -> Self {
         Self { shim_found, ..Self::default() }
     }
@@ -174,7 +174,6 @@ impl ServerSession {
         self.acknowledged = 0;
     }
 
-    /// Schedules a report.
     pub fn mark_dirty(&mut self, now: BootInstant) {
         self.dirty_since.get_or_insert(now);
     }
@@ -507,9 +506,9 @@ impl State {
         };
         for (key, job) in self.jobs.iter() {
             match job.stage {
-                Stage::Queued | Stage::Handed | Stage::Recalled => request.queued.push(*key),
-                Stage::Starting => request.running.push(RunningAttempt { key: *key, elapsed_ms: 0 }),
-                Stage::Running | Stage::Checking => {
+                JobStage::Queued | JobStage::Handed | JobStage::Recalled => request.queued.push(*key),
+                JobStage::Starting => request.running.push(RunningAttempt { key: *key, elapsed_ms: 0 }),
+                JobStage::Running | JobStage::Checking => {
                     let elapsed_ms = milliseconds(now.since(job.since));
                     request.running.push(RunningAttempt { key: *key, elapsed_ms });
                 }

@@ -13,11 +13,10 @@ pub(super) struct StepState {
     /// Number of queries that did not find the step. A step without a number is not measured.
     pub tries: u32,
     pub meter: Meter,
-    /// The time limit.
     pub limit: Option<Duration>,
-    /// Whether the step was warned of its limit.
+    /// True if the step was warned of its limit.
     pub is_warned: bool,
-    /// Whether Slurm refused to extend the step.
+    /// True if Slurm refused to extend the step.
     pub is_fixed: bool,
     /// The message of `srun`, if it could not reach Slurm's controller.
     pub srun_error: Option<String>,

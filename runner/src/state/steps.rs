@@ -8,7 +8,7 @@ use torc_api::wire::AttemptKey;
 use torc_slurm::retry::STEP_NUMBER;
 use torc_slurm::sstat::Sample;
 
-use super::jobs::{Jobs, LeasedJob, Stage};
+use super::jobs::{JobStage, Jobs, LeasedJob};
 use super::timer::Timer;
 use crate::clock::BootInstant;
 use crate::series::{DataPoint, Measurement, MeasurementRecord};
@@ -19,7 +19,7 @@ use crate::slurm_query::SlurmQuery;
 pub(super) struct StepTracker {
     /// Steps that are to be measured now.
     due: BTreeSet<AttemptKey>,
-    /// Whether a query is in flight.
+    /// True if a query is in flight.
     asked: bool,
     /// The earliest moment of the next query for numbers.
     ask_at: BootInstant,
@@ -107,7 +107,7 @@ impl StepTracker {
 }
 
 fn is_running_step(job: &LeasedJob) -> bool {
-    job.stage == Stage::Running && job.launch.template.in_step
+    job.stage == JobStage::Running && job.launch.template.in_step
 }
 
 fn running_steps(jobs: &Jobs) -> impl Iterator<Item = (AttemptKey, &LeasedJob)> {

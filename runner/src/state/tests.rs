@@ -68,18 +68,18 @@ pub(super) fn lease(job: i64) -> Lease {
     Lease { key: key(job), name: format!("job{job}"), command: "true".to_owned(), ..Lease::default() }
 }
 
-/// A state with a clock that a test turns.
+/// An agent's state with a clock that the test sets.
 struct AgentHarness {
     state: State,
     now: BootInstant,
     profile: Profile,
     effects: Vec<Effect>,
-    /// How often time was let pass.
+    /// Number of ticks, to detect a test that waits for ever.
     turns: u32,
 }
 
 impl AgentHarness {
-    /// A runner that the server does not know yet.
+    /// Creates a runner that is not registered.
     fn unregistered(settings: AgentSettings, now: BootInstant) -> Self {
         Self { state: State::new(settings, now), now, profile: profile(1), effects: Vec::new(), turns: 0 }
     }
@@ -106,7 +106,7 @@ impl AgentHarness {
         self.handle(AgentEvent::Tick)
     }
 
-    /// Lets time pass up to the next moment the state asked for.
+    /// Advances the clock to the next requested tick.
     fn until_due(&mut self) -> &mut Self {
         self.turns += 1;
         assert!(self.turns < 100_000, "what the test waits for never comes: {:?}", self.state);
@@ -488,16 +488,16 @@ fn another_token_is_waited_for_while_one_may_come() {
     let mut agent = AgentHarness::new(1);
     agent.answer([1]);
     agent.started(1).later(Duration::from_secs(3_600));
-    // The server was away for long; when it is back, tokens have run out, and it has not written others yet.
+    // After a long outage tokens have expired, and the server has not written new ones yet.
     agent.fail(LinkError::Unreachable("x".to_owned())).until_due();
     agent.later(Duration::from_secs(600)).fail(LinkError::Outdated).until_due();
     agent.later(Duration::from_secs(290)).fail(LinkError::Outdated).until_due();
     assert!(agent.terminated().is_empty(), "the job goes on");
     agent.answer([]);
     agent.until_due().later(Duration::from_secs(1)).fail(LinkError::Outdated).until_due();
-    assert!(agent.terminated().is_empty(), "the wait begins anew");
+    assert!(agent.terminated().is_empty(), "the wait starts again");
     agent.later(Duration::from_secs(301)).fail(LinkError::Outdated);
-    assert_eq!(agent.terminated(), [(1, 15, 30_000)], "nobody renews it");
+    assert_eq!(agent.terminated(), [(1, 15, 30_000)], "no token was renewed");
     let mut agent = AgentHarness::new(1);
     agent.fail(LinkError::Outdated);
     assert_eq!(agent.exit(), Some(Err(LinkError::Outdated)), "it was never accepted");
@@ -542,7 +542,7 @@ fn short_jobs_are_handed_to_the_shim_and_follow_each_other() {
     assert_eq!(agent.starts(), [7], "one more to follow, nothing beside");
     assert_eq!(agent.state.jobs.ledger().free().cpus, 0);
     agent.started(2);
-    // The shim had nothing to follow with: the place is free, and what it was given need not wait.
+    // The shim had no job to follow the first one, so the handed job starts at once.
     agent.ended(2, 0);
     assert!(
         matches!(agent.effects.iter().find(|effect| matches!(effect, Effect::StartNow(_))), Some(Effect::StartNow(next)) if *next == key(3))
@@ -563,7 +563,7 @@ fn what_was_handed_is_revoked_when_the_runner_stops() {
             .any(|effect| matches!(effect, Effect::Revoke(keys) if keys.as_slice() == [key(2), key(3)]))
     );
     agent.handle(AgentEvent::Revoked(key(3)));
-    // The other had started meanwhile, in the place of the first.
+    // The other job had started in the meantime, in the place of the first.
     let mut first = ended(1, Outcome::Signaled(15), agent.now);
     first.successor = Some(key(2));
     agent.handle(AgentEvent::Ended(Box::new(first)));
@@ -582,10 +582,10 @@ fn a_lost_shim_loses_what_ran_and_nothing_else() {
     agent.started(1).handle(AgentEvent::ShimLost);
     let report = &agent.state.reports[&key(1)].finished;
     assert_eq!((report.return_code, report.cause), (-128, Some(Cause::Lost)));
-    assert_eq!(agent.starts().first(), Some(&2), "what waited here was not started by anybody");
+    assert_eq!(agent.starts().first(), Some(&2), "the jobs that waited here had not started");
 }
 
-/// The shim may have started what it was to start in turn, and died before it could say so.
+/// The shim may have started a handed job, and died before it could report the start.
 #[test]
 fn jobs_handed_to_a_lost_shim_are_not_started_again() {
     let mut agent = AgentHarness::new(1);
@@ -596,14 +596,14 @@ fn jobs_handed_to_a_lost_shim_are_not_started_again() {
     assert_eq!(agent.starts(), [0; 0]);
     assert!(agent.effects.iter().any(|effect| matches!(effect, Effect::Register)), "{:?}", agent.effects);
     agent.handle(AgentEvent::Registered(RegisterResponse { runner: 6, version: String::new(), lease_ms: 120_000 }));
-    // It says nothing of them, and does not claim to know what was started: the server counts their numbers as used.
+    // The request does not name them: the server counts their attempt numbers as used.
     let sync = agent.sync();
     assert_eq!((sync.acknowledged, sync.shim_found), (0, false));
     assert_eq!((sync.finished.len(), sync.running.len(), sync.queued.len(), sync.returned.len()), (1, 0, 0, 0));
     assert_eq!(agent.state.jobs.ledger().free().cpus, 1);
 }
 
-/// An agent that ordered an end may be gone before it comes; the shim knows why.
+/// The agent that ordered an end may be gone before the job ends. The shim keeps the reason.
 #[test]
 fn the_reason_of_an_end_outlives_the_agent_that_ordered_it() {
     let cases = [
@@ -633,16 +633,16 @@ fn the_reason_of_an_end_outlives_the_agent_that_ordered_it() {
 fn a_result_from_before_the_machine_started_has_its_age() {
     let mut agent = AgentHarness::new(1);
     let day = Duration::from_secs(86_400);
-    // Its moments are of another start of the machine: they lie in the future here.
+    // These moments are of another boot: here they lie in the future.
     let (started, over) = (BootInstant(5_000_000 * SECOND), BootInstant(5_000_030 * SECOND));
     let mut result = JobExit::new(key(1), started, over, Outcome::Exited(0));
     result.age_ms = Some(86_400_000);
     agent.handle(AgentEvent::Ended(Box::new(result)));
     let report = &agent.state.reports[&key(1)];
     for later in [0, 7] {
-        let told = report.with_age(agent.now.plus(Duration::from_secs(later)));
-        assert_eq!(told.duration_ms, 30_000);
-        assert_eq!(Duration::from_millis(told.ended_ms_ago), day + Duration::from_secs(later));
+        let observed = report.with_age(agent.now.plus(Duration::from_secs(later)));
+        assert_eq!(observed.duration_ms, 30_000);
+        assert_eq!(Duration::from_millis(observed.ended_ms_ago), day + Duration::from_secs(later));
     }
 }
 

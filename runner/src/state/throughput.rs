@@ -25,7 +25,7 @@ pub(super) struct ThroughputEstimator {
     duration: Option<Duration>,
     round_trip: Option<Duration>,
     ended: u32,
-    /// Number of jobs that ran at once recently. Only this tells how many jobs fill the node: four jobs with a GPU each may fill a
+    /// Number of jobs that ran at once recently. Only this shows how many jobs fill the node: four jobs with a GPU each may fill a
     /// node of 64 CPUs.
     width: u32,
     /// Settings of the runner and the workflow.
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(throughput.target(Duration::ZERO), QueueTarget { queued: 0, refill_below: 0, batch: u32::MAX });
     }
 
-    /// A pace that has seen enough jobs of a duration to be trusted.
+    /// Returns an estimator with enough observations of one duration.
     fn steady(duration: Duration, round_trip: Duration, slots: u32) -> ThroughputEstimator {
         let mut throughput = ThroughputEstimator::default();
         (0..5_000).for_each(|_| throughput.job_ended(duration));
@@ -218,7 +218,7 @@ mod tests {
         throughput
     }
 
-    // P04. Half of what should wait, rounded up: a runner with one job waiting asks when it has started.
+    // P04. Half of the queue, rounded up: a runner with one queued job asks when it has started.
     #[test]
     fn more_is_asked_for_at_half_of_the_queue_rounded_up() {
         for (slots, refill_below) in [(0, 0), (1, 1), (2, 1), (3, 2), (4, 2), (5, 3), (7, 4), (64, 32)] {
@@ -227,7 +227,7 @@ mod tests {
         }
     }
 
-    // P04, P05. A threshold is never above what should wait at most.
+    // P04, P05. A threshold is never above the queue limit.
     #[test]
     fn a_threshold_that_is_set_counts_up_to_the_queue() {
         for (threshold, expected) in [(0, 0), (1, 1), (9, 9), (10, 10), (11, 10), (500, 10)] {
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(long.target(Duration::from_secs(61)).queued, 0, "but not beyond itself");
     }
 
-    // P05. What waits at most, unless the workflow says otherwise.
+    // P05. The queue limit, unless the workflow sets one.
     #[test]
     fn a_queue_has_an_end() {
         let ms = Duration::from_millis;
@@ -274,7 +274,7 @@ mod tests {
         }
     }
 
-    // P06. A few short jobs are trusted for two each, and one for each slot.
+    // P06. Each short job at the start is trusted for two more, and each slot for one.
     #[test]
     fn trust_grows_with_the_jobs_that_ended() {
         for (ended, queued) in [(1, 5), (2, 7), (10, 23), (98, 199), (99, 201), (100, 201)] {
@@ -289,7 +289,7 @@ mod tests {
         }
     }
 
-    // A longer job counts for half, a shorter one for an eighth; so does a round trip.
+    // A longer job counts for half, a shorter one for an eighth; a round trip counts for an eighth.
     #[test]
     fn averages_follow_longer_jobs_quickly() {
         let ms = Duration::from_millis;
@@ -310,7 +310,7 @@ mod tests {
         assert_eq!((after(80), after(160), after(10)), (Some(ms(80)), Some(ms(90)), Some(ms(80))));
     }
 
-    // P06. What ran at once lately: an eighth less with every job that ends.
+    // P06. The number of jobs at once decays by an eighth with every job that ends.
     #[test]
     fn the_width_shrinks_by_an_eighth_with_every_end() {
         let mut throughput = ThroughputEstimator::default();
@@ -367,7 +367,7 @@ mod tests {
         }
     }
 
-    // P03. Fifty milliseconds are the border.
+    // P03. The limit is fifty milliseconds.
     #[test]
     fn how_far_ahead_the_shim_is_given_jobs() {
         let us = Duration::from_micros;

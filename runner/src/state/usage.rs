@@ -8,7 +8,7 @@ use torc_api::state::Cause;
 use torc_api::wire::{AttemptKey, FinishedAttempt};
 
 use self::node::NodeUsage;
-use super::jobs::{Jobs, LeasedJob, Stage};
+use super::jobs::{JobStage, Jobs, LeasedJob};
 use super::reports::PendingReport;
 use super::steps::StepTracker;
 use super::timer::Timer;
@@ -33,7 +33,7 @@ const OOM_USAGE_PERCENT: i128 = 95;
 pub(super) struct UsageMonitor {
     /// The next moment of each interval, in seconds.
     due: BTreeMap<u32, BootInstant>,
-    /// Whether samples are being taken: orders do not queue behind a slow `/proc`.
+    /// True if samples are being taken: orders do not queue behind a slow `/proc`.
     busy: bool,
     /// Number of processes that the kernel had killed for want of memory at the last check.
     oom_kills: u64,
@@ -141,7 +141,7 @@ fn probes(jobs: &Jobs, every: u32) -> impl Iterator<Item = Probe> {
         let template = &job.launch.template;
         let is_due = template.monitor.jobs.is_some() && template.monitor.interval_seconds == every;
         // The process of a step is `srun`: the job's processes may be on other nodes.
-        let is_here = job.stage == Stage::Running && job.pid > 0 && !template.in_step;
+        let is_here = job.stage == JobStage::Running && job.pid > 0 && !template.in_step;
         (is_due && is_here).then_some(Probe { key, pid: job.pid, limit_bytes: template.memory_limit_bytes })
     })
 }
@@ -157,7 +157,7 @@ impl State {
             records.extend(nodes.filter_map(|(of, node)| node.add(of.0, of.1, sample, gpus, samples.at)));
         }
         for (key, sample) in &samples.jobs {
-            let Some(job) = self.jobs.get(key).filter(|job| job.stage == Stage::Running) else { continue };
+            let Some(job) = self.jobs.get(key).filter(|job| job.stage == JobStage::Running) else { continue };
             let (plan, limit) = (job.launch.template.monitor, job.launch.template.memory_limit_bytes);
             let (since, pid, gpus) = (job.since, job.pid, gpus::load(&job.devices, &samples.gpus));
             let Some(usage) = self.jobs.usage_mut(key) else { continue };

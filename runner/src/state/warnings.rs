@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use torc_api::termination::StepWarning;
 use torc_api::wire::AttemptKey;
 
-use super::jobs::{Jobs, LeasedJob, Stage};
+use super::jobs::{JobStage, Jobs, LeasedJob};
 use super::step_state::StepState;
 use super::steps::StepTracker;
 use super::timer::Timer;
@@ -60,7 +60,7 @@ impl Warnings {
                 timer.set(due);
                 return;
             }
-            let Some(job) = jobs.get(&key).filter(|job| job.stage == Stage::Running) else {
+            let Some(job) = jobs.get(&key).filter(|job| job.stage == JobStage::Running) else {
                 self.due.remove(&(due, key));
                 continue;
             };

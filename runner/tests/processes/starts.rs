@@ -1,4 +1,4 @@
-//! How jobs start: code, environment, folder, devices, what cannot be started.
+//! Starts of jobs: exit code, environment, folder, devices, and failed starts.
 
 use std::time::Duration;
 
@@ -126,7 +126,7 @@ fn many_short_jobs() {
     assert!(syncs < 150, "{syncs} syncs for 300 jobs");
 }
 
-// J05. Whoever looked every second would see each of them end after more than a second.
+// J05. A runner that polled every second would see each job end after more than a second.
 fn an_end_is_noticed_without_looking() {
     let place = Place::new();
     let keys: Vec<_> = (0..8).map(|_| place.add_with("sleep 0.3", |profile| profile.resources.cpus = 4)).collect();

@@ -1,4 +1,4 @@
-//! Jobs and results of an earlier agent: everything that the shim remembers of them counts.
+//! Jobs and results of an earlier agent, as the shim describes them.
 
 use torc_api::execution::MonitorPlan;
 use torc_api::wire::LeaseRole;
@@ -7,7 +7,7 @@ use super::*;
 use crate::protocol::StartTemplate;
 use crate::state::jobs::EndingOrder;
 
-/// A job that the shim holds; no two fields have the same value.
+/// Returns a job that the shim holds; no two fields have the same value.
 fn held(agent: &AgentHarness) -> ShimJob {
     ShimJob {
         order: StartOrder {
@@ -66,7 +66,7 @@ fn a_job_that_is_taken_over_is_as_it_was() {
     agent.later(Duration::from_millis(100));
     let running = agent.sync().running.clone();
     assert_eq!((running[0].key, running[0].elapsed_ms), (held.order.key, 535_100));
-    // The next job gets the other device of that node, and none that is taken.
+    // The next job gets the other device of that node.
     agent.profile.resources = Resources { cpus: 1, memory_bytes: 1, gpus: 2, nodes: 1 };
     agent.answer([1]);
     let nodes: Vec<Vec<String>> = agent
@@ -78,12 +78,12 @@ fn a_job_that_is_taken_over_is_as_it_was() {
         })
         .collect();
     assert_eq!(nodes, [["n1"]], "both devices are free on the first node only");
-    // It ends by order as its template says.
+    // It is ended by the values of its template.
     agent.handle(AgentEvent::Stop);
     assert!(agent.terminated().contains(&(14, 12, 4_000)), "{:?}", agent.terminated());
 }
 
-// J23. It was asked to end before the agent was replaced.
+// J23. An end that the earlier agent ordered.
 #[test]
 fn an_end_that_was_ordered_before_still_counts() {
     let mut agent = AgentHarness::with(two_nodes());
@@ -129,7 +129,7 @@ fn a_node_without_a_known_name_is_the_first() {
     assert_eq!(numbers(&[]), [0]);
 }
 
-// J16, J33. A result that nobody had, of a job that this agent has never seen.
+// J16, J33. An undelivered result of a job that is unknown to this agent.
 #[test]
 fn a_result_of_an_earlier_agent_is_reported_completely() {
     let mut agent = AgentHarness::new(4);
@@ -162,7 +162,7 @@ fn a_result_of_an_earlier_agent_is_reported_completely() {
     assert_eq!(finished.duration_ms, 7_000);
     assert!(agent.state.jobs.is_empty() && agent.state.jobs.active_count() == 0);
     assert_eq!(agent.state.jobs.ledger().free(), agent.state.jobs.ledger().capacity());
-    // The same again, as shims tell it to every agent until it is acknowledged.
+    // Shims send a result to every agent until it is acknowledged.
     agent.handle(AgentEvent::Ended(Box::new(result(Outcome::Exited(0), None))));
     assert_eq!(agent.state.reports[&key].finished.return_code, 101, "the first word counts");
 

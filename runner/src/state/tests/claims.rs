@@ -1,4 +1,4 @@
-//! What a runner asks for: free resources, jobs ahead, and how many at most.
+//! Requests for work: free resources, jobs ahead, and their limits.
 
 use torc_api::wire::{RunnerPolicy, WorkRequest};
 
@@ -9,7 +9,7 @@ fn is_too_late(agent: &AgentHarness, now: BootInstant) -> bool {
     agent.state.deadlines.is_too_late(agent.state.session.policy(), now)
 }
 
-/// A runner whose jobs stay in its queue, because their input files have not been found yet.
+/// Returns a runner whose jobs stay in its queue, because their input files have not been found yet.
 fn with_queue(capacity: Resources, needs: &[Resources]) -> AgentHarness {
     let nodes = (0..capacity.nodes).map(|node| format!("n{node}")).collect();
     let allocation = StepAllocation { job_id: "77".to_owned(), srun: "srun".to_owned(), nodes };
@@ -50,12 +50,12 @@ fn what_waits_is_not_offered_as_free() {
     ];
     for (capacity, needs, expected, why) in cases {
         let agent = with_queue(capacity, needs);
-        // A runner that is full or has enough asks for nothing, so the computation itself is looked at.
+        // A full runner asks for nothing, so the computation is called directly.
         assert_eq!(free_capacity(&agent.state.jobs, agent.now), expected, "{why}");
     }
 }
 
-// P02. Nodes are kept free for a job of several nodes sooner than a part of a node for another one.
+// P02. Nodes are kept for a job of several nodes earlier than for a job of one node.
 #[test]
 fn large_jobs_are_passed_over_for_a_bounded_time() {
     let on_nodes = |nodes| Resources { cpus: 2, memory_bytes: 25, gpus: 0, nodes };
@@ -129,7 +129,7 @@ fn test_start() -> BootInstant {
     BootInstant(1_000 * SECOND)
 }
 
-// P04, P06. Long jobs are not hoarded; the job that started last shows how long they are.
+// P04, P06. Long jobs are not hoarded. The youngest job tells how long jobs are.
 #[test]
 fn the_youngest_job_shows_whether_jobs_are_long() {
     for (first, second, ahead) in [(10, 10, 2), (31, 10, 2), (10, 31, 2), (31, 31, 0), (30, 30, 2)] {

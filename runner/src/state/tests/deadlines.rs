@@ -13,7 +13,7 @@ fn with_seconds_left(seconds: u64, config: ExecutionConfig) -> AgentHarness {
     agent
 }
 
-fn told(agent: &AgentHarness) -> Vec<String> {
+fn observed(agent: &AgentHarness) -> Vec<String> {
     let lines = agent.effects.iter().filter_map(|effect| match effect {
         Effect::Log(RunnerEvent::Terminating { workflow, count }) => Some(format!("{count} of {workflow}")),
         Effect::Log(RunnerEvent::Signaled { key, signal }) => Some(format!("job {} signal {signal}", key.job)),
@@ -23,7 +23,7 @@ fn told(agent: &AgentHarness) -> Vec<String> {
     lines.collect()
 }
 
-/// Lets time pass, answering every sync, until jobs are asked to end; how long after the beginning that is.
+/// Answers every sync until jobs are asked to end. Returns the time since the beginning.
 fn until_terminated(agent: &mut AgentHarness, began: BootInstant) -> Duration {
     while agent.terminated().is_empty() {
         if agent.has_sync() {
@@ -126,7 +126,7 @@ fn what_is_said_about_it() {
     assert_eq!(serving, Some((1, "Direct".to_owned(), true)));
     agent.started(1).started(2).started(3);
     until_terminated(&mut agent, began);
-    assert_eq!(told(&agent), ["3 of 1", "job 1 signal 15", "job 2 signal 15", "job 3 signal 15", "wait 30s"]);
+    assert_eq!(observed(&agent), ["3 of 1", "job 1 signal 15", "job 2 signal 15", "job 3 signal 15", "wait 30s"]);
 }
 
 // X05
@@ -135,7 +135,7 @@ fn a_late_signal_does_not_make_sigkill_late() {
     let mut agent = with_seconds_left(600, ExecutionConfig::default());
     agent.answer([1]);
     agent.started(1).later(Duration::from_secs(1)).answer([]);
-    // The machine slept through the moment of the signal, and 12,345 ms more.
+    // The machine was suspended at the moment of the signal, and 12,345 ms longer.
     agent.later(Duration::from_millis(509_000 + 12_345));
     assert_eq!(agent.terminated(), [(1, 15, 30_000 - 12_345)]);
 }
@@ -186,7 +186,7 @@ fn the_deadline_holds_without_limits() {
     assert_eq!(until_terminated(&mut agent, began), Duration::from_secs(510));
 }
 
-// J24. Ninety seconds are the usual headroom and lead.
+// J24. Ninety seconds are the default headroom and lead.
 #[test]
 fn near_the_end_waiting_leases_return_and_no_work_is_taken() {
     let short = ExecutionConfig {
@@ -245,7 +245,7 @@ fn whatever_is_left_at_the_end_is_killed() {
     assert_eq!((agent.now.since(began), agent.terminated()), (Duration::from_secs(600), vec![(1, 9, 0)]));
 }
 
-/// Lets time pass, answering every sync, up to a moment, which comes last.
+/// Answers every sync up to a moment.
 fn pass_until(agent: &mut AgentHarness, end: BootInstant) {
     for _ in 0..10_000 {
         if agent.has_sync() {
@@ -261,7 +261,7 @@ fn pass_until(agent: &mut AgentHarness, end: BootInstant) {
     panic!("time does not pass: {:?}", agent.state);
 }
 
-// J24. Ninety seconds before the end, but not before half of a short life is over.
+// J24. Ninety seconds before the end, but not in the first half of a short life.
 #[test]
 fn a_short_life_takes_work_for_half_of_it() {
     let began = BootInstant(1_000 * SECOND);
@@ -277,7 +277,7 @@ fn a_short_life_takes_work_for_half_of_it() {
     }
 }
 
-// J24. The runner wakes for it by itself.
+// J24. The runner wakes up for it.
 #[test]
 fn the_close_and_the_end_of_its_time_wake_the_runner() {
     let began = BootInstant(1_000 * SECOND);
@@ -296,7 +296,7 @@ fn the_close_and_the_end_of_its_time_wake_the_runner() {
     }
 }
 
-// X05. What belongs to a worker's end is left out when no time is left for it.
+// X05. The actions of a worker's end are left out when no time is left for them.
 #[test]
 fn at_the_very_end_no_last_commands_are_asked_for() {
     let began = BootInstant(1_000 * SECOND);
@@ -311,7 +311,7 @@ fn at_the_very_end_no_last_commands_are_asked_for() {
         agent.handle(AgentEvent::Ended(Box::new(ended(1, Outcome::Signaled(9), agent.now))));
         let sync = agent.sync();
         assert_eq!((sync.completing, sync.leaving), (completing, !completing), "{after_ms} ms");
-        assert_eq!(sync.finished.len(), 1, "{after_ms} ms: the result is told all the same");
+        assert_eq!(sync.finished.len(), 1, "{after_ms} ms: the result is reported all the same");
     }
 }
 
@@ -336,7 +336,7 @@ fn when_the_signal_and_sigkill_are_due() {
     }
 }
 
-// X05, X16. A runtime that is enforced counts where it is the earlier end.
+// X05, X16. An enforced runtime counts if it is the earlier end.
 #[test]
 fn the_earlier_of_the_two_ends_counts() {
     let began = BootInstant(1_000 * SECOND);
@@ -357,7 +357,7 @@ fn the_earlier_of_the_two_ends_counts() {
     }
 }
 
-// X05, X18. Jobs are counted for each workflow, and the longest lead is told.
+// X05, X18. Jobs are counted for each workflow, and the longest lead is logged.
 #[test]
 fn what_is_said_when_workflows_differ() {
     let mut agent = AgentHarness::new(4);
@@ -374,24 +374,24 @@ fn what_is_said_when_workflows_differ() {
     agent.handle(AgentEvent::Started(other, agent.now, 103));
     agent.handle(AgentEvent::Stop);
     assert_eq!(
-        told(&agent),
+        observed(&agent),
         ["2 of 1", "1 of 8", "job 1 signal 15", "job 2 signal 15", "job 3 signal 12", "wait 45s"],
         "each workflow once, each job once, the longest wait"
     );
     assert_eq!(agent.terminated(), [(1, 15, 30_000), (2, 15, 30_000), (3, 12, 45_000)]);
 }
 
-// X18. Where there is no lead, nothing is waited for.
+// X18. Without a lead the runner does not wait.
 #[test]
 fn without_a_lead_no_wait_is_told() {
     let config = ExecutionConfig { sigterm_lead_seconds: Some(0), ..ExecutionConfig::default() };
     let mut agent = with_seconds_left(600, config);
     agent.answer([1]);
     agent.started(1).handle(AgentEvent::Stop);
-    assert_eq!(told(&agent), ["1 of 1", "job 1 signal 15"]);
+    assert_eq!(observed(&agent), ["1 of 1", "job 1 signal 15"]);
 }
 
-// X05. A job that has ended, and whose files are being looked for, is not asked to end.
+// X05. A job that has ended, and whose files are being checked, is not asked to end.
 #[test]
 fn a_job_that_has_ended_is_not_asked_to_end() {
     let began = BootInstant(1_000 * SECOND);
@@ -402,10 +402,10 @@ fn a_job_that_has_ended_is_not_asked_to_end() {
     assert!(agent.state.jobs.contains_key(&key(1)), "its files are being looked for");
     agent.now = began.plus(Duration::from_secs(510));
     agent.handle(AgentEvent::Tick);
-    assert_eq!((agent.terminated(), told(&agent)), (vec![], vec![]));
+    assert_eq!((agent.terminated(), observed(&agent)), (vec![], vec![]));
 }
 
-/// Lets time pass, answering every sync, until a lease is returned; how long after the beginning, and which leases.
+/// Answers every sync until leases are returned. Returns the time since the beginning, and the leases.
 fn until_returned(agent: &mut AgentHarness, began: BootInstant) -> (Duration, Vec<i64>) {
     while agent.state.reports.returned().is_empty() {
         if agent.has_sync() {
@@ -414,7 +414,7 @@ fn until_returned(agent: &mut AgentHarness, began: BootInstant) -> (Duration, Ve
             agent.until_due();
         }
     }
-    assert_eq!(agent.state.reports.returned(), agent.state.reports.out_of_time(), "the reason is told");
+    assert_eq!(agent.state.reports.returned(), agent.state.reports.out_of_time(), "the reason is reported");
     (agent.now.since(began), agent.state.reports.returned().iter().map(|key| key.job).collect())
 }
 
@@ -422,7 +422,7 @@ fn two_minutes_of_headroom() -> ExecutionConfig {
     ExecutionConfig { sigkill_headroom_seconds: Some(120), ..ExecutionConfig::default() }
 }
 
-/// A job of one minute (of which all may be missing) has to start before the first signal is due; one of five minutes may be one short.
+/// A job of one minute has to start before the first signal is due; a job of five minutes may lose one.
 // J39, X05
 #[test]
 fn a_lease_that_cannot_start_in_time_is_returned() {
@@ -436,11 +436,11 @@ fn a_lease_that_cannot_start_in_time_is_returned() {
         assert_eq!(jobs, [5], "what waits behind the four that run");
         let due = Duration::from_secs(latest_start + 5);
         assert!(after > due && after <= due + Duration::from_secs(1), "{runtime}: {after:?}");
-        let told = agent
+        let observed = agent
             .effects
             .iter()
             .any(|effect| matches!(effect, Effect::Log(RunnerEvent::OutOfTime { key: late, .. }) if *late == key(5)));
-        assert!(told, "{:?}", agent.effects);
+        assert!(observed, "{:?}", agent.effects);
     }
 }
 

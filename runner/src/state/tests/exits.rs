@@ -1,4 +1,4 @@
-//! When a runner leaves, and when it stays.
+//! Reasons for a runner to leave or to stay.
 
 use torc_api::wire::{RunnerPolicy, WorkRequest};
 
@@ -8,7 +8,7 @@ fn terms() -> RunnerPolicy {
     RunnerPolicy::default()
 }
 
-/// Answers with nothing new until the runner leaves or the time is over; when that was.
+/// Answers without news until the runner leaves or the time is over. Returns that moment.
 fn idle_until_leaving(agent: &mut AgentHarness, response: &SyncResponse, at_most: Duration) -> Option<Duration> {
     let before = agent.now;
     agent.respond(response.clone());
@@ -31,14 +31,14 @@ fn seconds(seconds: u64) -> Option<Duration> {
 // J25
 #[test]
 fn leaves_when_idle_for_as_long_as_it_is_told() {
-    let told = |wait_for_new_jobs_seconds| RunnerPolicy { wait_for_new_jobs_seconds, ..terms() };
+    let observed = |wait_for_new_jobs_seconds| RunnerPolicy { wait_for_new_jobs_seconds, ..terms() };
     let cases = [
         (IdleExit::ByPolicy, terms(), false, seconds(90), "90 s unless the workflow says otherwise"),
-        (IdleExit::ByPolicy, told(7), false, seconds(7), "what the workflow says"),
-        (IdleExit::ByPolicy, told(0), false, seconds(0), "at once"),
-        (IdleExit::After(Duration::from_secs(33)), told(7), false, seconds(33), "what the command line says wins"),
-        (IdleExit::Never, told(7), false, None, "a foreground run waits for its workflow"),
-        (IdleExit::ByPolicy, told(7), true, None, "nor does one that is to stay"),
+        (IdleExit::ByPolicy, observed(7), false, seconds(7), "what the workflow says"),
+        (IdleExit::ByPolicy, observed(0), false, seconds(0), "at once"),
+        (IdleExit::After(Duration::from_secs(33)), observed(7), false, seconds(33), "what the command line says wins"),
+        (IdleExit::Never, observed(7), false, None, "a foreground run waits for its workflow"),
+        (IdleExit::ByPolicy, observed(7), true, None, "nor does one that is to stay"),
     ];
     for (idle_exit, terms, persistent, expected, why) in cases {
         let mut agent = AgentHarness::with(AgentSettings {
@@ -61,7 +61,7 @@ fn stays_while_something_could_add_work() {
     let mut agent = AgentHarness::with(AgentSettings { idle_exit: IdleExit::ByPolicy, ..settings(1) });
     let pending = SyncResponse { capacity_expected: true, ..SyncResponse::default() };
     assert_eq!(idle_until_leaving(&mut agent, &pending, Duration::from_secs(600)), None);
-    // The time has passed already, so it leaves when there is nothing to hope for.
+    // The time has passed already, so the runner leaves when it can expect nothing more.
     agent.respond(SyncResponse::default());
     assert!(agent.sync().completing);
     agent.answer([]);
@@ -139,10 +139,10 @@ fn too_late_for_new_jobs_it_finishes_what_it_holds_and_says_why() {
     });
     agent.answer([1]);
     agent.started(1).later(Duration::from_secs(11));
-    let told = |effect: &Effect| matches!(effect, Effect::Log(RunnerEvent::Problem { message }) if message.contains("less than 300 s"));
-    assert!(agent.effects.iter().any(told), "{:?}", agent.effects);
+    let observed = |effect: &Effect| matches!(effect, Effect::Log(RunnerEvent::Problem { message }) if message.contains("less than 300 s"));
+    assert!(agent.effects.iter().any(observed), "{:?}", agent.effects);
     agent.answer([]).later(Duration::from_secs(1));
-    assert!(!agent.effects.iter().any(told), "once");
+    assert!(!agent.effects.iter().any(observed), "once");
     agent.ended(1, 0);
     assert_eq!((agent.sync().finished.len(), agent.sync().want), (1, WorkRequest::default()));
     agent.answer([]);
@@ -175,7 +175,7 @@ fn the_end_of_its_time_comes_with_and_without_a_server() {
     }
 }
 
-// J25. To the millisecond; what it still has to tell keeps it from being idle.
+// J25. To the millisecond. A runner with unsent reports is not idle.
 #[test]
 fn idle_time_is_counted_to_the_millisecond() {
     let mut agent =
@@ -199,7 +199,7 @@ fn idle_time_is_counted_to_the_millisecond() {
     }
 }
 
-// J25. An answer from before the last job ended says nothing about what there is to do now.
+// J25. An answer to a call from before the end of the last job does not make the runner idle.
 #[test]
 fn an_answer_has_to_be_newer_than_the_last_work() {
     let mut agent = AgentHarness::with(AgentSettings { idle_exit: IdleExit::After(Duration::ZERO), ..settings(1) });
@@ -216,7 +216,7 @@ fn an_answer_has_to_be_newer_than_the_last_work() {
     assert_ne!(*agent.state.lifecycle.phase(), Phase::Serving);
 }
 
-// J15. Results and returned leases are told before it leaves.
+// J15. Results and returned leases are delivered before the runner leaves.
 #[test]
 fn it_does_not_leave_with_something_to_tell() {
     for what in ["result", "returned", "account", "job"] {

@@ -29,7 +29,7 @@ fn a_job_starts_when_what_it_reads_was_found() {
     let look = InputCheck { working_dir: "/work".into(), files: vec!["in".to_owned()], hash_large_files: false };
     assert_eq!((looks(&agent), agent.starts()), (vec![(1, look)], vec![]));
     agent.later(Duration::from_secs(5));
-    assert_eq!(agent.starts(), [0; 0], "whoever looks has not come back");
+    assert_eq!(agent.starts(), [0; 0], "the check has not ended");
     agent.handle(AgentEvent::InputsChecked(key(1), Ok(vec![seen("in")])));
     assert_eq!(agent.starts(), [1]);
     let at = agent.now;

@@ -7,7 +7,7 @@ const ALLOWED_SILENCE: Duration = Duration::from_secs(40);
 /// A ninth of a lease, in whole microseconds.
 const INTERVAL: Duration = Duration::from_micros(13_333_333);
 
-/// A runner whose only CPU has a job, and whose shim has two jobs to follow it.
+/// Returns a runner whose only CPU has a job, and whose shim has two followers.
 fn with_handed_jobs() -> AgentHarness {
     let mut agent = AgentHarness::new(1);
     agent.state.throughput.job_ended(Duration::from_millis(4));
@@ -16,13 +16,13 @@ fn with_handed_jobs() -> AgentHarness {
     agent
 }
 
-/// Until when the agent counts as alive, by each heartbeat that is to be sent now.
+/// Returns the moments until which the agent counts as alive, one for each heartbeat.
 fn heartbeats(agent: &AgentHarness) -> Vec<BootInstant> {
-    let told = agent.effects.iter().filter_map(|effect| match effect {
+    let observed = agent.effects.iter().filter_map(|effect| match effect {
         Effect::Heartbeat { alive_until } => Some(*alive_until),
         _ => None,
     });
-    told.collect()
+    observed.collect()
 }
 
 // P08
@@ -45,7 +45,7 @@ fn a_heartbeat_is_due_after_a_ninth_of_the_lease() {
     }
 }
 
-// P08. Whatever else happens: an agent that does what is due in time is never silent for too long, and says so no oftener than needed.
+// P08. A punctual agent is never silent for too long, and sends no more heartbeats than needed.
 #[test]
 fn heartbeats_go_on_while_jobs_are_handed() {
     let mut agent = with_handed_jobs();
@@ -68,7 +68,7 @@ fn heartbeats_go_on_while_jobs_are_handed() {
     assert_eq!(count, 1_200_000 / 13_333, "nine for each of ten leases");
 }
 
-// P03, P08. Jobs that follow each other quickly cost no heartbeat each.
+// P03, P08. Jobs in quick succession do not cost a heartbeat each.
 #[test]
 fn many_handed_jobs_share_one_heartbeat() {
     let mut agent = AgentHarness::new(1);
@@ -81,16 +81,16 @@ fn many_handed_jobs_share_one_heartbeat() {
         over.started = agent.now.minus(Duration::from_millis(1));
         over.successor = Some(key(job + 1));
         agent.handle(AgentEvent::Ended(Box::new(over)));
-        assert_eq!(agent.state.jobs[&key(job + 1)].stage, Stage::Starting);
+        assert_eq!(agent.state.jobs[&key(job + 1)].stage, JobStage::Starting);
         count += heartbeats(&agent).len();
     }
     assert_eq!(count, 1);
 }
 
-// P08. No wake-up and no message where nothing follows by itself.
+// P08. Without handed jobs there is neither a wake-up nor a message.
 #[test]
 fn without_handed_jobs_there_are_no_heartbeats() {
-    // Long jobs wait here, not at the shim.
+    // Long jobs wait in the agent's queue.
     let mut agent = AgentHarness::new(1);
     agent.answer(1..=3).started(1);
     while agent.now < BootInstant(2_000 * SECOND) {
@@ -102,12 +102,12 @@ fn without_handed_jobs_there_are_no_heartbeats() {
         assert_eq!(heartbeats(&agent), []);
     }
     assert_eq!(agent.state.heartbeat.sent_at(), None);
-    // What was handed is called back.
+    // The handed jobs are recalled.
     let mut agent = with_handed_jobs();
     agent.started(1).handle(AgentEvent::Stop);
     agent.later(INTERVAL);
     assert_eq!(heartbeats(&agent), [], "it has nothing to start any more");
-    // What was handed has started.
+    // The handed jobs have started.
     let mut agent = with_handed_jobs();
     agent.started(1);
     for job in [1, 2] {
@@ -119,7 +119,7 @@ fn without_handed_jobs_there_are_no_heartbeats() {
     assert_eq!(heartbeats(&agent), []);
 }
 
-// P08. The shim learns of another lease time with the next heartbeat, which may be due at once.
+// P08. The next heartbeat uses a new lease time, and may be due at once.
 #[test]
 fn heartbeats_follow_the_lease_time() {
     for (lease_ms, after_ms, expected_ms) in
@@ -138,7 +138,7 @@ fn heartbeats_follow_the_lease_time() {
     }
 }
 
-// J32, P08. Without the server the agent is alive all the same, until its leases are over.
+// J32, P08. Without the server the agent counts as alive until its leases expire.
 #[test]
 fn an_offline_agent_is_alive_until_its_leases_expire() {
     let mut agent = with_handed_jobs();
@@ -159,7 +159,7 @@ fn an_offline_agent_is_alive_until_its_leases_expire() {
     assert!(agent.effects.iter().any(|effect| matches!(effect, Effect::Revoke(keys) if *keys == handed)));
 }
 
-// P03, P08. A place that the shim left empty is filled from here as soon as the agent is back, if the lease is still good.
+// P03, P08. The agent fills an empty slot as soon as it is back, if the lease is still valid.
 #[test]
 fn an_agent_that_was_frozen_goes_on_or_gives_up() {
     for (frozen, goes_on) in [(41, true), (119, true), (121, false)] {
@@ -174,7 +174,7 @@ fn an_agent_that_was_frozen_goes_on_or_gives_up() {
     }
 }
 
-// P08. Another shim knows nothing of the heartbeats that the first one got.
+// P08. A new shim does not know earlier heartbeats.
 #[test]
 fn another_shim_gets_a_heartbeat_at_once() {
     let mut agent = with_handed_jobs();

@@ -1,4 +1,4 @@
-//! What is said in a sync, and what is taken from its answer.
+//! Contents of sync requests, and effects of their answers.
 
 use torc_api::wire::{RunnerPolicy, RunningAttempt};
 
@@ -29,13 +29,13 @@ fn a_sync_says_everything_that_is() {
     assert_eq!(sync.queued, [key(4)], "what waits");
     let running = [RunningAttempt { key: key(2), elapsed_ms: 450 }, RunningAttempt { key: key(3), elapsed_ms: 0 }];
     assert_eq!(sync.running, running, "what runs, and what is about to");
-    let told: Vec<_> = sync.finished.iter().map(|one| (one.key, one.return_code, one.duration_ms)).collect();
-    assert_eq!(told, [(key(1), 3, 1_000)]);
+    let observed: Vec<_> = sync.finished.iter().map(|one| (one.key, one.return_code, one.duration_ms)).collect();
+    assert_eq!(observed, [(key(1), 3, 1_000)]);
     assert_eq!(sync.finished[0].ended_ms_ago, 450);
     assert_eq!((sync.remaining_ms, sync.lease_seconds), (Some(4_999_550), Some(77)));
     assert_eq!((sync.stopping, sync.completing, sync.leaving), (false, false, false));
     assert!(matches!(agent.effects.iter().find(|one| matches!(one, Effect::Sync(..))), Some(Effect::Sync(5, _))));
-    // It is said until it is answered.
+    // The request is repeated until it is answered.
     agent.respond(SyncResponse { give_back: vec![key(4)], ..SyncResponse::default() });
     assert_eq!(agent.state.reports.len(), 0);
     agent.later(Duration::from_millis(100));
@@ -44,14 +44,14 @@ fn a_sync_says_everything_that_is() {
     assert_eq!((sync.finished.len(), sync.returned.clone()), (0, vec![key(4)]));
     agent.answer([]);
     agent.later(Duration::from_secs(60));
-    assert_eq!(agent.sync().returned, [], "it was told");
+    assert_eq!(agent.sync().returned, [], "it was delivered");
 }
 
 // J24
 #[test]
 fn a_call_waits_no_longer_than_the_lease_and_the_time_allow() {
     let began = BootInstant(1_000 * SECOND);
-    // The lease, what is left of the time, and how long the server may wait.
+    // Lease time, remaining time, and the longest wait of the server.
     let cases = [
         (120, None, 30_000, "as long as servers wait"),
         (90, None, 30_000, "a third of the lease"),
@@ -75,7 +75,7 @@ fn a_call_waits_no_longer_than_the_lease_and_the_time_allow() {
     }
 }
 
-// P08. A lease counts from the call that asked for it: the answer may have been under way for long.
+// P08. A lease counts from the call, because the answer may arrive late.
 #[test]
 fn a_lease_counts_from_the_call_that_renewed_it() {
     let mut agent = AgentHarness::new(1);
@@ -85,7 +85,7 @@ fn a_lease_counts_from_the_call_that_renewed_it() {
     let answer = |lease_ms| SyncResponse { sequence, lease_ms, ..SyncResponse::default() };
     agent.handle(AgentEvent::Answered(Box::new(answer(300_000))));
     assert_eq!(agent.state.session.lease_until(), sent.plus(Duration::from_secs(300)));
-    // A shorter lease does not take back what was promised, and no lease time changes nothing.
+    // A shorter lease does not revoke time that was granted, and a missing lease time changes nothing.
     for lease_ms in [0, 60_000] {
         while !agent.has_sync() {
             agent.until_due();
@@ -105,12 +105,12 @@ fn registering_gives_a_lease_time_of_at_least_a_second() {
         assert_eq!(agent.state.session.lease_until().since(now).as_millis(), expected, "{lease_ms} ms");
         assert_eq!(agent.state.session.last_runner(), Some(31));
         assert!(agent.has_sync(), "the first call follows at once");
-        let told = |effect: &Effect| matches!(effect, Effect::Log(RunnerEvent::Registered { runner: 31 }));
-        assert!(agent.effects.iter().any(told), "{:?}", agent.effects);
+        let observed = |effect: &Effect| matches!(effect, Effect::Log(RunnerEvent::Registered { runner: 31 }));
+        assert!(agent.effects.iter().any(observed), "{:?}", agent.effects);
     }
 }
 
-// J20, J25, J31. Each number of the answer arrives where it belongs.
+// J20, J25, J31. Each field of the answer takes effect.
 #[test]
 fn the_terms_of_an_answer_are_kept() {
     let mut agent = AgentHarness::new(1);
@@ -156,33 +156,33 @@ fn a_verdict_says_why_it_may_leave_and_can_be_taken_back() {
     assert_eq!(agent.exit(), Some(Ok(RunnerExit::Dismissed)));
 }
 
-// J31. The same outage is told once; its end, too.
+// J31. Begin and end of an outage are logged once.
 #[test]
 fn an_outage_is_told_once_with_its_reason() {
     let mut agent = AgentHarness::new(1);
-    let told = |agent: &AgentHarness| {
-        let told = agent.effects.iter().filter_map(|effect| match effect {
+    let observed = |agent: &AgentHarness| {
+        let observed = agent.effects.iter().filter_map(|effect| match effect {
             Effect::Log(RunnerEvent::Unreachable { reason }) => Some(reason.clone()),
             Effect::Log(RunnerEvent::Reconnected) => Some("back".to_owned()),
             _ => None,
         });
-        told.collect::<Vec<_>>()
+        observed.collect::<Vec<_>>()
     };
     agent.fail(LinkError::Unreachable("first".to_owned()));
-    assert_eq!(told(&agent), ["first"]);
+    assert_eq!(observed(&agent), ["first"]);
     agent.until_due().fail(LinkError::Unreachable("second".to_owned()));
-    assert_eq!(told(&agent), [""; 0]);
+    assert_eq!(observed(&agent), [""; 0]);
     assert_eq!(agent.state.session.last_failure(), "second", "the latest reason is remembered");
     agent.until_due().answer([]);
-    assert_eq!(told(&agent), ["back"]);
+    assert_eq!(observed(&agent), ["back"]);
     while !agent.has_sync() {
         agent.until_due();
     }
     agent.answer([]);
-    assert_eq!(told(&agent), [""; 0]);
+    assert_eq!(observed(&agent), [""; 0]);
 }
 
-// J31. Twenty minutes are counted from the first failure of this outage, not from one before it.
+// J31. The twenty minutes count from the first failure of this outage.
 #[test]
 fn an_answer_ends_the_outage_for_the_window() {
     let mut agent = AgentHarness::new(1);
@@ -204,7 +204,7 @@ fn an_answer_ends_the_outage_for_the_window() {
     }
 }
 
-// A token may be renewed for five minutes, counted from its first refusal.
+// A token may be renewed within five minutes after its first rejection.
 #[test]
 fn an_outdated_token_is_tolerated_for_five_minutes() {
     for (after, is_over) in [(299_999, false), (300_000, true)] {
@@ -226,18 +226,18 @@ fn a_server_that_is_no_torc_server_is_out_of_reach() {
     let now = BootInstant(1_000 * SECOND);
     let mut agent = AgentHarness::unregistered(settings(1), now);
     agent.handle(AgentEvent::Tick).handle(AgentEvent::NotRegistered(LinkError::Unknown));
-    let told = |effect: &Effect| matches!(effect, Effect::Log(RunnerEvent::Unreachable { reason }) if reason.contains("no Torc server"));
-    assert!(agent.effects.iter().any(told), "{:?}", agent.effects);
+    let observed = |effect: &Effect| matches!(effect, Effect::Log(RunnerEvent::Unreachable { reason }) if reason.contains("no Torc server"));
+    assert!(agent.effects.iter().any(observed), "{:?}", agent.effects);
     assert!(!agent.effects.iter().any(|effect| matches!(effect, Effect::Register)), "not in a loop");
     agent.until_due();
     assert!(agent.effects.iter().any(|effect| matches!(effect, Effect::Register)));
     assert_eq!(agent.now.since(now), Duration::from_millis(100));
-    // While it is being introduced, nothing else is said.
+    // While the runner registers, it sends nothing else.
     agent.later(Duration::from_secs(60));
     assert!(agent.effects.is_empty(), "{:?}", agent.effects);
 }
 
-// P09. What was lost with a call is said again soon: results, returned leases and starts.
+// P09. The content of a lost call is sent again soon: results, returned leases and starts.
 #[test]
 fn what_a_lost_call_said_is_said_again() {
     let mut agent = AgentHarness::new(1);
@@ -253,7 +253,7 @@ fn what_a_lost_call_said_is_said_again() {
     assert!(!agent.state.jobs[&key(2)].start_known, "this one has not started");
 }
 
-// P04, P06. A call that waits on the server for news says nothing about how long answers take.
+// P04, P06. The duration of a long poll is not a response time.
 #[test]
 fn a_wait_for_news_is_no_round_trip() {
     let mut agent = AgentHarness::new(1);
@@ -268,8 +268,8 @@ fn a_wait_for_news_is_no_round_trip() {
     assert_eq!(agent.state.throughput.target(Duration::ZERO), target, "nothing was learned");
 }
 
-// J15. A runner that reports rarely listens at once, so that leases can move; the answers to frequent reports are enough for a
-// quarter of a second.
+// J15. A runner with rare reports starts a long poll at once, so that leases can move. With frequent reports their
+// answers suffice for a quarter of a second.
 #[test]
 fn a_runner_with_enough_work_listens_to_the_server() {
     for (ended_after_ms, pause_ms) in [(101, 100), (100, 250)] {
@@ -277,7 +277,7 @@ fn a_runner_with_enough_work_listens_to_the_server() {
     }
 }
 
-/// Jobs end at this interval; an answer that brings nothing is followed by this pause.
+/// Lets jobs end at this interval. Returns the delay after an answer without news.
 fn listens_after(interval: Duration, pause: Duration) {
     let mut agent = AgentHarness::new(1);
     agent.state.throughput.job_ended(interval);
@@ -295,7 +295,7 @@ fn listens_after(interval: Duration, pause: Duration) {
     assert_eq!(agent.sync().want.limit, 0);
 }
 
-// P08. What the shim was told not to start is still held until it has confirmed that.
+// P08. A recalled lease is held until the shim has confirmed the recall.
 #[test]
 fn a_recalled_lease_is_held_until_the_shim_has_confirmed() {
     let mut agent = AgentHarness::new(1);
@@ -310,7 +310,7 @@ fn a_recalled_lease_is_held_until_the_shim_has_confirmed() {
     assert_eq!((request.queued, request.returned), (vec![key(2)], vec![key(3)]));
 }
 
-// J12. What belongs to a worker's end is asked for once, and waited for.
+// J12. The actions of a worker's end are requested once, and their answer is awaited.
 #[test]
 fn the_call_for_last_commands_is_not_repeated() {
     let mut agent = AgentHarness::new(1);
@@ -320,7 +320,7 @@ fn the_call_for_last_commands_is_not_repeated() {
     assert!(!agent.has_sync(), "{:?}", agent.effects);
 }
 
-// J23. One that the server never knew has nothing to say at its end.
+// J23. An unregistered runner sends nothing at its end.
 #[test]
 fn a_runner_without_a_server_and_without_results_leaves_at_once() {
     let now = BootInstant(1_000 * SECOND);
@@ -330,7 +330,7 @@ fn a_runner_without_a_server_and_without_results_leaves_at_once() {
     assert_eq!(agent.exit(), Some(Ok(RunnerExit::Stopped)));
 }
 
-// J12, J23. The last calls are answered at once: there is nothing to wait for.
+// J12, J23. The last calls are no long polls.
 #[test]
 fn the_last_calls_do_not_wait() {
     let mut agent = AgentHarness::new(1);
@@ -340,7 +340,7 @@ fn the_last_calls_do_not_wait() {
     assert_eq!((agent.sync().leaving, agent.sync().wait_ms), (true, 0));
 }
 
-// An answer in between shows that the token was renewed: the five minutes begin anew.
+// An answer shows that the token was renewed, so the five minutes start again.
 #[test]
 fn a_token_that_was_accepted_again_has_five_minutes_more() {
     let mut agent = AgentHarness::new(1);
@@ -377,7 +377,7 @@ fn a_runner_that_has_left_does_nothing_more() {
     }
 }
 
-// An answer to a call of before the shim was lost speaks of leases that are not known any more.
+// This answer is for a call from before the loss of the shim, so its leases are unknown.
 #[test]
 fn answers_from_before_a_lost_shim_are_thrown_away() {
     let mut agent = AgentHarness::new(1);

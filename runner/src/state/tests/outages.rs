@@ -1,4 +1,4 @@
-//! The server is away: for a while, for long, for good.
+//! Outages of the server: short, long, and final.
 
 use torc_api::execution::ExecutionConfig;
 use torc_api::wire::{RunnerPolicy, WorkRequest};
@@ -9,7 +9,7 @@ fn gone() -> LinkError {
     LinkError::Unreachable("connection refused".to_owned())
 }
 
-/// A runner with one job that the server knows to run, and one that waits.
+/// Returns a runner with one running job that the server knows, and one waiting job.
 fn at_work(settings: AgentSettings) -> AgentHarness {
     let mut agent = AgentHarness::with(settings);
     agent.answer([1, 2]);
@@ -19,7 +19,7 @@ fn at_work(settings: AgentSettings) -> AgentHarness {
     agent
 }
 
-/// Lets calls fail until a moment; how many there were.
+/// Fails all calls until a moment. Returns their number.
 fn fail_until(agent: &mut AgentHarness, end: BootInstant) -> usize {
     let mut calls = 0;
     loop {
@@ -51,12 +51,12 @@ fn drain(agent: &mut AgentHarness) {
     panic!("it never drained: {:?}", agent.state);
 }
 
-fn tells(agent: &AgentHarness) -> Vec<RunnerEvent> {
-    let told = |effect: &Effect| match effect {
+fn logged(agent: &AgentHarness) -> Vec<RunnerEvent> {
+    let observed = |effect: &Effect| match effect {
         Effect::Log(event) => Some(event.clone()),
         _ => None,
     };
-    agent.effects.iter().filter_map(told).collect()
+    agent.effects.iter().filter_map(observed).collect()
 }
 
 fn journalled(agent: &AgentHarness) -> Vec<JournalledResult> {
@@ -91,27 +91,27 @@ fn calls_are_repeated_for_the_window_and_then_it_drains() {
         ..SyncResponse::default()
     };
     let cases = [
-        (None, None, 1_200, "20 minutes when nobody says otherwise"),
+        (None, None, 1_200, "20 minutes by default"),
         (Some(3), None, 180, "what the workflow says"),
         (Some(0), None, 0, "at the first failure"),
-        (Some(3), Some(Duration::from_millis(1_500)), 1, "what this runner was told wins"),
+        (Some(3), Some(Duration::from_millis(1_500)), 1, "the runner's setting wins"),
     ];
-    for (told, retry_window, expected, why) in cases {
+    for (observed, retry_window, expected, why) in cases {
         let offline = RunnerSettings { server_retry_window: retry_window, ..user() };
         let mut agent = at_work(AgentSettings { user: offline, ..settings(1) });
-        if let Some(told) = told {
-            agent.respond(minutes(told)).until_due();
+        if let Some(observed) = observed {
+            agent.respond(minutes(observed)).until_due();
         }
         let before = agent.now;
         drain(&mut agent);
         assert_eq!(agent.now.since(before).as_secs(), expected, "{why}");
         let draining = |event: &RunnerEvent| matches!(event, RunnerEvent::Draining { running: 1, .. });
-        assert!(tells(&agent).iter().any(draining), "{why}: {:?}", agent.effects);
+        assert!(logged(&agent).iter().any(draining), "{why}: {:?}", agent.effects);
         assert!(agent.terminated().is_empty() && agent.exit().is_none(), "{why}: running jobs go on");
     }
 }
 
-/// In Torc 1.0 nothing was reaped and no deadline was minded while calls were repeated.
+/// In Torc 1.0 nothing was collected and no deadline was kept while calls were repeated.
 // J16, J31, J39
 #[test]
 fn nothing_is_held_up_while_calls_are_repeated() {
@@ -199,7 +199,7 @@ fn drained_it_leaves_with_a_hint_and_stays_registered() {
     agent.handle(AgentEvent::Journalled(vec![key(1)]));
     assert_eq!(agent.exit(), Some(Ok(RunnerExit::Drained)));
     let hints = vec!["torc workflows reconcile 1 1 --base-dir /out".to_owned()];
-    assert!(tells(&agent).contains(&RunnerEvent::LeftResults { journalled: 1, unwritten: 0, hints }));
+    assert!(logged(&agent).contains(&RunnerEvent::LeftResults { journalled: 1, unwritten: 0, hints }));
     assert!(!agent.has_sync(), "no shutdown_grace: for the server it is still there");
 }
 
@@ -210,7 +210,7 @@ fn with_nothing_to_do_it_leaves_as_soon_as_it_drains() {
     agent.answer([]).until_due();
     drain(&mut agent);
     assert_eq!(agent.exit(), Some(Ok(RunnerExit::Drained)));
-    assert!(tells(&agent).contains(&RunnerEvent::LeftResults { journalled: 0, unwritten: 0, hints: Vec::new() }));
+    assert!(logged(&agent).contains(&RunnerEvent::LeftResults { journalled: 0, unwritten: 0, hints: Vec::new() }));
 }
 
 // J34
@@ -232,7 +232,7 @@ fn the_server_comes_back_and_everything_goes_on() {
     }
     assert_eq!(agent.sync().finished.len(), 1, "the call that asks whether it is back brings the results");
     agent.answer([]);
-    assert!(tells(&agent).contains(&RunnerEvent::Resumed { results: 1 }));
+    assert!(logged(&agent).contains(&RunnerEvent::Resumed { results: 1 }));
     assert_eq!(unjournalled(&agent), [1]);
     assert_eq!(acknowledged(&agent), [1]);
     assert!(agent.sync().want.limit > 0 && agent.sync().wait_ms > 0, "it asks for work again, at once");
@@ -254,7 +254,7 @@ fn a_server_that_forgot_the_runner_gets_everything_again() {
     agent.fail(LinkError::Unknown);
     assert!(agent.effects.iter().any(|effect| matches!(effect, Effect::Register)), "at once: {:?}", agent.effects);
     agent.handle(AgentEvent::Registered(RegisterResponse { runner: 6, version: String::new(), lease_ms: 120_000 }));
-    assert!(tells(&agent).contains(&RunnerEvent::Resumed { results: 1 }));
+    assert!(logged(&agent).contains(&RunnerEvent::Resumed { results: 1 }));
     while !agent.has_sync() {
         agent.until_due();
     }
@@ -282,11 +282,11 @@ fn a_full_disk_loses_nothing() {
     let mut agent = at_work(settings(1));
     drain(&mut agent);
     agent.ended(1, 0);
-    let mut told = 0;
+    let mut observed = 0;
     for _ in 0..5 {
         assert_eq!(journalled(&agent).len(), 1, "tried again");
         agent.handle(AgentEvent::NotJournalled("no space left on device".to_owned()));
-        told += tells(&agent).len();
+        observed += logged(&agent).len();
         assert!(acknowledged(&agent).is_empty(), "the shim holds it");
         assert!(journalled(&agent).is_empty(), "not in a loop");
         while journalled(&agent).is_empty() {
@@ -298,7 +298,7 @@ fn a_full_disk_loses_nothing() {
             assert!(agent.exit().is_none(), "it does not leave with a result that is nowhere");
         }
     }
-    assert_eq!(told, 1, "a person is told once");
+    assert_eq!(observed, 1, "a person is observed once");
     agent.handle(AgentEvent::Journalled(vec![key(1)]));
     assert_eq!(agent.exit(), Some(Ok(RunnerExit::Drained)));
 }
@@ -356,7 +356,7 @@ fn a_runner_stopped_in_an_outage_journals_its_results() {
         }
     }
     assert_eq!(agent.now.since(before), Duration::from_secs(15), "the server had its chance");
-    assert!(tells(&agent).iter().any(|event| matches!(event, RunnerEvent::LeftResults { journalled: 1, .. })));
+    assert!(logged(&agent).iter().any(|event| matches!(event, RunnerEvent::LeftResults { journalled: 1, .. })));
 }
 
 #[test]
@@ -365,17 +365,17 @@ fn what_a_predecessor_wrote_down_is_delivered_first() {
     let mut agent = AgentHarness::unregistered(settings(1), now);
     let finished = torc_api::wire::FinishedAttempt { key: key(7), return_code: 4, ..Default::default() };
     let result = JournalledResult { name: "job7".to_owned(), finished, ..JournalledResult::default() };
-    // It ended a day ago, long before this machine was started.
+    // It ended a day ago, long before the start of this machine.
     agent.handle(AgentEvent::Recovered(vec![(result, Duration::from_secs(86_400))]));
-    // The shim had it too.
+    // The shim has the result, too.
     agent.handle(AgentEvent::Ended(Box::new(ended(7, Outcome::Exited(4), now))));
     agent.handle(AgentEvent::Registered(RegisterResponse { runner: 5, version: String::new(), lease_ms: 120_000 }));
     while !agent.has_sync() {
         agent.until_due();
     }
-    let told = agent.sync().finished.clone();
-    assert_eq!((told.len(), told[0].return_code), (1, 4), "once");
-    assert!(told[0].ended_ms_ago >= 86_400_000, "{}", told[0].ended_ms_ago);
+    let observed = agent.sync().finished.clone();
+    assert_eq!((observed.len(), observed[0].return_code), (1, 4), "once");
+    assert!(observed[0].ended_ms_ago >= 86_400_000, "{}", observed[0].ended_ms_ago);
     agent.answer([]);
     assert_eq!((unjournalled(&agent), acknowledged(&agent)), (vec![7], vec![7]));
 }

@@ -1,4 +1,4 @@
-//! From a profile of the server to the template that the shim gets: every field, with a value of its own.
+//! Conversion of profiles to the shim's templates: every field, with a value of its own.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ fn in_allocation() -> Option<StepAllocation> {
     Some(StepAllocation { job_id: "77".to_owned(), srun: "/bin/srun".to_owned(), nodes: vec!["n1".to_owned()] })
 }
 
-/// A profile in which every field differs from its default and from its neighbours.
+/// Returns a profile in which every field differs from its default and from other fields.
 fn full(mode: ExecutionMode) -> Profile {
     Profile {
         resources: Resources { cpus: 3, memory_bytes: 5 << 20, gpus: 0, nodes: 0 },
@@ -177,7 +177,7 @@ fn a_step_differs_from_a_direct_job_in_these_fields() {
     assert_eq!(order.step_limit_ms, None, "time has no end here");
 }
 
-// J22. What a job says of its outputs counts before what the workflow says.
+// J22. The job's setting for its outputs overrides the workflow's.
 #[test]
 fn the_stdio_of_a_job_counts_before_its_workflows() {
     let own = Stdio { mode: Some(StdioMode::NoStderr), delete_on_success: None };
@@ -235,7 +235,7 @@ fn equal_profiles_share_a_template_and_others_do_not() {
     assert_eq!(state.profiles.of_task(2, &profile(1), &settings).template.id, 6);
 }
 
-// S04. Steps may go to any node, so nothing that runs here takes over their place.
+// S04. Steps may run on any node, so no local job follows them.
 #[test]
 fn steps_and_direct_jobs_are_of_different_classes() {
     let mut agent = AgentHarness::with(AgentSettings { allocation: in_allocation(), ..settings(4) });
@@ -248,7 +248,7 @@ fn steps_and_direct_jobs_are_of_different_classes() {
     assert_eq!([class(ExecutionMode::Slurm), class(ExecutionMode::Direct), class(ExecutionMode::Auto)], [0, 1, 0]);
 }
 
-// X01, X15, X18. What is said when the first work of a workflow comes, and only then.
+// X01, X15, X18. The log has one line about each new workflow.
 #[test]
 fn a_workflow_is_introduced_once_with_mode_and_limits() {
     use ExecutionMode::{Auto, Direct, Slurm};
@@ -268,7 +268,7 @@ fn a_workflow_is_introduced_once_with_mode_and_limits() {
         agent.profile.execution_config = Some(config);
         let of = |workflow, job| Lease { key: AttemptKey { workflow, run: 40, ..key(job) }, ..lease_of(job) };
         let mut seen = Vec::new();
-        let mut told = 0;
+        let mut observed = 0;
         for leases in [vec![of(7, 1), of(7, 2)], vec![of(7, 3)], vec![of(8, 4)]] {
             while !agent.has_sync() {
                 agent.until_due();
@@ -279,13 +279,13 @@ fn a_workflow_is_introduced_once_with_mode_and_limits() {
                     Effect::Log(RunnerEvent::Serving { workflow, run, mode, limit_resources, capacity }) => {
                         seen.push((*workflow, *run, mode.to_string(), *limit_resources, capacity.cpus));
                     }
-                    Effect::Log(RunnerEvent::Problem { .. }) => told += 1,
+                    Effect::Log(RunnerEvent::Problem { .. }) => observed += 1,
                     _ => {}
                 }
             }
         }
         let line = |workflow| (workflow, 40, shown.to_owned(), limits, 6);
         assert_eq!(seen, [line(7), line(8)], "{is_in_allocation} {mode:?} {limit_resources:?}");
-        assert_eq!(told, problems * 2, "{is_in_allocation} {mode:?}: once for each workflow");
+        assert_eq!(observed, problems * 2, "{is_in_allocation} {mode:?}: once for each workflow");
     }
 }

@@ -1,4 +1,4 @@
-//! What an attempt is reported with, and the journal that keeps reports while the server is away.
+//! Results of attempts, and the journal that keeps them during outages.
 
 use torc_api::execution::{ExecutionConfig, Stdio};
 use torc_api::wire::FinishedAttempt;
@@ -14,7 +14,7 @@ fn checks(agent: &AgentHarness) -> Vec<OutputCheck> {
     checks.collect()
 }
 
-// J16, X02, X16. Each outcome with each reason.
+// J16, X02, X16. Every outcome with every reason.
 #[test]
 fn code_and_cause_of_every_outcome_and_reason() {
     use StopReason::{Canceled, LeaseLost, OutOfMemory, Preempted, Stopped, Timeout};
@@ -68,23 +68,23 @@ fn every_field_of_an_end_reaches_the_report() {
     };
     agent.handle(AgentEvent::Ended(Box::new(over)));
     let report = &agent.state.reports[&key(1)];
-    let told = report.with_age(agent.now);
-    assert_eq!((told.key, told.duration_ms, told.ended_ms_ago), (key(1), 3_500, 4_500));
-    assert_eq!((told.stdout.as_deref(), told.stderr.as_deref()), (Some("/o"), Some("/e")));
-    let usage = told.usage.expect("the system has counted");
+    let observed = report.with_age(agent.now);
+    assert_eq!((observed.key, observed.duration_ms, observed.ended_ms_ago), (key(1), 3_500, 4_500));
+    assert_eq!((observed.stdout.as_deref(), observed.stderr.as_deref()), (Some("/o"), Some("/e")));
+    let usage = observed.usage.expect("the system has counted");
     assert_eq!((usage.peak_memory_bytes, usage.average_cpu_percent), (Some(77), Some(10.0)));
     assert_eq!((report.is_journaled, report.older, report.name.as_str()), (false, Duration::ZERO, "job1"));
-    assert_eq!((told.message, told.files.len(), told.slurm_stats), (None, 0, None));
+    assert_eq!((observed.message, observed.files.len(), observed.slurm_stats), (None, 0, None));
 }
 
-/// Logs that go, and whether the kernel is asked about its kills.
+/// Returns the logs to delete, and whether the kernel's kills are counted.
 type Look<'a> = (&'a [&'a str], bool);
 
-// J22. Logs are deleted after success only, and only where that was asked for.
+// J22. Logs are deleted only after success, and only on request.
 #[test]
 fn what_is_looked_for_after_an_end() {
     let stdio = |delete| Some(Stdio { mode: None, delete_on_success: Some(delete) });
-    // Output files, whether logs go, how it ended; whether anything is looked for, and which logs go.
+    // Output files, whether logs are deleted, the outcome; whether files are checked, and the deleted logs.
     let cases: [(&[&str], bool, Outcome, Option<Look<'_>>); 7] = [
         (&[], false, Outcome::Exited(0), None),
         (&["out"], false, Outcome::Exited(0), Some((&[], false))),
@@ -111,7 +111,7 @@ fn what_is_looked_for_after_an_end() {
         let found = found.first().map(|check| (check.delete.clone(), check.oom_kills));
         let wanted = expected.map(|(logs, kills)| (logs.iter().map(|log| (*log).to_owned()).collect(), kills));
         assert_eq!(found, wanted, "{outputs:?} {delete} {outcome:?}");
-        // What has to be looked at first is not reported before.
+        // A result that needs a check is not reported before.
         assert_eq!(agent.state.jobs.contains_key(&key(1)), expected.is_some(), "{outputs:?} {outcome:?}");
     }
 }
@@ -152,14 +152,14 @@ fn what_was_found_changes_the_report() {
             ..report.clone()
         };
         assert_eq!(report, expected, "{findings:?}");
-        let told = |effect: &Effect| match effect {
+        let observed = |effect: &Effect| match effect {
             Effect::Log(RunnerEvent::Finished { key, name, return_code, cause }) => {
                 Some((*key, name.clone(), *return_code, *cause))
             }
             _ => None,
         };
-        let told: Vec<_> = agent.effects.iter().filter_map(told).collect();
-        assert_eq!(told, [(key(1), "job1".to_owned(), code, cause)]);
+        let observed: Vec<_> = agent.effects.iter().filter_map(observed).collect();
+        assert_eq!(observed, [(key(1), "job1".to_owned(), code, cause)]);
     }
 }
 
@@ -207,7 +207,7 @@ fn the_journal_gets_every_report_once_and_again_when_it_changed() {
     assert_eq!((result.finished.ended_ms_ago, result.finished.duration_ms), (30, 2_000));
     agent.handle(AgentEvent::Tick);
     assert_eq!(written(&agent), [], "it is being written");
-    // The disk is full: it is tried again five seconds later.
+    // The disk is full, so the write is repeated five seconds later.
     agent.handle(AgentEvent::NotJournalled("full".to_owned()));
     let failed = agent.now;
     assert_eq!(written(&agent), []);
@@ -220,7 +220,7 @@ fn the_journal_gets_every_report_once_and_again_when_it_changed() {
     assert!(agent.state.reports[&key(1)].is_journaled);
 }
 
-// J18, J36. The hint names every workflow and run whose results are in the journal, each once.
+// J18, J36. The hints name every workflow and run with results in the journal once.
 #[test]
 fn hints_name_every_run_that_left_results() {
     let mut agent = AgentHarness::new(1);
@@ -232,18 +232,18 @@ fn hints_name_every_run_that_left_results() {
     agent.handle(AgentEvent::Recovered(vec![result(4, 1, 2), result(4, 2, 2), result(4, 1, 3), result(6, 1, 1)]));
     agent.handle(AgentEvent::Ended(Box::new(ended(9, Outcome::Exited(0), agent.now))));
     agent.state.leave_results(RunnerExit::Stopped, &mut agent.effects);
-    let told = agent.effects.iter().find_map(|effect| match effect {
+    let observed = agent.effects.iter().find_map(|effect| match effect {
         Effect::Log(RunnerEvent::LeftResults { journalled, unwritten, hints }) => {
             Some((*journalled, *unwritten, hints.clone()))
         }
         _ => None,
     });
     let hint = |of: &str| format!("torc workflows reconcile {of} --base-dir /out");
-    assert_eq!(told, Some((4, 1, vec![hint("4 2"), hint("4 3"), hint("6 1")])));
+    assert_eq!(observed, Some((4, 1, vec![hint("4 2"), hint("4 3"), hint("6 1")])));
     assert_eq!(agent.exit(), Some(Ok(RunnerExit::Stopped)));
 }
 
-// J37. What is in the journal already is neither doubled nor overwritten.
+// J37. A result in the journal is neither duplicated nor replaced.
 #[test]
 fn a_recovered_result_does_not_replace_what_is_known() {
     let mut agent = AgentHarness::new(2);
@@ -262,7 +262,7 @@ fn a_recovered_result_does_not_replace_what_is_known() {
     assert_eq!(report.with_age(agent.now).ended_ms_ago, 3_000);
 }
 
-// J33. A result is not written down before its output files were looked for.
+// J33. A result is written only after its output files were checked.
 #[test]
 fn a_result_is_journalled_when_it_is_complete() {
     let mut agent = AgentHarness::new(1);
@@ -281,7 +281,7 @@ fn a_result_is_journalled_when_it_is_complete() {
     assert!(written(&agent), "{:?}", agent.effects);
 }
 
-// A result from before the machine started: how long ago its job began is its age and its duration together.
+// A result from before the start of the machine: its age plus its duration is the time since its start.
 #[test]
 fn an_old_result_began_its_duration_before_its_end() {
     let mut agent = AgentHarness::new(1);
@@ -292,7 +292,7 @@ fn an_old_result_began_its_duration_before_its_end() {
     assert_eq!(checks(&agent)[0].elapsed, Duration::from_secs(53));
 }
 
-// P06. A job that could not be started says nothing about how long jobs take.
+// P06. A job that could not start does not count as a short job.
 #[test]
 fn what_did_not_start_is_no_short_job() {
     let mut agent = AgentHarness::new(1);
@@ -304,7 +304,7 @@ fn what_did_not_start_is_no_short_job() {
     assert!(!agent.effects.iter().any(started), "it never ran: {:?}", agent.effects);
 }
 
-// J35. Without draining nothing is written down, whatever runs on.
+// J35. Without draining nothing is written into the journal.
 #[test]
 fn without_draining_there_is_no_journal() {
     let mut agent = AgentHarness::new(2);

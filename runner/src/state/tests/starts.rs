@@ -1,4 +1,4 @@
-//! From a lease to a start: what is taken, what starts now, what follows, and when a lease is given up.
+//! The way from a lease to a start: resources, order, followers, and returned leases.
 
 use torc_api::execution::{ExecutionConfig, ExecutionMode};
 use torc_api::wire::LeaseRole;
@@ -60,7 +60,7 @@ fn an_order_says_everything_about_a_start() {
     assert_eq!(agent.state.jobs[&key].devices, ["GPU-a", "GPU-b"]);
 }
 
-// J06. Between workflows the order of the server stays.
+// J06. The server's order between workflows stays.
 #[test]
 fn queued_leases_of_a_workflow_start_by_urgency() {
     let mut agent = AgentHarness::new(1);
@@ -106,7 +106,7 @@ fn what_can_never_fit_or_has_no_profile_goes_back_at_once() {
     let mut agent = AgentHarness::new(2);
     agent.respond(SyncResponse { leases: vec![Lease { profile: 1, ..lease(1) }], ..SyncResponse::default() });
     assert_eq!((agent.starts(), returned(&agent)), (vec![], vec![1]), "there is one profile, number 0");
-    // A lease that comes again is not a second job, and one that was returned may come back.
+    // A lease that arrives again is not a second job; one that was returned may come back.
     agent.later(Duration::from_millis(100));
     agent.answer([1]);
     assert_eq!((agent.starts(), returned(&agent)), (vec![1], vec![]));
@@ -132,7 +132,7 @@ fn a_lease_of_a_job_whose_result_waits_is_not_started_again() {
     assert!(!agent.state.jobs.contains_key(&key(1)));
 }
 
-// P02. Small jobs pass a big one for five minutes.
+// P02. Small jobs pass a large one for five minutes.
 #[test]
 fn a_big_job_is_passed_over_for_five_minutes() {
     for (waited_ms, starts) in [(299_999, vec![4]), (300_000, vec![4]), (300_001, vec![])] {
@@ -157,7 +157,7 @@ fn a_big_job_is_passed_over_for_five_minutes() {
     }
 }
 
-// J32, P08. Without the server a job has to fit the time its lease has left; with it, it does not.
+// J32, P08. Without the server a job has to fit into the time of its lease.
 #[test]
 fn without_a_server_a_job_starts_if_its_lease_is_long_enough() {
     for (failing, runtime, left, starts) in [
@@ -178,7 +178,7 @@ fn without_a_server_a_job_starts_if_its_lease_is_long_enough() {
             agent.fail(LinkError::Unreachable("x".to_owned()));
         }
         agent.now = agent.state.session.lease_until().minus(Duration::from_millis(left));
-        // A lease that ends now is given up before anything else.
+        // A lease that expires now is dropped first.
         let inputs = &mut agent.state.jobs.get_mut(&key(1)).expect("it waits").inputs;
         *inputs = jobs::Inputs::Found(Vec::new());
         let mut effects = Vec::new();
@@ -188,7 +188,7 @@ fn without_a_server_a_job_starts_if_its_lease_is_long_enough() {
     }
 }
 
-// P08. A lease that has run out is not started, and is given up in the same moment.
+// P08. An expired lease does not start, and is dropped at once.
 #[test]
 fn an_unstarted_lease_is_given_up_when_its_time_is_over() {
     for (left_us, holds) in [(1, (0, 1)), (0, (0, 0))] {
@@ -202,7 +202,7 @@ fn an_unstarted_lease_is_given_up_when_its_time_is_over() {
     }
 }
 
-// P08. A start that the server does not know of is taken back with the lease; a known one goes on.
+// P08. A start that the server does not know is undone with the lease; a known one goes on.
 #[test]
 fn a_secret_start_ends_with_its_lease() {
     for (is_known, left_us, killed) in [(false, 1, vec![]), (false, 0, vec![(1, 9, 0)]), (true, 0, vec![])] {
@@ -222,7 +222,7 @@ fn a_secret_start_ends_with_its_lease() {
     }
 }
 
-// P03. Only jobs that need no device, no second node and no step follow each other without a word.
+// P03. Only jobs without devices, further nodes and steps follow each other at the shim.
 #[test]
 fn what_is_handed_to_the_shim_in_advance() {
     let allocation = || Some(StepAllocation { job_id: "7".to_owned(), srun: "srun".to_owned(), nodes: Vec::new() });
@@ -244,7 +244,7 @@ fn what_is_handed_to_the_shim_in_advance() {
         expected.extend((2..2 + handed).map(|job| (job, true)));
         assert_eq!(orders(&agent), expected, "{why}");
     }
-    // Without the server nobody knows of starts, so each is decided here.
+    // The server cannot learn of starts, so the agent decides about each.
     let mut agent = AgentHarness::new(1);
     agent.state.throughput.job_ended(Duration::from_millis(4));
     agent.fail(LinkError::Unreachable("x".to_owned()));
@@ -253,7 +253,7 @@ fn what_is_handed_to_the_shim_in_advance() {
     assert_eq!(orders(&agent), [(1, false)]);
 }
 
-// P03. Two that run have twice as many followers; each class has its own.
+// P03. Two running jobs have twice as many followers; each class has its own.
 #[test]
 fn followers_are_counted_for_each_that_runs() {
     let mut agent = AgentHarness::new(3);
@@ -289,7 +289,7 @@ fn who_is_welcome_in_which_phase() {
     assert_eq!([Job, Action, Recovery].map(|role| agent.state.accepts(role)), [false, true, true], "no node");
 }
 
-// X05. An task needs its own headroom before the end of the runner's time.
+// X05. A task needs its own headroom before the end of the runner's time.
 #[test]
 fn an_errand_starts_until_its_headroom_begins() {
     let began = BootInstant(1_000 * SECOND);
@@ -304,7 +304,7 @@ fn an_errand_starts_until_its_headroom_begins() {
     }
 }
 
-// J16. What the shim did not start has its place given back, and waits again at the front.
+// J16. A job that the shim did not start frees its resources, and waits at the front again.
 #[test]
 fn a_revoked_start_waits_again_or_goes_back() {
     let mut agent = AgentHarness::new(1);
@@ -312,7 +312,7 @@ fn a_revoked_start_waits_again_or_goes_back() {
     assert_eq!(agent.starts(), [1]);
     agent.handle(AgentEvent::Revoked(key(1)));
     assert_eq!(agent.starts(), [1], "before the second, which came later");
-    assert_eq!(agent.state.jobs[&key(1)].stage, Stage::Starting);
+    assert_eq!(agent.state.jobs[&key(1)].stage, JobStage::Starting);
     assert_eq!((agent.state.job_counts(), agent.state.jobs.ledger().free().cpus), ((1, 1), 0));
     agent.handle(AgentEvent::Stop);
     agent.handle(AgentEvent::Revoked(key(1)));
@@ -337,8 +337,8 @@ fn a_cancellation_reaches_what_the_shim_was_given_in_advance() {
         .flatten()
         .collect();
     assert_eq!(revoked, [3]);
-    assert_eq!(agent.state.jobs[&key(3)].stage, Stage::Recalled);
-    // It had been started meanwhile: it is ended for the reason that was given.
+    assert_eq!(agent.state.jobs[&key(3)].stage, JobStage::Recalled);
+    // It had started in the meantime, and is ended for the given reason.
     let mut first = ended(1, Outcome::Exited(0), agent.now);
     first.successor = Some(key(3));
     agent.handle(AgentEvent::Ended(Box::new(first)));
@@ -348,7 +348,7 @@ fn a_cancellation_reaches_what_the_shim_was_given_in_advance() {
     assert_eq!(agent.state.jobs.ledger().free().cpus, 0, "it has the place of the first");
 }
 
-// A job that is being ended is not asked again by a server that repeats itself.
+// A repeated cancellation does not signal a job again.
 #[test]
 fn a_cancellation_that_is_repeated_is_not_repeated_to_the_job() {
     let mut agent = AgentHarness::new(1);
@@ -362,7 +362,7 @@ fn a_cancellation_that_is_repeated_is_not_repeated_to_the_job() {
     agent.later(Duration::from_millis(1));
     agent.respond(SyncResponse { cancel: vec![key(1)], ..SyncResponse::default() });
     assert_eq!(agent.terminated(), []);
-    // One that starts only now is ended when it has.
+    // A job that starts only now is ended after its start.
     let mut agent = AgentHarness::new(1);
     agent.answer([2]);
     agent.later(Duration::from_millis(100));
@@ -370,12 +370,12 @@ fn a_cancellation_that_is_repeated_is_not_repeated_to_the_job() {
         agent.until_due();
     }
     agent.respond(SyncResponse { cancel: vec![key(2)], ..SyncResponse::default() });
-    assert_eq!(agent.terminated(), [(2, 15, 30_000)], "the shim was told to start it");
+    assert_eq!(agent.terminated(), [(2, 15, 30_000)], "the shim has the order to start it");
     agent.started(2);
-    assert_eq!(agent.terminated(), [(2, 15, 30_000)], "and is told again once it runs");
+    assert_eq!(agent.terminated(), [(2, 15, 30_000)], "and gets the signal again once it runs");
 }
 
-// P03. A job whose input files have not been found is not handed to the shim either.
+// P03. A job whose input files have not been found is not handed to the shim.
 #[test]
 fn nothing_is_handed_to_the_shim_that_may_not_start() {
     let mut agent = AgentHarness::new(1);
@@ -392,7 +392,7 @@ fn nothing_is_handed_to_the_shim_that_may_not_start() {
     assert_eq!(orders(&agent), [(2, true)]);
 }
 
-// P03. A job that goes because a place is free counts as running, and is followed like others.
+// P03. A handed job that starts because resources are free counts as running.
 #[test]
 fn a_released_job_counts_as_running() {
     let mut agent = AgentHarness::new(1);
@@ -405,7 +405,7 @@ fn a_released_job_counts_as_running() {
     assert_eq!((agent.state.jobs.running_in_class(0), agent.state.jobs.handed()), (1, 2), "and two follow again");
 }
 
-// P03. A job of the shim's that could not be started was never one that ran.
+// P03. A handed job that could not start never counted as running.
 #[test]
 fn a_follower_that_did_not_start_changes_no_count() {
     let mut agent = AgentHarness::new(1);

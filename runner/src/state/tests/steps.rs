@@ -62,7 +62,7 @@ fn a_job_in_an_allocation_becomes_a_step() {
          --cpu-bind=none --nodelist=n1 bash -c true"
     );
     let (order, _) = order(&agent);
-    assert_eq!(order.step_limit_ms, Some(29 * 60_000), "whoever takes the step over knows when its time is over");
+    assert_eq!(order.step_limit_ms, Some(29 * 60_000), "the next agent knows the limit of the step");
 }
 
 // X11, X14, S02, S06
@@ -85,7 +85,7 @@ fn the_workflows_settings_reach_srun() {
     );
 }
 
-/// The first order, and what it has in common with others.
+/// Returns the first order and its template.
 fn order(agent: &AgentHarness) -> (&StartOrder, &StartTemplate) {
     let order = agent.effects.iter().find_map(|effect| match effect {
         Effect::Start(order, template) => Some((&**order, &**template)),
@@ -94,7 +94,7 @@ fn order(agent: &AgentHarness) -> (&StartOrder, &StartTemplate) {
     order.unwrap_or_else(|| panic!("no start in {:?}", agent.effects))
 }
 
-// X04, X09, S04. Inside a step Slurm says which devices are visible; what the allocation's own options would add is taken away.
+// X04, X09, S04. Slurm sets the visible devices of a step. Inherited options of the allocation are removed.
 #[test]
 fn what_a_step_finds_in_its_environment() {
     let direct = Some(ExecutionConfig { mode: Some(ExecutionMode::Direct), ..ExecutionConfig::default() });
@@ -162,8 +162,8 @@ fn mode_slurm_without_an_allocation_is_logged() {
         Some(ExecutionConfig { mode: Some(ExecutionMode::Slurm), ..ExecutionConfig::default() });
     agent.answer([1]);
     assert_eq!(line(&agent), "true");
-    let told = |effect: &Effect| matches!(effect, Effect::Log(RunnerEvent::Problem { message }) if message.contains("mode slurm"));
-    assert!(agent.effects.iter().any(told), "{:?}", agent.effects);
+    let observed = |effect: &Effect| matches!(effect, Effect::Log(RunnerEvent::Problem { message }) if message.contains("mode slurm"));
+    assert!(agent.effects.iter().any(observed), "{:?}", agent.effects);
 }
 
 // J06
@@ -255,7 +255,7 @@ fn at_the_very_end_srun_is_asked_to_end() {
     assert_eq!(agent.terminated(), [(1, 15, 15_000)]);
 }
 
-/// What Slurm was asked.
+/// Returns the queries to Slurm.
 fn inquiries(agent: &AgentHarness) -> Vec<SlurmQuery> {
     let asked = agent.effects.iter().filter_map(|effect| match effect {
         Effect::QuerySlurm(query) => Some(query.clone()),
@@ -269,7 +269,7 @@ impl AgentHarness {
         self.handle(AgentEvent::SlurmAnswered(Box::new(answer)))
     }
 
-    /// Lets time pass until Slurm is asked something, answering the server meanwhile; what it is asked.
+    /// Answers the server until Slurm gets a query, and returns it.
     fn until_asked(&mut self) -> Vec<SlurmQuery> {
         for _ in 0..200 {
             let asked = inquiries(self);
@@ -286,7 +286,7 @@ impl AgentHarness {
         panic!("Slurm is never asked");
     }
 
-    /// Jobs that are reported in the next sync, with code and cause.
+    /// Returns the jobs of the next sync, with code and cause.
     fn reported(&mut self) -> Vec<(i64, i32, Option<Cause>)> {
         if !self.has_sync() {
             self.later(Duration::from_millis(100));
@@ -315,7 +315,7 @@ fn measured(agent: &mut AgentHarness) {
     });
 }
 
-/// What was asked about steps that run, and nothing else.
+/// Returns the queries about running steps.
 fn looks(agent: &mut AgentHarness) -> Vec<SlurmQuery> {
     for _ in 0..100 {
         let asked = agent.until_asked();
@@ -325,7 +325,7 @@ fn looks(agent: &mut AgentHarness) -> Vec<SlurmQuery> {
             _ => return asked,
         };
     }
-    panic!("nobody asks about steps");
+    panic!("no query about steps");
 }
 
 // S07, S08
@@ -339,7 +339,7 @@ fn one_query_finds_all_new_steps_and_one_measures_them() {
     let named = |job: i64, number| (key(job).label(), number);
     agent.slurm_says(SlurmAnswer::StepNumbers(vec![named(1, 0), named(2, 1)]));
     let began = agent.now;
-    // The third is looked for five times in all, 200 ms apart, and is never measured.
+    // The third step is looked up five times, 200 ms apart, and is never measured.
     for _ in 0..4 {
         assert_eq!(looks(&mut agent), [SlurmQuery::StepNumbers]);
         agent.slurm_says(SlurmAnswer::StepNumbers(vec![named(1, 0), named(2, 1)]));
@@ -364,7 +364,7 @@ fn one_query_finds_all_new_steps_and_one_measures_them() {
     assert_eq!(agent.state.reports[&key(3)].finished.usage, None);
 }
 
-/// What was written down of jobs that run: job and memory.
+/// Returns the recorded samples of running jobs: job and memory.
 fn series(agent: &AgentHarness) -> Vec<(i64, i64)> {
     let records = agent.effects.iter().filter_map(|effect| match effect {
         Effect::Record(records) => Some(records),
@@ -399,7 +399,7 @@ fn a_time_series_has_every_sample_but_the_first() {
     }
 }
 
-// S08. Only jobs that are to be measured are asked about, each at its own interval.
+// S08. Only measured jobs are queried, each at its own interval.
 #[test]
 fn a_job_that_is_not_measured_costs_no_question() {
     let mut agent = agent();
@@ -415,7 +415,7 @@ fn a_job_that_is_not_measured_costs_no_question() {
     assert_eq!([5, 10, 20].map(|every| steps_are_due(&mut agent, every)), [false, true, false]);
 }
 
-// S09. A step that ends before it is measured costs no question.
+// S09. A step that ends before its first sample costs no query.
 #[test]
 fn short_steps_are_not_asked_about_while_they_run() {
     let mut agent = agent();
@@ -423,7 +423,7 @@ fn short_steps_are_not_asked_about_while_they_run() {
     agent.answer([1]);
     agent.started(1).ended(1, 0);
     assert!(matches!(looks(&mut agent).as_slice(), [SlurmQuery::Accounts(_)]));
-    // Nor does one that ends while its number is looked for.
+    // The same holds for one that ends while its number is looked up.
     let mut agent = self::agent();
     measured(&mut agent);
     agent.answer([1]);
@@ -432,7 +432,7 @@ fn short_steps_are_not_asked_about_while_they_run() {
     agent.ended(1, 0);
     agent.slurm_says(SlurmAnswer::StepNumbers(Vec::new()));
     assert!(matches!(looks(&mut agent).as_slice(), [SlurmQuery::Accounts(_)]));
-    // Nor one that has failed, which is remembered until the accounting knows why.
+    // The same holds for a failed one, which is kept until the accounting tells the cause.
     for number in [None, Some(4)] {
         let mut agent = self::agent();
         measured(&mut agent);
@@ -480,7 +480,7 @@ fn a_success_is_reported_at_once_and_its_account_follows() {
     assert_eq!(agent.state.sacct.unreported().len(), 0, "the server has the first");
 }
 
-// S10. A failure is asked about at once; a success waits for company, and is not dragged into that question.
+// S10. A failure is looked up at once. A success is batched, and does not join that query.
 #[test]
 fn only_what_is_due_is_asked_about() {
     let mut agent = agent();
@@ -589,7 +589,7 @@ fn a_state_without_numbers_is_enough_to_report_a_failure() {
     assert_eq!(agent.sync().slurm_stats[0].max_rss_bytes, Some(7 << 10), "the numbers follow");
 }
 
-// S10, S20. The decision about the next attempt needs the peak.
+// S10, S20. The next attempt's memory depends on the peak.
 #[test]
 fn out_of_memory_is_reported_with_its_peak_if_that_comes_soon() {
     for peak in [Some(7), None] {
@@ -628,11 +628,11 @@ fn without_an_accounting_nothing_waits_for_it() {
         assert_eq!(agent.reported(), [(1, 137, Some(Cause::OutOfMemory))], "the code is all there is");
         agent.answer([]);
         agent.ended(2, 1);
-        assert_eq!(agent.reported(), [(2, 1, Some(Cause::ExitCode))], "nobody is asked again");
+        assert_eq!(agent.reported(), [(2, 1, Some(Cause::ExitCode))], "there is no second query");
     }
 }
 
-// S10. A listing of a large allocation takes its time: it is asked for rarely then.
+// S10. Listing a large allocation takes long, so it is done rarely.
 #[test]
 fn a_slow_accounting_is_asked_rarely() {
     let mut agent = agent();
@@ -647,7 +647,7 @@ fn a_slow_accounting_is_asked_rarely() {
     assert_eq!(agent.now.since(answered), Duration::from_secs(30));
 }
 
-// J23. Slurm ends steps and the runner together; whose SIGTERM is first is a matter of luck.
+// J23. Slurm signals steps and the runner at once, in any order.
 #[test]
 fn a_step_that_died_with_the_allocation_is_not_blamed() {
     let mut agent = agent();
@@ -658,14 +658,14 @@ fn a_step_that_died_with_the_allocation_is_not_blamed() {
     assert_eq!(agent.reported(), [(1, 143, Some(Cause::Stopped))]);
     agent.answer([]);
     agent.ended(2, 143);
-    assert_eq!(agent.reported(), [(2, 143, Some(Cause::Stopped))], "it was ended from here: nobody is asked");
+    assert_eq!(agent.reported(), [(2, 143, Some(Cause::Stopped))], "the runner ended it, so there is no query");
 }
 
 fn looks_time(agent: &mut AgentHarness) {
     while agent.until_asked() != [SlurmQuery::TimeLeft] {}
 }
 
-// X05. Preemption with a time of grace brings the end nearer.
+// X05. Preemption with a grace time moves the end forward.
 #[test]
 fn jobs_of_a_preempted_allocation_have_cause_preempted() {
     for (preempted, cause) in [(Some(true), Cause::Preempted), (Some(false), Cause::Timeout), (None, Cause::Timeout)] {
@@ -677,7 +677,7 @@ fn jobs_of_a_preempted_allocation_have_cause_preempted() {
         assert_eq!(inquiries(&agent), [SlurmQuery::Preemption]);
         agent.slurm_says(SlurmAnswer::Preemption(preempted));
         assert_eq!(agent.state.work_request(agent.now).limit > 0, preempted != Some(true), "nothing new is begun");
-        let told = agent.now;
+        let observed = agent.now;
         while agent.terminated().is_empty() {
             if agent.has_sync() {
                 agent.answer([]);
@@ -687,13 +687,13 @@ fn jobs_of_a_preempted_allocation_have_cause_preempted() {
                 agent.slurm_says(SlurmAnswer::TimeLeft(None));
             }
         }
-        assert_eq!(agent.now.since(told), Duration::from_secs(270), "what runs has the time that is left");
+        assert_eq!(agent.now.since(observed), Duration::from_secs(270), "what runs has the time that is left");
         agent.ended(1, 143);
         assert_eq!(agent.state.reports[&key(1)].finished.cause, Some(cause), "{preempted:?}");
     }
 }
 
-// X05. Slurm tells the steps at once, and the runner not at all.
+// X05. Slurm signals the steps at once, and the runner later.
 #[test]
 fn a_step_ended_by_slurm_leads_to_a_query_about_preemption() {
     let mut agent = agent();
@@ -705,7 +705,7 @@ fn a_step_ended_by_slurm_leads_to_a_query_about_preemption() {
     assert!(matches!(inquiries(&agent).as_slice(), [SlurmQuery::Accounts(_)]), "{:?}", agent.effects);
     agent.slurm_says(accounts([account(1, "CANCELLED by 0", Some(1))]));
     assert_eq!(agent.state.reports[&key(1)].finished.cause, Some(Cause::Preempted));
-    // At the end of its time of grace the runner is told to stop.
+    // The runner gets its signal at the end of the grace time.
     agent.handle(AgentEvent::Stop);
     assert_eq!(agent.terminated().iter().map(|(job, ..)| *job).collect::<Vec<_>>(), [2, 3]);
     agent.ended(2, 143);

@@ -1,4 +1,4 @@
-//! What takes no resources: the commands of actions, recovery scripts, and a worker's last commands.
+//! Tasks, which take no resources: commands of actions, recovery scripts, and the last commands of a worker.
 
 use torc_api::wire::LeaseRole;
 

@@ -1,4 +1,4 @@
-//! When samples are taken, what is made of them, and who is killed for his memory.
+//! Samples of jobs and of the node, and the enforcement of memory limits.
 
 use torc_api::execution::{ExecutionConfig, ExecutionMode, Granularity, MonitorScope, ResourceMonitor};
 use torc_api::wire::FinishedAttempt;
@@ -36,7 +36,7 @@ impl AgentHarness {
         orders.collect()
     }
 
-    /// A second passes, and job 1 is found with so much memory and CPU time.
+    /// Lets a second pass, and delivers a sample of job 1.
     fn sample(&mut self, memory_bytes: i64, cpu_us: u64) -> &mut Self {
         self.later(Duration::from_secs(1));
         assert_eq!(self.ordered().len(), 1, "{:?}", self.effects);
@@ -49,12 +49,12 @@ impl AgentHarness {
         self.handle(AgentEvent::Ended(Box::new(ended)))
     }
 
-    fn told(&self) -> Vec<RunnerEvent> {
-        let told = self.effects.iter().filter_map(|effect| match effect {
+    fn observed(&self) -> Vec<RunnerEvent> {
+        let observed = self.effects.iter().filter_map(|effect| match effect {
             Effect::Log(event) => Some(event.clone()),
             _ => None,
         });
-        told.collect()
+        observed.collect()
     }
 
     fn recorded(&self) -> Vec<Measurement> {
@@ -80,9 +80,9 @@ fn a_job_with_too_much_memory_is_killed_at_once() {
     assert_eq!(agent.terminated(), [(1, 9, 0)]);
     let violation =
         RunnerEvent::OomViolation { key: key(1), pid: 100, memory_bytes: 101 * MIB, limit_bytes: 100 * MIB };
-    assert_eq!(agent.told(), [violation, RunnerEvent::OomKill { key: key(1) }]);
+    assert_eq!(agent.observed(), [violation, RunnerEvent::OomKill { key: key(1) }]);
     agent.sample(102 * MIB, 0);
-    assert_eq!((agent.terminated(), agent.told()), (vec![], vec![]), "it is told once");
+    assert_eq!((agent.terminated(), agent.observed()), (vec![], vec![]), "it is observed once");
     agent.finish(Outcome::Signaled(9), Some(Rusage::default()));
     let report = agent.report();
     assert_eq!((report.return_code, report.cause), (137, Some(Cause::OutOfMemory)));
@@ -91,7 +91,7 @@ fn a_job_with_too_much_memory_is_killed_at_once() {
     assert_eq!(agent.state.jobs.ledger().free().cpus, 1, "its place is free");
 }
 
-/// A call that takes minutes holds up neither the samples nor what follows from them.
+/// A call that takes minutes delays neither samples nor kills.
 #[test]
 fn a_job_is_killed_for_memory_during_and_after_a_failed_call() {
     let mut agent = running(measured());
@@ -139,7 +139,7 @@ fn nobody_is_killed_when_a_condition_is_missing() {
     assert_eq!(limit(&Profile { unlimited: true, ..measured() }), None, "nothing was declared");
     let mut unmeasured = measured();
     unmeasured.resource_monitor.as_mut().expect("set").enabled = Some(false);
-    assert_eq!(limit(&unmeasured), None, "nobody measures");
+    assert_eq!(limit(&unmeasured), None, "jobs are not measured");
 
     let mut agent = running(config(|config| config.limit_resources = Some(false)));
     agent.sample(900 * MIB, 0);
@@ -149,7 +149,7 @@ fn nobody_is_killed_when_a_condition_is_missing() {
     assert_eq!(agent.ordered(), Vec::<&SampleOrder>::new());
 }
 
-/// The process of a step is `srun`: its memory is not the job's, and limits are Slurm's business.
+/// The process of a step is `srun`: its memory is not the job's, and Slurm enforces limits.
 #[test]
 fn steps_are_not_measured_here() {
     let allocation = StepAllocation { job_id: "7".to_owned(), srun: "srun".to_owned(), nodes: vec!["n1".to_owned()] };
@@ -232,9 +232,9 @@ fn a_short_job_has_what_the_system_counted() {
 fn a_kill_by_the_kernel_is_told_from_others() {
     let at_limit = Some(Rusage { cpu_us: 0, peak_memory_bytes: Some(96 << 20) });
     let cases = [
-        (Outcome::Signaled(9), None, 0, (137, Cause::ExitCode), "somebody's kill -9"),
+        (Outcome::Signaled(9), None, 0, (137, Cause::ExitCode), "kill -9 by another process"),
         (Outcome::Signaled(9), None, 1, (137, Cause::OutOfMemory), "the kernel has counted one more"),
-        (Outcome::Exited(137), None, 1, (137, Cause::OutOfMemory), "a shell tells what happened to its child"),
+        (Outcome::Exited(137), None, 1, (137, Cause::OutOfMemory), "a shell reports the signal of its child"),
         (Outcome::Signaled(9), at_limit, 0, (137, Cause::OutOfMemory), "it was at its limit"),
     ];
     for (outcome, rusage, kills, expected, why) in cases {
@@ -322,7 +322,7 @@ fn a_node_is_measured_for_those_who_want_it() {
     }
 }
 
-// X02. Ninety-five percent of the limit are near enough.
+// X02. A job with 95 percent of its limit in use counts as out of memory.
 #[test]
 fn a_kill_at_95_percent_of_the_limit_is_out_of_memory() {
     let limit = 100 * MIB.unsigned_abs();
@@ -341,7 +341,7 @@ fn a_kill_at_95_percent_of_the_limit_is_out_of_memory() {
     }
 }
 
-// X02. Kills that had been counted before the job are not its own.
+// X02. Kills from before the job do not count.
 #[test]
 fn only_kills_since_the_last_look_count() {
     let mut agent = AgentHarness::with(AgentSettings { oom_kills: 7, ..settings(4) });
@@ -360,7 +360,7 @@ fn only_kills_since_the_last_look_count() {
     }
 }
 
-// X02. To the byte, and as a person reads it.
+// X02. To the byte, with a readable message.
 #[test]
 fn one_byte_more_than_the_limit_is_too_much() {
     for (bytes, killed) in [(100 * MIB - 1, false), (100 * MIB, false), (100 * MIB + 1, true)] {
@@ -385,7 +385,7 @@ fn one_byte_more_than_the_limit_is_too_much() {
     }
 }
 
-// X08. Jobs with other intervals are measured at their own.
+// X08. Jobs with other intervals are measured at theirs.
 #[test]
 fn each_interval_has_its_own_samples() {
     let every = |seconds| {
@@ -422,7 +422,7 @@ fn each_interval_has_its_own_samples() {
     assert_eq!(seen, expected);
 }
 
-// X08. The runner wakes for the next sample by itself.
+// X08. The runner wakes up for the next sample.
 #[test]
 fn the_next_sample_wakes_the_runner() {
     let mut agent = running(Profile { resource_monitor: None, ..measured() });
@@ -432,7 +432,7 @@ fn the_next_sample_wakes_the_runner() {
     assert!(agent.state.wake_at().is_some_and(|due| due <= began.plus(Duration::from_secs(10))));
 }
 
-// J21. GPUs of a job are those it was given; those of the node are all that the runner has.
+// J21. A job's GPUs are those it was given; the node's are all of the runner's.
 #[test]
 fn gpu_use_is_counted_for_the_job_and_for_the_node() {
     use crate::gpus::GpuSample;
@@ -483,7 +483,7 @@ fn gpu_use_is_counted_for_the_job_and_for_the_node() {
     assert_eq!(usage.peak_gpu_memory_bytes, Some(300));
 }
 
-// S12. The larger of what was sampled and what the system counted.
+// S12. The larger of the sampled and the counted peak.
 #[test]
 fn the_peak_is_the_larger_of_samples_and_counts() {
     for (sampled, counted, peak) in [(10, Some(25), 25), (30, Some(25), 30), (30, None, 30)] {

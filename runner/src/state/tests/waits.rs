@@ -1,4 +1,4 @@
-//! How often the server is called when nothing of ours waits there.
+//! Delays between calls without long polls.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn without_long_polls(base: u64, most: u64) -> AgentHarness {
     })
 }
 
-/// Seconds from an answer without news to the next call.
+/// Returns the seconds from an answer without news to the next call.
 fn wait(agent: &mut AgentHarness, lease: u64) -> u64 {
     let before = agent.now;
     let sequence = agent.state.session.sequence();
@@ -54,7 +54,7 @@ fn while_jobs_run_and_nothing_happens_the_wait_doubles() {
     busy(&mut agent, 3_600);
     let waits: Vec<u64> = (0..8).map(|_| wait(&mut agent, 3_600)).collect();
     assert_eq!(waits, [10, 20, 40, 80, 160, 300, 300, 300]);
-    // A job that ends is reported at once, and the ramp begins anew.
+    // The end of a job is reported at once, and resets the delay.
     agent.answer([]);
     agent.later(Duration::from_secs(1)).ended(1, 0);
     assert_eq!(agent.sync().finished.len(), 1);
@@ -63,7 +63,7 @@ fn while_jobs_run_and_nothing_happens_the_wait_doubles() {
 
 // J28
 #[test]
-fn new_work_lets_the_ramp_begin_anew() {
+fn new_work_resets_the_delay() {
     let mut agent = without_long_polls(5, 300);
     busy(&mut agent, 3_600);
     assert_eq!([(); 3].map(|()| wait(&mut agent, 3_600)), [10, 20, 40]);
@@ -83,7 +83,7 @@ fn without_jobs_it_looks_at_least_every_thirty_seconds() {
     assert_eq!([wait(&mut agent, 3_600), wait(&mut agent, 3_600)], [30, 30]);
 }
 
-/// Without calls in time the leases would run out; Torc 1.0 had none.
+/// Without calls in time leases would expire. Torc 1.0 had no leases.
 #[test]
 fn no_wait_is_longer_than_a_third_of_the_lease() {
     let mut agent = without_long_polls(5, 300);
@@ -104,7 +104,7 @@ fn an_exit_is_reported_at_once_during_any_wait() {
     assert_eq!((agent.sync().finished.len(), agent.sync().want.limit > 0), (1, true));
 }
 
-/// E.g. a proxy that cuts long calls short.
+/// A proxy may cut long calls short.
 #[test]
 fn calls_that_should_have_waited_and_did_not_are_slowed_down() {
     let mut agent = AgentHarness::with(AgentSettings {
@@ -129,7 +129,7 @@ fn calls_that_should_have_waited_and_did_not_are_slowed_down() {
     assert_eq!(pauses, [100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 40_000, 40_000, 40_000]);
 }
 
-/// How long to stay and how far to lease ahead should not be known only when there is work.
+/// The policy of the workflows is needed even without work.
 #[test]
 fn the_first_call_is_answered_at_once() {
     let mut agent = AgentHarness::new(1);
@@ -141,7 +141,7 @@ fn the_first_call_is_answered_at_once() {
     assert!(agent.sync().wait_ms >= 30_000);
 }
 
-/// The pauses after calls that should have waited on the server and did not, in milliseconds.
+/// Returns the delays after long polls that returned too early, in milliseconds.
 fn pauses_when_cut_short(agent: &mut AgentHarness, count: usize, lease: u64) -> Vec<u128> {
     let mut pauses = Vec::new();
     for _ in 0..count {
@@ -161,11 +161,11 @@ fn pauses_when_cut_short(agent: &mut AgentHarness, count: usize, lease: u64) -> 
     pauses
 }
 
-// J26, J27, J29. The pause of calls that wait on the server is bounded by the regime, too.
+// J26, J27, J29. The delay of long polls that return too early is bounded by the poll mode, too.
 #[test]
 fn a_cut_long_poll_pauses_no_longer_than_its_regime() {
     let ramp = [100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 51_200];
-    // Base, most, whether a job runs, the longest pause.
+    // Base, maximum, whether a job runs, the longest delay.
     let cases = [
         (2, 300, false, 2_000, "without jobs the base"),
         (7, 300, false, 7_000, "without jobs the base"),
@@ -192,7 +192,7 @@ fn a_cut_long_poll_pauses_no_longer_than_its_regime() {
     }
 }
 
-// J26, J28. Half of the wait that was asked for shows that the server does wait.
+// J26, J28. An answer after half of the requested wait shows that the server does wait.
 #[test]
 fn a_call_that_waited_for_half_of_its_time_is_followed_at_once() {
     for (waited_ms, pause_ms) in [(14_999, 100), (15_000, 5), (30_000, 5)] {
@@ -212,7 +212,7 @@ fn a_call_that_waited_for_half_of_its_time_is_followed_at_once() {
     }
 }
 
-// P01, P03. With all that was asked for there may be more; with some of it there is hardly more.
+// P01, P03. After a complete answer there may be more work; after a partial one there is hardly more.
 #[test]
 fn an_answer_with_all_that_was_asked_for_is_followed_at_once() {
     for (jobs, pause_ms) in [(vec![1, 2], 0), (vec![1], 5), (vec![], 5)] {
@@ -242,16 +242,16 @@ fn a_claim_resets_the_ramp_without_long_polls() {
         lease_ms: 3_600_000,
         ..SyncResponse::default()
     };
-    // A job of two CPUs waits beside one that runs: something came, and nothing starts.
+    // A job of two CPUs waits beside a running one: work arrived, but nothing starts.
     agent.handle(AgentEvent::Answered(Box::new(answer)));
     while !agent.has_sync() {
         agent.until_due();
     }
     assert!(agent.now.since(before) <= Duration::from_secs(5), "{:?}", agent.now.since(before));
-    assert_eq!(wait(&mut agent, 3_600), 10, "the ramp begins anew");
+    assert_eq!(wait(&mut agent, 3_600), 10, "the delay is reset");
 }
 
-// J27, J30. No wait goes past the end of the runner's time.
+// J27, J30. No delay exceeds the remaining time.
 #[test]
 fn no_wait_is_longer_than_the_time_that_is_left() {
     let began = BootInstant(1_000 * SECOND);
@@ -270,7 +270,7 @@ fn no_wait_is_longer_than_the_time_that_is_left() {
     assert!(agent.state.wake_at().is_some_and(|due| due <= began.plus(Duration::from_secs(130))));
 }
 
-// J31. How long calls are repeated, and how far apart; each failure of the same outage counts once.
+// J31. Number and distance of repeated calls. Each failure of the same outage counts once.
 #[test]
 fn failed_calls_are_repeated_at_the_poll_interval_at_most() {
     for (poll_ms, expected) in [
@@ -293,7 +293,7 @@ fn failed_calls_are_repeated_at_the_poll_interval_at_most() {
     }
 }
 
-// P08. A runner with nothing to say is heard of within a third of its lease time.
+// P08. A runner without reports calls within a third of its lease time.
 #[test]
 fn leases_are_renewed_within_a_third_of_their_time() {
     for lease in [6, 60, 120, 600] {
@@ -310,7 +310,7 @@ fn leases_are_renewed_within_a_third_of_their_time() {
     }
 }
 
-// P09. The report interval bounds how long a result waits for company.
+// P09. The report interval bounds the time for which a result is batched.
 #[test]
 fn a_report_waits_for_company_for_its_interval_and_no_longer() {
     for interval_ms in [1, 100, 249] {
@@ -322,7 +322,7 @@ fn a_report_waits_for_company_for_its_interval_and_no_longer() {
         while !agent.has_sync() {
             agent.until_due();
         }
-        // It listens.
+        // The runner starts a long poll.
         agent.later(report_interval);
         let before = agent.now;
         agent.ended(1, 0);
@@ -338,7 +338,7 @@ fn a_report_waits_for_company_for_its_interval_and_no_longer() {
     }
 }
 
-// P08. An answer that says nothing of the lease time leaves it as it was.
+// P08. An answer without a lease time leaves it unchanged.
 #[test]
 fn a_lease_time_stays_until_another_is_said() {
     let mut agent = without_long_polls(3_000, 3_000);

@@ -1,4 +1,4 @@
-//! When the accounting is asked, and how what it says becomes part of a result.
+//! Queries to Slurm's accounting, and their effect on results.
 
 use super::*;
 use torc_api::execution::{Granularity, ResourceMonitor};
@@ -7,7 +7,7 @@ fn expect_number(agent: &mut AgentHarness, job: i64) -> bool {
     agent.state.steps.expect_number(key(job), &agent.state.jobs[&key(job)])
 }
 
-/// What Slurm is asked next apart from the time that is left, and how long that took.
+/// Returns the next query except those for the remaining time, and the time until it.
 fn next_question(agent: &mut AgentHarness) -> (Vec<SlurmQuery>, Duration) {
     let before = agent.now;
     for _ in 0..200 {
@@ -29,7 +29,7 @@ fn row(key: AttemptKey, columns: &str) -> (String, StepAccount) {
     steps.into_iter().next().expect("one step")
 }
 
-// S10. A success waits one second for company; a failure is asked about at once.
+// S10. A success is looked up after one second, a failure at once.
 #[test]
 fn when_the_accounting_is_asked_first() {
     for (code, after_ms) in [(0, 1_000), (3, 0), (137, 0)] {
@@ -41,7 +41,7 @@ fn when_the_accounting_is_asked_first() {
     }
 }
 
-// S10. Five seconds between two questions, or ten times what the last one took.
+// S10. Two queries are five seconds apart, or ten times the duration of the last one.
 #[test]
 fn when_the_accounting_is_asked_again() {
     for (took_ms, after_ms) in [(0, 5_000), (499, 5_000), (500, 5_000), (501, 5_010), (3_000, 30_000)] {
@@ -55,7 +55,7 @@ fn when_the_accounting_is_asked_again() {
     }
 }
 
-// S10, S19. A failure that the accounting never hears of is reported after six tries, by its code.
+// S10, S19. A failure that the accounting never has is reported by its code after six tries.
 #[test]
 fn an_unknown_failure_is_reported_after_six_tries() {
     let mut agent = agent();
@@ -66,7 +66,7 @@ fn an_unknown_failure_is_reported_after_six_tries() {
         let (asked, _) = next_question(&mut agent);
         assert_eq!(asked, [SlurmQuery::Accounts(Vec::new())], "try {number}");
         assert!(agent.state.jobs.contains_key(&key(1)), "try {number}: its report waits");
-        // Another step's account is not this one's.
+        // The account of another step does not count.
         agent.slurm_says(accounts([account(2, "OUT_OF_MEMORY", Some(9))]));
     }
     assert_eq!(agent.now.since(failed), Duration::from_secs(25), "six tries, 5 s apart");
@@ -78,7 +78,7 @@ fn an_unknown_failure_is_reported_after_six_tries() {
     assert_eq!((stats.state, stats.max_rss_bytes), (None, None));
 }
 
-// S10, S11, S17. Rows are matched by the whole name: other attempts and runs of the same job have numbers of their own.
+// S10, S11, S17. Rows are matched by the whole name: other attempts and runs have other steps.
 #[test]
 fn attempts_and_runs_of_one_job_have_their_own_accounts() {
     let mut agent = agent();
@@ -110,7 +110,7 @@ fn attempts_and_runs_of_one_job_have_their_own_accounts() {
     }
 }
 
-// S12, S13, S14, S15, S16. What is kept in a file is completed by the accounting.
+// S12, S13, S14, S15, S16. Rows in the measurement file are completed by the accounting.
 #[test]
 fn a_kept_record_is_completed_by_the_accounting() {
     let mut agent = agent();
@@ -140,7 +140,7 @@ fn a_kept_record_is_completed_by_the_accounting() {
     assert_eq!(usage(&agent), [(key(1), Some(11 << 10), Some(75.0))], "15 s of CPU in 20 s");
 }
 
-// J23. What failed ten seconds before the runner was told to stop was ended with it.
+// J23. A step that failed within ten seconds before the stop was stopped with the runner.
 #[test]
 fn a_failure_just_before_a_stop_is_part_of_it() {
     for (before_ms, stop, cause) in [
@@ -162,11 +162,11 @@ fn a_failure_just_before_a_stop_is_part_of_it() {
             false => agent.respond(SyncResponse { verdict: RunnerDirective::Leave, ..SyncResponse::default() }),
         };
         assert_eq!(agent.state.reports[&key(1)].finished.cause, Some(cause), "{before_ms} ms, stopped: {stop}");
-        assert!(!agent.state.jobs.contains_key(&key(1)), "nobody waits for the accounting");
+        assert!(!agent.state.jobs.contains_key(&key(1)), "the report does not wait for the accounting");
     }
 }
 
-// X10, X12. Slurm ends a step in the second in which its time is over.
+// X10, X12. Slurm ends a step in the second of its time limit.
 #[test]
 fn a_step_within_a_second_of_its_limit_ran_out_of_time() {
     let cases = [
@@ -196,7 +196,7 @@ fn a_step_within_a_second_of_its_limit_ran_out_of_time() {
     assert_eq!(agent.state.reports[&key(1)].finished.cause, Some(Cause::ExitCode), "its time has no end");
 }
 
-// S08. Two samples: CPU from their difference, the peak of memory from all of them.
+// S08. Two samples: CPU usage from their difference, and the larger memory peak.
 #[test]
 fn what_steps_use_is_the_difference_of_two_samples() {
     let mut agent = agent();
@@ -211,7 +211,7 @@ fn what_steps_use_is_the_difference_of_two_samples() {
         let sample = |step, memory: i64| Sample { step, cpu_seconds: Some(cpu), memory_bytes: Some(memory << 20) };
         let at = began.plus(Duration::from_secs(seconds));
         agent.now = at;
-        // The other step's numbers are none of its business.
+        // The numbers of the other step do not count.
         agent.slurm_says(SlurmAnswer::StepUsage(at, vec![sample(5, 900), sample(4, mebibytes)]));
     }
     agent.ended(1, 0);
@@ -220,7 +220,7 @@ fn what_steps_use_is_the_difference_of_two_samples() {
     assert_eq!((usage.peak_cpu_percent, usage.average_cpu_percent), (Some(150.0), Some(100.0)));
 }
 
-// S10. An accounting that answers a question about one step does not close the books on another.
+// S10. An answer about one step does not settle another one.
 #[test]
 fn an_answer_settles_only_what_was_asked_about() {
     let mut agent = agent();
@@ -260,7 +260,7 @@ fn the_end_of_time_does_not_wait_for_the_accounting() {
     }
 }
 
-// S10. After a stop the account of a step that failed before it is still told.
+// S10. After a stop, accounting data of a step that failed before is still delivered.
 #[test]
 fn an_account_that_comes_after_a_stop_is_told() {
     let mut agent = agent();
@@ -273,7 +273,7 @@ fn an_account_that_comes_after_a_stop_is_told() {
     assert_eq!(news, [(1, Some(6 << 10))]);
 }
 
-// S19. What srun wrote is read where srun itself may have failed: it ends with 1 then.
+// S19. The log of srun is read if srun itself may have failed: its exit code is 1 then.
 #[test]
 fn the_log_of_a_failed_srun_is_read() {
     let log = |name: &str| Some(name.to_owned());
@@ -297,7 +297,7 @@ fn the_log_of_a_failed_srun_is_read() {
     }
 }
 
-// S10, S19. An account without a state settles a step all the same, and one of a step that runs does not.
+// S10, S19. An account without a state settles a step; one of a running step does not.
 #[test]
 fn an_account_without_a_state_is_one_of_an_end() {
     for (state, settled) in [("", true), ("COMPLETED", true), ("RUNNING", false), ("PENDING", false)] {
@@ -312,7 +312,7 @@ fn an_account_without_a_state_is_one_of_an_end() {
     }
 }
 
-// S19. What srun was never started for has no account.
+// S19. A job that srun never started has no account.
 #[test]
 fn a_step_that_was_not_started_is_reported_at_once() {
     let mut agent = agent();
@@ -323,7 +323,7 @@ fn a_step_that_was_not_started_is_reported_at_once() {
     assert_eq!(agent.state.reports[&key(1)].finished.cause, Some(Cause::StartFailed));
 }
 
-// J23. A runner that was told to stop does not wait for the numbers of what succeeded.
+// J23. A stopped runner does not wait for the data of successful steps.
 #[test]
 fn a_stop_does_not_wait_for_the_accounting() {
     let mut agent = agent();
@@ -334,7 +334,7 @@ fn a_stop_does_not_wait_for_the_accounting() {
     assert!(matches!(agent.state.lifecycle.phase(), Phase::Completing(..)), "{:?}", agent.state.lifecycle.phase());
 }
 
-// S07. Only a step that is looked for uses up its tries.
+// S07. Only a step that is looked up uses its tries.
 #[test]
 fn a_step_that_is_not_looked_for_uses_up_no_tries() {
     let mut agent = agent();
@@ -354,7 +354,7 @@ fn a_step_that_is_not_looked_for_uses_up_no_tries() {
     assert_eq!((expect_number(&mut agent, 1), expect_number(&mut agent, 2)), (false, true));
 }
 
-// X05. A step that was ended from here needs no explanation by Slurm.
+// X05. A step that the runner ended needs no explanation by Slurm.
 #[test]
 fn an_end_that_was_ordered_leads_to_no_look_at_the_allocation() {
     let mut agent = agent();
@@ -364,10 +364,10 @@ fn an_end_that_was_ordered_leads_to_no_look_at_the_allocation() {
     agent.ended(1, 143);
     assert!(!inquiries(&agent).contains(&SlurmQuery::Preemption), "{:?}", agent.effects);
     agent.ended(2, 143);
-    assert!(inquiries(&agent).contains(&SlurmQuery::Preemption), "nobody here has ended this one");
+    assert!(inquiries(&agent).contains(&SlurmQuery::Preemption), "the runner has not ended this one");
 }
 
-// S08. Once per interval, and not again as soon as Slurm has answered.
+// S08. Once per interval, and not after each of Slurm's answers.
 #[test]
 fn steps_are_measured_once_in_an_interval() {
     let mut agent = agent();

@@ -21,7 +21,7 @@ fn with_time(left: Option<u64>, poll_seconds: u64) -> AgentHarness {
     })
 }
 
-// X05. A twentieth of what is left, at most ten minutes, at least the poll interval.
+// X05. A twentieth of the remaining time, at most ten minutes, at least the poll interval.
 #[test]
 fn how_often_slurm_is_asked_for_the_end() {
     let cases = [
@@ -48,7 +48,8 @@ fn how_often_slurm_is_asked_for_the_end() {
     }
 }
 
-// X05. Slurm counts whole seconds, so two of them are no change; a minute nearer has a reason.
+// X05. Differences of up to two seconds are ignored, because Slurm counts whole seconds. An end that comes more than a
+// minute nearer has a reason.
 #[test]
 fn what_follows_from_another_end() {
     let cases = [
@@ -78,7 +79,7 @@ fn what_follows_from_another_end() {
     }
 }
 
-// X05. Jobs that run are asked to end by the new end, whether it is nearer or later.
+// X05. Running jobs are asked to end by the new end.
 #[test]
 fn a_job_ends_by_the_new_end() {
     for left in [400, 4_000] {
@@ -103,7 +104,7 @@ fn a_job_ends_by_the_new_end() {
     }
 }
 
-// X05. Whoever is not asked about preemption again and again costs Slurm little.
+// X05. Queries about preemption are rare.
 #[test]
 fn preemption_is_asked_about_at_most_every_five_seconds() {
     let mut agent = with_time(None, 10);
@@ -127,7 +128,7 @@ fn preemption_is_asked_about_at_most_every_five_seconds() {
     assert!(!inquiries(&agent).contains(&SlurmQuery::Preemption), "it is known");
 }
 
-// X10. A step gets more time by whole minutes, counted from its start and without the headroom.
+// X10. Steps are extended by whole minutes, counted from their start and without the headroom.
 #[test]
 fn more_time_for_a_step_is_a_whole_minute_more() {
     let held = |limit_minutes: u64| ShimJob {
@@ -136,7 +137,7 @@ fn more_time_for_a_step_is_a_whole_minute_more() {
         template: crate::protocol::StartTemplate { in_step: true, headroom_ms: 60_000, ..Default::default() },
         ..ShimJob::default()
     };
-    // Seconds from the start of the step to the end of the allocation, minutes it has, minutes it may have.
+    // Seconds from the start of the step to the end of the allocation, its minutes, and its possible minutes.
     let cases = [
         (1_800, 29, None),
         (1_859, 29, None),
@@ -158,7 +159,7 @@ fn more_time_for_a_step_is_a_whole_minute_more() {
     }
 }
 
-// X11, S06. To the millisecond: so long before the end of the step's own time.
+// X11, S06. To the millisecond before the end of the step.
 #[test]
 fn a_step_is_warned_to_the_millisecond() {
     for (signal, before) in [("TERM@120", 120), ("USR1@7", 7), ("INT", 60)] {
@@ -183,7 +184,7 @@ fn a_step_is_warned_to_the_millisecond() {
     }
 }
 
-// X11. A step that was warned of its old end is warned of its new one, too.
+// X11. An extended step is warned again before its new end.
 #[test]
 fn more_time_means_another_warning() {
     let mut agent = with_time(Some(7_200), 10);
@@ -207,7 +208,7 @@ fn more_time_means_another_warning() {
     assert_eq!(due, [Duration::from_secs(19 * 60)]);
 }
 
-// X05. What waits is of use to somebody else when the nodes are taken away.
+// X05. Waiting leases return when the allocation is preempted.
 #[test]
 fn a_preempted_runner_gives_back_what_waits() {
     let mut agent = with_time(None, 10);

@@ -1,4 +1,4 @@
-//! Steps that Slurm does not start: the node rests and is given up at last, and no job is blamed.
+//! Steps that Slurm does not start: the node is quarantined and finally given up, and no job fails for it.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,16 @@ use torc_api::wire::FinishedAttempt;
 use super::*;
 use crate::state::node_health::StepFailure;
 
-/// A runner in an allocation, a server that gives out one job after another, and a Slurm whose accounting says what it was told to.
+/// A runner in an allocation, a server with one job after another, and an accounting with fixed answers.
 struct Scene {
     agent: AgentHarness,
-    /// The next job that the server gives out, if it is asked.
+    /// The next job that the server grants.
     next: i64,
-    /// What the accounting knows of steps.
+    /// The accounts of steps.
     known: BTreeMap<i64, (&'static str, Option<i64>)>,
     started: Vec<i64>,
     lines: Vec<String>,
-    told: Vec<String>,
+    observed: Vec<String>,
     reported: Vec<(i64, i32, Option<Cause>, Option<String>)>,
     returned: Vec<i64>,
     is_leaving: bool,
@@ -25,9 +25,9 @@ struct Scene {
 
 impl Scene {
     fn new(agent: AgentHarness) -> Self {
-        let (known, told, lines) = (BTreeMap::new(), Vec::new(), Vec::new());
+        let (known, observed, lines) = (BTreeMap::new(), Vec::new(), Vec::new());
         let (started, reported, returned) = (Vec::new(), Vec::new(), Vec::new());
-        Self { agent, next: 1, known, started, lines, told, reported, returned, is_leaving: false, awaited: 0 }
+        Self { agent, next: 1, known, started, lines, observed, reported, returned, is_leaving: false, awaited: 0 }
     }
 
     fn handle(&mut self, event: AgentEvent) {
@@ -40,7 +40,7 @@ impl Scene {
                     self.handle(AgentEvent::Started(order.key, self.agent.now, 100));
                 }
                 Effect::QuerySlurm(query) => self.slurm_answers(&query),
-                Effect::Log(RunnerEvent::Problem { message }) => self.told.push(message),
+                Effect::Log(RunnerEvent::Problem { message }) => self.observed.push(message),
                 Effect::Sync(_, request) => self.server_answers(&request),
                 _ => {}
             }
@@ -59,7 +59,7 @@ impl Scene {
         self.handle(AgentEvent::SlurmAnswered(Box::new(answer)));
     }
 
-    /// The server has one job at a time.
+    /// Grants one job at a time.
     fn server_answers(&mut self, request: &SyncRequest) {
         let line = |one: &FinishedAttempt| (one.key.job, one.return_code, one.cause, one.message.clone());
         self.reported.extend(request.finished.iter().map(line));
@@ -71,7 +71,7 @@ impl Scene {
         let profiles = vec![self.agent.profile.clone()];
         let response =
             SyncResponse { sequence: request.sequence, leases, profiles, lease_ms: 120_000, ..SyncResponse::default() };
-        // An answer takes its time, or the two would never stop talking.
+        // Answers take time, because otherwise both sides would send messages without end.
         self.agent.now = self.agent.now.plus(Duration::from_millis(50));
         self.handle(AgentEvent::Answered(Box::new(response)));
     }
@@ -85,7 +85,7 @@ impl Scene {
         }
     }
 
-    /// Waits until the next job has been started; which one.
+    /// Waits until the next job has started, and returns it.
     fn until_started(&mut self) -> i64 {
         let next = self.awaited;
         self.awaited += 1;
@@ -95,7 +95,7 @@ impl Scene {
             }
             self.pass(1);
         }
-        panic!("nothing is started; told {:?}", self.told);
+        panic!("nothing is started; logged {:?}", self.observed);
     }
 
     fn end(&mut self, job: i64, code: i32) {
@@ -103,7 +103,7 @@ impl Scene {
         self.handle(AgentEvent::Ended(Box::new(failed)));
     }
 
-    /// A step that a node with a dead daemon was to start.
+    /// Lets a node with a dead daemon fail a step.
     fn not_started(&mut self, job: i64) {
         self.known.insert(job, ("CANCELLED", None));
         self.pass(11);
@@ -125,7 +125,7 @@ fn a_step_that_did_not_start_quarantines_its_node() {
     scene.not_started(1);
     let message = Some("Slurm did not start its step: srun exited with code 233".to_owned());
     assert_eq!(scene.reported, [(1, 233, Some(Cause::Stopped), message)]);
-    assert_eq!(scene.told, ["Slurm does not start steps on node n1: starting nothing there for 10 s"]);
+    assert_eq!(scene.observed, ["Slurm does not start steps on node n1: starting nothing there for 10 s"]);
     let second = scene.lines.get(1).expect("the other node is used at once");
     assert!(second.contains("--nodelist=n2"), "{second}");
 }
@@ -137,7 +137,7 @@ fn a_runner_leaves_after_giving_up_its_only_node() {
         assert_eq!(scene.until_started(), job);
         scene.not_started(job);
         assert_eq!(
-            scene.told.pop(),
+            scene.observed.pop(),
             Some(format!("Slurm does not start steps on node n1: starting nothing there for {rest} s"))
         );
         scene.pass(rest - 5);
@@ -146,7 +146,7 @@ fn a_runner_leaves_after_giving_up_its_only_node() {
     }
     assert_eq!(scene.until_started(), 3);
     scene.not_started(3);
-    assert_eq!(scene.told, ["Slurm does not start steps on node n1: giving the node up"]);
+    assert_eq!(scene.observed, ["Slurm does not start steps on node n1: giving the node up"]);
     scene.pass(5);
     assert!(scene.is_leaving, "it is of no use");
     assert_eq!((scene.started.len(), scene.reported.len()), (3, 3));
@@ -159,7 +159,7 @@ fn a_step_that_starts_makes_up_for_those_that_did_not() {
         assert_eq!(scene.until_started(), job);
         scene.not_started(job);
         assert_eq!(
-            scene.told.pop().as_deref(),
+            scene.observed.pop().as_deref(),
             Some("Slurm does not start steps on node n1: starting nothing there for 10 s")
         );
         assert_eq!(scene.until_started(), job + 1);
@@ -176,7 +176,7 @@ fn a_step_that_ran_and_failed_is_the_jobs_own() {
         scene.known.insert(1, (state, memory));
         scene.end(1, code);
         scene.pass(1);
-        assert_eq!(scene.told, Vec::<String>::new(), "{code} {state}");
+        assert_eq!(scene.observed, Vec::<String>::new(), "{code} {state}");
         assert_ne!(scene.reported[0].2, Some(Cause::Stopped), "{code} {state}");
     }
 }
@@ -191,7 +191,7 @@ fn an_absent_slurm_controller_costs_neither_jobs_nor_nodes() {
         scene.handle(AgentEvent::SrunLogRead(key(job), Some("Unable to session slurm controller".to_owned())));
         scene.pass(6);
         assert_eq!(
-            scene.told.pop().as_deref(),
+            scene.observed.pop().as_deref(),
             Some("Slurm does not start steps on node n1: starting nothing there for 10 s")
         );
         let message = Some("Slurm did not start its step: Unable to session slurm controller".to_owned());
@@ -201,7 +201,7 @@ fn an_absent_slurm_controller_costs_neither_jobs_nor_nodes() {
 
 #[test]
 fn a_step_with_a_number_is_known_to_slurm() {
-    // The job has a complaint of its own, or its log speaks of a step within its step.
+    // The job itself failed, or its log is about a nested step.
     for (silence, seen) in [(None, None), (Some("Unable to session"), Some(("FAILED", None)))] {
         let mut scene = on_one_node();
         scene.until_started();
@@ -213,7 +213,7 @@ fn a_step_with_a_number_is_known_to_slurm() {
     }
 }
 
-/// An agent on one node whose step 1 was not started by Slurm, as it was noticed just now.
+/// Returns an agent on one node, for which Slurm has just failed to start step 1.
 fn resting(agent: &mut AgentHarness) -> BootInstant {
     agent.answer([1]);
     agent.started(1);
@@ -222,7 +222,7 @@ fn resting(agent: &mut AgentHarness) -> BootInstant {
     fail_step(agent, 1)
 }
 
-/// The accounting says that a step was not started; when that was.
+/// Delivers an account of a step that did not start. Returns the moment.
 fn fail_step(agent: &mut AgentHarness, job: i64) -> BootInstant {
     for _ in 0..50 {
         match inquiries(agent).as_slice() {
@@ -268,10 +268,10 @@ fn a_node_rests_for_exactly_its_time() {
     assert!(!agent.state.node_health.awaits_node(&agent.state.jobs), "it is not tried again");
 }
 
-// S19. Steps that were started before the failure was noticed are part of it, also in the very moment.
+// S19. The failure of a step that started before the last failure was noticed does not count again.
 #[test]
 fn failures_of_one_blow_count_once() {
-    for (later_us, told) in [(0, 0), (1, 1)] {
+    for (later_us, observed) in [(0, 0), (1, 1)] {
         let mut agent = AgentHarness::with(AgentSettings { allocation: allocation(&["n1"]), ..settings(4) });
         agent.answer([1, 2]);
         agent.started(1).started(2);
@@ -283,13 +283,13 @@ fn failures_of_one_blow_count_once() {
         let mut effects = Vec::new();
         agent.state.step_not_started(key(2), StepFailure::Node, agent.now, &mut effects);
         let problems = effects.iter().filter(|one| matches!(one, Effect::Log(RunnerEvent::Problem { .. }))).count();
-        assert_eq!(problems, told, "started {later_us} µs after it was noticed");
+        assert_eq!(problems, observed, "started {later_us} µs after it was noticed");
         let failures = agent.state.node_health.failures(0);
-        assert_eq!(failures, Some(1 + told), "{later_us} µs");
+        assert_eq!(failures, Some(1 + observed), "{later_us} µs");
     }
 }
 
-// S19. A step with a number was seen by Slurm, whatever `srun` complained about.
+// S19. A step with a number is known to Slurm, whatever `srun` wrote.
 #[test]
 fn a_step_with_a_number_was_asked_for() {
     for (silence, number, never) in
@@ -304,7 +304,7 @@ fn a_step_with_a_number_was_asked_for() {
     }
 }
 
-// S19. Only a step that was started after the failure shows that its node is well.
+// S19. Only a step that started after the failure shows that its node is healthy.
 #[test]
 fn an_older_step_does_not_heal_a_node() {
     for (later_us, heals) in [(0, false), (1, true)] {

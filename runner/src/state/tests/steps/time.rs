@@ -1,11 +1,11 @@
-//! The time that steps have, and the warning before it is over.
+//! Time limits of steps, and the warning before them.
 
 use super::*;
 use torc_api::execution::MonitorPlan;
 
 use crate::protocol::StartTemplate;
 
-/// What the shim was told to remember of steps.
+/// Returns what the shim records about steps.
 fn notes(agent: &AgentHarness) -> Vec<(Option<u64>, bool)> {
     let noted = agent.effects.iter().filter_map(|effect| match effect {
         Effect::RecordStep(note) => Some((note.step_limit_ms, note.is_warned)),
@@ -14,7 +14,7 @@ fn notes(agent: &AgentHarness) -> Vec<(Option<u64>, bool)> {
     noted.collect()
 }
 
-// X05, X10. The end is Slurm's to move.
+// X05, X10. Slurm may move the end.
 #[test]
 fn an_end_that_is_put_off_is_heard_of() {
     let mut agent = agent();
@@ -28,7 +28,7 @@ fn an_end_that_is_put_off_is_heard_of() {
     agent.slurm_says(SlurmAnswer::TimeLeft(Some(Duration::from_secs(7_200))));
     assert_eq!(agent.state.deadlines.end().map(|end| end.since(agent.now)), Some(Duration::from_secs(7_200)));
     let asked = agent.now;
-    // The step that runs gets its part of it; what starts now has it anyway.
+    // The running step is extended; a new step has the later limit from its start.
     assert_eq!(agent.until_asked(), [SlurmQuery::StepNumbers]);
     agent.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4)]));
     let extend = SlurmQuery::Extend { key: key(1), step: 4, minutes: 120 };
@@ -36,13 +36,13 @@ fn an_end_that_is_put_off_is_heard_of() {
     agent.effects.clear();
     agent.slurm_says(SlurmAnswer::StepUsage(agent.now, Vec::new()));
     agent.slurm_says(SlurmAnswer::Extended(key(1), Ok(120)));
-    assert_eq!(notes(&agent), [(Some(120 * 60_000), false)], "whoever takes the step over knows it");
+    assert_eq!(notes(&agent), [(Some(120 * 60_000), false)], "the next agent knows it");
     assert_eq!(agent.state.extensions.keys(), []);
     assert_eq!(agent.until_asked(), [SlurmQuery::TimeLeft]);
     assert_eq!(agent.now.since(asked), Duration::from_secs(360));
     agent.slurm_says(SlurmAnswer::TimeLeft(None));
     assert_eq!(agent.state.deadlines.end().map(|end| end.since(asked)), Some(Duration::from_secs(7_200)), "no answer");
-    // What a person has said counts as well.
+    // The runner's own time limit counts as well.
     let own = agent.now.plus(Duration::from_secs(60));
     agent.state.settings.own_end = Some(own);
     looks_time(&mut agent);
@@ -86,7 +86,7 @@ fn a_step_is_warned_in_time_once_its_number_is_known() {
     }
 }
 
-// X12, S06, S20. Whoever does not catch the warning has run out of time; whoever ends by itself after it keeps its own code.
+// X12, S06, S20. A step that dies of the warning has run out of time; one that handles it keeps its exit code.
 #[test]
 fn a_step_that_dies_of_its_warning_has_run_out_of_time() {
     let limit = Duration::from_secs(600);
@@ -123,7 +123,7 @@ fn a_step_that_dies_of_its_warning_has_run_out_of_time() {
     }
 }
 
-// S06. What has ended is not warned, also while the accounting is asked why.
+// S06. An ended step is not warned, even while the accounting is asked about it.
 #[test]
 fn a_step_that_has_failed_is_not_warned_any_more() {
     let mut agent = agent();
@@ -146,7 +146,7 @@ fn a_step_that_has_failed_is_not_warned_any_more() {
     assert!(agent.state.warnings.is_empty());
 }
 
-// S07, S06. A step whose number Slurm does not tell is looked for five times, and then left alone.
+// S07, S06. A step without a number is looked up five times.
 #[test]
 fn a_step_without_a_number_is_not_warned() {
     let mut agent = agent();
@@ -167,7 +167,7 @@ fn unmeasured() -> MonitorPlan {
     torc_api::execution::ResourceMonitor { enabled: Some(false), ..Default::default() }.plan()
 }
 
-// X11, S06. The agent that started the step is gone; the next one warns it, unless it was.
+// X11, S06. After a restart, the next agent warns the step, unless that was done.
 #[test]
 fn a_step_that_was_taken_over_is_warned_in_time() {
     let held = |is_warned| ShimJob {
@@ -193,7 +193,7 @@ fn a_step_that_was_taken_over_is_warned_in_time() {
     let mut agent = super::agent();
     agent.handle(AgentEvent::Adopted(Box::new(held(true))));
     assert!(agent.state.warnings.is_empty(), "once is enough");
-    // A step that dies of its warning has run out of time, whoever had sent it.
+    // A step that dies of its warning has run out of time, whichever agent sent it.
     agent.now = BootInstant(1_000 * SECOND).plus(Duration::from_secs(29 * 60 - 110));
     let mut over = ended(1, Outcome::Exited(143), agent.now);
     over.started = BootInstant(1_000 * SECOND);
@@ -211,7 +211,8 @@ fn a_step_that_was_taken_over_is_warned_in_time() {
     assert_eq!(agent.state.reports[&key(1)].finished.cause, Some(Cause::Timeout));
 }
 
-// X10. Slurm may not let a step have more; and what was put off while no agent was there is noticed by the next one.
+// X10. Slurm may refuse to extend a step. The next agent notices an extension of the allocation that happened without
+// an agent.
 #[test]
 fn more_time_is_asked_for_once_and_also_by_the_next_agent() {
     let held = ShimJob {
@@ -241,12 +242,12 @@ fn more_time_is_asked_for_once_and_also_by_the_next_agent() {
     assert!(asked.iter().any(|asked| matches!(asked, SlurmQuery::Extend { minutes: 179.., .. })), "{asked:?}");
     agent.effects.clear();
     agent.slurm_says(SlurmAnswer::Extended(key(1), Err("access denied".to_owned())));
-    let told = agent
+    let observed = agent
         .effects
         .iter()
         .any(|effect| matches!(effect, Effect::Log(RunnerEvent::Problem { message }) if message == "access denied"));
-    assert!(told && due(&agent) == [Duration::from_secs(28 * 60)], "{:?}", agent.effects);
+    assert!(observed && due(&agent) == [Duration::from_secs(28 * 60)], "{:?}", agent.effects);
     agent.slurm_says(SlurmAnswer::TimeLeft(Some(Duration::from_secs(20_000))));
     let again = inquiries(&agent).into_iter().any(|asked| matches!(asked, SlurmQuery::Extend { .. }));
-    assert!(!again, "it was told once");
+    assert!(!again, "it was logged once");
 }
