@@ -104,8 +104,8 @@ fn a_result_that_waited_for_a_restart_of_the_machine() {
     let result = serde_json::json!({
         "bootId": "of another start",
         "endedMs": u64::try_from(now).expect("fits") - 86_400_000,
-        "ended": {
-            "key": key(1), "name": "job1", "started": 1_u64 << 50, "ended": (1_u64 << 50) + 3_000_000,
+        "exit": {
+            "key": key(1), "started": 1_u64 << 50, "ended": (1_u64 << 50) + 3_000_000,
             "outcome": {"exited": 0},
         },
     });
