@@ -1,4 +1,4 @@
-# Every task of the project. Each one only calls a script; `just --list` shows them.
+# Tasks of the project. Each one only calls a script; `just --list` shows them.
 
 # Show the tasks
 default:
@@ -20,7 +20,11 @@ labs *ARGS:
 bench *ARGS:
     tests/bench {{ARGS}}
 
-# Plant small breaks and count how many the tests notice (takes hours)
+# Print figures of names, comments and types; arguments are -v and names of crates
+figures *ARGS:
+    tests/figures {{ARGS}}
+
+# Change the code at random and count how many changes the tests notice (takes hours)
 mutants *ARGS:
     tests/nightly mutants {{ARGS}}
 

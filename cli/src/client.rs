@@ -1,4 +1,4 @@
-//! The user's side of the HTTP API: one method a route.
+//! The client of the HTTP API: one method for each route.
 
 mod data;
 mod error;
@@ -21,6 +21,7 @@ use torc_api::api::{
 };
 
 use torc_api::explain::{JobExplanation, WorkflowExplanation};
+use torc_api::filter::{JobFilter, ResultFilter, RunnerFilter, SlurmStatsFilter};
 use torc_api::logs::{LogChunk, LogChunkRequest};
 use torc_api::remote::{RemoteWorker, RemoteWorkersRequest, is_loopback_host};
 use torc_api::slurm_stats::SlurmStats;
@@ -32,10 +33,10 @@ pub use error::ClientError;
 pub use trust::Trust;
 pub use watch::{EventStream, WatchMessage};
 
-/// The most items of one page.
-const PAGE: usize = 5_000;
-/// Connections that are not used for so long are let go, before servers close them.
-const IDLE_CONNECTION: Duration = Duration::from_secs(60);
+/// The page size of lists; the server allows no more.
+const PAGE_SIZE: usize = 5_000;
+/// Idle connections are closed after this time, before servers close them.
+const IDLE_CONNECTION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A connection to a server.
 #[derive(Clone, Debug)]
@@ -49,14 +50,11 @@ pub struct Client {
     user: Option<HeaderValue>,
 }
 
-/// What is done to a whole workflow.
+/// A change of a whole workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
-    /// End it.
     Cancel,
-    /// Hold it back.
     Suspend,
-    /// Let it go on.
     Resume,
 }
 
@@ -70,50 +68,11 @@ impl Control {
     }
 }
 
-/// Which jobs.
-#[derive(Clone, Debug, Default)]
-pub struct JobFilter {
-    /// States, separated by commas.
-    pub status: Option<String>,
-    /// The whole name.
-    pub name: Option<String>,
-    /// A part of the name.
-    pub contains: Option<String>,
-}
-
-/// Which results.
-#[derive(Clone, Debug, Default)]
-pub struct ResultFilter {
-    /// The job's name or number.
-    pub job: Option<String>,
-    /// The run.
-    pub run: Option<i32>,
-    /// States, separated by commas.
-    pub status: Option<String>,
-    /// Only those that did not succeed.
-    pub failed: bool,
-    /// The exit code.
-    pub return_code: Option<i32>,
-    /// Only the latest of each job.
-    pub latest: bool,
-}
-
-/// Which steps.
-#[derive(Clone, Debug, Default)]
-pub struct SlurmStatsFilter {
-    /// The job's name or number.
-    pub job: Option<String>,
-    /// The run.
-    pub run: Option<i32>,
-    /// The attempt.
-    pub attempt: Option<i32>,
-}
-
 type QueryPairs = Vec<(&'static str, String)>;
 
 impl Client {
-    /// A client of the server at a URL. A certificate that is pinned by the token wins over other trust.
-    pub fn trusting(
+    /// Creates a client of the server at a URL. A certificate pinned by the token takes precedence over `trust`.
+    pub fn new(
         url: &str,
         token: Option<String>,
         trust: &Trust,
@@ -122,89 +81,89 @@ impl Client {
         let wrong = |reason: String| ClientError::Url { url: url.to_owned(), reason };
         let base = Url::parse(url).map_err(|error| wrong(error.to_string()))?;
         let credential = token.map(|word| Credential::parse(&word)).transpose();
-        let credential =
-            credential.map_err(|error| ClientError::Trust { reason: format!("what the token pins {error}") })?;
+        let credential = credential
+            .map_err(|error| ClientError::Trust { reason: format!("the certificate pinned by the token {error}") })?;
         let pin = credential.as_ref().and_then(|credential| credential.certificate);
         let secure = base.scheme() == "https";
         if pin.is_some() && !secure && !base.host_str().is_some_and(is_loopback_host) {
-            // Nobody who listens in is to get a token that is for one certificate only.
-            return Err(wrong("the token is for a server with TLS: write https://".to_owned()));
+            // Plain HTTP to another machine would reveal a token that is bound to a certificate.
+            return Err(wrong("the token is bound to a certificate: use https://".to_owned()));
         }
         let trust = pin.map_or_else(|| trust.clone(), Trust::Certificate);
         let token = credential.map(|credential| credential.token);
         let http = reqwest::Client::builder()
             .tls_backend_preconfigured(Trust::client_config(secure.then_some(&trust))?)
             .connect_timeout(Duration::from_secs(10))
-            .pool_idle_timeout(IDLE_CONNECTION)
+            .pool_idle_timeout(IDLE_CONNECTION_TIMEOUT)
             .user_agent(concat!("torc/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(|source| ClientError::Build { source })?;
         Ok(Self { http, base, token, token_file: None, trust, namespace, user: user_name() })
     }
 
-    /// The token may be replaced in this file while a runner uses it.
+    /// Sets the file that a runner reads newer tokens from.
     #[must_use]
     pub fn with_token_file(self, token_file: Option<PathBuf>) -> Self {
         Self { token_file, ..self }
     }
 
-    /// The server's address.
+    /// Returns the server's URL.
     pub fn url(&self) -> String {
         self.base.as_str().trim_end_matches('/').to_owned()
     }
 
-    /// Whom it trusts.
+    /// Returns the certificates that this client accepts.
     pub fn trust(&self) -> &Trust {
         &self.trust
     }
 
-    /// Makes a token that allows less than this client's.
+    /// Creates a token with fewer rights than this client's.
     pub async fn create_token(&self, request: &TokenRequest) -> Result<TokenResponse, ClientError> {
         self.post(&["tokens"], request).await
     }
 
-    /// Who did what, oldest first.
+    /// Returns the audit log, oldest first.
     pub async fn audit(&self) -> Result<Vec<AuditEntry>, ClientError> {
         self.pages(&["audit"], Vec::new(), None).await
     }
 
-    /// The way of a runner to the same server.
+    /// Returns the link of a runner to the same server.
     pub fn runner_link(&self) -> HttpLink {
         let bearer = Bearer::new(self.token.clone(), self.token_file.clone());
         HttpLink::new(self.http.clone(), &self.url(), bearer)
     }
 
-    /// The server's version, which shows that it answers and accepts the token.
+    /// Returns the server's version; a success shows that the server answers and accepts the token.
     pub async fn version(&self) -> Result<Version, ClientError> {
         self.get(&["version"], Vec::new()).await
     }
 
-    /// Makes the world match a document.
+    /// Creates or updates a workflow.
     pub async fn apply(&self, request: &ApplyRequest) -> Result<ApplyResponse, ClientError> {
         self.post(&["workflows"], request).await
     }
 
-    /// All workflows, without their documents.
+    /// Returns the workflows of the namespace, without their documents.
     pub async fn workflows(&self) -> Result<Vec<Workflow>, ClientError> {
         self.pages(&["workflows"], self.in_namespace(), None).await
     }
 
-    /// The same of every namespace.
+    /// Returns the workflows of all namespaces, without their documents.
     pub async fn workflows_everywhere(&self) -> Result<Vec<Workflow>, ClientError> {
         self.pages(&["workflows"], QueryPairs::new(), None).await
     }
 
-    /// The first workflows.
+    /// Returns the first `limit` workflows of the namespace.
     pub async fn first_workflows(&self, limit: usize) -> Result<Vec<Workflow>, ClientError> {
         self.pages(&["workflows"], self.in_namespace(), Some(limit)).await
     }
 
-    /// One workflow by name or number, with its document.
+    /// Returns a workflow by name or number, with its document.
     pub async fn workflow(&self, workflow: &str) -> Result<Workflow, ClientError> {
         self.get(&["workflows", workflow], self.in_namespace()).await
     }
 
-    /// Brings results that runners wrote down; what became of each.
+    /// Replays results from a journal of a runner; returns the outcome of each.
     pub async fn replay(
         &self,
         workflow: &str,
@@ -224,7 +183,7 @@ impl Client {
         self.send(self.request(Method::DELETE, url)).await.map(drop)
     }
 
-    /// The actions of a workflow.
+    /// Returns the actions of a workflow.
     pub async fn actions(&self, workflow: &str) -> Result<Vec<WorkflowAction>, ClientError> {
         self.pages(&["workflows", workflow, "actions"], self.in_namespace(), None).await
     }
@@ -239,103 +198,89 @@ impl Client {
         self.post(&["workflows", workflow, "retry"], request).await
     }
 
-    /// Jobs of a workflow; `limit` is the most that are wanted.
+    /// Returns at most `limit` jobs of a workflow.
     pub async fn jobs(
         &self,
         workflow: &str,
         filter: &JobFilter,
         limit: Option<usize>,
     ) -> Result<Vec<Job>, ClientError> {
-        let mut query = self.in_namespace();
-        add(&mut query, "status", filter.status.as_ref());
-        add(&mut query, "name", filter.name.as_ref());
-        add(&mut query, "contains", filter.contains.as_ref());
-        self.pages(&["workflows", workflow, "jobs"], query, limit).await
+        self.filtered_pages(&["workflows", workflow, "jobs"], self.in_namespace(), filter, limit).await
     }
 
-    /// One job by name or number.
+    /// Returns a job by name or number.
     pub async fn job(&self, workflow: &str, job: &str) -> Result<Job, ClientError> {
         self.get(&["workflows", workflow, "jobs", job], self.in_namespace()).await
     }
 
-    /// Why a job is where it is.
+    /// Explains the state of a job.
     pub async fn explain_job(&self, workflow: &str, job: &str) -> Result<JobExplanation, ClientError> {
         self.get(&["workflows", workflow, "jobs", job, "explain"], self.in_namespace()).await
     }
 
-    /// Why a workflow is where it is.
+    /// Explains the state of a workflow.
     pub async fn explain_workflow(&self, workflow: &str) -> Result<WorkflowExplanation, ClientError> {
         self.get(&["workflows", workflow, "explain"], self.in_namespace()).await
     }
 
-    /// A piece of a log that is on the disk of a runner.
-    pub async fn log_piece(
+    /// Returns a chunk of a log from the disk of a runner.
+    pub async fn log_chunk(
         &self,
         workflow: &str,
         job: &str,
-        wanted: &LogChunkRequest,
+        request: &LogChunkRequest,
     ) -> Result<LogChunk, ClientError> {
         let mut query = self.in_namespace();
-        add(&mut query, "path", Some(&wanted.path));
-        add(&mut query, "offset", Some(&wanted.offset));
-        add(&mut query, "lines", wanted.lines.as_ref());
+        add(&mut query, "path", Some(&request.path));
+        add(&mut query, "offset", Some(&request.offset));
+        add(&mut query, "lines", request.lines.as_ref());
         self.get(&["workflows", workflow, "jobs", job, "log"], query).await
     }
 
-    /// Results of a workflow; `limit` is the most that are wanted.
+    /// Returns at most `limit` results of a workflow.
     pub async fn results(
         &self,
         workflow: &str,
         filter: &ResultFilter,
         limit: Option<usize>,
     ) -> Result<Vec<JobResult>, ClientError> {
-        let mut query = self.in_namespace();
-        add(&mut query, "job", filter.job.as_ref());
-        add(&mut query, "run", filter.run.as_ref());
-        add(&mut query, "status", filter.status.as_ref());
-        add(&mut query, "failed", filter.failed.then_some(&true));
-        add(&mut query, "returnCode", filter.return_code.as_ref());
-        add(&mut query, "latest", filter.latest.then_some(&true));
-        self.pages(&["workflows", workflow, "results"], query, limit).await
+        self.filtered_pages(&["workflows", workflow, "results"], self.in_namespace(), filter, limit).await
     }
 
-    /// What Slurm's accounting said of a workflow's steps.
+    /// Returns Slurm's accounting data of a workflow's steps.
     pub async fn slurm_stats(&self, workflow: &str, filter: &SlurmStatsFilter) -> Result<Vec<SlurmStats>, ClientError> {
         let mut query = self.in_namespace();
         add(&mut query, "workflow_id", Some(&workflow));
-        add(&mut query, "job_id", filter.job.as_ref());
-        add(&mut query, "run_id", filter.run.as_ref());
-        add(&mut query, "attempt_id", filter.attempt.as_ref());
-        self.pages(&["slurm_stats"], query, None).await
+        self.filtered_pages(&["slurm_stats"], query, filter, None).await
     }
 
-    /// Events after a sequence number; `limit` is the most that are wanted.
+    /// Returns at most `limit` events after a sequence number.
     pub async fn events(
         &self,
         workflow: Option<i64>,
         after: Option<i64>,
         limit: Option<usize>,
     ) -> Result<Vec<Event>, ClientError> {
-        let most = limit.unwrap_or(usize::MAX);
+        let max = limit.unwrap_or(usize::MAX);
         let mut events: Vec<Event> = Vec::new();
         let mut after = after;
         loop {
             let mut query = QueryPairs::new();
             add(&mut query, "workflow", workflow.as_ref());
             add(&mut query, "after", after.as_ref());
-            add(&mut query, "limit", Some(&PAGE.min(most - events.len())));
+            add(&mut query, "limit", Some(&PAGE_SIZE.min(max - events.len())));
             let page: Page<Event> = self.get(&["events"], query).await?;
             let more = page.next.is_some() && !page.items.is_empty();
             events.extend(page.items);
             after = events.last().map(|event| event.sequence).or(after);
-            if !more || events.len() >= most {
-                events.truncate(most);
+            if !more || events.len() >= max {
+                events.truncate(max);
                 return Ok(events);
             }
         }
     }
 
-    /// The highest sequence number of all events, found in a few small steps.
+    /// Returns the highest sequence number of all events, by binary search over single events.
     pub async fn last_sequence(&self) -> Result<i64, ClientError> {
         let (mut low, mut high) = (0, 1);
         while self.has_event_after(high).await? {
@@ -357,19 +302,17 @@ impl Client {
         Ok(!self.events(None, Some(sequence), Some(1)).await?.is_empty())
     }
 
-    /// Runners; `all` includes those that have left.
+    /// Returns the runners; `all` includes those that have exited.
     pub async fn runners(&self, all: bool) -> Result<Vec<Runner>, ClientError> {
-        let mut query = QueryPairs::new();
-        add(&mut query, "all", all.then_some(&true));
-        self.pages(&["runners"], query, None).await
+        self.filtered_pages(&["runners"], QueryPairs::new(), &RunnerFilter { all }, None).await
     }
 
-    /// The machines of a workflow that are reached over SSH.
+    /// Returns the remote workers of a workflow.
     pub async fn remote_workers(&self, workflow: &str) -> Result<Vec<RemoteWorker>, ClientError> {
         self.pages(&["workflows", workflow, "remote-workers"], self.in_namespace(), None).await
     }
 
-    /// Adds machines to a workflow; all of them afterwards.
+    /// Adds remote workers to a workflow; returns all of its workers.
     pub async fn add_remote_workers(
         &self,
         workflow: &str,
@@ -380,25 +323,25 @@ impl Client {
         Ok(page.items)
     }
 
-    /// Forgets a machine of a workflow.
+    /// Removes a remote worker from a workflow.
     pub async fn remove_remote_worker(&self, workflow: &str, address: &str) -> Result<(), ClientError> {
         let url = self.url_of(&["workflows", workflow, "remote-workers", address], &self.in_namespace());
         self.send(self.request(Method::DELETE, url)).await.map(drop)
     }
 
-    /// Forgets what is old.
+    /// Deletes data of workflows that ended long ago.
     pub async fn gc(&self, request: &GcRequest) -> Result<GcResponse, ClientError> {
         self.post(&["gc"], request).await
     }
 
-    /// Writes a copy of the store to a path on the server's machine.
+    /// Writes a backup of the store to a path on the server's machine.
     pub async fn backup(&self, path: &str) -> Result<(), ClientError> {
         let url = self.url_of(&["backup"], &[]);
         let body = serde_json::json!({ "path": path });
         self.send(self.request(Method::POST, url).json(&body)).await.map(drop)
     }
 
-    /// Events and statuses as they happen, of one workflow or all, after a sequence number.
+    /// Opens the stream of events and statuses, of one workflow or all, after a sequence number.
     pub async fn watch(&self, workflow: Option<i64>, after: Option<i64>) -> Result<EventStream, ClientError> {
         let mut query = QueryPairs::new();
         add(&mut query, "workflow", workflow.as_ref());
@@ -407,7 +350,7 @@ impl Client {
         Ok(EventStream::new(self.send(self.request(Method::GET, url)).await?))
     }
 
-    /// Returns the namespace that names of workflows are looked up in; none leaves it to the server.
+    /// Returns the namespace of workflow names; without one, the server's default applies.
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }
@@ -434,22 +377,34 @@ impl Client {
         query: QueryPairs,
         limit: Option<usize>,
     ) -> Result<Vec<T>, ClientError> {
-        let most = limit.unwrap_or(usize::MAX);
+        self.filtered_pages(path, query, &(), limit).await
+    }
+
+    async fn filtered_pages<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        query: QueryPairs,
+        filter: &impl Serialize,
+        limit: Option<usize>,
+    ) -> Result<Vec<T>, ClientError> {
+        let url = self.url_of(path, &query);
+        let max = limit.unwrap_or(usize::MAX);
         let mut items: Vec<T> = Vec::new();
         let mut cursor: Option<String> = None;
         loop {
-            let mut query = query.clone();
-            add(&mut query, "limit", Some(&PAGE.min(most - items.len())));
-            add(&mut query, "cursor", cursor.as_ref());
-            let page: Page<T> = self.get(path, query).await?;
+            let mut range = QueryPairs::new();
+            add(&mut range, "limit", Some(&PAGE_SIZE.min(max - items.len())));
+            add(&mut range, "cursor", cursor.as_ref());
+            let request = self.request(Method::GET, url.clone()).query(filter).query(&range);
+            let page: Page<T> = decode(self.send(request).await?).await?;
             let was_empty = page.items.is_empty();
             items.extend(page.items);
             match page.next {
-                Some(next) if items.len() < most && !was_empty => cursor = Some(next),
+                Some(next) if items.len() < max && !was_empty => cursor = Some(next),
                 _ => break,
             }
         }
-        items.truncate(most);
+        items.truncate(max);
         Ok(items)
     }
 
@@ -487,7 +442,7 @@ impl Client {
     }
 }
 
-/// Who asks, as far as this machine knows; a server that knows better goes by that.
+/// Returns the local user name for audit entries; an authenticated identity overrides it on the server.
 fn user_name() -> Option<HeaderValue> {
     let user = nix::unistd::User::from_uid(nix::unistd::getuid()).ok()??;
     HeaderValue::from_str(&user.name).ok()

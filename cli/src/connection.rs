@@ -1,4 +1,4 @@
-//! How a verb reaches a store: a server that was named, the owner of this folder's store, or the store itself for a moment.
+//! Connects a command to a store: through the configured server, the owner of the store, or a server embedded for one command.
 
 use std::path::{Path, PathBuf};
 
@@ -13,16 +13,16 @@ use crate::error::CliError;
 use crate::settings::Settings;
 use crate::token_file::read_token;
 
-/// A way to a store.
+/// A connection to a store.
 pub enum ServerConnection {
-    /// Somebody else's process; it goes on when we leave.
+    /// The server of another process, which keeps running.
     Attached(Box<Client>),
-    /// The store itself, for the time of this command.
+    /// A server in this process, for the duration of this command.
     Embedded(Box<EmbeddedServer>),
 }
 
 impl ServerConnection {
-    /// Finds the store and opens a way to it.
+    /// Connects to the configured server, or to the nearest store.
     pub async fn open(settings: &Settings, folder: &Path) -> Result<Self, CliError> {
         if let Some(url) = &settings.url {
             return Ok(Self::Attached(Box::new(remote(settings, url, folder)?)));
@@ -36,7 +36,6 @@ impl ServerConnection {
         }
     }
 
-    /// The client.
     pub fn client(&self) -> &Client {
         match self {
             Self::Attached(client) => client,
@@ -44,12 +43,12 @@ impl ServerConnection {
         }
     }
 
-    /// Whether anything can change while we watch.
+    /// Returns whether another process serves the store, so that it can change during this command.
     pub fn is_served(&self) -> bool {
         matches!(self, Self::Attached(_))
     }
 
-    /// Lets go of the store.
+    /// Shuts an embedded server down.
     pub async fn close(self) {
         if let Self::Embedded(server) = self {
             server.shutdown().await;
@@ -57,19 +56,19 @@ impl ServerConnection {
     }
 }
 
-/// Does something with the store and lets go of it, whatever comes out.
+/// Runs `action` with a connection and closes the connection, also after an error.
 pub async fn with_client<T>(
     settings: &Settings,
     folder: &Path,
-    verb: impl AsyncFnOnce(&Client) -> Result<T, CliError>,
+    action: impl AsyncFnOnce(&Client) -> Result<T, CliError>,
 ) -> Result<T, CliError> {
     let connection = ServerConnection::open(settings, folder).await?;
-    let result = verb(connection.client()).await;
+    let result = action(connection.client()).await;
     connection.close().await;
     result
 }
 
-/// The client of a server that was named.
+/// Returns a client of the server at a URL.
 pub fn remote(settings: &Settings, url: &str, folder: &Path) -> Result<Client, CliError> {
     let here = known_server(settings, url, folder);
     let token = match (&settings.token, &settings.token_file) {
@@ -77,33 +76,33 @@ pub fn remote(settings: &Settings, url: &str, folder: &Path) -> Result<Client, C
         (None, Some(path)) => Some(read_token(path)?),
         (None, None) => here.as_ref().and_then(|info| read_token(&info.token_file).ok()),
     };
-    // What was said wins over what the token pins, and that over what is known here.
-    let said = settings.certificate_sha256.is_some() || settings.ca_cert.is_some();
-    let token = if said { token.map(|word| Credential::token_of(&word).to_owned()) } else { token };
-    let handed = settings.server_certificates.clone();
-    let trust = match (settings.certificate_sha256, &settings.ca_cert, handed, here) {
+    // Settings take precedence over the pin in the token, which takes precedence over the store's owner file.
+    let has_trust_setting = settings.certificate_sha256.is_some() || settings.ca_cert.is_some();
+    let token = if has_trust_setting { token.map(|word| Credential::token_of(&word).to_owned()) } else { token };
+    let certificates = settings.server_certificates.clone();
+    let trust = match (settings.certificate_sha256, &settings.ca_cert, certificates, here) {
         (Some(fingerprint), ..) => Trust::Certificate(fingerprint),
         (None, Some(path), ..) => match &settings.server_name {
             Some(name) => Trust::Named { authority: path.clone(), name: name.clone() },
             None => Trust::Authority(path.clone()),
         },
-        // The file that `info` names is the server's own, and may be something else here.
+        // `info` names a path on the server's machine, which may be another file here.
         (None, None, Some(path), _) => Trust::CertificateFile(path),
         (None, None, None, Some(info)) => info.trust(),
         (None, None, None, None) => Trust::System,
     };
     let token_file = settings.token_file.clone().filter(|_| settings.token.is_none());
-    Ok(Client::trusting(url, token, &trust, settings.namespace.clone())?.with_token_file(token_file))
+    Ok(Client::new(url, token, &trust, settings.namespace.clone())?.with_token_file(token_file))
 }
 
-/// The owner of a store that was named by its address: that of the job that this process belongs to, or of this folder.
+/// Returns the owner of the store of this job or of this folder, if it has this URL.
 fn known_server(settings: &Settings, url: &str, folder: &Path) -> Option<ServerInfo> {
     let answers_there = |info: &ServerInfo| info.url == url || info.local_url.as_deref() == Some(url);
     let of_job = settings.server_file.as_deref().and_then(ServerInfo::read).filter(answers_there);
     of_job.or_else(|| StoreDir::find(folder)?.server_info().filter(answers_there))
 }
 
-/// Where it is written who owns the store of a server that was named, for jobs that outlive the owner.
+/// Returns the owner file of this folder's store, if the server at `url` owns it. Jobs that outlive the owner read the file.
 pub fn server_file(url: &str, folder: &Path) -> Option<PathBuf> {
     let store_dir = StoreDir::find(folder)?;
     let info = store_dir.server_info()?;
@@ -117,13 +116,13 @@ pub fn create_store_dir(folder: &Path) -> Result<StoreDir, CliError> {
     Ok(store_dir)
 }
 
-/// There is neither a store in this folder nor a server that was named.
+/// Creates the error for a folder without a store and without a configured server.
 pub fn no_store() -> CliError {
-    CliError::not_found("there is no store here: no `.torc` folder in this folder or above")
-        .hint("`torc apply -f FILE` makes one; or name a server with --url")
+    CliError::not_found("no store found: there is no `.torc` folder in this folder or above")
+        .hint("create one with `torc apply -f FILE`, or name a server with --url")
 }
 
-/// The name or number in `NAME`, `workflow/NAME`, `workflows/NAME`.
+/// Returns the name or number in `NAME`, `workflow/NAME` or `workflows/NAME`.
 pub fn bare_name(reference: &str) -> &str {
     const KINDS: [&str; 5] = ["workflow", "workflows", "wf", "twf", "workflow.torc.dev"];
     match reference.split_once('/') {
@@ -132,7 +131,7 @@ pub fn bare_name(reference: &str) -> &str {
     }
 }
 
-/// The workflow that is meant: the one that was named, or the only one there is.
+/// Returns the referenced workflow, or the only one of the store.
 pub async fn resolve_workflow(client: &Client, reference: Option<&str>) -> Result<String, CliError> {
     if let Some(reference) = reference {
         let reference = bare_name(reference);
@@ -146,12 +145,12 @@ pub async fn resolve_workflow(client: &Client, reference: Option<&str>) -> Resul
     let workflows = client.first_workflows(6).await?;
     match workflows.as_slice() {
         [only] => Ok(shown_reference(client, only)),
-        [] => Err(CliError::not_found("the store holds no workflow")),
+        [] => Err(CliError::not_found("the store contains no workflow")),
         several => {
             let names: Vec<&str> = several.iter().take(5).map(|workflow| workflow.name.as_str()).collect();
             let more = if several.len() > 5 { ", …" } else { "" };
-            let hint = format!("there are {}{more}", names.join(", "));
-            Err(CliError::usage("the store holds several workflows: name one").hint(hint))
+            let hint = format!("workflows: {}{more}", names.join(", "));
+            Err(CliError::usage("the store contains several workflows; name one of them").hint(hint))
         }
     }
 }
@@ -160,17 +159,21 @@ fn is_number(reference: &str) -> bool {
     !reference.is_empty() && reference.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Returns the name of a workflow, which messages show; its number where the name would mean one of another namespace.
+/// Returns the name of a workflow for messages, or its number if the name is ambiguous because it is in another namespace.
 fn shown_reference(client: &Client, workflow: &Workflow) -> String {
     let namespace = client.namespace().unwrap_or(DEFAULT_NAMESPACE);
     if workflow.namespace == namespace { workflow.name.clone() } else { workflow.id.to_string() }
 }
 
-/// Says that a workflow was not found in words that help.
+/// Adds a hint to the error of a missing workflow.
 pub fn explain_missing(error: ClientError) -> CliError {
     let missing = error.is_not_found();
     let command = CliError::from(error);
-    if missing && command.hints.is_empty() { command.hint("`torc get workflows` lists what there is") } else { command }
+    if missing && command.hints.is_empty() {
+        command.hint("list the workflows with `torc get workflows`")
+    } else {
+        command
+    }
 }
 
 #[cfg(test)]
@@ -179,14 +182,14 @@ mod tests {
     use crate::error::ExitStatus;
 
     #[test]
-    fn names_with_and_without_their_kind() {
+    fn a_reference_may_have_a_kind() {
         for (reference, name) in [("a", "a"), ("workflow/a", "a"), ("wf/7", "7"), ("x/a", "x/a"), ("workflows/", "")] {
             assert_eq!(bare_name(reference), name);
         }
     }
 
     #[test]
-    fn every_spelling_of_the_kind_is_left_out() {
+    fn every_spelling_of_the_kind_is_removed() {
         for kind in ["workflow", "workflows", "wf", "twf", "workflow.torc.dev"] {
             assert_eq!(bare_name(&format!("{kind}/a")), "a");
         }
@@ -194,9 +197,9 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_workflow_is_told_how_to_find_another() {
+    fn the_error_of_a_missing_workflow_has_a_hint() {
         let hints = |status, text: &str| explain_missing(ClientError::answer(status, text)).hints;
-        assert_eq!(hints(404, ""), ["`torc get workflows` lists what there is"]);
+        assert_eq!(hints(404, ""), ["list the workflows with `torc get workflows`"]);
         assert_eq!(hints(404, r#"{"code":"c","message":"m","hint":"own"}"#), ["own"]);
         assert_eq!(hints(409, ""), Vec::<String>::new());
         assert_eq!(no_store().kind, ExitStatus::NotFound);
@@ -207,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_of_trust_wins_over_what_is_known() {
+    fn trust_settings_take_precedence_over_the_token_and_the_owner_file() {
         use torc_api::token::Fingerprint;
         let folder = tempfile::tempdir().expect("a folder");
         let at = |name: &str| folder.path().join(name);
@@ -224,17 +227,17 @@ mod tests {
         assert_eq!(
             trust(Settings { token: token.clone(), certificate_sha256: pin, ca_cert: Some(ca.clone()), ..settings() }),
             Trust::Certificate(Fingerprint([9; 32])),
-            "what was said wins over what the token pins"
+            "a setting takes precedence over the pin in the token"
         );
         assert_eq!(trust(Settings { token, ca_cert: Some(ca.clone()), ..settings() }), Trust::Authority(ca.clone()));
         let named = Settings { ca_cert: Some(ca.clone()), server_name: Some("svc".to_owned()), ..settings() };
         assert_eq!(trust(named), Trust::Named { authority: ca, name: "svc".to_owned() });
-        let handed = Settings { server_certificates: Some(at("handed")), ..settings() };
-        assert_eq!(trust(handed), Trust::CertificateFile(at("handed")));
+        let in_allocation = Settings { server_certificates: Some(at("certificates")), ..settings() };
+        assert_eq!(trust(in_allocation), Trust::CertificateFile(at("certificates")));
     }
 
     #[test]
-    fn the_owner_of_a_folder_is_known_by_its_addresses() {
+    fn the_owner_of_a_store_is_found_by_either_of_its_urls() {
         let folder = tempfile::tempdir().expect("a folder");
         let store_dir = StoreDir::in_folder(folder.path().join(".torc"));
         store_dir.create_folder().expect("a folder");

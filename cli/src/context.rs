@@ -13,7 +13,7 @@ pub struct CommandContext {
     pub output: Printer,
     /// The current folder.
     pub folder: PathBuf,
-    /// The server is that of a cluster: files on the disks of its runners are not on this machine.
+    /// Whether the server is in a Kubernetes cluster. Files of its runners are then not on this machine.
     pub in_cluster: bool,
 }
 
@@ -28,8 +28,8 @@ pub mod tests {
     /// Returns a context with default settings.
     pub fn context() -> CommandContext {
         let folder = PathBuf::from("/folder");
-        let surroundings = Environment { variable: &|_| None, folder: &folder, system: Path::new("/nowhere") };
-        let (layers, _) = settings::gather(Layers::default(), &surroundings).expect("settings");
+        let environment = Environment { variable: &|_| None, folder: &folder, system: Path::new("/nowhere") };
+        let (layers, _) = settings::gather(Layers::default(), &environment).expect("settings");
         let settings = settings::resolve(&layers, EnvCredentials::default()).expect("settings");
         CommandContext { settings, output: Printer::new(OutputFormat::Table), folder, in_cluster: false }
     }

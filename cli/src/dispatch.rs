@@ -1,4 +1,4 @@
-//! From the command line to the command.
+//! Selection of the command from the command line.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -19,7 +19,7 @@ use crate::program::{block_on, refuse, start};
 use crate::settings::backend::{Backend, ClusterChoice};
 use crate::slurm_job_runner;
 
-/// Parses, runs, and turns the outcome into an exit code.
+/// Parses the command line, runs the command and returns its exit code.
 pub fn main(mut arguments: Vec<OsString>) -> ExitCode {
     if slurm_job_runner::is_meant(&mut arguments) {
         return slurm_job_runner::main(arguments);
@@ -51,7 +51,7 @@ fn execute(context: &CommandContext, command: Command) -> Result<ExitStatus, Cli
     }
 }
 
-/// In a cluster, verbs on objects go to the API server; for the others there is first a way to Torc's server.
+/// Runs a command. In a cluster, commands that write objects use the API server; the others use Torc's server.
 async fn reach_and_execute(context: &CommandContext, command: Command) -> Result<ExitStatus, CliError> {
     let Backend::Cluster(choice) = &context.settings.backend else { return execute_async(context, command).await };
     match requirement(&command) {
@@ -63,14 +63,15 @@ async fn reach_and_execute(context: &CommandContext, command: Command) -> Result
             let folder = context.folder.clone();
             execute_async(&CommandContext { settings, output: context.output, folder, in_cluster: true }, command).await
         }
-        Requirement::ThisMachine(verb) => {
-            let message = format!("`torc {verb}` is about this machine, and a cluster was named");
-            Err(CliError::usage(message).hint("leave out --context and --kubeconfig (TORC_CONTEXT, TORC_KUBECONFIG)"))
+        Requirement::ThisMachine(name) => {
+            let message = format!("`torc {name}` runs on this machine, but a cluster is selected");
+            Err(CliError::usage(message)
+                .hint("leave out --context and --kubeconfig, and unset TORC_CONTEXT and TORC_KUBECONFIG"))
         }
     }
 }
 
-/// Carries out a command on the objects of a cluster.
+/// Runs a command that writes objects of a cluster.
 async fn execute_on_objects(
     context: &CommandContext,
     choice: &ClusterChoice,
@@ -80,14 +81,13 @@ async fn execute_on_objects(
     match command {
         Command::Apply(args) => on_cluster::apply(context, &cluster, &args).await,
         Command::Diff(args) => on_cluster::diff(context, &cluster, &args.files.files).await,
-        Command::Get(args) => on_cluster::get(context, &cluster, &args).await,
         Command::Delete(args) => on_cluster::delete(context, &cluster, &args).await,
         Command::Cancel(args) => on_cluster::control(context, &cluster, &args.workflows, Control::Cancel).await,
         Command::Suspend(args) => on_cluster::control(context, &cluster, &args.workflows, Control::Suspend).await,
         Command::Resume(args) => on_cluster::control(context, &cluster, &args.workflows, Control::Resume).await,
         Command::Retry(args) => on_cluster::retry(context, &cluster, &args).await,
         Command::Wait(args) => on_cluster::wait(context, &cluster, &args).await,
-        _ => Err(CliError::usage("this command does not change objects of a cluster")),
+        _ => Err(CliError::usage("this command does not write objects of a cluster")),
     }
 }
 
@@ -130,7 +130,7 @@ async fn execute_async(context: &CommandContext, command: Command) -> Result<Exi
         Command::Gc(args) => gc::run(context, &args).await,
         Command::Backup(args) => backup::run(context, &args).await,
         Command::Restore(args) => restore::run(context, &args).await,
-        // Verbs without a runtime have been dealt with.
+        // `execute` has handled the commands without a runtime.
         Command::Plan(_)
         | Command::Validate(_)
         | Command::Config(_)
@@ -145,13 +145,13 @@ async fn execute_async(context: &CommandContext, command: Command) -> Result<Exi
 /// The part of a cluster that a command needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Requirement {
-    /// Nothing: it speaks with nobody, or finds the cluster itself.
+    /// Nothing: the command contacts no server, or finds the cluster itself.
     Nothing,
-    /// The API server alone.
+    /// The API server only.
     Objects,
     /// Torc's server.
     Server,
-    /// It is about this machine, and cannot be done in a cluster.
+    /// No cluster: the command runs on this machine.
     ThisMachine(&'static str),
 }
 
@@ -166,7 +166,6 @@ fn requirement(command: &Command) -> Requirement {
         | Command::Resume(_)
         | Command::Wait(_) => Requirement::Objects,
         Command::Retry(args) if args.jobs.is_empty() && !args.changed && !args.dry_run => Requirement::Objects,
-        Command::Get(args) if args.is_of_objects() && !args.watch => Requirement::Objects,
         Command::Run(_) => Requirement::ThisMachine("run"),
         Command::Exec(_) => Requirement::ThisMachine("exec"),
         Command::Submit(_) => Requirement::ThisMachine("submit"),
@@ -196,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn verbs_that_run_jobs_take_flags_of_a_runner() {
+    fn commands_that_run_jobs_take_flags_of_a_runner() {
         for (line, expected) in [
             ("apply -f a", true),
             ("run a", true),
@@ -216,12 +215,12 @@ mod tests {
     }
 
     #[test]
-    fn what_verbs_need() {
+    fn flags_decide_what_a_command_needs() {
         for (line, expected) in [
             ("torc apply -f a.yaml", Requirement::Objects),
-            ("torc get workflows", Requirement::Objects),
-            ("torc get slc", Requirement::Objects),
-            ("torc get twf/a", Requirement::Objects),
+            ("torc get workflows", Requirement::Server),
+            ("torc get slc", Requirement::Server),
+            ("torc get twf/a", Requirement::Server),
             ("torc get workflows -w", Requirement::Server),
             ("torc get jobs", Requirement::Server),
             ("torc retry a", Requirement::Objects),
@@ -237,9 +236,8 @@ mod tests {
         }
     }
 
-    /// Every command, and what it needs of a cluster.
     #[test]
-    fn every_verb_has_its_requirement() {
+    fn every_command_has_a_requirement() {
         let (nothing, objects, server) = (Requirement::Nothing, Requirement::Objects, Requirement::Server);
         let table = [
             ("apply -f a", objects),
@@ -249,7 +247,7 @@ mod tests {
             ("diff -f a", objects),
             ("validate a", nothing),
             ("get jobs", server),
-            ("get slurmclusters", objects),
+            ("get slurmclusters", server),
             ("describe workflow", server),
             ("explain a", server),
             ("status", server),
@@ -296,9 +294,9 @@ mod tests {
             assert_eq!(requirement(&cli.command), expected, "{line}");
         }
         let command = cli::command();
-        let verbs = command.get_subcommands().map(|verb| verb.get_name()).filter(|name| *name != "help");
-        for verb in verbs {
-            assert!(table.iter().any(|(line, _)| line.split(' ').next() == Some(verb)), "no row for {verb}");
+        let names = command.get_subcommands().map(|command| command.get_name()).filter(|name| *name != "help");
+        for name in names {
+            assert!(table.iter().any(|(line, _)| line.split(' ').next() == Some(name)), "no row for {name}");
         }
     }
 }

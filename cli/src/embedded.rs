@@ -1,4 +1,4 @@
-//! The store of a folder and the server that a command embeds to use it.
+//! The store of a folder, and the server that a command embeds to use it.
 
 mod acquire;
 mod advertise;
@@ -9,5 +9,5 @@ mod server;
 pub mod store_dir;
 
 pub use acquire::{StoreAccess, acquire_or_attach};
-pub use background::{bind_to_note, start as start_background};
+pub use background::{bind_to_record, start as start_background};
 pub use server::{EmbeddedServer, ServeMode};

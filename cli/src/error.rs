@@ -1,41 +1,41 @@
-//! What went wrong with a command, what to do about it, and the exit code that says so to scripts.
+//! Errors of commands, with hints and an exit code for scripts.
 //!
-//! Libraries say what failed; only here is it turned into a message. Causes are listed once, hints come last.
+//! Libraries return what failed; this module formats the message. It lists each cause once and prints hints last.
 
 use std::error::Error;
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-/// How a command ended. The numbers are a promise: they are documented and never change their meaning.
+/// The exit status of a command. The numbers are stable and documented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ExitStatus {
-    /// Everything was done; all jobs succeeded.
+    /// Success; where the command followed a workflow, all of its jobs succeeded.
     Success,
-    /// Something unforeseen.
+    /// An unexpected error.
     Unexpected,
     /// The command line was wrong.
     Usage,
-    /// A workflow failed, was cancelled, or waits for a person.
+    /// A workflow failed, was canceled, or needs a manual decision.
     WorkflowFailed,
     /// A document or a setting was wrong.
     InvalidInput,
-    /// There is no such workflow, job or file.
+    /// The named workflow, job or file does not exist.
     NotFound,
-    /// The server cannot be reached, or cannot work at the moment.
+    /// The server cannot be reached, or is not ready.
     Unreachable,
-    /// The server refused: no token, no right, or a conflict.
+    /// The server refused the request: no token, no permission, or a conflict.
     Refused,
-    /// The time to wait is over.
+    /// The timeout of a wait expired.
     Timeout,
     /// `torc diff` found differences.
     Different,
-    /// Stopped by a signal.
+    /// A signal stopped the command.
     Interrupted,
 }
 
 impl ExitStatus {
-    /// Every way to end, in order of its number.
+    /// All statuses, ordered by number.
     pub const ALL: [Self; 11] = [
         Self::Success,
         Self::Unexpected,
@@ -50,7 +50,7 @@ impl ExitStatus {
         Self::Interrupted,
     ];
 
-    /// The number for the shell.
+    /// Returns the exit code.
     pub const fn code(self) -> u8 {
         match self {
             Self::Success => 0,
@@ -67,7 +67,7 @@ impl ExitStatus {
         }
     }
 
-    /// The word for programs, in errors printed as JSON.
+    /// Returns the name in errors printed as JSON.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Success => "Success",
@@ -84,19 +84,21 @@ impl ExitStatus {
         }
     }
 
-    /// The sentence of the reference page.
+    /// Returns the description of the reference page.
     pub const fn meaning(self) -> &'static str {
         match self {
-            Self::Success => "Done; where a workflow was followed, all of its jobs succeeded",
-            Self::Unexpected => "Something unforeseen; the message says what",
+            Self::Success => "Success; where the command followed a workflow, all of its jobs succeeded",
+            Self::Unexpected => "An unexpected error; the message describes it",
             Self::Usage => "The command line is wrong",
-            Self::WorkflowFailed => "The workflow failed, was cancelled, or waits for a person",
+            Self::WorkflowFailed => "The workflow failed, was canceled, or needs a manual decision",
             Self::InvalidInput => "A document, a table or a setting is wrong",
-            Self::NotFound => "No such workflow, job or file",
-            Self::Unreachable => "The server cannot be reached, or cannot work at the moment",
-            Self::Refused => "The server or the owner of the store refused: no token, no right, or a conflict",
-            Self::Timeout => "`--timeout` ran out",
-            Self::Different => "`torc diff` found differences, or `torc crd check` an older definition",
+            Self::NotFound => "The named workflow, job or file does not exist",
+            Self::Unreachable => "The server cannot be reached, or is not ready",
+            Self::Refused => {
+                "The server or the owner of the store refused the request: no token, no permission, or a conflict"
+            }
+            Self::Timeout => "The time of `--timeout` expired",
+            Self::Different => "`torc diff` found differences, or `torc crd check` found an older definition",
             Self::Interrupted => "Stopped by Ctrl-C or SIGTERM",
         }
     }
@@ -107,24 +109,22 @@ type BoxedError = Box<dyn Error + Send + Sync>;
 /// An error of a command.
 #[derive(Debug)]
 pub struct CliError {
-    /// What kind of thing went wrong; it decides the exit code.
+    /// The kind, which decides the exit code.
     pub kind: ExitStatus,
-    /// What went wrong, without its causes.
+    /// The message, without its causes.
     pub message: String,
-    /// Why.
     pub source: Option<BoxedError>,
-    /// What to do about it.
     pub hints: Vec<String>,
-    /// What is wrong in particular, a line each, between the message and its causes.
+    /// Details in lines of their own, between the message and its causes.
     pub lines: Vec<String>,
-    /// More for programs, e.g. the problems of a document.
+    /// Details for JSON output, e.g. the problems of a document.
     pub details: Option<Box<Value>>,
-    /// The reader of our output has gone away: nothing is to be said.
+    /// Whether to print nothing because the reader closed the output pipe.
     pub silent: bool,
 }
 
 impl CliError {
-    /// An error of a kind.
+    /// Creates an error.
     pub fn new(kind: ExitStatus, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -137,55 +137,53 @@ impl CliError {
         }
     }
 
-    /// The command line is wrong.
+    /// Creates an error of a wrong command line.
     pub fn usage(message: impl Into<String>) -> Self {
         Self::new(ExitStatus::Usage, message)
     }
 
-    /// A document or a setting is wrong.
+    /// Creates an error of a wrong document or setting.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(ExitStatus::InvalidInput, message)
     }
 
-    /// There is no such thing.
+    /// Creates an error of a missing object.
     pub fn not_found(message: impl Into<String>) -> Self {
         Self::new(ExitStatus::NotFound, message)
     }
 
-    /// Something unforeseen, with its cause.
+    /// Creates an error of an unexpected failure with its cause.
     pub fn unexpected(message: impl Into<String>, source: impl Into<BoxedError>) -> Self {
         Self::new(ExitStatus::Unexpected, message).because(source)
     }
 
-    /// Adds the cause.
     #[must_use]
     pub fn because(mut self, source: impl Into<BoxedError>) -> Self {
         self.source = Some(source.into());
         self
     }
 
-    /// Adds what to do about it.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self
     }
 
-    /// Adds what is wrong in particular.
+    /// Adds details in lines of their own.
     #[must_use]
     pub fn lines(mut self, lines: impl IntoIterator<Item = String>) -> Self {
         self.lines.extend(lines);
         self
     }
 
-    /// Adds more for programs.
+    /// Adds details for JSON output.
     #[must_use]
     pub fn details(mut self, details: Value) -> Self {
         self.details = Some(Box::new(details));
         self
     }
 
-    /// The text for people: the error, its causes, the hints.
+    /// Formats the error as text: the message, its causes, the hints.
     pub fn render(&self) -> String {
         let error = anstyle::AnsiColor::Red.on_default().bold();
         let hint = anstyle::AnsiColor::Cyan.on_default();
@@ -202,7 +200,7 @@ impl CliError {
         text
     }
 
-    /// The same for programs.
+    /// Formats the error as JSON.
     pub fn to_json(&self) -> Value {
         let mut error = json!({ "code": self.kind.word(), "exitCode": self.kind.code(), "message": self.message });
         let causes = self.causes();
@@ -223,7 +221,7 @@ impl CliError {
         let mut next = self.source.as_deref().map(|source| source as &dyn Error);
         while let Some(cause) = next {
             let text = cause.to_string();
-            // Some libraries repeat their source in their own text; a person need not read it twice.
+            // Some libraries repeat the text of their source.
             if !causes.last().is_some_and(|last| last.contains(&text)) {
                 causes.push(text);
             }
@@ -234,7 +232,7 @@ impl CliError {
 }
 
 impl From<std::io::Error> for CliError {
-    /// An error of writing what the command has to say.
+    /// Converts an error of writing output.
     fn from(error: std::io::Error) -> Self {
         let silent = error.kind() == std::io::ErrorKind::BrokenPipe;
         Self { silent, ..Self::unexpected("could not write the output", error) }
@@ -288,18 +286,22 @@ mod tests {
     }
 
     #[test]
-    fn every_way_to_end_is_pinned() {
+    fn codes_names_and_descriptions_are_stable() {
         let expected = [
-            (0, "Success", "Done; where a workflow was followed, all of its jobs succeeded"),
-            (1, "Unexpected", "Something unforeseen; the message says what"),
+            (0, "Success", "Success; where the command followed a workflow, all of its jobs succeeded"),
+            (1, "Unexpected", "An unexpected error; the message describes it"),
             (2, "Usage", "The command line is wrong"),
-            (3, "WorkflowFailed", "The workflow failed, was cancelled, or waits for a person"),
+            (3, "WorkflowFailed", "The workflow failed, was canceled, or needs a manual decision"),
             (4, "InvalidInput", "A document, a table or a setting is wrong"),
-            (5, "NotFound", "No such workflow, job or file"),
-            (6, "Unreachable", "The server cannot be reached, or cannot work at the moment"),
-            (7, "Refused", "The server or the owner of the store refused: no token, no right, or a conflict"),
-            (8, "Timeout", "`--timeout` ran out"),
-            (9, "Different", "`torc diff` found differences, or `torc crd check` an older definition"),
+            (5, "NotFound", "The named workflow, job or file does not exist"),
+            (6, "Unreachable", "The server cannot be reached, or is not ready"),
+            (
+                7,
+                "Refused",
+                "The server or the owner of the store refused the request: no token, no permission, or a conflict",
+            ),
+            (8, "Timeout", "The time of `--timeout` expired"),
+            (9, "Different", "`torc diff` found differences, or `torc crd check` found an older definition"),
             (130, "Interrupted", "Stopped by Ctrl-C or SIGTERM"),
         ];
         let found = ExitStatus::ALL.map(|status| (status.code(), status.word(), status.meaning()));
@@ -316,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_for_programs_has_all_that_is_known() {
+    fn json_contains_all_parts_of_an_error() {
         let bare = CliError::new(ExitStatus::Timeout, "late").to_json();
         assert_eq!(bare, json!({ "error": { "code": "Timeout", "exitCode": 8, "message": "late" } }));
         let full = CliError::invalid("wrong")
@@ -333,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_that_say_more_are_all_listed() {
+    fn all_distinct_causes_are_listed() {
         let inner = Layer { text: "third", source: None };
         let middle = Layer { text: "second", source: Some(Box::new(inner)) };
         let outer = Layer { text: "first", source: Some(Box::new(middle)) };

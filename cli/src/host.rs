@@ -1,6 +1,5 @@
-//! This machine.
+//! The host name of this machine.
 
-/// Returns the name of this machine.
 pub fn host_name() -> String {
     nix::unistd::gethostname().map_or_else(|_| "unknown".to_owned(), |name| name.to_string_lossy().into_owned())
 }

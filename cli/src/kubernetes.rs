@@ -1,7 +1,7 @@
-//! The way to a Kubernetes cluster: the contexts of kubectl.
+//! Access to a Kubernetes cluster through the contexts of kubectl.
 //!
-//! Objects go through the API server, with the rights of whoever asks. What is in the store (jobs, results, logs) comes from Torc's
-//! server, through a port-forward to its Service.
+//! Commands read and write objects through the API server, with the user's permissions. They read the store (jobs, results, logs) from
+//! Torc's server, through a port-forward to its Service.
 
 mod forward;
 pub mod objects;
@@ -17,25 +17,24 @@ pub use service::reach_server;
 use crate::error::{CliError, ExitStatus};
 use crate::settings::backend::ClusterChoice;
 
-/// Longer than this nobody waits for one answer of an API server.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The timeout of a connection to an API server.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A cluster, and the namespace in it that is meant.
+/// A cluster with the namespace of the command.
 pub struct KubernetesCluster {
-    /// The API server.
     pub client: Client,
-    /// The namespace that was named, or that of the context.
+    /// The namespace of the command line, or that of the context.
     pub namespace: String,
 }
 
-/// Finds a cluster that was chosen.
+/// Connects to a selected cluster and determines the namespace.
 pub async fn find(choice: &ClusterChoice, namespace: Option<&str>) -> Result<KubernetesCluster, CliError> {
     let config = config(choice).await?;
     let namespace = namespace.map_or_else(|| config.default_namespace.clone(), str::to_owned);
     Ok(KubernetesCluster { client: client(config)?, namespace })
 }
 
-/// The API server of a cluster that was chosen; when nothing was said, of the current context, or of the cluster that this Pod is in.
+/// Returns a client of the selected cluster; by default the cluster of the current context, or the cluster of this Pod.
 pub async fn connect(choice: &ClusterChoice) -> Result<Client, CliError> {
     client(config(choice).await?)
 }
@@ -52,8 +51,8 @@ async fn config(choice: &ClusterChoice) -> Result<Config, CliError> {
         None if choice.context.is_some() => Config::from_kubeconfig(&options).await,
         None => {
             return Config::infer().await.map_err(|error| {
-                let hint = "name it with --kubeconfig, or set KUBECONFIG, or make ~/.kube/config";
-                CliError::not_found("there is no kubeconfig").because(error).hint(hint)
+                let hint = "name one with --kubeconfig or KUBECONFIG, or create ~/.kube/config";
+                CliError::not_found("no kubeconfig found").because(error).hint(hint)
             });
         }
     };
@@ -61,37 +60,37 @@ async fn config(choice: &ClusterChoice) -> Result<Config, CliError> {
         let which =
             choice.context.as_ref().map_or_else(|| "current context".to_owned(), |name| format!("context '{name}'"));
         let message = format!("the kubeconfig has no usable {which}");
-        CliError::not_found(message).because(error).hint("`kubectl config get-contexts` lists them")
+        CliError::not_found(message).because(error).hint("list the contexts with `kubectl config get-contexts`")
     })
 }
 
 fn client(mut config: Config) -> Result<Client, CliError> {
     torc_controller::tls::install_cryptography();
-    // A command tells at once what went wrong; a person decides whether to try again.
+    // A command reports an error at once; the user decides whether to retry.
     config.default_retry = false;
-    config.connect_timeout = Some(PATIENCE);
+    config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.read_timeout = None;
     Client::try_from(config).map_err(|error| CliError::unexpected("could not use the kubeconfig", error))
 }
 
-/// The same for what leads to Torc's server: the chart has a Role for those who may.
-fn way_refused(what: &str, error: kube::Error) -> CliError {
+/// Converts an error on the way to Torc's server; a missing permission gets a hint to the chart's Role.
+fn server_access_error(what: &str, error: kube::Error) -> CliError {
     let forbidden = matches!(&error, kube::Error::Api(status) if status.code == 403);
-    let refused = refusal(what, error);
+    let refused = api_error(what, error);
     match forbidden {
-        true => refused.hint("the Role RELEASE-client of its namespace, e.g. `torc-client`, gives the right to do so"),
+        true => refused.hint("ask an administrator for the Role RELEASE-client of its namespace, e.g. `torc-client`"),
         false => refused,
     }
 }
 
-/// What an API server's refusal means for a command.
-pub fn refusal(what: &str, error: kube::Error) -> CliError {
+/// Converts an error of an API server.
+pub fn api_error(what: &str, error: kube::Error) -> CliError {
     let kube::Error::Api(status) = &error else {
         return CliError::new(ExitStatus::Unreachable, format!("could not {what}: the API server does not answer"))
             .because(error)
-            .hint("`kubectl get --raw /readyz` tells whether it works");
+            .hint("check it with `kubectl get --raw /readyz`");
     };
-    // The API server finds that out while it merges, and calls it an error of its own.
+    // The API server detects an unknown field while it merges, and reports an internal error.
     let is_unknown = status.message.contains("field not declared in schema");
     let kind = match status.code {
         _ if is_unknown => ExitStatus::InvalidInput,
@@ -102,18 +101,19 @@ pub fn refusal(what: &str, error: kube::Error) -> CliError {
     };
     let refused = CliError::new(kind, format!("could not {what}: {}", status.message));
     match status.code {
-        _ if is_unknown => {
-            refused.hint("the definitions are older than this program: `torc crd install`, or the chart torc-crds")
-        }
-        // The API server names an object that it does not have; of a kind that it does not know it names nothing.
-        404 if !names_an_object(status) => refused
-            .hint("the custom resource definitions are not installed: `torc crd install`, or the chart torc-crds"),
-        403 => refused.hint("`kubectl auth can-i --list` tells what you may do"),
+        _ if is_unknown => refused.hint(
+            "the definitions are older than this program: update them with `torc crd install` or the chart torc-crds",
+        ),
+        // The error of a missing object contains its name; the error of an unknown kind contains no name.
+        404 if !names_an_object(status) => refused.hint(
+            "the custom resource definitions are missing: install them with `torc crd install` or the chart torc-crds",
+        ),
+        403 => refused.hint("list your permissions with `kubectl auth can-i --list`"),
         _ => refused,
     }
 }
 
-/// Whether a refusal is about an object, and not about a kind that the API server does not know.
+/// Returns whether an error is about an object, and not about a kind that the API server does not know.
 pub fn names_an_object(status: &kube::core::Status) -> bool {
     status.details.as_ref().is_some_and(|details| !details.name.is_empty())
 }
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn each_answer_of_an_api_server_has_its_code() {
+    fn each_status_of_an_api_server_has_its_exit_code() {
         for (code, expected) in [
             (400, 4),
             (401, 7),
@@ -144,27 +144,27 @@ mod tests {
             (500, 1),
             (503, 1),
         ] {
-            let error = refusal("do it", answer(code, "no"));
+            let error = api_error("do it", answer(code, "no"));
             assert_eq!((error.kind.code(), error.message.as_str()), (expected, "could not do it: no"), "{code}");
         }
-        let unknown = refusal("do it", answer(500, "x: field not declared in schema"));
+        let unknown = api_error("do it", answer(500, "x: field not declared in schema"));
         assert_eq!(unknown.kind, ExitStatus::InvalidInput);
-        let silent = refusal("do it", kube::Error::LinesCodecMaxLineLengthExceeded);
+        let silent = api_error("do it", kube::Error::LinesCodecMaxLineLengthExceeded);
         assert_eq!(silent.kind, ExitStatus::Unreachable);
     }
 
     #[test]
-    fn a_refusal_says_what_to_do() {
-        let hint = |code, message: &str| refusal("x", answer(code, message)).hints.join("; ");
+    fn errors_of_an_api_server_have_hints() {
+        let hint = |code, message: &str| api_error("x", answer(code, message)).hints.join("; ");
         assert!(hint(404, "the server could not find the requested resource").contains("torc crd install"));
         assert!(hint(404, "404 page not found").contains("torc crd install"));
         let missing = serde_json::json!({ "status": "Failure", "message": "workflows \"w\" not found", "reason": "NotFound",
             "details": { "name": "w", "kind": "workflows" }, "code": 404 });
         let missing = kube::Error::Api(serde_json::from_value(missing).expect("a status"));
-        assert!(refusal("x", missing).hints.is_empty());
+        assert!(api_error("x", missing).hints.is_empty());
         assert!(hint(403, "no").contains("kubectl auth can-i"));
         assert!(hint(500, "field not declared in schema").contains("older"));
-        assert!(way_refused("x", answer(403, "no")).hints.iter().any(|hint| hint.contains("torc-client")));
-        assert!(!way_refused("x", answer(404, "no")).hints.iter().any(|hint| hint.contains("torc-client")));
+        assert!(server_access_error("x", answer(403, "no")).hints.iter().any(|hint| hint.contains("torc-client")));
+        assert!(!server_access_error("x", answer(404, "no")).hints.iter().any(|hint| hint.contains("torc-client")));
     }
 }

@@ -1,11 +1,11 @@
-//! The command line.
+//! The command-line program.
 //!
 //! Layers, from top to bottom; a module uses its own layer and those below:
 //!
 //! 1. `dispatch`, `slurm_job_runner`, `cli`: the programs.
 //! 2. `commands`: arguments, the call of a use case, and output.
-//! 3. `use_cases`: work that several commands share.
-//! 4. `connection`, `kubernetes`, `embedded`, `client`, `remote`: ways to a store.
+//! 3. `use_cases`: operations that several commands share.
+//! 4. `connection`, `kubernetes`, `embedded`, `client`, `remote`: access to stores.
 //! 5. `settings`, `documents`, `output` and the rest: values, text in, text out.
 
 mod args;
@@ -39,7 +39,7 @@ mod use_cases;
 mod versions;
 mod workflow_phase;
 
-/// The command of `torc` that is `torc-slurm-job-runner`.
+/// The hidden command that runs `torc-slurm-job-runner`.
 const SLURM_JOB_RUNNER: &str = "slurm-job-runner";
 
 pub use dispatch::main;

@@ -1,4 +1,4 @@
-//! Where log lines go: to standard error as far as a person asked for them, and those of a runner to its own file.
+//! Logging: to standard error with the verbosity of `-v`, and for a runner also to its own file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal as _, Write};
@@ -15,7 +15,7 @@ use tracing_subscriber::{EnvFilter, fmt, registry};
 use crate::env;
 use crate::host::host_name;
 
-/// The file of the runner in this process, once there is one.
+/// The log file of the runner in this process, once it is open.
 static RUNNER_LOG: RunnerLog = RunnerLog(Mutex::new(None));
 
 struct RunnerLog(Mutex<Option<File>>);
@@ -26,10 +26,10 @@ impl RunnerLog {
     }
 }
 
-/// A line for the runner's file; for nowhere while there is none.
-struct Line;
+/// A writer to the runner's file. It discards lines while there is no file.
+struct RunnerLogWriter;
 
-impl Write for Line {
+impl Write for RunnerLogWriter {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
         match RUNNER_LOG.file().as_mut() {
             Some(file) => file.write(buffer),
@@ -43,10 +43,10 @@ impl Write for Line {
 }
 
 impl<'a> MakeWriter<'a> for &'static RunnerLog {
-    type Writer = Line;
+    type Writer = RunnerLogWriter;
 
-    fn make_writer(&'a self) -> Line {
-        Line
+    fn make_writer(&'a self) -> RunnerLogWriter {
+        RunnerLogWriter
     }
 }
 
@@ -60,10 +60,10 @@ pub enum LogFormat {
     Json,
 }
 
-/// The amount and the format of log lines on standard error.
+/// The verbosity and the format of log lines on standard error.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Log {
-    /// Number of times that `-v` was given.
+    /// The number of `-v` flags.
     pub verbose: u8,
     pub format: LogFormat,
 }
@@ -76,9 +76,9 @@ pub fn start(Log { verbose, format }: Log) {
         2 => "debug",
         _ => "trace",
     };
-    let said = std::env::var(env::LOG).ok();
+    let filter = std::env::var(env::LOG).ok();
     let shown =
-        EnvFilter::try_new(filters(said.as_deref(), level)).unwrap_or_else(|_| EnvFilter::new(filters(None, level)));
+        EnvFilter::try_new(filters(filter.as_deref(), level)).unwrap_or_else(|_| EnvFilter::new(filters(None, level)));
     let kept = if verbose > 1 { level } else { "info" };
     let kept = EnvFilter::new(format!("warn,torc_runner={kept}"));
     let stderr = fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
@@ -91,31 +91,31 @@ pub fn start(Log { verbose, format }: Log) {
     let _ = registry().with(stderr).with(file).try_init();
 }
 
-/// What is shown. The libraries that speak with Kubernetes say in words of their own, again and again, what Torc tells once: they are heard
-/// only when they are named.
-fn filters(said: Option<&str>, level: &str) -> String {
-    match said {
-        Some(said) if said.contains("kube_") => said.to_owned(),
-        said => format!("{},kube_runtime=error,kube_client=off", said.unwrap_or(level)),
+/// Returns the filter of standard error. The Kubernetes libraries repeat errors that Torc logs once, so they log only if the user
+/// names them.
+fn filters(filter: Option<&str>, level: &str) -> String {
+    match filter {
+        Some(filter) if filter.contains("kube_") => filter.to_owned(),
+        filter => format!("{},kube_runtime=error,kube_client=off", filter.unwrap_or(level)),
     }
 }
 
-/// Who writes a log file.
+/// The writers of a runner's log file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Author {
-    /// The only runner of a store at a time: it goes on with its predecessor's file.
-    Owner,
-    /// One of many: its process is in the name.
-    OneOfMany,
+pub enum LogWriters {
+    /// The store has one runner at a time, which appends to the file of its predecessor.
+    One,
+    /// Several runners share the folder, so the file name contains the PID.
+    Many,
 }
 
-/// Opens the log file of a runner in its output folder; what the runner says from now on is added to it.
-pub fn open_runner_log(config: &RunnerConfig, author: Author) {
-    let process = (author == Author::OneOfMany).then(std::process::id);
+/// Opens the log file of a runner in its output folder. Later log lines of the runner are appended to it.
+pub fn open_runner_log(config: &RunnerConfig, author: LogWriters) {
+    let process = (author == LogWriters::Many).then(std::process::id);
     let path = config.output_dir.join(file_name(&config.scope, config.slurm_job_id.as_deref(), &host_name(), process));
     match open(&path) {
         Ok(file) => *RUNNER_LOG.file() = Some(file),
-        Err(error) => tracing::warn!("cannot write the runner's log {}: {error}", path.display()),
+        Err(error) => tracing::warn!(file = %path.display(), "cannot write the runner's log: {error}"),
     }
 }
 
@@ -124,7 +124,7 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).open(path)
 }
 
-/// `job_runner_wf1_hHOST_p123.log`, or `job_runner_wf1_sl77_nNODE_p123.log` in a Slurm allocation.
+/// Returns `job_runner_wf1_hHOST_p123.log`, or `job_runner_wf1_sl77_nNODE_p123.log` in a Slurm allocation.
 fn file_name(scope: &RunnerScope, slurm_job: Option<&str>, host: &str, process: Option<u32>) -> String {
     let workflow = match scope {
         RunnerScope::Workflow(name) => format!("wf{name}_"),
@@ -140,18 +140,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn libraries_are_heard_when_they_are_named() {
-        for (said, expected) in [
+    fn kubernetes_libraries_log_only_if_named() {
+        for (filter, expected) in [
             (None, "warn,kube_runtime=error,kube_client=off"),
             (Some("debug"), "debug,kube_runtime=error,kube_client=off"),
             (Some("info,kube_runtime=debug"), "info,kube_runtime=debug"),
         ] {
-            assert_eq!(filters(said, "warn"), expected);
+            assert_eq!(filters(filter, "warn"), expected);
         }
     }
 
     #[test]
-    fn names_say_whose_log_it_is() {
+    fn the_file_name_contains_workflow_host_and_process() {
         let one = RunnerScope::Workflow("7".to_owned());
         assert_eq!(file_name(&one, None, "lap", Some(5)), "job_runner_wf7_hlap_p5.log");
         assert_eq!(file_name(&one, Some("77"), "n1", Some(5)), "job_runner_wf7_sl77_nn1_p5.log");

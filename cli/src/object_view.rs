@@ -1,15 +1,15 @@
-//! Objects of a cluster in the form in which a server shows workflows.
+//! Converts Kubernetes objects into the workflows of the HTTP API.
 
 use kube::api::DynamicObject;
 use torc_api::api::Workflow;
 use torc_api::status::WorkflowStatus;
 
-/// Returns a workflow's object in the form of a server. Only the store knows the id: it is 0.
+/// Converts an object into a workflow. Its id is 0, because only the store knows it.
 pub fn view(object: &DynamicObject) -> Workflow {
     let metadata = &object.metadata;
     let status: WorkflowStatus = serde_json::from_value(object.data["status"].clone()).unwrap_or_default();
     let generation = metadata.generation.unwrap_or_default();
-    // What the controller said about an older specification says nothing about this one.
+    // A status of an older generation does not describe this specification.
     let current = status.observed_generation >= Some(generation);
     let status = if current { status } else { WorkflowStatus::default() };
     let spec = &object.data["spec"];

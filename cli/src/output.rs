@@ -7,7 +7,6 @@ mod audit_rows;
 mod data_rows;
 pub mod human;
 mod json;
-mod object_rows;
 mod rows;
 mod schedulers;
 mod sites;
@@ -20,7 +19,6 @@ use std::io::Write as _;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-pub use object_rows::{ClusterObjectRow, WorkflowObjectRow};
 pub use rows::{SettingRow, event_text, status_word};
 pub use schedulers::{AllocationPlanRow, SchedulerRow, WayRow};
 pub use sites::{MatchRow, PartitionRow, SiteRow};

@@ -40,8 +40,8 @@ fn prepare(flags: Layers) -> Result<CommandContext, CliError> {
     let folder =
         std::env::current_dir().map_err(|error| CliError::unexpected("could not find the current folder", error))?;
     let variable = |name: &str| std::env::var(name).ok();
-    let surroundings = Environment { variable: &variable, folder: &folder, system: Path::new("/etc") };
-    let (layers, warnings) = settings::gather(flags, &surroundings)?;
+    let environment = Environment { variable: &variable, folder: &folder, system: Path::new("/etc") };
+    let (layers, warnings) = settings::gather(flags, &environment)?;
     let program = std::env::args_os().next().map(PathBuf::from);
     let handed = EnvCredentials { plugin: is_plugin(program.as_deref()), ..EnvCredentials::from(&variable) };
     let settings = settings::resolve(&layers, handed)?;

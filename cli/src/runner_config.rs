@@ -1,4 +1,4 @@
-//! From settings and surroundings to what a runner is told.
+//! Builds a runner's configuration from settings and from the machine.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,13 +7,14 @@ use jiff::Timestamp;
 use torc_api::wire::{Resources, RunnerKind};
 use torc_runner::detect::{self, Share};
 use torc_runner::{RunnerConfig, detect::node_names};
-use torc_slurm::allocation::{self, Allocation};
+use torc_slurm::allocation::{self, CurrentAllocation};
 use torc_slurm::exec::Slurm;
 
 use crate::error::CliError;
 use crate::settings::RunnerSettings;
 
-/// What a runner on this machine is told. Inside a Slurm allocation its jobs become steps, and its time ends with the allocation's.
+/// Returns the configuration of a runner on this machine. Inside a Slurm allocation its jobs become steps, and its time limit is that
+/// of the allocation.
 pub async fn runner_config(run: &RunnerSettings, state_dir: &Path, folder: &Path) -> Result<RunnerConfig, CliError> {
     let executable = std::env::current_exe()
         .map_err(|error| CliError::unexpected("could not find the path of this program", error))?;
@@ -39,7 +40,7 @@ pub async fn runner_config(run: &RunnerSettings, state_dir: &Path, folder: &Path
     Ok(config)
 }
 
-/// What kind of place the runner lives in, as whoever started it says.
+/// Parses the kind of the runner from the value of `TORC_RUNNER_KIND`.
 fn kind(word: Option<&str>) -> Result<RunnerKind, CliError> {
     match word.filter(|word| !word.is_empty()) {
         None | Some("local") => Ok(RunnerKind::Local),
@@ -51,15 +52,15 @@ fn kind(word: Option<&str>) -> Result<RunnerKind, CliError> {
     }
 }
 
-/// Makes it the runner of an allocation, or of one node of it: what it has is what Slurm says.
-pub fn share_allocation(config: &mut RunnerConfig, run: &RunnerSettings, around: &Allocation, share: Share) {
+/// Configures the runner of an allocation, or of one of its nodes: Slurm's values become its capacity.
+pub fn share_allocation(config: &mut RunnerConfig, run: &RunnerSettings, around: &CurrentAllocation, share: Share) {
     let names = node_names(around, share);
     let nodes = i64::try_from(names.len().max(1)).unwrap_or(1);
     config.kind = RunnerKind::Slurm;
     config.settings.poll_interval = run.slurm_poll_interval;
     let gpus = run.num_gpus.or(around.gpus);
     config.gpu_devices = gpu_devices(gpus, detect::gpus());
-    // All nodes are counted alike, so those of a runner that has several count as the smallest does.
+    // A runner with several nodes treats them as equal, so each counts as the smallest one.
     let cpus = if nodes > 1 { around.cpus.min(around.least_cpus.or(around.cpus)) } else { around.cpus };
     config.capacity = Resources {
         cpus: run.num_cpus.or(cpus).unwrap_or_else(detect::cpus).saturating_mul(nodes),
@@ -70,7 +71,7 @@ pub fn share_allocation(config: &mut RunnerConfig, run: &RunnerSettings, around:
     config.allocation = detect::steps(around, names);
 }
 
-/// The devices that were found, cut or filled up to the number that was asked for.
+/// Returns the detected devices, cut or filled up to the requested number.
 fn gpu_devices(wanted: Option<i64>, found: Vec<String>) -> Vec<String> {
     let Some(wanted) = wanted else { return found };
     let wanted = usize::try_from(wanted).unwrap_or(0);
@@ -86,8 +87,8 @@ fn gpu_devices(wanted: Option<i64>, found: Vec<String>) -> Vec<String> {
     devices
 }
 
-/// How much is left of an allocation.
-async fn time_left(around: &Allocation) -> Option<Duration> {
+/// Returns the time until an allocation ends.
+async fn time_left(around: &CurrentAllocation) -> Option<Duration> {
     if let Some(end) = around.end_time {
         let left = end.saturating_sub(Timestamp::now().as_second());
         return Some(Duration::from_secs(u64::try_from(left).unwrap_or(0)));
@@ -111,7 +112,7 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    /// Settings of which each says something that nobody would guess.
+    /// Settings whose values all differ from the defaults.
     fn said() -> RunnerSettings {
         RunnerSettings {
             num_cpus: Some(3),
@@ -153,8 +154,8 @@ mod tests {
 
     // J02
     #[tokio::test]
-    async fn in_an_allocation_the_runner_has_what_slurm_gives_unless_somebody_says_otherwise() {
-        let around = Allocation {
+    async fn slurm_decides_the_capacity_unless_settings_do() {
+        let around = CurrentAllocation {
             job_id: "4711".to_owned(),
             nodes: vec!["n1".to_owned(), "n2".to_owned()],
             node: Some("n2".to_owned()),
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_a_place_of_its_own_kind() {
+    fn the_kind_of_a_runner_is_local_or_pod() {
         for (word, expected) in
             [(None, RunnerKind::Local), (Some(""), RunnerKind::Local), (Some("pod"), RunnerKind::Pod)]
         {
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_are_cut_and_filled() {
+    fn devices_are_cut_and_filled_to_the_requested_number() {
         let found = || vec!["2".to_owned(), "5".to_owned()];
         for (wanted, expected) in
             [(None, vec!["2", "5"]), (Some(0), vec![]), (Some(1), vec!["2"]), (Some(4), vec!["2", "5", "0", "1"])]

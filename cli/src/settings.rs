@@ -1,7 +1,7 @@
-//! Settings are resolved once: flags, then environment, then files from near to far, then what is built in.
+//! Settings are resolved once: flags, then environment, then files from near to far, then defaults.
 //!
-//! A setting is one field, declared by [`torc_api::settings!`]. Values travel as text with their origin, and are given a type at the
-//! end, so that an error can say where the wrong value came from.
+//! A setting is one field, declared by [`torc_api::settings!`]. Values are kept as text with their origin and parsed last, so that an
+//! error can name the origin of a wrong value.
 
 pub mod backend;
 mod files;
@@ -27,14 +27,14 @@ use crate::error::CliError;
 use crate::host::host_name;
 use crate::output::OutputFormat;
 
-/// Every setting.
+/// Returns the declarations of all settings.
 pub fn all() -> impl Iterator<Item = &'static Setting> {
     [Settings::SETTINGS, RunnerSettings::SETTINGS, ServerSettings::SETTINGS, KubernetesConfig::SETTINGS]
         .into_iter()
         .flatten()
 }
 
-/// Where a value comes from.
+/// The source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The command line.
@@ -58,43 +58,41 @@ impl std::fmt::Display for Origin {
     }
 }
 
-/// A value and where it comes from.
+/// A value with its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Value {
-    /// The text.
     pub text: String,
-    /// Who said so.
     pub origin: Origin,
 }
 
-/// What was said, by key; the first layer that names a key wins.
+/// Values by key. The first layer that names a key wins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layers {
     values: BTreeMap<&'static str, Value>,
 }
 
 impl Layers {
-    /// Adds a layer below those that are there.
+    /// Sets a value unless a nearer layer has set it.
     pub fn below(&mut self, key: &'static str, text: String, origin: Origin) {
         self.values.entry(key).or_insert(Value { text, origin });
     }
 
-    /// Replaces what was said.
+    /// Sets a value, whatever other layers say.
     pub fn set(&mut self, key: &'static str, text: String, origin: Origin) {
         self.values.insert(key, Value { text, origin });
     }
 
-    /// What was said about a key.
+    /// Returns the value of a key.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.values.get(key)
     }
 
-    /// Whether it was said on the command line.
+    /// Returns whether the command line sets a key.
     pub fn is_typed(&self, key: &str) -> bool {
         self.get(key).is_some_and(|value| value.origin == Origin::Flag)
     }
 
-    /// What was said on the command line, in the order of all settings.
+    /// Returns the values of the command line, in the order of all settings.
     pub fn flags(&self) -> impl Iterator<Item = (&'static Setting, &str)> {
         all().filter_map(|setting| {
             let value = self.get(setting.key).filter(|value| value.origin == Origin::Flag)?;
@@ -114,84 +112,79 @@ impl Layers {
 }
 
 torc_api::settings! {
-    /// What a run of `torc` works with.
+    /// The settings of one run of `torc`.
     pub struct Settings {
-        /// The server to talk to, e.g. `http://127.0.0.1:7421`; without it the store of the `.torc` folder here or above.
+        /// The URL of the server, e.g. `http://127.0.0.1:7421` (default: the store in the nearest `.torc` folder).
         "client.url" (variable: Some(env::API_URL), flag: Some(Global.flag("url").value("URL")))
         url: Option<String> = parse_url;
-        /// The file that holds the server's token.
+        /// The file with the server's token.
         "client.token_file" (flag: Some(Global.flag("token-file").value("FILE")))
         token_file: Option<PathBuf> = parse_path;
-        /// A file with certificates in PEM: servers that they vouch for are trusted, and no others (the machine's own when absent).
+        /// A file with CA certificates in PEM. Only servers with a certificate of these CAs are trusted (default: the CAs of this machine).
         "client.ca_cert" (flag: Some(Global.flag("ca-cert").value("FILE")))
         ca_cert: Option<PathBuf> = parse_path;
-        /// The fingerprint of the only certificate that the server may have; a token file of a server with its own certificate holds it,
-        /// too.
+        /// The SHA-256 fingerprint of the server's certificate; no other certificate is trusted. The token file of a server with a
+        /// self-signed certificate contains it.
         "client.certificate_sha256" (flag: Some(Global.flag("certificate-sha256").value("HEX")))
         certificate_sha256: Option<Fingerprint> = parse_fingerprint;
-        /// The context of the kubeconfig whose Kubernetes cluster to talk to; without this and the next one no cluster is meant,
-        /// whatever kubeconfig there is.
+        /// The context of the kubeconfig that selects a Kubernetes cluster. Without this flag and `--kubeconfig`, no cluster is used, even
+        /// if there is a kubeconfig.
         "client.context" (flag: Some(Global.flag("context").value("NAME")))
         context: Option<String> = parse_text;
-        /// The kubeconfig (`KUBECONFIG` or `~/.kube/config` when absent and a context is named).
+        /// The kubeconfig (default with `--context`: `KUBECONFIG` or `~/.kube/config`).
         "client.kubeconfig" (flag: Some(Global.flag("kubeconfig").value("FILE")))
         kubeconfig: Option<PathBuf> = parse_path;
-        /// The Service of Torc's server in a cluster, as `namespace/name` (looked for when absent).
+        /// The Service of Torc's server in a cluster, as `namespace/name` (default: found by its label).
         "client.service" ()
         service: Option<String> = parse_text;
-        /// How results are printed: `table`, `wide`, `json` or `yaml`.
+        /// The output format: `table`, `wide`, `json` or `yaml`.
         "client.format" (
             default: Some("table"),
             flag: Some(Global.flag("output").value("FORMAT").short('o').choices(OutputFormat::CHOICES)),
         )
         format: OutputFormat = OutputFormat::from_name;
-        /// The namespace of the workflows (that of the kubeconfig's context, else `default`, when absent).
+        /// The namespace of the workflows (default: the namespace of the kubeconfig's context, else `default`).
         "client.namespace" (flag: Some(Global.flag("namespace").value("NAMESPACE").short('n')))
         namespace: Option<String> = parse_text;
-        /// The program that `torc remote` reaches workers with, and its first words.
+        /// The SSH command of `torc remote`, with arguments.
         "client.ssh" (default: Some("ssh"))
         ssh: String = parse_text;
     }
     {
-        /// The token itself.
         token: Option<String>;
-        /// The file that says where the owner of this job's store answers.
+        /// The file with the address of the server that owns this job's store.
         server_file: Option<PathBuf>;
         /// The file in which the server of an allocation keeps its certificates.
         server_certificates: Option<PathBuf>;
-        /// The backend to talk to.
         backend: Backend;
-        /// The name that the server's certificate is for, where it is not that of the URL.
+        /// The name in the server's certificate, where it differs from the host of the URL.
         server_name: Option<String>;
-        /// What the local runner may use.
         run: RunnerSettings;
-        /// How a server is started.
         server: ServerSettings;
-        /// What was said, with its origins.
+        /// The values before parsing, with their origins.
         layers: Layers;
     }
 }
 
-/// What is handed over by variables and stands in no file.
+/// Credentials that come only from environment variables, never from a configuration file.
 #[derive(Clone, Debug, Default)]
 pub struct EnvCredentials {
-    /// The token itself.
     pub token: Option<String>,
-    /// The file that says where the owner of this job's store answers.
+    /// The file with the address of the server that owns this job's store.
     pub server_file: Option<PathBuf>,
     /// The file in which the server of an allocation keeps its certificates.
     pub server_certificates: Option<PathBuf>,
-    /// The program was called as a plugin of kubectl.
+    /// Whether the program was called as a plugin of kubectl.
     pub plugin: bool,
 }
 
 impl EnvCredentials {
-    /// What the environment holds.
+    /// Reads the credentials from environment variables.
     pub fn from(variable: &dyn Fn(&str) -> Option<String>) -> Self {
-        let said = |name: &str| variable(name).filter(|text| !text.is_empty());
-        let path = |name: &str| said(name).map(PathBuf::from);
+        let text = |name: &str| variable(name).filter(|text| !text.is_empty());
+        let path = |name: &str| text(name).map(PathBuf::from);
         Self {
-            token: said(env::TOKEN),
+            token: text(env::TOKEN),
             server_file: path(env::SERVER_FILE),
             server_certificates: path(env::SERVER_CERTIFICATES),
             plugin: false,
@@ -199,28 +192,27 @@ impl EnvCredentials {
     }
 }
 
-/// The world that settings are read from, so that tests need neither a home nor an environment.
+/// The environment that settings are read from. Tests replace it.
 pub struct Environment<'a> {
     /// Looks up an environment variable.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
-    /// The current folder.
     pub folder: &'a Path,
     /// The system's configuration folder.
     pub system: &'a Path,
 }
 
-/// What was said, from all sources, and warnings about what nobody understands.
-pub fn gather(flags: Layers, surroundings: &Environment<'_>) -> Result<(Layers, Vec<String>), CliError> {
+/// Collects the values of all sources, with warnings about unknown keys.
+pub fn gather(flags: Layers, environment: &Environment<'_>) -> Result<(Layers, Vec<String>), CliError> {
     let mut layers = flags;
     for setting in all() {
         for variable in [setting.variable(), setting.variable_by_section()] {
-            if let Some(text) = (surroundings.variable)(&variable).filter(|text| !text.is_empty()) {
+            if let Some(text) = (environment.variable)(&variable).filter(|text| !text.is_empty()) {
                 layers.below(setting.key, text, Origin::Environment(variable));
             }
         }
     }
     let mut warnings = Vec::new();
-    for path in config_files(surroundings) {
+    for path in config_files(environment) {
         warnings.extend(files::add(&mut layers, &path)?);
     }
     for setting in all() {
@@ -231,12 +223,12 @@ pub fn gather(flags: Layers, surroundings: &Environment<'_>) -> Result<(Layers, 
     Ok((layers, warnings))
 }
 
-/// Gives what was said its types.
+/// Parses the collected values.
 pub fn resolve(layers: &Layers, handed: EnvCredentials) -> Result<Settings, CliError> {
     let backend = choose(layers, handed.plugin)?;
     let settings = layers.read(Settings::read)?;
     Ok(Settings {
-        // A server that somebody farther away has named is not meant.
+        // A farther source may name a server while a nearer one selects a cluster.
         url: settings.url.filter(|_| backend == Backend::Server),
         backend,
         token: handed.token,
@@ -254,7 +246,7 @@ fn resolve_server(layers: &Layers) -> Result<ServerSettings, CliError> {
     server.check()?;
     let mut kubernetes = layers.read(KubernetesConfig::read)?;
     if kubernetes.identity.is_empty() {
-        // Unlike that of any other process that lives: a lease of an earlier process of the same name would not be waited for.
+        // The PID makes the identity unique: with the name of a dead process, its lease would count as held by this one.
         kubernetes.identity = format!("{}-{}", host_name(), std::process::id());
     }
     Ok(ServerSettings { kubernetes, ..server })
@@ -265,7 +257,7 @@ fn parse_fingerprint(text: &str) -> Result<Fingerprint, String> {
 }
 
 fn parse_url(text: &str) -> Result<String, String> {
-    let url = reqwest::Url::parse(text).map_err(|error| format!("is no URL: {error}"))?;
+    let url = reqwest::Url::parse(text).map_err(|error| format!("is not a URL: {error}"))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err("must begin with http:// or https://".to_owned());
     }

@@ -1,40 +1,38 @@
-//! Clusters that are known here: a person's own profiles, those that come with Torc, and what Slurm says about itself.
+//! Known Slurm sites: the user's profiles, built-in profiles, and the site that Slurm describes.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use torc_api::cluster::Partition;
+use torc_slurm::error::SlurmError;
 use torc_slurm::exec::Slurm;
-use torc_slurm::profiles::{self, DETECTED, DetectContext, Profile};
+use torc_slurm::profiles::{self, DETECTED, DetectContext, SiteProfile};
 use torc_slurm::retry::{QUESTION, Schedule};
-use torc_slurm::trouble::SlurmError;
 use torc_slurm::{partitions, scontrol, sinfo};
 
 use crate::env;
 use crate::error::{CliError, ExitStatus};
 
-/// A person waits for the answer: one more try, and no more.
-pub const AT_ONCE: Schedule = Schedule { tries: 2, ..QUESTION };
-/// And no longer than this for each. Slurm's own commands give up after ten seconds, unless their site has more patience.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+/// The retries of Slurm queries in a command: one, because the user waits for the result.
+pub const COMMAND_SCHEDULE: Schedule = Schedule { tries: 2, ..QUESTION };
+/// The timeout of one Slurm query. Slurm's commands themselves time out after 10 s by default (`MessageTimeout`).
+pub const QUERY_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A cluster and who says so.
+/// A profile with its origin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Site {
-    /// What is known of it.
-    pub profile: Profile,
-    /// Where that is from.
+    pub profile: SiteProfile,
     pub origin: ProfileOrigin,
 }
 
-/// Where a profile is from.
+/// The source of a profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProfileOrigin {
-    /// It came with Torc.
+    /// Shipped with Torc.
     BuiltIn,
-    /// Somebody wrote it.
+    /// A file of the user.
     File(PathBuf),
-    /// Slurm said so.
+    /// Queried from Slurm.
     Detected,
 }
 
@@ -48,18 +46,18 @@ impl std::fmt::Display for ProfileOrigin {
     }
 }
 
-/// The Slurm of this machine, or the one that a prefix leads to.
+/// Returns the Slurm of this machine, or the one reached through a command prefix.
 pub fn slurm(prefix: &[String]) -> Slurm {
     Slurm::new(prefix).replaced_by(|name| std::env::var(name).ok())
 }
 
-/// Every profile: a person's own come first, so that one of them can replace one that comes with Torc.
+/// Returns all profiles. A profile of the user replaces a built-in profile of the same name.
 pub fn all() -> Result<Vec<Site>, CliError> {
     let mut sites = Vec::new();
     for path in own_files() {
         sites.push(Site { profile: read(&path)?, origin: ProfileOrigin::File(path) });
     }
-    let known = profiles::known().map_err(|error| CliError::unexpected("a profile of Torc is wrong", error))?;
+    let known = profiles::known().map_err(|error| CliError::unexpected("a built-in profile is invalid", error))?;
     for profile in known {
         if !sites.iter().any(|site| site.profile.name == profile.name) {
             sites.push(Site { profile, origin: ProfileOrigin::BuiltIn });
@@ -68,7 +66,7 @@ pub fn all() -> Result<Vec<Site>, CliError> {
     Ok(sites)
 }
 
-/// Whether this is the cluster that one is on.
+/// Returns whether this machine belongs to a site.
 pub fn is_here(site: &Site) -> bool {
     let hostname = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
     let here = DetectContext {
@@ -79,7 +77,7 @@ pub fn is_here(site: &Site) -> bool {
     site.profile.matches(&here)
 }
 
-/// The cluster with this name, in this file, or the one that one is on; `slurm` is what Slurm says about itself.
+/// Finds a site by name or profile file; without a name, the site of this machine. The name `slurm` queries Slurm.
 pub async fn find(name: Option<&str>, prefix: &[String]) -> Result<Site, CliError> {
     match name {
         Some(DETECTED) => detect(prefix).await,
@@ -90,7 +88,7 @@ pub async fn find(name: Option<&str>, prefix: &[String]) -> Result<Site, CliErro
         None => match all()?.into_iter().find(is_here) {
             Some(site) => Ok(site),
             None => detect(prefix).await.map_err(|error| {
-                error.hint("or name a profile: `torc hpc list` shows them, `--profile FILE.toml` reads one of your own")
+                error.hint("or name a profile: list them with `torc hpc list`, or read one with `--profile FILE.toml`")
             }),
         },
     }
@@ -100,58 +98,57 @@ fn named(name: &str) -> Result<Site, CliError> {
     let sites = all()?;
     let names: Vec<String> = sites.iter().map(|site| site.profile.name.clone()).collect();
     sites.into_iter().find(|site| site.profile.name == name).ok_or_else(|| {
-        CliError::not_found(format!("there is no profile `{name}`")).hint(format!(
-            "there are {} and `{DETECTED}`, which asks the Slurm of this machine; a file of your own ends in .toml",
+        CliError::not_found(format!("profile `{name}` does not exist")).hint(format!(
+                    "profiles: {} and `{DETECTED}` (queries the Slurm of this machine); the name of a profile file ends in .toml",
             names.join(", ")
         ))
     })
 }
 
-/// What Slurm says about itself.
+/// Queries Slurm for its partitions.
 pub async fn detect(prefix: &[String]) -> Result<Site, CliError> {
     let partitions = ask_partitions(&slurm(prefix)).await?;
     if partitions.is_empty() {
-        return Err(CliError::not_found("Slurm has no partition with nodes").hint("`sinfo` shows what it has"));
+        return Err(CliError::not_found("Slurm has no partition with nodes").hint("list its partitions with `sinfo`"));
     }
     Ok(Site { profile: profiles::detected(partitions), origin: ProfileOrigin::Detected })
 }
 
 async fn ask_partitions(slurm: &Slurm) -> Result<Vec<Partition>, CliError> {
-    let rules = slurm.ask_again(&scontrol::partitions().within(PATIENCE), AT_ONCE).await.map_err(trouble)?;
-    let nodes = slurm.ask_again(&sinfo::nodes().within(PATIENCE), AT_ONCE).await.map_err(trouble)?;
-    let nodes = sinfo::read_nodes(&nodes.text).map_err(trouble)?;
+    let rules =
+        slurm.ask_again(&scontrol::partitions().within(QUERY_TIMEOUT), COMMAND_SCHEDULE).await.map_err(slurm_error)?;
+    let nodes = slurm.ask_again(&sinfo::nodes().within(QUERY_TIMEOUT), COMMAND_SCHEDULE).await.map_err(slurm_error)?;
+    let nodes = sinfo::read_nodes(&nodes.text).map_err(slurm_error)?;
     Ok(partitions::detect(&scontrol::read_partitions(&rules.text), &nodes))
 }
 
-/// What went wrong with Slurm, and what to do about it.
-pub fn trouble(trouble: SlurmError) -> CliError {
-    let (kind, hint) = match &trouble {
+/// Converts an error of Slurm, with a hint.
+pub fn slurm_error(error: SlurmError) -> CliError {
+    let (kind, hint) = match &error {
         SlurmError::Missing { .. } => (
             ExitStatus::NotFound,
-            "run it where Slurm's commands are, or say how to get there: --command-prefix \"ssh login1\"",
+            "run this on a machine with Slurm's commands, or reach one with --command-prefix \"ssh login1\"",
         ),
-        SlurmError::NoAnswer { .. } => {
-            (ExitStatus::Unreachable, "`scontrol ping` tells whether Slurm's controller is up")
-        }
-        SlurmError::Refused { .. } => (ExitStatus::Refused, "the sentence is Slurm's own"),
+        SlurmError::NoAnswer { .. } => (ExitStatus::Unreachable, "check Slurm's controller with `scontrol ping`"),
+        SlurmError::Refused { .. } => (ExitStatus::Refused, "the message is Slurm's"),
     };
-    CliError::new(kind, trouble.to_string()).hint(hint)
+    CliError::new(kind, error.to_string()).hint(hint)
 }
 
-fn read(path: &Path) -> Result<Profile, CliError> {
+fn read(path: &Path) -> Result<SiteProfile, CliError> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         let kind =
             if error.kind() == std::io::ErrorKind::NotFound { ExitStatus::NotFound } else { ExitStatus::Unexpected };
         CliError::new(kind, format!("could not read the profile {}", path.display())).because(error)
     })?;
-    Profile::read(&text).map_err(|error| {
-        CliError::invalid(format!("{} is no profile", path.display()))
+    SiteProfile::read(&text).map_err(|error| {
+        CliError::invalid(format!("{} is not a profile", path.display()))
             .because(error)
-            .hint("`torc hpc show kestrel` shows what one holds")
+            .hint("print an example with `torc hpc show kestrel`")
     })
 }
 
-/// Profiles in the person's configuration folder, in order of their names.
+/// Returns the profile files in the user's configuration folder, sorted by name.
 fn own_files() -> Vec<PathBuf> {
     let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty()).map(PathBuf::from);
     let folder = set(env::XDG_CONFIG_HOME).or_else(|| set(env::HOME).map(|home| home.join(".config")));

@@ -1,10 +1,10 @@
-//! Files that hold a token.
+//! Token files.
 
 use std::path::Path;
 
 use crate::error::{CliError, ExitStatus};
 
-/// Reads the token of a file.
+/// Reads a token from a file.
 pub fn read_token(path: &Path) -> Result<String, CliError> {
     match std::fs::read_to_string(path) {
         Ok(token) => Ok(token.trim().to_owned()),
@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_file_that_is_not_there_is_not_found() {
+    fn a_missing_token_file_is_not_found() {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("token"), " word \n").expect("a file");
         assert_eq!(read_token(&folder.path().join("token")).expect("a token"), "word");

@@ -13,5 +13,7 @@ pub mod progress;
 pub mod provenance;
 pub mod replay;
 pub mod run;
+pub mod statuses;
 pub mod submit;
 pub mod summary;
+pub mod watch_store;

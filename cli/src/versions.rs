@@ -1,57 +1,66 @@
-//! Whether a runner and a server go together.
+//! Checks that a runner and a server have compatible versions.
 
 use torc_api::wire::PROTOCOL;
 
 use crate::client::Client;
 use crate::error::{CliError, ExitStatus};
 
-/// How two versions compare.
+/// The difference between two versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Compared {
-    Same,
-    /// Only the last number differs: they understand each other.
-    Near,
-    Apart,
+enum Skew {
+    None,
+    /// Only the patch number differs: both versions are compatible.
+    Patch,
+    Release,
 }
 
-fn compare(ours: &str, theirs: &str) -> Compared {
+fn compare(ours: &str, theirs: &str) -> Skew {
     let release = |version: &str| {
         let numbers = version.split(['-', '+']).next().unwrap_or_default();
         let (line, _) = numbers.rsplit_once('.').unwrap_or((numbers, ""));
         line.to_owned()
     };
     if ours == theirs {
-        Compared::Same
+        Skew::None
     } else if release(ours) == release(theirs) {
-        Compared::Near
+        Skew::Patch
     } else {
-        Compared::Apart
+        Skew::Release
     }
 }
 
-/// Asks the server for its version, before a runner takes work from it. Another release is refused unless `skip`.
+/// Checks the server's version before a runner takes work from it. Another release is an error unless `skip` is set.
 pub async fn check(client: &Client, skip: bool) -> Result<(), CliError> {
     let server = client.version().await?;
     let ours = env!("CARGO_PKG_VERSION");
     let protocol = match server.protocol {
         PROTOCOL => String::new(),
-        theirs => format!("; its runner protocol is {theirs}, ours is {PROTOCOL}"),
+        theirs => format!("; its runner protocol is {theirs}, this runner's is {PROTOCOL}"),
     };
     match compare(ours, &server.version) {
-        Compared::Same => Ok(()),
-        Compared::Near => {
-            tracing::warn!("this runner is version {ours}, the server is version {}{protocol}", server.version);
+        Skew::None => Ok(()),
+        Skew::Patch => {
+            tracing::warn!(
+                runner = ours,
+                server = server.version,
+                "runner and server have different patch versions{protocol}"
+            );
             Ok(())
         }
-        Compared::Apart if skip => {
-            tracing::warn!("going on with a server of version {} and a runner of {ours}{protocol}", server.version);
+        Skew::Release if skip => {
+            tracing::warn!(
+                runner = ours,
+                server = server.version,
+                "runner and server have different releases{protocol}"
+            );
             Ok(())
         }
-        Compared::Apart => {
-            let message = format!("the server is version {}, this runner is {ours}{protocol}", server.version);
-            Err(CliError::new(ExitStatus::Refused, message).hint(
-                "use the same release of torc on both sides, or --skip-version-check if you know that they agree",
-            ))
+        Skew::Release => {
+            let message =
+                format!("the server has version {}, this runner has version {ours}{protocol}", server.version);
+            let hint =
+                "use the same release of torc on both sides, or pass --skip-version-check if they are compatible";
+            Err(CliError::new(ExitStatus::Refused, message).hint(hint))
         }
     }
 }
@@ -62,15 +71,15 @@ mod tests {
 
     // J10
     #[test]
-    fn releases_differ_in_all_but_the_last_number() {
+    fn a_patch_number_does_not_make_another_release() {
         let cases = [
-            ("0.1.0", "0.1.0", Compared::Same),
-            ("0.1.0", "0.1.7", Compared::Near),
-            ("0.1.0", "0.1.0-rc1", Compared::Near),
-            ("0.1.0", "0.2.0", Compared::Apart),
-            ("1.0.0", "2.0.0", Compared::Apart),
-            ("0.1.0", "", Compared::Apart),
-            ("0.1.0", "nonsense", Compared::Apart),
+            ("0.1.0", "0.1.0", Skew::None),
+            ("0.1.0", "0.1.7", Skew::Patch),
+            ("0.1.0", "0.1.0-rc1", Skew::Patch),
+            ("0.1.0", "0.2.0", Skew::Release),
+            ("1.0.0", "2.0.0", Skew::Release),
+            ("0.1.0", "", Skew::Release),
+            ("0.1.0", "nonsense", Skew::Release),
         ];
         for (ours, theirs, expected) in cases {
             assert_eq!(compare(ours, theirs), expected, "{ours} {theirs}");

@@ -1,34 +1,34 @@
-//! The phase of a workflow, which decides whether a command waits on and its exit code. Pure.
+//! The phase of a workflow. It decides whether a command continues to wait, and its exit code.
 
 use torc_api::api::Workflow;
-use torc_api::status::Condition;
+use torc_api::condition::{Condition, ConditionReason, ConditionType};
 
 use crate::error::ExitStatus;
 
-/// The phase of a workflow, as far as a waiting command is concerned.
+/// The phase of a workflow for a waiting command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkflowPhase {
-    /// Something may still happen without a decision of the user.
+    /// The workflow may progress without a decision of the user.
     Active,
     /// All jobs succeeded.
     Succeeded,
-    /// It ended, and not all jobs succeeded.
+    /// It ended with unsuccessful jobs.
     Failed,
     /// It was canceled.
     Canceled,
-    /// Nothing moves, and failed jobs need a manual decision.
+    /// It makes no progress, and failed jobs need a manual decision.
     NeedsDecision,
-    /// It is held back, and nothing of it runs.
+    /// It is suspended, and none of its jobs run.
     Suspended,
 }
 
 impl WorkflowPhase {
-    /// Whether there is something to wait for.
+    /// Returns whether a command should continue to wait.
     pub const fn is_active(self) -> bool {
         matches!(self, Self::Active)
     }
 
-    /// What a command that followed the workflow exits with.
+    /// Returns the exit status of a command that followed the workflow.
     pub const fn exit_status(self) -> ExitStatus {
         match self {
             Self::Succeeded => ExitStatus::Success,
@@ -43,8 +43,8 @@ impl WorkflowPhase {
 pub fn phase(workflow: &Workflow) -> WorkflowPhase {
     let jobs = &workflow.status.jobs;
     let moving = jobs.leased + jobs.running + jobs.recovering;
-    if has_condition(workflow, "Finished") {
-        return if has_condition(workflow, "Succeeded") {
+    if has_condition(workflow, ConditionType::Finished) {
+        return if has_condition(workflow, ConditionType::Succeeded) {
             WorkflowPhase::Succeeded
         } else if workflow.canceled {
             WorkflowPhase::Canceled
@@ -64,21 +64,21 @@ pub fn phase(workflow: &Workflow) -> WorkflowPhase {
     WorkflowPhase::Active
 }
 
-/// Why no allocation comes by itself: Slurm has no place for its jobs, or what it gave was of no use. One that does not answer may
-/// do so any moment.
+/// Returns the reason why Slurm will start no further allocation: no partition fits the jobs, or recovery is exhausted. A Slurm
+/// that does not answer is no such reason: it may recover.
 pub fn stuck_on_slurm(workflow: &Workflow) -> Option<&str> {
-    let stalled = |condition: &&Condition| condition.type_ == "Stalled" && condition.status == "True";
-    let stalled = workflow.status.conditions.iter().find(stalled)?;
-    let is_final = ["NoMatchingPartition", "RecoveryExhausted"].contains(&stalled.reason.as_str());
+    let is_stalled = |condition: &&Condition| condition.holds(ConditionType::Stalled);
+    let stalled = workflow.status.conditions.iter().find(is_stalled)?;
+    let is_final = stalled.has_reason(&[ConditionReason::NoMatchingPartition, ConditionReason::RecoveryExhausted]);
     is_final.then_some(stalled.message.as_str())
 }
 
-/// Whether a condition of a workflow is true.
-pub fn has_condition(workflow: &Workflow, name: &str) -> bool {
-    workflow.status.conditions.iter().any(|condition| condition.type_ == name && condition.status == "True")
+/// Returns whether a condition of a workflow is true.
+pub fn has_condition(workflow: &Workflow, type_: ConditionType) -> bool {
+    workflow.status.conditions.iter().any(|condition| condition.holds(type_))
 }
 
-/// What a command that followed several workflows exits with.
+/// Returns the exit status of a command that followed several workflows: the first one that is not a success.
 pub fn exit_status(workflows: &[Workflow]) -> ExitStatus {
     workflows
         .iter()
@@ -89,6 +89,7 @@ pub fn exit_status(workflows: &[Workflow]) -> ExitStatus {
 
 #[cfg(test)]
 pub mod tests {
+    use torc_api::condition::ConditionStatus;
     use torc_api::status::{JobCounts, WorkflowStatus};
 
     use super::*;
@@ -96,7 +97,7 @@ pub mod tests {
     pub fn workflow(jobs: JobCounts, conditions: &[&str]) -> Workflow {
         let condition = |name: &&str| Condition {
             type_: (*name).to_owned(),
-            status: "True".to_owned(),
+            status: ConditionStatus::True,
             reason: "Because".to_owned(),
             message: String::new(),
             last_transition_time: "2026-01-01T00:00:00Z".to_owned(),
@@ -124,7 +125,7 @@ pub mod tests {
     }
 
     #[test]
-    fn phases() {
+    fn counts_and_conditions_decide_the_phase() {
         let counts = JobCounts::default;
         let suspended = |jobs| Workflow { suspended: true, ..workflow(jobs, &[]) };
         for (workflow, expected) in [
@@ -144,7 +145,7 @@ pub mod tests {
     }
 
     #[test]
-    fn one_bad_workflow_decides_the_exit_code() {
+    fn one_failed_workflow_decides_the_exit_code() {
         let good = workflow(JobCounts::default(), &["Finished", "Succeeded"]);
         let bad = workflow(JobCounts::default(), &["Finished"]);
         assert_eq!(exit_status(std::slice::from_ref(&good)), ExitStatus::Success);
@@ -167,7 +168,7 @@ pub mod tests {
     }
 
     #[test]
-    fn whatever_moves_keeps_a_workflow_active() {
+    fn a_leased_running_or_recovering_job_keeps_a_workflow_active() {
         let counts = JobCounts::default;
         let waiting = |jobs| workflow(JobCounts { pending_failed: 1, ..jobs }, &[]);
         for (workflow, expected) in [
@@ -186,26 +187,26 @@ pub mod tests {
             assert_eq!(phase(&workflow), expected, "{workflow:?}");
         }
         let mut unsure = workflow(counts(), &["Finished", "Succeeded"]);
-        unsure.status.conditions[1].status = "False".to_owned();
+        unsure.status.conditions[1].status = ConditionStatus::False;
         assert_eq!(phase(&unsure), WorkflowPhase::Failed, "a condition counts when it is true");
-        unsure.status.conditions[0].status = "Unknown".to_owned();
+        unsure.status.conditions[0].status = ConditionStatus::Unknown;
         assert_eq!(phase(&unsure), WorkflowPhase::Active);
     }
 
     #[test]
     fn only_a_final_stall_ends_the_wait_for_slurm() {
-        let stalled = |reason: &str, status: &str| {
+        let stalled = |reason: &str, status: ConditionStatus| {
             let mut workflow = workflow(JobCounts { ready: 1, ..JobCounts::default() }, &["Stalled"]);
             workflow.status.conditions[0].reason = reason.to_owned();
-            workflow.status.conditions[0].status = status.to_owned();
+            workflow.status.conditions[0].status = status;
             workflow.status.conditions[0].message = "why".to_owned();
             workflow
         };
         for (reason, status, expected) in [
-            ("NoMatchingPartition", "True", Some("why")),
-            ("RecoveryExhausted", "True", Some("why")),
-            ("SlurmUnreachable", "True", None),
-            ("NoMatchingPartition", "False", None),
+            ("NoMatchingPartition", ConditionStatus::True, Some("why")),
+            ("RecoveryExhausted", ConditionStatus::True, Some("why")),
+            ("SlurmUnreachable", ConditionStatus::True, None),
+            ("NoMatchingPartition", ConditionStatus::False, None),
         ] {
             let workflow = stalled(reason, status);
             assert_eq!(stuck_on_slurm(&workflow), expected, "{reason} {status}");

@@ -12,15 +12,15 @@ tokio::task_local! {
     static CONTEXT: AuditContext;
 }
 
-/// What a request does, as the audit log names it.
+/// The action of a request, as the audit log names it.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumIter, strum::EnumMessage, strum::IntoStaticStr,
 )]
 pub(crate) enum AuditVerb {
-    /// Only refusals of it are recorded.
+    /// A read; only refusals are recorded.
     #[strum(serialize = "read")]
     Read,
-    /// A method that a route does not have.
+    /// A method that the route does not have.
     #[strum(serialize = "unknown")]
     Unknown,
     /// Deletes superseded results and old events.
@@ -86,7 +86,7 @@ pub(crate) enum AuditVerb {
     /// Requests allocations of a scheduler.
     #[strum(serialize = "schedule nodes")]
     ScheduleNodes,
-    /// Has a stored workflow run.
+    /// Runs a stored workflow.
     #[strum(serialize = "submit")]
     Submit,
     /// Adds jobs from a running job.
@@ -109,7 +109,7 @@ pub(crate) enum AuditVerb {
     RemoveWorker,
 }
 
-/// How a request ended, as far as the audit log is concerned.
+/// The outcome of a request, as the audit log records it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AuditOutcome {
     Done,
@@ -119,7 +119,7 @@ pub(crate) enum AuditOutcome {
     Failed(ErrorCode),
 }
 
-/// Who does what to which object.
+/// The caller, action and object of a request.
 #[derive(Clone)]
 pub(crate) struct AuditContext {
     who: String,
@@ -133,8 +133,8 @@ impl AuditContext {
         Self { who, scope, verb, object: Arc::new(Mutex::new(object)) }
     }
 
-    /// Returns the row to be written, if any. Of runners and jobs only registrations and refusals are recorded: the rest of their
-    /// work is on record as such.
+    /// Returns the row to write, if any. Of runners and jobs, only registrations and refusals are recorded: results and events
+    /// document the rest of their work.
     pub fn row(&self, outcome: AuditOutcome, now: Now) -> Option<AuditRow> {
         let is_refused = matches!(outcome, AuditOutcome::Refused(_));
         if self.scope == Scope::Runner && self.verb != AuditVerb::Register && !is_refused {
@@ -162,11 +162,11 @@ pub(crate) async fn scope<T>(context: AuditContext, future: impl Future<Output =
 
 /// Sets the object of the current context, where its path does not name it.
 pub(crate) fn set_object(object: String) {
-    // Commands that this process makes by itself have no context.
+    // Commands that the server issues itself have no context.
     let _ = CONTEXT.try_with(|context| *context.object.lock().unwrap_or_else(PoisonError::into_inner) = object);
 }
 
-/// The current context.
+/// Returns the audit context of the current task.
 pub(crate) fn current() -> Option<AuditContext> {
     CONTEXT.try_with(Clone::clone).ok()
 }

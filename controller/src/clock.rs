@@ -9,10 +9,10 @@ use torc_core::ids::Now;
 /// A source of the two clocks' times: [`now`], or one that a test sets.
 pub(crate) type Clock = Arc<dyn Fn() -> Now + Send + Sync>;
 
-/// A source of moments between which time is measured: `Instant::now`, or one that a test sets.
+/// A source of instants for measuring durations: `Instant::now`, or one that a test sets.
 pub(crate) type Moments = Arc<dyn Fn() -> Instant + Send + Sync>;
 
-/// The two clocks, now. Leases are measured with one that goes on while the machine sleeps.
+/// Returns the time of both clocks. Leases use the one that advances while the machine sleeps.
 pub fn now() -> Now {
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
     let mono = clock_gettime(ClockId::CLOCK_BOOTTIME)

@@ -1,6 +1,6 @@
-//! What runners in allocations are handed: the way to the server, a token that is good for their workflow and nothing else, and
-//! whom to believe to be the server. It travels in files that only their owner can read, never on a command line, and is brought
-//! up to date for as long as there are allocations: one may wait for months, and certificates are renewed meanwhile.
+//! Credentials of runners in allocations: the server's address, a token for one workflow, and the certificates to trust. They
+//! are files that only their owner can read, never arguments of a command. The controller renews them while there are
+//! allocations, because an allocation may wait for months and certificates expire meanwhile.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,15 +17,15 @@ use crate::tls::{Certificates, certificates_of};
 /// Credentials of the runners of a workflow.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RunnerCredentials {
-    /// Where the server answers.
+    /// The address of the server.
     pub url: String,
     /// A token for the runners and jobs of one workflow.
     pub token: String,
-    /// The certificate that the server has made for itself.
+    /// The fingerprint of the server's self-signed certificate.
     pub certificate_sha256: Option<String>,
-    /// The certificate that the server was given, and those who vouch for it, in PEM.
+    /// The configured certificate and its authority, in PEM.
     pub certificates: Option<String>,
-    /// When another token has to take its place, in seconds since 1970: long before it ends.
+    /// The time at which the token must be replaced, in seconds since 1970: long before it expires.
     renew_at: i64,
 }
 
@@ -35,33 +35,32 @@ impl std::fmt::Debug for RunnerCredentials {
     }
 }
 
-/// The files of a hand-over, where Slurm's commands and the runners see them.
+/// Paths of the credential files, as Slurm's commands and the runners see them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Files {
-    /// The variables, for a shell to read.
+pub(crate) struct CredentialPaths {
+    /// The environment file, which a shell reads.
     pub environment: String,
-    /// The token: a runner reads it again when the one that it has is not accepted any more.
+    /// The token file. A runner reads it again when its token is refused.
     pub token: String,
-    /// The certificates: a runner reads them again for every connection.
+    /// The file of certificates. A runner reads it again for every connection.
     pub certificates: String,
 }
 
-impl Files {
-    /// Those of the workflow of a name that no other store in the same folder has.
+impl CredentialPaths {
+    /// Returns the paths for a workflow. `name` must be unique among the stores that share the folder.
     pub fn of(folder: &str, name: &str) -> Self {
         let path = |ending: &str| format!("{}/{name}.{ending}", folder.trim_end_matches('/'));
         Self { environment: path("env"), token: path("token"), certificates: path("crt") }
     }
 
-    /// All of them.
     pub fn all(&self) -> [&str; 3] {
         [&self.environment, &self.token, &self.certificates]
     }
 }
 
 impl RunnerCredentials {
-    /// The variables of the environment file. The token is not one of them: a variable cannot be replaced in a process that runs.
-    pub(crate) fn variables(&self, files: &Files) -> BTreeMap<String, String> {
+    /// Returns the variables of the environment file. The token is not one of them: a running process cannot get a new variable.
+    pub(crate) fn variables(&self, files: &CredentialPaths) -> BTreeMap<String, String> {
         let mut variables = BTreeMap::from([
             ("TORC_API_URL".to_owned(), self.url.clone()),
             ("TORC_TOKEN_FILE".to_owned(), files.token.clone()),
@@ -73,7 +72,7 @@ impl RunnerCredentials {
         variables
     }
 
-    /// Whether it still says what one that is made now would say, with a token that has time left.
+    /// Returns whether these credentials equal newly made ones, apart from a token that need not be renewed yet.
     fn is_like(&self, now: &Self, now_seconds: i64) -> bool {
         let words = |one: &Self| (one.url.clone(), one.certificate_sha256.clone(), one.certificates.clone());
         words(self) == words(now) && now_seconds < self.renew_at
@@ -89,17 +88,17 @@ pub struct CredentialIssuer {
     trust: ServerTrust,
 }
 
-/// Who vouches for a server that has not made its certificate for itself.
+/// Certificates that vouch for a server whose certificate is not self-signed.
 #[derive(Clone, Default)]
 pub(crate) struct ServerTrust {
-    /// The certificate that it shows, where it was given.
+    /// The configured certificate of the server.
     pub shown: Option<Arc<Certificates>>,
-    /// A file with those above it, or above that of a proxy in front.
+    /// A file with the certificate authority of the server, or of a proxy in front of it.
     pub authority: Option<PathBuf>,
 }
 
 impl ServerTrust {
-    /// All certificates in PEM. An authority that cannot be read just now is left out: the server's own is enough until it is renewed.
+    /// Returns all certificates in PEM. An unreadable authority is left out: the server's own certificate suffices until renewal.
     fn certificates(&self) -> Option<String> {
         let authority = self.authority.as_deref().and_then(|path| {
             certificates_of(path)
@@ -116,12 +115,12 @@ impl CredentialIssuer {
         Self { url, issuer, lifetime, trust }
     }
 
-    /// How others reach the server.
+    /// Returns the address at which others reach the server.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// For the runners of a workflow. What ends the token before its time is the end of the workflow, or another key.
+    /// Returns credentials for the runners of a workflow. The token ends early if the workflow is deleted or the key changes.
     pub fn to_workflow(&self, workflow: WorkflowId, now_seconds: i64) -> RunnerCredentials {
         let lifetime = i64::try_from(self.lifetime.as_secs()).unwrap_or(i64::MAX);
         let statement = Claims {
@@ -141,7 +140,7 @@ impl CredentialIssuer {
         }
     }
 
-    /// What takes the place of what was handed over; nothing while that is good.
+    /// Returns the credentials that replace `held`, or `None` if those are still valid.
     pub(crate) fn renewed(
         &self,
         handed: Option<&RunnerCredentials>,
@@ -189,7 +188,7 @@ mod tests {
         assert_eq!(statement.grant, Grant::Runner { workflow: 3 });
         assert_eq!(statement.expires, Some(1_000 + 30 * DAY));
         assert!(!format!("{credentials:?}").contains(&credentials.token), "nobody prints it by mistake");
-        let files = Files::of("/home/ada/.torc/allocations", "torc-wf3-0a1b");
+        let files = CredentialPaths::of("/home/ada/.torc/allocations", "torc-wf3-0a1b");
         let variables = credentials.variables(&files);
         let expected = BTreeMap::from([
             ("TORC_API_URL".to_owned(), "https://login1:7421".to_owned()),
@@ -227,7 +226,7 @@ mod tests {
         let (_, given) = credentials(None, trust.clone());
         let first = given.to_workflow(WORKFLOW, 0);
         assert_eq!(first.certificates, text([&certificate, &authority]));
-        let variables = first.variables(&Files::of("/f", "w"));
+        let variables = first.variables(&CredentialPaths::of("/f", "w"));
         assert_eq!(variables["TORC_SERVER_CERTIFICATES"], "/f/w.crt");
         assert!(!variables.contains_key("TORC_CERTIFICATE_SHA256"), "it may be renewed");
         std::fs::write(file("ca.crt"), &other).unwrap();
@@ -261,7 +260,7 @@ mod tests {
         assert_eq!(own.renewed(Some(&first), WORKFLOW, 1), None);
         let (_, other) = credentials(Some(Fingerprint([3; 32])), ServerTrust::default());
         assert!(other.renewed(Some(&first), WORKFLOW, 1).is_some());
-        let files = Files::of("/f/", "w");
+        let files = CredentialPaths::of("/f/", "w");
         assert_eq!(files.all(), ["/f/w.env", "/f/w.token", "/f/w.crt"]);
     }
 }

@@ -1,4 +1,4 @@
-//! A handle to the engine: every call is a command on one queue, answered when its changes are durable.
+//! A handle to the engine: each call is a command on one queue and returns when its changes are durable.
 
 mod changed_workflows;
 mod data;
@@ -18,6 +18,7 @@ use tokio::sync::{Notify, broadcast, mpsc, oneshot};
 use torc_api::api::{self, AffectedJobs, ApplyOutcome, ApplyRequest, ApplyResponse, Event, Page};
 use torc_api::document::WorkflowDocument;
 use torc_api::error_code::ErrorKind;
+use torc_api::filter::{EventFilter, JobFilter, ResultFilter, RunnerFilter, SlurmStatsFilter};
 use torc_api::remote::{RemoteWorker, WorkerAddress};
 use torc_api::slurm_stats::SlurmStats;
 use torc_api::token::Grant;
@@ -30,7 +31,7 @@ use torc_core::expand::{Limits, expand};
 use torc_core::expanded::Expanded;
 use torc_core::ids::{JobId, RunnerId, WorkflowId};
 use torc_core::rows::ResultRow;
-use torc_store::{EventQuery, JobQuery, ResultQuery, RunnerQuery, SlurmStatsQuery, Store};
+use torc_store::Store;
 
 use crate::audit::{self, AuditOutcome};
 use crate::clock::{self, Clock};
@@ -41,26 +42,23 @@ use crate::views;
 pub(crate) use changed_workflows::ChangedWorkflows;
 pub use error::EngineError;
 pub(crate) use writer::Stop;
-use writer::{Answer, Command, Write, Writer};
+use writer::{EngineCommand, EngineWriter, ReplySender, WriteCommand};
 
-/// How many committed groups a slow watcher may lag behind before it has to read from the store again.
+/// Committed groups that a watcher may lag behind before it reads from the store again.
 const WATCH_BACKLOG: usize = 256;
 
 /// A handle to the engine.
 #[derive(Clone)]
 pub struct EngineHandle {
-    queue: mpsc::Sender<Command>,
+    queue: mpsc::Sender<EngineCommand>,
     events: broadcast::Sender<Arc<Vec<Event>>>,
     store: Store,
     limits: Limits,
     metrics: Arc<Metrics>,
-    /// Told whenever something has changed, for the loop that talks with Slurm.
+    /// Notified after every change, for the Slurm loop.
     changed: Arc<Notify>,
     changed_workflows: ChangedWorkflows,
 }
-
-/// A workflow by namespace, and name or number.
-pub type WorkflowRef<'a> = (&'a str, &'a str);
 
 impl EngineHandle {
     /// Reads the store and starts the writer. The handle's last clone ends it.
@@ -74,7 +72,7 @@ impl EngineHandle {
         Self::start_with_clock(store, limits, metrics, stop, issuer, Arc::new(clock::now)).await
     }
 
-    /// The same, with the writer's times from `clock`.
+    /// Starts the writer with the given clock.
     pub(crate) async fn start_with_clock(
         store: Store,
         limits: Limits,
@@ -89,12 +87,12 @@ impl EngineHandle {
         let changed = Arc::new(Notify::new());
         let changed_workflows = ChangedWorkflows::default();
         let told = (events.clone(), Arc::clone(&changed), changed_workflows.clone());
-        let writer = Writer::new(engine, store.clone(), told, Arc::clone(&metrics), stop, issuer, clock);
+        let writer = EngineWriter::new(engine, store.clone(), told, Arc::clone(&metrics), stop, issuer, clock);
         let task = tokio::spawn(writer.run(commands));
         Ok((Self { queue, events, store, limits, metrics, changed, changed_workflows }, task))
     }
 
-    /// Runs a command in the writer; the answer comes when what it changed is durable.
+    /// Runs a command in the writer and returns when its changes are durable.
     async fn write<T: Send + 'static>(
         &self,
         command: impl FnOnce(&mut Engine, &mut Tx) -> Result<T, EngineError> + Send + 'static,
@@ -111,7 +109,7 @@ impl EngineHandle {
         self.write_then(command, move |engine, _| Ok(engine.workflow_summary(id)?)).await
     }
 
-    /// Runs a command in the writer, and once its changes are durable derives the answer from them.
+    /// Runs a command in the writer and, once its changes are durable, derives the answer from them.
     async fn write_then<T: Send + 'static, A: Send + 'static>(
         &self,
         command: impl FnOnce(&mut Engine, &mut Tx) -> Result<T, EngineError> + Send + 'static,
@@ -119,7 +117,7 @@ impl EngineHandle {
     ) -> Result<A, EngineError> {
         let (sender, receiver) = oneshot::channel();
         let audited = audit::current();
-        let run: Write = Box::new(move |context| {
+        let run: WriteCommand = Box::new(move |context| {
             let value = context.and_then(|(engine, tx)| {
                 let value = command(engine, tx);
                 let outcome = value.as_ref().err().map_or(AuditOutcome::Done, EngineError::audit_outcome);
@@ -129,29 +127,29 @@ impl EngineHandle {
                 value
             });
             Box::new(move |committed| {
-                // The caller may have gone away; the command counts all the same.
+                // The caller may have disconnected; the command counts all the same.
                 let _ = sender.send(committed.and_then(|engine| answer(engine, value?)));
             })
         });
-        self.queue.send(Command::Write(run)).await.map_err(|_| EngineError::stopped())?;
+        self.queue.send(EngineCommand::Write(run)).await.map_err(|_| EngineError::stopped())?;
         receiver.await.map_err(|_| EngineError::stopped())?
     }
 
-    /// Asks the live state something.
+    /// Reads from the engine's state.
     async fn read<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Engine) -> Result<T, EngineError> + Send + 'static,
     ) -> Result<T, EngineError> {
         let (sender, receiver) = oneshot::channel();
-        let answer: Answer = Box::new(move |engine| {
-            // The caller may have gone away.
+        let answer: ReplySender = Box::new(move |engine| {
+            // The caller may have disconnected.
             let _ = sender.send(engine.and_then(question));
         });
-        self.queue.send(Command::Read(answer)).await.map_err(|_| EngineError::stopped())?;
+        self.queue.send(EngineCommand::Read(answer)).await.map_err(|_| EngineError::stopped())?;
         receiver.await.map_err(|_| EngineError::stopped())?
     }
 
-    /// Makes the world match a document, or says what that would change.
+    /// Creates or updates a workflow from its document. A dry run only returns the changes.
     pub async fn apply(&self, request: ApplyRequest, owner: &str, grant: &Grant) -> Result<ApplyResponse, EngineError> {
         let (request, expanded) = self.expand(request).await?;
         let metadata = &request.document.metadata;
@@ -159,11 +157,11 @@ impl EngineHandle {
         let key = (metadata.namespace().to_owned(), metadata.name.clone());
         let (owner, grant) = (owner.to_owned(), grant.clone());
         if request.dry_run {
-            self.read(move |engine| Ok(engine.may_apply(&grant, &key.0, &key.1)?)).await?;
+            self.read(move |engine| Ok(engine.rights().may_apply(&grant, &key.0, &key.1)?)).await?;
             return self.preview(request, expanded).await;
         }
         self.write(move |engine, tx| {
-            engine.may_apply(&grant, &key.0, &key.1)?;
+            engine.rights().may_apply(&grant, &key.0, &key.1)?;
             refuse(forbidden_changes(engine, &request.document))?;
             let apply = Apply {
                 document: &request.document,
@@ -177,7 +175,7 @@ impl EngineHandle {
         .await
     }
 
-    /// Expansion can take a second for a large document, so it happens outside the writer and off the async threads.
+    /// Expands a document. This can take a second, so it runs on a blocking thread and not in the writer.
     async fn expand(&self, request: ApplyRequest) -> Result<(ApplyRequest, Expanded), EngineError> {
         let limits = self.limits;
         let task = tokio::task::spawn_blocking(move || {
@@ -213,18 +211,18 @@ impl EngineHandle {
         .await
     }
 
-    /// The number of a workflow that is given by name or number.
-    pub async fn find(&self, (namespace, reference): WorkflowRef<'_>) -> Result<WorkflowId, EngineError> {
-        let (namespace, reference) = (namespace.to_owned(), reference.to_owned());
-        self.read(move |engine| Ok(engine.find(&namespace, &reference)?)).await
+    /// Returns the number of a workflow that is given by name or number.
+    pub async fn find(&self, namespace: &str, workflow: &str) -> Result<WorkflowId, EngineError> {
+        let (namespace, workflow) = (namespace.to_owned(), workflow.to_owned());
+        self.read(move |engine| Ok(engine.find(&namespace, &workflow)?)).await
     }
 
-    /// A workflow without its document.
+    /// Returns a workflow without its document.
     pub async fn summary(&self, id: WorkflowId) -> Result<api::Workflow, EngineError> {
         self.read(move |engine| Ok(engine.workflow_summary(id)?)).await
     }
 
-    /// A workflow with its document.
+    /// Returns a workflow with its document.
     pub async fn workflow(&self, id: WorkflowId) -> Result<api::Workflow, EngineError> {
         let both = move |engine: &Engine| Ok((engine.workflow_summary(id)?, engine.document(id)?.to_string()));
         let (mut workflow, document) = self.read(both).await?;
@@ -232,7 +230,7 @@ impl EngineHandle {
         Ok(workflow)
     }
 
-    /// Workflows of a namespace, or of all.
+    /// Returns the workflows of a namespace, or of all namespaces.
     pub async fn workflows(&self, namespace: Option<&str>) -> Result<Vec<api::Workflow>, EngineError> {
         let namespace = namespace.map(str::to_owned);
         self.read(move |engine| {
@@ -242,27 +240,27 @@ impl EngineHandle {
         .await
     }
 
-    /// The actions of a workflow.
+    /// Returns the actions of a workflow.
     pub async fn actions(&self, id: WorkflowId) -> Result<Vec<api::WorkflowAction>, EngineError> {
         self.read(move |engine| Ok(engine.actions(id)?)).await
     }
 
-    /// Nothing more starts, and what runs is ended.
+    /// Cancels a workflow: starts no more jobs and terminates those that run.
     pub async fn cancel(&self, id: WorkflowId) -> Result<api::Workflow, EngineError> {
         self.write_and_show(id, move |engine, tx| Ok(engine.cancel(id, tx)?)).await
     }
 
-    /// No new leases.
+    /// Suspends a workflow: grants no new leases.
     pub async fn suspend(&self, id: WorkflowId) -> Result<api::Workflow, EngineError> {
         self.write_and_show(id, move |engine, tx| Ok(engine.suspend(id, tx)?)).await
     }
 
-    /// Goes on after a suspension or a cancellation.
+    /// Resumes a suspended or canceled workflow.
     pub async fn resume(&self, id: WorkflowId) -> Result<api::Workflow, EngineError> {
         self.write_and_show(id, move |engine, tx| Ok(engine.resume(id, tx)?)).await
     }
 
-    /// Jobs run again.
+    /// Resets jobs so that they run again.
     pub async fn retry(&self, id: WorkflowId, request: api::RetryRequest) -> Result<AffectedJobs, EngineError> {
         let dry_run = request.dry_run;
         let which = match request {
@@ -279,16 +277,16 @@ impl EngineHandle {
         Ok(AffectedJobs { jobs, names: Vec::new() })
     }
 
-    /// Forgets a workflow.
+    /// Deletes a workflow.
     pub async fn delete(&self, id: WorkflowId) -> Result<(), EngineError> {
         self.write(move |engine, tx| Ok(engine.delete(id, tx)?)).await
     }
 
-    /// A runner introduces itself.
+    /// Registers a runner.
     pub async fn register(&self, request: RegisterRequest, grant: Grant) -> Result<RegisterResponse, EngineError> {
         audit::set_object(format!("runners on {}", request.host));
         self.write(move |engine, tx| {
-            if !engine.may_serve(&grant, &request.scope) {
+            if !engine.rights().may_serve(&grant, &request.scope) {
                 let message = "the token allows no runner for that: name the workflow that it is for";
                 return Err(EngineError::forbidden(message.to_owned()));
             }
@@ -297,10 +295,11 @@ impl EngineHandle {
         .await
     }
 
-    /// A runner says what is; the answer may wait until there is something to say.
+    /// Handles a sync of a runner. A long poll is answered when there is something to tell the runner.
     pub async fn sync(&self, runner: i64, request: SyncRequest, grant: Grant) -> Result<SyncResponse, EngineError> {
         let (sender, receiver) = oneshot::channel();
-        let command = Command::Sync { runner: RunnerId(runner), request: Box::new(request), grant, reply: sender };
+        let command =
+            EngineCommand::Sync { runner: RunnerId(runner), request: Box::new(request), grant, reply: sender };
         self.queue.send(command).await.map_err(|_| EngineError::stopped())?;
         match receiver.await.map_err(|_| EngineError::stopped())? {
             Err(error) if error.kind() == ErrorKind::Forbidden => Err(self.refuse(error).await),
@@ -308,7 +307,7 @@ impl EngineHandle {
         }
     }
 
-    /// Results that runners wrote down while the server was away; what became of each, in their order.
+    /// Replays results from a runner's journal and returns the outcome of each, in their order.
     pub async fn replay(
         &self,
         id: WorkflowId,
@@ -328,70 +327,70 @@ impl EngineHandle {
         Ok(replayed.into_iter().filter_map(|known| known.or_else(|| answers.next())).collect())
     }
 
-    /// Whether the store holds this result; the live state only knows a job's present attempt.
+    /// Returns whether the store holds this result. The engine's state only has the current attempt of a job.
     async fn is_written_down(&self, workflow: WorkflowId, result: &JournalledResult) -> Result<bool, EngineError> {
         let FinishedAttempt { key, return_code, .. } = &result.finished;
         if key.workflow != workflow.0 {
             return Ok(false);
         }
-        let (job, run) = (Some(JobId(key.job)), Some(key.run));
-        let query = ResultQuery { workflow: Some(workflow), job, run, ..ResultQuery::default() };
+        let (job, run) = (Some(key.job), Some(key.run));
+        let filter = ResultFilter { workflow: Some(workflow.0), job, run, ..ResultFilter::default() };
         let same = |row: &ResultRow| row.attempt == key.attempt && row.return_code == *return_code;
-        Ok(self.store.results(&query).await?.items.iter().any(|view| same(&view.result)))
+        Ok(self.store.results(&filter).await?.items.iter().any(|view| same(&view.result)))
     }
 
-    /// Runners; those that have left too, if asked for.
+    /// Returns the runners; with `all`, also those that have left.
     pub async fn runners(&self, all: bool) -> Result<Vec<api::Runner>, EngineError> {
         let mut runners = self.read(|engine| Ok(engine.runners())).await?;
         if all {
             let live: HashSet<i64> = runners.iter().map(|runner| runner.id).collect();
-            let stored = self.store.runners(&RunnerQuery { active_only: false, cursor: None, limit: u32::MAX }).await?;
-            let gone = stored.items.into_iter().filter(|runner| !live.contains(&runner.id.0));
+            let stored = self.store.runners(RunnerFilter { all }).await?;
+            let gone = stored.into_iter().filter(|runner| !live.contains(&runner.id.0));
             runners.extend(gone.map(|runner| views::gone_runner(&runner)));
             runners.sort_by_key(|runner| runner.id);
         }
         Ok(runners)
     }
 
-    /// One job, with its dependencies.
+    /// Returns one job with its dependencies.
     pub async fn job(&self, id: WorkflowId, job: &str) -> Result<api::Job, EngineError> {
         let job = job.to_owned();
         let live = self.read(move |engine| Ok(views::LiveJob::from(engine.job(id, &job)?.1))).await?;
-        let query = JobQuery { workflow: Some(id), name: Some(live.name.clone()), limit: 1, ..JobQuery::default() };
-        let mut jobs = self.jobs(&query).await?;
+        let name = Some(live.name.clone());
+        let mut jobs = self.jobs(&JobFilter { workflow: Some(id.0), name, ..JobFilter::default() }).await?;
         let mut job =
             jobs.items.pop().ok_or_else(|| EngineError::internal("the job is not in the store".to_owned()))?;
         live.add_to(&mut job);
         Ok(job)
     }
 
-    /// Jobs of a workflow, a page at a time.
-    pub async fn jobs(&self, query: &JobQuery) -> Result<Page<api::Job>, EngineError> {
-        let mut page = self.store.jobs(query).await?;
+    /// Returns a page of jobs.
+    pub async fn jobs(&self, filter: &JobFilter) -> Result<Page<api::Job>, EngineError> {
+        let mut page = self.store.jobs(filter).await?;
         let (names, hosts) = self.names().await?;
         self.fill_commands(&mut page.items).await?;
         let items = page.items.into_iter().map(|view| views::job(view, &names, &hosts)).collect();
         Ok(Page { items, next: page.next })
     }
 
-    /// Results of a workflow, a page at a time.
-    pub async fn results(&self, query: &ResultQuery) -> Result<Page<api::JobResult>, EngineError> {
-        let page = self.store.results(query).await?;
+    /// Returns a page of results.
+    pub async fn results(&self, filter: &ResultFilter<i64>) -> Result<Page<api::JobResult>, EngineError> {
+        let page = self.store.results(filter).await?;
         let items = page.items.into_iter().map(views::result).collect();
         Ok(Page { items, next: page.next })
     }
 
-    /// What Slurm's accounting said of steps, a page at a time.
-    pub async fn slurm_stats(&self, query: &SlurmStatsQuery) -> Result<Page<SlurmStats>, EngineError> {
-        Ok(self.store.slurm_stats(query).await?)
+    /// Returns a page of Slurm's accounting of steps.
+    pub async fn slurm_stats(&self, filter: &SlurmStatsFilter<i64>) -> Result<Page<SlurmStats>, EngineError> {
+        Ok(self.store.slurm_stats(filter).await?)
     }
 
-    /// Writes down what Slurm's accounting said of steps; what was said before is forgotten.
+    /// Records Slurm's accounting of steps and replaces what was recorded before.
     pub async fn record_slurm_stats(&self, stats: Vec<SlurmStats>) -> Result<(), EngineError> {
         self.write(move |engine, tx| Ok(engine.record_slurm_stats(&stats, tx)?)).await
     }
 
-    /// Names of workflows and hosts of runners, by number.
+    /// Returns the names of workflows and the hosts of runners, by number.
     async fn names(&self) -> Result<(HashMap<i64, String>, HashMap<i64, String>), EngineError> {
         let workflows = self.workflows(None).await?;
         let runners = self.runners(false).await?;
@@ -399,45 +398,45 @@ impl EngineHandle {
         Ok((names, runners.into_iter().map(|runner| (runner.id, runner.host)).collect()))
     }
 
-    /// What happened, after a sequence number.
-    pub async fn events(&self, query: &EventQuery) -> Result<Page<Event>, EngineError> {
-        let page = self.store.events(query).await?;
+    /// Returns a page of events.
+    pub async fn events(&self, filter: &EventFilter<i64>) -> Result<Page<Event>, EngineError> {
+        let page = self.store.events(filter).await?;
         Ok(Page { items: page.items.into_iter().map(views::event).collect(), next: page.next })
     }
 
-    /// Events as they are committed.
+    /// Returns a receiver of events as they are committed.
     pub fn subscribe(&self) -> broadcast::Receiver<Arc<Vec<Event>>> {
         self.events.subscribe()
     }
 
-    /// Workflows that have changed, from now on.
+    /// Starts to record changed workflows.
     pub(crate) fn changed_workflows(&self) -> ChangedWorkflows {
         self.changed_workflows.begin();
         self.changed_workflows.clone()
     }
 
-    /// The last event that was told to Kubernetes.
-    pub(crate) async fn told(&self) -> Result<i64, EngineError> {
-        Ok(self.store.told().await?)
+    /// Returns the last event that was published to Kubernetes.
+    pub(crate) async fn event_cursor(&self) -> Result<i64, EngineError> {
+        Ok(self.store.event_cursor().await?)
     }
 
-    /// Everything up to this event was told to Kubernetes.
-    pub(crate) async fn note_told(&self, sequence: i64) -> Result<(), EngineError> {
-        Ok(self.store.note_told(sequence).await?)
+    /// Records that all events up to `sequence` were published to Kubernetes.
+    pub(crate) async fn set_event_cursor(&self, sequence: i64) -> Result<(), EngineError> {
+        Ok(self.store.set_event_cursor(sequence).await?)
     }
 
-    /// Nothing is left to do in any workflow.
+    /// Returns whether no workflow has work left.
     pub async fn is_idle(&self) -> Result<bool, EngineError> {
         self.read(|engine| Ok(engine.is_idle())).await
     }
 
-    /// Names of jobs, for what is shown about them.
+    /// Returns the number of a job that is given by name or number.
     pub async fn job_id(&self, workflow: WorkflowId, reference: &str) -> Result<JobId, EngineError> {
         let reference = reference.to_owned();
         self.read(move |engine| Ok(engine.job(workflow, &reference)?.0)).await
     }
 
-    /// Forgets what is old.
+    /// Deletes superseded results and old events.
     pub async fn gc(&self, request: &api::GcRequest) -> Result<api::GcResponse, EngineError> {
         let before_ms = clock::now().wall_ms - request.older_than_seconds.saturating_mul(1_000);
         let report = self.store.gc(before_ms, request.dry_run).await?;
@@ -452,12 +451,12 @@ impl EngineHandle {
         Ok(views::gc(report))
     }
 
-    /// The machines of a workflow that are reached over SSH.
+    /// Returns the remote workers of a workflow.
     pub async fn remote_workers(&self, id: WorkflowId) -> Result<Vec<RemoteWorker>, EngineError> {
         Ok(self.store.remote_workers(id).await?)
     }
 
-    /// Adds machines to a workflow, and lists all of them.
+    /// Adds remote workers to a workflow and returns all of them.
     pub async fn add_remote_workers(
         &self,
         id: WorkflowId,
@@ -472,14 +471,14 @@ impl EngineHandle {
         Ok(self.store.remote_workers(id).await?)
     }
 
-    /// Forgets a machine of a workflow.
+    /// Removes a remote worker from a workflow.
     pub async fn remove_remote_worker(&self, id: WorkflowId, address: &str) -> Result<(), EngineError> {
         let was_there = self.store.remove_remote_worker(id, address).await?;
         self.audit_only().await?;
         if was_there { Ok(()) } else { Err(EngineError::no_worker(address)) }
     }
 
-    /// Writes a copy of the store.
+    /// Writes a copy of the store to `to`.
     pub async fn backup(&self, to: &std::path::Path) -> Result<(), EngineError> {
         self.audit_only().await?;
         Ok(self.store.backup(to).await?)
@@ -490,12 +489,12 @@ impl EngineHandle {
     }
 }
 
-/// Returns what forbids a document to take the place of the stored one.
+/// Returns the problems that forbid a document to replace the stored one.
 fn forbidden_changes(engine: &Engine, document: &WorkflowDocument) -> Vec<torc_api::problem::Problem> {
     engine.stored_spec(document).map(|stored| torc_api::rules::updated(stored, &document.spec)).unwrap_or_default()
 }
 
-/// Refuses what has problems.
+/// Returns an error if there are problems.
 fn refuse(problems: Vec<torc_api::problem::Problem>) -> Result<(), EngineError> {
     if problems.is_empty() { Ok(()) } else { Err(EngineError::invalid(problems)) }
 }

@@ -1,4 +1,4 @@
-//! The HTTP API: the routes of each resource, one error type, one check of who may call what.
+//! The HTTP API: the routes of each resource, one error type, one access check.
 
 mod access;
 mod data;
@@ -54,13 +54,14 @@ pub(crate) use identity::Identities;
 pub use openapi::document as openapi_document;
 pub(crate) use readiness_gate::ReadinessGate;
 pub use reference::page as reference_page;
+pub(crate) use reference::{documentation, row};
 
-/// The largest document or report.
+/// Maximum size of a body: 256 MiB hold the largest document or report.
 const BODY_LIMIT: usize = 256 << 20;
-/// How long a client may pause within a document or report.
+/// Maximum pause of a client within a body.
 const BODY_READ_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What every handler may use.
+/// Context shared by all handlers.
 #[derive(Clone)]
 struct App {
     engine: EngineHandle,
@@ -71,7 +72,7 @@ struct App {
     stop: CancellationToken,
 }
 
-/// The whole API.
+/// Returns the router of the API.
 pub(crate) fn app(
     engine: EngineHandle,
     slurm: Option<SlurmHandle>,
@@ -87,7 +88,7 @@ pub(crate) fn app(
     Router::new().merge(guarded).merge(system::health()).fallback(error::no_such_route).with_state(app)
 }
 
-/// All routes that need a token.
+/// Returns all routes that need a token.
 fn routes() -> Vec<Route> {
     [
         workflows::routes(),
@@ -110,37 +111,36 @@ fn routes() -> Vec<Route> {
     .collect()
 }
 
-/// Who may call a route, and what the audit log calls it.
+/// The access and the audit verb of a route.
 #[derive(Clone, Debug)]
-struct Rule {
+struct RouteRule {
     method: Method,
     path: &'static str,
     access: Access,
     verb: AuditVerb,
 }
 
-static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| routes().iter().map(|route| route.rule().clone()).collect());
-static UNKNOWN: LazyLock<Rule> = LazyLock::new(Rule::unknown);
+static RULES: LazyLock<Vec<RouteRule>> = LazyLock::new(|| routes().iter().map(|route| route.rule().clone()).collect());
+static UNKNOWN: LazyLock<RouteRule> = LazyLock::new(RouteRule::unknown);
 
-/// The rules of all routes that need a token.
-fn rules() -> &'static [Rule] {
+/// Returns the rules of all routes that need a token.
+fn rules() -> &'static [RouteRule] {
     &RULES
 }
 
-impl Rule {
-    /// The rule of a route that the table does not have.
+impl RouteRule {
+    /// Returns the rule of a route that does not exist.
     fn unknown() -> Self {
         Self { method: Method::TRACE, path: "unknown", access: Access::Admin, verb: AuditVerb::Unknown }
     }
 
-    /// Returns the rule of a route.
     fn of(method: &Method, path: &str) -> &'static Self {
         let method = if *method == Method::HEAD { &Method::GET } else { method };
         rules().iter().find(|rule| rule.path == path && rule.method == *method).unwrap_or(&UNKNOWN)
     }
 }
 
-/// The namespace that a request is about.
+/// The namespace of a request.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 struct Namespace {
     /// `default` when absent.

@@ -1,4 +1,4 @@
-//! Makes tokens: the key that signs them, and the certificate that they name.
+//! Issues tokens, with the signing key and the certificate that they name.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use torc_api::token::{Claims, Credential, Fingerprint, Grant};
 use torc_core::ids::WorkflowId;
 use torc_core::trust::{TokenError, TokenKey};
 
-/// Signs tokens and knows its own again.
+/// Signs and verifies tokens.
 #[derive(Clone)]
 pub(crate) struct Issuer {
     key: Arc<TokenKey>,
@@ -18,23 +18,23 @@ impl Issuer {
         Self { key: Arc::new(key), pin }
     }
 
-    /// A token that says so, with the certificate that it is for.
+    /// Returns a token with these claims and the fingerprint of the certificate.
     pub fn issue(&self, statement: &Claims) -> String {
         Credential { token: self.key.sign(statement), certificate: self.pin }.to_string()
     }
 
-    /// What a token of ours says.
+    /// Returns the claims of a token that this server has signed.
     pub fn verify(&self, token: &str, now_seconds: i64) -> Result<Claims, TokenError> {
         self.key.verify(token, now_seconds)
     }
 
-    /// The fingerprint that goes with its tokens.
+    /// Returns the fingerprint that is attached to tokens.
     pub fn pin(&self) -> Option<Fingerprint> {
         self.pin
     }
 
-    /// The token of a workflow's jobs. It is the same every time, so that a runner keeps one file for all of them, and good for as
-    /// long as there is the workflow: its number is never used again.
+    /// Returns the token of a workflow's jobs. It is always the same, so a runner keeps one file for all of them, and it is valid as
+    /// long as the workflow exists: workflow numbers are never reused.
     pub fn for_jobs(&self, workflow: WorkflowId) -> String {
         let grant = Grant::Runner { workflow: workflow.0 };
         self.issue(&Claims { grant, issuer: "server".to_owned(), issued: 0, expires: None })

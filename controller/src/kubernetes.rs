@@ -1,7 +1,7 @@
 //! The controller of custom resources: `kubectl apply` instead of `torc apply`.
 //!
-//! An object is a document in another place. One pass (`reconcile`) gives the engine what the object says, through the same `apply` as
-//! without a cluster, and the object what the engine says. Jobs and their states stay in the store: an object holds the plan, and
+//! An object is a document in another place. A reconcile passes the object to the engine through the same `apply` as without a
+//! cluster, and writes the engine's status to the object. Jobs and their states stay in the store: an object holds the plan and
 //! a status of a few kilobytes.
 
 mod backoff;
@@ -37,6 +37,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use torc_api::setting::{parse_path, parse_seconds, parse_switch, parse_trimmed, parse_word, parse_words};
 
+pub(crate) use self::events::kubernetes_reason;
 use crate::engine::EngineHandle;
 use crate::leadership::Leadership;
 use crate::slurm::SlurmHandle;
@@ -51,56 +52,56 @@ pub(crate) use token_review::{Lists as ReviewLists, Reviews};
 const FIELD_MANAGER: &str = "torc-controller";
 /// Keeps an object until its allocations are gone.
 const FINALIZER: &str = "torc.dev/cleanup";
-/// The annotation of a stored document that says which object it is of.
+/// The annotation of a stored document with the uid of its object.
 const UID: &str = "torc.dev/uid";
-/// The annotation of an object that says in which folder its jobs run.
+/// The annotation of an object with the folder in which its jobs run.
 const WORKING_DIR: &str = "torc.dev/working-dir";
 
 torc_api::settings! {
-    /// How custom resources are looked after.
+    /// Settings of the controller of custom resources.
     pub struct KubernetesConfig {
-        /// Who `torc server --kubernetes` is: unlike any other server that lives (this machine's name and the process when absent).
+        /// The identity of this server in the Lease; must be unique (default: the host name and the process ID).
         "server.kubernetes.pod_name" (variable: Some("POD_NAME"))
         identity: String = parse_trimmed;
         /// The namespace of the lease and of the runner pools.
         "server.kubernetes.pod_namespace" (default: Some("default"), variable: Some("POD_NAMESPACE"))
         namespace: String = parse_trimmed;
-        /// The Lease that decides which of several servers leads (this is the only one when absent).
+        /// The Lease for leader election among several servers (default: none, for a single server).
         "server.kubernetes.lease" ()
         lease: Option<String> = parse_word;
-        /// The namespaces whose workflows are looked after, with commas between them (all when absent).
+        /// The watched namespaces, separated by commas (default: all).
         "server.kubernetes.namespaces" ()
         namespaces: Vec<String> = parse_words;
-        /// Workflows may take tables from ConfigMaps (`sources`).
+        /// Allow workflows to take tables from ConfigMaps (`sources`).
         "server.kubernetes.sources" (default: Some("false"))
         sources: bool = parse_switch;
-        /// The folder with a folder for each Secret that a SlurmCluster names (`secretName`): `id_ed25519` and `known_hosts`.
+        /// The folder with a subfolder for each Secret that a SlurmCluster names (`secretName`), with `id_ed25519` and `known_hosts`.
         "server.kubernetes.ssh_secrets" ()
         ssh_secrets: Option<PathBuf> = parse_path;
-        /// What tokens of service accounts must be meant for (none are accepted when absent).
+        /// The required audience of tokens of service accounts (default: no service account is accepted).
         "server.kubernetes.audience" ()
         audience: Option<String> = parse_word;
-        /// Service accounts of runners, as `namespace/name`, with commas between them.
+        /// Service accounts of runners, as `namespace/name`, separated by commas.
         "server.kubernetes.runner_accounts" ()
         runner_accounts: Vec<String> = parse_words;
-        /// Service accounts of administrators, as `namespace/name`, with commas between them.
+        /// Service accounts of administrators, as `namespace/name`, separated by commas.
         "server.kubernetes.admin_accounts" ()
         admin_accounts: Vec<String> = parse_words;
-        /// The name of service accounts that may read the workflows of the namespace that they are in.
+        /// The name of service accounts that may read the workflows of their namespace.
         "server.kubernetes.viewer_account" ()
         viewer_account: String = parse_trimmed;
-        /// The name of service accounts that may also change the workflows of the namespace that they are in.
+        /// The name of service accounts that may read and change the workflows of their namespace.
         "server.kubernetes.editor_account" ()
         editor_account: String = parse_trimmed;
-        /// Runner pools whose size follows the work, as JSON.
+        /// Autoscaled runner pools, as JSON.
         "server.kubernetes.pools" ()
         pools: Vec<Pool> = parse_pools;
-        /// The folder that jobs run in, unless a workflow's annotation `torc.dev/working-dir` says otherwise (the runner's when absent).
+        /// The folder in which jobs run, unless the annotation `torc.dev/working-dir` names another (default: the runner's folder).
         "server.kubernetes.working_dir" ()
         working_dir: String = parse_trimmed;
-        /// How long the allocations of a deleted workflow are waited for.
+        /// Seconds to wait for the allocations of a deleted workflow to end.
         "server.kubernetes.cleanup_seconds" (default: Some("600"))
-        cleanup_patience: Duration = parse_seconds;
+        cleanup_timeout: Duration = parse_seconds;
     }
 }
 
@@ -108,12 +109,12 @@ fn parse_pools(text: &str) -> Result<Vec<Pool>, String> {
     serde_json::from_str(text).map_err(|error| format!("is no list of runner pools: {error}"))
 }
 
-/// Why Kubernetes cannot be reached at all.
+/// The Kubernetes API cannot be reached.
 #[derive(Debug, thiserror::Error)]
 #[error("there is no way to a Kubernetes cluster")]
 pub struct NoCluster(#[source] Box<dyn std::error::Error + Send + Sync>);
 
-/// A client for everything, and one that never repeats a call, for the lease.
+/// Returns a client for everything and one without retries, for the lease.
 pub(crate) async fn clients() -> Result<(Client, Client), NoCluster> {
     let config = Config::infer().await.map_err(|error| NoCluster(error.into()))?;
     let mut impatient = config.clone();
@@ -125,7 +126,7 @@ pub(crate) async fn clients() -> Result<(Client, Client), NoCluster> {
     Ok((client, Client::try_from(impatient).map_err(|error| NoCluster(error.into()))?))
 }
 
-/// What the controller needs of the server that it is part of.
+/// The parts of the server that the controller uses.
 pub(crate) struct Parts {
     pub engine: EngineHandle,
     pub slurm: Option<SlurmHandle>,
@@ -135,7 +136,7 @@ pub(crate) struct Parts {
     pub api_url: String,
 }
 
-/// Starts looking after objects, until `stop`.
+/// Starts the controller, until `stop`.
 pub(crate) fn start(parts: Parts, config: KubernetesConfig, stop: &CancellationToken) -> Vec<JoinHandle<()>> {
     let Parts { engine, slurm, client, leadership, readiness, api_url } = parts;
     readiness.lists();

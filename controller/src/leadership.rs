@@ -8,42 +8,42 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock;
 
-/// How long a leader counts as leading after its last renewal: shorter than its lease, because clocks differ.
+/// Time after its last renewal for which a leader counts as leading: shorter than the lease, because clocks differ.
 pub(crate) const RENEW_WITHIN: Duration = Duration::from_secs(10);
 
-/// Whether this process leads. Clones share state.
+/// The leadership of this process. Clones share state.
 #[derive(Clone)]
 pub(crate) struct Leadership {
-    /// Until when it is held, in milliseconds of the clock that goes on while the machine sleeps.
+    /// The deadline, in milliseconds of the clock that advances while the machine sleeps.
     until_ms: Arc<AtomicU64>,
     lost: CancellationToken,
 }
 
 impl Leadership {
-    /// The leadership of the only server.
+    /// Returns the leadership of a single server, which never ends.
     pub fn permanent() -> Self {
         Self { until_ms: Arc::new(AtomicU64::new(u64::MAX)), lost: CancellationToken::new() }
     }
 
-    /// The leadership of a process that has acquired the lease; `lost` is canceled when another process has it.
+    /// Returns the leadership of a process that has acquired the lease; `lost` is canceled when another process acquires it.
     pub fn of_lease(asked_ms: u64, lost: CancellationToken) -> Self {
         let leadership = Self { until_ms: Arc::new(AtomicU64::new(0)), lost };
         leadership.renewed(asked_ms);
         leadership
     }
 
-    /// The lease was renewed; the call was begun then.
+    /// Extends the deadline after a renewal that was requested at `asked_ms`.
     pub fn renewed(&self, asked_ms: u64) {
         self.until_ms.store(asked_ms.saturating_add(RENEW_WITHIN.as_millis() as u64), Ordering::SeqCst);
     }
 
-    /// Another process leads.
+    /// Ends the leadership: another process leads.
     pub fn lose(&self) {
         self.until_ms.store(0, Ordering::SeqCst);
         self.lost.cancel();
     }
 
-    /// Returns whether no other process can lead at this moment. Checked before anything that cannot be undone.
+    /// Returns whether no other process can lead at this moment. Checked before each action that cannot be undone.
     pub fn is_held(&self) -> bool {
         clock::now().mono_ms < self.until_ms.load(Ordering::SeqCst)
     }

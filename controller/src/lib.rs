@@ -1,12 +1,13 @@
 //! The controller: the engine with its single writer, and the HTTP API in front of it.
 //!
-//! Decisions are in `torc-core`, SQL is in `torc-store`; here they meet. Deliberately absent: starting processes, printing.
+//! Decisions are in `torc-core` and SQL is in `torc-store`; this crate connects them. It does not start processes or print.
 
 mod audit;
 mod caller;
 mod clock;
 mod credentials;
 mod engine;
+mod events_reference;
 mod http;
 mod issuer;
 mod kubernetes;
@@ -24,6 +25,7 @@ mod views;
 
 pub use credentials::RunnerCredentials;
 pub use engine::{EngineError, EngineHandle};
+pub use events_reference::page as events_page;
 pub use http::{openapi_document, reference_page};
 pub use kubernetes::{KubernetesConfig, NoCluster, Pool};
 pub use server::{Server, ServerConfig, StartError};

@@ -1,5 +1,4 @@
-//! Connections: how many, for how long, in TLS or not. A server that many people reach must survive those that never finish
-//! what they began.
+//! Connections: their number, their timeouts and TLS. A public server must survive clients that never finish a request.
 
 use std::io;
 use std::sync::Arc;
@@ -18,25 +17,24 @@ use tokio_util::sync::CancellationToken;
 use torc_api::api::ErrorBody;
 use torc_api::error_code::ErrorCode;
 
-/// What a client may take to say hello in TLS.
+/// Timeout of a TLS handshake.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
-/// What a client may take for the headers of a request. It also ends connections on which nothing is asked for so long; our
-/// own clients let go of theirs earlier.
+/// Timeout for the headers of a request. It also closes idle connections; our own clients close theirs earlier.
 const HEADER_TIME: Duration = Duration::from_secs(120);
-/// What is read at most of a request that is not going to be answered.
+/// Maximum number of bytes that are read of a request that will not be answered.
 const UNHEARD_BYTES: u64 = 1 << 20;
-/// How long to pause when no more connections can be accepted, e.g. because the process has too many files open.
+/// Delay after connections cannot be accepted, for example because too many files are open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Files that a process needs besides connections: the database, logs, the shim.
 const OTHER_FILES: u64 = 64;
 
-/// How many connections a process may have, given what was wished for and how many files it may open.
+/// Returns the number of connections that a process may have, given the setting and the limit of open files.
 pub(crate) fn connection_limit(wished: usize, open_files: u64) -> usize {
     let possible = usize::try_from(open_files.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX);
     wished.min(possible.max(1)).min(Semaphore::MAX_PERMITS)
 }
 
-/// Answers what comes in on a socket.
+/// Accepts and serves connections on a socket.
 pub(crate) struct Listener {
     socket: TcpListener,
     tls: Option<TlsAcceptor>,
@@ -51,10 +49,10 @@ impl Listener {
         Self { socket, tls, app, connections, open: GracefulShutdown::new() }
     }
 
-    /// Serves until it is told to stop, and then until what is under way has been answered.
+    /// Serves until `stop`, and then until all requests in progress are answered.
     pub async fn serve(self, stop: CancellationToken) {
         while let Some((stream, permit)) = stop.run_until_cancelled(self.accept()).await {
-            // Small answers are not held back for larger ones. Fails only for a connection that is gone.
+            // Sends small answers at once. Fails only for a connection that is closed.
             let _ = stream.set_nodelay(true);
             let (app, watcher) = (self.app.clone(), self.open.watcher());
             let tls = self.tls.clone();
@@ -73,9 +71,9 @@ impl Listener {
         self.open.shutdown().await;
     }
 
-    /// The next connection, once there is room for it.
+    /// Accepts the next connection, once the limit allows it.
     async fn accept(&self) -> (TcpStream, Option<OwnedSemaphorePermit>) {
-        // Nobody closes the semaphore.
+        // The semaphore is never closed.
         let permit = Arc::clone(&self.connections).acquire_owned().await.ok();
         loop {
             match self.socket.accept().await {
@@ -97,7 +95,7 @@ async fn answer(
     let mut protocol = http1::Builder::new();
     protocol.timer(TokioTimer::new()).header_read_timeout(HEADER_TIME);
     let connection = protocol.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app));
-    // What goes wrong on a connection is its client's to notice.
+    // The client notices errors of its connection.
     if let Err(error) = watcher.watch(connection).await {
         tracing::debug!(%error, "a connection ended early");
     }
@@ -105,14 +103,14 @@ async fn answer(
 
 type Secured = tokio_rustls::server::TlsStream<TcpStream>;
 
-/// Begins TLS. Somebody who speaks plain HTTP is told so in plain HTTP, because nothing else would reach them.
+/// Begins TLS. A client that speaks plain HTTP gets an error in plain HTTP, which is the only one that it can read.
 async fn accept_tls(mut stream: TcpStream, tls: TlsAcceptor) -> Option<Secured> {
     let greeting = async move {
         let mut first = [0];
         if stream.peek(&mut first).await? == 1 && first[0].is_ascii_alphabetic() {
             stream.write_all(plain_http_response().as_bytes()).await?;
             stream.shutdown().await?;
-            // What was asked has to be read: otherwise the answer is lost with it.
+            // The request must be read: otherwise the connection is reset and the answer is lost.
             tokio::io::copy(&mut stream.take(UNHEARD_BYTES), &mut tokio::io::sink()).await?;
             return Ok(None);
         }
@@ -129,7 +127,7 @@ async fn accept_tls(mut stream: TcpStream, tls: TlsAcceptor) -> Option<Secured> 
     }
 }
 
-/// The answer to plain HTTP.
+/// Returns the answer to plain HTTP.
 fn plain_http_response() -> String {
     let body = ErrorBody {
         code: ErrorCode::TlsRequired,

@@ -1,6 +1,6 @@
-//! Relays logs from the disks of runners to the callers that ask for them.
+//! Relays logs from the disks of runners to the callers that request them.
 //!
-//! Nothing is stored: a caller waits for its request, and a request is removed when its caller gives up.
+//! Nothing is stored: a caller waits for its request, and a request is removed when its caller stops waiting.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,9 +10,9 @@ use tokio::sync::{Notify, oneshot};
 use torc_api::logs::{LogChunk, LogChunkRequest};
 use torc_api::wire::LONG_POLL_SECONDS;
 
-/// How long a caller waits for a runner.
+/// Time that a caller waits for a runner.
 const RUNNER_ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
-/// The most requests at once; further ones are refused.
+/// Maximum number of pending requests; more are refused.
 const MAX_PENDING_REQUESTS: usize = 1_000;
 
 /// Pending log requests. Clones share state.
@@ -25,14 +25,14 @@ pub(crate) struct LogRelay {
 #[derive(Default)]
 struct PendingRequests {
     last: i64,
-    /// What has not been taken yet, with the host that has it.
+    /// Requests that no runner has taken yet, with their hosts.
     open: Vec<(String, LogChunkRequest)>,
-    /// Who waits for a piece.
+    /// Callers that wait for a chunk, by the number of the request.
     waiting: HashMap<i64, oneshot::Sender<LogChunk>>,
 }
 
 impl LogRelay {
-    /// A piece of a file on a host's disk; nothing if its runner does not bring it in time.
+    /// Requests a chunk of a file on a host's disk. Returns `None` if its runner does not deliver it in time.
     pub async fn ask(&self, host: &str, path: &str, offset: i64, lines: Option<i64>) -> Option<LogChunk> {
         let (sender, receiver) = oneshot::channel();
         let id = {
@@ -47,18 +47,18 @@ impl LogRelay {
             id
         };
         self.news.notify_waiters();
-        // Whoever stops waiting, for whatever reason, leaves nothing behind.
+        // Removes the request however the caller stops waiting.
         let _remove = RemoveOnDrop { relay: self, id };
         tokio::time::timeout(RUNNER_ANSWER_TIMEOUT, receiver).await.ok()?.ok()
     }
 
-    /// What is wanted of a host; nothing after a while.
+    /// Returns the pending requests of a host; empty after a while.
     pub async fn poll(&self, host: &str) -> Vec<LogChunkRequest> {
         let until = tokio::time::Instant::now() + Duration::from_secs(LONG_POLL_SECONDS);
         loop {
             let news = self.news.notified();
             tokio::pin!(news);
-            // From here on no news is missed.
+            // Registered before the check, so that no notification is missed.
             news.as_mut().enable();
             let found = self.take(host);
             if !found.is_empty() || tokio::time::timeout_at(until, news).await.is_err() {
@@ -67,12 +67,12 @@ impl LogRelay {
         }
     }
 
-    /// Hands over what a runner has brought.
+    /// Passes chunks of a runner to the callers.
     pub fn deliver(&self, pieces: Vec<LogChunk>) {
         let mut pending = self.lock();
         for piece in pieces {
             if let Some(waiting) = pending.waiting.remove(&piece.id) {
-                // Whoever has just gone does not need it.
+                // The caller may have just stopped waiting.
                 let _ = waiting.send(piece);
             }
         }
@@ -107,7 +107,7 @@ impl Drop for RemoveOnDrop<'_> {
 mod tests {
     use super::*;
 
-    /// How many requests have not been taken, and how many callers wait.
+    /// Returns the numbers of untaken requests and of waiting callers.
     fn left(relay: &LogRelay) -> (usize, usize) {
         let pending = relay.lock();
         (pending.open.len(), pending.waiting.len())

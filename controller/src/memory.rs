@@ -1,18 +1,18 @@
-//! Gives memory back after something large: applying 100,000 jobs needs several times of what they need afterwards.
+//! Returns memory to the operating system after a peak: applying 100,000 jobs needs several times the memory of storing them.
 
-/// More new jobs than this in one group leave enough behind to be worth the few milliseconds.
+/// New jobs of one group above which trimming is worth its few milliseconds.
 pub const MANY_JOBS: usize = 10_000;
 
-/// Gives memory that nobody uses back to the operating system.
+/// Returns unused memory to the operating system.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[expect(unsafe_code, reason = "there is no safe call for it")]
 pub fn give_back() {
-    // SAFETY: glibc allows it at any time and from any thread; what is in use is not touched.
+    // SAFETY: glibc allows the call at any time and from any thread; it does not touch memory in use.
     unsafe {
         libc::malloc_trim(0);
     }
 }
 
-/// Other allocators give memory back by themselves.
+/// Does nothing: other allocators return memory by themselves.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub fn give_back() {}

@@ -19,13 +19,13 @@ pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0
 /// Upper bounds of the buckets of durations, in seconds: a commit takes milliseconds, a long poll up to a minute.
 const SECONDS: [f64; 14] = [0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0];
 
-/// A loop that closes the difference between what is and what should be.
+/// A reconcile loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub(crate) enum Reconciler {
-    /// The controller of `Workflow` objects: one pass for one object.
+    /// The controller of `Workflow` objects, one object at a time.
     Workflow,
-    /// The Slurm loop: one tick for all allocations.
+    /// The Slurm loop, one tick for all allocations.
     Allocation,
 }
 
@@ -135,7 +135,7 @@ impl Default for Metrics {
     }
 }
 
-/// Registers metrics under their names.
+/// Registers metrics.
 struct Register<'a>(&'a mut Registry);
 
 impl Register<'_> {
@@ -180,7 +180,7 @@ impl Metrics {
     }
 
     pub(crate) fn slurm_call(&self, tool: Tool, took: Duration) {
-        // Programs that are not Slurm's own are not counted.
+        // Only programs of Slurm are counted.
         if Tool::ALL.contains(&tool) {
             let label = CommandLabel { command: tool.name() };
             self.slurm_calls.get_or_create(&label).inc();

@@ -28,43 +28,43 @@ use crate::listener::{Listener, connection_limit};
 use crate::slurm::{SlurmConfig, SlurmHandle};
 use crate::tls::{Certificates, TlsError, TlsFiles, certificates_of};
 
-/// What a server needs to know.
+/// The configuration of a server.
 #[derive(Clone)]
 pub struct ServerConfig {
-    /// The store's file.
+    /// The file of the store.
     pub database: PathBuf,
-    /// Where to listen; none for a server that only this process uses.
+    /// The address to listen at; `None` for a server inside this process only.
     pub bind: Option<SocketAddr>,
     /// The administrator's token.
     pub token: String,
-    /// A token that reads metrics, and nothing else.
+    /// A token that only reads metrics.
     pub metrics_token: Option<String>,
-    /// The key that signs tokens which allow less.
+    /// The key that signs restricted tokens.
     pub token_key: TokenKey,
-    /// The certificate, for a server that speaks TLS.
+    /// The certificate and key of a server with TLS.
     pub tls: Option<TlsFiles>,
-    /// Passed on with tokens: the certificate's fingerprint, where nobody but this server vouches for it.
+    /// The fingerprint of a self-signed certificate, attached to tokens.
     pub pin: Option<Fingerprint>,
-    /// A file with the certificates of those who vouch for the server, or for a proxy in front of it: for runners elsewhere.
+    /// A file with the certificate authority of the server, or of a proxy in front of it, for runners elsewhere.
     pub authority: Option<PathBuf>,
-    /// How long a token for the runners in allocations is good; they get another one in time.
+    /// Lifetime of the tokens of runners in allocations, which are renewed in time.
     pub runner_token_lifetime: Duration,
-    /// The most connections at once.
+    /// Maximum number of connections.
     pub max_connections: usize,
-    /// How others reach what listens at an address.
+    /// Returns the public URL of a listening address.
     pub advertise: Advertise,
-    /// Documents with more jobs are refused.
+    /// Maximum number of jobs of a document.
     pub max_jobs: usize,
-    /// How allocations are asked for; none for a server that has nothing to do with Slurm.
+    /// Settings of the Slurm loop; `None` for a server without Slurm.
     pub slurm: Option<SlurmConfig>,
-    /// How custom resources are looked after; none for a server that has nothing to do with Kubernetes.
+    /// Settings of the controller of custom resources; `None` outside of Kubernetes.
     pub kubernetes: Option<KubernetesConfig>,
 }
 
-/// How others reach what listens at an address, which is known only when it does.
+/// A function from a listening address, which is only known after binding, to the public URL.
 pub type Advertise = Arc<dyn Fn(SocketAddr) -> String + Send + Sync>;
 
-/// Why a server did not start.
+/// The reason why a server could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The store cannot be opened.
@@ -73,19 +73,17 @@ pub enum StartError {
     /// The store cannot be read.
     #[error("the store cannot be read")]
     Load(#[source] EngineError),
-    /// The address cannot be used.
+    /// The server cannot listen at the address.
     #[error("cannot listen on {address}")]
     Bind {
-        /// Which address.
         address: SocketAddr,
-        /// Why.
         #[source]
         source: std::io::Error,
     },
     /// The certificate cannot be used.
     #[error("the certificate cannot be used")]
     Tls(#[source] TlsError),
-    /// There is no Kubernetes.
+    /// The Kubernetes API cannot be reached.
     #[error("custom resources cannot be looked after")]
     Cluster(#[source] NoCluster),
 }
@@ -101,14 +99,14 @@ pub struct Server {
     credentials: CredentialIssuer,
     slurm: Option<SlurmHandle>,
     slurm_loop: Option<JoinHandle<()>>,
-    /// Those that look after custom resources.
+    /// Tasks of the controller of custom resources.
     watchers: Vec<JoinHandle<()>>,
-    /// Holds the lease, and gives it back when it is told to.
+    /// The task that renews the lease, and the token that makes it release the lease.
     tenure: Option<(JoinHandle<()>, CancellationToken)>,
 }
 
 impl Server {
-    /// Opens the store, reads it, and listens. In a cluster this takes until this server leads.
+    /// Opens the store, reads it, and listens. In a cluster, this waits until the server leads.
     pub async fn start(config: ServerConfig) -> Result<Self, StartError> {
         if config.kubernetes.is_some() {
             return in_cluster::start(config).await;
@@ -135,7 +133,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Everything but the listener.
+    /// Starts everything but the listener.
     async fn assemble(
         config: &ServerConfig,
         store: Store,
@@ -163,7 +161,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts looking after allocations; their runners are told where this server answers.
+    /// Starts the Slurm loop. Runners in allocations get the address of this server.
     async fn serve_slurm(&mut self, config: SlurmConfig, leadership: &Leadership) -> Result<(), StartError> {
         if config.serves.is_some() {
             self.engine.serve_slurm().await.map_err(StartError::Load)?;
@@ -180,50 +178,50 @@ impl Server {
         http::app(self.engine.clone(), self.slurm.clone(), identities, readiness, self.stop.waiting.clone())
     }
 
-    /// Where it listens.
+    /// Returns the listening address.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// How others reach it; empty for a server that does not listen.
+    /// Returns the public URL; empty for a server that does not listen.
     pub fn url(&self) -> &str {
         self.credentials.url()
     }
 
-    /// Its engine, for use in this process.
+    /// Returns the engine, for use in this process.
     pub fn engine(&self) -> EngineHandle {
         self.engine.clone()
     }
 
-    /// The way to Slurm, if there is one.
+    /// Returns the handle of the Slurm loop.
     pub fn slurm(&self) -> Option<&SlurmHandle> {
         self.slurm.as_ref()
     }
 
-    /// Ends once the writer has ended, which only a defect makes it do before `shutdown`.
+    /// Returns when the writer has ended, which before `shutdown` only a defect can cause.
     pub async fn failed(&mut self) {
-        // Whether it panicked or returned makes no difference to the caller.
+        // A panic and a return are the same to the caller.
         let _ = (&mut self.writer).await;
     }
 
-    /// Ends once somebody else owns the store: this process must not go on.
+    /// Returns when another process owns the store: this process must end.
     pub async fn superseded(&self) {
         self.stop.superseded.cancelled().await;
     }
 
-    /// Stops listening, lets what is under way end, and closes the store.
+    /// Stops listening, finishes requests in progress, and closes the store.
     pub async fn shutdown(self) {
         self.stop.waiting.cancel();
         for watcher in self.watchers {
-            // What it was about to write is worked out again by the next one.
+            // The next server repeats the reconciles that are cut short.
             let _ = tokio::time::timeout(Duration::from_secs(2), watcher).await;
         }
         if let Some(http) = self.http {
-            // Clients that keep their connection open are not waited for longer than this.
+            // Clients that keep their connection open do not delay the shutdown further.
             let _ = tokio::time::timeout(Duration::from_secs(2), http).await;
         }
         if let Some(slurm_loop) = self.slurm_loop {
-            // A call that hangs is not waited for: what it submits is found again by its name.
+            // A hanging call does not delay the shutdown: the next server finds its allocation by name.
             let _ = tokio::time::timeout(Duration::from_secs(2), slurm_loop).await;
         }
         self.stop.queue.cancel();
@@ -246,7 +244,7 @@ fn issuer(config: &ServerConfig) -> Issuer {
     Issuer::new(config.token_key.clone(), config.pin)
 }
 
-/// The certificate that is shown, and a look at what else runners will be handed: what cannot be read is told at the start.
+/// Reads the certificate, and checks the files for runners, so that an unreadable file is reported at the start.
 fn certificates(config: &ServerConfig) -> Result<Option<Arc<Certificates>>, StartError> {
     config.authority.as_deref().map(certificates_of).transpose().map_err(StartError::Tls)?;
     config.tls.clone().map(Certificates::read).transpose().map_err(StartError::Tls)
@@ -262,7 +260,7 @@ async fn bind(address: Option<SocketAddr>) -> Result<Option<TcpListener>, StartE
     TcpListener::bind(address).await.map(Some).map_err(|source| StartError::Bind { address, source })
 }
 
-/// Answers what comes in on a socket, until `stop`.
+/// Serves a socket, until `stop`.
 fn listen(
     socket: TcpListener,
     app: Router,
@@ -278,7 +276,7 @@ fn listen(
     Ok(tokio::spawn(listener.serve(stop.clone())))
 }
 
-/// How many files this process may have open.
+/// Returns the limit of open files of this process.
 fn open_files() -> u64 {
     getrlimit(Resource::RLIMIT_NOFILE).map_or(1_024, |(soft, _)| soft)
 }

@@ -1,8 +1,8 @@
-//! The side of the controller that talks with Slurm: a level-triggered loop, one tick for all workflows.
+//! The Slurm loop: a level-triggered reconcile, one tick for all workflows.
 //!
-//! A tick asks the engine what workflows need and have, asks Slurm about what there is when that is due, and closes the
-//! difference. It decides nothing: that is `torc_core::planning`. "Slurm did not answer" never means "gone". An allocation is
-//! written down before `sbatch` is called, so that nobody asks for it twice, whoever dies when.
+//! A tick reads the demand from the engine, polls Slurm when that is due, and closes the difference. `torc_core::planning`
+//! decides. "Slurm did not answer" never means "the allocation is gone". An allocation is recorded before `sbatch` is called, so
+//! that no crash leads to a second one.
 
 mod clusters;
 mod credential_files;
@@ -34,49 +34,49 @@ use crate::engine::{EngineError, EngineHandle};
 use crate::leadership::Leadership;
 use reconcile::SlurmContext;
 
-/// News of the engine are acted upon at most so often: a tick looks at all that came meanwhile.
+/// Minimum interval between ticks: a tick handles all changes since the last one.
 const MIN_TICK_INTERVAL: Duration = Duration::from_millis(500);
-/// Slurm is looked at so many times as often while an allocation seems to be about to end.
+/// Divisor of the poll interval while an allocation seems to be about to end.
 const ENDING_POLL_DIVISOR: u32 = 3;
-/// Between two looks at allocations that are being waited for to go.
+/// Interval between polls while waiting for allocations to end.
 const RELEASE_POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// A Slurm that has not answered for so long is not waited for by whoever wants to know how things stand.
+/// Timeout for queries of the user: a Slurm that hangs must not delay them further.
 const SLURM_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long allocations of a workflow that is deleted are waited for.
+/// Time to wait for the allocations of a deleted workflow.
 pub(crate) const RELEASE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How allocations are asked for.
+/// Settings of the Slurm loop.
 #[derive(Clone, Debug)]
 pub struct SlurmConfig {
-    /// Whose workflows get allocations; none for a process that only looks and cancels when it is told to.
+    /// The workflows that get allocations; `None` for a process that only polls and cancels on request.
     pub serves: Option<RunnerScope>,
-    /// Between two looks at Slurm while allocations live.
+    /// Interval between polls of Slurm while there are allocations.
     pub poll: Duration,
-    /// The program that runs in an allocation, and its first words.
+    /// The runner program and its first arguments.
     pub runner: Vec<String>,
-    /// Where the files are that runners read their secrets from.
+    /// The folder of the credential files.
     pub folder: PathBuf,
-    /// Where job logs go, in the folder of the workflow.
+    /// The folder of job logs, in the folder of the workflow.
     pub output_dir: PathBuf,
-    /// The folder with a folder for each Secret that has keys for ssh.
+    /// The folder with a subfolder for each Secret that has keys for ssh.
     pub ssh_secrets: Option<PathBuf>,
-    /// Programs that stand in for Slurm's, by the names of the variables that say so.
+    /// Replacements of Slurm's programs, by the names of their variables.
     pub replaced: BTreeMap<String, String>,
 }
 
-/// The way to the loop.
+/// A handle to the Slurm loop.
 #[derive(Clone)]
 pub struct SlurmHandle {
     context: Arc<Mutex<SlurmContext>>,
     engine: EngineHandle,
     wake: Arc<Notify>,
     has_loop: bool,
-    /// Everything is to go.
+    /// Whether all allocations are being canceled.
     is_winding_down: Arc<AtomicBool>,
 }
 
 impl SlurmHandle {
-    /// Starts the loop, if this process was asked to serve somebody.
+    /// Starts the loop, if this process serves workflows.
     pub(crate) fn start(
         engine: EngineHandle,
         config: SlurmConfig,
@@ -97,7 +97,7 @@ impl SlurmHandle {
         (handle, task)
     }
 
-    /// One look at everything that Slurm knows of, now, and at what the request says of runners: what of a workflow is over or lost.
+    /// Polls Slurm for everything and returns the lost allocations and jobs of a workflow. `request` reports on the runners.
     pub async fn find_orphans(
         &self,
         workflow: WorkflowId,
@@ -107,14 +107,14 @@ impl SlurmHandle {
         if let Ok(report) = tokio::time::timeout(SLURM_TIMEOUT, look).await {
             return report;
         }
-        // A call hangs. Nothing is known of any allocation; jobs whose runners are gone can be found without Slurm.
+        // A call hangs: nothing is known about allocations. Jobs of ended runners are found without Slurm.
         let needs = self.engine.slurm_needs(None).await?;
         let rows = needs.iter().flat_map(|one| &one.allocations).map(|one| &one.row);
         let unanswered = rows.map(|row| Observation::unanswered((row.workflow, row.id))).collect();
         self.engine.sync_status(unanswered, workflow, request).await
     }
 
-    /// Something was stopped: its allocations go. Where nobody ticks this is done here and now.
+    /// Cancels the allocations of stopped workflows. Without a loop, this runs a tick now.
     pub async fn reconcile_now(&self) -> Result<(), EngineError> {
         if self.has_loop {
             self.wake.notify_one();
@@ -122,7 +122,7 @@ impl SlurmHandle {
         }
         if self.engine.live_allocations(None).await? > 0 {
             let look = async { self.context.lock().await.tick(true).await };
-            // Where a call hangs, whoever ticks next asks Slurm again.
+            // A call hangs: the next tick asks Slurm again.
             if let Ok(looked) = tokio::time::timeout(SLURM_TIMEOUT, look).await {
                 looked?;
             }
@@ -130,35 +130,35 @@ impl SlurmHandle {
         Ok(())
     }
 
-    /// Whether allocations are looked after without anybody asking for it.
+    /// Returns whether a loop manages allocations.
     pub fn has_loop(&self) -> bool {
         self.has_loop
     }
 
-    /// How many allocations are not over.
+    /// Returns the number of allocations that have not ended.
     pub async fn live_allocations(&self) -> Result<usize, EngineError> {
         self.engine.live_allocations(None).await
     }
 
-    /// Waits until a workflow that has ended has no allocations any more, for a while.
-    pub async fn await_release(&self, workflow: WorkflowId, patience: Duration) -> Result<(), EngineError> {
-        self.until_gone(Some(workflow), patience).await
+    /// Waits until an ended workflow has no more allocations, or the timeout.
+    pub async fn await_release(&self, workflow: WorkflowId, timeout: Duration) -> Result<(), EngineError> {
+        self.until_gone(Some(workflow), timeout).await
     }
 
-    /// Cancels every allocation of the store and waits until they are gone, for a while. Nothing is submitted any more.
-    pub async fn drain(&self, patience: Duration) -> Result<(), EngineError> {
-        // A tick may be under way, and its Slurm may hang: it is not waited for.
+    /// Cancels all allocations of the store and waits until they are gone, or the timeout. Submits nothing more.
+    pub async fn drain(&self, timeout: Duration) -> Result<(), EngineError> {
+        // A tick may be hanging in a call of Slurm: it is not waited for.
         self.is_winding_down.store(true, Ordering::Relaxed);
-        self.until_gone(None, patience).await
+        self.until_gone(None, timeout).await
     }
 
-    async fn until_gone(&self, workflow: Option<WorkflowId>, patience: Duration) -> Result<(), EngineError> {
+    async fn until_gone(&self, workflow: Option<WorkflowId>, timeout: Duration) -> Result<(), EngineError> {
         let start = Instant::now();
-        while self.engine.live_allocations(workflow).await? > 0 && start.elapsed() < patience {
+        while self.engine.live_allocations(workflow).await? > 0 && start.elapsed() < timeout {
             let look = async { self.context.lock().await.tick(true).await };
             match tokio::time::timeout(SLURM_TIMEOUT, look).await {
                 Ok(looked) => looked?,
-                // A call hangs. A tick can be cut short anywhere: whoever ticks next finds out how far it came.
+                // A call hangs. A tick may be interrupted anywhere: the next one finds out how far it came.
                 Err(_) => return Ok(()),
             };
             if self.engine.live_allocations(workflow).await? > 0 {
@@ -168,17 +168,17 @@ impl SlurmHandle {
         Ok(())
     }
 
-    /// Asks a cluster what it has, so that there is something to say of it.
+    /// Queries the partitions of a cluster for its status.
     pub(crate) async fn probe(&self, name: &str) -> Result<(), EngineError> {
         let greeting = async { self.context.lock().await.probe(name).await };
-        // One that hangs has nothing to say.
+        // A cluster that hangs has no status.
         tokio::time::timeout(SLURM_TIMEOUT, greeting).await.unwrap_or(Ok(()))
     }
 
-    /// Slurm clusters: those that somebody has described, and the one of this machine if it was spoken with.
+    /// Returns the described Slurm clusters, and that of this machine if it was used.
     pub async fn clusters(&self) -> Result<Vec<SlurmCluster>, EngineError> {
         let mut clusters = self.engine.clusters().await?;
-        // A tick that waits for Slurm is not waited for: what is known of clusters can be asked again.
+        // The state of clusters is behind a lock of its own, so that a hanging tick does not delay this.
         let Ok(context) = self.context.try_lock() else { return Ok(clusters) };
         for cluster in &mut clusters {
             cluster.status = context.cluster_status(&cluster.name);
@@ -194,12 +194,12 @@ impl SlurmHandle {
     }
 }
 
-/// How long Slurm is left alone: shorter while an allocation seems to be about to end.
+/// Returns the time until the next poll: shorter while an allocation seems to be about to end.
 fn pause_between_looks(poll: Duration, is_left: bool) -> Duration {
     if is_left { poll / ENDING_POLL_DIVISOR } else { poll }
 }
 
-/// Ticks when the engine has news, and often enough to see what Slurm does.
+/// Runs a tick after changes of the engine, and when a poll of Slurm is due.
 async fn run(context: Arc<Mutex<SlurmContext>>, wake: Arc<Notify>, poll: Duration, stop: CancellationToken) {
     let mut looked: Option<Instant> = None;
     let mut pause = poll;

@@ -1,4 +1,4 @@
-//! The server's certificate: made once and kept beside the store, or given as files that may be replaced while it runs.
+//! The server's certificate: made once and kept beside the store, or given as files that may be replaced while the server runs.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -17,44 +17,40 @@ use tokio_util::sync::CancellationToken;
 use torc_api::causes::error_chain;
 use torc_api::token::Fingerprint;
 
-/// How often files are looked at. A mounted Secret is replaced as a whole, long before its certificate expires.
+/// Interval between checks of the files. A mounted Secret is replaced as a whole, long before its certificate expires.
 const CERTIFICATE_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Where a certificate and its key are, both in PEM.
+/// Paths of a certificate and its key, both in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The certificate, and those above it.
+    /// The certificate and its chain.
     pub certificate: PathBuf,
-    /// Its private key.
+    /// The private key.
     pub key: PathBuf,
 }
 
-/// Why a certificate cannot be used.
+/// The reason why a certificate cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read.
     #[error("{path} cannot be read")]
     Read {
-        /// Which file.
         path: PathBuf,
-        /// Why.
         #[source]
         source: std::io::Error,
     },
-    /// A file does not hold what it should.
+    /// A file does not contain what it should.
     #[error("{path} holds no {wanted} in PEM")]
     Content {
-        /// Which file.
         path: PathBuf,
-        /// What it should hold.
+        /// The expected content.
         wanted: &'static str,
     },
-    /// Certificate and key do not work together.
+    /// The certificate and the key do not match.
     #[error("the certificate in {path} cannot be used with its key")]
     Pair {
         /// The certificate's file.
         path: PathBuf,
-        /// Why.
         #[source]
         source: rustls::Error,
     },
@@ -63,7 +59,7 @@ pub enum TlsError {
     Make(#[source] rcgen::Error),
 }
 
-/// Decides once which cryptography this process uses. Later calls change nothing.
+/// Installs the cryptography of this process. Later calls change nothing.
 pub fn install_cryptography() {
     // It fails only when one is installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -74,19 +70,19 @@ fn cryptography() -> Arc<CryptoProvider> {
     CryptoProvider::get_default().cloned().unwrap_or_else(|| Arc::new(rustls::crypto::ring::default_provider()))
 }
 
-/// The SHA-256 of a certificate.
+/// Returns the SHA-256 of a certificate.
 pub fn fingerprint(certificate: &CertificateDer<'_>) -> Fingerprint {
     Fingerprint(Sha256::digest(certificate).into())
 }
 
-/// The fingerprint of the first certificate of a file.
+/// Returns the fingerprint of the first certificate of a file.
 pub fn fingerprint_of(path: &Path) -> Result<Fingerprint, TlsError> {
     let chain = read_chain(path)?;
     chain.first().map(fingerprint).ok_or_else(|| no(path, "certificate"))
 }
 
-/// Makes a certificate for a server of these names and addresses: (certificate, key), in PEM. It never expires, because it is
-/// trusted by its fingerprint and by nothing else; another one is another server.
+/// Makes a self-signed certificate for these names and addresses and returns it with its key, in PEM. It never expires: clients
+/// trust its fingerprint alone.
 pub fn make_certificate(names: Vec<String>) -> Result<(String, String), TlsError> {
     let key = rcgen::KeyPair::generate().map_err(TlsError::Make)?;
     let mut wanted = rcgen::CertificateParams::new(names).map_err(TlsError::Make)?;
@@ -96,15 +92,15 @@ pub fn make_certificate(names: Vec<String>) -> Result<(String, String), TlsError
     Ok((certificate.pem(), key.serialize_pem()))
 }
 
-/// The certificate at present.
+/// The current certificate.
 #[derive(Debug)]
 pub(crate) struct Certificates {
     files: TlsFiles,
-    present: RwLock<(Option<Version>, Arc<CertifiedKey>)>,
+    present: RwLock<(Option<FileVersions>, Arc<CertifiedKey>)>,
 }
 
-/// Tells one content of the files from another.
-type Version = [(u64, Option<SystemTime>, u64); 2];
+/// Distinguishes two contents of the files.
+type FileVersions = [(u64, Option<SystemTime>, u64); 2];
 
 impl Certificates {
     pub fn read(files: TlsFiles) -> Result<Arc<Self>, TlsError> {
@@ -113,7 +109,7 @@ impl Certificates {
         Ok(Arc::new(Self { files, present }))
     }
 
-    /// How to speak TLS with it.
+    /// Returns a TLS configuration with this certificate.
     pub fn server_config(self: &Arc<Self>) -> Result<Arc<ServerConfig>, TlsError> {
         let pair = |source| TlsError::Pair { path: self.files.certificate.clone(), source };
         let builder = ServerConfig::builder_with_provider(cryptography()).with_safe_default_protocol_versions();
@@ -123,7 +119,7 @@ impl Certificates {
         Ok(Arc::new(config))
     }
 
-    /// Follows its files until the server ends. Files that do not fit together yet leave the old certificate in place.
+    /// Reloads the files until the server stops. Files that do not match leave the old certificate in place.
     pub async fn follow(self: Arc<Self>, stop: CancellationToken) {
         let mut warned = None;
         while stop.run_until_cancelled(tokio::time::sleep(CERTIFICATE_CHECK_INTERVAL)).await.is_some() {
@@ -147,12 +143,12 @@ impl Certificates {
         }
     }
 
-    /// The certificate at present and those above it, in PEM. The key is never part of it, also where one file holds both.
+    /// Returns the current certificate and its chain in PEM, without the key, even where one file holds both.
     pub fn chain(&self) -> String {
         to_pem(&self.present.read().unwrap_or_else(PoisonError::into_inner).1.cert)
     }
 
-    /// Reads the files again if they have changed; says whether they had.
+    /// Reads the files again if they have changed. Returns whether they had.
     fn look(&self) -> Result<bool, TlsError> {
         let version = version(&self.files);
         if self.present.read().unwrap_or_else(PoisonError::into_inner).0 == version {
@@ -170,7 +166,7 @@ impl ResolvesServerCert for Certificates {
     }
 }
 
-fn version(files: &TlsFiles) -> Option<Version> {
+fn version(files: &TlsFiles) -> Option<FileVersions> {
     use std::os::unix::fs::MetadataExt as _;
     let look = |path: &Path| {
         let data = std::fs::metadata(path).ok()?;
@@ -186,7 +182,7 @@ fn read(files: &TlsFiles) -> Result<CertifiedKey, TlsError> {
         .map_err(|source| TlsError::Pair { path: files.certificate.clone(), source })
 }
 
-/// The certificates of a file in PEM, without whatever else is in it.
+/// Returns the certificates of a file in PEM, without its other content.
 pub fn certificates_of(path: &Path) -> Result<String, TlsError> {
     read_chain(path).map(|chain| to_pem(&chain))
 }

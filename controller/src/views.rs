@@ -1,4 +1,4 @@
-//! Rows as the API shows them.
+//! Conversions of rows to types of the API.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use torc_core::rows::{AuditRow, EventRow, RunnerRow};
 use torc_core::time::rfc3339;
 use torc_store::{EventView, GcReport, JobView, ResultView};
 
-/// What only the live state knows of a job.
+/// The fields of a job that only the engine's state has.
 pub struct LiveJob {
     pub name: String,
     depends_on: Vec<String>,
@@ -85,7 +85,7 @@ pub fn result(view: ResultView) -> JobResult {
     }
 }
 
-/// A runner that has left; those that have not are shown by the live state.
+/// Returns a runner that has left. The engine's state shows the others.
 pub fn gone_runner(row: &RunnerRow) -> Runner {
     Runner {
         id: row.id.0,
@@ -112,7 +112,7 @@ pub fn gone_runner(row: &RunnerRow) -> Runner {
     }
 }
 
-/// An event as it was read from the store.
+/// Returns an event that was read from the store.
 pub fn event(view: EventView) -> Event {
     let names = view.job_names.into_iter().map(Some).chain(std::iter::repeat(None));
     let jobs = view.event.jobs.iter().zip(names).map(|((id, attempt, state), name)| JobTransition {
@@ -124,7 +124,7 @@ pub fn event(view: EventView) -> Event {
     Event { jobs: jobs.collect(), ..plain_event(&view.event, view.workflow_name) }
 }
 
-/// Events that were committed just now; the names are taken from the live state.
+/// Returns events that were just committed, with names from the engine's state.
 pub fn committed_events(rows: &[EventRow], state: &Engine) -> Vec<Event> {
     rows.iter()
         .map(|row| {
@@ -152,7 +152,7 @@ fn plain_event(row: &EventRow, workflow: Option<String>) -> Event {
     }
 }
 
-/// A row of the audit log with its number.
+/// Returns an entry of the audit log.
 pub fn audit_entry((sequence, row): (i64, AuditRow)) -> AuditEntry {
     let AuditRow { time_ms, who, scope, verb, object, outcome } = row;
     AuditEntry { sequence, time: rfc3339(time_ms), who, scope, verb, object, outcome }

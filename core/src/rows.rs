@@ -76,7 +76,7 @@ impl Changes {
 }
 
 /// A workflow.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkflowRow {
     /// W.
     pub id: WorkflowId,
@@ -87,6 +87,7 @@ pub struct WorkflowRow {
     /// Whose it is.
     pub owner: String,
     /// The document as JSON.
+    #[serde(skip)]
     pub document: String,
     /// How often the document has changed.
     pub generation: i64,
@@ -268,7 +269,7 @@ pub struct JobUpdate {
 }
 
 /// Work for a runner that is no job: an action's commands, or a recovery script. Who has it, and how often it was tried.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskLease {
     /// The run it belongs to.
     pub run: i32,
@@ -290,7 +291,7 @@ impl TaskLease {
 }
 
 /// An action of a workflow, or its part for one worker.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActionRow {
     /// Its number, from the same sequence as those of jobs.
     pub id: JobId,
@@ -320,7 +321,7 @@ pub struct ActionRow {
 }
 
 /// A job whose attempt failed and that waits for its recovery script.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecoveryRow {
     /// J.
     pub job: JobId,
@@ -453,7 +454,7 @@ pub enum DetachedState {
 }
 
 /// A runner.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunnerRow {
     /// Its number.
     pub id: RunnerId,
@@ -490,7 +491,7 @@ pub struct RunnerRow {
 }
 
 /// A Slurm allocation.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AllocationRow {
     /// Its number.
     pub id: AllocationId,

@@ -95,5 +95,5 @@ pub struct SlurmClusterStatus {
     /// Whether Slurm can be reached: Ready.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
-    pub conditions: Vec<crate::status::Condition>,
+    pub conditions: Vec<crate::condition::Condition>,
 }

@@ -8,14 +8,17 @@ pub mod api;
 pub mod bounds;
 pub mod causes;
 pub mod cluster;
+pub mod condition;
 pub mod data;
 #[cfg(feature = "kube")]
 pub mod definition;
 pub mod document;
 pub mod error_code;
+pub mod event_reason;
 pub mod execution;
 pub mod explain;
 pub mod failure;
+pub mod filter;
 #[cfg(feature = "load")]
 mod finding;
 pub mod job;

@@ -6,6 +6,7 @@ use crate::allocation::{
     Allocation, AllocationOrigin, AllocationStatus, OrphanReport, OrphanedAllocation, OrphanedJob, UnreachableReason,
     UnreachableRunner,
 };
+use crate::condition::{Condition, ConditionStatus};
 use crate::data::{
     DataUse, File, FileRole, FileStatus, FileUse, SpawnRequest, SpawnResponse, Staleness, UserData, UserDataWritten,
     WriteUserData,
@@ -20,9 +21,7 @@ use crate::recovery::{
 use crate::remote::{RemoteWorker, RemoteWorkersRequest};
 use crate::slurm::SlurmState;
 use crate::state::{Cause, JobState};
-use crate::status::{
-    AllocationCounts, Condition, FailureSample, JobCounts, PlanSummary, RecoveryProgress, WorkflowStatus,
-};
+use crate::status::{AllocationCounts, FailureSample, JobCounts, PlanSummary, RecoveryProgress, WorkflowStatus};
 use crate::testing::is_written_as;
 use crate::token::{Claims, Grant, Scope, TokenRequest, TokenResponse};
 
@@ -439,7 +438,7 @@ fn a_status_carries_every_field() {
         }],
         conditions: vec![Condition {
             type_: "Accepted".to_owned(),
-            status: "True".to_owned(),
+            status: ConditionStatus::True,
             reason: "r".to_owned(),
             message: String::new(),
             last_transition_time: "t4".to_owned(),

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::condition::Condition;
 use crate::state::{Cause, JobState};
 
 /// What is, as opposed to what is wanted.
@@ -168,27 +169,4 @@ pub struct FailureSample {
     pub cause: Cause,
     /// When, in RFC 3339.
     pub time: String,
-}
-
-/// A statement about the workflow, as Kubernetes spells it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Condition {
-    /// Accepted, AllocationsReady, Recovering, Stalled, Suspended, Finished or Succeeded; Ready for a Slurm cluster.
-    #[serde(rename = "type")]
-    #[schemars(length(min = 1, max = 316))]
-    pub type_: String,
-    /// True, False or Unknown.
-    pub status: String,
-    /// One word of a closed set.
-    pub reason: String,
-    /// A sentence for people.
-    #[serde(default)]
-    #[schemars(length(max = 32_768))]
-    pub message: String,
-    /// When `status` last changed.
-    pub last_transition_time: String,
-    /// The generation of the document that this condition speaks of.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub observed_generation: Option<i64>,
 }

@@ -1,43 +1,34 @@
--- The store of one Torc server. The core decides and numbers everything; these tables only keep it.
+-- The store of one Torc server. The core makes all decisions and assigns all numbers; these tables only store the results.
 --
--- There are no foreign keys: rows come from one writer that has already checked them, and a check per row would cost
--- more than the row. What belongs to a workflow carries its number and is deleted by it.
+-- There are no foreign keys: all rows come from one writer that has already checked them, and a check per row would cost
+-- more than the row. Rows of a workflow contain its number and are deleted by it.
+--
+-- Rows that are written rarely are JSON in a column `data`, with generated columns for the fields that statements filter on. The
+-- fields are those of the row's type in core/src/rows.rs. Rows that are written for every job are columns.
 
--- 'Torc' in ASCII: tells our files from other databases before anything is written to them.
+-- 'Torc' in ASCII: distinguishes our files from other databases before anything is written to them.
 pragma application_id = 1416589923;
--- The layout; `FIRST_LAYOUT` in store/src/open.rs and the number of later migrations. Other layouts are refused.
-pragma user_version = 15;
+-- The layout: `FIRST_LAYOUT` in store/src/open.rs plus the number of later migrations. Other layouts are refused.
+pragma user_version = 17;
 
 create table workflows (
     id integer primary key,
-    namespace text not null,
-    name text not null,
-    owner text not null,
-    generation integer not null,
-    digest text not null,
-    working_dir text not null,
-    run integer not null,
-    suspended integer not null constraint workflow_suspended_is_boolean check (suspended in (0, 1)),
-    canceled integer not null constraint workflow_canceled_is_boolean check (canceled in (0, 1)),
-    created_ms integer not null,
-    started_ms integer,
-    completed_ms integer,
-    conditions text not null,
-    -- Schedulers that a user's request to re-plan allocations has made: they are in no document, and are gone when jobs are reset.
-    recovery_schedulers text not null default '',
-    -- The workflow was stopped because it ran for longer than `activeDeadlineSeconds`.
-    expired integer not null default 0 constraint workflow_expired_is_boolean check (expired in (0, 1)),
+    data text not null,
+    namespace text not null generated always as (data ->> 'namespace') stored,
+    name text not null generated always as (data ->> 'name') stored,
+    run integer not null generated always as (data ->> 'run') stored,
+    completed_ms integer generated always as (data ->> 'completed_ms') stored,
     constraint workflow_name_is_unique unique (namespace, name)
 ) strict;
 
--- Apart from workflows, because a document may have megabytes and a workflow's status changes often.
+-- Separate from workflows, because a document may have megabytes and the status of a workflow changes often.
 create table documents (
     workflow integer primary key,
     generation integer not null,
     document text not null
 ) strict;
 
--- What jobs have in common, as JSON. Never changed and never collected: the core keeps their numbers in memory.
+-- Properties that jobs share, as JSON. Never changed and never collected: the core keeps their numbers in memory.
 create table profiles (
     id integer primary key,
     workflow integer not null,
@@ -46,8 +37,8 @@ create table profiles (
 
 create index profiles_of_workflow on profiles (workflow);
 
--- What a job is. depends_on is a packed list of job numbers and not a table of edges: it is only ever read and written
--- as a whole, and a million edges are two megabytes here and a million rows there.
+-- Definitions of jobs. depends_on is an encoded list of job numbers and not a table of edges: it is only read and written as
+-- a whole, and a million edges take two megabytes instead of a million rows.
 create table jobs (
     id integer primary key,
     workflow integer not null,
@@ -65,8 +56,8 @@ create unique index job_name_is_unique on jobs (workflow, name) where removed = 
 -- Lists a workflow's jobs in the order of their numbers.
 create index jobs_of_workflow on jobs (workflow);
 
--- Where a job stands. Apart from jobs, because this changes several times a job and a narrow row means few pages to
--- write for a group. No index on state: it would cost each transition two more writes, and a scan of narrow rows is quick.
+-- States of jobs. Separate from jobs, because a state changes several times and narrow rows mean few pages to write for a
+-- group. No index on state: it would cost two more writes for each transition, and a scan of narrow rows is fast.
 create table job_states (
     id integer primary key,
     state integer not null constraint job_state_is_known check (state between 0 and 11),
@@ -77,7 +68,7 @@ create table job_states (
     started_ms integer
 ) strict;
 
--- Attempts that ended, never overwritten. Clustered by workflow, so that lists and deletions need no further index.
+-- Attempts that have ended, never overwritten. Clustered by workflow, so that lists and deletions need no further index.
 create table results (
     workflow integer not null,
     job integer not null,
@@ -107,26 +98,14 @@ create index results_with_cause on results (workflow, ended_ms) where cause is n
 
 create table runners (
     id integer primary key,
-    host text not null,
-    pid integer not null,
-    kind text not null,
-    capacity text not null,
-    max_parallel_jobs integer,
-    labels text not null,
-    scope text not null,
-    scheduler text,
-    slurm_job_id text,
-    output_dir text not null,
-    place text not null,
-    -- The process behind pid, as JSON: boot, namespace and start. Nothing is searched by it.
-    process text,
-    version text not null,
-    started_ms integer not null,
-    ended_ms integer
+    data text not null,
+    host text not null generated always as (data ->> 'host') stored,
+    slurm_job_id text generated always as (data ->> 'slurm_job_id') stored,
+    ended_ms integer generated always as (data ->> 'ended_ms') stored
 ) strict;
 
--- What happened, append-only. The jobs that moved in a group are packed into one row: a row each would double the cost of
--- a transition.
+-- Events, append-only. The job transitions of a group are encoded in one row: a row for each would double the cost of a
+-- transition.
 create table events (
     sequence integer primary key,
     time_ms integer not null,
@@ -138,7 +117,7 @@ create table events (
 
 create index events_of_workflow on events (workflow);
 
--- The highest numbers given out: they outlive the rows that had them.
+-- The highest assigned numbers. They outlive their rows, so that no number is used twice.
 create table last_ids (
     only_row integer primary key constraint last_ids_has_one_row check (only_row = 1),
     workflow integer not null,
@@ -152,22 +131,22 @@ create table last_ids (
 
 insert into last_ids values (1, 0, 0, 0, 0, 0, 0, 0);
 
--- Files as a job found them (what it read, before its start) or left them (what it wrote). A row for each use and not for each
--- file: two jobs may have read different contents of the same path, and only one of them has to run again.
+-- Input files as they were before a job started, and output files as it left them. A row for each use and not for each file:
+-- two jobs may have read different contents of the same path, and only one of them must run again.
 create table files (
     workflow integer not null,
     job integer not null,
     path text not null,
     size_bytes integer not null,
     modified_ms integer not null,
-    -- Hexadecimal; absent for what was too large to be read.
+    -- Hexadecimal; absent for a file that was too large to be read.
     sha256 text,
     seen_ms integer not null,
     constraint file_use_is_unique primary key (workflow, job, path)
 ) strict, without rowid;
 
--- Values that jobs exchange. What the document says and what was written since are apart: an edit of the one must not be
--- mistaken for the other.
+-- Values that jobs exchange. The declared value of the document and the written value are separate: an edit of the document
+-- must not be mistaken for a write.
 create table user_data (
     workflow integer not null,
     name text not null,
@@ -176,16 +155,16 @@ create table user_data (
     -- JSON.
     declared text,
     written text,
-    -- The job that wrote it; absent for a person.
+    -- The job that wrote it; absent if a user did.
     job integer,
-    -- A number from the sequence of leases: a lease with a lower one was given out before this value was there.
+    -- A number from the sequence of leases: leases with a lower number were granted before this value was written.
     lease_id integer not null,
     changed_ms integer not null,
     constraint data_name_is_unique primary key (workflow, name)
 ) strict, without rowid;
 
--- Leases that their jobs no longer go by, but that a runner may still act upon. Few at any time: those that are being
--- ended, for which their jobs wait, and those that were given up and count if they turn up again.
+-- Superseded leases that a runner may still execute. There are few at any time: revoked leases, for whose end their jobs
+-- wait, and expired leases, whose results count if they arrive after all.
 create table detached_leases (
     -- The lease's number.
     lease_id integer primary key,
@@ -195,69 +174,42 @@ create table detached_leases (
     attempt integer not null,
     runner integer not null,
     started_ms integer,
-    given_up integer not null constraint detached_lease_given_up_is_boolean check (given_up in (0, 1)),
-    -- What the lease is of. The number of an action stands where a job's does otherwise.
+    expired integer not null constraint detached_lease_expired_is_boolean check (expired in (0, 1)),
+    -- The kind of work. For an action, `job` is the number of the action.
     role text not null constraint detached_lease_role_is_known check (role in ('job', 'action', 'recovery'))
 ) strict;
 
--- What a workflow's progress sets off, and recovery scripts that failed jobs wait for.
-
--- Actions, and for those of workers a row for each worker. A workflow has a few of them, so they are written whole.
+-- Actions that the progress of a workflow triggers. Actions of workers have a row for each worker.
 create table actions (
     id integer primary key,
-    workflow integer not null,
-    -- Which of the document's actions it is.
-    position integer not null,
-    worker integer,
-    state text not null constraint action_state_is_known check (state in ('waiting', 'pending', 'executed', 'failed', 'skipped')),
-    run integer not null,
-    attempt integer not null,
-    tries integer not null,
-    lease_id integer not null,
-    runner integer,
-    started_ms integer,
-    ended_ms integer,
-    return_code integer,
-    message text,
-    stdout text,
-    stderr text,
-    -- Of an action that is in no document: a user's request to re-plan allocations has made it.
-    definition text
+    data text not null,
+    workflow integer not null generated always as (data ->> 'workflow') stored
 ) strict;
 
 create index actions_of_workflow on actions (workflow);
 
--- Only jobs that wait for their script right now.
+-- Jobs that wait for their recovery script.
 create table recoveries (
     job integer primary key,
-    workflow integer not null,
-    script text not null,
-    return_code integer not null,
-    cause text not null,
-    preferred integer,
-    run integer not null,
-    attempt integer not null,
-    tries integer not null,
-    lease_id integer not null,
-    runner integer,
-    started_ms integer
+    data text not null,
+    workflow integer not null generated always as (data ->> 'workflow') stored
 ) strict;
 
--- Machines reached over SSH that run a workflow's jobs. Kept here so that looking after them and stopping them needs no file.
+-- Remote workers: machines reached over SSH that run a workflow's jobs.
 create table remote_workers (
     workflow integer not null,
     -- [user@]host[:port]
     address text not null,
-    -- Where its runner was started last; absent until then.
+    -- The folder of the last start of its runner; absent before the first.
     folder text,
     added_ms integer not null,
-    -- The program `torc` on the worker as `--remote-torc` named it last; absent: `torc` in the PATH of a login.
+    -- The program on the worker that `--remote-torc` last named; absent: `torc` in the PATH of a login shell.
     remote_torc text,
     constraint remote_worker_is_unique primary key (workflow, address)
 ) strict, without rowid;
 
--- What Slurm's accounting says of the step that an attempt was. It comes later than the result, and changes nothing of it: the two
--- become one when results are read.
+-- Slurm's accounting of the step of an attempt. It arrives after the result and does not change it: the two are combined when
+-- results are read.
 create table slurm_stats (
     workflow integer not null,
     job integer not null,
@@ -275,48 +227,15 @@ create table slurm_stats (
     constraint stats_of_attempt_are_unique primary key (workflow, job, run, attempt)
 ) strict, without rowid;
 
--- Slurm: allocations of workflows, and the clusters they are submitted to.
-
--- An allocation is written down before Slurm is asked for it, so that nobody asks twice. It is never overwritten by another one:
--- what is over stays.
+-- Slurm allocations. A row is written before `sbatch` is called, so that a crash never leads to a second submission. Ended
+-- allocations stay.
 create table allocations (
     id integer primary key,
-    workflow integer not null,
-    cluster text not null,
-    scheduler text,
-    origin text not null constraint allocation_origin_is_known check (origin in ('sizing', 'action', 'recovery', 'manual')),
-    -- The action that asked for it.
-    action integer,
-    status text not null constraint allocation_status_is_known check (status in ('pending', 'active', 'complete', 'canceled')),
-    slurm_job_id text,
-    slurm_state text,
-    slurm_reason text,
-    partition text,
-    account text,
-    -- What it has: nodes, and of each node CPUs, memory and GPUs; 0 for what is left to the site.
-    nodes integer not null,
-    cpus integer not null,
-    memory_bytes integer not null,
-    gpus integer not null,
-    seconds integer not null,
-    one_worker_per_node integer not null,
-    max_parallel_jobs integer,
-    node_list text,
-    created_ms integer not null,
-    -- When `sbatch` was last called for it; null if it certainly was not.
-    called_ms integer,
-    submitted_ms integer,
-    started_ms integer,
-    ended_ms integer,
-    estimated_start_ms integer,
-    expected_end_ms integer,
-    -- When Slurm was last asked to cancel it.
-    canceled_ms integer,
-    -- Since when Slurm has known nothing of it: a process that looks once remembers nothing itself.
-    unseen_since_ms integer,
-    -- A runner in it has reported the end of a job.
-    has_reported integer not null,
-    message text
+    data text not null,
+    workflow integer not null generated always as (data ->> 'workflow') stored,
+    status text not null generated always as (data ->> 'status') stored,
+    slurm_job_id text generated always as (data ->> 'slurm_job_id') stored,
+    ended_ms integer generated always as (data ->> 'ended_ms') stored
 ) strict;
 
 create index allocations_of_workflow on allocations (workflow);
@@ -329,45 +248,45 @@ create table slurm_clusters (
     created_ms integer not null
 ) strict;
 
--- Two stores have workflows of the same number. What is submitted carries this, so that neither takes the other's for its own.
+-- A random key of the store. Workflow numbers of two stores may be equal, so the names of Slurm jobs contain this key.
 create table store_identity (
     key text not null
 ) strict;
 
 insert into store_identity (key) values (lower(hex(randomblob(4))));
 
--- Who did what, or was refused. Rows are written with what they tell of, and never changed or removed.
+-- The audit log. A row is written in the transaction of its change, and never changed or removed.
 create table audit (
     sequence integer primary key autoincrement,
     time_ms integer not null,
     who text not null,
-    -- admin, owner, runner or metrics: what the token allowed.
+    -- The scope of the token: admin, owner, runner or metrics.
     scope text not null,
     verb text not null,
     object text not null,
-    -- ok, or the code of the error.
+    -- `ok` or the error code.
     outcome text not null
 ) strict;
 
 create trigger audit_is_never_changed before update on audit
 begin
-    select raise(abort, 'the audit is never changed');
+    select raise(abort, 'the audit log is never changed');
 end;
 
 create trigger audit_is_never_removed before delete on audit
 begin
-    select raise(abort, 'the audit is never changed');
+    select raise(abort, 'the audit log is never changed');
 end;
 
--- Who may write, where several servers could: the number rises with every change of leader, and each transaction of a server that
--- leads under a number checks it. A server without such a number is the only one, and checks nothing.
+-- The leader among several servers. The epoch rises with every change of the leader, and each transaction of a leader checks
+-- it. A single server has no epoch and checks nothing.
 create table leadership (
     only_row integer primary key constraint leadership_has_one_row check (only_row = 1),
     epoch integer not null,
-    -- Who leads, for people.
+    -- The name of the leader, for messages.
     holder text not null,
-    -- The last event that was told to Kubernetes.
-    told integer not null
+    -- The last event that was published to Kubernetes.
+    event_cursor integer not null
 ) strict;
 
 insert into leadership values (1, 0, '', 0);

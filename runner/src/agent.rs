@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 use torc_api::wire::{AttemptKey, PROTOCOL, RegisterRequest};
-use torc_slurm::step_end;
+use torc_slurm::step_failure;
 use tracing::{Instrument as _, Span, debug_span, info_span};
 
 use self::journal_writer::JournalWriter;
@@ -245,7 +245,7 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Agent<L, O> {
                 tokio::task::spawn_blocking(move || {
                     let _entered = span.entered();
                     let said = file_checks::end_of(Path::new(&log)).unwrap_or_default();
-                    let _ = sender.send(AgentEvent::SrunLogRead(key, step_end::never_asked_for(&said)));
+                    let _ = sender.send(AgentEvent::SrunLogRead(key, step_failure::never_asked_for(&said)));
                 });
             }
             Effect::Log(event) => self.log(event),

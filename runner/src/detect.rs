@@ -42,12 +42,12 @@ pub fn gpus() -> Vec<String> {
 }
 
 /// Returns the Slurm allocation around this process, if there is one.
-pub fn surroundings() -> Option<allocation::Allocation> {
+pub fn surroundings() -> Option<allocation::CurrentAllocation> {
     allocation::from_environment(|name| std::env::var(name).ok())
 }
 
 /// Returns the allocation in which jobs become steps on these nodes; none without an `srun`.
-pub fn steps(around: &allocation::Allocation, nodes: Vec<String>) -> Option<StepAllocation> {
+pub fn steps(around: &allocation::CurrentAllocation, nodes: Vec<String>) -> Option<StepAllocation> {
     let is_program =
         |path: &Path| fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0);
     let srun = find_srun(|name| std::env::var(name).ok(), is_program)?;
@@ -73,7 +73,7 @@ pub enum Share {
 }
 
 /// Returns the names of a runner's nodes, its own first; empty for an allocation of one node.
-pub fn node_names(around: &allocation::Allocation, share: Share) -> Vec<String> {
+pub fn node_names(around: &allocation::CurrentAllocation, share: Share) -> Vec<String> {
     let mut nodes = around.nodes.clone();
     if nodes.len() < 2 {
         return Vec::new();
@@ -237,10 +237,10 @@ mod tests {
 
     #[test]
     fn the_runners_own_node_comes_first() {
-        let found = |node: Option<&str>| allocation::Allocation {
+        let found = |node: Option<&str>| allocation::CurrentAllocation {
             nodes: ["n1", "n2", "n3"].map(str::to_owned).into(),
             node: node.map(str::to_owned),
-            ..allocation::Allocation::default()
+            ..allocation::CurrentAllocation::default()
         };
         let all = |node| node_names(&found(node), Share::AllNodes);
         assert_eq!(all(Some("n3")), ["n3", "n1", "n2"]);
@@ -248,7 +248,8 @@ mod tests {
         assert_eq!(all(Some("else")), ["n1", "n2", "n3"]);
         assert_eq!(all(None), ["n1", "n2", "n3"]);
         assert_eq!(node_names(&found(Some("n2")), Share::OwnNode), ["n2"]);
-        let alone = allocation::Allocation { nodes: vec!["n1".to_owned()], ..allocation::Allocation::default() };
+        let alone =
+            allocation::CurrentAllocation { nodes: vec!["n1".to_owned()], ..allocation::CurrentAllocation::default() };
         assert_eq!(node_names(&alone, Share::AllNodes), Vec::<String>::new());
     }
 

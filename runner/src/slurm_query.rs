@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use torc_api::wire::AttemptKey;
+use torc_slurm::error::SlurmError;
 use torc_slurm::sacct::StepAccount;
 use torc_slurm::sstat::Sample;
-use torc_slurm::trouble::SlurmError;
 
 use crate::clock::BootInstant;
 

@@ -1,30 +1,30 @@
-//! What Slurm tells a program that it started about the allocation it lives in.
+//! The allocation of the current process, from Slurm's environment variables.
 
 use crate::call::{CommandSpec, Tool};
 
-/// An allocation, as far as its environment describes it.
+/// An allocation, as far as the environment describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Allocation {
-    /// Slurm's job number.
+pub struct CurrentAllocation {
+    /// The Slurm job ID.
     pub job_id: String,
-    /// Every node of it, in Slurm's order.
+    /// All nodes, in Slurm's order.
     pub nodes: Vec<String>,
-    /// The node that this process is on.
+    /// The node of this process.
     pub node: Option<String>,
     /// CPUs on this node.
     pub cpus: Option<i64>,
-    /// CPUs on the node that has the fewest: nodes of one allocation may differ.
+    /// CPUs of the node that has the fewest: nodes of one allocation may differ.
     pub least_cpus: Option<i64>,
     /// Bytes of memory on this node.
     pub memory_bytes: Option<i64>,
     /// GPUs on this node, by number.
     pub gpus: Option<i64>,
-    /// When it is over, in seconds since 1970.
+    /// The end, in seconds since 1970.
     pub end_time: Option<i64>,
 }
 
-/// Reads the allocation from the environment; none outside of one.
-pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Option<Allocation> {
+/// Reads the allocation from the environment; `None` outside of one.
+pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Option<CurrentAllocation> {
     let text = |name: &str| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
     let number = |name: &str| text(name).and_then(|value| value.parse::<i64>().ok()).filter(|number| *number > 0);
     let job_id = text("SLURM_JOB_ID")?;
@@ -33,7 +33,7 @@ pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Option<All
     let per_cpu = || Some(number("SLURM_MEM_PER_CPU")?.saturating_mul(cpus?));
     let gpus = number("SLURM_GPUS_ON_NODE")
         .or_else(|| text("SLURM_STEP_GPUS").or_else(|| text("SLURM_JOB_GPUS")).map(|list| count(&list)));
-    Some(Allocation {
+    Some(CurrentAllocation {
         job_id,
         nodes: list.map(|list| node_names(&list)).unwrap_or_default(),
         node: text("SLURMD_NODENAME"),
@@ -45,35 +45,35 @@ pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Option<All
     })
 }
 
-/// The smallest number of a list such as `72(x2),36`.
+/// Returns the smallest number of a list such as `72(x2),36`.
 fn least(list: &str) -> Option<i64> {
     let numbers = list.split(',').map(|part| part.split('(').next().unwrap_or_default().trim().parse::<i64>().ok());
     numbers.collect::<Option<Vec<i64>>>()?.into_iter().min()
 }
 
-/// Devices in a list such as `0-2,5`.
+/// Counts the devices of a list such as `0-2,5`.
 fn count(list: &str) -> i64 {
     let parts = list.split(',').map(str::trim).filter(|part| !part.is_empty());
     parts.map(|part| range(part).map_or(1, |(from, to, _)| i64::from(to - from) + 1)).sum()
 }
 
-/// `3`–`12` of `3-12`, and how many digits they are written with.
+/// Returns the first and last number of `3-12`, and the number of digits.
 fn range(text: &str) -> Option<(u32, u32, usize)> {
     let (from, to) = text.split_once('-')?;
     let (first, last) = (from.parse::<u32>().ok()?, to.parse::<u32>().ok()?);
     (first <= last).then_some((first, last, from.len()))
 }
 
-/// The most nodes that a list is written out to: more is a mistake.
-const MOST_NODES: usize = 100_000;
+/// Maximum number of nodes of a list: more is a mistake.
+const MAX_NODES: usize = 100_000;
 
-/// The names in a list such as `n[1-3,7],login` or `rack[01-02]-gpu[1-2]`; what cannot be read stays as it is.
+/// Returns the names of a list such as `n[1-3,7],login` or `rack[01-02]-gpu[1-2]`. Unreadable parts stay as they are.
 pub fn node_names(list: &str) -> Vec<String> {
     let mut names = Vec::new();
     for part in split_outside_brackets(list) {
         expand(part, &mut names);
-        if names.len() > MOST_NODES {
-            names.truncate(MOST_NODES);
+        if names.len() > MAX_NODES {
+            names.truncate(MAX_NODES);
             break;
         }
     }
@@ -97,7 +97,7 @@ fn split_outside_brackets(list: &str) -> Vec<&str> {
     parts.into_iter().map(str::trim).filter(|part| !part.is_empty()).collect()
 }
 
-/// Writes out the first bracket, and the rest in turn.
+/// Expands the first bracket, and the others recursively.
 fn expand(part: &str, names: &mut Vec<String>) {
     let bracket = part.find('[').and_then(|open| Some((open, open + part[open..].find(']')?)));
     let Some((open, close)) = bracket else { return names.push(part.to_owned()) };
@@ -105,7 +105,7 @@ fn expand(part: &str, names: &mut Vec<String>) {
     for item in part[open + 1..close].split(',').map(str::trim) {
         let (first, last, width) = range(item).unwrap_or((0, 0, 0));
         for number in first..=last {
-            if names.len() > MOST_NODES {
+            if names.len() > MAX_NODES {
                 return;
             }
             let middle = if width == 0 { item.to_owned() } else { format!("{number:0width$}") };
@@ -114,12 +114,12 @@ fn expand(part: &str, names: &mut Vec<String>) {
     }
 }
 
-/// Asks how much time a job has left. Only newer versions of Slurm say it in the environment.
+/// Returns the query for the remaining time of a job. Only newer versions of Slurm set it in the environment.
 pub fn ask_time_left(job_id: &str) -> CommandSpec {
     CommandSpec::new(Tool::Squeue, ["-h", "-j", job_id, "-o", "%L"])
 }
 
-/// Seconds that are left, as `squeue -h -o %L` prints them: `1-02:03:04`, `59:30`, `45`; none for `UNLIMITED` and the like.
+/// Returns the remaining seconds from the output of `squeue -h -o %L`: `1-02:03:04`, `59:30`, `45`; `None` for `UNLIMITED`.
 pub fn time_left(squeue: &str) -> Option<u64> {
     let text = squeue.trim();
     let (days, clock) = match text.split_once('-') {
@@ -145,7 +145,7 @@ pub fn time_left(squeue: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn read(variables: &[(&str, &str)]) -> Option<Allocation> {
+    fn read(variables: &[(&str, &str)]) -> Option<CurrentAllocation> {
         from_environment(|name| {
             variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
         })
@@ -156,7 +156,7 @@ mod tests {
     fn the_environment_of_an_allocation() {
         assert_eq!(read(&[("SLURM_CPUS_ON_NODE", "4")]), None);
         assert_eq!(read(&[("SLURM_JOB_ID", " ")]), None);
-        let bare = Allocation { job_id: "7".to_owned(), ..Allocation::default() };
+        let bare = CurrentAllocation { job_id: "7".to_owned(), ..CurrentAllocation::default() };
         assert_eq!(read(&[("SLURM_JOB_ID", "7"), ("SLURM_CPUS_ON_NODE", "many")]), Some(bare));
         let full = read(&[
             ("SLURM_JOB_ID", "12345"),
@@ -168,7 +168,7 @@ mod tests {
             ("SLURM_GPUS_ON_NODE", "2"),
             ("SLURM_JOB_END_TIME", "1800000000"),
         ]);
-        let expected = Allocation {
+        let expected = CurrentAllocation {
             job_id: "12345".to_owned(),
             nodes: vec!["n1".to_owned(), "n2".to_owned()],
             node: Some("n1".to_owned()),
@@ -249,7 +249,7 @@ mod tests {
         for (list, expected) in cases {
             assert_eq!(node_names(list), expected, "{list}");
         }
-        assert_eq!(node_names("n[1-4000000000]").len(), MOST_NODES, "a mistake does not take the memory");
+        assert_eq!(node_names("n[1-4000000000]").len(), MAX_NODES, "a mistake does not take the memory");
     }
 
     // J02

@@ -1,4 +1,4 @@
-//! One call of a Slurm command, before it is made.
+//! The specification of a call of a Slurm command.
 
 use std::time::Duration;
 
@@ -7,32 +7,31 @@ use crate::shell;
 /// Slurm's programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Tool {
-    /// Starts a step.
+    /// `srun`, which starts a step.
     Srun,
-    /// Tells of jobs and steps that have ended.
+    /// `sacct`, which lists jobs and steps that have ended.
     Sacct,
-    /// Tells of steps that run.
+    /// `sstat`, which lists the usage of running steps.
     Sstat,
-    /// Tells of jobs that are waiting or running.
+    /// `squeue`, which lists pending and running jobs.
     Squeue,
-    /// Submits.
+    /// `sbatch`, which submits jobs.
     Sbatch,
-    /// Cancels.
+    /// `scancel`, which cancels jobs.
     Scancel,
-    /// Tells of partitions and nodes.
+    /// `sinfo`, which lists partitions and nodes.
     Sinfo,
-    /// Tells of everything, one at a time.
+    /// `scontrol`, which shows any object in detail.
     Scontrol,
-    /// Not Slurm's: puts files where Slurm's programs are.
+    /// A shell on the machine of Slurm's commands, for files.
     Shell,
 }
 
 impl Tool {
-    /// Every program.
     pub const ALL: [Self; 8] =
         [Self::Srun, Self::Sacct, Self::Sstat, Self::Squeue, Self::Sbatch, Self::Scancel, Self::Sinfo, Self::Scontrol];
 
-    /// The program's name.
+    /// Returns the name of the program.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Srun => "srun",
@@ -47,7 +46,7 @@ impl Tool {
         }
     }
 
-    /// The variable that names another program to be run instead, for tests.
+    /// Returns the variable that names a replacement of the program, for tests.
     pub const fn replacement_variable(self) -> &'static str {
         match self {
             Self::Srun => "TORC_FAKE_SRUN",
@@ -62,8 +61,8 @@ impl Tool {
         }
     }
 
-    /// Variables with which a person changes what the program does by default. Ours has to do what we say.
-    const fn habits(self) -> &'static [&'static str] {
+    /// Returns the variables with which users change defaults of the program. They are cleared, so that its output can be parsed.
+    const fn cleared_env(self) -> &'static [&'static str] {
         match self {
             Self::Squeue => &[
                 "SQUEUE_ACCOUNT",
@@ -96,7 +95,7 @@ impl Tool {
                 "SCANCEL_WCKEY",
                 "SLURM_CLUSTERS",
             ],
-            // These win over what a batch script says.
+            // These would override the options of a batch script.
             Self::Sbatch => &[
                 "SBATCH_ACCOUNT",
                 "SBATCH_ARRAY_INX",
@@ -124,82 +123,81 @@ impl Tool {
         }
     }
 
-    /// Variables that make the program's answer readable: times in UTC, in the usual form. What `sbatch` and `srun` are given
-    /// would reach the job.
-    const fn manners(self) -> &'static [(&'static str, &'static str)] {
+    /// Returns the variables that make the output parsable: times in UTC, in the usual form. `sbatch` and `srun` get none, because
+    /// the job would inherit them.
+    const fn fixed_env(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Sbatch | Self::Srun | Self::Shell => &[],
             _ => &[("TZ", "UTC"), ("SLURM_TIME_FORMAT", "standard")],
         }
     }
 
-    /// Making the same call again does no harm.
+    /// Returns whether the call changes nothing, so that it may be repeated.
     pub const fn only_asks(self) -> bool {
         !matches!(self, Self::Sbatch | Self::Srun)
     }
 }
 
-/// A call.
+/// A call of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandSpec {
-    /// Which program.
+    /// The program.
     pub tool: Tool,
-    /// Its arguments.
     pub arguments: Vec<String>,
-    /// What it reads.
+    /// The standard input.
     pub input: Option<String>,
-    /// How long its answer may take.
-    pub patience: Duration,
+    /// The timeout.
+    pub timeout: Duration,
 }
 
-/// How long a program's answer may take, unless said otherwise. A Slurm whose controller is away says so after ten seconds.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The default timeout. A Slurm whose controller is away fails after ten seconds.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl CommandSpec {
-    /// A call with these arguments.
+    /// Returns a call with these arguments.
     pub fn new<'a>(tool: Tool, arguments: impl IntoIterator<Item = &'a str>) -> Self {
         let arguments = arguments.into_iter().map(str::to_owned).collect();
-        Self { tool, arguments, input: None, patience: PATIENCE }
+        Self { tool, arguments, input: None, timeout: DEFAULT_TIMEOUT }
     }
 
-    /// The same call with one more argument.
+    /// Adds an argument.
     pub fn arg(mut self, argument: impl Into<String>) -> Self {
         self.arguments.push(argument.into());
         self
     }
 
-    /// The same call with something to read.
+    /// Sets the standard input.
     pub fn reads(mut self, input: impl Into<String>) -> Self {
         self.input = Some(input.into());
         self
     }
 
-    /// The same call with another patience.
-    pub fn within(mut self, patience: Duration) -> Self {
-        self.patience = patience;
+    /// Sets the timeout.
+    pub fn within(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
         self
     }
 
-    /// The program, its arguments and its environment, given the words that lead to Slurm and the program to run.
+    /// Returns the program, its arguments and its environment. `prefix` is the command that leads to Slurm, such as `ssh login1`.
     pub fn invocation(&self, prefix: &[String], program: &str) -> Invocation {
-        let unset: Vec<String> = self.tool.habits().iter().map(|name| (*name).to_owned()).collect();
-        // A test submits nothing, so there is no job that could inherit anything.
+        let unset: Vec<String> = self.tool.cleared_env().iter().map(|name| (*name).to_owned()).collect();
+        // A test submits nothing, so no job inherits the environment.
         let is_test = self.tool == Tool::Sbatch && self.arguments.iter().any(|word| word == "--test-only");
-        let manners = if is_test { Tool::Squeue.manners() } else { self.tool.manners() };
+        let fixed = if is_test { Tool::Squeue.fixed_env() } else { self.tool.fixed_env() };
         let set: Vec<(String, String)> =
-            manners.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            fixed.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let mut words = vec![program.to_owned()];
         words.extend(self.arguments.iter().cloned());
         let Some((first, rest)) = prefix.split_first() else {
             let arguments = words.split_off(1);
             return Invocation { program: program.to_owned(), arguments, unset, set };
         };
-        // The environment does not travel with a prefix, so it is set on the other side.
+        // A prefix does not pass on the environment, so `env` sets it on the other side.
         let mut far = vec!["env".to_owned()];
         far.extend(unset.iter().flat_map(|name| ["-u".to_owned(), name.clone()]));
         far.extend(set.iter().map(|(name, value)| format!("{name}={value}")));
         far.extend(words);
-        // ssh joins its words with blanks and gives them to a shell there; other programs pass them on as they are.
+        // ssh joins its arguments with blanks and passes them to a remote shell; other programs pass them on unchanged.
         if first.rsplit('/').next() == Some("ssh") {
             far = far.iter().map(|word| shell::quote(word)).collect();
         }
@@ -208,16 +206,14 @@ impl CommandSpec {
     }
 }
 
-/// What is run in the end.
+/// A process to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invocation {
-    /// The program.
     pub program: String,
-    /// Its arguments.
     pub arguments: Vec<String>,
-    /// Variables it must not see.
+    /// Variables to remove.
     pub unset: Vec<String>,
-    /// Variables it gets.
+    /// Variables to set.
     pub set: Vec<(String, String)>,
 }
 
@@ -256,7 +252,7 @@ mod tests {
             text.contains("-u SQUEUE_USERS") && text.ends_with("TZ=UTC SLURM_TIME_FORMAT=standard squeue"),
             "{text}"
         );
-        // A batch job inherits what sbatch sees.
+        // A batch job inherits the environment of sbatch.
         let sbatch = CommandSpec::new(Tool::Sbatch, []).invocation(&[], "sbatch");
         let test = CommandSpec::new(Tool::Sbatch, ["--test-only"]).invocation(&[], "sbatch");
         assert!(!test.set.is_empty());
@@ -289,10 +285,10 @@ mod tests {
             tool: Tool::Sinfo,
             arguments: words(&["a", "b"]),
             input: Some("text".to_owned()),
-            patience: Duration::from_secs(60),
+            timeout: Duration::from_secs(60),
         };
         assert_eq!(call, expected);
-        assert_eq!(call.within(Duration::from_secs(7)).patience, Duration::from_secs(7));
+        assert_eq!(call.within(Duration::from_secs(7)).timeout, Duration::from_secs(7));
     }
 
     /// The variables that each program must not see, and those that it gets.

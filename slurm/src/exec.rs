@@ -1,6 +1,6 @@
-//! The one thin place that runs Slurm's commands.
+//! Runs Slurm's commands. This is the only module that starts processes.
 //!
-//! A call ends: with an answer, with a refusal, or after its patience. Nothing blocks, so one slow answer holds nobody up.
+//! Every call ends with an answer, a refusal, or its timeout. Calls do not block threads, so a slow one delays no other.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -12,40 +12,40 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 
 use crate::call::{CommandSpec, Tool};
+use crate::error::{ProgramEnd, SlurmError, error_of};
 use crate::retry::Schedule;
-use crate::trouble::{End, SlurmError, judge};
 
-/// Longer answers are not taken for complete. A queue of 100,000 jobs prints about 20 MB.
-const LONGEST_ANSWER: u64 = 256 << 20;
-/// More than this of what a program complains about is dropped.
-const LONGEST_COMPLAINT: u64 = 64 << 10;
+/// Maximum size of an answer; a longer one counts as incomplete. A queue of 100,000 jobs prints about 20 MB.
+const MAX_ANSWER_BYTES: u64 = 256 << 20;
+/// Maximum size of the standard error that is kept.
+const MAX_STDERR_BYTES: u64 = 64 << 10;
 
-/// How long a small file may take to be written.
-const FILE_PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout for writing a small file.
+const FILE_WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A Slurm and the way to it.
+/// A Slurm and the command prefix that leads to it.
 #[derive(Clone, Debug, Default)]
 pub struct Slurm {
     prefix: Vec<String>,
     replaced: Vec<(Tool, String)>,
 }
 
-/// What a program said.
+/// The output of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// On its standard output.
+    /// Its standard output.
     pub text: String,
-    /// On its standard error: `sbatch --test-only` answers there, and `sstat` complains about steps that have ended.
+    /// Its standard error: `sbatch --test-only` answers there, and `sstat` complains about steps that have ended.
     pub remarks: String,
 }
 
 impl Slurm {
-    /// The Slurm of this machine, or the one that the words of a prefix lead to, e.g. `ssh login1`.
+    /// Returns the Slurm of this machine, or the one behind a command prefix such as `ssh login1`.
     pub fn new(prefix: &[String]) -> Self {
         Self { prefix: prefix.to_vec(), replaced: Vec::new() }
     }
 
-    /// The same, with other programs in place of Slurm's where `TORC_FAKE_SQUEUE` and the like are set.
+    /// Replaces Slurm's programs where `TORC_FAKE_SQUEUE` and the like are set.
     pub fn replaced_by(mut self, variable: impl Fn(&str) -> Option<String>) -> Self {
         let replacement =
             |tool: Tool| Some((tool, variable(tool.replacement_variable()).filter(|path| !path.is_empty())?));
@@ -53,7 +53,7 @@ impl Slurm {
         self
     }
 
-    /// The program that is run for a tool.
+    /// Returns the program that is run for a tool.
     pub fn program(&self, tool: Tool) -> &str {
         self.replaced.iter().find(|(replaced, _)| *replaced == tool).map_or(tool.name(), |(_, program)| program)
     }
@@ -63,24 +63,24 @@ impl Slurm {
         let program = self.program(call.tool);
         let mut child = self.spawn(call, program)?;
         let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-        let outcome = tokio::time::timeout(call.patience, converse(&mut child, call.input.as_deref())).await;
-        let unheard = |reason: String| SlurmError::NoAnswer { reason, maybe_delivered: true };
+        let outcome = tokio::time::timeout(call.timeout, communicate(&mut child, call.input.as_deref())).await;
+        let no_answer = |reason: String| SlurmError::NoAnswer { reason, maybe_delivered: true };
         let ended = match outcome {
-            Ok(ended) => ended.map_err(|error| unheard(format!("{program}: {error}"))),
-            Err(_) => Err(unheard(format!("{program} took longer than {} s", call.patience.as_secs_f32()))),
+            Ok(ended) => ended.map_err(|error| no_answer(format!("{program}: {error}"))),
+            Err(_) => Err(no_answer(format!("{program} took longer than {} s", call.timeout.as_secs_f32()))),
         };
         if ended.is_err() {
             end(&mut child, group).await;
         }
         let (status, text, remarks) = ended?;
         let through_ssh = self.prefix.first().is_some_and(|word| word.rsplit('/').next() == Some("ssh"));
-        match judge(program, end_of(status), &text, &remarks, through_ssh) {
+        match error_of(program, end_of(status), &text, &remarks, through_ssh) {
             None => Ok(Answer { text, remarks }),
             Some(trouble) => Err(trouble),
         }
     }
 
-    /// Makes a call, and makes it again while Slurm does not answer and repeating it cannot do harm.
+    /// Makes a call and repeats it while Slurm does not answer and a repetition is harmless.
     pub async fn ask_again(&self, call: &CommandSpec, schedule: Schedule) -> Result<Answer, SlurmError> {
         let mut failed = 0;
         loop {
@@ -96,20 +96,20 @@ impl Slurm {
         }
     }
 
-    /// Writes a file where Slurm's commands run; nobody but its owner can read it.
+    /// Writes a file on the machine of Slurm's commands, readable only by its owner.
     pub async fn put_file(&self, path: &str, content: &str) -> Result<(), SlurmError> {
-        // It is complete or not there: a runner that starts meanwhile reads no half of it.
+        // The file is renamed when it is complete: a runner that starts meanwhile must not read half of it.
         let script =
             "umask 077 && mkdir -p -- \"$(dirname -- \"$1\")\" && cat >\"$1.new\" && mv -f -- \"$1.new\" \"$1\"";
         self.run_shell(script, path, Some(content)).await
     }
 
-    /// Makes a folder, with those above it, where Slurm's commands run.
+    /// Creates a folder and its parents on the machine of Slurm's commands.
     pub async fn make_folder(&self, path: &str) -> Result<(), SlurmError> {
         self.run_shell("mkdir -p -- \"$1\"", path, None).await
     }
 
-    /// Removes a file where Slurm's commands run.
+    /// Removes a file on the machine of Slurm's commands.
     pub async fn remove_file(&self, path: &str) -> Result<(), SlurmError> {
         self.run_shell("rm -f -- \"$1\"", path, None).await
     }
@@ -117,11 +117,11 @@ impl Slurm {
     async fn run_shell(&self, script: &str, path: &str, input: Option<&str>) -> Result<(), SlurmError> {
         let arguments = ["-c", script, "sh", path].map(str::to_owned).to_vec();
         let call =
-            CommandSpec { tool: Tool::Shell, arguments, input: input.map(str::to_owned), patience: FILE_PATIENCE };
+            CommandSpec { tool: Tool::Shell, arguments, input: input.map(str::to_owned), timeout: FILE_WRITE_TIMEOUT };
         self.ask(&call).await.map(drop)
     }
 
-    /// The command of a call: its words, its environment, and a process group of its own.
+    /// Returns the command of a call, in a process group of its own.
     fn command(&self, call: &CommandSpec, program: &str) -> Command {
         let invocation = call.invocation(&self.prefix, program);
         let mut command = Command::new(&invocation.program);
@@ -146,17 +146,17 @@ impl Slurm {
     }
 }
 
-/// Says what there is to say and listens until the end.
-async fn converse(child: &mut Child, input: Option<&str>) -> io::Result<(ExitStatus, String, String)> {
+/// Writes the standard input and reads the output until the program ends.
+async fn communicate(child: &mut Child, input: Option<&str>) -> io::Result<(ExitStatus, String, String)> {
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let talk = async {
         if let (Some(mut stdin), Some(input)) = (stdin, input) {
-            // A program that has heard enough closes its end; what it made of it is in its answer.
+            // A program may close its standard input early; its output tells the result.
             let _ = stdin.write_all(input.as_bytes()).await;
         }
     };
     let listen = async {
-        let (text, complaint) = tokio::join!(read(stdout, LONGEST_ANSWER), read(stderr, LONGEST_COMPLAINT));
+        let (text, complaint) = tokio::join!(read(stdout, MAX_ANSWER_BYTES), read(stderr, MAX_STDERR_BYTES));
         let (text, whole) = text?;
         if !whole {
             return Err(io::Error::other("the answer is too long"));
@@ -167,7 +167,7 @@ async fn converse(child: &mut Child, input: Option<&str>) -> io::Result<(ExitSta
     heard
 }
 
-/// Reads to the end, keeps the first bytes, and says whether that was everything.
+/// Reads to the end, keeps the first bytes, and returns whether these are all.
 async fn read(source: Option<impl AsyncRead + Unpin>, longest: u64) -> io::Result<(String, bool)> {
     let Some(mut source) = source else { return Ok((String::new(), true)) };
     let mut bytes = Vec::new();
@@ -176,19 +176,19 @@ async fn read(source: Option<impl AsyncRead + Unpin>, longest: u64) -> io::Resul
     Ok((String::from_utf8_lossy(&bytes).into_owned(), rest == 0))
 }
 
-/// Ends a program and everything that it started.
+/// Kills a program and all processes that it started.
 async fn end(child: &mut Child, group: Option<Pid>) {
     if let Some(group) = group {
-        // It may be over already.
+        // It may have ended already.
         let _ = kill_process_group(group, Signal::KILL);
     }
     let _ = tokio::time::timeout(Duration::from_secs(5), child.wait()).await;
 }
 
-fn end_of(status: ExitStatus) -> End {
+fn end_of(status: ExitStatus) -> ProgramEnd {
     match (status.code(), status.signal()) {
-        (Some(code), _) => End::Code(code),
-        (None, _) => End::Signal,
+        (Some(code), _) => ProgramEnd::Code(code),
+        (None, _) => ProgramEnd::Signal,
     }
 }
 

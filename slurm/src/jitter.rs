@@ -1,8 +1,8 @@
-//! Start-up jitter: runners that Slurm starts at the same moment do not all call the server at the same moment.
+//! Start-up jitter: runners that Slurm starts at the same time call the server one after another.
 
 use std::time::Duration;
 
-/// How long the starts of so many runners are spread over.
+/// Returns the time over which the starts of this many runners are spread.
 pub fn window(runners: u64) -> Duration {
     match runners {
         0 | 1 => Duration::ZERO,
@@ -13,7 +13,7 @@ pub fn window(runners: u64) -> Duration {
     }
 }
 
-/// How long one of them waits: always the same for the same name, such as `host/job/node/pid`.
+/// Returns the delay of one runner. It only depends on the name, such as `host/job/node/pid`.
 pub fn delay(runners: u64, name: &str) -> Duration {
     let window = window(runners).as_millis() as u64;
     // FNV-1a with a finishing mix: short names that differ in one digit land far apart.
@@ -39,7 +39,7 @@ mod tests {
         }
     }
 
-    /// A runner that starts again under the same name waits as long as before, also in the next version.
+    /// A runner that restarts under the same name waits as long as before, also after an update.
     #[test]
     fn a_delay_depends_on_the_name_and_the_window_only() {
         let cases = [(3, 3_000), (9, 9_000), (12, 11_111), (99, 59_444), (10_000, 60_000)];

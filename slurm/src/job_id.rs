@@ -1,4 +1,4 @@
-//! Numbers of jobs and steps, as Slurm writes them: `17`, `17_3`, `17_[4-9%2]`, `17+1`, `17.0`, `17.batch`.
+//! IDs of jobs and steps, as Slurm writes them: `17`, `17_3`, `17_[4-9%2]`, `17+1`, `17.0`, `17.batch`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,20 +6,20 @@ use std::str::FromStr;
 /// A job, or a part of one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId {
-    /// The number that `sbatch` answered with.
+    /// The number that `sbatch` printed.
     pub number: u64,
-    /// Which part of it.
-    pub part: Part,
+    /// The part of the job.
+    pub part: JobPart,
 }
 
 /// A part of a job.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Part {
-    /// All of it.
+pub enum JobPart {
+    /// The whole job.
     Whole,
     /// A task of an array.
     Task(u32),
-    /// Tasks of an array that wait, as Slurm lists them.
+    /// Pending tasks of an array, as Slurm lists them.
     Tasks(String),
     /// A component of a heterogeneous job.
     Component(u32),
@@ -28,22 +28,22 @@ pub enum Part {
 /// A step of a job.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StepId {
-    /// Of which job.
+    /// The job.
     pub job: JobId,
-    /// Which step.
-    pub step: Step,
+    /// The step.
+    pub step: StepName,
 }
 
-/// A step.
+/// The name of a step within its job.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Step {
-    /// One that `srun` made.
+pub enum StepName {
+    /// A step of `srun`.
     Number(u32),
     /// The batch script, `extern` or `interactive`.
     Named(String),
 }
 
-/// Not a number of Slurm's.
+/// A text that is not a Slurm ID.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}' is not the number of a Slurm job")]
 pub struct NotANumber {
@@ -51,9 +51,9 @@ pub struct NotANumber {
 }
 
 impl JobId {
-    /// A whole job.
+    /// Returns the ID of a whole job.
     pub const fn whole(number: u64) -> Self {
-        Self { number, part: Part::Whole }
+        Self { number, part: JobPart::Whole }
     }
 }
 
@@ -76,24 +76,24 @@ impl FromStr for StepId {
 fn parse_job(text: &str) -> Option<JobId> {
     if let Some((number, task)) = text.split_once('_') {
         let part = match task.strip_prefix('[') {
-            Some(tasks) => Part::Tasks(tasks.strip_suffix(']').unwrap_or(tasks).to_owned()),
-            None => Part::Task(digits(task)?),
+            Some(tasks) => JobPart::Tasks(tasks.strip_suffix(']').unwrap_or(tasks).to_owned()),
+            None => JobPart::Task(digits(task)?),
         };
         return Some(JobId { number: digits(number)?, part });
     }
     if let Some((number, component)) = text.split_once('+') {
-        return Some(JobId { number: digits(number)?, part: Part::Component(digits(component)?) });
+        return Some(JobId { number: digits(number)?, part: JobPart::Component(digits(component)?) });
     }
     Some(JobId::whole(digits(text)?))
 }
 
 fn parse_step(text: &str) -> Option<StepId> {
     let (job, step) = text.split_once('.')?;
-    // A step of a heterogeneous job carries its component behind: `17.0+1`.
+    // The ID of a step of a heterogeneous job ends with its component: `17.0+1`.
     let step = step.split_once('+').map_or(step, |(step, _)| step);
     let step = match digits(step) {
-        Some(number) => Step::Number(number),
-        None if !step.is_empty() && step.chars().all(|c| c.is_ascii_lowercase()) => Step::Named(step.to_owned()),
+        Some(number) => StepName::Number(number),
+        None if !step.is_empty() && step.chars().all(|c| c.is_ascii_lowercase()) => StepName::Named(step.to_owned()),
         None => return None,
     };
     Some(StepId { job: parse_job(job)?, step })
@@ -107,10 +107,10 @@ impl fmt::Display for JobId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.number)?;
         match &self.part {
-            Part::Whole => Ok(()),
-            Part::Task(task) => write!(f, "_{task}"),
-            Part::Tasks(tasks) => write!(f, "_[{tasks}]"),
-            Part::Component(component) => write!(f, "+{component}"),
+            JobPart::Whole => Ok(()),
+            JobPart::Task(task) => write!(f, "_{task}"),
+            JobPart::Tasks(tasks) => write!(f, "_[{tasks}]"),
+            JobPart::Component(component) => write!(f, "+{component}"),
         }
     }
 }
@@ -118,8 +118,8 @@ impl fmt::Display for JobId {
 impl fmt::Display for StepId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.step {
-            Step::Number(number) => write!(f, "{}.{number}", self.job),
-            Step::Named(name) => write!(f, "{}.{name}", self.job),
+            StepName::Number(number) => write!(f, "{}.{number}", self.job),
+            StepName::Named(name) => write!(f, "{}.{name}", self.job),
         }
     }
 }
@@ -131,10 +131,10 @@ mod tests {
     #[test]
     fn jobs_and_their_parts() {
         let cases = [
-            ("15860000", Part::Whole),
-            ("15860000_3", Part::Task(3)),
-            ("15860000_[4-9%2]", Part::Tasks("4-9%2".to_owned())),
-            ("15860000+1", Part::Component(1)),
+            ("15860000", JobPart::Whole),
+            ("15860000_3", JobPart::Task(3)),
+            ("15860000_[4-9%2]", JobPart::Tasks("4-9%2".to_owned())),
+            ("15860000+1", JobPart::Component(1)),
         ];
         for (text, part) in cases {
             let id = JobId { number: 15_860_000, part };
@@ -150,12 +150,12 @@ mod tests {
     #[test]
     fn steps_and_their_names() {
         let step = |text: &str| text.parse::<StepId>().map(|id| (id.job.to_string(), id.step));
-        assert_eq!(step("7.0"), Ok(("7".to_owned(), Step::Number(0))));
-        assert_eq!(step("7.batch"), Ok(("7".to_owned(), Step::Named("batch".to_owned()))));
-        assert_eq!(step("7.extern"), Ok(("7".to_owned(), Step::Named("extern".to_owned()))));
-        assert_eq!(step("7_2.12"), Ok(("7_2".to_owned(), Step::Number(12))));
-        assert_eq!(step("7+1.0"), Ok(("7+1".to_owned(), Step::Number(0))));
-        assert_eq!(step("7.0+1"), Ok(("7".to_owned(), Step::Number(0))));
+        assert_eq!(step("7.0"), Ok(("7".to_owned(), StepName::Number(0))));
+        assert_eq!(step("7.batch"), Ok(("7".to_owned(), StepName::Named("batch".to_owned()))));
+        assert_eq!(step("7.extern"), Ok(("7".to_owned(), StepName::Named("extern".to_owned()))));
+        assert_eq!(step("7_2.12"), Ok(("7_2".to_owned(), StepName::Number(12))));
+        assert_eq!(step("7+1.0"), Ok(("7+1".to_owned(), StepName::Number(0))));
+        assert_eq!(step("7.0+1"), Ok(("7".to_owned(), StepName::Number(0))));
         for text in ["7", "7.", ".0", "7.0.0", "7.x y", "a.0"] {
             assert!(step(text).is_err(), "{text}");
         }

@@ -1,18 +1,18 @@
 //! Slurm's commands as text in, text out.
 //!
-//! A module for each command builds a [`call::CommandSpec`] and reads its answer. Only [`exec`] starts processes. Deliberately absent:
-//! every decision about jobs and allocations, which is the core's.
+//! A module for each command builds a [`call::CommandSpec`] and parses its output. Only [`exec`] starts processes. Decisions about
+//! jobs and allocations are in `torc-core`.
 
+pub mod accounting;
 pub mod allocation;
-pub mod amounts;
 pub mod call;
+pub mod error;
 pub mod exec;
-pub mod fields;
 pub mod jitter;
 pub mod job_id;
+pub mod parse;
 pub mod partitions;
 pub mod profiles;
-pub mod records;
 pub mod retry;
 pub mod sacct;
 pub mod sbatch;
@@ -24,5 +24,4 @@ pub mod squeue;
 pub mod srun;
 pub mod sstat;
 pub mod state;
-pub mod step_end;
-pub mod trouble;
+pub mod step_failure;

@@ -1,17 +1,17 @@
-//! A cluster's partitions, detected from what `scontrol` and `sinfo` say.
+//! Detection of a cluster's partitions from the output of `scontrol` and `sinfo`.
 
 use torc_api::cluster::Partition;
 use torc_api::quantity::format_duration;
 
-use crate::fields::Limit;
+use crate::parse::fields::Limit;
 use crate::scontrol::PartitionRules;
 use crate::sinfo::Nodes;
 
-/// What Slurm takes for a job without a limit in a partition without one.
-const A_YEAR_SECONDS: i64 = 365 * 86_400;
+/// Slurm's time limit for a job in a partition without one.
+const UNLIMITED_SECONDS: i64 = 365 * 86_400;
 
-/// The partitions that have nodes, in Slurm's order. Where nodes of a partition differ, most of them decide, and the larger
-/// ones if it is a tie: a document that needs the others names the partition and writes down what it has.
+/// Returns the partitions that have nodes, in Slurm's order. Where nodes of a partition differ, the most frequent kind counts, and
+/// the larger one in a tie: a document that needs the others describes the partition itself.
 pub fn detect(rules: &[PartitionRules], nodes: &[Nodes]) -> Vec<Partition> {
     rules.iter().filter_map(|rules| describe(rules, nodes)).collect()
 }
@@ -20,7 +20,7 @@ fn describe(rules: &PartitionRules, nodes: &[Nodes]) -> Option<Partition> {
     let typical = typical(nodes.iter().filter(|nodes| nodes.partition == rules.name))?;
     let walltime = match rules.max_time {
         Some(Limit::Seconds(seconds)) => seconds,
-        Some(Limit::Unlimited) | None => A_YEAR_SECONDS,
+        Some(Limit::Unlimited) | None => UNLIMITED_SECONDS,
     };
     let most = [rules.max_nodes, rules.nodes].into_iter().flatten().min();
     Some(Partition {
@@ -36,7 +36,7 @@ fn describe(rules: &PartitionRules, nodes: &[Nodes]) -> Option<Partition> {
     })
 }
 
-/// The kind of node of which there are most, whatever they are doing.
+/// Returns the most frequent kind of node, whatever its state.
 fn typical<'a>(nodes: impl Iterator<Item = &'a Nodes>) -> Option<Nodes> {
     let mut kinds: Vec<Nodes> = Vec::new();
     for nodes in nodes {

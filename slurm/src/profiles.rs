@@ -1,4 +1,4 @@
-//! Profiles: what is known about computing centres, as data. A site that is not known is described by detection.
+//! Profiles of computing centers, as data. Other sites are detected.
 
 use std::collections::BTreeMap;
 
@@ -6,30 +6,30 @@ use regex::Regex;
 use serde::{Deserialize, Serialize};
 use torc_api::cluster::{Partition, SlurmClusterSpec};
 
-/// The name of a profile that was made by detection.
+/// The name of a detected profile.
 pub const DETECTED: &str = "slurm";
 
 const KNOWN: [&str; 2] = [include_str!("../profiles/kestrel.toml"), include_str!("../profiles/dane.toml")];
 
-/// A computing centre's cluster.
+/// The cluster of a computing center.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Profile {
-    /// What it is asked for by.
+pub struct SiteProfile {
+    /// The name in commands.
     pub name: String,
-    /// What people call it.
+    /// The name for users.
     #[serde(default)]
     pub title: String,
-    /// What a node-hour without GPUs costs.
+    /// The charge of a node-hour without GPUs.
     #[serde(default = "one")]
     pub charge_factor_cpu: f64,
-    /// What a node-hour with GPUs costs.
+    /// The charge of a node-hour with GPUs.
     #[serde(default = "one")]
     pub charge_factor_gpu: f64,
-    /// How to tell that one is there.
+    /// The conditions that identify the cluster.
     #[serde(default)]
     pub detect: Detect,
-    /// Its partitions.
+    /// The partitions.
     #[serde(default)]
     pub partitions: Vec<Partition>,
 }
@@ -38,29 +38,29 @@ const fn one() -> f64 {
     1.0
 }
 
-/// How to tell where one is: any of these is enough.
+/// Conditions that identify a cluster. Any of them suffices.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Detect {
-    /// A variable with this value.
+    /// Variables with these values.
     #[serde(default)]
     pub variables: BTreeMap<String, String>,
-    /// A host with a name like this.
+    /// Patterns of host names.
     #[serde(default)]
     pub hostnames: Vec<String>,
-    /// A file that exists.
+    /// Files that exist.
     #[serde(default)]
     pub files: Vec<String>,
 }
 
-/// A profile that cannot be used.
+/// An invalid profile.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("profile: {reason}")]
 pub struct BadProfile {
     reason: String,
 }
 
-impl Profile {
+impl SiteProfile {
     /// Reads a profile from TOML.
     pub fn read(text: &str) -> Result<Self, BadProfile> {
         let bad = |reason: String| BadProfile { reason };
@@ -75,7 +75,7 @@ impl Profile {
         Ok(profile)
     }
 
-    /// Whether this is the cluster that one is on.
+    /// Returns whether this is the current cluster.
     pub fn matches(&self, here: &DetectContext<'_>) -> bool {
         let variable = |(name, value): (&String, &String)| (here.variable)(name).as_ref() == Some(value);
         let hostname = |pattern: &String| Regex::new(pattern).is_ok_and(|pattern| pattern.is_match(here.hostname));
@@ -84,41 +84,41 @@ impl Profile {
             || self.detect.files.iter().any(|path| (here.file_exists)(path))
     }
 
-    /// The same as a document.
+    /// Returns the profile as a document.
     pub fn to_cluster(&self) -> SlurmClusterSpec {
         SlurmClusterSpec { partitions: self.partitions.clone(), ..SlurmClusterSpec::default() }
     }
 }
 
-/// The place that one is in.
+/// The properties of the current machine.
 pub struct DetectContext<'a> {
-    /// The host's name.
+    /// The host name.
     pub hostname: &'a str,
-    /// The value of a variable.
+    /// Returns the value of a variable.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
-    /// Whether a file exists.
+    /// Returns whether a file exists.
     pub file_exists: &'a dyn Fn(&str) -> bool,
 }
 
-/// The profiles that come with Torc.
-pub fn known() -> Result<Vec<Profile>, BadProfile> {
-    KNOWN.into_iter().map(Profile::read).collect()
+/// Returns the profiles that come with Torc.
+pub fn known() -> Result<Vec<SiteProfile>, BadProfile> {
+    KNOWN.into_iter().map(SiteProfile::read).collect()
 }
 
-/// The profile of the cluster that one is on. Custom ones are asked first.
-pub fn find<'a>(profiles: &'a [Profile], here: &DetectContext<'_>) -> Option<&'a Profile> {
+/// Returns the profile of the current cluster. Custom profiles come first.
+pub fn find<'a>(profiles: &'a [SiteProfile], here: &DetectContext<'_>) -> Option<&'a SiteProfile> {
     profiles.iter().find(|profile| profile.matches(here))
 }
 
-/// A profile from what Slurm said about itself.
-pub fn detected(partitions: Vec<Partition>) -> Profile {
-    Profile {
+/// Returns a profile with detected partitions.
+pub fn detected(partitions: Vec<Partition>) -> SiteProfile {
+    SiteProfile {
         name: DETECTED.to_owned(),
         title: "detected".to_owned(),
         charge_factor_cpu: 1.0,
         charge_factor_gpu: 1.0,
         partitions,
-        ..Profile::default()
+        ..SiteProfile::default()
     }
 }
 
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(at("xkl3", &[]), None);
     }
 
-    /// Site, partition, CPUs, MiB and time limit, GPUs of a node, most nodes of a job, properties.
+    /// Site, partition, CPUs, MiB and time limit, GPUs of a node, maximum nodes of a job, properties.
     #[test]
     fn partitions_of_the_known_sites() {
         let expected = [
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn custom_profiles_are_asked_first() {
         let read =
-            |name: &str| Profile::read(&format!("name = \"{name}\"\n[detect]\nhostnames = [\"^x$\"]\n")).unwrap();
+            |name: &str| SiteProfile::read(&format!("name = \"{name}\"\n[detect]\nhostnames = [\"^x$\"]\n")).unwrap();
         let profiles = [read("mine"), read("yours")];
         let here = DetectContext { hostname: "x", variable: &|_| None, file_exists: &|_| false };
         assert_eq!(find(&profiles, &here).map(|profile| profile.name.as_str()), Some("mine"));
@@ -227,7 +227,7 @@ mod tests {
     fn a_custom_profile_is_checked() {
         let good = "name = \"mine\"\n[detect]\nfiles = [\"/etc/mine\"]\n\
                     [[partitions]]\nname = \"p\"\ncpusPerNode = 4\nmemoryMb = 4000\nmaxWalltime = \"1-00:00:00\"\n";
-        let profile = Profile::read(good).unwrap();
+        let profile = SiteProfile::read(good).unwrap();
         let exists = |path: &str| path == "/etc/mine";
         let here = DetectContext { hostname: "x", variable: &|_| None, file_exists: &exists };
         assert!(profile.matches(&here));
@@ -239,7 +239,7 @@ mod tests {
             ("title = \"nameless\"\n", "name"),
         ];
         for (text, word) in bad {
-            let error = Profile::read(text).unwrap_err().to_string();
+            let error = SiteProfile::read(text).unwrap_err().to_string();
             assert!(error.contains(word), "{error}");
         }
     }
@@ -250,6 +250,6 @@ mod tests {
         let profile = detected(vec![partition]);
         assert_eq!((profile.name.as_str(), profile.title.as_str(), profile.partitions.len()), ("slurm", "detected", 1));
         assert_eq!((profile.charge_factor_cpu, profile.charge_factor_gpu), (1.0, 1.0));
-        assert_eq!(Profile::read(&toml::to_string(&profile).unwrap()), Ok(profile));
+        assert_eq!(SiteProfile::read(&toml::to_string(&profile).unwrap()), Ok(profile));
     }
 }

@@ -1,34 +1,34 @@
-//! When a call is tried again: pure schedules. Who waits is the caller's affair; nothing here sleeps.
+//! Schedules of retries. The caller sleeps.
 
 use std::time::Duration;
 
-/// Tries, and the pauses between them.
+/// The number of tries and the pauses between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
-    /// How often it is tried in all.
+    /// Number of tries in all.
     pub tries: u32,
     /// The first pause.
     pub pause: Duration,
-    /// Every further pause is so many times as long.
+    /// Factor by which each further pause grows.
     pub growth: u32,
-    /// No pause is longer.
+    /// Maximum pause.
     pub longest: Duration,
 }
 
-/// The number of a step, right after its start.
+/// For the ID of a step, right after its start.
 pub const STEP_NUMBER: Schedule =
     Schedule { tries: 5, pause: Duration::from_millis(200), growth: 1, longest: Duration::from_millis(200) };
 
-/// What `sacct` knows of a step, after its end: the accounting lags behind.
+/// For the accounting of a step after its end: the accounting lags behind.
 pub const ACCOUNTING: Schedule =
     Schedule { tries: 6, pause: Duration::from_secs(5), growth: 1, longest: Duration::from_secs(5) };
 
-/// A question to a Slurm that does not answer.
+/// For a query of a Slurm that does not answer.
 pub const QUESTION: Schedule =
     Schedule { tries: 5, pause: Duration::from_secs(1), growth: 2, longest: Duration::from_secs(30) };
 
 impl Schedule {
-    /// How long to wait after the given try (from 1) has failed; none when it was the last.
+    /// Returns the pause after a failed try, counted from 1; `None` after the last one.
     pub fn pause_after(&self, failed: u32) -> Option<Duration> {
         if failed >= self.tries {
             return None;

@@ -1,4 +1,4 @@
-//! `sacct`: what has become of jobs and steps, and what they used.
+//! `sacct`: the ends of jobs and steps, and their usage.
 
 use std::collections::HashMap;
 
@@ -6,56 +6,54 @@ use torc_api::slurm::SlurmState;
 use torc_api::slurm_stats::SlurmStats;
 use torc_api::wire::AttemptKey;
 
-use crate::amounts::{cpu_seconds, memory_bytes};
 use crate::call::{CommandSpec, Tool};
-use crate::fields::{moment, said};
+use crate::error::SlurmError;
 use crate::job_id::JobId;
+use crate::parse::amounts::{cpu_seconds, memory_bytes};
+use crate::parse::fields::{moment, said};
 use crate::state::meaning;
-use crate::trouble::SlurmError;
 
 const JOB_FIELDS: &str = "--format=JobID,State,ExitCode,Start,End,NodeList,JobName";
 const STEP_FIELDS: &str = "--format=JobName,MaxRSS,MaxVMSize,MaxDiskRead,MaxDiskWrite,AveCPU,NodeList,State";
 
-/// A job as the accounting has it.
+/// A job in the accounting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordedJob {
-    /// Its number.
     pub id: JobId,
-    /// What Slurm calls its state.
+    /// The state as Slurm prints it.
     pub state_text: String,
-    /// What that means.
+    /// The parsed state.
     pub state: SlurmState,
-    /// The code it ended with, and the signal.
+    /// The exit code and the signal.
     pub exit: Option<(i32, i32)>,
-    /// When it started: seconds since 1970.
+    /// The start, in seconds since 1970.
     pub start: Option<i64>,
-    /// When it ended: seconds since 1970.
+    /// The end, in seconds since 1970.
     pub end: Option<i64>,
-    /// Its nodes, as Slurm lists them.
+    /// The nodes, as Slurm lists them.
     pub node_list: Option<String>,
-    /// Its name.
     pub name: String,
 }
 
-/// Asks for jobs, without their steps. Of one that was requeued it is the last record.
+/// Returns the query for jobs without their steps. Of a requeued job, it returns the last record.
 pub fn jobs<'a>(ids: impl IntoIterator<Item = &'a str>) -> CommandSpec {
     let ids = ids.into_iter().collect::<Vec<&str>>().join(",");
     CommandSpec::new(Tool::Sacct, ["-X", "-a", "-P", "-n", JOB_FIELDS, "-j"]).arg(ids)
 }
 
-/// Asks for every start of jobs, the latest last.
+/// Returns the query for all starts of jobs, the latest last.
 pub fn all_starts<'a>(ids: impl IntoIterator<Item = &'a str>) -> CommandSpec {
     let ids = ids.into_iter().collect::<Vec<&str>>().join(",");
     CommandSpec::new(Tool::Sacct, ["-X", "-D", "-a", "-P", "-n", JOB_FIELDS, "-j"]).arg(ids)
 }
 
-/// Asks for the jobs with these names that existed at or after a moment, e.g. `2026-11-16T09:45:30` (UTC).
+/// Returns the query for jobs with these names that existed at or after a time such as `2026-11-16T09:45:30` (UTC).
 pub fn jobs_named<'a>(names: impl IntoIterator<Item = &'a str>, since: &str) -> CommandSpec {
     let names = names.into_iter().collect::<Vec<&str>>().join(",");
     CommandSpec::new(Tool::Sacct, ["-X", "-a", "-P", "-n", JOB_FIELDS, "-S", since]).arg(format!("--name={names}"))
 }
 
-/// The jobs of an answer; one with a line that cannot be read is none.
+/// Parses the jobs. A line that cannot be parsed makes the whole output invalid.
 pub fn read_jobs(text: &str) -> Result<Vec<RecordedJob>, SlurmError> {
     let lines = text.lines().filter(|line| !line.trim().is_empty());
     lines.map(|line| read_job(line).ok_or_else(|| SlurmError::unreadable(Tool::Sacct, line))).collect()
@@ -76,36 +74,35 @@ fn read_job(line: &str) -> Option<RecordedJob> {
     })
 }
 
-/// What the accounting knows of a step.
+/// The accounting of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepAccount {
-    /// The step's name.
     pub name: String,
-    /// The most memory of a task.
+    /// The largest memory of a task.
     pub max_rss_bytes: Option<i64>,
-    /// The most virtual memory of a task.
+    /// The largest virtual memory of a task.
     pub max_vm_size_bytes: Option<i64>,
     /// Bytes read.
     pub max_disk_read_bytes: Option<i64>,
     /// Bytes written.
     pub max_disk_write_bytes: Option<i64>,
-    /// CPU time of a task on average.
+    /// Average CPU time of a task.
     pub ave_cpu_seconds: Option<f64>,
-    /// Where it ran, as Slurm lists it.
+    /// The nodes, as Slurm lists them.
     pub node_list: Option<String>,
-    /// What Slurm calls its end; nothing where it was not asked for.
+    /// The state as Slurm prints it; empty if the query did not include it.
     pub state_text: String,
-    /// What that means.
+    /// The parsed state.
     pub state: SlurmState,
 }
 
 impl StepAccount {
-    /// There are numbers: of memory, or of CPU.
+    /// Returns whether memory or CPU time was measured.
     pub fn has_numbers(&self) -> bool {
         self.max_rss_bytes.is_some() || self.ave_cpu_seconds.is_some()
     }
 
-    /// What is kept of it: the account of an attempt in an allocation.
+    /// Returns the accounting of an attempt for the store.
     pub fn stats(&self, key: AttemptKey, allocation: &str) -> SlurmStats {
         SlurmStats {
             workflow: key.workflow,
@@ -125,8 +122,8 @@ impl StepAccount {
     }
 }
 
-/// Asks for the steps of a job; for those with the given numbers if there are any, so that the thousandth question about an
-/// allocation is not a thousand times as expensive as the first.
+/// Returns the query for the steps of a job. With `numbers` it is limited to those steps, so that its cost does not grow with the
+/// number of steps of the allocation.
 pub fn steps(job: &str, numbers: &[u32]) -> CommandSpec {
     let which = match numbers {
         [] => job.to_owned(),
@@ -135,8 +132,8 @@ pub fn steps(job: &str, numbers: &[u32]) -> CommandSpec {
     CommandSpec::new(Tool::Sacct, ["-j", &which, STEP_FIELDS, "-P", "-n"])
 }
 
-/// The steps of an answer by their names. Names are compared here: what `sacct --name` compares depends on its version. Of a
-/// requeued allocation's steps the last one counts.
+/// Returns the steps by name. Names are compared here, because `sacct --name` depends on the version. Of a requeued allocation,
+/// the last record of a step counts.
 pub fn read_steps(text: &str) -> HashMap<String, StepAccount> {
     text.lines().filter_map(read_step).map(|account| (account.name.clone(), account)).collect()
 }
@@ -263,7 +260,7 @@ wf1_j5_r1_a1|200K|||||n2|COMPLETED
     fn every_column_of_a_job_has_its_field() {
         let text = "17_3|NODE_FAIL|4:9|2026-11-16T09:45:35|2026-11-16T09:45:56|n[1-4]|big\n";
         let expected = RecordedJob {
-            id: JobId { number: 17, part: crate::job_id::Part::Task(3) },
+            id: JobId { number: 17, part: crate::job_id::JobPart::Task(3) },
             state_text: "NODE_FAIL".to_owned(),
             state: SlurmState::NodeFailure,
             exit: Some((4, 9)),

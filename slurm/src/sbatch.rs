@@ -1,19 +1,19 @@
-//! `sbatch`: submission and its answers.
+//! `sbatch`: submission; `scancel`: signals and cancellation.
 
 use crate::call::{CommandSpec, Tool};
+use crate::error::SlurmError;
 use crate::exec::Answer;
-use crate::fields::moment;
-use crate::trouble::SlurmError;
+use crate::parse::fields::moment;
 
-/// Submits a script, which travels on standard input: so it needs no file, also behind a prefix.
+/// Submits a script on standard input: this needs no file, even behind a command prefix.
 pub fn submit(script: &str) -> CommandSpec {
     CommandSpec::new(Tool::Sbatch, ["--parsable"]).reads(script)
 }
 
-/// The number of the job that was submitted. An answer that cannot be read leaves open whether there is one.
+/// Returns the ID of the submitted job. After an unreadable output, it is unknown whether the job exists.
 pub fn read_number(answer: &Answer) -> Result<u64, SlurmError> {
     let lines = answer.text.lines().map(str::trim).filter(|line| !line.is_empty());
-    // Sites print greetings before it; a federation adds the cluster's name behind it.
+    // Sites print greetings before the ID; a federation appends the name of the cluster.
     let mut numbers = lines.filter_map(|line| {
         let word = line.strip_prefix("Submitted batch job ").unwrap_or(line);
         word.split([';', ' ']).next()?.parse::<u64>().ok()
@@ -21,19 +21,19 @@ pub fn read_number(answer: &Answer) -> Result<u64, SlurmError> {
     numbers.next_back().ok_or_else(|| SlurmError::unreadable(Tool::Sbatch, &answer.text))
 }
 
-/// Asks when a script would start, without submitting it.
+/// Returns the query for the estimated start of a script, without submitting it.
 pub fn test(script: &str) -> CommandSpec {
     CommandSpec::new(Tool::Sbatch, ["--test-only"]).reads(script)
 }
 
-/// When it would start: seconds since 1970.
+/// Returns the estimated start in seconds since 1970.
 pub fn read_start(answer: &Answer) -> Option<i64> {
     let text =
         [answer.remarks.as_str(), answer.text.as_str()].into_iter().find(|text| text.contains(" to start at "))?;
     moment(text.split(" to start at ").nth(1)?.split_whitespace().next()?)
 }
 
-/// Sends a signal to the processes of a step, e.g. `12345.7`.
+/// Sends a signal to the processes of a step such as `12345.7`.
 pub fn signal(step: &str, signal: &str) -> CommandSpec {
     CommandSpec::new(Tool::Scancel, ["--signal", signal, step])
 }
@@ -43,11 +43,11 @@ pub fn cancel<'a>(ids: impl IntoIterator<Item = &'a str>) -> CommandSpec {
     CommandSpec::new(Tool::Scancel, ids)
 }
 
-/// Whether a cancellation is done: a job that is gone already needs none.
+/// Returns success if the jobs are canceled or already gone.
 pub fn read_cancelled(answer: Result<Answer, SlurmError>) -> Result<(), SlurmError> {
     match answer {
         Ok(_) => Ok(()),
-        Err(SlurmError::Refused { sentence })
+        Err(SlurmError::Refused { message: sentence })
             if sentence
                 .split("; ")
                 .all(|part| part.contains("Invalid job id") || part.contains("already completing or completed")) =>
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn what_is_gone_is_cancelled() {
-        let refused = |sentence: &str| Err(SlurmError::Refused { sentence: sentence.to_owned() });
+        let refused = |sentence: &str| Err(SlurmError::Refused { message: sentence.to_owned() });
         assert_eq!(read_cancelled(Ok(answer("", ""))), Ok(()));
         let gone = "Kill job error on job id 7: Invalid job id specified";
         assert_eq!(read_cancelled(refused(gone)), Ok(()));

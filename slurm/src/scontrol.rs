@@ -1,57 +1,57 @@
-//! `scontrol show`: one job, all partitions.
+//! `scontrol`: details of one job, all partitions.
 
 use torc_api::slurm::SlurmState;
 
 use crate::call::{CommandSpec, Tool};
-use crate::fields::{Limit, limit, moment, pairs, value};
 use crate::job_id::JobId;
+use crate::parse::fields::{Limit, limit, moment, pairs, value};
 use crate::state::meaning;
 
-/// A job with what `squeue` leaves out.
+/// A job with details that `squeue` does not print.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JobDetail {
-    /// Its number; of a task of an array or a component, the number of that.
+pub struct ScontrolJob {
+    /// The ID; for a task of an array or a component, the ID of that part.
     pub id: JobId,
-    /// What becomes of it.
+    /// The parsed state.
     pub state: SlurmState,
-    /// Why it waits or ended.
+    /// The reason why it waits or has ended.
     pub reason: Option<String>,
-    /// How often it has come back.
+    /// The number of requeues.
     pub restarts: i64,
-    /// When it started, or will: seconds since 1970.
+    /// The start or estimated start, in seconds since 1970.
     pub start: Option<i64>,
-    /// When it will have ended at the latest: seconds since 1970.
+    /// The latest possible end, in seconds since 1970.
     pub end: Option<i64>,
-    /// How long it may take.
+    /// The time limit.
     pub time_limit: Option<Limit>,
-    /// When Slurm decided to give its nodes to somebody else: seconds since 1970.
+    /// The time at which Slurm decided to preempt it, in seconds since 1970.
     pub preempted: Option<i64>,
-    /// Its nodes, as Slurm lists them.
+    /// The nodes, as Slurm lists them.
     pub node_list: Option<String>,
 }
 
-/// Asks for a job.
+/// Returns the query for a job.
 pub fn job(id: &str) -> CommandSpec {
     CommandSpec::new(Tool::Scontrol, ["-o", "show", "job", id])
 }
 
-/// Lets a step, e.g. `12345.7`, take so many minutes from its start. Its owner may do so, within the job's own time.
+/// Sets the time limit of a step such as `12345.7` in minutes from its start. Its owner may do so within the limit of the job.
 pub fn extend_step(step: &str, minutes: u64) -> CommandSpec {
     CommandSpec::new(Tool::Scontrol, ["update", &format!("StepId={step}"), &format!("TimeLimit={minutes}")])
 }
 
-/// The jobs of an answer: an array or a heterogeneous job has several.
-pub fn read_jobs(text: &str) -> Vec<JobDetail> {
+/// Parses the jobs: an array or a heterogeneous job has several.
+pub fn read_jobs(text: &str) -> Vec<ScontrolJob> {
     text.lines().filter_map(read_job).collect()
 }
 
-fn read_job(line: &str) -> Option<JobDetail> {
+fn read_job(line: &str) -> Option<ScontrolJob> {
     let pairs = pairs(line);
     let text = |key: &str| value(&pairs, key);
-    Some(JobDetail {
+    Some(ScontrolJob {
         id: text("JobId")?.parse().ok()?,
         state: meaning(text("JobState")?),
-        // Blanks are underscores here, and only here.
+        // Only here, Slurm prints underscores for blanks.
         reason: text("Reason").map(|reason| reason.replace('_', " ")),
         restarts: text("Restarts").and_then(|count| count.parse().ok()).unwrap_or(0),
         start: text("StartTime").and_then(moment),
@@ -62,33 +62,32 @@ fn read_job(line: &str) -> Option<JobDetail> {
     })
 }
 
-/// The rules of a partition.
+/// The limits of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionRules {
-    /// Its name.
     pub name: String,
-    /// It takes jobs.
+    /// Whether it accepts jobs.
     pub is_up: bool,
-    /// It is for administrators, or hidden from those who do not know of it.
+    /// Whether it is hidden or for administrators only.
     pub is_special: bool,
-    /// A node belongs to one job at a time.
+    /// Whether a node belongs to one job at a time.
     pub is_exclusive: bool,
-    /// The longest time limit.
+    /// The maximum time limit.
     pub max_time: Option<Limit>,
-    /// The most nodes of a job; none for no limit.
+    /// The maximum number of nodes of a job; `None` for no limit.
     pub max_nodes: Option<i64>,
-    /// The most memory of a job on a node in MiB; none for no limit.
+    /// The maximum memory of a job on a node in MiB; `None` for no limit.
     pub max_memory_mb: Option<i64>,
-    /// How many nodes it has.
+    /// The number of nodes.
     pub nodes: Option<i64>,
 }
 
-/// Asks for all partitions.
+/// Returns the query for all partitions.
 pub fn partitions() -> CommandSpec {
     CommandSpec::new(Tool::Scontrol, ["-a", "-o", "show", "partition"])
 }
 
-/// The partitions of an answer, in Slurm's order.
+/// Parses the partitions, in Slurm's order.
 pub fn read_partitions(text: &str) -> Vec<PartitionRules> {
     text.lines().filter_map(read_partition).collect()
 }
@@ -142,7 +141,7 @@ Restarts=0 TimeLimit=UNLIMITED StartTime=Unknown EndTime=Unknown PreemptTime=Non
     fn every_key_of_a_job_has_its_field() {
         let line = "JobId=17 JobState=PENDING Reason=Not_now Restarts=3 TimeLimit=00:04:05 StartTime=2026-11-16T09:45:30 \
                     EndTime=2026-11-16T09:45:31 PreemptTime=2026-11-16T09:45:32 NodeList=n[6-7]";
-        let expected = JobDetail {
+        let expected = ScontrolJob {
             id: JobId::whole(17),
             state: SlurmState::Pending,
             reason: Some("Not now".to_owned()),

@@ -1,6 +1,6 @@
 //! The batch script of an allocation, as text.
 //!
-//! It holds no secret: the token is in a file that only its owner can read, and the script reads that file.
+//! It holds no secret: the script reads the token from a file that only its owner can read.
 
 mod directive;
 
@@ -14,10 +14,10 @@ use crate::shell;
 pub use directive::BadDirective;
 use directive::{Directives, time_limit};
 
-/// What is asked of Slurm. Absent values are left to the site.
+/// Options of `sbatch`. Absent values are left to the site.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Request<'a> {
-    /// The account that is charged.
+    /// The account to charge.
     pub account: Option<&'a str>,
     /// The partition.
     pub partition: Option<&'a str>,
@@ -25,31 +25,31 @@ pub struct Request<'a> {
     pub qos: Option<&'a str>,
     /// Generic resources of each node, e.g. `gpu:4`.
     pub gres: Option<&'a str>,
-    /// Memory of each node, as `sbatch` takes it.
+    /// Memory of each node, in the notation of `sbatch`.
     pub memory: Option<String>,
     /// Temporary disk space of each node.
     pub tmp: Option<&'a str>,
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: i64,
     /// Tasks on each node.
     pub tasks_per_node: Option<i64>,
-    /// CPUs of a task; one task owns what a runner has.
+    /// CPUs of a task: all CPUs of a runner belong to one task.
     pub cpus_per_task: Option<i64>,
-    /// CPUs of each node, at the least, where neither tasks nor anything else say how many.
+    /// Minimum CPUs of each node, where no other option sets them.
     pub least_cpus: Option<i64>,
-    /// How long it lasts.
+    /// The time limit.
     pub seconds: i64,
-    /// One after another, not side by side.
+    /// Whether allocations run one after another.
     pub serialize: bool,
-    /// Further options as they are.
+    /// Further options, unchanged.
     pub extra: Option<&'a str>,
 }
 
-/// How long an allocation lasts whose scheduler does not say.
+/// Default time limit of a scheduler.
 const WALLTIME_SECONDS: i64 = 3_600;
 
 impl<'a> Request<'a> {
-    /// What a scheduler of the document asks for.
+    /// Returns the options of a scheduler of the document.
     pub fn of_scheduler(scheduler: &'a SlurmScheduler, default_account: Option<&'a str>) -> Self {
         let seconds = scheduler.walltime.as_deref().and_then(|text| parse_walltime(text).ok());
         Self {
@@ -70,7 +70,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Memory for `sbatch`. It knows fewer units than documents do; a bare number is already in its own.
+/// Returns memory in the notation of `sbatch`, which knows fewer units than documents. A number without a unit is in MB already.
 fn memory(text: &str) -> String {
     let text = text.trim();
     match parse_memory(text) {
@@ -81,43 +81,43 @@ fn memory(text: &str) -> String {
     }
 }
 
-/// By which an allocation is found again, also by somebody who died between `sbatch` and writing its answer down.
+/// The marker by which an allocation is found again, even after a crash between `sbatch` and storing its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marker<'a> {
-    /// The allocation's own, e.g. `torc-wf3-a12`. It is the comment, and the name of the Slurm job unless that has to be shared.
+    /// The name of the allocation, such as `torc-wf3-a12`. It is the comment and, unless `shared_name` is set, the job name.
     pub own: &'a str,
-    /// The name that all allocations of a scheduler share whose allocations run one after another.
+    /// The name that the allocations of a scheduler share if they run one after another.
     pub shared_name: Option<&'a str>,
 }
 
-/// What runs in the allocation.
+/// The runner that the script starts.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Worker<'a> {
-    /// The runner, and its first words; the server's address follows, as the file says when the allocation starts.
+pub struct ScriptRunner<'a> {
+    /// The runner and its first arguments. The server's address follows, as the environment file has it when the allocation starts.
     pub command: &'a [String],
-    /// Its other arguments.
+    /// Further arguments.
     pub arguments: &'a [String],
-    /// The allocation's name.
+    /// The name of the allocation.
     pub allocation: &'a str,
-    /// A file of variables, readable by its owner alone: the server's address, and where the token and certificates are.
+    /// A file of variables that only its owner can read: the server's address, and the paths of the token and the certificates.
     pub environment_file: &'a str,
-    /// A runner on every node; otherwise one for the allocation.
+    /// Whether every node gets a runner; otherwise the allocation gets one.
     pub one_per_node: bool,
     /// `--mpi` of the `srun` that starts a runner on every node.
     pub srun_mpi: Option<&'a str>,
-    /// Where it starts.
+    /// The working folder.
     pub folder: &'a str,
-    /// Where its output goes; `%j` is Slurm's number.
+    /// The output file; `%j` is the Slurm job ID.
     pub output: &'a str,
 }
 
-/// The script. Later lines win over earlier ones: first the document's defaults, then the request, then its further options, and at
-/// the end the marker, without which the allocation would not be found again.
+/// Returns the script. Later lines override earlier ones: the document's defaults, the request, further options, and the marker,
+/// which must not be overridden.
 pub fn script(
     request: &Request<'_>,
     defaults: &BTreeMap<String, Value>,
     marker: &Marker<'_>,
-    worker: &Worker<'_>,
+    worker: &ScriptRunner<'_>,
 ) -> Result<String, BadDirective> {
     let mut lines = Directives::default();
     for (option, value) in defaults {
@@ -125,7 +125,7 @@ pub fn script(
     }
     lines.text("chdir", Some(worker.folder))?;
     lines.text("output", Some(worker.output))?;
-    // A requeued allocation goes on in the same file.
+    // A requeued allocation appends to the same file.
     lines.text("open-mode", Some("append"))?;
     lines.text("account", request.account)?;
     lines.text("partition", request.partition)?;
@@ -147,22 +147,23 @@ pub fn script(
     Ok(format!("#!/bin/bash\n{}\n{}", lines.finish(), body(worker)))
 }
 
-/// A batch job inherits the environment of whoever submits it. Whom its runner believes is said by the file, and by nobody else.
+/// Variables that the script clears. A batch job inherits its submitter's environment, but its runner must only use the server
+/// that the environment file names.
 const OTHER_SERVERS: &str = "TORC_TOKEN TORC_TOKEN_FILE TORC_CA_CERT TORC_CERTIFICATE_SHA256 TORC_SERVER_CERTIFICATES \
                              TORC_CONTEXT TORC_KUBECONFIG TORC_SERVICE";
 
-fn body(worker: &Worker<'_>) -> String {
+fn body(worker: &ScriptRunner<'_>) -> String {
     let file = shell::quote(worker.environment_file);
     let mut words: Vec<String> = Vec::new();
     if worker.one_per_node {
         let srun = ["srun", "--ntasks-per-node=1", "--wait=0", "--kill-on-bad-exit=0", "--overlap"];
         words.extend(srun.map(str::to_owned));
-        // The allocation may count several tasks for each node; runners are one for each.
+        // The allocation may have several tasks for each node; there is one runner for each node.
         words.push("--ntasks=\"$SLURM_JOB_NUM_NODES\"".to_owned());
         words.extend(worker.srun_mpi.map(|mpi| format!("--mpi={}", shell::quote(mpi))));
     }
     words.extend(worker.command.iter().map(|word| shell::quote(word)));
-    // The server may be somewhere else by then.
+    // The address of the server may change before the allocation starts.
     words.push("\"$TORC_API_URL\"".to_owned());
     words.extend(worker.arguments.iter().map(|word| shell::quote(word)));
     format!(
@@ -183,7 +184,7 @@ fn body(worker: &Worker<'_>) -> String {
     )
 }
 
-/// The text of the file of variables, for a shell to read. Its reader must be able to trust its names.
+/// Returns the content of the environment file, which a shell reads. The names must be valid variable names.
 pub fn environment_file(variables: &BTreeMap<String, String>) -> Result<String, BadDirective> {
     let is_name = |name: &str| {
         name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')

@@ -1,6 +1,6 @@
-//! Words for a shell, so that what comes out is exactly what went in.
+//! Quoting for a shell.
 
-/// A word as a POSIX shell reads it back: plain words stay as they are, others are put in single quotes.
+/// Quotes a word for a POSIX shell: plain words stay as they are, others get single quotes.
 pub fn quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:,=@%+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -9,7 +9,7 @@ pub fn quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// A line of quoted words.
+/// Returns a line of quoted words.
 pub fn line<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     words.into_iter().map(quote).collect::<Vec<String>>().join(" ")
 }

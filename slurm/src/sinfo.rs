@@ -1,15 +1,15 @@
 //! `sinfo`: the nodes of partitions.
 
 use crate::call::{CommandSpec, Tool};
-use crate::fields::gpus;
-use crate::trouble::SlurmError;
+use crate::error::SlurmError;
+use crate::parse::fields::gpus;
 
-/// Nodes of a partition that are alike.
+/// Equal nodes of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nodes {
     /// The partition.
     pub partition: String,
-    /// How many.
+    /// The number of nodes.
     pub count: i64,
     /// CPUs of each.
     pub cpus: i64,
@@ -19,16 +19,16 @@ pub struct Nodes {
     pub gpus: i64,
     /// The type of its GPUs.
     pub gpu_type: Option<String>,
-    /// Nothing runs on them, and something could.
+    /// Whether they are idle and usable.
     pub are_idle: bool,
 }
 
-/// Asks for the nodes of all partitions.
+/// Returns the query for the nodes of all partitions.
 pub fn nodes() -> CommandSpec {
     CommandSpec::new(Tool::Sinfo, ["-h", "-e", "-a", "-o", "%R|%D|%c|%m|%G|%T"])
 }
 
-/// The nodes of an answer; one with a line that cannot be read is none.
+/// Parses the nodes. A line that cannot be parsed makes the whole output invalid.
 pub fn read_nodes(text: &str) -> Result<Vec<Nodes>, SlurmError> {
     let lines = text.lines().filter(|line| !line.trim().is_empty());
     lines.map(|line| read_line(line).ok_or_else(|| SlurmError::unreadable(Tool::Sinfo, line))).collect()
@@ -37,7 +37,7 @@ pub fn read_nodes(text: &str) -> Result<Vec<Nodes>, SlurmError> {
 fn read_line(line: &str) -> Option<Nodes> {
     let fields: Vec<&str> = line.trim().split('|').collect();
     let [partition, count, cpus, memory, gres, state] = fields.as_slice() else { return None };
-    // Older versions put nodes that differ on one line, with the least of each and a plus.
+    // Older versions print nodes that differ on one line, with the minimum and a plus sign.
     let least = |text: &str| text.trim_end_matches('+').parse::<i64>().ok();
     let (gpus, gpu_type) = gpus(gres);
     Some(Nodes {
@@ -51,7 +51,7 @@ fn read_line(line: &str) -> Option<Nodes> {
     })
 }
 
-/// How many nodes of a partition are idle.
+/// Returns the number of idle nodes of a partition.
 pub fn idle(nodes: &[Nodes], partition: &str) -> i64 {
     nodes.iter().filter(|nodes| nodes.partition == partition && nodes.are_idle).map(|nodes| nodes.count).sum()
 }
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!((nodes[0].count, nodes[0].cpus, nodes[0].memory_mb, nodes[0].gpus), (1, 4, 4_000, 2));
         assert_eq!((nodes[2].cpus, nodes[2].gpus, nodes[2].are_idle), (128, 0, false));
         assert_eq!((nodes[3].gpus, nodes[3].gpu_type.as_deref()), (4, Some("a100")));
-        // One that is switched off to save power is not there yet.
+        // A node that is switched off to save power is not usable yet.
         assert_eq!((idle(&nodes, "debug"), idle(&nodes, "gpu"), idle(&nodes, "nowhere")), (3, 0, 0));
         assert!(matches!(read_nodes("what?\n"), Err(SlurmError::NoAnswer { .. })));
     }

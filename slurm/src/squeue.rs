@@ -1,70 +1,68 @@
-//! `squeue`: jobs that wait or run, and a little longer; and the numbers of steps.
+//! `squeue`: pending, running and just ended jobs, and the IDs of steps.
 
 use torc_api::slurm::SlurmState;
 
 use crate::call::{CommandSpec, Tool};
+use crate::error::SlurmError;
 use crate::exec::Answer;
-use crate::fields::{Limit, limit, moment, said};
-use crate::job_id::{JobId, Step, StepId};
+use crate::job_id::{JobId, StepId, StepName};
+use crate::parse::fields::{Limit, limit, moment, said};
 use crate::state::meaning;
-use crate::trouble::SlurmError;
 
-/// What texts may contain anything comes last.
+/// The fields of a line. Fields with arbitrary text come last.
 const FORMAT: &str = "%i|%T|%P|%D|%S|%e|%L|%N|%k|%j|%r";
 
-/// A job as `squeue` shows it.
+/// A job in the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueuedJob {
-    /// Its number.
     pub id: JobId,
-    /// What Slurm calls its state.
+    /// The state as Slurm prints it.
     pub state_text: String,
-    /// What that means.
+    /// The parsed state.
     pub state: SlurmState,
-    /// Its partition.
     pub partition: Option<String>,
-    /// How many nodes.
+    /// The number of nodes.
     pub nodes: Option<i64>,
-    /// When it started, or will in Slurm's estimation: seconds since 1970.
+    /// The start or estimated start, in seconds since 1970.
     pub start: Option<i64>,
-    /// When it will end at the latest: seconds since 1970.
+    /// The latest possible end, in seconds since 1970.
     pub end: Option<i64>,
-    /// How much of its time is left.
+    /// The remaining time.
     pub left: Option<Limit>,
-    /// Its nodes, as Slurm lists them.
+    /// The nodes, as Slurm lists them.
     pub node_list: Option<String>,
-    /// Its comment.
     pub comment: Option<String>,
-    /// Its name.
     pub name: String,
-    /// Why it waits.
+    /// The reason why it waits.
     pub reason: Option<String>,
 }
 
-/// Asks for these jobs, of whatever user and in whatever state.
+/// Returns the query for these jobs, of all users and in all states.
 pub fn jobs<'a>(ids: impl IntoIterator<Item = &'a str>) -> CommandSpec {
     let ids = ids.into_iter().collect::<Vec<&str>>().join(",");
     CommandSpec::new(Tool::Squeue, ["-h", "-a", "-t", "all", "-o", FORMAT, "-j"]).arg(ids)
 }
 
-/// Asks for the jobs with these names.
+/// Returns the query for jobs with these names.
 pub fn jobs_named<'a>(names: impl IntoIterator<Item = &'a str>) -> CommandSpec {
     let names = names.into_iter().collect::<Vec<&str>>().join(",");
     CommandSpec::new(Tool::Squeue, ["-h", "-a", "-t", "all", "-o", FORMAT]).arg(format!("--name={names}"))
 }
 
-/// Asks for every job that waits or runs in a partition.
+/// Returns the query for all pending and running jobs of a partition.
 pub fn jobs_of_partition(partition: &str) -> CommandSpec {
     CommandSpec::new(Tool::Squeue, ["-h", "-a", "-o", FORMAT, "-p", partition])
 }
 
-/// The jobs of an answer. A job that is asked for and not among them is one that Slurm does not know any more. An answer with
-/// a line that cannot be read is no answer: the line might be about any of them.
+/// Parses the jobs. Slurm no longer knows a queried job that is not among them. A line that cannot be parsed makes the whole
+/// output invalid, because it might be about any job.
 pub fn read_jobs(answer: Result<Answer, SlurmError>) -> Result<Vec<QueuedJob>, SlurmError> {
     let text = match answer {
         Ok(answer) => answer.text,
-        // Asked for a single job that it has forgotten, squeue fails; asked for several, it leaves it out.
-        Err(SlurmError::Refused { sentence }) if sentence.contains("Invalid job id specified") => return Ok(Vec::new()),
+        // For a single unknown job, squeue fails; among several, it leaves it out.
+        Err(SlurmError::Refused { message: sentence }) if sentence.contains("Invalid job id specified") => {
+            return Ok(Vec::new());
+        }
         Err(trouble) => return Err(trouble),
     };
     let lines = text.lines().filter(|line| !line.trim().is_empty());
@@ -93,18 +91,18 @@ fn read_job(line: &str) -> Option<QueuedJob> {
     })
 }
 
-/// Asks for the steps of a job: one short line for each, also when there are thousands.
+/// Returns the query for the steps of a job: one short line for each, as there may be thousands.
 pub fn steps(job: &str) -> CommandSpec {
     CommandSpec::new(Tool::Squeue, ["--steps", "-h", "-o", "%i|%j", "-j", job])
 }
 
-/// The numbers of steps by their names. Lines about the batch script and the like are left out.
+/// Returns the numbers of steps by name, without the batch script and the like.
 pub fn read_steps(text: &str) -> Vec<(String, u32)> {
     let read = |line: &str| {
         let (id, name) = line.trim().split_once('|')?;
         match id.parse::<StepId>().ok()?.step {
-            Step::Number(number) => Some((name.to_owned(), number)),
-            Step::Named(_) => None,
+            StepName::Number(number) => Some((name.to_owned(), number)),
+            StepName::Named(_) => None,
         }
     };
     text.lines().filter_map(read).collect()
@@ -114,7 +112,7 @@ pub fn read_steps(text: &str) -> Vec<(String, u32)> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::job_id::Part;
+    use crate::job_id::JobPart;
 
     fn answer(text: &str) -> Result<Answer, SlurmError> {
         Ok(Answer { text: text.to_owned(), remarks: String::new() })
@@ -140,13 +138,13 @@ mod tests {
         assert_eq!((big.state, big.nodes, big.reason.as_deref()), (SlurmState::Pending, Some(4), Some("Resources")));
         assert_eq!((big.start, big.left), (Some(1_794_822_630), Some(Limit::Seconds(93_600))));
         assert_eq!((big.node_list.as_deref(), big.comment.as_deref()), (None, None));
-        assert_eq!(jobs[1].id.part, Part::Component(1));
+        assert_eq!(jobs[1].id.part, JobPart::Component(1));
         assert_eq!((jobs[1].start, jobs[1].comment.as_deref()), (None, Some("a b")));
         assert_eq!((jobs[2].end, jobs[2].left), (None, Some(Limit::Unlimited)));
         let ok = &jobs[3];
         assert_eq!((ok.state, ok.node_list.as_deref(), ok.reason.as_deref()), (SlurmState::Running, Some("n1"), None));
         assert_eq!((ok.comment.as_deref(), ok.name.as_str()), (Some("torc-wf1-3"), "ok"));
-        assert_eq!(jobs[4].id.part, Part::Task(3));
+        assert_eq!(jobs[4].id.part, JobPart::Task(3));
         assert_eq!(jobs[5].reason.as_deref(), Some("ReqNodeNotAvail, UnavailableNodes:n4"));
         assert_eq!(jobs[6].state, SlurmState::Preempted);
         assert_eq!((jobs[7].state, jobs[7].state_text.as_str()), (SlurmState::Unknown, "TELEPORTED"));
@@ -155,9 +153,9 @@ mod tests {
     #[test]
     fn a_forgotten_job_is_an_empty_answer_and_everything_else_is_none() {
         assert_eq!(read_jobs(answer("")), Ok(Vec::new()));
-        let forgotten = SlurmError::Refused { sentence: "slurm_load_jobs error: Invalid job id specified".to_owned() };
+        let forgotten = SlurmError::Refused { message: "slurm_load_jobs error: Invalid job id specified".to_owned() };
         assert_eq!(read_jobs(Err(forgotten)), Ok(Vec::new()));
-        let other = SlurmError::Refused { sentence: "Invalid user".to_owned() };
+        let other = SlurmError::Refused { message: "Invalid user".to_owned() };
         assert_eq!(read_jobs(Err(other.clone())), Err(other));
         let away = SlurmError::NoAnswer { reason: "Socket timed out".to_owned(), maybe_delivered: true };
         assert_eq!(read_jobs(Err(away.clone())), Err(away));
@@ -177,7 +175,7 @@ mod tests {
     fn every_column_has_its_field() {
         let line = "17+2|SUSPENDED|part|3|2026-11-16T09:45:30|2026-11-16T09:50:30|4:57|n[5-7]|comment|name|reason";
         let expected = QueuedJob {
-            id: JobId { number: 17, part: Part::Component(2) },
+            id: JobId { number: 17, part: JobPart::Component(2) },
             state_text: "SUSPENDED".to_owned(),
             state: SlurmState::Suspended,
             partition: Some("part".to_owned()),

@@ -1,14 +1,14 @@
-//! The command line of `srun` that makes a job a step of its allocation.
+//! The arguments of `srun` that make a job a step of its allocation.
 //!
-//! A step is named after the attempt, so that its accounting is found again. Deliberately absent: what the job declared as its
-//! runtime. A step gets what is left of the allocation, because a job that takes a little longer than expected harms nobody.
+//! A step is named after the attempt, so that its accounting can be found. It gets the remaining time of the allocation and not the
+//! declared runtime, because a job that takes a little longer than expected does no harm.
 
 use std::time::Duration;
 
 const MIB: i64 = 1 << 20;
 
-/// Variables of an allocation that `srun` takes for options, and that would add to those of a step or contradict them: with
-/// `SLURM_GPUS_PER_NODE=2` around it, `--gpus=1` gets two.
+/// Variables of an allocation that `srun` reads as options, and that would change those of a step: with `SLURM_GPUS_PER_NODE=2`,
+/// `--gpus=1` gets two.
 pub const INHERITED_OPTIONS: [&str; 20] = [
     "SLURM_CPUS_PER_GPU",
     "SLURM_CPUS_PER_TASK",
@@ -32,46 +32,43 @@ pub const INHERITED_OPTIONS: [&str; 20] = [
     "SLURM_TRES_PER_TASK",
 ];
 
-/// The variable that keeps a step from taking every GPU of its allocation. A step that asks for none is given all of them, and the
-/// jobs that need one would wait.
+/// The variable that keeps a step from taking every GPU of its allocation. Without it, a step that requests no GPU gets all, and
+/// jobs that need one wait.
 pub const NO_GPUS: (&str, &str) = ("SLURM_STEP_GRES", "none");
 
-/// A job, as far as `srun` has to know.
+/// A job that becomes a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Step<'a> {
-    /// The allocation: Slurm's job number.
+pub struct SrunStep<'a> {
+    /// The Slurm job ID of the allocation.
     pub allocation: &'a str,
-    /// The step's name, e.g. `wf42_j7_r1_a1`.
+    /// The name of the step, such as `wf42_j7_r1_a1`.
     pub name: &'a str,
-    /// How many nodes the job owns.
+    /// The number of nodes that the job owns.
     pub nodes: i64,
-    /// The command itself is the parallel program, and `srun` starts it so often on each node.
+    /// Tasks on each node that `srun` starts, if the command itself is the parallel program.
     pub tasks_per_node: Option<i32>,
-    /// What the job may use on each node; absent for a job that declared nothing.
-    pub limits: Option<Limits>,
-    /// Whole minutes until the step has to be over; absent in an allocation without an end.
+    /// Resources of the job on each node; `None` for a job that declares none.
+    pub limits: Option<StepLimits>,
+    /// The time limit in minutes; `None` in an allocation without an end.
     pub minutes: Option<u64>,
-    /// The early warning, e.g. `TERM@120`.
+    /// The early signal, such as `TERM@120`.
     pub signal: Option<&'a str>,
-    /// Let Slurm bind CPUs.
+    /// Whether Slurm binds CPUs.
     pub bind_cpus: bool,
-    /// The nodes that were chosen for it; none leaves the choice to Slurm.
+    /// The nodes of the job; empty leaves the choice to Slurm.
     pub node_names: &'a [String],
 }
 
-/// What a job may use on each of its nodes.
+/// Resources of a job on each node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
-    /// CPUs.
+pub struct StepLimits {
     pub cpus: i64,
-    /// Bytes of memory.
     pub memory_bytes: i64,
-    /// GPUs.
     pub gpus: i64,
 }
 
-impl Step<'_> {
-    /// One task that starts the others by itself, e.g. with `mpirun`, on nodes that it owns whole.
+impl SrunStep<'_> {
+    /// Returns whether the job is one task that starts others, for example with `mpirun`, on nodes that it owns.
     fn leads_others(&self) -> bool {
         self.nodes > 1 && self.tasks_per_node.is_none()
     }
@@ -86,11 +83,11 @@ impl Step<'_> {
     }
 }
 
-/// Everything after `srun`: its options, then `bash -c` and the command.
+/// Returns all arguments of `srun`: its options, then `bash -c` and the command.
 ///
-/// Slurm cuts `--nodes=2 --ntasks=1` down to one node. So a job of several nodes is started once, on the first of them, in a step
-/// that overlaps: what it starts on all of its nodes with a `srun` or `mpirun` of its own finds them free.
-pub fn arguments(step: &Step<'_>, command: &str) -> Vec<String> {
+/// Slurm reduces `--nodes=2 --ntasks=1` to one node. A job of several nodes therefore starts once, on its first node, in an
+/// overlapping step: all nodes stay free for its own `srun` or `mpirun`.
+pub fn arguments(step: &SrunStep<'_>, command: &str) -> Vec<String> {
     let mut words = vec![format!("--jobid={}", step.allocation)];
     match step.tasks_per_node {
         Some(tasks) => {
@@ -127,8 +124,8 @@ pub fn arguments(step: &Step<'_>, command: &str) -> Vec<String> {
     words
 }
 
-/// What a program inside the step has to see, so that its own `srun` goes to all nodes of the job and not only to the step's.
-fn all_nodes(step: &Step<'_>) -> Vec<(&'static str, String)> {
+/// Returns the variables with which the job's own `srun` uses all nodes of the job and not only that of the step.
+fn all_nodes(step: &SrunStep<'_>) -> Vec<(&'static str, String)> {
     let count = step.nodes.to_string();
     let mut variables: Vec<(&str, String)> = ["SLURM_NNODES", "SLURM_JOB_NUM_NODES", "SLURM_NTASKS", "SLURM_NPROCS"]
         .map(|name| (name, count.clone()))
@@ -140,13 +137,13 @@ fn all_nodes(step: &Step<'_>) -> Vec<(&'static str, String)> {
     variables
 }
 
-/// Memory in Slurm's unit. Less than one would mean "everything" to Slurm.
+/// Returns memory in MiB, at least 1: 0 means "all memory" to Slurm.
 fn mebibytes(bytes: i64) -> i64 {
     (bytes.max(0) / MIB + i64::from(bytes % MIB > 0)).max(1)
 }
 
-/// How many whole minutes a step may have: it has to be over when `headroom` is left of the allocation. None when that is less
-/// than one, because Slurm knows no shorter limit.
+/// Returns the time limit of a step in minutes: it must end `headroom` before the allocation. `None` if less than one minute is
+/// left, because Slurm has no shorter limit.
 pub fn usable_minutes(remaining: Duration, headroom: Duration) -> Option<u64> {
     Some(remaining.saturating_sub(headroom).as_secs() / 60).filter(|minutes| *minutes > 0)
 }
@@ -157,19 +154,19 @@ mod tests {
 
     const GIB: i64 = 1 << 30;
 
-    fn line(step: &Step<'_>) -> String {
+    fn line(step: &SrunStep<'_>) -> String {
         arguments(step, "python work.py --fast").join(" ")
     }
 
-    fn step<'a>() -> Step<'a> {
-        Step {
+    fn step<'a>() -> SrunStep<'a> {
+        SrunStep {
             allocation: "12345",
             name: "wf42_j7_r1_a1",
             nodes: 1,
-            limits: Some(Limits { cpus: 4, memory_bytes: 2 * GIB, gpus: 1 }),
+            limits: Some(StepLimits { cpus: 4, memory_bytes: 2 * GIB, gpus: 1 }),
             minutes: Some(57),
             signal: Some("TERM@120"),
-            ..Step::default()
+            ..SrunStep::default()
         }
     }
 
@@ -177,7 +174,7 @@ mod tests {
     #[test]
     fn the_whole_line() {
         let two = ["n1".to_owned(), "n2".to_owned()];
-        let cases: [(&str, Step<'_>, &str); 9] = [
+        let cases: [(&str, SrunStep<'_>, &str); 9] = [
             (
                 "everything that the document shows",
                 step(),
@@ -186,14 +183,14 @@ mod tests {
             ),
             (
                 "CPU binding is Slurm's",
-                Step { bind_cpus: true, signal: None, ..step() },
+                SrunStep { bind_cpus: true, signal: None, ..step() },
                 "--jobid=12345 --ntasks=1 --exact --job-name=wf42_j7_r1_a1 --nodes=1 --cpus-per-task=4 --mem=2048M --gpus=1 \
                  --time=57 bash -c python work.py --fast",
             ),
             (
                 "no GPU, no end, a chosen node",
-                Step {
-                    limits: Some(Limits { cpus: 1, memory_bytes: MIB + 1, gpus: 0 }),
+                SrunStep {
+                    limits: Some(StepLimits { cpus: 1, memory_bytes: MIB + 1, gpus: 0 }),
                     minutes: None,
                     signal: None,
                     node_names: &two[1..],
@@ -204,38 +201,38 @@ mod tests {
             ),
             (
                 "a job that declared nothing has no limits",
-                Step { limits: None, signal: None, ..step() },
+                SrunStep { limits: None, signal: None, ..step() },
                 "--jobid=12345 --ntasks=1 --exact --job-name=wf42_j7_r1_a1 --nodes=1 --time=57 --cpu-bind=none \
                  bash -c python work.py --fast",
             ),
             (
                 "one node where nothing is said",
-                Step { nodes: 0, limits: None, signal: None, ..step() },
+                SrunStep { nodes: 0, limits: None, signal: None, ..step() },
                 "--jobid=12345 --ntasks=1 --exact --job-name=wf42_j7_r1_a1 --nodes=1 --time=57 --cpu-bind=none \
                  bash -c python work.py --fast",
             ),
             (
                 "several nodes: once, on the first, with room for the others",
-                Step { nodes: 2, node_names: &two, signal: None, ..step() },
+                SrunStep { nodes: 2, node_names: &two, signal: None, ..step() },
                 "--jobid=12345 --ntasks=1 --overlap --job-name=wf42_j7_r1_a1 --nodes=1 --cpus-per-task=4 --mem=2048M --gpus=1 \
                  --time=57 --cpu-bind=none --nodelist=n1 env SLURM_NNODES=2 SLURM_JOB_NUM_NODES=2 SLURM_NTASKS=2 \
                  SLURM_NPROCS=2 SLURM_NODELIST=n1,n2 SLURM_JOB_NODELIST=n1,n2 bash -c python work.py --fast",
             ),
             (
                 "several nodes without names",
-                Step { nodes: 2, signal: None, minutes: None, limits: None, ..step() },
+                SrunStep { nodes: 2, signal: None, minutes: None, limits: None, ..step() },
                 "--jobid=12345 --ntasks=1 --overlap --job-name=wf42_j7_r1_a1 --nodes=1 --cpu-bind=none env SLURM_NNODES=2 \
                  SLURM_JOB_NUM_NODES=2 SLURM_NTASKS=2 SLURM_NPROCS=2 bash -c python work.py --fast",
             ),
             (
                 "the command is the parallel program",
-                Step { nodes: 2, tasks_per_node: Some(2), node_names: &two, signal: None, ..step() },
+                SrunStep { nodes: 2, tasks_per_node: Some(2), node_names: &two, signal: None, ..step() },
                 "--jobid=12345 --ntasks=4 --ntasks-per-node=2 --exact --job-name=wf42_j7_r1_a1 --nodes=2 --cpus-per-task=2 \
                  --mem=2048M --gpus=2 --time=57 --cpu-bind=none --nodelist=n1,n2 bash -c python work.py --fast",
             ),
             (
                 "more tasks than CPUs on one node",
-                Step { tasks_per_node: Some(8), signal: None, ..step() },
+                SrunStep { tasks_per_node: Some(8), signal: None, ..step() },
                 "--jobid=12345 --ntasks=8 --ntasks-per-node=8 --exact --job-name=wf42_j7_r1_a1 --nodes=1 --cpus-per-task=1 \
                  --mem=2048M --gpus=1 --time=57 --cpu-bind=none bash -c python work.py --fast",
             ),
@@ -273,7 +270,7 @@ mod tests {
         assert_eq!(usable_minutes(Duration::from_millis(119_999), Duration::from_secs(60)), None);
     }
 
-    /// What `srun` would read from the allocation's environment, in alphabetical order.
+    /// The variables in alphabetical order.
     #[test]
     fn options_that_a_step_does_not_inherit() {
         let expected = "CPUS_PER_GPU CPUS_PER_TASK DISTRIBUTION EXCLUSIVE GPUS GPUS_PER_NODE GPUS_PER_SOCKET GPUS_PER_TASK GRES \
@@ -288,25 +285,25 @@ mod tests {
     #[test]
     fn limits_are_divided_among_tasks_and_multiplied_by_nodes() {
         let three = ["a".to_owned(), "b".to_owned(), "c".to_owned()];
-        let limits = Some(Limits { cpus: 9, memory_bytes: 5 * MIB, gpus: 2 });
-        let of = |step: &Step<'_>| {
+        let limits = Some(StepLimits { cpus: 9, memory_bytes: 5 * MIB, gpus: 2 });
+        let of = |step: &SrunStep<'_>| {
             let line = line(step);
             let words = line.split(' ').take_while(|word| *word != "bash" && *word != "env");
             words.filter(|word| !word.starts_with("--job")).map(str::to_owned).collect::<Vec<String>>().join(" ")
         };
-        let several = Step { nodes: 3, tasks_per_node: Some(4), limits, node_names: &three, ..Step::default() };
+        let several = SrunStep { nodes: 3, tasks_per_node: Some(4), limits, node_names: &three, ..SrunStep::default() };
         assert_eq!(
             of(&several),
             "--ntasks=12 --ntasks-per-node=4 --exact --nodes=3 --cpus-per-task=2 --mem=5M --gpus=6 --cpu-bind=none --nodelist=a,b,c"
         );
-        let none = Step { nodes: 1, tasks_per_node: Some(0), limits, bind_cpus: true, ..Step::default() };
+        let none = SrunStep { nodes: 1, tasks_per_node: Some(0), limits, bind_cpus: true, ..SrunStep::default() };
         assert_eq!(of(&none), "--ntasks=1 --ntasks-per-node=1 --exact --nodes=1 --cpus-per-task=9 --mem=5M --gpus=2");
-        let leader = Step { nodes: 3, limits, node_names: &three, bind_cpus: true, ..Step::default() };
+        let leader = SrunStep { nodes: 3, limits, node_names: &three, bind_cpus: true, ..SrunStep::default() };
         assert_eq!(of(&leader), "--ntasks=1 --overlap --nodes=1 --cpus-per-task=9 --mem=5M --gpus=2 --nodelist=a");
         assert!(line(&leader).contains(
             "env SLURM_NNODES=3 SLURM_JOB_NUM_NODES=3 SLURM_NTASKS=3 SLURM_NPROCS=3 SLURM_NODELIST=a,b,c SLURM_JOB_NODELIST=a,b,c bash"
         ));
-        let one = Step { nodes: 1, node_names: &three[..2], bind_cpus: true, ..Step::default() };
+        let one = SrunStep { nodes: 1, node_names: &three[..2], bind_cpus: true, ..SrunStep::default() };
         assert_eq!(of(&one), "--ntasks=1 --exact --nodes=1 --nodelist=a,b");
     }
 

@@ -1,39 +1,39 @@
-//! `sstat`: what steps use while they run.
+//! `sstat`: the usage of running steps.
 
-use crate::amounts::{cpu_seconds, memory_bytes};
 use crate::call::{CommandSpec, Tool};
+use crate::error::SlurmError;
 use crate::exec::Answer;
-use crate::job_id::{Step, StepId};
-use crate::trouble::SlurmError;
+use crate::job_id::{StepId, StepName};
+use crate::parse::amounts::{cpu_seconds, memory_bytes};
 
-/// So many steps are asked for in one call; the rest in further ones. A command line has an end.
-pub const MOST_STEPS: usize = 1_000;
+/// Maximum number of steps in one call: the length of a command line is limited.
+pub const MAX_STEPS_PER_CALL: usize = 1_000;
 
-/// More CPU than this cannot be: it is a mistake of the accounting.
-const ABSURD_PERCENT: f64 = 100_000.0;
+/// CPU usage above which a sample is a mistake of the accounting.
+const MAX_CPU_PERCENT: f64 = 100_000.0;
 
-/// What a step had used when it was asked about.
+/// The usage of a step at one time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// The step's number.
+    /// The number of the step.
     pub step: u32,
     /// CPU time since its start.
     pub cpu_seconds: Option<f64>,
-    /// The most memory so far.
+    /// The largest memory so far.
     pub memory_bytes: Option<i64>,
 }
 
-/// Asks about steps of a job, all in one call for every [`MOST_STEPS`] of them.
+/// Returns the queries for steps of a job, one call for every [`MAX_STEPS_PER_CALL`] of them.
 pub fn calls(job: &str, steps: &[u32]) -> Vec<CommandSpec> {
     let call = |steps: &[u32]| {
         let which = steps.iter().map(|step| format!("{job}.{step}")).collect::<Vec<String>>().join(",");
         CommandSpec::new(Tool::Sstat, ["-j", &which, "--format=JobID,AveCPU,MaxRSS", "-P", "-n"])
     };
-    steps.chunks(MOST_STEPS).map(call).collect()
+    steps.chunks(MAX_STEPS_PER_CALL).map(call).collect()
 }
 
-/// The samples of an answer, and what went wrong. Steps end between the question and the answer all the time, and `sstat` then
-/// fails: that is worth a remark for debugging and nothing else.
+/// Parses the samples, and returns the complaints for the debug log. Steps often end between the query and the answer, which
+/// makes `sstat` fail.
 pub fn read(answer: Result<Answer, SlurmError>) -> (Vec<Sample>, Vec<String>) {
     match answer {
         Ok(answer) => {
@@ -47,11 +47,11 @@ pub fn read(answer: Result<Answer, SlurmError>) -> (Vec<Sample>, Vec<String>) {
 fn read_sample(line: &str) -> Option<Sample> {
     let fields: Vec<&str> = line.trim().split('|').collect();
     let [id, cpu, memory] = fields.as_slice() else { return None };
-    let Step::Number(step) = id.parse::<StepId>().ok()?.step else { return None };
+    let StepName::Number(step) = id.parse::<StepId>().ok()?.step else { return None };
     Some(Sample { step, cpu_seconds: cpu_seconds(cpu), memory_bytes: memory_bytes(memory) })
 }
 
-/// What the samples of one step come to.
+/// Aggregates the samples of one step.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Meter {
     before: Option<(i64, f64)>,
@@ -79,8 +79,8 @@ impl Mean {
 }
 
 impl Meter {
-    /// Takes a sample, `at_ms` on a clock that only goes forward, and says how much CPU was used since the one before, 100 for
-    /// one core. The first sample says nothing: it would be the average since the start.
+    /// Adds a sample, `at_ms` on a monotonic clock, and returns the CPU usage since the previous one, 100 for one core. The first
+    /// sample has none: it would be the average since the start.
     pub fn take(&mut self, at_ms: i64, sample: &Sample) -> Option<f64> {
         if let Some(bytes) = sample.memory_bytes.filter(|bytes| *bytes > 0) {
             self.memory.add(bytes as f64);
@@ -90,8 +90,8 @@ impl Meter {
         let (then_ms, then) = self.before.replace((at_ms, now))?;
         let elapsed = (at_ms - then_ms) as f64 / 1_000.0;
         let percent = (now - then) / elapsed * 100.0;
-        // Time that went backwards, or a number that no machine can reach, is not a measurement.
-        if elapsed <= 0.0 || !(0.0..=ABSURD_PERCENT).contains(&percent) {
+        // Ignores a clock that went backwards and a usage that no machine can reach.
+        if elapsed <= 0.0 || !(0.0..=MAX_CPU_PERCENT).contains(&percent) {
             return None;
         }
         self.cpu.add(percent);
@@ -99,7 +99,7 @@ impl Meter {
         Some(percent)
     }
 
-    /// What was seen; absent where nothing was.
+    /// Returns the aggregated usage; absent where nothing was measured.
     pub fn usage(&self) -> torc_api::wire::Usage {
         torc_api::wire::Usage {
             peak_memory_bytes: (self.memory.count > 0).then_some(self.peak_memory_bytes),
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn a_call_asks_about_a_thousand_steps_at_most() {
         let of = |count: u32| calls("7", &(0..count).collect::<Vec<u32>>()).len();
-        assert_eq!((MOST_STEPS, of(1), of(999), of(1_000), of(1_001)), (1_000, 1, 1, 1, 2));
+        assert_eq!((MAX_STEPS_PER_CALL, of(1), of(999), of(1_000), of(1_001)), (1_000, 1, 1, 1, 2));
         let call = &calls("7", &[3, 4])[0];
         assert_eq!(call.tool, Tool::Sstat);
         assert_eq!(call.arguments, ["-j", "7.3,7.4", "--format=JobID,AveCPU,MaxRSS", "-P", "-n"]);
@@ -215,7 +215,7 @@ mod tests {
             Sample { step: 1, cpu_seconds: Some(2.0), memory_bytes: None },
         ];
         assert_eq!(samples, expected);
-        let gone = SlurmError::Refused { sentence: "No steps running for job 15860009".to_owned() };
+        let gone = SlurmError::Refused { message: "No steps running for job 15860009".to_owned() };
         let (samples, said) = read(Err(gone));
         assert_eq!((samples, said.len()), (Vec::new(), 1));
     }

@@ -1,20 +1,20 @@
-//! Slurm's names for the states of a job, short and long, and what they mean.
+//! Slurm's names for the states of a job, short and long, and their meanings.
 
 use torc_api::slurm::SlurmState;
 
-/// What a state means, as `squeue` (`R`, `RUNNING`) or `sacct` (`CANCELLED by 1000`, `CANCELLED+`) writes it.
+/// Returns the meaning of a state, as `squeue` (`R`, `RUNNING`) or `sacct` (`CANCELLED by 1000`, `CANCELLED+`) prints it.
 pub fn meaning(text: &str) -> SlurmState {
     let word = text.split([' ', ',']).next().unwrap_or_default().trim_end_matches('+').to_ascii_uppercase();
     match word.as_str() {
-        // Configuring: the nodes are chosen and are being made ready.
+        // Configuring: the nodes are allocated and boot.
         "PD" | "PENDING" | "CF" | "CONFIGURING" => SlurmState::Pending,
-        // In all of these processes may be alive: ending, changing its size, being signalled, copying results out.
+        // Processes may be alive in all of these states: completing, resizing, signaling, stage-out.
         "R" | "RUNNING" | "CG" | "COMPLETING" | "RS" | "RESIZING" | "SI" | "SIGNALING" | "SO" | "STAGE_OUT" => {
             SlurmState::Running
         }
-        // Stopped has the CPUs, suspended has lent them; both have processes that stand still.
+        // Stopped jobs keep their CPUs and suspended jobs have lent them; both have stopped processes.
         "S" | "SUSPENDED" | "ST" | "STOPPED" => SlurmState::Suspended,
-        // Some are held: somebody has to release them, but until then they are still ours.
+        // Held jobs stay in the queue until they are released.
         "RQ" | "REQUEUED" | "RH" | "REQUEUE_HOLD" | "RF" | "REQUEUE_FED" | "RD" | "RESV_DEL_HOLD" | "SE"
         | "SPECIAL_EXIT" => SlurmState::ComingBack,
         "PR" | "PREEMPTED" => SlurmState::Preempted,
@@ -26,7 +26,7 @@ pub fn meaning(text: &str) -> SlurmState {
         "CA" | "CANCELLED" => SlurmState::Cancelled,
         "CD" | "COMPLETED" => SlurmState::Completed,
         "F" | "FAILED" => SlurmState::Failed,
-        // `REVOKED`: another cluster of a federation runs it, and this one cannot tell how it fares.
+        // `REVOKED`: another cluster of a federation runs the job, and this one does not know its state.
         _ => SlurmState::Unknown,
     }
 }

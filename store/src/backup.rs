@@ -1,4 +1,4 @@
-//! Copies of a store, and whether a file is one.
+//! Backups of a store, and their verification.
 
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
@@ -7,13 +7,13 @@ use std::path::Path;
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
 
 use crate::connection;
-use crate::error::{Failure, StoreError};
+use crate::error::{QueryError, StoreError};
 use crate::open::{APPLICATION_ID, identify, known_schema, sync_folder};
 
-/// What a backup holds.
+/// The content of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackupInfo {
-    /// The schema it was written with; this version can open it.
+    /// The schema of the file, which this version can open.
     pub schema: i64,
     /// Workflows.
     pub workflows: i64,
@@ -23,9 +23,9 @@ pub struct BackupInfo {
     pub results: i64,
 }
 
-/// Writes a complete copy to a new file. One that fails leaves no file.
+/// Writes a complete copy to a new file and removes it after a failure.
 pub(crate) async fn backup(connection: &mut SqliteConnection, from: &Path, to: &Path) -> Result<(), StoreError> {
-    // SQLite writes into an empty file and refuses any other; creating it here gives it its mode and claims the name.
+    // SQLite writes into an empty file and refuses any other. Creating it here sets its mode and claims the name.
     File::options()
         .write(true)
         .create_new(true)
@@ -34,7 +34,7 @@ pub(crate) async fn backup(connection: &mut SqliteConnection, from: &Path, to: &
         .map_err(|error| StoreError::from_io("create", to, error))?;
     let copied = copy(connection, from, to).await;
     if copied.is_err() {
-        // The copy's error is what the caller needs; a file that cannot be deleted either changes nothing about it.
+        // The caller needs the error of the copy; an error of the removal adds nothing.
         let _ = std::fs::remove_file(to);
     }
     copied
@@ -47,7 +47,7 @@ async fn copy(connection: &mut SqliteConnection, from: &Path, to: &Path) -> Resu
     };
     sqlx::query("vacuum into ?").bind(name).execute(connection).await.map_err(|error| {
         match StoreError::from_sqlx(to, error) {
-            // Space is short where the copy goes; anything else is about the original.
+            // Only a full disk is a matter of the copy; other errors are about the original.
             full @ StoreError::DiskFull { .. } => full,
             StoreError::Database { source, .. } => StoreError::from_sqlx(from, source),
             other => other,
@@ -59,12 +59,12 @@ async fn copy(connection: &mut SqliteConnection, from: &Path, to: &Path) -> Resu
         .map_err(|error| StoreError::from_io("sync", to, error))
 }
 
-/// Whether a file is a whole Torc database that this version can open, read from beginning to end and left as it is.
+/// Checks that a file is an intact Torc database that this version can open. Reads the whole file and changes nothing.
 pub async fn verify(path: &Path) -> Result<BackupInfo, StoreError> {
     if !path.exists() {
         return Err(StoreError::NotFound { path: path.to_owned() });
     }
-    let at = |failure: Failure| failure.at(path);
+    let at = |failure: QueryError| failure.at(path);
     let mut connection =
         connection::options(path, false).read_only(true).connect().await.map_err(|error| at(error.into()))?;
     let verified = read_through(&mut connection, path).await;
@@ -73,7 +73,7 @@ pub async fn verify(path: &Path) -> Result<BackupInfo, StoreError> {
 }
 
 async fn read_through(connection: &mut SqliteConnection, path: &Path) -> Result<BackupInfo, StoreError> {
-    let at = |failure: Failure| failure.at(path);
+    let at = |failure: QueryError| failure.at(path);
     let identity = identify(connection).await.map_err(at)?;
     if identity.application != APPLICATION_ID {
         return Err(StoreError::NotADatabase { path: path.to_owned() });
@@ -84,7 +84,7 @@ async fn read_through(connection: &mut SqliteConnection, path: &Path) -> Result<
         .await
         .map_err(|error| at(error.into()))?;
     if found != "ok" {
-        return Err(at(Failure::Damage(found)));
+        return Err(at(QueryError::Damage(found)));
     }
     let counts = sqlx::query!(
         r#"select (select count(*) from workflows) as "workflows!: i64",

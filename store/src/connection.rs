@@ -1,4 +1,4 @@
-//! The connections of a store: one that writes, and readers beside it.
+//! The connections of a store: one for writing, and several for reading.
 
 use std::ops::DerefMut;
 use std::path::Path;
@@ -9,16 +9,16 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteLockingMode, SqlitePoolOptions, S
 use sqlx::{ConnectOptions, Connection, Sqlite, SqliteConnection, SqlitePool};
 use tokio::sync::MutexGuard;
 
-use crate::error::Failure;
+use crate::error::QueryError;
 use crate::leadership;
 
-/// How long a statement waits for a lock that another connection holds for a moment.
+/// Time that a statement waits for a lock of another connection.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// Lists and watches are short; more connections would only hold more page caches.
+/// Number of connections for reading. Lists are short; more connections would only hold more page caches.
 const READERS: u32 = 3;
 
-/// What writers and readers have in common. The journal mode is left alone: nothing is changed in a file that has not
-/// been recognized yet.
+/// Returns the options that all connections share. The journal mode is not set here: a file must not change before it is
+/// recognized.
 pub(crate) fn options(path: &Path, exclusive: bool) -> SqliteConnectOptions {
     let locking = if exclusive { SqliteLockingMode::Exclusive } else { SqliteLockingMode::Normal };
     SqliteConnectOptions::new()
@@ -30,43 +30,43 @@ pub(crate) fn options(path: &Path, exclusive: bool) -> SqliteConnectOptions {
         .row_buffer_size(1024)
         .pragma("cache_size", "-16000")
         .pragma("temp_store", "memory")
-        // A checkpoint costs two more syncs and holds up the group that runs into it: every 16 MiB instead of every 4.
+        // A checkpoint costs two more syncs and delays the group that triggers it: every 16 MiB instead of every 4.
         .pragma("wal_autocheckpoint", "4000")
         .pragma("journal_size_limit", "67108864")
         .disable_statement_logging()
 }
 
-/// Connections for readers, opened when they are needed. Not `query_only`: that would forbid a backup.
+/// Returns the connections for reading, opened when needed. They are not `query_only`, which would forbid a backup.
 pub(crate) fn readers(path: &Path) -> SqlitePool {
     SqlitePoolOptions::new().max_connections(READERS).min_connections(0).connect_lazy_with(options(path, false))
 }
 
-/// The connection that writes.
+/// The connection for writing.
 #[derive(Debug)]
-pub(crate) struct Writer {
+pub(crate) struct WriteConnection {
     connection: Option<SqliteConnection>,
-    /// A transaction was begun and not ended: its caller went away in the middle.
+    /// Whether a transaction has begun and not ended, because its caller was dropped.
     is_unfinished: bool,
-    /// Held as long as the store is open: one process owns it.
+    /// The lock of the store, held until it is closed.
     lock: Option<std::fs::File>,
-    /// The number under which this server leads, where several could write.
+    /// The epoch of this server, where several servers could write.
     epoch: Option<i64>,
 }
 
-impl Writer {
-    /// Takes over an open connection and the lock of its file, if a lock decides who may write.
+impl WriteConnection {
+    /// Wraps an open connection and the lock of its file, unless an epoch decides who may write.
     pub(crate) fn new(connection: SqliteConnection, lock: Option<std::fs::File>) -> Self {
         Self { connection: Some(connection), is_unfinished: false, lock, epoch: None }
     }
 
-    /// From now on every transaction is refused once another number counts.
+    /// Refuses every transaction from now on if the store has another epoch.
     pub(crate) fn leads_under(&mut self, epoch: i64) {
         self.epoch = Some(epoch);
     }
 
-    /// The connection, with nothing left over from a caller that went away.
-    pub(crate) async fn connection(&mut self) -> Result<&mut SqliteConnection, Failure> {
-        let connection = self.connection.as_mut().ok_or(Failure::Closed)?;
+    /// Returns the connection, after rolling back the transaction of a dropped caller.
+    pub(crate) async fn connection(&mut self) -> Result<&mut SqliteConnection, QueryError> {
+        let connection = self.connection.as_mut().ok_or(QueryError::Closed)?;
         if self.is_unfinished {
             roll_back(connection).await;
             self.is_unfinished = false;
@@ -74,16 +74,16 @@ impl Writer {
         Ok(connection)
     }
 
-    /// Begins a transaction; [`Writer::end`] ends it.
-    pub(crate) async fn begin(&mut self) -> Result<&mut SqliteConnection, Failure> {
+    /// Begins a transaction, which [`WriteConnection::end`] ends.
+    pub(crate) async fn begin(&mut self) -> Result<&mut SqliteConnection, QueryError> {
         self.connection().await?;
         self.is_unfinished = true;
-        let connection = self.connection.as_mut().ok_or(Failure::Closed)?;
+        let connection = self.connection.as_mut().ok_or(QueryError::Closed)?;
         sqlx::query("begin immediate").execute(&mut *connection).await?;
         if let Some(epoch) = self.epoch
             && let Err(failure) = leadership::check(connection, epoch).await
         {
-            // Whoever leads now must not have to wait for somebody who has nothing to write any more.
+            // The current leader must not wait for a server that may no longer write.
             roll_back(connection).await;
             self.is_unfinished = false;
             return Err(failure);
@@ -91,11 +91,11 @@ impl Writer {
         Ok(connection)
     }
 
-    /// Makes what was written durable, or forgets it all when it failed.
-    pub(crate) async fn end<T>(&mut self, written: Result<T, Failure>) -> Result<T, Failure> {
-        let connection = self.connection.as_mut().ok_or(Failure::Closed)?;
+    /// Commits the transaction, or rolls it back if writing failed.
+    pub(crate) async fn end<T>(&mut self, written: Result<T, QueryError>) -> Result<T, QueryError> {
+        let connection = self.connection.as_mut().ok_or(QueryError::Closed)?;
         let ended = match written {
-            Ok(value) => sqlx::query("commit").execute(&mut *connection).await.map(|_| value).map_err(Failure::from),
+            Ok(value) => sqlx::query("commit").execute(&mut *connection).await.map(|_| value).map_err(QueryError::from),
             Err(failure) => Err(failure),
         };
         if ended.is_err() {
@@ -105,40 +105,40 @@ impl Writer {
         ended
     }
 
-    /// Ends a transaction without keeping anything of it.
-    pub(crate) async fn discard(&mut self) -> Result<(), Failure> {
-        roll_back(self.connection.as_mut().ok_or(Failure::Closed)?).await;
+    /// Rolls the transaction back.
+    pub(crate) async fn discard(&mut self) -> Result<(), QueryError> {
+        roll_back(self.connection.as_mut().ok_or(QueryError::Closed)?).await;
         self.is_unfinished = false;
         Ok(())
     }
 
-    /// Closes the connection, then lets go of the lock.
-    pub(crate) async fn close(&mut self) -> Result<(), Failure> {
+    /// Closes the connection, then releases the lock.
+    pub(crate) async fn close(&mut self) -> Result<(), QueryError> {
         let closed = match self.connection.take() {
             Some(connection) => connection.close().await,
             None => Ok(()),
         };
         self.lock = None;
-        closed.map_err(Failure::from)
+        closed.map_err(QueryError::from)
     }
 }
 
-/// SQLite has often rolled back by itself by then, and says that there is nothing to roll back: that is no failure.
+/// Rolls back. SQLite may have done so already and then reports that there is no transaction: that is no failure.
 async fn roll_back(connection: &mut SqliteConnection) {
     let _ = sqlx::query("rollback").execute(connection).await;
 }
 
-/// A connection to read from.
-pub(crate) enum Reader<'store> {
-    /// One of its own.
+/// A connection for reading.
+pub(crate) enum ReadConnection<'store> {
+    /// A connection of the pool.
     Pooled(PoolConnection<Sqlite>),
-    /// The writer's, where there can be only one.
-    Shared(MutexGuard<'store, Writer>),
+    /// The connection for writing, where there can be only one.
+    Shared(MutexGuard<'store, WriteConnection>),
 }
 
-impl Reader<'_> {
-    /// The connection.
-    pub(crate) async fn connection(&mut self) -> Result<&mut SqliteConnection, Failure> {
+impl ReadConnection<'_> {
+    /// Returns the connection.
+    pub(crate) async fn connection(&mut self) -> Result<&mut SqliteConnection, QueryError> {
         match self {
             Self::Pooled(connection) => Ok(connection.deref_mut()),
             Self::Shared(writer) => writer.deref_mut().connection().await,
@@ -159,7 +159,7 @@ mod tests {
         row.try_get::<i64, _>(0).map_or_else(|_| row.get(0), |number| number.to_string())
     }
 
-    /// What is durable, and how often a group waits for a checkpoint, hangs on these.
+    /// Durability and the interval of checkpoints depend on these settings.
     #[tokio::test]
     async fn connections_have_the_settings_that_durability_needs() {
         let folder = tempfile::TempDir::new().unwrap();
@@ -167,12 +167,12 @@ mod tests {
         for exclusive in [true, false] {
             let mut connection = options(&path, exclusive).create_if_missing(true).connect().await.unwrap();
             for (name, expected) in [
-                // Full: a commit returns after its sync.
+                // FULL: a commit returns after its sync.
                 ("synchronous", "2"),
                 ("foreign_keys", "0"),
                 ("busy_timeout", "5000"),
                 ("cache_size", "-16000"),
-                // Memory.
+                // MEMORY.
                 ("temp_store", "2"),
                 ("wal_autocheckpoint", "4000"),
                 ("journal_size_limit", "67108864"),

@@ -1,143 +1,108 @@
-//! What can go wrong with a store, told apart as far as a caller can act on it.
+//! Errors of a store, as far as a caller can act on them.
 
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-/// A store could not do what it was asked to.
+/// The reason why an operation of a store failed.
 #[derive(Debug, Error)]
 pub enum StoreError {
-    /// There is no file, and none was to be created.
+    /// The file does not exist and should not be created.
     #[error("there is no database at {}", path.display())]
-    NotFound {
-        /// Where it was expected.
-        path: PathBuf,
-    },
-    /// Another process has it.
+    NotFound { path: PathBuf },
+    /// Another process has locked the store.
     #[error("the database {} is in use by another process", path.display())]
-    Locked {
-        /// Which one.
-        path: PathBuf,
-    },
-    /// It cannot be written to.
+    Locked { path: PathBuf },
+    /// The file is read-only.
     #[error("the database {} is read-only", path.display())]
-    ReadOnly {
-        /// Which one.
-        path: PathBuf,
-    },
-    /// No space is left.
+    ReadOnly { path: PathBuf },
+    /// The disk is full.
     #[error("no space is left for the database {}", path.display())]
-    DiskFull {
-        /// Which one.
-        path: PathBuf,
-    },
-    /// A newer version of Torc has written it.
+    DiskFull { path: PathBuf },
+    /// A newer version of Torc has written the file.
     #[error("the database {} has schema {found}, this version of Torc knows {known}", path.display())]
     NewerSchema {
-        /// Which one.
         path: PathBuf,
-        /// Its schema.
+        /// The schema of the file.
         found: i64,
         /// The newest known schema.
         known: i64,
     },
-    /// A version of Torc from before the first release has written it.
+    /// A version of Torc from before the first release has written the file.
     #[error("the database {} has schema {found}, this version of Torc reads {oldest} and later", path.display())]
     OlderSchema {
-        /// The file.
         path: PathBuf,
-        /// Its schema.
+        /// The schema of the file.
         found: i64,
-        /// The oldest schema that can be read.
+        /// The oldest supported schema.
         oldest: i64,
     },
-    /// It is something else than a Torc database.
+    /// The file is not a Torc database.
     #[error("{} is not a Torc database", path.display())]
-    NotADatabase {
-        /// Which file.
-        path: PathBuf,
-    },
-    /// Its content contradicts itself.
+    NotADatabase { path: PathBuf },
+    /// The content is damaged.
     #[error("the database {} is damaged: {what}", path.display())]
     Corrupt {
-        /// Which one.
         path: PathBuf,
-        /// What was found.
+        /// The damage.
         what: String,
     },
-    /// A file is there that must not be overwritten.
+    /// A file exists that must not be overwritten.
     #[error("{} exists already", path.display())]
-    Exists {
-        /// Which one.
-        path: PathBuf,
-    },
-    /// A cursor that no page gave out.
+    Exists { path: PathBuf },
+    /// A cursor that is not from a page of this list.
     #[error("'{cursor}' is not a cursor of this list")]
-    InvalidCursor {
-        /// As it was given.
-        cursor: String,
-    },
-    /// It was closed before.
+    InvalidCursor { cursor: String },
+    /// The store was closed.
     #[error("the database {} has been closed", path.display())]
-    Closed {
-        /// Which one.
-        path: PathBuf,
-    },
-    /// Another server leads by now.
-    #[error("another server leads: its number is {by}, ours is {epoch}")]
+    Closed { path: PathBuf },
+    /// Another server leads.
+    #[error("another server leads: its epoch is {by}, ours is {epoch}")]
     Superseded {
-        /// Under which number this one led.
+        /// The epoch of this server.
         epoch: i64,
-        /// The number that counts.
+        /// The current epoch.
         by: i64,
     },
-    /// Rows that break a rule of the schema.
+    /// Rows violate a constraint of the schema.
     #[error("the changes break a rule of the database {}", path.display())]
     Constraint {
-        /// Which database.
         path: PathBuf,
-        /// Which rule.
         #[source]
         source: sqlx::Error,
     },
     /// The file system failed.
     #[error("could not {operation} {}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         operation: &'static str,
-        /// With which file.
         path: PathBuf,
-        /// Why.
         #[source]
         source: std::io::Error,
     },
-    /// The operating system failed beneath the database.
+    /// The operating system failed below the database.
     #[error("reading or writing the database {} failed", path.display())]
     DatabaseIo {
-        /// Which one.
         path: PathBuf,
-        /// Why.
         #[source]
         source: sqlx::Error,
     },
-    /// Anything else the database says.
+    /// Another error of the database.
     #[error("the database {} failed", path.display())]
     Database {
-        /// Which one.
         path: PathBuf,
-        /// Why.
         #[source]
         source: sqlx::Error,
     },
 }
 
-/// SQLite's primary result codes: the low byte of what it reports.
+/// SQLite's primary result codes: the low byte of an error code.
 mod code {
     pub const BUSY: i32 = 5;
     pub const LOCKED: i32 = 6;
     pub const READONLY: i32 = 8;
     pub const IOERR: i32 = 10;
-    /// An extended code, the only one that is told apart.
+    /// The only extended code that is distinguished.
     pub const IOERR_SHMSIZE: i32 = IOERR | (19 << 8);
     pub const CORRUPT: i32 = 11;
     pub const FULL: i32 = 13;
@@ -147,11 +112,11 @@ mod code {
 }
 
 impl StoreError {
-    /// Tells a driver's error apart by SQLite's result code.
+    /// Maps an error of the driver by SQLite's result code.
     pub(crate) fn from_sqlx(path: &Path, source: sqlx::Error) -> Self {
         let path = path.to_owned();
         if extended_code(&source) == Some(code::IOERR_SHMSIZE) {
-            // The file that readers share is made when a database is opened; there is no room for it.
+            // There is no space for the file that readers share, which is created when a database is opened.
             return Self::DiskFull { path };
         }
         match extended_code(&source).map(primary) {
@@ -166,7 +131,7 @@ impl StoreError {
         }
     }
 
-    /// Tells an error of the file system apart.
+    /// Maps an error of the file system.
     pub(crate) fn from_io(operation: &'static str, path: &Path, source: std::io::Error) -> Self {
         use std::io::ErrorKind;
         let path = path.to_owned();
@@ -188,29 +153,29 @@ const fn primary(extended: i32) -> i32 {
     extended & 0xff
 }
 
-/// What went wrong inside this crate, before anybody says in which database.
+/// An error inside this crate, before the path of the database is added.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum QueryError {
     /// The driver failed.
     Driver(sqlx::Error),
-    /// A row says something that cannot be.
+    /// A row with impossible content.
     Damage(String),
-    /// A cursor that no page gave out.
+    /// A cursor that is not from a page of this list.
     Cursor(String),
-    /// The store was closed before.
+    /// The store was closed.
     Closed,
-    /// Another server leads by now.
+    /// Another server leads.
     Superseded { epoch: i64, by: i64 },
 }
 
-impl From<sqlx::Error> for Failure {
+impl From<sqlx::Error> for QueryError {
     fn from(error: sqlx::Error) -> Self {
         Self::Driver(error)
     }
 }
 
-impl Failure {
-    /// Says in which database.
+impl QueryError {
+    /// Adds the path of the database.
     pub(crate) fn at(self, path: &Path) -> StoreError {
         match self {
             Self::Driver(source) => StoreError::from_sqlx(path, source),
@@ -228,12 +193,12 @@ mod tests {
 
     use super::*;
 
-    /// An error of SQLite with nothing but its code.
+    /// An error of SQLite that only has a code.
     #[derive(Debug, thiserror::Error)]
     #[error("code {0}")]
-    struct Coded(i32);
+    struct CodeOnlyError(i32);
 
-    impl sqlx::error::DatabaseError for Coded {
+    impl sqlx::error::DatabaseError for CodeOnlyError {
         fn message(&self) -> &str {
             "coded"
         }
@@ -259,7 +224,7 @@ mod tests {
         }
     }
 
-    /// The variant alone.
+    /// Returns the name of the variant.
     fn kind(error: &StoreError) -> String {
         let text = format!("{error:?}");
         text.split([' ', '{']).next().unwrap_or_default().to_owned()
@@ -268,7 +233,7 @@ mod tests {
     #[test]
     fn codes_are_told_apart() {
         let path = Path::new("/s/torc.db");
-        let of = |code: i32| StoreError::from_sqlx(path, sqlx::Error::Database(Box::new(Coded(code))));
+        let of = |code: i32| StoreError::from_sqlx(path, sqlx::Error::Database(Box::new(CodeOnlyError(code))));
         for (name, code, expected) in [
             ("SQLITE_ERROR", 1, "Database"),
             ("SQLITE_BUSY", 5, "Locked"),
@@ -278,7 +243,7 @@ mod tests {
             ("SQLITE_READONLY_DBMOVED", 1_032, "ReadOnly"),
             ("SQLITE_IOERR", 10, "DatabaseIo"),
             ("SQLITE_IOERR_SHMOPEN", 4_618, "DatabaseIo"),
-            // There is no room for the file that readers share.
+            // There is no space for the file that readers share.
             ("SQLITE_IOERR_SHMSIZE", 4_874, "DiskFull"),
             ("SQLITE_CORRUPT", 11, "Corrupt"),
             ("SQLITE_FULL", 13, "DiskFull"),
@@ -328,11 +293,11 @@ mod tests {
                 "the database /s/torc.db has schema 3, this version of Torc reads 15 and later",
             ),
             (StoreError::NotADatabase { path: path() }, "/s/torc.db is not a Torc database"),
-            (Failure::Damage("a row".to_owned()).at(&path()), "the database /s/torc.db is damaged: a row"),
+            (QueryError::Damage("a row".to_owned()).at(&path()), "the database /s/torc.db is damaged: a row"),
             (StoreError::Exists { path: path() }, "/s/torc.db exists already"),
-            (Failure::Cursor("1.x".to_owned()).at(&path()), "'1.x' is not a cursor of this list"),
-            (Failure::Closed.at(&path()), "the database /s/torc.db has been closed"),
-            (Failure::Superseded { epoch: 3, by: 5 }.at(&path()), "another server leads: its number is 5, ours is 3"),
+            (QueryError::Cursor("1.x".to_owned()).at(&path()), "'1.x' is not a cursor of this list"),
+            (QueryError::Closed.at(&path()), "the database /s/torc.db has been closed"),
+            (QueryError::Superseded { epoch: 3, by: 5 }.at(&path()), "another server leads: its epoch is 5, ours is 3"),
             (
                 StoreError::Constraint { path: path(), source: source() },
                 "the changes break a rule of the database /s/torc.db",
@@ -342,7 +307,7 @@ mod tests {
                 StoreError::DatabaseIo { path: path(), source: source() },
                 "reading or writing the database /s/torc.db failed",
             ),
-            (Failure::Driver(source()).at(&path()), "the database /s/torc.db failed"),
+            (QueryError::Driver(source()).at(&path()), "the database /s/torc.db failed"),
         ] {
             assert_eq!(error.to_string(), expected);
         }

@@ -1,8 +1,8 @@
-//! Which file systems give several processes shared memory on a file.
+//! File systems on which processes can share memory through a file.
 
 use std::path::Path;
 
-/// Whether SQLite's write-ahead log can use shared memory here. What cannot be told counts as local.
+/// Returns whether SQLite's write-ahead log can use shared memory here. An unknown file system counts as local.
 #[cfg(target_os = "linux")]
 pub(crate) fn has_shared_memory(path: &Path) -> bool {
     match nix::sys::statfs::statfs(path) {
@@ -12,14 +12,14 @@ pub(crate) fn has_shared_memory(path: &Path) -> bool {
     }
 }
 
-/// Elsewhere only the command line runs, on local disks.
+/// Returns true: on other platforms only the command line runs, on local disks.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn has_shared_memory(_path: &Path) -> bool {
     true
 }
 
-/// A file system that lives elsewhere: its mappings on two hosts are two memories. The numbers are those of statfs(2) and of
-/// the file systems' own headers.
+/// Returns whether a file system is remote: mappings on two hosts are two memories. The numbers are those of statfs(2) and of the
+/// file systems' headers.
 #[cfg(target_os = "linux")]
 fn is_remote(kind: i64) -> bool {
     const NFS: i64 = 0x6969;
@@ -34,7 +34,7 @@ fn is_remote(kind: i64) -> bool {
     const CIFS: i64 = 0xFF53_4D42;
     const SMB2: i64 = 0xFE53_4D42;
     const AFS: i64 = 0x5346_414F;
-    // Some platforms give the number a sign.
+    // Some platforms sign-extend the number.
     let kind = kind & 0xFFFF_FFFF;
     [NFS, LUSTRE, GPFS, BEEGFS, CEPH, PANFS, PLAN9, FUSE, SMB, CIFS, SMB2, AFS].contains(&kind)
 }

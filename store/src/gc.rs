@@ -1,31 +1,31 @@
-//! Forgets what is old and no longer counts.
+//! Garbage collection of superseded results, old events and ended runners and allocations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use sqlx::SqliteConnection;
 use torc_core::ids::WorkflowId;
 
-use crate::error::Failure;
+use crate::error::QueryError;
 
-/// What was forgotten, or would be.
+/// The rows that were deleted, or would be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GcReport {
     /// Superseded results.
     pub results: u64,
     /// Events.
     pub events: u64,
-    /// Runners that left and that no result names.
+    /// Runners that have left and that no result names.
     pub runners: u64,
-    /// Slurm allocations that are over and that neither a runner nor the record of a step names, by their workflows.
+    /// Ended Slurm allocations that neither a runner nor the accounting of a step names, by workflow.
     pub allocations: BTreeMap<WorkflowId, i64>,
     /// Removed jobs without results.
     pub jobs: u64,
-    /// Output of the forgotten results that no other result names, sorted; the caller deletes the files.
+    /// Output files of the deleted results that no other result names, sorted. The caller deletes them.
     pub log_files: Vec<String>,
 }
 
-/// Deletes what ended before a time, within a transaction that the caller begins and ends.
-pub(crate) async fn collect(connection: &mut SqliteConnection, before_ms: i64) -> Result<GcReport, Failure> {
+/// Deletes rows that ended before a time, within a transaction of the caller.
+pub(crate) async fn collect(connection: &mut SqliteConnection, before_ms: i64) -> Result<GcReport, QueryError> {
     let (results, logs) = collect_results(connection, before_ms).await?;
     let log_files = unnamed(connection, logs).await?;
     if results > 0 {
@@ -44,12 +44,12 @@ pub(crate) async fn collect(connection: &mut SqliteConnection, before_ms: i64) -
     Ok(GcReport { results, events, runners, allocations, jobs, log_files })
 }
 
-/// Results that a later one of the same job supersedes. Those of a job's current run stay until the workflow is complete: retry
-/// budgets count them.
+/// Deletes results that a later one of the same job supersedes. Results of a job's current run stay until the workflow is
+/// complete: retry budgets count them.
 async fn collect_results(
     connection: &mut SqliteConnection,
     before_ms: i64,
-) -> Result<(u64, BTreeSet<String>), Failure> {
+) -> Result<(u64, BTreeSet<String>), QueryError> {
     let deleted = sqlx::query!(
         "delete from results as r
         where ended_ms < ?
@@ -67,9 +67,9 @@ async fn collect_results(
     Ok((count, logs))
 }
 
-/// What the accounting said of attempts whose results are forgotten. Of one that a later result supersedes and that has none of
-/// its own, nothing is shown any more; one that has no result yet may still get it.
-async fn collect_slurm_stats(connection: &mut SqliteConnection) -> Result<(), Failure> {
+/// Deletes the accounting of attempts whose results were deleted: a later result supersedes them. The accounting of an attempt
+/// without a result stays while the result may still arrive.
+async fn collect_slurm_stats(connection: &mut SqliteConnection) -> Result<(), QueryError> {
     sqlx::query!(
         "delete from slurm_stats as s
         where not exists (select 1 from results r where r.workflow = s.workflow and r.job = s.job
@@ -82,17 +82,17 @@ async fn collect_slurm_stats(connection: &mut SqliteConnection) -> Result<(), Fa
     Ok(())
 }
 
-/// Allocations that nobody asks about any more: their runners are forgotten, and so is what their steps used.
+/// Deletes allocations that no runner and no accounting refers to.
 async fn collect_allocations(
     connection: &mut SqliteConnection,
     before_ms: i64,
-) -> Result<BTreeMap<WorkflowId, i64>, Failure> {
+) -> Result<BTreeMap<WorkflowId, i64>, QueryError> {
     let deleted = sqlx::query_scalar!(
         "delete from allocations as a
         where ended_ms < ?
             and not exists (select 1 from runners r where r.slurm_job_id = a.slurm_job_id)
             and not exists (select 1 from slurm_stats s where s.workflow = a.workflow and s.slurm_job_id = a.slurm_job_id)
-        returning workflow",
+        returning workflow as \"workflow!\"",
         before_ms
     )
     .fetch_all(connection)
@@ -104,8 +104,8 @@ async fn collect_allocations(
     Ok(counts)
 }
 
-/// The files that no result names any more: attempts may share one.
-async fn unnamed(connection: &mut SqliteConnection, mut logs: BTreeSet<String>) -> Result<Vec<String>, Failure> {
+/// Removes files that a result still names: attempts may share one.
+async fn unnamed(connection: &mut SqliteConnection, mut logs: BTreeSet<String>) -> Result<Vec<String>, QueryError> {
     if !logs.is_empty() {
         let kept = sqlx::query!("select stdout, stderr from results where stdout is not null or stderr is not null")
             .fetch_all(connection)
@@ -117,7 +117,7 @@ async fn unnamed(connection: &mut SqliteConnection, mut logs: BTreeSet<String>) 
     Ok(logs.into_iter().collect())
 }
 
-async fn collect_jobs(connection: &mut SqliteConnection) -> Result<u64, Failure> {
+async fn collect_jobs(connection: &mut SqliteConnection) -> Result<u64, QueryError> {
     let jobs = sqlx::query!(
         "delete from jobs as j where removed = 1
             and not exists (select 1 from results r where r.workflow = j.workflow and r.job = j.id)"

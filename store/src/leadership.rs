@@ -1,29 +1,29 @@
-//! Who may write. A server that leads under a number takes it down in the store, and from then on everybody with a lower one is
-//! refused in the middle of whatever it wanted to write: also one that was frozen and believes to lead.
+//! The epoch of the writer. A server that leads stores its epoch, and from then on the transactions of all servers with a lower
+//! epoch fail, even those of a frozen server that still believes to lead.
 
 use sqlx::SqliteConnection;
 
-use crate::error::Failure;
+use crate::error::QueryError;
 
-/// Under which number somebody leads, and who.
+/// A leader and its epoch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Leader {
-    /// Rises with every change of leader.
+    /// Rises with every change of the leader.
     pub epoch: i64,
-    /// Who, for people.
+    /// The name of the server, for messages.
     pub holder: String,
 }
 
-/// The number that counts.
-async fn epoch(connection: &mut SqliteConnection) -> Result<i64, Failure> {
+/// Returns the current epoch.
+async fn epoch(connection: &mut SqliteConnection) -> Result<i64, QueryError> {
     Ok(sqlx::query_scalar!("select epoch from leadership").fetch_one(connection).await?)
 }
 
-/// From now on a new leader's number counts. Within a transaction.
-pub(crate) async fn take_office(connection: &mut SqliteConnection, leader: &Leader) -> Result<(), Failure> {
+/// Stores the epoch of a new leader, within a transaction.
+pub(crate) async fn acquire_leadership(connection: &mut SqliteConnection, leader: &Leader) -> Result<(), QueryError> {
     let last = epoch(connection).await?;
     if leader.epoch <= last {
-        return Err(Failure::Superseded { epoch: leader.epoch, by: last });
+        return Err(QueryError::Superseded { epoch: leader.epoch, by: last });
     }
     sqlx::query!("update leadership set epoch = ?, holder = ?", leader.epoch, leader.holder)
         .execute(connection)
@@ -31,19 +31,19 @@ pub(crate) async fn take_office(connection: &mut SqliteConnection, leader: &Lead
     Ok(())
 }
 
-/// Refuses whoever no longer leads. Within a transaction.
-pub(crate) async fn check(connection: &mut SqliteConnection, epoch_of_writer: i64) -> Result<(), Failure> {
+/// Returns an error unless the epoch is current, within a transaction.
+pub(crate) async fn check(connection: &mut SqliteConnection, epoch_of_writer: i64) -> Result<(), QueryError> {
     let by = epoch(connection).await?;
-    if by == epoch_of_writer { Ok(()) } else { Err(Failure::Superseded { epoch: epoch_of_writer, by }) }
+    if by == epoch_of_writer { Ok(()) } else { Err(QueryError::Superseded { epoch: epoch_of_writer, by }) }
 }
 
-/// The last event that was told to Kubernetes.
-pub(crate) async fn told(connection: &mut SqliteConnection) -> Result<i64, Failure> {
-    Ok(sqlx::query_scalar!("select told from leadership").fetch_one(connection).await?)
+/// Returns the last event that was published to Kubernetes.
+pub(crate) async fn event_cursor(connection: &mut SqliteConnection) -> Result<i64, QueryError> {
+    Ok(sqlx::query_scalar!("select event_cursor from leadership").fetch_one(connection).await?)
 }
 
-/// Everything up to this event was told to Kubernetes.
-pub(crate) async fn note_told(connection: &mut SqliteConnection, sequence: i64) -> Result<(), Failure> {
-    sqlx::query!("update leadership set told = max(told, ?)", sequence).execute(connection).await?;
+/// Records that all events up to `sequence` were published to Kubernetes.
+pub(crate) async fn set_event_cursor(connection: &mut SqliteConnection, sequence: i64) -> Result<(), QueryError> {
+    sqlx::query!("update leadership set event_cursor = max(event_cursor, ?)", sequence).execute(connection).await?;
     Ok(())
 }

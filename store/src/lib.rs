@@ -1,9 +1,9 @@
-//! All of Torc's SQL: keeps what the core decided, and gives it back.
+//! All of Torc's SQL: stores the decisions of the core and loads them again.
 //!
-//! One process owns a store and one connection writes to it, a group of changes in one durable transaction. Readers have
-//! connections of their own, except where the file system has no shared memory.
+//! One process owns a store and one connection writes to it, a group of changes in one durable transaction. Reads use other
+//! connections, except where the file system has no shared memory.
 //!
-//! Deliberately absent: decisions. No statement here chooses a job's next state or who gets it.
+//! No statement here decides about the state of a job or who gets it.
 
 mod backup;
 mod bulk;
@@ -14,11 +14,11 @@ mod gc;
 mod leadership;
 mod load;
 mod open;
-mod packed;
 mod query;
 mod records;
 mod remote;
 mod store;
+mod varint;
 mod write;
 
 pub use backup::{BackupInfo, verify};
@@ -26,11 +26,7 @@ pub use error::StoreError;
 pub use gc::GcReport;
 pub use leadership::Leader;
 pub use open::{OpenOptions, last_leader};
-pub use query::allocations::AllocationQuery;
-pub use query::audit::AuditQuery;
-pub use query::events::{EventQuery, EventView};
-pub use query::jobs::{JobQuery, JobView};
-pub use query::results::{FAILED_STATES, ResultQuery, ResultView};
-pub use query::runners::RunnerQuery;
-pub use query::slurm_stats::SlurmStatsQuery;
+pub use query::events::EventView;
+pub use query::jobs::JobView;
+pub use query::results::{FAILED_STATES, ResultView};
 pub use store::Store;

@@ -1,4 +1,4 @@
-//! Opening a store: whose file it is, who else has it, and which version wrote it. A file that is refused is left as it was.
+//! Opens a store: checks the file, locks it, and upgrades its schema. A refused file stays unchanged.
 
 use std::fs::{File, TryLockError};
 use std::io::ErrorKind;
@@ -8,46 +8,46 @@ use std::path::{Path, PathBuf};
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, SqliteConnection};
 
-use crate::connection::{self, Writer};
-use crate::error::{Failure, StoreError};
+use crate::connection::{self, WriteConnection};
+use crate::error::{QueryError, StoreError};
 use crate::filesystem::has_shared_memory;
 use crate::leadership::{self, Leader};
 
-/// Layout of the first migration. Stores of earlier layouts were written before the first release and cannot be read.
-const FIRST_LAYOUT: i64 = 16;
-/// Every change of the schema so far; `pragma user_version` of a file is the layout that it has.
+/// Layout of the first migration. Stores of earlier layouts are from before the first release and cannot be read.
+const FIRST_LAYOUT: i64 = 17;
+/// All migrations; `pragma user_version` of a file is its layout.
 pub(crate) static MIGRATIONS: Migrator = sqlx::migrate!("../migrations/sqlite");
-/// 'Torc' in ASCII, in the header of our files.
+/// 'Torc' in ASCII, in the header of database files.
 pub(crate) const APPLICATION_ID: i64 = 0x546F_7263;
 
-/// How to open a store.
+/// Options of an open store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenOptions {
     /// The database file.
     pub path: PathBuf,
-    /// Create it if it is absent.
+    /// Whether to create an absent file.
     pub create: bool,
-    /// Keep the file to one connection, which needs no shared memory; absent: if the file system has none.
+    /// Whether to use a single connection, which needs no shared memory; absent: if the file system has none.
     pub exclusive: Option<bool>,
-    /// Write only as long as nobody leads under a higher number. Then that decides who may write, and no lock does: a leader that is
-    /// frozen would hold it for ever.
+    /// The leader under whose epoch this process writes. Then the epoch decides who may write and there is no lock: a frozen leader
+    /// would hold it for ever.
     pub leader: Option<Leader>,
 }
 
 impl OpenOptions {
-    /// A path, or a URL such as `sqlite:torc.db` or `sqlite:///var/lib/torc/torc.db`.
+    /// Returns the options for a path, or a URL such as `sqlite:torc.db` or `sqlite:///var/lib/torc/torc.db`.
     pub fn new(path_or_url: &str) -> Self {
         let path =
             path_or_url.strip_prefix("sqlite:").map_or(path_or_url, |rest| rest.strip_prefix("//").unwrap_or(rest));
         Self { path: PathBuf::from(path), ..Self::default() }
     }
 
-    /// Create the file if it is absent.
+    /// Sets whether to create an absent file.
     pub fn create(self, create: bool) -> Self {
         Self { create, ..self }
     }
 
-    /// Keep the file to one connection, or do not, whatever the file system is.
+    /// Sets whether to use a single connection, whatever the file system is.
     pub fn exclusive(self, exclusive: bool) -> Self {
         Self { exclusive: Some(exclusive), ..self }
     }
@@ -75,13 +75,13 @@ pub async fn last_leader(path: &Path) -> Result<Leader, StoreError> {
     Ok(leader)
 }
 
-/// An open file and how it may be read.
+/// An open file.
 pub(crate) struct Opened {
-    pub writer: Writer,
+    pub writer: WriteConnection,
     pub is_exclusive: bool,
 }
 
-/// Opens the file, brings its schema up to date, and keeps every other process out.
+/// Opens and locks the file and upgrades its schema.
 pub(crate) async fn open(options: &OpenOptions) -> Result<Opened, StoreError> {
     let path = &options.path;
     if !options.create && !path.exists() {
@@ -93,18 +93,18 @@ pub(crate) async fn open(options: &OpenOptions) -> Result<Opened, StoreError> {
     let mut connection =
         connection::options(path, is_exclusive).connect().await.map_err(|error| StoreError::from_sqlx(path, error))?;
     prepare(&mut connection, path).await?;
-    let mut writer = Writer::new(connection, lock);
+    let mut writer = WriteConnection::new(connection, lock);
     if let Some(leader) = &options.leader {
-        let at = |failure: Failure| failure.at(path);
+        let at = |failure: QueryError| failure.at(path);
         let begun = writer.begin().await.map_err(at)?;
-        let taken = leadership::take_office(begun, leader).await;
+        let taken = leadership::acquire_leadership(begun, leader).await;
         writer.end(taken).await.map_err(at)?;
         writer.leads_under(leader.epoch);
     }
     Ok(Opened { writer, is_exclusive })
 }
 
-/// A lock of its own beside the file: SQLite's locks come and go with each transaction, and opening the database file a second
+/// Takes a lock file beside the database: SQLite's locks only last for a transaction, and opening the database file a second
 /// time would drop them.
 fn take_lock(path: &Path) -> Result<File, StoreError> {
     let mut name = path.as_os_str().to_owned();
@@ -120,13 +120,13 @@ fn take_lock(path: &Path) -> Result<File, StoreError> {
     match lock.try_lock() {
         Ok(()) => Ok(lock),
         Err(TryLockError::WouldBlock) => Err(StoreError::Locked { path: path.to_owned() }),
-        // Lustre without the flock option: SQLite's own locks remain.
+        // Lustre without the flock option: only SQLite's own locks remain.
         Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Unsupported => Ok(lock),
         Err(TryLockError::Error(error)) => Err(StoreError::from_io("lock", &lock_path, error)),
     }
 }
 
-/// Creates an empty file that only its owner can read: documents may hold secrets. SQLite gives its other files the same mode.
+/// Creates an empty file that only its owner can read: documents may hold secrets. SQLite's other files get the same mode.
 fn create_file(path: &Path) -> Result<(), StoreError> {
     match File::options().write(true).create_new(true).mode(0o600).open(path) {
         Ok(_) => sync_folder(path).map_err(|error| StoreError::from_io("sync the folder of", path, error)),
@@ -135,7 +135,7 @@ fn create_file(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Makes a file's name as durable as its content.
+/// Makes the name of a file durable.
 pub(crate) fn sync_folder(path: &Path) -> std::io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder)?.sync_all()
@@ -148,9 +148,9 @@ fn not_writable(operation: &'static str, path: &Path, error: std::io::Error) -> 
     }
 }
 
-/// Recognizes the file, and only then changes anything in it.
+/// Checks the file before anything in it changes.
 async fn prepare(connection: &mut SqliteConnection, path: &Path) -> Result<(), StoreError> {
-    let at = |failure: Failure| failure.at(path);
+    let at = |failure: QueryError| failure.at(path);
     let identity = identify(connection).await.map_err(at)?;
     let known = known_schema();
     identity.check(path, known)?;
@@ -159,14 +159,14 @@ async fn prepare(connection: &mut SqliteConnection, path: &Path) -> Result<(), S
         .await
         .map_err(|error| StoreError::from_sqlx(path, error))?;
     if mode != "wal" {
-        return Err(Failure::Damage(format!("its journal mode stays '{mode}'")).at(path));
+        return Err(QueryError::Damage(format!("its journal mode stays '{mode}'")).at(path));
     }
     if identity.schema < known {
         MIGRATIONS
             .run(&mut *connection)
             .await
             .map_err(|error| StoreError::from_sqlx(path, migration_failure(error)))?;
-        // Counted here and not in the files: cut short between the two, the next opening counts again.
+        // Counted here and not in the migrations: after a crash between the two, the next open counts again.
         sqlx::query(AssertSqlSafe(format!("pragma user_version = {known}")))
             .execute(&mut *connection)
             .await
@@ -181,7 +181,7 @@ pub(crate) fn known_schema() -> i64 {
     migrations.saturating_add(FIRST_LAYOUT - 1)
 }
 
-/// Who wrote a file.
+/// The origin of a file.
 pub(crate) struct Identity {
     pub application: i64,
     pub schema: i64,
@@ -190,7 +190,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Checks that the file is ours and has a layout that can be read. A file without tables is one whose creation was cut short.
+    /// Checks that the file is a Torc store of a supported layout. A file without tables is one whose creation was interrupted.
     pub(crate) fn check(&self, path: &Path, known: i64) -> Result<(), StoreError> {
         let is_unwritten = self.application == 0 && self.tables == 0;
         if self.application != APPLICATION_ID && !is_unwritten {
@@ -206,8 +206,8 @@ impl Identity {
     }
 }
 
-/// Reads who wrote a file.
-pub(crate) async fn identify(connection: &mut SqliteConnection) -> Result<Identity, Failure> {
+/// Reads the origin of a file.
+pub(crate) async fn identify(connection: &mut SqliteConnection) -> Result<Identity, QueryError> {
     let application = sqlx::query_scalar("pragma application_id").fetch_one(&mut *connection).await?;
     let schema = sqlx::query_scalar("pragma user_version").fetch_one(&mut *connection).await?;
     let tables = sqlx::query_scalar("select count(*) from sqlite_schema where name not like '%sqlx_migrations%'")
@@ -216,7 +216,7 @@ pub(crate) async fn identify(connection: &mut SqliteConnection) -> Result<Identi
     Ok(Identity { application, schema, tables })
 }
 
-/// What the database said, if it was the database.
+/// Returns the error of the database behind an error of a migration.
 fn migration_failure(error: MigrateError) -> sqlx::Error {
     match error {
         MigrateError::Execute(source) | MigrateError::ExecuteMigration(source, _) => source,

@@ -1,6 +1,6 @@
-//! Lists for people and programs: filtered, in a fixed order, a page at a time.
+//! Lists: filtered, in a fixed order, a page at a time.
 //!
-//! A cursor is the key of the last row of a page, so rows that appear meanwhile neither shift nor repeat anything.
+//! A cursor is the key of the last row of a page, so that new rows neither shift nor repeat others.
 
 pub mod allocations;
 pub mod audit;
@@ -15,26 +15,26 @@ use sqlx::{QueryBuilder, Sqlite};
 use torc_api::api::Page;
 use torc_api::state::JobState;
 
-use crate::error::Failure;
+use crate::error::QueryError;
 
-/// Rows of a page whose query asks for 0.
+/// Rows of a page without a limit.
 const DEFAULT_LIMIT: u32 = 1_000;
-/// The most rows of a page.
+/// Maximum number of rows of a page.
 const MAX_LIMIT: u32 = 10_000;
 
-/// How many rows a page has.
-fn page_size(limit: u32) -> usize {
-    let limit = if limit == 0 { DEFAULT_LIMIT } else { limit.min(MAX_LIMIT) };
+/// Returns the number of rows of a page.
+fn page_size(limit: Option<u32>) -> usize {
+    let limit = limit.filter(|limit| *limit > 0).unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT);
     usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
-/// One row more than the page has: it tells whether there is a next one.
-fn push_limit(query: &mut QueryBuilder<Sqlite>, limit: u32) {
+/// Limits a query to one row more than the page has: the extra row shows that there is a next page.
+fn push_limit(query: &mut QueryBuilder<Sqlite>, limit: Option<u32>) {
     query.push(" limit ").push(page_size(limit) + 1);
 }
 
-/// Makes a page of what a limited query found.
-fn page<T>(mut items: Vec<T>, limit: u32, cursor: impl Fn(&T) -> String) -> Page<T> {
+/// Returns the page for the rows of a limited query.
+fn page<T>(mut items: Vec<T>, limit: Option<u32>, cursor: impl Fn(&T) -> String) -> Page<T> {
     let size = page_size(limit);
     let has_more = items.len() > size;
     items.truncate(size);
@@ -42,13 +42,13 @@ fn page<T>(mut items: Vec<T>, limit: u32, cursor: impl Fn(&T) -> String) -> Page
     Page { items, next }
 }
 
-/// The numbers of a cursor.
-fn parse_cursor<const N: usize>(cursor: &str) -> Result<[i64; N], Failure> {
+/// Returns the numbers of a cursor.
+fn parse_cursor<const N: usize>(cursor: &str) -> Result<[i64; N], QueryError> {
     let numbers: Result<Vec<i64>, _> = cursor.split('.').map(str::parse).collect();
-    numbers.ok().and_then(|numbers| numbers.try_into().ok()).ok_or_else(|| Failure::Cursor(cursor.to_owned()))
+    numbers.ok().and_then(|numbers| numbers.try_into().ok()).ok_or_else(|| QueryError::Cursor(cursor.to_owned()))
 }
 
-/// `column in (…)`, or nothing when every state will do.
+/// Adds `column in (…)`, or nothing without states.
 fn push_states(query: &mut QueryBuilder<Sqlite>, column: &str, states: &[JobState]) {
     if states.is_empty() {
         return;
@@ -77,14 +77,14 @@ mod tests {
             (10_001, 10_000),
             (u32::MAX, 10_000),
         ] {
-            assert_eq!(page_size(asked), rows, "{asked}");
+            assert_eq!(page_size(Some(asked)), rows, "{asked}");
         }
     }
 
     #[test]
     fn a_next_page_is_named_only_if_there_is_one() {
         for (found, kept, next) in [(0, 0, None), (2, 2, None), (3, 3, None), (4, 3, Some("2")), (9, 3, Some("2"))] {
-            let page = page((0..found).collect(), 3, |item: &usize| item.to_string());
+            let page = page((0..found).collect(), Some(3), |item: &usize| item.to_string());
             assert_eq!(page.items, (0..kept).collect::<Vec<_>>(), "{found}");
             assert_eq!(page.next.as_deref(), next, "{found}");
         }
@@ -96,7 +96,7 @@ mod tests {
         assert!(matches!(parse_cursor::<3>("1.-2.3"), Ok([1, -2, 3])));
         for cursor in ["", "x", "1.2", "1.2.3.4", "1.2.x", "1..3", " 1.2.3", "1.2.9223372036854775808"] {
             let refused = parse_cursor::<3>(cursor);
-            assert!(matches!(&refused, Err(Failure::Cursor(told)) if told == cursor), "{cursor}: {refused:?}");
+            assert!(matches!(&refused, Err(QueryError::Cursor(told)) if told == cursor), "{cursor}: {refused:?}");
         }
     }
 }

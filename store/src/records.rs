@@ -1,4 +1,4 @@
-//! Rows as SQLite has them, and their way back into the core's types. A row that makes no sense there is damage, not a panic.
+//! Conversions of rows to types of the core. A row with impossible content is damage, not a panic.
 
 use serde::de::value::{Error as ValueError, StrDeserializer};
 use serde::de::{DeserializeOwned, Error as _, IntoDeserializer};
@@ -7,19 +7,24 @@ use sqlx::FromRow;
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::Usage;
 use torc_core::ids::{JobId, ProfileId, RunnerId, WorkflowId};
-use torc_core::rows::{EventRow, JobRow, ResultRow, RunnerRow};
+use torc_core::rows::{EventRow, JobRow, ResultRow};
 
-use crate::error::Failure;
-use crate::packed::{unpack_jobs, unpack_moves};
+use crate::error::QueryError;
+use crate::varint::{decode_jobs, decode_transitions};
 
-/// A value as the JSON of a column.
+/// Returns a value as JSON.
 pub(crate) fn to_json(value: &impl Serialize) -> Result<String, sqlx::Error> {
     serde_json::to_string(value).map_err(|error| sqlx::Error::Encode(error.into()))
 }
 
-/// A value from the JSON of a column.
-pub(crate) fn from_json<T: DeserializeOwned>(what: &str, text: &str) -> Result<T, Failure> {
-    serde_json::from_str(text).map_err(|error| Failure::Damage(format!("{what}: {error}")))
+/// Reads a value from JSON. `what` names it in the error.
+pub(crate) fn from_json<T: DeserializeOwned>(what: &str, text: &str) -> Result<T, QueryError> {
+    serde_json::from_str(text).map_err(|error| QueryError::Damage(format!("{what}: {error}")))
+}
+
+/// Reads rows that are JSON.
+pub(crate) fn rows_from_json<T: DeserializeOwned>(what: &str, texts: &[String]) -> Result<Vec<T>, QueryError> {
+    texts.iter().map(|text| from_json(what, text)).collect()
 }
 
 fn from_hex<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
@@ -36,28 +41,28 @@ fn from_hex<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Er
         .ok_or_else(|| D::Error::custom("not hexadecimal"))
 }
 
-/// A state from its number.
-pub(crate) fn state(code: i64) -> Result<JobState, Failure> {
+/// Returns the state with this code.
+pub(crate) fn state(code: i64) -> Result<JobState, QueryError> {
     u8::try_from(code)
         .ok()
         .and_then(JobState::from_code)
-        .ok_or_else(|| Failure::Damage(format!("no job state has the number {code}")))
+        .ok_or_else(|| QueryError::Damage(format!("no job state has the number {code}")))
 }
 
-/// A cause from its name.
-pub(crate) fn cause(name: &str) -> Result<Cause, Failure> {
+/// Returns the cause of this name.
+pub(crate) fn cause(name: &str) -> Result<Cause, QueryError> {
     let name: StrDeserializer<'_, ValueError> = name.into_deserializer();
-    Cause::deserialize(name).map_err(|error| Failure::Damage(format!("cause of a result: {error}")))
+    Cause::deserialize(name).map_err(|error| QueryError::Damage(format!("cause of a result: {error}")))
 }
 
-/// A small number, such as a run or an attempt.
-pub(crate) fn small(what: &str, number: i64) -> Result<i32, Failure> {
-    i32::try_from(number).map_err(|_| Failure::Damage(format!("{what} {number} is too large")))
+/// Returns a number as 32 bits, for runs, attempts and the like.
+pub(crate) fn small(what: &str, number: i64) -> Result<i32, QueryError> {
+    i32::try_from(number).map_err(|_| QueryError::Damage(format!("{what} {number} is too large")))
 }
 
-/// A job: its definition and where it stands. From JSON it is read as an array, its bytes as hexadecimal digits.
+/// A job and its state. In JSON it is an array, and its bytes are hexadecimal digits.
 #[derive(Debug, FromRow, Deserialize)]
-pub(crate) struct JobRecord {
+pub(crate) struct JobColumns {
     pub id: i64,
     pub workflow: i64,
     pub name: String,
@@ -76,16 +81,16 @@ pub(crate) struct JobRecord {
     pub started_ms: Option<i64>,
 }
 
-impl TryFrom<JobRecord> for JobRow {
-    type Error = Failure;
+impl TryFrom<JobColumns> for JobRow {
+    type Error = QueryError;
 
-    fn try_from(record: JobRecord) -> Result<Self, Failure> {
-        let damage = |what: &str| Failure::Damage(format!("{what} of job {}", record.id));
+    fn try_from(record: JobColumns) -> Result<Self, QueryError> {
+        let damage = |what: &str| QueryError::Damage(format!("{what} of job {}", record.id));
         Ok(Self {
             id: JobId(record.id),
             workflow: WorkflowId(record.workflow),
             hash: record.hash.as_slice().try_into().map_err(|_| damage("hash"))?,
-            depends_on: unpack_jobs(&record.depends_on).ok_or_else(|| damage("dependencies"))?,
+            depends_on: decode_jobs(&record.depends_on).ok_or_else(|| damage("dependencies"))?,
             name: record.name,
             command: record.command,
             profile: ProfileId(record.profile),
@@ -102,7 +107,7 @@ impl TryFrom<JobRecord> for JobRow {
 
 /// An attempt that ended.
 #[derive(Debug, FromRow)]
-pub(crate) struct ResultRecord {
+pub(crate) struct ResultColumns {
     pub workflow: i64,
     pub job: i64,
     pub run: i64,
@@ -125,10 +130,10 @@ pub(crate) struct ResultRecord {
     pub peak_gpu_memory_bytes: Option<i64>,
 }
 
-impl TryFrom<ResultRecord> for ResultRow {
-    type Error = Failure;
+impl TryFrom<ResultColumns> for ResultRow {
+    type Error = QueryError;
 
-    fn try_from(record: ResultRecord) -> Result<Self, Failure> {
+    fn try_from(record: ResultColumns) -> Result<Self, QueryError> {
         Ok(Self {
             workflow: WorkflowId(record.workflow),
             job: JobId(record.job),
@@ -156,59 +161,9 @@ impl TryFrom<ResultRecord> for ResultRow {
     }
 }
 
-/// A runner.
+/// An event.
 #[derive(Debug, FromRow)]
-pub(crate) struct RunnerRecord {
-    pub id: i64,
-    pub host: String,
-    pub pid: i64,
-    pub kind: String,
-    pub capacity: String,
-    pub max_parallel_jobs: Option<i64>,
-    pub labels: String,
-    pub scope: String,
-    pub scheduler: Option<String>,
-    pub slurm_job_id: Option<String>,
-    pub output_dir: String,
-    pub place: String,
-    pub process: Option<String>,
-    pub version: String,
-    pub started_ms: i64,
-    pub ended_ms: Option<i64>,
-}
-
-impl TryFrom<RunnerRecord> for RunnerRow {
-    type Error = Failure;
-
-    fn try_from(record: RunnerRecord) -> Result<Self, Failure> {
-        let max_parallel_jobs = record
-            .max_parallel_jobs
-            .map(|number| u32::try_from(number).map_err(|_| Failure::Damage(format!("depth of runner {}", record.id))))
-            .transpose()?;
-        Ok(Self {
-            id: RunnerId(record.id),
-            host: record.host,
-            pid: record.pid,
-            kind: from_json("kind of a runner", &record.kind)?,
-            capacity: from_json("capacity of a runner", &record.capacity)?,
-            max_parallel_jobs,
-            labels: from_json("labels of a runner", &record.labels)?,
-            scope: from_json("scope of a runner", &record.scope)?,
-            scheduler: record.scheduler,
-            slurm_job_id: record.slurm_job_id,
-            output_dir: record.output_dir,
-            place: record.place,
-            process: record.process.as_deref().map(|text| from_json("process of a runner", text)).transpose()?,
-            version: record.version,
-            started_ms: record.started_ms,
-            ended_ms: record.ended_ms,
-        })
-    }
-}
-
-/// Something that happened.
-#[derive(Debug, FromRow)]
-pub(crate) struct EventRecord {
+pub(crate) struct EventColumns {
     pub sequence: i64,
     pub time_ms: i64,
     pub workflow: Option<i64>,
@@ -217,12 +172,12 @@ pub(crate) struct EventRecord {
     pub jobs: Vec<u8>,
 }
 
-impl TryFrom<EventRecord> for EventRow {
-    type Error = Failure;
+impl TryFrom<EventColumns> for EventRow {
+    type Error = QueryError;
 
-    fn try_from(record: EventRecord) -> Result<Self, Failure> {
-        let jobs =
-            unpack_moves(&record.jobs).ok_or_else(|| Failure::Damage(format!("jobs of event {}", record.sequence)))?;
+    fn try_from(record: EventColumns) -> Result<Self, QueryError> {
+        let jobs = decode_transitions(&record.jobs)
+            .ok_or_else(|| QueryError::Damage(format!("jobs of event {}", record.sequence)))?;
         Ok(Self {
             sequence: record.sequence,
             time_ms: record.time_ms,
@@ -238,9 +193,9 @@ impl TryFrom<EventRecord> for EventRow {
 mod tests {
     use super::*;
 
-    fn damage<T: std::fmt::Debug>(result: Result<T, Failure>) -> String {
+    fn damage<T: std::fmt::Debug>(result: Result<T, QueryError>) -> String {
         match result {
-            Err(Failure::Damage(what)) => what,
+            Err(QueryError::Damage(what)) => what,
             other => format!("no damage: {other:?}"),
         }
     }
@@ -298,8 +253,8 @@ mod tests {
         }
     }
 
-    fn record() -> JobRecord {
-        JobRecord {
+    fn record() -> JobColumns {
+        JobColumns {
             id: 7,
             workflow: 1,
             name: "train".to_owned(),
@@ -319,13 +274,13 @@ mod tests {
 
     #[test]
     fn rows_that_make_no_sense_are_damage() {
-        let of_job = |record: JobRecord| damage(JobRow::try_from(record));
-        assert_eq!(of_job(JobRecord { hash: vec![9; 31], ..record() }), "hash of job 7");
-        assert_eq!(of_job(JobRecord { depends_on: vec![0x80], ..record() }), "dependencies of job 7");
-        assert_eq!(of_job(JobRecord { state: 99, ..record() }), "no job state has the number 99");
-        assert_eq!(of_job(JobRecord { run: 1 << 40, ..record() }), "run 1099511627776 is too large");
-        assert_eq!(of_job(JobRecord { attempt: 1 << 40, ..record() }), "attempt 1099511627776 is too large");
-        let event = EventRecord {
+        let of_job = |record: JobColumns| damage(JobRow::try_from(record));
+        assert_eq!(of_job(JobColumns { hash: vec![9; 31], ..record() }), "hash of job 7");
+        assert_eq!(of_job(JobColumns { depends_on: vec![0x80], ..record() }), "dependencies of job 7");
+        assert_eq!(of_job(JobColumns { state: 99, ..record() }), "no job state has the number 99");
+        assert_eq!(of_job(JobColumns { run: 1 << 40, ..record() }), "run 1099511627776 is too large");
+        assert_eq!(of_job(JobColumns { attempt: 1 << 40, ..record() }), "attempt 1099511627776 is too large");
+        let event = EventColumns {
             sequence: 8,
             time_ms: 1,
             workflow: None,

@@ -1,17 +1,17 @@
-//! Machines reached over SSH: kept for people, unknown to the engine.
+//! Remote workers. The engine does not know them.
 
 use sqlx::SqliteConnection;
 use torc_api::remote::RemoteWorker;
 use torc_core::ids::WorkflowId;
 use torc_core::time::rfc3339;
 
-use crate::error::Failure;
+use crate::error::QueryError;
 
-/// The workers of a workflow, in the order in which they were added.
+/// Returns the workers of a workflow, in the order in which they were added.
 pub(crate) async fn list(
     connection: &mut SqliteConnection,
     workflow: WorkflowId,
-) -> Result<Vec<RemoteWorker>, Failure> {
+) -> Result<Vec<RemoteWorker>, QueryError> {
     let records = sqlx::query!(
         "select address, folder, remote_torc, added_ms from remote_workers where workflow = ? order by added_ms, address",
         workflow.0
@@ -27,13 +27,13 @@ pub(crate) async fn list(
     Ok(workers.collect())
 }
 
-/// Adds workers; those that are there keep what the new entry leaves out. A workflow that is gone gets none.
+/// Adds workers. An existing worker keeps the values that the new entry leaves out. A deleted workflow gets none.
 pub(crate) async fn add(
     connection: &mut SqliteConnection,
     workflow: WorkflowId,
     workers: &[RemoteWorker],
     now_ms: i64,
-) -> Result<(), Failure> {
+) -> Result<(), QueryError> {
     for worker in workers {
         let (id, address) = (workflow.0, worker.address.as_str());
         let (folder, remote_torc) = (worker.folder.as_deref(), worker.remote_torc.as_deref());
@@ -54,12 +54,12 @@ pub(crate) async fn add(
     Ok(())
 }
 
-/// Forgets a worker; says whether it was there.
+/// Removes a worker. Returns whether it existed.
 pub(crate) async fn remove(
     connection: &mut SqliteConnection,
     workflow: WorkflowId,
     address: &str,
-) -> Result<bool, Failure> {
+) -> Result<bool, QueryError> {
     let id = workflow.0;
     let removed = sqlx::query!("delete from remote_workers where workflow = ? and address = ?", id, address)
         .execute(connection)

@@ -7,40 +7,39 @@ use std::sync::Arc;
 use sqlx::SqlitePool;
 use tokio::sync::{Mutex, MutexGuard};
 use torc_api::api::Page;
+use torc_api::filter::{
+    AllocationFilter, AuditFilter, EventFilter, JobFilter, ResultFilter, RunnerFilter, SlurmStatsFilter,
+};
 use torc_api::remote::RemoteWorker;
 use torc_api::slurm_stats::SlurmStats;
 use torc_core::ids::{JobId, WorkflowId};
 use torc_core::rows::{AllocationRow, AuditRow, Changes, FileRow, RunnerRow, Snapshot, UserDataRow};
 
-use crate::connection::{self, Reader, Writer};
-use crate::error::{Failure, StoreError};
+use crate::connection::{self, ReadConnection, WriteConnection};
+use crate::error::{QueryError, StoreError};
 use crate::gc::{self, GcReport};
 use crate::open::{self, OpenOptions};
-use crate::query::allocations::{self, AllocationQuery};
-use crate::query::audit::{self, AuditQuery};
-use crate::query::data;
-use crate::query::events::{self, EventQuery, EventView};
-use crate::query::jobs::{self, JobQuery, JobView};
-use crate::query::results::{self, ResultQuery, ResultView};
-use crate::query::runners::{self, RunnerQuery};
-use crate::query::slurm_stats::{self, SlurmStatsQuery};
+use crate::query::events::{self, EventView};
+use crate::query::jobs::{self, JobView};
+use crate::query::results::{self, ResultView};
+use crate::query::{allocations, audit, data, runners, slurm_stats};
 use crate::{backup, leadership, load, remote, write};
 
-/// An open store. Clones are the same store.
+/// An open store. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Store {
-    inner: Arc<Inner>,
+    inner: Arc<SharedStore>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct SharedStore {
     path: PathBuf,
-    writer: Mutex<Writer>,
-    /// Absent where the file system has no shared memory: then reads share the writer's connection.
+    writer: Mutex<WriteConnection>,
+    /// Absent where the file system has no shared memory: then reads use the writer's connection.
     readers: Option<SqlitePool>,
 }
 
-/// Runs one query on a connection for readers.
+/// Runs a query on a connection for reading.
 macro_rules! read {
     ($store:ident, |$connection:ident| $query:expr) => {{
         let mut reader = $store.reader().await?;
@@ -49,7 +48,7 @@ macro_rules! read {
     }};
 }
 
-/// Makes one change in a transaction of its own: durable, or without a trace.
+/// Runs a change in a transaction of its own.
 macro_rules! change {
     ($store:ident, |$connection:ident| $change:expr) => {{
         let mut writer = $store.writer().await;
@@ -60,26 +59,26 @@ macro_rules! change {
 }
 
 impl Store {
-    /// Opens a store and keeps every other process out of it until it is closed or the process ends.
+    /// Opens a store and locks it until it is closed or the process ends.
     pub async fn open(options: OpenOptions) -> Result<Self, StoreError> {
         let opened = open::open(&options).await?;
         let readers = (!opened.is_exclusive).then(|| connection::readers(&options.path));
-        Ok(Self { inner: Arc::new(Inner { path: options.path, writer: Mutex::new(opened.writer), readers }) })
+        Ok(Self { inner: Arc::new(SharedStore { path: options.path, writer: Mutex::new(opened.writer), readers }) })
     }
 
-    /// The database file.
+    /// Returns the path of the database file.
     pub fn path(&self) -> &Path {
         &self.inner.path
     }
 
-    /// Everything live.
+    /// Reads the live state.
     pub async fn load(&self) -> Result<Snapshot, StoreError> {
         let mut writer = self.writer().await;
         let connection = writer.connection().await.map_err(|failure| self.at(failure))?;
         load::load(connection).await.map_err(|failure| self.at(failure))
     }
 
-    /// Writes a group of changes: durably and all of them, or none.
+    /// Writes a group of changes in one durable transaction.
     pub async fn commit(&self, changes: &Changes) -> Result<(), StoreError> {
         if changes.is_empty() {
             return Ok(());
@@ -87,67 +86,67 @@ impl Store {
         change!(self, |connection| write::write(connection, changes))
     }
 
-    /// Writes something that changes nothing, durably: whether a disk that failed works again.
+    /// Commits an empty transaction, to check whether a failed disk works again.
     pub async fn probe(&self) -> Result<(), StoreError> {
         change!(self, |connection| write::write(connection, &Changes::default()))
     }
 
-    /// Jobs as they stand.
-    pub async fn jobs(&self, query: &JobQuery) -> Result<Page<JobView>, StoreError> {
-        read!(self, |connection| jobs::list(connection, query))
+    /// Returns a page of jobs.
+    pub async fn jobs(&self, filter: &JobFilter) -> Result<Page<JobView>, StoreError> {
+        read!(self, |connection| jobs::list(connection, filter))
     }
 
-    /// The names of jobs, removed ones too; numbers that no job has are left out.
+    /// Returns the names of jobs, including removed ones. Unknown numbers are left out.
     pub async fn job_names(&self, ids: &[JobId]) -> Result<HashMap<JobId, String>, StoreError> {
         read!(self, |connection| jobs::names(connection, ids))
     }
 
-    /// Attempts that ended.
-    pub async fn results(&self, query: &ResultQuery) -> Result<Page<ResultView>, StoreError> {
-        read!(self, |connection| results::list(connection, query))
+    /// Returns a page of results.
+    pub async fn results(&self, filter: &ResultFilter<i64>) -> Result<Page<ResultView>, StoreError> {
+        read!(self, |connection| results::list(connection, filter))
     }
 
-    /// What Slurm's accounting said of steps.
-    pub async fn slurm_stats(&self, query: &SlurmStatsQuery) -> Result<Page<SlurmStats>, StoreError> {
-        read!(self, |connection| slurm_stats::list(connection, query))
+    /// Returns a page of Slurm's accounting of steps.
+    pub async fn slurm_stats(&self, filter: &SlurmStatsFilter<i64>) -> Result<Page<SlurmStats>, StoreError> {
+        read!(self, |connection| slurm_stats::list(connection, filter))
     }
 
-    /// What happened.
-    pub async fn events(&self, query: &EventQuery) -> Result<Page<EventView>, StoreError> {
-        read!(self, |connection| events::list(connection, query))
+    /// Returns a page of events.
+    pub async fn events(&self, filter: &EventFilter<i64>) -> Result<Page<EventView>, StoreError> {
+        read!(self, |connection| events::list(connection, filter))
     }
 
-    /// Who did what, each with its number.
-    pub async fn audit(&self, query: &AuditQuery) -> Result<Page<(i64, AuditRow)>, StoreError> {
-        read!(self, |connection| audit::list(connection, query))
+    /// Returns a page of the audit log, each entry with its sequence number.
+    pub async fn audit(&self, filter: &AuditFilter) -> Result<Page<(i64, AuditRow)>, StoreError> {
+        read!(self, |connection| audit::list(connection, filter))
     }
 
-    /// Files as the jobs from one number to another saw them.
+    /// Returns the files as a range of jobs saw them.
     pub async fn files(&self, workflow: WorkflowId, jobs: (JobId, JobId)) -> Result<Vec<FileRow>, StoreError> {
         read!(self, |connection| data::files(connection, workflow, jobs))
     }
 
-    /// Data of a workflow, all or one.
+    /// Returns the user data of a workflow, all or one.
     pub async fn user_data(&self, workflow: WorkflowId, name: Option<&str>) -> Result<Vec<UserDataRow>, StoreError> {
         read!(self, |connection| data::user_data(connection, workflow, name))
     }
 
-    /// Runners.
-    pub async fn runners(&self, query: &RunnerQuery) -> Result<Page<RunnerRow>, StoreError> {
-        read!(self, |connection| runners::list(connection, query))
+    /// Returns the runners.
+    pub async fn runners(&self, filter: RunnerFilter) -> Result<Vec<RunnerRow>, StoreError> {
+        read!(self, |connection| runners::list(connection, filter))
     }
 
-    /// Slurm allocations.
-    pub async fn allocations(&self, query: &AllocationQuery) -> Result<Page<AllocationRow>, StoreError> {
-        read!(self, |connection| allocations::list(connection, query))
+    /// Returns a page of Slurm allocations.
+    pub async fn allocations(&self, filter: &AllocationFilter<i64>) -> Result<Page<AllocationRow>, StoreError> {
+        read!(self, |connection| allocations::list(connection, filter))
     }
 
-    /// The machines of a workflow that are reached over SSH.
+    /// Returns the remote workers of a workflow.
     pub async fn remote_workers(&self, workflow: WorkflowId) -> Result<Vec<RemoteWorker>, StoreError> {
         read!(self, |connection| remote::list(connection, workflow))
     }
 
-    /// Adds machines to a workflow; those that are there keep their folders unless another is said.
+    /// Adds remote workers to a workflow. An existing worker keeps the values that the new entry leaves out.
     pub async fn add_remote_workers(
         &self,
         workflow: WorkflowId,
@@ -157,12 +156,12 @@ impl Store {
         change!(self, |connection| remote::add(connection, workflow, workers, now_ms))
     }
 
-    /// Forgets a machine of a workflow; says whether it was there.
+    /// Removes a remote worker. Returns whether it existed.
     pub async fn remove_remote_worker(&self, workflow: WorkflowId, address: &str) -> Result<bool, StoreError> {
         change!(self, |connection| remote::remove(connection, workflow, address))
     }
 
-    /// Forgets what ended before a time and no longer counts; a dry run only says what that would be.
+    /// Deletes superseded and old rows that ended before a time. A dry run only returns the report.
     pub async fn gc(&self, before_ms: i64, dry_run: bool) -> Result<GcReport, StoreError> {
         let mut writer = self.writer().await;
         let connection = writer.begin().await.map_err(|failure| self.at(failure))?;
@@ -174,24 +173,24 @@ impl Store {
         writer.end(collected).await.map_err(|failure| self.at(failure))
     }
 
-    /// Writes a complete, durable copy to a new file, while the store is in use.
+    /// Writes a complete, durable copy to a new file while the store is in use.
     pub async fn backup(&self, to: &Path) -> Result<(), StoreError> {
         let mut reader = self.reader().await?;
         let connection = reader.connection().await.map_err(|failure| self.at(failure))?;
         backup::backup(connection, &self.inner.path, to).await
     }
 
-    /// The last event that was told to Kubernetes.
-    pub async fn told(&self) -> Result<i64, StoreError> {
-        read!(self, |connection| leadership::told(connection))
+    /// Returns the last event that was published to Kubernetes.
+    pub async fn event_cursor(&self) -> Result<i64, StoreError> {
+        read!(self, |connection| leadership::event_cursor(connection))
     }
 
-    /// Everything up to this event was told to Kubernetes.
-    pub async fn note_told(&self, sequence: i64) -> Result<(), StoreError> {
-        change!(self, |connection| leadership::note_told(connection, sequence))
+    /// Records that all events up to `sequence` were published to Kubernetes.
+    pub async fn set_event_cursor(&self, sequence: i64) -> Result<(), StoreError> {
+        change!(self, |connection| leadership::set_event_cursor(connection, sequence))
     }
 
-    /// Closes the store for all its clones and lets other processes have it.
+    /// Closes the store for all its clones and releases its lock.
     pub async fn close(self) -> Result<(), StoreError> {
         if let Some(readers) = &self.inner.readers {
             readers.close().await;
@@ -199,22 +198,22 @@ impl Store {
         self.writer().await.close().await.map_err(|failure| self.at(failure))
     }
 
-    async fn writer(&self) -> MutexGuard<'_, Writer> {
+    async fn writer(&self) -> MutexGuard<'_, WriteConnection> {
         self.inner.writer.lock().await
     }
 
-    async fn reader(&self) -> Result<Reader<'_>, StoreError> {
+    async fn reader(&self) -> Result<ReadConnection<'_>, StoreError> {
         match &self.inner.readers {
             Some(readers) => match readers.acquire().await {
-                Ok(connection) => Ok(Reader::Pooled(connection)),
-                Err(sqlx::Error::PoolClosed) => Err(self.at(Failure::Closed)),
+                Ok(connection) => Ok(ReadConnection::Pooled(connection)),
+                Err(sqlx::Error::PoolClosed) => Err(self.at(QueryError::Closed)),
                 Err(error) => Err(self.at(error.into())),
             },
-            None => Ok(Reader::Shared(self.writer().await)),
+            None => Ok(ReadConnection::Shared(self.writer().await)),
         }
     }
 
-    fn at(&self, failure: Failure) -> StoreError {
+    fn at(&self, failure: QueryError) -> StoreError {
         failure.at(&self.inner.path)
     }
 }

@@ -1,6 +1,6 @@
-//! Writes a group of changes, within a transaction that the caller begins and ends.
+//! Writes a group of changes, within a transaction of the caller.
 //!
-//! The order matters: what goes away frees names before new rows take them, and whole rows come before moves.
+//! The order matters: deletions free names before new rows take them, and whole rows come before updates.
 
 mod actions;
 mod allocations;
@@ -17,12 +17,12 @@ use torc_core::rows::{
 };
 
 use crate::bulk::BulkStatement;
-use crate::error::Failure;
-use crate::packed::{pack_jobs, pack_moves};
+use crate::error::QueryError;
 use crate::records::to_json;
+use crate::varint::{encode_jobs, encode_transitions};
 
-/// Writes everything. Rows of a workflow that the same group deletes are left out, except events: they tell of the deletion.
-pub(crate) async fn write(connection: &mut SqliteConnection, changes: &Changes) -> Result<(), Failure> {
+/// Writes all changes. Rows of a workflow that the same group deletes are left out, except events, which report the deletion.
+pub(crate) async fn write(connection: &mut SqliteConnection, changes: &Changes) -> Result<(), QueryError> {
     let gone: HashSet<WorkflowId> = changes.deleted_workflows.iter().copied().collect();
     remove_jobs(connection, &changes.removed_jobs).await?;
     for workflow in &changes.deleted_workflows {
@@ -61,13 +61,13 @@ pub(crate) async fn write(connection: &mut SqliteConnection, changes: &Changes) 
     raise_last_ids(connection, &highest(changes)).await
 }
 
-async fn remove_jobs(connection: &mut SqliteConnection, jobs: &[JobId]) -> Result<(), Failure> {
+async fn remove_jobs(connection: &mut SqliteConnection, jobs: &[JobId]) -> Result<(), QueryError> {
     static REMOVE: LazyLock<BulkStatement> =
         LazyLock::new(|| BulkStatement::new(1, "update jobs set removed = 1 where id in (select column1 from $rows)"));
-    Ok(REMOVE.run(connection, jobs, |job, places| places.add(job.0).map(drop)).await?)
+    Ok(REMOVE.run(connection, jobs, |job, binder| binder.add(job.0).map(drop)).await?)
 }
 
-async fn delete_workflow(connection: &mut SqliteConnection, workflow: WorkflowId) -> Result<(), Failure> {
+async fn delete_workflow(connection: &mut SqliteConnection, workflow: WorkflowId) -> Result<(), QueryError> {
     let id = workflow.0;
     sqlx::query!("delete from job_states where id in (select id from jobs where workflow = ?)", id)
         .execute(&mut *connection)
@@ -88,42 +88,21 @@ async fn delete_workflow(connection: &mut SqliteConnection, workflow: WorkflowId
     Ok(())
 }
 
-async fn write_workflow(connection: &mut SqliteConnection, row: &WorkflowRow) -> Result<(), Failure> {
+async fn write_workflow(connection: &mut SqliteConnection, row: &WorkflowRow) -> Result<(), QueryError> {
     let id = row.id.0;
+    let data = to_json(row)?;
     sqlx::query!(
-        "insert into workflows (id, namespace, name, owner, generation, digest, working_dir, run, suspended, canceled, expired,
-            created_ms, started_ms, completed_ms, conditions, recovery_schedulers)
-        values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-        on conflict (id) do update set
-            namespace = excluded.namespace, name = excluded.name, owner = excluded.owner, generation = excluded.generation,
-            digest = excluded.digest, working_dir = excluded.working_dir, run = excluded.run,
-            suspended = excluded.suspended, canceled = excluded.canceled, expired = excluded.expired, created_ms = excluded.created_ms,
-            started_ms = excluded.started_ms, completed_ms = excluded.completed_ms, conditions = excluded.conditions,
-            recovery_schedulers = excluded.recovery_schedulers",
+        "insert into workflows (id, data) values (?, ?) on conflict (id) do update set data = excluded.data",
         id,
-        row.namespace,
-        row.name,
-        row.owner,
-        row.generation,
-        row.digest,
-        row.working_dir,
-        row.run,
-        row.suspended,
-        row.canceled,
-        row.expired,
-        row.created_ms,
-        row.started_ms,
-        row.completed_ms,
-        row.conditions,
-        row.recovery_schedulers
+        data
     )
     .execute(&mut *connection)
     .await?;
     write_document(connection, row).await
 }
 
-/// A generation stands for one document, so a workflow whose status alone changed leaves its document alone.
-async fn write_document(connection: &mut SqliteConnection, row: &WorkflowRow) -> Result<(), Failure> {
+/// Writes the document if its generation is new: most changes of a workflow only change its status.
+async fn write_document(connection: &mut SqliteConnection, row: &WorkflowRow) -> Result<(), QueryError> {
     let id = row.id.0;
     let stored = sqlx::query_scalar!("select generation from documents where workflow = ?", id)
         .fetch_optional(&mut *connection)
@@ -143,7 +122,7 @@ async fn write_document(connection: &mut SqliteConnection, row: &WorkflowRow) ->
     Ok(())
 }
 
-async fn write_profiles(connection: &mut SqliteConnection, rows: &[&ProfileRow]) -> Result<(), Failure> {
+async fn write_profiles(connection: &mut SqliteConnection, rows: &[&ProfileRow]) -> Result<(), QueryError> {
     static INSERT: LazyLock<BulkStatement> = LazyLock::new(|| {
         BulkStatement::new(
             3,
@@ -151,14 +130,14 @@ async fn write_profiles(connection: &mut SqliteConnection, rows: &[&ProfileRow])
             on conflict (id) do update set workflow = excluded.workflow, profile = excluded.profile",
         )
     });
-    let write = INSERT.run(connection, rows, |row, places| {
-        places.add(row.id.0)?.add(row.workflow.0)?.add(to_json(&row.profile)?).map(drop)
+    let write = INSERT.run(connection, rows, |row, binder| {
+        binder.add(row.id.0)?.add(row.workflow.0)?.add(to_json(&row.profile)?).map(drop)
     });
     Ok(write.await?)
 }
 
-/// A job that the group both writes and removes is one that a later command removed: it is kept as removed.
-async fn write_jobs(connection: &mut SqliteConnection, rows: &[&JobRow], removed: &[JobId]) -> Result<(), Failure> {
+/// Writes jobs. A job that the group writes and removes was removed by a later command: it is stored as removed.
+async fn write_jobs(connection: &mut SqliteConnection, rows: &[&JobRow], removed: &[JobId]) -> Result<(), QueryError> {
     static INSERT: LazyLock<BulkStatement> = LazyLock::new(|| {
         BulkStatement::new(
             9,
@@ -181,20 +160,20 @@ async fn write_jobs(connection: &mut SqliteConnection, rows: &[&JobRow], removed
         )
     });
     let removed: HashSet<JobId> = removed.iter().copied().collect();
-    let write = INSERT.run(connection, rows, |row, places| {
-        places.add(row.id.0)?.add(row.workflow.0)?.add(row.name.as_str())?.add(row.command.as_str())?;
-        places.add(row.profile.0)?.add(row.priority)?.add(row.hash.as_slice())?;
-        places.add(pack_jobs(&row.depends_on))?.add(removed.contains(&row.id)).map(drop)
+    let write = INSERT.run(connection, rows, |row, binder| {
+        binder.add(row.id.0)?.add(row.workflow.0)?.add(row.name.as_str())?.add(row.command.as_str())?;
+        binder.add(row.profile.0)?.add(row.priority)?.add(row.hash.as_slice())?;
+        binder.add(encode_jobs(&row.depends_on))?.add(removed.contains(&row.id)).map(drop)
     });
     write.await?;
-    let write = INSERT_STATES.run(connection, rows, |row, places| {
-        places.add(row.id.0)?.add(row.state.code())?.add(row.run)?.add(row.attempt)?.add(row.lease_id)?;
-        places.add(row.runner.map(|runner| runner.0))?.add(row.started_ms).map(drop)
+    let write = INSERT_STATES.run(connection, rows, |row, binder| {
+        binder.add(row.id.0)?.add(row.state.code())?.add(row.run)?.add(row.attempt)?.add(row.lease_id)?;
+        binder.add(row.runner.map(|runner| runner.0))?.add(row.started_ms).map(drop)
     });
     Ok(write.await?)
 }
 
-async fn move_jobs(connection: &mut SqliteConnection, updates: &[JobUpdate]) -> Result<(), Failure> {
+async fn move_jobs(connection: &mut SqliteConnection, updates: &[JobUpdate]) -> Result<(), QueryError> {
     static UPDATE: LazyLock<BulkStatement> = LazyLock::new(|| {
         BulkStatement::new(
             7,
@@ -204,14 +183,14 @@ async fn move_jobs(connection: &mut SqliteConnection, updates: &[JobUpdate]) -> 
         )
     });
     let updates = last_of_each(updates);
-    let write = UPDATE.run(connection, &updates, |row, places| {
-        places.add(row.id.0)?.add(row.state.code())?.add(row.run)?.add(row.attempt)?.add(row.lease_id)?;
-        places.add(row.runner.map(|runner| runner.0))?.add(row.started_ms).map(drop)
+    let write = UPDATE.run(connection, &updates, |row, binder| {
+        binder.add(row.id.0)?.add(row.state.code())?.add(row.run)?.add(row.attempt)?.add(row.lease_id)?;
+        binder.add(row.runner.map(|runner| runner.0))?.add(row.started_ms).map(drop)
     });
     Ok(write.await?)
 }
 
-/// The last update of each job, in the order of the table.
+/// Returns the last update of each job, in the order of the table.
 fn last_of_each(updates: &[JobUpdate]) -> Vec<JobUpdate> {
     let mut last = updates.to_vec();
     last.sort_by_key(|update| update.id);
@@ -225,7 +204,7 @@ fn last_of_each(updates: &[JobUpdate]) -> Vec<JobUpdate> {
     last
 }
 
-async fn write_results(connection: &mut SqliteConnection, rows: &[&ResultRow]) -> Result<(), Failure> {
+async fn write_results(connection: &mut SqliteConnection, rows: &[&ResultRow]) -> Result<(), QueryError> {
     static INSERT: LazyLock<BulkStatement> = LazyLock::new(|| {
         BulkStatement::new(
             20,
@@ -236,85 +215,54 @@ async fn write_results(connection: &mut SqliteConnection, rows: &[&ResultRow]) -
             on conflict (workflow, job, run, attempt) do nothing",
         )
     });
-    let write = INSERT.run(connection, rows, |row, places| {
-        places.add(row.workflow.0)?.add(row.job.0)?.add(row.run)?.add(row.attempt)?;
-        places.add(row.state.code())?.add(row.return_code)?;
-        places.add(row.cause.map(|cause| cause.as_str()))?.add(row.message.as_deref())?;
-        places.add(row.started_ms)?.add(row.ended_ms)?.add(row.runner.map(|runner| runner.0))?;
-        places.add(row.stdout.as_deref())?.add(row.stderr.as_deref())?;
-        places.add(row.usage.peak_memory_bytes)?.add(row.usage.average_memory_bytes)?;
-        places.add(row.usage.peak_cpu_percent)?.add(row.usage.average_cpu_percent)?;
-        places.add(row.usage.peak_gpu_percent)?.add(row.usage.average_gpu_percent)?;
-        places.add(row.usage.peak_gpu_memory_bytes).map(drop)
+    let write = INSERT.run(connection, rows, |row, binder| {
+        binder.add(row.workflow.0)?.add(row.job.0)?.add(row.run)?.add(row.attempt)?;
+        binder.add(row.state.code())?.add(row.return_code)?;
+        binder.add(row.cause.map(|cause| cause.as_str()))?.add(row.message.as_deref())?;
+        binder.add(row.started_ms)?.add(row.ended_ms)?.add(row.runner.map(|runner| runner.0))?;
+        binder.add(row.stdout.as_deref())?.add(row.stderr.as_deref())?;
+        binder.add(row.usage.peak_memory_bytes)?.add(row.usage.average_memory_bytes)?;
+        binder.add(row.usage.peak_cpu_percent)?.add(row.usage.average_cpu_percent)?;
+        binder.add(row.usage.peak_gpu_percent)?.add(row.usage.average_gpu_percent)?;
+        binder.add(row.usage.peak_gpu_memory_bytes).map(drop)
     });
     Ok(write.await?)
 }
 
-async fn forget_detached_leases(connection: &mut SqliteConnection, lease_ids: &[i64]) -> Result<(), Failure> {
+async fn forget_detached_leases(connection: &mut SqliteConnection, lease_ids: &[i64]) -> Result<(), QueryError> {
     static DELETE: LazyLock<BulkStatement> = LazyLock::new(|| {
         BulkStatement::new(1, "delete from detached_leases where lease_id in (select column1 from $rows)")
     });
-    Ok(DELETE.run(connection, lease_ids, |lease_id, places| places.add(*lease_id).map(drop)).await?)
+    Ok(DELETE.run(connection, lease_ids, |lease_id, binder| binder.add(*lease_id).map(drop)).await?)
 }
 
-async fn write_detached_leases(connection: &mut SqliteConnection, rows: &[&DetachedLease]) -> Result<(), Failure> {
+async fn write_detached_leases(connection: &mut SqliteConnection, rows: &[&DetachedLease]) -> Result<(), QueryError> {
     static INSERT: LazyLock<BulkStatement> = LazyLock::new(|| {
         BulkStatement::new(
             9,
-            "insert into detached_leases (lease_id, workflow, job, run, attempt, runner, started_ms, given_up, role)
+            "insert into detached_leases (lease_id, workflow, job, run, attempt, runner, started_ms, expired, role)
             select * from $rows where column1 is not null
             on conflict (lease_id) do update set
                 workflow = excluded.workflow, job = excluded.job, run = excluded.run, attempt = excluded.attempt,
-                runner = excluded.runner, started_ms = excluded.started_ms, given_up = excluded.given_up,
+                runner = excluded.runner, started_ms = excluded.started_ms, expired = excluded.expired,
                 role = excluded.role",
         )
     });
-    let write = INSERT.run(connection, rows, |row, places| {
-        places.add(row.lease_id)?.add(row.workflow.0)?.add(row.job.0)?.add(row.run)?.add(row.attempt)?;
-        places.add(row.runner.0)?.add(row.started_ms)?.add(row.fate == DetachedState::Expired)?;
-        places.add(row.role.as_str()).map(drop)
+    let write = INSERT.run(connection, rows, |row, binder| {
+        binder.add(row.lease_id)?.add(row.workflow.0)?.add(row.job.0)?.add(row.run)?.add(row.attempt)?;
+        binder.add(row.runner.0)?.add(row.started_ms)?.add(row.fate == DetachedState::Expired)?;
+        binder.add(row.role.as_str()).map(drop)
     });
     Ok(write.await?)
 }
 
-async fn write_runner(connection: &mut SqliteConnection, row: &RunnerRow) -> Result<(), Failure> {
-    let id = row.id.0;
-    let (kind, capacity, labels, scope) =
-        (to_json(&row.kind)?, to_json(&row.capacity)?, to_json(&row.labels)?, to_json(&row.scope)?);
-    let process = row.process.as_ref().map(to_json).transpose()?;
-    sqlx::query!(
-        "insert into runners (id, host, pid, kind, capacity, max_parallel_jobs, labels, scope, scheduler, slurm_job_id,
-            output_dir, place, process, version, started_ms, ended_ms)
-        values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-        on conflict (id) do update set
-            host = excluded.host, pid = excluded.pid, kind = excluded.kind, capacity = excluded.capacity,
-            max_parallel_jobs = excluded.max_parallel_jobs, labels = excluded.labels, scope = excluded.scope,
-            scheduler = excluded.scheduler, slurm_job_id = excluded.slurm_job_id, output_dir = excluded.output_dir,
-            place = excluded.place, process = excluded.process, version = excluded.version, started_ms = excluded.started_ms,
-            ended_ms = excluded.ended_ms",
-        id,
-        row.host,
-        row.pid,
-        kind,
-        capacity,
-        row.max_parallel_jobs,
-        labels,
-        scope,
-        row.scheduler,
-        row.slurm_job_id,
-        row.output_dir,
-        row.place,
-        process,
-        row.version,
-        row.started_ms,
-        row.ended_ms
-    )
-    .execute(&mut *connection)
-    .await?;
+async fn write_runner(connection: &mut SqliteConnection, row: &RunnerRow) -> Result<(), QueryError> {
+    let (id, data) = (row.id.0, to_json(row)?);
+    sqlx::query!("insert or replace into runners (id, data) values (?, ?)", id, data).execute(connection).await?;
     Ok(())
 }
 
-async fn write_events(connection: &mut SqliteConnection, rows: &[EventRow]) -> Result<(), Failure> {
+async fn write_events(connection: &mut SqliteConnection, rows: &[EventRow]) -> Result<(), QueryError> {
     static INSERT: LazyLock<BulkStatement> = LazyLock::new(|| {
         BulkStatement::new(
             6,
@@ -322,14 +270,14 @@ async fn write_events(connection: &mut SqliteConnection, rows: &[EventRow]) -> R
             select * from $rows where column1 is not null",
         )
     });
-    let write = INSERT.run(connection, rows, |row, places| {
-        places.add(row.sequence)?.add(row.time_ms)?.add(row.workflow.map(|workflow| workflow.0))?;
-        places.add(row.reason.as_str())?.add(row.message.as_str())?.add(pack_moves(&row.jobs)).map(drop)
+    let write = INSERT.run(connection, rows, |row, binder| {
+        binder.add(row.sequence)?.add(row.time_ms)?.add(row.workflow.map(|workflow| workflow.0))?;
+        binder.add(row.reason.as_str())?.add(row.message.as_str())?.add(encode_transitions(&row.jobs)).map(drop)
     });
     Ok(write.await?)
 }
 
-async fn write_audit(connection: &mut SqliteConnection, row: &AuditRow) -> Result<(), Failure> {
+async fn write_audit(connection: &mut SqliteConnection, row: &AuditRow) -> Result<(), QueryError> {
     sqlx::query!(
         "insert into audit (time_ms, who, scope, verb, object, outcome) values (?, ?, ?, ?, ?, ?)",
         row.time_ms,
@@ -344,7 +292,7 @@ async fn write_audit(connection: &mut SqliteConnection, row: &AuditRow) -> Resul
     Ok(())
 }
 
-/// The highest number of each kind among the changes; 0 where there is none.
+/// Returns the highest number of each kind among the changes; 0 where there is none.
 fn highest(changes: &Changes) -> LastIds {
     fn max(numbers: impl Iterator<Item = i64>) -> i64 {
         numbers.max().unwrap_or_default()
@@ -356,7 +304,7 @@ fn highest(changes: &Changes) -> LastIds {
     let lease_ids = lease_ids.chain(changes.detached_leases.iter().map(|lease| lease.lease_id));
     let lease_ids = lease_ids.chain(leases.map(|lease| lease.lease_id));
     let (jobs, actions) = (changes.jobs.iter().map(|row| &row.id), changes.actions.iter().map(|row| &row.id));
-    // One that was created in the same group has no row here.
+    // A workflow that was created and deleted in the same group has no row here.
     let deleted = changes.deleted_workflows.iter().copied();
     LastIds {
         workflow: max(changes.workflows.iter().map(|row| row.id).chain(deleted).map(|id| id.0)),
@@ -369,7 +317,7 @@ fn highest(changes: &Changes) -> LastIds {
     }
 }
 
-async fn raise_last_ids(connection: &mut SqliteConnection, last: &LastIds) -> Result<(), Failure> {
+async fn raise_last_ids(connection: &mut SqliteConnection, last: &LastIds) -> Result<(), QueryError> {
     sqlx::query!(
         "update last_ids set workflow = max(workflow, ?), job = max(job, ?), profile = max(profile, ?),
             runner = max(runner, ?), event = max(event, ?), lease_id = max(lease_id, ?), allocation = max(allocation, ?)",

@@ -20,7 +20,7 @@ import (
 //
 //	image NAME:TAG FOLDER [ENTRYPOINT…] >IMAGE.tar
 //
-// All files belong to root and have no age, so the same folder makes the same image.
+// All files belong to root and have the same time, so the same folder gives the same image.
 func writeImage() error {
 	if len(os.Args) < 3 || !strings.Contains(os.Args[1], ":") {
 		return errors.New("usage: image NAME:TAG FOLDER [ENTRYPOINT…]")

@@ -1,5 +1,5 @@
-// The parts of a Kubernetes in one program, which acts as the part whose name it is called by. One program shares nearly all
-// of its code between the parts, so it is built and loaded once.
+// The parts of Kubernetes in one program. The name in argv[0] selects the part. The parts share most of their code, which is
+// built and loaded once.
 package main
 
 import (

@@ -6,8 +6,7 @@ import (
 	"syscall"
 )
 
-// pause is the first process of a Pod: it holds the Pod's namespaces until it is told to end, and buries processes that have
-// lost their parents.
+// pause is the first process of a Pod: it holds the Pod's namespaces until it gets a signal, and reaps orphaned processes.
 func pause() error {
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, syscall.SIGTERM, syscall.SIGINT)

@@ -1,5 +1,5 @@
-/* A clock of the day that is wrong by as many seconds as a file says; the clocks that only go forward are left alone.
-   Loaded before the C library (LD_PRELOAD), it moves the clock for one process and its children and for nobody else. */
+/* Adds the seconds in a file to the wall clock. Monotonic clocks do not change.
+   Loaded before the C library (LD_PRELOAD), it moves the clock for one process and its children and for no others. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* NVIDIA's management library on a machine with two GPUs: the first is always busy, the second never. */
+/* A fake of NVIDIA's management library with two GPUs: the first is always busy, the second always idle. */
 #include <stdio.h>
 
 typedef struct { unsigned int version; unsigned long long total, reserved, free, used; } memory;

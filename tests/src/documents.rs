@@ -1,5 +1,5 @@
-//! The commands, blocks and names of Torc 1.0's five documents, each with its outcome here. The fast tier runs what needs no Slurm,
-//! the lab what needs one. The documents are `runners` (job runners), `prefetch` (several jobs a request), `modes` (execution modes),
+//! The commands, blocks and names of Torc 1.0's five documents, each with its outcome here. The fast tier runs those without Slurm,
+//! the lab the others. The documents are `runners` (job runners), `prefetch` (several jobs a request), `modes` (execution modes),
 //! `recovery` (workflow recovery) and `steps` (monitoring of Slurm steps).
 
 mod modes;
@@ -8,7 +8,7 @@ mod recovery;
 mod runners;
 mod steps;
 
-/// A text that one of the documents prints, and what becomes of it.
+/// A text that one of the documents prints, and its outcomes.
 pub struct Literal {
     /// The text as printed; line breaks and indentation as its format needs them.
     pub printed: &'static str,
@@ -26,35 +26,34 @@ pub enum Outcome {
     Setting(&'static [&'static str]),
     /// An HTTP request without a version, and the path that its answer names.
     Route(&'static str),
-    /// A name that is another one here: the page that has both.
+    /// A page of the book that has the name of Torc 1.0 and today's name.
     Page {
         /// The page of the book, below `docs/`.
         page: &'static str,
         /// The name or the command of today.
         equivalent: &'static str,
     },
-    /// A test that shows it, as `file.rs::name`.
+    /// A test that shows the outcome, as `file.rs::name`.
     Test(&'static str),
 }
 
-/// A command line.
+/// A command line with its expected outcome.
 pub struct Command {
-    /// The world that it is run in.
+    /// The state of the store and of the machine before the command.
     pub given: Given,
-    /// Parts of the text, and what is typed for them.
+    /// Placeholders in the text, and their values.
     pub fill: &'static [(&'static str, &'static str)],
-    /// The exit code.
     pub exits: i32,
-    /// Words of its output.
+    /// Words of the output.
     pub says: &'static [&'static str],
 }
 
-/// The world of a command line.
+/// The state of the store and of the machine before a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Given {
     /// A stored workflow `w` with number 1 that has not run.
     Stored,
-    /// Workflow `w` with number 1; its first run has ended well.
+    /// Workflow `w` with number 1, whose first run has succeeded.
     Finished,
     /// Workflow `w` with number 1 and a failed job.
     Failed,
@@ -64,9 +63,9 @@ pub enum Given {
     Scheduled,
     /// A server with workflow `w`, a list `workers.txt`, and a program in place of ssh.
     Workers,
-    /// A real Slurm, and workflow `w` whose allocation is gone. The lab runs it.
+    /// A real Slurm, and workflow `w` whose allocation has ended. Only the lab has it.
     Slurm,
-    /// A real Slurm and a running step. The lab runs it.
+    /// A real Slurm and a running step. Only the lab has it.
     Step,
 }
 
@@ -83,15 +82,14 @@ pub struct Block {
     pub rest: &'static str,
     /// Flags of `torc run`.
     pub flags: &'static str,
-    /// Whether it runs in an allocation, with a program in place of `srun`.
+    /// Runs in an allocation, with a program in place of `srun`.
     pub is_in_allocation: bool,
-    /// The exit code.
     pub exits: i32,
     /// Words of the output, of the runner's log or of the `srun` lines.
     pub finds: &'static [&'static str],
 }
 
-/// Every document with its literals.
+/// The literals of every document.
 pub const DOCUMENTS: [(&str, &[Literal]); 5] = [
     ("runners", runners::LITERALS),
     ("prefetch", prefetch::LITERALS),
@@ -105,22 +103,22 @@ pub fn literals() -> impl Iterator<Item = (&'static str, &'static Literal)> {
     DOCUMENTS.into_iter().flat_map(|(name, literals)| literals.iter().map(move |literal| (name, literal)))
 }
 
-/// A row of the table.
+/// Returns a row of the table.
 const fn row(printed: &'static str, outcomes: &'static [Outcome]) -> Literal {
     Literal { printed, outcomes }
 }
 
-/// A command that ends well.
+/// Returns a command that exits with 0.
 const fn runs(given: Given, fill: &'static [(&'static str, &'static str)], says: &'static [&'static str]) -> Outcome {
     Outcome::Command(Command { given, fill, exits: 0, says })
 }
 
-/// A block of a document whose job ends well outside an allocation.
+/// Returns a block of a document whose job succeeds outside an allocation.
 const fn block(finds: &'static [&'static str]) -> Outcome {
     Outcome::Block(Block { rest: JOB, flags: "", is_in_allocation: false, exits: 0, finds })
 }
 
-/// The same inside an allocation.
+/// Returns a block of a document whose job succeeds inside an allocation.
 const fn block_in_allocation(finds: &'static [&'static str]) -> Outcome {
     Outcome::Block(Block { rest: JOB, flags: "", is_in_allocation: true, exits: 0, finds })
 }
@@ -129,14 +127,14 @@ const fn page(page: &'static str, equivalent: &'static str) -> Outcome {
     Outcome::Page { page, equivalent }
 }
 
-/// A name that only the page for users of Torc 1.0 has.
+/// Returns the page for users of Torc 1.0 with the name of today.
 const fn torc_1(equivalent: &'static str) -> Outcome {
     page("how-to/torc-1.0.md", equivalent)
 }
 
 const JOB: &str = "jobs: [{name: a, command: 'true'}]\n";
 
-/// Words of a command line after the parts of it are filled in. A backslash at the end of a line joins it with the next one.
+/// Returns the words of a command line with its placeholders filled in. A backslash at the end of a line joins it with the next one.
 pub fn words(literal: &Literal, command: &Command) -> Vec<String> {
     let filled = command.fill.iter().fold(literal.printed.to_owned(), |text, (part, typed)| text.replace(part, typed));
     filled.replace("\\\n", " ").split_whitespace().map(str::to_owned).collect()

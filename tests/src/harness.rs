@@ -1,7 +1,7 @@
-//! Runs tests, each as a process of its own, with a time limit, and reports passed, failed and skipped ones.
+//! Runs each test as a process with a time limit, and reports passed, failed and skipped tests.
 //!
-//! A test gets an empty folder, an environment of its own and a mark that all of its descendants inherit. A test that hangs or leaves
-//! processes behind fails with a message, and nothing that it does can stop the others.
+//! A test gets an empty folder, a clean environment and a variable that all of its descendants inherit. A test that hangs or leaves
+//! processes behind fails with a message. It cannot stop other tests.
 
 mod catalog;
 mod lab_owner;

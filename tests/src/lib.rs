@@ -1,6 +1,6 @@
 //! Helpers of the black-box suites: an isolated environment per test, the binary under test, labs, and the harness that runs the tests.
 //!
-//! Deliberately absent: everything about the inside of Torc. A suite sees commands, exit codes, files and processes.
+//! Nothing here depends on the inside of Torc. A suite sees commands, exit codes, files and processes.
 
 pub mod conformance;
 pub mod documents;

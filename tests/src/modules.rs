@@ -1,10 +1,10 @@
-//! The modules of a crate, which of them use which, and the cycles among them, read from the source text.
+//! The modules of a crate, the uses between them, and the cycles, read from the source text.
 //!
-//! A file is one module of the graph; a module in braces belongs to its file. Product code only: items under `#[cfg(test)]`
-//! are skipped. Method calls are not seen, paths are: `use` items and paths in code, also within macros.
+//! A file is one module of the graph; a module in braces belongs to its file. Items under `#[cfg(test)]`
+//! are skipped. Uses are paths: `use` items and paths in code, also within macros. Method calls are not seen.
 //!
-//! Cycles are looked for among the children of each module: a child counts with all that is below it, and what a module and
-//! its own descendants say about each other does not count.
+//! A cycle is searched among the children of each module. A child stands for all of its descendants. Uses between a module and
+//! its own descendants do not count.
 
 mod cycles;
 mod levels;
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 pub use cycles::{Component, components};
 pub use levels::siblings;
 
-/// A module uses another one: the place of the first path that says so.
+/// A use of one module by another, at the first place of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edge {
     pub from: String,
@@ -31,7 +31,7 @@ pub struct Edge {
     pub path: String,
 }
 
-/// A crate's modules by their paths (the root is `crate`), each with the file that holds it.
+/// The modules of a crate by their paths. The root is `crate`.
 #[derive(Debug, Default)]
 pub struct Modules {
     pub(crate) by_path: BTreeMap<String, Module>,
@@ -39,14 +39,14 @@ pub struct Modules {
 
 #[derive(Debug)]
 pub(crate) struct Module {
-    /// The path of the file module that holds this one, which is the module itself unless it is in braces.
+    /// The path of the file module that contains this one: the module itself unless it is in braces.
     pub node: String,
     pub file: String,
     pub scope: source::Scope,
 }
 
 impl Modules {
-    /// Reads the module tree below a crate root such as `core/src/lib.rs`. Files are named relative to `base`.
+    /// Reads the module tree of a crate root such as `core/src/lib.rs`. File names are relative to `base`.
     pub fn read(base: &Path, root: &str) -> io::Result<Self> {
         let mut modules = Self::default();
         let mut open = vec![("crate".to_owned(), base.join(root))];
@@ -62,7 +62,7 @@ impl Modules {
         Ok(modules)
     }
 
-    /// Adds a file's modules and returns the names of the children that have files of their own.
+    /// Adds the modules of a file and returns the names of its child modules in other files.
     pub(crate) fn add(&mut self, path: &str, file: &str, text: &str) -> Vec<String> {
         let parsed = source::parse(text);
         for (inner, scope) in parsed.scopes {

@@ -60,8 +60,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{ include "torc.scheme" . }}://{{ include "torc.fullname" . }}.{{ .Release.Namespace }}.svc:{{ .Values.service.port }}
 {{- end -}}
 
-{{/* What this release makes for itself once: the token and the certificate. An upgrade takes what is there. Made in one place, so that all
-templates of one rendering see the same; without access to the cluster (`helm template`) they are new each time: name your own then. */}}
+{{/* Makes the token and the certificate once for a release; an upgrade keeps them. All templates of one rendering get the same values. Without
+access to the cluster (`helm template`) they are new each time; set your own Secrets then. */}}
 {{- define "torc.generate" -}}
 {{- if not (hasKey .Values "generated") -}}
 {{- $made := dict -}}
@@ -89,19 +89,19 @@ templates of one rendering see the same; without access to the cluster (`helm te
 {{- end -}}
 {{- end -}}
 
-{{/* Which Secrets the Pods were started with: a changed one starts them anew. */}}
+{{/* A checksum of the Secrets, so that a changed one restarts the Pods. */}}
 {{- define "torc.checksum" -}}
 {{- include "torc.generate" . -}}
 {{- toJson .Values.generated | sha256sum -}}
 {{- end -}}
 
-{{/* The authority's certificate, in base64; empty when it is not known at this time. */}}
+{{/* The authority's certificate in base64; empty if it is not known yet. */}}
 {{- define "torc.authority" -}}
 {{- include "torc.generate" . -}}
 {{- get (get .Values.generated "tls" | default dict) "ca.crt" -}}
 {{- end -}}
 
-{{/* Whether service accounts are known by their tokens: that takes a right of the whole cluster. */}}
+{{/* Whether service accounts authenticate by their tokens, which needs a cluster-wide right. */}}
 {{- define "torc.tokenReview" -}}
 {{- if and .Values.tokenReview.enabled .Values.rbac.clusterWide }}true{{ end -}}
 {{- end -}}
@@ -118,7 +118,7 @@ templates of one rendering see the same; without access to the cluster (`helm te
 {{- printf "%s-%s" (include "torc.fullname" .root) .pool.name | trunc 52 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* What every container of ours may do: nothing beyond its own files. */}}
+{{/* The security context of every container of this chart. */}}
 {{- define "torc.containerSecurity" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true

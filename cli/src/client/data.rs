@@ -1,4 +1,4 @@
-//! Routes of files, data, spawned jobs and provenance.
+//! Routes of files, user data, spawned jobs and provenance.
 
 use reqwest::Method;
 use serde_json::Value;
@@ -8,18 +8,18 @@ use torc_api::data::{File, FileUse, SpawnRequest, SpawnResponse, Staleness, User
 use super::{Client, ClientError, decode};
 
 impl Client {
-    /// Files of a workflow.
+    /// Returns the files of a workflow.
     pub async fn files(&self, workflow: &str) -> Result<Vec<File>, ClientError> {
         let page: Page<File> = self.get(&["workflows", workflow, "files"], self.in_namespace()).await?;
         Ok(page.items)
     }
 
-    /// What jobs do with files, and what they saw of them.
+    /// Returns the files that each job reads and writes, with the states that attempts observed.
     pub async fn file_uses(&self, workflow: &str) -> Result<Vec<FileUse>, ClientError> {
         let mut uses = Vec::new();
         let mut query = self.in_namespace();
         loop {
-            // A page is one of jobs, so an empty one need not be the last.
+            // The server pages by jobs, so an empty page may have a successor.
             let page: Page<FileUse> = self.get(&["workflows", workflow, "file-uses"], query.clone()).await?;
             uses.extend(page.items);
             let Some(next) = page.next else { return Ok(uses) };
@@ -28,18 +28,18 @@ impl Client {
         }
     }
 
-    /// Data of a workflow.
+    /// Returns the user data of a workflow.
     pub async fn user_data(&self, workflow: &str) -> Result<Vec<UserData>, ClientError> {
         let page: Page<UserData> = self.get(&["workflows", workflow, "user-data"], self.in_namespace()).await?;
         Ok(page.items)
     }
 
-    /// One value.
+    /// Returns one value of a workflow's user data.
     pub async fn one_user_data(&self, workflow: &str, name: &str) -> Result<UserData, ClientError> {
         self.get(&["workflows", workflow, "user-data", name], self.in_namespace()).await
     }
 
-    /// Writes a value; without one, takes back what was written.
+    /// Writes a value; with `None`, deletes the written value.
     pub async fn write_user_data(
         &self,
         workflow: &str,
@@ -54,17 +54,17 @@ impl Client {
         decode(self.send(request).await?).await
     }
 
-    /// What has changed under completed jobs, and what is missing.
+    /// Returns the files and data that changed after jobs completed.
     pub async fn staleness(&self, workflow: &str) -> Result<Staleness, ClientError> {
         self.get(&["workflows", workflow, "staleness"], self.in_namespace()).await
     }
 
-    /// Adds jobs to a workflow, as one of its running jobs.
+    /// Adds jobs to a workflow on behalf of one of its running jobs.
     pub async fn spawn(&self, workflow: &str, job: &str, request: &SpawnRequest) -> Result<SpawnResponse, ClientError> {
         self.post(&["workflows", workflow, "jobs", job, "spawn"], request).await
     }
 
-    /// Provenance of a workflow.
+    /// Returns the RO-Crate metadata of a workflow.
     pub async fn ro_crate(&self, workflow: &str) -> Result<Value, ClientError> {
         self.get(&["workflows", workflow, "ro-crate"], self.in_namespace()).await
     }

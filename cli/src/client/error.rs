@@ -1,86 +1,64 @@
-//! What can go wrong between us and a server.
+//! Errors of requests to a server.
 
 use torc_api::api::ErrorBody;
 
 use super::trust_error::TrustError;
 use crate::error::{CliError, ExitStatus};
 
-/// A request that was not answered as hoped.
+/// A failed request.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The address cannot be used.
-    #[error("'{url}' is no server address: {reason}")]
-    Url {
-        /// The address.
-        url: String,
-        /// Why not.
-        reason: String,
-    },
+    /// The URL cannot be used.
+    #[error("'{url}' is not a server URL: {reason}")]
+    Url { url: String, reason: String },
     /// The HTTP client cannot be set up.
     #[error("could not set up the HTTP client")]
     Build {
-        /// Why.
         #[source]
         source: reqwest::Error,
     },
-    /// It cannot be decided whom to trust.
-    #[error("could not decide which server to trust: {reason}")]
-    Trust {
-        /// Why not.
-        reason: String,
-    },
-    /// Somebody answers who is not to be told the token.
-    #[error("the server at {url} is not trusted: {}", distrust.reason)]
-    Untrusted {
-        /// The address.
-        url: String,
-        /// Why, and what to do.
-        distrust: TrustError,
-    },
-    /// No answer.
+    /// The trusted certificates cannot be used.
+    #[error("could not load the trusted certificates: {reason}")]
+    Trust { reason: String },
+    /// The server's certificate was not accepted, so the token was not sent.
+    #[error("the server at {url} is not trusted: {}", trust_error.reason)]
+    Untrusted { url: String, trust_error: TrustError },
+    /// The server did not answer.
     #[error("could not reach the server at {url}")]
     Unreachable {
-        /// The address.
         url: String,
-        /// Why.
         #[source]
         source: reqwest::Error,
     },
-    /// The answer ended early.
-    #[error("the server's answer was cut off")]
+    /// The response ended early.
+    #[error("the server's response was cut off")]
     CutOff {
-        /// Why.
         #[source]
         source: reqwest::Error,
     },
     /// The stream of events ended.
     #[error("the server closed the connection")]
     Closed,
-    /// A workflow is gone that was there.
+    /// A followed workflow was deleted.
     #[error("workflow {id} was deleted")]
-    Deleted {
-        /// Its number.
-        id: i64,
-    },
-    /// The answer is not what this version understands.
-    #[error("could not understand the server's answer")]
+    Deleted { id: i64 },
+    /// The response does not have the expected form.
+    #[error("could not parse the server's response")]
     Decode {
-        /// Why.
         #[source]
         source: serde_json::Error,
     },
-    /// The server said no.
+    /// The server answered with an error.
     #[error("{}", body.message)]
     Answer {
         /// The HTTP status.
         status: u16,
-        /// What it said.
         body: Box<ErrorBody>,
     },
 }
 
 impl ClientError {
-    /// An answer other than success.
+    /// Creates the error of a response with an error status.
     pub fn answer(status: u16, text: &str) -> Self {
         let body = serde_json::from_str(text).unwrap_or_else(|_| {
             let said = text.trim();
@@ -94,25 +72,25 @@ impl ClientError {
         Self::Answer { status, body: Box::new(body) }
     }
 
-    /// A request that had no answer.
+    /// Creates the error of a request without a response.
     pub fn unanswered(url: String, source: reqwest::Error) -> Self {
         match TrustError::of(&source) {
-            Some(distrust) => Self::Untrusted { url, distrust },
+            Some(trust_error) => Self::Untrusted { url, trust_error },
             None => Self::Unreachable { url, source },
         }
     }
 
-    /// Nobody is there, as opposed to somebody who says no.
+    /// Returns whether there was no response, as opposed to an error response.
     pub fn is_unreachable(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::CutOff { .. } | Self::Closed)
     }
 
-    /// There is no such thing.
+    /// Returns whether the requested object does not exist.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Answer { status: 404, .. } | Self::Deleted { .. })
     }
 
-    /// The request does not go together with the present state.
+    /// Returns whether the request conflicts with the current state.
     pub fn is_conflict(&self) -> bool {
         matches!(self, Self::Answer { status: 409, .. })
     }
@@ -135,7 +113,7 @@ impl ClientError {
     }
 }
 
-/// The innermost reason: the layers around it only say that a request failed.
+/// Returns the innermost cause; the outer ones only say that a request failed.
 fn root_cause(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(next) = cause.source() {
@@ -164,11 +142,11 @@ impl From<ClientError> for CliError {
             ClientError::Unreachable { source, .. } => {
                 command = command
                     .because(root_cause(&source))
-                    .hint("is it running, and is the address right? (--url, TORC_API_URL)");
+                    .hint("check that the server is running and that its URL is right (--url, TORC_API_URL)");
             }
             ClientError::Build { source } | ClientError::CutOff { source } => command = command.because(source),
             ClientError::Decode { source } => command = command.because(source),
-            ClientError::Untrusted { distrust, .. } => command = command.hint(distrust.advice),
+            ClientError::Untrusted { trust_error, .. } => command = command.hint(trust_error.hint),
             ClientError::Trust { .. } => command = command.hint("see --ca-cert, --certificate-sha256 and --token-file"),
             ClientError::Url { .. } | ClientError::Closed | ClientError::Deleted { .. } => {}
         }
@@ -181,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statuses_become_exit_codes() {
+    fn common_statuses_have_their_kind() {
         for (status, kind) in [
             (400, ExitStatus::InvalidInput),
             (401, ExitStatus::Refused),
@@ -198,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_says_is_passed_on() {
+    fn message_problems_and_hint_of_the_server_are_kept() {
         let text = r#"{"code":"Invalid","message":"the document is wrong","hint":"mend it",
             "problems":[{"severity":"Error","field":"spec.jobs","message":"a cycle"}]}"#;
         let error = CliError::from(ClientError::answer(422, text));
@@ -210,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn every_status_has_its_code_and_the_neighbours_theirs() {
+    fn every_http_status_has_its_exit_code() {
         for (status, code) in [
             (400, 4),
             (401, 7),
@@ -238,24 +216,30 @@ mod tests {
         ] {
             let error = ClientError::answer(status, "");
             assert_eq!(error.is_not_found(), status == 404, "{status}");
-            assert!(!error.is_unreachable(), "somebody has answered: {status}");
+            assert!(!error.is_unreachable(), "there was a response: {status}");
             assert_eq!(CliError::from(error).kind.code(), code, "{status}");
         }
     }
 
     #[test]
-    fn every_kind_of_error_has_its_code() {
+    fn every_client_error_has_its_exit_code_and_hint() {
         torc_controller::tls::install_cryptography();
         let no_json = || serde_json::from_str::<u8>("x").expect_err("no number");
         let text = String::new;
-        let distrust = TrustError { reason: "r".to_owned(), advice: "advice" };
+        let trust_error = TrustError { reason: "r".to_owned(), hint: "advice" };
         let request = || reqwest::Client::new().get("http://").build().expect_err("no host");
         for (error, code, unreachable, missing, hint) in [
             (ClientError::Url { url: text(), reason: text() }, 4, false, false, None),
             (ClientError::Build { source: request() }, 1, false, false, None),
             (ClientError::Trust { reason: text() }, 4, false, false, Some("see --ca-cert")),
-            (ClientError::Untrusted { url: text(), distrust }, 7, false, false, Some("advice")),
-            (ClientError::Unreachable { url: text(), source: request() }, 6, true, false, Some("is it running")),
+            (ClientError::Untrusted { url: text(), trust_error }, 7, false, false, Some("advice")),
+            (
+                ClientError::Unreachable { url: text(), source: request() },
+                6,
+                true,
+                false,
+                Some("check that the server is running"),
+            ),
             (ClientError::CutOff { source: request() }, 6, true, false, None),
             (ClientError::Closed, 6, true, false, None),
             (ClientError::Deleted { id: 7 }, 5, false, true, None),
@@ -274,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_has_no_token_is_told_to_name_one() {
+    fn only_a_missing_token_is_hinted_at() {
         let hints = |status, text: &str| CliError::from(ClientError::answer(status, text)).hints;
         assert!(hints(401, "")[0].contains("--token-file"));
         assert_eq!(hints(401, r#"{"code":"c","message":"m","hint":"own"}"#), ["own"]);
@@ -282,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_answer_is_not_repeated() {
+    fn a_long_response_is_not_repeated() {
         let message = |length: usize| CliError::from(ClientError::answer(500, &"x".repeat(length))).message;
         assert_eq!(message(500).len(), "the server answered with status 500: ".len() + 500);
         for length in [0, 501] {

@@ -10,17 +10,17 @@ use torc_api::recovery::{
 use super::{Client, ClientError};
 
 impl Client {
-    /// Finds what was lost with allocations and runners.
+    /// Finds attempts that were lost with their allocations or runners.
     pub async fn sync_status(&self, workflow: &str, request: &SyncStatusRequest) -> Result<OrphanReport, ClientError> {
         self.post(&["workflows", workflow, "sync-status"], request).await
     }
 
-    /// Tries failed jobs again, each with what it lacked.
+    /// Retries failed jobs with adjusted resources.
     pub async fn recover(&self, workflow: &str, request: &RecoverRequest) -> Result<RecoverReport, ClientError> {
         self.post(&["workflows", workflow, "recover"], request).await
     }
 
-    /// Plans schedulers and allocations anew.
+    /// Re-plans schedulers and allocations.
     pub async fn regenerate(
         &self,
         workflow: &str,
@@ -29,7 +29,7 @@ impl Client {
         self.post(&["workflows", workflow, "regenerate"], request).await
     }
 
-    /// Corrects requirements by what was observed.
+    /// Corrects resource requirements by observed usage.
     pub async fn correct_resources(
         &self,
         workflow: &str,
@@ -38,12 +38,12 @@ impl Client {
         self.post(&["workflows", workflow, "correct-resources"], request).await
     }
 
-    /// Decides about failed jobs that wait for a person.
+    /// Decides about failed jobs that need a manual decision.
     pub async fn classify(&self, workflow: &str, request: &ClassifyRequest) -> Result<AffectedJobs, ClientError> {
         self.post(&["workflows", workflow, "classify"], request).await
     }
 
-    /// Asks Slurm for allocations of a scheduler.
+    /// Requests Slurm allocations of a scheduler.
     pub async fn schedule_nodes(
         &self,
         workflow: &str,
@@ -52,12 +52,12 @@ impl Client {
         self.post(&["workflows", workflow, "schedule-nodes"], request).await
     }
 
-    /// Has a stored workflow run by the owner of the store.
+    /// Starts a stored workflow.
     pub async fn submit(&self, workflow: &str) -> Result<Workflow, ClientError> {
         self.post(&["workflows", workflow, "submit"], &serde_json::json!({})).await
     }
 
-    /// Allocations of a workflow that are not over.
+    /// Returns the pending and running allocations of a workflow.
     pub async fn live_allocations(&self, workflow: &str) -> Result<Vec<Allocation>, ClientError> {
         let mut query = self.in_namespace();
         query.push(("workflow", workflow.to_owned()));

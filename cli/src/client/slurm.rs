@@ -1,4 +1,4 @@
-//! Slurm's allocations and clusters.
+//! Routes of Slurm allocations and clusters.
 
 use reqwest::Method;
 use torc_api::allocation::Allocation;
@@ -8,7 +8,7 @@ use torc_api::document::SlurmClusterDocument;
 use super::{Client, ClientError, add};
 
 impl Client {
-    /// Allocations of a workflow, or of all.
+    /// Returns the allocations of one workflow, or of all.
     pub async fn allocations(
         &self,
         workflow: Option<&str>,
@@ -19,22 +19,22 @@ impl Client {
         self.pages(&["allocations"], query, limit).await
     }
 
-    /// Makes a cluster match its document.
+    /// Creates or updates a Slurm cluster.
     pub async fn apply_cluster(&self, document: &SlurmClusterDocument) -> Result<ClusterApplied, ClientError> {
         self.post(&["slurmclusters"], document).await
     }
 
-    /// Slurm clusters.
+    /// Returns the Slurm clusters.
     pub async fn clusters(&self) -> Result<Vec<SlurmCluster>, ClientError> {
         self.pages(&["slurmclusters"], Vec::new(), None).await
     }
 
-    /// One Slurm cluster.
+    /// Returns a Slurm cluster.
     pub async fn cluster(&self, name: &str) -> Result<SlurmCluster, ClientError> {
         self.get(&["slurmclusters", name], Vec::new()).await
     }
 
-    /// Forgets a Slurm cluster.
+    /// Deletes a Slurm cluster.
     pub async fn delete_cluster(&self, name: &str) -> Result<(), ClientError> {
         let url = self.url_of(&["slurmclusters", name], &Vec::new());
         self.send(self.request(Method::DELETE, url)).await.map(drop)

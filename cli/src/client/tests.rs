@@ -11,6 +11,7 @@ use torc_api::document::{SlurmClusterDocument, WorkflowDocument};
 use torc_api::recovery::{
     ClassifyRequest, CorrectResourcesRequest, FailureClass, RecoverRequest, RegenerateRequest, ScheduleNodesRequest,
 };
+use torc_api::state::JobState;
 use torc_api::token::Scope;
 
 use super::*;
@@ -69,8 +70,7 @@ impl Recorder {
     }
 
     fn client(&self) -> Client {
-        Client::trusting(&self.url, Some("secret".to_owned()), &Trust::System, Some("lab".to_owned()))
-            .expect("a client")
+        Client::new(&self.url, Some("secret".to_owned()), &Trust::System, Some("lab".to_owned())).expect("a client")
     }
 
     fn take(&self) -> Vec<Seen> {
@@ -94,7 +94,7 @@ fn empty() -> Recorder {
 #[test]
 fn names_are_escaped_in_paths() {
     let client =
-        Client::trusting("http://127.0.0.1:1/base/", None, &Trust::System, Some("n s".to_owned())).expect("a client");
+        Client::new("http://127.0.0.1:1/base/", None, &Trust::System, Some("n s".to_owned())).expect("a client");
     let url = client.url_of(&["workflows", "w", "jobs", "a/b c?%"], &client.in_namespace());
     assert_eq!(url.as_str(), "http://127.0.0.1:1/base/v1/workflows/w/jobs/a%2Fb%20c%3F%25?namespace=n+s");
     assert_eq!(client.url(), "http://127.0.0.1:1/base");
@@ -107,7 +107,7 @@ async fn requests_name_their_sender_and_carry_the_token() {
     let request = server.take().remove(0);
     assert_eq!((request.line.as_str(), request.token.as_str()), ("GET /v1/version", "Bearer secret"));
     assert_eq!(request.user, user_name().is_some());
-    let anonymous = Client::trusting(&server.url, None, &Trust::System, None).expect("a client");
+    let anonymous = Client::new(&server.url, None, &Trust::System, None).expect("a client");
     let _ = anonymous.workflows().await;
     let request = server.take().remove(0);
     assert_eq!((request.line.as_str(), request.token.as_str()), ("GET /v1/workflows?limit=5000", ""));
@@ -127,9 +127,14 @@ async fn every_read_asks_its_own_route() {
     server.made("GET /v1/workflows/w?namespace=lab");
     let _ = client.actions("w").await;
     server.made("GET /v1/workflows/w/actions?namespace=lab&limit=5000");
-    let filter = JobFilter { status: Some("s".to_owned()), name: Some("n".to_owned()), contains: Some("c".to_owned()) };
+    let filter = JobFilter {
+        status: vec![JobState::Ready, JobState::Failed],
+        name: Some("n".to_owned()),
+        contains: Some("c".to_owned()),
+        ..JobFilter::default()
+    };
     let _ = client.jobs("w", &filter, Some(3)).await;
-    server.made("GET /v1/workflows/w/jobs?namespace=lab&status=s&name=n&contains=c&limit=3");
+    server.made("GET /v1/workflows/w/jobs?namespace=lab&status=ready%2Cfailed&name=n&contains=c&limit=3");
     let _ = client.job("w", "j").await;
     server.made("GET /v1/workflows/w/jobs/j?namespace=lab");
     let _ = client.explain_job("w", "j").await;
@@ -137,22 +142,28 @@ async fn every_read_asks_its_own_route() {
     let _ = client.explain_workflow("w").await;
     server.made("GET /v1/workflows/w/explain?namespace=lab");
     let piece = LogChunkRequest { id: 9, path: "/p".to_owned(), offset: 7, lines: Some(8) };
-    let _ = client.log_piece("w", "j", &piece).await;
+    let _ = client.log_chunk("w", "j", &piece).await;
     server.made("GET /v1/workflows/w/jobs/j/log?namespace=lab&path=%2Fp&offset=7&lines=8");
     let filter = ResultFilter {
         job: Some("j".to_owned()),
         run: Some(2),
-        status: Some("s".to_owned()),
+        status: vec![JobState::Failed],
         failed: true,
         return_code: Some(-128),
-        latest: false,
+        ..ResultFilter::default()
     };
     let _ = client.results("w", &filter, None).await;
-    server
-        .made("GET /v1/workflows/w/results?namespace=lab&job=j&run=2&status=s&failed=true&returnCode=-128&limit=5000");
+    server.made(
+        "GET /v1/workflows/w/results?namespace=lab&job=j&run=2&status=failed&failed=true&returnCode=-128&limit=5000",
+    );
     let _ = client.results("w", &ResultFilter { latest: true, ..ResultFilter::default() }, None).await;
     server.made("GET /v1/workflows/w/results?namespace=lab&latest=true&limit=5000");
-    let filter = SlurmStatsFilter { job: Some("j".to_owned()), run: Some(2), attempt: Some(3) };
+    let filter = SlurmStatsFilter {
+        job_id: Some("j".to_owned()),
+        run_id: Some(2),
+        attempt_id: Some(3),
+        ..SlurmStatsFilter::default()
+    };
     let _ = client.slurm_stats("w", &filter).await;
     server.made("GET /v1/slurm_stats?namespace=lab&workflow_id=w&job_id=j&run_id=2&attempt_id=3&limit=5000");
     let _ = client.events(Some(4), Some(5), Some(6)).await;
@@ -349,7 +360,7 @@ async fn a_page_of_file_uses_may_be_empty_and_not_the_last() {
 #[tokio::test]
 async fn what_went_wrong_has_its_kind() {
     use crate::error::{CliError, ExitStatus};
-    let gone = Client::trusting("http://127.0.0.1:1", None, &Trust::System, None).expect("a client");
+    let gone = Client::new("http://127.0.0.1:1", None, &Trust::System, None).expect("a client");
     let unreachable = gone.version().await.expect_err("nothing listens there");
     assert!(unreachable.is_unreachable() && !unreachable.is_not_found());
     assert_eq!(CliError::from(unreachable).kind, ExitStatus::Unreachable);
@@ -363,7 +374,7 @@ async fn what_went_wrong_has_its_kind() {
 #[test]
 fn a_pinned_token_is_only_told_over_tls_or_to_this_machine() {
     let pinned = format!("secret~{}", "ab".repeat(32));
-    let client = |url: &str| Client::trusting(url, Some(pinned.clone()), &Trust::System, None);
+    let client = |url: &str| Client::new(url, Some(pinned.clone()), &Trust::System, None);
     for (url, accepted) in [
         ("https://login1:1", true),
         ("http://127.0.0.1:1", true),
@@ -376,6 +387,6 @@ fn a_pinned_token_is_only_told_over_tls_or_to_this_machine() {
     let found = client("https://login1:1").expect("a client");
     assert_eq!(*found.trust(), Trust::Certificate(torc_api::token::Fingerprint([0xab; 32])), "the pin wins");
     assert_eq!(found.token.as_deref(), Some("secret"));
-    let open = Client::trusting("http://login1:1", Some("secret".to_owned()), &Trust::System, None).expect("a client");
+    let open = Client::new("http://login1:1", Some("secret".to_owned()), &Trust::System, None).expect("a client");
     assert_eq!(*open.trust(), Trust::System);
 }

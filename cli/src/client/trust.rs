@@ -1,4 +1,4 @@
-//! Which certificate a server must have before it is told a token.
+//! The certificates that a server may have. The client sends no token to another server.
 
 mod certificate_file;
 
@@ -21,32 +21,26 @@ use super::error::ClientError;
 use super::trust_error::FingerprintMismatch;
 use certificate_file::CertificateFile;
 
-/// Whom to trust.
+/// The accepted certificates of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
-    /// Whoever the machine trusts.
+    /// Certificates that the machine trusts.
     #[default]
     System,
-    /// Whoever the certificates of a file vouch for, and nobody else.
+    /// Only certificates signed by the CAs of a file.
     Authority(PathBuf),
-    /// The bearer of a certificate for this name that those of a file vouch for: it is reached by another name.
-    Named {
-        /// The file.
-        authority: PathBuf,
-        /// The name in the certificate.
-        name: String,
-    },
-    /// The bearer of one certificate, whatever its names and its time.
+    /// Certificates for a fixed name that are signed by the CAs of a file; the URL has another host.
+    Named { authority: PathBuf, name: String },
+    /// The certificate with a fingerprint, whatever its names and validity.
     Certificate(Fingerprint),
-    /// The bearer of the certificate that is in a file at present: it may be replaced while we are connected.
+    /// The certificate in a file, read for each connection because it may be replaced.
     SameAs(PathBuf),
-    /// The bearer of a certificate in a file that the server keeps up to date, whoever those in it vouch for, and whoever the machine
-    /// trusts.
+    /// Certificates in a file that the server keeps up to date, certificates signed by those, and certificates that the machine trusts.
     CertificateFile(PathBuf),
 }
 
 impl Trust {
-    /// How to speak TLS with a server of this trust; `None` for one that speaks plain HTTP, and then nobody is trusted.
+    /// Returns the TLS configuration for a trust. `None` is for plain HTTP and trusts no certificate.
     pub fn client_config(trust: Option<&Self>) -> Result<ClientConfig, ClientError> {
         let provider = cryptography();
         let failed = |error: Error| ClientError::Trust { reason: error.to_string() };
@@ -92,10 +86,10 @@ fn authorities(path: &Path) -> Result<RootCertStore, ClientError> {
     let text = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
     let mut store = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(&text) {
-        let certificate = certificate.map_err(|_| wrong("it is no certificate in PEM".to_owned()))?;
+        let certificate = certificate.map_err(|_| wrong("it is not a certificate in PEM".to_owned()))?;
         store.add(certificate).map_err(|error| wrong(error.to_string()))?;
     }
-    if store.is_empty() { Err(wrong("it holds no certificate in PEM".to_owned())) } else { Ok(store) }
+    if store.is_empty() { Err(wrong("it contains no certificate in PEM".to_owned())) } else { Ok(store) }
 }
 
 /// Verifies a server's certificate by one of several checks.
@@ -105,16 +99,16 @@ struct Verifier {
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-/// Decides which certificates are accepted.
+/// The accepted certificates of a [`Verifier`].
 #[derive(Debug)]
 enum Check {
-    /// Those for this name, under whatever name the server is called.
+    /// Certificates for this name, whatever host the URL names.
     FixedName { inner: Arc<WebPkiServerVerifier>, name: ServerName<'static> },
-    /// Only this one.
+    /// Only the certificate with this fingerprint.
     Certificate(Fingerprint),
-    /// Only the one that is in a file at present.
+    /// Only the certificate in this file.
     SameAs(PathBuf),
-    /// Those that a file says or vouches for.
+    /// Certificates in this file and those signed by them.
     File(CertificateFile),
 }
 
@@ -132,7 +126,7 @@ impl ServerCertVerifier for Verifier {
         &self,
         end_entity: &CertificateDer<'_>,
         others: &[CertificateDer<'_>],
-        called: &ServerName<'_>,
+        requested_name: &ServerName<'_>,
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
@@ -143,7 +137,7 @@ impl ServerCertVerifier for Verifier {
                 let wanted = tls::fingerprint_of(path).map_err(|error| Error::General(error.to_string()))?;
                 compare(wanted, end_entity)
             }
-            Check::File(file) => file.verify(end_entity, others, called, ocsp, now),
+            Check::File(file) => file.verify(end_entity, others, requested_name, ocsp, now),
         }
     }
 
@@ -177,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_of_authorities_are_checked() {
+    fn a_ca_file_must_contain_certificates() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ca.pem");
         let config = || Trust::client_config(Some(&Trust::Authority(path.clone())));

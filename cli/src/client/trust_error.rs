@@ -3,25 +3,23 @@
 use rustls::{CertificateError, Error, InvalidMessage, OtherError};
 use torc_api::token::Fingerprint;
 
-/// A server has another certificate than the one that it was to have.
+/// A certificate that does not match the expected fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("its certificate is {found}, and should be {wanted}")]
+#[error("its certificate has the fingerprint {found}, expected {wanted}")]
 pub struct FingerprintMismatch {
     pub wanted: Fingerprint,
     pub found: Fingerprint,
 }
 
-/// Why a server was not trusted, and what to do about it.
+/// The reason why a server was not trusted, with a hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustError {
-    /// What is wrong.
     pub reason: String,
-    /// What to do.
-    pub advice: &'static str,
+    pub hint: &'static str,
 }
 
 impl TrustError {
-    /// The reason that a request failed, if it is one of TLS.
+    /// Returns the TLS error that made a request fail, if there is one.
     pub fn of(error: &(dyn std::error::Error + 'static)) -> Option<Self> {
         let mut cause = Some(error);
         while let Some(present) = cause {
@@ -34,14 +32,14 @@ impl TrustError {
     }
 
     fn explain(error: &Error) -> Option<Self> {
-        let (reason, advice) = match error {
+        let (reason, hint) = match error {
             Error::InvalidCertificate(certificate) => explain_certificate(certificate),
             Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
-                ("it speaks http, not https".to_owned(), "write http:// in its URL")
+                ("it speaks HTTP, not HTTPS".to_owned(), "use http:// in its URL")
             }
-            other => (other.to_string(), "is there a proxy in between?"),
+            other => (other.to_string(), "check whether there is a proxy between this machine and the server"),
         };
-        Some(Self { reason, advice })
+        Some(Self { reason, hint })
     }
 }
 
@@ -49,27 +47,27 @@ fn explain_certificate(error: &CertificateError) -> (String, &'static str) {
     match error {
         CertificateError::Other(OtherError(other)) if other.is::<FingerprintMismatch>() => (
             other.to_string(),
-            "somebody may be in between, or it is another server: get its token file again over a way that you trust",
+            "it may be another server, or the connection may be intercepted: copy its token file again over a channel that you trust",
         ),
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-            ("its certificate has expired".to_owned(), "renew it on the server; it is read again by itself")
+            ("its certificate has expired".to_owned(), "renew it on the server, which reloads it")
         }
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            ("its certificate is not valid yet".to_owned(), "compare the clocks of both machines")
+            ("its certificate is not valid yet".to_owned(), "compare the clocks of this machine and the server")
         }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => (
-            "its certificate is not for this name".to_owned(),
-            "write the name in the URL that is in the certificate, or pin it with --certificate-sha256",
+            "its certificate is not valid for this host name".to_owned(),
+            "use a host name of the certificate in the URL, or pin the certificate with --certificate-sha256",
         ),
         CertificateError::UnknownIssuer => (
-            "its certificate was issued by nobody that is trusted here".to_owned(),
-            "name the issuer's certificate with --ca-cert, or use the server's token file, which pins its own",
+            "the issuer of its certificate is not trusted".to_owned(),
+            "name the CA certificate with --ca-cert, or use the server's token file, which pins its certificate",
         ),
-        other => (format!("its certificate cannot be used: {other}"), "look at it with `openssl x509 -text`"),
+        other => (format!("its certificate cannot be used: {other}"), "show it with `openssl x509 -text`"),
     }
 }
 
-/// Errors of TLS travel inside errors of I/O, one in the other, which do not name them as their source.
+/// Finds a TLS error inside nested I/O errors, which do not return it from `source()`.
 fn tls_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Error> {
     let inside = || error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
     error.downcast_ref().or_else(|| tls_error(inside()?))
@@ -88,15 +86,15 @@ mod tests {
         let (wanted, found) = (Fingerprint([1; 32]), Fingerprint([2; 32]));
         let other = CertificateError::Other(OtherError(Arc::new(FingerprintMismatch { wanted, found })));
         for (error, words) in [
-            (Error::InvalidCertificate(other), "should be 0101"),
+            (Error::InvalidCertificate(other), "expected 0101"),
             (Error::InvalidCertificate(CertificateError::Expired), "has expired"),
-            (Error::InvalidCertificate(CertificateError::NotValidForName), "not for this name"),
-            (Error::InvalidCertificate(CertificateError::UnknownIssuer), "nobody that is trusted"),
-            (Error::InvalidMessage(InvalidMessage::InvalidContentType), "speaks http, not https"),
+            (Error::InvalidCertificate(CertificateError::NotValidForName), "not valid for this host name"),
+            (Error::InvalidCertificate(CertificateError::UnknownIssuer), "issuer of its certificate is not trusted"),
+            (Error::InvalidMessage(InvalidMessage::InvalidContentType), "speaks HTTP, not HTTPS"),
         ] {
             let wrapped = std::io::Error::other(std::io::Error::other(error));
-            let distrust = TrustError::of(&wrapped).unwrap();
-            assert!(distrust.reason.contains(words), "{distrust:?}");
+            let found = TrustError::of(&wrapped).unwrap();
+            assert!(found.reason.contains(words), "{found:?}");
         }
         assert_eq!(TrustError::of(&std::io::Error::other("refused")), None);
     }

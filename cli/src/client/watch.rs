@@ -1,11 +1,11 @@
-//! Server-sent events: what happens, as it happens.
+//! The stream of server-sent events.
 
 use reqwest::Response;
 use torc_api::api::{Event, Workflow};
 
 use super::ClientError;
 
-/// A stream of what happens.
+/// A stream of events and statuses.
 #[derive(Debug)]
 pub struct EventStream {
     response: Response,
@@ -13,22 +13,21 @@ pub struct EventStream {
     waiting: std::collections::VecDeque<WatchMessage>,
 }
 
-/// Something that was sent.
+/// A message of the stream.
 #[derive(Debug)]
 pub enum WatchMessage {
-    /// Something happened.
     Event(Event),
-    /// A workflow stands differently.
+    /// The new status of a workflow.
     Status(Box<Workflow>),
 }
 
 impl EventStream {
-    /// Reads the stream of an answer.
+    /// Reads the stream of a response.
     pub fn new(response: Response) -> Self {
         Self { response, parser: Parser::default(), waiting: std::collections::VecDeque::new() }
     }
 
-    /// The next thing; an end of the stream is an error.
+    /// Returns the next message; the end of the stream is an error.
     pub async fn next(&mut self) -> Result<WatchMessage, ClientError> {
         loop {
             if let Some(message) = self.waiting.pop_front() {
@@ -52,7 +51,7 @@ fn message(kind: &str, data: &str) -> Result<Option<WatchMessage>, ClientError> 
     })
 }
 
-/// Puts lines together to messages of (kind, data).
+/// Assembles lines into messages of (kind, data).
 #[derive(Debug, Default)]
 struct Parser {
     buffer: Vec<u8>,
@@ -100,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_survive_any_cut() {
+    fn messages_are_parsed_from_chunks_of_any_size() {
         let text = "id: 1\nevent: event\ndata: {\"a\":\ndata: 1}\n\n: keep-alive\n\nevent: status\r\ndata:x\r\n\r\n";
         let expected = [("event".to_owned(), "{\"a\":\n1}".to_owned()), ("status".to_owned(), "x".to_owned())];
         for size in 1..text.len() {
@@ -111,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_kinds_are_passed_over() {
+    fn messages_of_unknown_kinds_are_ignored() {
         assert!(message("heartbeat", "{").expect("ignored").is_none());
         assert!(message("event", "{").is_err());
     }

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
-use crate::kubernetes::objects::{FINALIZER, MANAGER, ObjectKind, every};
-use crate::kubernetes::{find, refusal};
+use crate::kubernetes::objects::{FIELD_MANAGER, FINALIZER, ObjectKind, list_all};
+use crate::kubernetes::{api_error, find};
 use crate::output::ItemList;
 
 /// Look after an installation.
@@ -48,17 +48,17 @@ pub async fn run(context: &CommandContext, args: &AdminArgs) -> Result<ExitStatu
 async fn release(context: &CommandContext, args: &ReleaseArgs) -> Result<ExitStatus, CliError> {
     let cluster = find(&context.settings.backend.choice(), context.settings.namespace.as_deref()).await?;
     let namespace = (!args.all_namespaces).then_some(cluster.namespace.as_str());
-    let all = every(&ObjectKind::Workflow.api(cluster.client.clone(), namespace)).await;
-    let all = all.map_err(|error| refusal("list workflows", error))?;
+    let all = list_all(&ObjectKind::Workflow.api(cluster.client.clone(), namespace)).await;
+    let all = all.map_err(|error| api_error("list workflows", error))?;
     let mut items = Vec::new();
     for object in all.iter().filter(|object| is_stuck(object) && is_meant(object, &args.names)) {
         let (name, namespace) =
             (object.metadata.name.clone().unwrap_or_default(), object.metadata.namespace.as_deref());
         if !args.dry_run {
             let api = ObjectKind::Workflow.api(cluster.client.clone(), namespace);
-            let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+            let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
             let patched = api.patch(&name, &params, &Patch::Merge(without_finalizer(object))).await;
-            patched.map_err(|error| refusal(&format!("release workflow/{name}"), error))?;
+            patched.map_err(|error| api_error(&format!("release workflow/{name}"), error))?;
         }
         items.push(json!({ "name": name, "namespace": namespace }));
     }

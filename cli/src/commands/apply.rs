@@ -16,9 +16,10 @@ use crate::error::{CliError, ExitStatus};
 use crate::listen_args::ListenArgs;
 use crate::output::ItemList;
 use crate::settings::RunnerArgs;
-use crate::use_cases::follow::{Following, REMOTE_TIMEOUT, follow_to_end};
+use crate::use_cases::follow::{Following, follow_to_end};
 use crate::use_cases::interrupts::Interrupts;
 use crate::use_cases::run::{Placement, Target, run_workflows};
+use crate::use_cases::statuses::REMOTE_TIMEOUT;
 use crate::use_cases::submit::{Purpose, line, submit};
 
 /// Make the world match documents, and run them here unless there is a server.
@@ -164,7 +165,8 @@ async fn submit_and_print(
 }
 
 async fn follow_server(context: &CommandContext, client: &Client, ids: &[i64]) -> Result<ExitStatus, CliError> {
-    let following = Following { timeout: REMOTE_TIMEOUT, interrupted: "stopped following; the workflows go on" };
+    let following =
+        Following { timeout: REMOTE_TIMEOUT, interrupted: "stopped following; the server still runs the workflows" };
     let followed = follow_to_end(context, client, ids, following, &mut Interrupts::listen()?).await?;
     followed.ok_or_else(|| ClientError::Closed.into())
 }

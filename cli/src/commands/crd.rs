@@ -14,7 +14,7 @@ use torc_api::definition::definitions;
 
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
-use crate::kubernetes::{connect, refusal};
+use crate::kubernetes::{api_error, connect};
 use status::{CrdStatus, compare};
 
 /// Who owns the fields that this command writes.
@@ -82,7 +82,7 @@ async fn install(context: &CommandContext, args: &InstallArgs) -> Result<ExitSta
     for definition in definitions() {
         let name = name(&definition);
         let what = format!("install {name}");
-        let before = api.get_opt(name).await.map_err(|error| refusal(&what, error))?;
+        let before = api.get_opt(name).await.map_err(|error| api_error(&what, error))?;
         let mut params =
             PatchParams { field_validation: Some(ValidationDirective::Strict), ..PatchParams::apply(MANAGER) };
         params.force = args.force_conflicts;
@@ -108,15 +108,15 @@ async fn install(context: &CommandContext, args: &InstallArgs) -> Result<ExitSta
 
 fn conflict_or_refusal(what: &str, error: kube::Error) -> CliError {
     let conflict = matches!(&error, kube::Error::Api(status) if status.code == 409);
-    let error = refusal(what, error);
-    if conflict { error.hint("--force-conflicts takes the fields over") } else { error }
+    let error = api_error(what, error);
+    if conflict { error.hint("take over these fields with --force-conflicts") } else { error }
 }
 
 /// Waits until the API server serves what it has accepted.
 async fn established(api: &Api<DynamicObject>, name: &str) -> Result<(), CliError> {
     let start = Instant::now();
     loop {
-        let found = api.get(name).await.map_err(|error| refusal(&format!("look at {name}"), error))?;
+        let found = api.get(name).await.map_err(|error| api_error(&format!("look at {name}"), error))?;
         if status::is_established(&found.data) {
             return Ok(());
         }
@@ -134,7 +134,7 @@ async fn check(context: &CommandContext) -> Result<ExitStatus, CliError> {
     let mut statuses = Vec::new();
     for definition in definitions() {
         let name = name(&definition).to_owned();
-        let found = api.get_opt(&name).await.map_err(|error| refusal(&format!("look at {name}"), error))?;
+        let found = api.get_opt(&name).await.map_err(|error| api_error(&format!("look at {name}"), error))?;
         let found = found.map(|found| json!(found));
         statuses.push((name, compare(&definition, found.as_ref())));
     }

@@ -6,8 +6,9 @@ use clap::Args;
 use serde_json::json;
 use torc_api::action::ActionState;
 use torc_api::api::{Event, Job, JobResult, SlurmCluster, Workflow, WorkflowAction};
+use torc_api::filter::ResultFilter;
 
-use crate::client::{Client, ResultFilter};
+use crate::client::Client;
 use crate::connection::{bare_name, explain_missing, resolve_workflow, with_client};
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};

@@ -5,13 +5,13 @@ mod watch;
 use std::collections::HashMap;
 
 use clap::{Args, ValueEnum};
+use torc_api::filter::{JobFilter, ResultFilter};
 use torc_api::state::JobState;
 
-use crate::client::{Client, JobFilter, ResultFilter};
+use crate::client::Client;
 use crate::connection::{ServerConnection, bare_name, explain_missing, resolve_workflow};
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
-use crate::kubernetes::objects::ObjectKind;
 use crate::output::WithNamespace;
 
 /// List workflows, jobs, results, actions, runners, allocations, SlurmClusters, events, files, user data, or who did what.
@@ -105,37 +105,24 @@ impl GetArgs {
         Ok((resource, name.or(self.workflow.as_deref().map(bare_name))))
     }
 
-    /// Whether objects of a cluster are asked for.
-    pub fn is_of_objects(&self) -> bool {
-        self.object().is_ok()
-    }
-
-    /// The kind of objects of a cluster that is asked for, and the name of one.
-    pub fn object(&self) -> Result<(ObjectKind, Option<&str>), CliError> {
-        match self.target()? {
-            (Resource::Workflows, name) => Ok((ObjectKind::Workflow, name)),
-            (Resource::SlurmClusters, name) => Ok((ObjectKind::SlurmCluster, name)),
-            _ => Err(CliError::usage("workflows and slurmclusters are objects of a cluster")),
-        }
-    }
-
-    fn states(&self) -> Option<String> {
-        let states: Vec<&str> = self.status.iter().map(|state| state.as_str()).collect();
-        (!states.is_empty()).then(|| states.join(","))
-    }
-
     fn job_filter(&self) -> JobFilter {
-        JobFilter { status: self.states(), name: self.job.clone(), contains: self.contains.clone() }
+        JobFilter {
+            status: self.status.clone(),
+            name: self.job.clone(),
+            contains: self.contains.clone(),
+            ..JobFilter::default()
+        }
     }
 
     fn result_filter(&self) -> ResultFilter {
         ResultFilter {
             job: self.job.clone(),
             run: self.run,
-            status: self.states(),
+            status: self.status.clone(),
             failed: self.failed,
             return_code: self.return_code,
             latest: self.latest,
+            ..ResultFilter::default()
         }
     }
 }
@@ -314,9 +301,9 @@ mod tests {
     }
 
     #[test]
-    fn states_are_checked_and_joined() {
-        assert_eq!(get("jobs --status failed,ready").states().as_deref(), Some("failed,ready"));
-        assert_eq!(get("jobs").states(), None);
+    fn states_are_checked() {
+        assert_eq!(get("jobs --status failed,ready").status, [JobState::Failed, JobState::Ready]);
+        assert_eq!(get("jobs").status, []);
         assert!(Line::try_parse_from(["get", "jobs", "--status", "sleepy"]).is_err());
     }
 
@@ -325,22 +312,17 @@ mod tests {
         let args = get("results w --status failed --job j --contains c --run 2 --failed --return-code -9 --latest");
         let results = args.result_filter();
         assert_eq!(
-            (results.job.as_deref(), results.run, results.status.as_deref()),
-            (Some("j"), Some(2), Some("failed"))
+            (results.job.as_deref(), results.run, results.status.as_slice()),
+            (Some("j"), Some(2), [JobState::Failed].as_slice())
         );
         assert_eq!((results.failed, results.return_code, results.latest), (true, Some(-9), true));
         let jobs = args.job_filter();
         assert_eq!(
-            (jobs.status.as_deref(), jobs.name.as_deref(), jobs.contains.as_deref()),
-            (Some("failed"), Some("j"), Some("c"))
+            (jobs.status.as_slice(), jobs.name.as_deref(), jobs.contains.as_deref()),
+            ([JobState::Failed].as_slice(), Some("j"), Some("c"))
         );
         let plain = get("results w").result_filter();
         assert!(!plain.failed && !plain.latest && plain.run.is_none() && plain.return_code.is_none());
-        for (line, expected) in
-            [("workflows", true), ("wf/a", true), ("slc", true), ("jobs", false), ("nonsense", false)]
-        {
-            assert_eq!(get(line).is_of_objects(), expected, "{line}");
-        }
     }
 
     #[test]

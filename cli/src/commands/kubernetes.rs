@@ -1,35 +1,39 @@
-//! Commands that write objects of a cluster: through the API server, with the rights of the user.
+//! Commands that write objects of a cluster through the API server, with the rights of the user.
+//!
+//! All other commands read from Torc's server. `wait` reads the object: the server may not know the latest generation yet.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kube::api::DynamicObject;
+use kube::runtime::wait::await_condition;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use torc_api::size::too_large;
 
 use super::apply::ApplyArgs;
 use super::control;
 use super::delete::{DeleteArgs, named_clusters};
 use super::diff::{paint, unified};
-use super::get::GetArgs;
 use super::retry::RetryArgs;
-use super::wait::{Goal, WaitArgs, goal_text, judge};
+use super::wait::{Goal, WaitArgs, evaluate};
 use crate::client::Control;
 use crate::connection::bare_name;
 use crate::context::CommandContext;
 use crate::documents::{self, ProblemReport};
 use crate::error::{CliError, ExitStatus};
 use crate::kubernetes::KubernetesCluster;
-use crate::kubernetes::objects::{How, ObjectKind, content};
+use crate::kubernetes::objects::{ApplyOptions, ObjectKind, content};
 use crate::object_view::view;
-use crate::output::{ClusterObjectRow, ItemList, WithNamespace, WorkflowObjectRow};
+use crate::output::ItemList;
 use crate::use_cases::interrupts::Interrupts;
 use crate::use_cases::submit::outcome_word;
+use crate::use_cases::watch_store::sleep_until;
 use crate::workflow_phase::phase;
 
-/// Between two looks at an object.
-const PAUSE: Duration = Duration::from_millis(500);
+/// Delay before a broken watch is opened again.
+const WATCH_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The documents of files as objects, clusters first: a workflow may name one of the same files.
+/// Returns the documents of files as objects. Clusters come first, because a workflow may name one of them.
 fn objects(
     context: &CommandContext,
     cluster: &KubernetesCluster,
@@ -61,20 +65,20 @@ fn name(object: &DynamicObject) -> &str {
     object.metadata.name.as_deref().unwrap_or_default()
 }
 
-/// Applies documents as objects.
+/// Applies documents as objects of the cluster.
 pub async fn apply(
     context: &CommandContext,
     cluster: &KubernetesCluster,
     args: &ApplyArgs,
 ) -> Result<ExitStatus, CliError> {
     if args.no_run || args.detach {
-        let message = "--no-run and --detach are about this machine, and the workflow runs in the cluster";
-        return Err(CliError::usage(message).hint("`suspend: true` in the document holds a workflow back"));
+        let message = "--no-run and --detach apply to this machine, but the workflow runs in the cluster";
+        return Err(CliError::usage(message).hint("set `suspend: true` in the document to start the workflow later"));
     }
-    let how = How { dry_run: args.dry_run, force: args.force_conflicts };
+    let options = ApplyOptions { dry_run: args.dry_run, force: args.force_conflicts };
     let (mut items, mut text, mut workflows) = (Vec::new(), String::new(), Vec::new());
     for (kind, document) in objects(context, cluster, &args.files.files)? {
-        let applied = cluster.apply(kind, &document, how).await?;
+        let applied = cluster.apply(kind, &document, options).await?;
         let (name, outcome) = (name(&applied.after).to_owned(), applied.outcome());
         let dry = if args.dry_run { " (dry run)" } else { "" };
         text.push_str(&format!("{}/{name} {}{dry}\n", kind.word(), outcome_word(outcome)));
@@ -104,22 +108,40 @@ pub async fn apply(
     Ok(outcome)
 }
 
-/// The workflow once nothing more happens to it by itself; nothing when somebody does not want to wait any longer.
+/// Returns the object of a workflow once it has settled; `None` after an interrupt.
 async fn settled(cluster: &KubernetesCluster, name: &str) -> Result<Option<DynamicObject>, CliError> {
     let mut interrupts = Interrupts::listen()?;
+    let has_settled = |object: Option<&DynamicObject>| object.is_none_or(|object| !phase(&view(object)).is_active());
+    tokio::select! {
+        object = await_object(cluster, name, has_settled) => match object? {
+            Some(object) => Ok(Some(object)),
+            None => Err(CliError::not_found(format!("workflow/{name} was deleted before it had settled"))),
+        },
+        () = interrupts.next() => Ok(None),
+    }
+}
+
+/// Watches the object of a workflow until `is_reached` holds. `None` stands for a deleted object.
+async fn await_object(
+    cluster: &KubernetesCluster,
+    name: &str,
+    is_reached: impl Fn(Option<&DynamicObject>) -> bool,
+) -> Result<Option<DynamicObject>, CliError> {
     loop {
-        let object = cluster.get(ObjectKind::Workflow, name).await?;
-        if !phase(&view(&object)).is_active() {
-            return Ok(Some(object));
+        if let Ok(object) = await_condition(cluster.api(ObjectKind::Workflow), name, &is_reached).await {
+            return Ok(object);
         }
-        tokio::select! {
-            () = tokio::time::sleep(PAUSE) => {}
-            () = interrupts.next() => return Ok(None),
+        // A broken watch is opened again, unless the API server refuses to answer at all.
+        match cluster.get(ObjectKind::Workflow, name).await {
+            Ok(object) if is_reached(Some(&object)) => return Ok(Some(object)),
+            Ok(_) => tokio::time::sleep(WATCH_RETRY_INTERVAL).await,
+            Err(error) if error.kind == ExitStatus::NotFound && is_reached(None) => return Ok(None),
+            Err(error) => return Err(error),
         }
     }
 }
 
-/// The API server says what an object would be; it fills in defaults and knows what others have set.
+/// Prints the changes that an apply would make. The API server computes them, because it fills in defaults and knows other managers.
 pub async fn diff(
     context: &CommandContext,
     cluster: &KubernetesCluster,
@@ -127,7 +149,7 @@ pub async fn diff(
 ) -> Result<ExitStatus, CliError> {
     let (mut items, mut text) = (Vec::new(), String::new());
     for (kind, document) in objects(context, cluster, files)? {
-        let applied = cluster.apply(kind, &document, How { dry_run: true, force: true }).await?;
+        let applied = cluster.apply(kind, &document, ApplyOptions { dry_run: true, force: true }).await?;
         let before = applied.before.as_ref().map_or(Value::Null, |object| *content(object));
         let name = name(&applied.after);
         let difference = unified(name, &before, &content(&applied.after));
@@ -141,38 +163,7 @@ pub async fn diff(
     Ok(if same { ExitStatus::Success } else { ExitStatus::Different })
 }
 
-/// Lists objects.
-pub async fn get(
-    context: &CommandContext,
-    cluster: &KubernetesCluster,
-    args: &GetArgs,
-) -> Result<ExitStatus, CliError> {
-    let (kind, wanted) = args.object()?;
-    if args.all_namespaces {
-        if kind != ObjectKind::Workflow || wanted.is_some() {
-            return Err(CliError::usage("--all-namespaces is for lists of workflows"));
-        }
-        let mut found = cluster.list_everywhere().await?;
-        found.truncate(args.limit.unwrap_or(usize::MAX));
-        let rows: Vec<_> = found.into_iter().map(|object| WithNamespace(WorkflowObjectRow(object))).collect();
-        context.output.list(&rows)?;
-        return Ok(ExitStatus::Success);
-    }
-    let mut found = match wanted {
-        Some(name) => vec![cluster.get(kind, name).await?],
-        None => cluster.list(kind).await?,
-    };
-    found.truncate(args.limit.unwrap_or(usize::MAX));
-    match kind {
-        ObjectKind::Workflow => context.output.list(&found.into_iter().map(WorkflowObjectRow).collect::<Vec<_>>())?,
-        ObjectKind::SlurmCluster => {
-            context.output.list(&found.into_iter().map(ClusterObjectRow).collect::<Vec<_>>())?
-        }
-    }
-    Ok(ExitStatus::Success)
-}
-
-/// Deletes objects.
+/// Deletes objects of the cluster.
 pub async fn delete(
     context: &CommandContext,
     cluster: &KubernetesCluster,
@@ -191,7 +182,7 @@ pub async fn delete(
             deleted.push(name.to_owned());
         } else if !args.ignore_not_found {
             let message = format!("there is no {}/{name} in {}", kind.word(), cluster.namespace);
-            return Err(CliError::not_found(message).hint("`torc get workflows` lists what there is"));
+            return Err(CliError::not_found(message).hint("`torc get workflows` lists the workflows"));
         }
     }
     let text = deleted.iter().map(|name| format!("{}/{name} deleted\n", kind.word())).collect();
@@ -199,8 +190,8 @@ pub async fn delete(
     Ok(ExitStatus::Success)
 }
 
-/// The workflow that is meant: the one that was named, or the only one of the namespace.
-async fn meant(cluster: &KubernetesCluster, named: Option<&str>) -> Result<DynamicObject, CliError> {
+/// Returns the named workflow, or the only one of the namespace.
+async fn resolve(cluster: &KubernetesCluster, named: Option<&str>) -> Result<DynamicObject, CliError> {
     if let Some(named) = named {
         return cluster.get(ObjectKind::Workflow, bare_name(named)).await;
     }
@@ -214,8 +205,8 @@ async fn meant(cluster: &KubernetesCluster, named: Option<&str>) -> Result<Dynam
     }
 }
 
-/// What a verb sets in the specification.
-fn steering(control: Control) -> (Value, &'static str) {
+/// Returns the fields of the specification that a command sets, and the word for the result.
+fn control_fields(control: Control) -> (Value, &'static str) {
     match control {
         Control::Cancel => (json!({ "stopPolicy": "Cancel" }), "canceled"),
         Control::Suspend => (json!({ "suspend": true }), "suspended"),
@@ -230,23 +221,23 @@ pub async fn control(
     names: &[String],
     control: Control,
 ) -> Result<ExitStatus, CliError> {
-    let (spec, word) = steering(control);
+    let (spec, word) = control_fields(control);
     let mut items = Vec::new();
     for named in control::named(names) {
-        let object = meant(cluster, named).await?;
-        items.push(WorkflowObjectRow(cluster.patch_spec(name(&object), &spec).await?));
+        let object = resolve(cluster, named).await?;
+        items.push(view(&cluster.patch_spec(name(&object), &spec).await?));
     }
-    let text = items.iter().map(|row| format!("workflow/{} {word}\n", name(&row.0))).collect();
+    let text = items.iter().map(|workflow| format!("workflow/{} {word}\n", workflow.name)).collect();
     context.output.value(&ItemList { items: &items }, || text)?;
     Ok(ExitStatus::Success)
 }
 
-/// The next run of a workflow, in the words of its specification.
+/// Returns the fields of the specification that start the next run of a workflow.
 fn next_run(object: &DynamicObject, all: bool) -> Value {
     let spec = &object.data["spec"];
     let run = spec["runId"].as_i64().unwrap_or(1).saturating_add(1);
     let mut next = json!({ "runId": run, "rerunPolicy": if all { "All" } else { "Failed" } });
-    // A cancelled workflow goes on only with a new run, and then it is not cancelled any more.
+    // A canceled workflow continues only with a new run, which clears the cancellation.
     if spec["stopPolicy"] == "Cancel" {
         next["stopPolicy"] = json!("None");
         next["rerunPolicy"] = json!(if all { "All" } else { "Incomplete" });
@@ -260,15 +251,15 @@ pub async fn retry(
     cluster: &KubernetesCluster,
     args: &RetryArgs,
 ) -> Result<ExitStatus, CliError> {
-    let object = meant(cluster, args.workflow.as_deref()).await?;
+    let object = resolve(cluster, args.workflow.as_deref()).await?;
     let next = next_run(&object, args.all);
     let patched = cluster.patch_spec(name(&object), &next).await?;
-    let text = format!("workflow/{} runs again: run {}\n", name(&patched), next["runId"]);
-    context.output.value(&WorkflowObjectRow(patched), || text)?;
+    let text = format!("workflow/{} restarted as run {}\n", name(&patched), next["runId"]);
+    context.output.value(&view(&patched), || text)?;
     Ok(ExitStatus::Success)
 }
 
-/// Waits until a workflow has reached a goal.
+/// Waits until the object of a workflow has reached a goal.
 pub async fn wait(
     context: &CommandContext,
     cluster: &KubernetesCluster,
@@ -276,39 +267,33 @@ pub async fn wait(
 ) -> Result<ExitStatus, CliError> {
     let deadline = args.timeout.map(|timeout| Instant::now() + timeout);
     let mut interrupts = Interrupts::listen()?;
-    let named = match &args.workflow {
-        Some(named) => bare_name(named).to_owned(),
-        None => name(&meant(cluster, None).await?).to_owned(),
+    let goal = &args.goal;
+    let is_reached = |object: Option<&DynamicObject>| match object {
+        Some(object) => evaluate(&view(object), goal).is_some(),
+        None => *goal == Goal::Delete,
     };
-    let reached = || format!("workflow/{named} is {}\n", goal_text(&args.goal));
-    loop {
-        match cluster.get(ObjectKind::Workflow, &named).await {
-            Ok(object) => match judge(&view(&object), &args.goal) {
-                Some(ExitStatus::Success) => {
-                    context.output.value(&WorkflowObjectRow(object), reached)?;
-                    return Ok(ExitStatus::Success);
-                }
-                Some(status) => {
-                    let message = format!("workflow/{named} cannot become {} by itself", goal_text(&args.goal));
-                    return Err(CliError::new(status, message).hint(format!("see `torc describe workflow {named}`")));
-                }
-                None => {}
-            },
-            Err(error) if error.kind == ExitStatus::NotFound && args.goal == Goal::Delete => {
-                context.output.value(&Value::Null, reached)?;
-                return Ok(ExitStatus::Success);
-            }
-            Err(error) => return Err(error),
+    let (name, found) = match resolve(cluster, args.workflow.as_deref()).await {
+        Ok(object) => (name(&object).to_owned(), Some(object)),
+        Err(error) if error.kind == ExitStatus::NotFound && *goal == Goal::Delete => {
+            (args.workflow.as_deref().map_or("", bare_name).to_owned(), None)
         }
-        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            let message = format!("the time is over, and workflow/{named} is not {}", goal_text(&args.goal));
-            return Err(CliError::new(ExitStatus::Timeout, message));
-        }
+        Err(error) => return Err(error),
+    };
+    let object = if is_reached(found.as_ref()) {
+        found
+    } else {
         tokio::select! {
-            () = tokio::time::sleep(PAUSE) => {}
+            object = await_object(cluster, &name, is_reached) => object?,
             () = interrupts.next() => return Ok(ExitStatus::Interrupted),
+            () = sleep_until(deadline) => return Err(goal.timed_out(&name)),
         }
+    };
+    let workflow = object.as_ref().map(view);
+    match workflow.as_ref().and_then(|workflow| evaluate(workflow, goal)) {
+        None | Some(ExitStatus::Success) => context.output.value(&workflow, || goal.reached(&name))?,
+        Some(_) => return Err(goal.unreachable(&name)),
     }
+    Ok(ExitStatus::Success)
 }
 
 #[cfg(test)]
@@ -318,14 +303,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn verbs_are_fields_of_the_specification() {
-        assert_eq!(steering(Control::Suspend), (json!({ "suspend": true }), "suspended"));
-        assert_eq!(steering(Control::Resume), (json!({ "suspend": false }), "resumed"));
-        assert_eq!(steering(Control::Cancel), (json!({ "stopPolicy": "Cancel" }), "canceled"));
+    fn commands_set_fields_of_the_specification() {
+        assert_eq!(control_fields(Control::Suspend), (json!({ "suspend": true }), "suspended"));
+        assert_eq!(control_fields(Control::Resume), (json!({ "suspend": false }), "resumed"));
+        assert_eq!(control_fields(Control::Cancel), (json!({ "stopPolicy": "Cancel" }), "canceled"));
     }
 
     #[test]
-    fn a_new_run_rises_and_ends_a_stop() {
+    fn a_new_run_has_a_higher_number_and_clears_a_cancellation() {
         let object = |spec: Value| -> DynamicObject {
             serde_json::from_value(json!({ "apiVersion": "a", "kind": "b", "metadata": {}, "spec": spec })).unwrap()
         };

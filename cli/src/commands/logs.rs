@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use clap::Args;
 use torc_api::api::{Job, JobResult};
+use torc_api::filter::ResultFilter;
 use torc_api::state::JobState;
 use torc_api::wire::AttemptKey;
 use torc_runner::packs;
 
-use crate::client::{Client, ResultFilter};
+use crate::client::Client;
 use crate::connection::{ServerConnection, explain_missing, resolve_workflow};
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
+use torc_api::filter::ResultFilter;
 use torc_runner::plots::Picture;
 use torc_runner::series::{self, SeriesError};
 
-use crate::client::{Client, ResultFilter};
+use crate::client::Client;
 use crate::connection::{bare_name, explain_missing, resolve_workflow, with_client};
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};

@@ -23,6 +23,8 @@ pub enum Page {
     Crds,
     /// docs/reference/environment.md
     Environment,
+    /// docs/reference/events.md
+    Events,
     /// docs/reference/http-routes.md
     Http,
     /// docs/reference/openapi.json
@@ -35,6 +37,7 @@ pub fn run(context: &CommandContext, args: &ReferenceArgs, command: Command) -> 
         Page::Cli => reference::command_line(command),
         Page::Crds => reference::definitions::page(),
         Page::Environment => reference::environment(),
+        Page::Events => torc_controller::events_page(),
         Page::Http => torc_controller::reference_page(),
         Page::Openapi => format!("{:#}\n", torc_controller::openapi_document()),
     };

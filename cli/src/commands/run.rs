@@ -14,7 +14,7 @@ use crate::documents::{self, Documents};
 use crate::embedded::store_dir::StoreDir;
 use crate::error::{CliError, ExitStatus};
 use crate::listen_args::ListenArgs;
-use crate::logging::Author;
+use crate::logging::LogWriters;
 use crate::runner_config::runner_config;
 use crate::settings::RunnerArgs;
 use crate::use_cases::interrupts::Interrupts;
@@ -108,10 +108,9 @@ async fn run_for(context: &CommandContext, client: &Client, target: Target) -> R
         config.api_url = Some(client.url());
         config.server_file = server_file(&client.url(), &context.folder);
         let mut progress = Progress::new(context.output);
-        let runner = LocalRunner::start(config, client.runner_link(), Author::OneOfMany);
-        // Somebody else's runner may take what does not fit here.
-        let never = std::future::pending();
-        let outcome_of_run = run_until_settled(client, &[id], runner, &mut progress, (&mut interrupts, never)).await;
+        let runner = LocalRunner::start(config, client.runner_link(), LogWriters::Many);
+        // Other runners of the server may run jobs that do not fit here, so no detector is used.
+        let outcome_of_run = run_until_settled(client, &[id], runner, &mut progress, &mut interrupts, None).await;
         progress.finish();
         let workflows = match outcome_of_run? {
             RunOutcome::Settled(workflows) => workflows,

@@ -22,7 +22,7 @@ use crate::embedded::store_dir::StoreDir;
 use crate::embedded::{StoreAccess, acquire_or_attach};
 use crate::error::{CliError, ExitStatus};
 use crate::host::host_name;
-use crate::logging::Author;
+use crate::logging::LogWriters;
 use crate::remote::folder::{WorkerFolder, WorkerRecord};
 use crate::runner_config::{runner_config, share_allocation};
 use crate::settings::RunnerArgs;
@@ -166,7 +166,7 @@ async fn drive(
             false => std::future::pending().await,
         }
     };
-    let mut runner = LocalRunner::start(config, client.runner_link(), Author::OneOfMany);
+    let mut runner = LocalRunner::start(config, client.runner_link(), LogWriters::Many);
     tokio::select! {
         ended = runner.ended() => return ended.map(Some),
         () = interrupts.next() => {}

@@ -16,7 +16,7 @@ use crate::embedded::store_dir::StoreDir;
 use crate::embedded::{EmbeddedServer, ServeMode, StoreAccess, acquire_or_attach};
 use crate::error::{CliError, ExitStatus};
 use crate::listen_args::resolve;
-use crate::logging::Author;
+use crate::logging::LogWriters;
 use crate::runner_config::runner_config;
 use crate::settings::{Flags, RunnerArgs, bit};
 use crate::use_cases::interrupts::Interrupts;
@@ -88,7 +88,7 @@ pub async fn run(context: &CommandContext, args: &ServerArgs) -> Result<ExitStat
     }
     // A server in the background takes the address that its starter has recorded.
     if !args.background {
-        store_dir.note_bind(&said.bind);
+        store_dir.record_bind(&said.bind);
     }
     let mode = ServeMode::Announced { listening, runner: args.with_runner, slurm, kubernetes };
     let server = tokio::select! {
@@ -143,7 +143,7 @@ async fn serve(
         config.exit_when_complete = false;
         // It stays as long as the server: one that left for lack of work would register again while others are at work.
         config.idle_exit = IdleExit::Never;
-        let mut runner = LocalRunner::start(config, server.link(), Author::Owner);
+        let mut runner = LocalRunner::start(config, server.link(), LogWriters::One);
         tokio::select! {
             ended = runner.ended() => drop(ended?),
             idle = &mut idle => {

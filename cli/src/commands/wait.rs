@@ -1,45 +1,45 @@
-//! `torc wait`: wait until a workflow is as far as you need it.
+//! `torc wait`: wait until a workflow has reached a condition.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
+use tokio::time::Instant;
 use torc_api::api::Workflow;
+use torc_api::condition::ConditionType;
 
-use crate::client::Client;
+use crate::client::{Client, ClientError};
 use crate::connection::{ServerConnection, bare_name, explain_missing, resolve_workflow};
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
-use crate::use_cases::interrupts::Interrupts;
+use crate::use_cases::statuses::{LOCAL_TIMEOUT, wait_until};
+use crate::use_cases::watch_store::{Watched, watch_store};
 use crate::workflow_phase::{WorkflowPhase, has_condition, phase};
 
-/// Wait until a workflow is as far as you need it.
+/// Wait until a workflow has reached a condition
 ///
-/// Exits with 0 when the condition is true, with 8 when the time is over, and with 3 as soon as `Succeeded` can no longer come
-/// true by itself. `-o json` prints the workflow as it stands then.
+/// Exits with 0 when the condition is met, with 8 after the timeout, and with 3 as soon as `Succeeded` can no longer be met. With
+/// `-o json` the command prints the workflow at that time.
 #[derive(Debug, Args)]
 pub struct WaitArgs {
-    /// The workflow, e.g. `workflow/NAME`; may be left out where the store holds one.
+    /// Workflow by name or number, e.g. `workflow/NAME` (default: the only one in the store)
     #[arg(value_name = "WORKFLOW")]
     pub workflow: Option<String>,
-    /// `condition=Finished`, `condition=Succeeded`, another condition, or `delete`.
+    /// Condition to wait for: `condition=Finished`, `condition=Succeeded`, another condition, or `delete`
     #[arg(long = "for", value_name = "CONDITION", default_value = "condition=Finished", value_parser = parse_goal)]
     pub goal: Goal,
-    /// How long, e.g. `90s`, `1h` or `PT1H` (for ever when absent).
+    /// Time after which to give up, e.g. `90s`, `1h` or `PT1H` (default: none)
     #[arg(long, value_parser = crate::args::parse_duration)]
     pub timeout: Option<Duration>,
 }
 
-/// What is waited for.
+/// The condition that ends the wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Goal {
-    /// A condition is true.
-    Condition(String),
-    /// The workflow is gone.
+    /// A condition of the status is true.
+    Condition(ConditionType),
+    /// The workflow is deleted.
     Delete,
 }
-
-const CONDITIONS: [&str; 7] =
-    ["Accepted", "AllocationsReady", "Recovering", "Stalled", "Suspended", "Finished", "Succeeded"];
 
 fn parse_goal(text: &str) -> Result<Goal, String> {
     if text.eq_ignore_ascii_case("delete") {
@@ -47,119 +47,122 @@ fn parse_goal(text: &str) -> Result<Goal, String> {
     }
     let name = text.strip_prefix("condition=").unwrap_or(text);
     let name = name.strip_suffix("=True").or(name.strip_suffix("=true")).unwrap_or(name);
-    CONDITIONS
-        .into_iter()
-        .find(|known| known.eq_ignore_ascii_case(name))
-        .map(|known| Goal::Condition(known.to_owned()))
-        .ok_or_else(|| format!("must be `delete` or `condition=` with one of {}", CONDITIONS.join(", ")))
+    let conditions = ConditionType::OF_WORKFLOW;
+    let known = conditions.into_iter().find(|known| known.as_str().eq_ignore_ascii_case(name));
+    let names = || conditions.map(ConditionType::as_str).join(", ");
+    known.map(Goal::Condition).ok_or_else(|| format!("must be `delete` or `condition=` with one of {}", names()))
 }
 
-/// How often is looked.
-const PAUSE: Duration = Duration::from_millis(200);
+impl Goal {
+    /// Returns the text that `--for` accepts.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Condition(name) => format!("condition={name}"),
+            Self::Delete => "delete".to_owned(),
+        }
+    }
 
-/// Runs the verb.
+    /// Returns the line about a goal that was reached.
+    pub fn reached(&self, name: &str) -> String {
+        match self {
+            Self::Condition(_) => format!("workflow/{name} condition met\n"),
+            Self::Delete => format!("workflow/{name} deleted\n"),
+        }
+    }
+
+    /// Returns the error for a goal that can no longer be reached.
+    pub fn unreachable(&self, name: &str) -> CliError {
+        let message = format!("workflow/{name} has ended, so `{}` can no longer be met", self.text());
+        CliError::new(ExitStatus::WorkflowFailed, message)
+            .hint(format!("`torc describe workflow {name}` shows the reasons"))
+    }
+
+    /// Returns the error for a goal that was not reached in time.
+    pub fn timed_out(&self, name: &str) -> CliError {
+        CliError::new(ExitStatus::Timeout, format!("timed out waiting for `{}` of workflow/{name}", self.text()))
+    }
+}
+
+/// Runs `wait`.
 pub async fn run(context: &CommandContext, args: &WaitArgs) -> Result<ExitStatus, CliError> {
-    let mut interrupts = Interrupts::listen()?;
     let deadline = args.timeout.map(|timeout| Instant::now() + timeout);
-    let mut target = args.workflow.as_deref().map(|name| bare_name(name).to_owned());
-    loop {
-        let connection = ServerConnection::open(&context.settings, &context.folder).await?;
-        let looked = tokio::select! {
-            looked = look(connection.client(), &mut target, &args.goal, connection.is_served(), deadline) => looked,
-            () = interrupts.next() => Ok(Some((ExitStatus::Interrupted, None))),
-        };
-        connection.close().await;
-        match looked {
-            Ok(Some((status, last))) => return done(context, (target.as_deref(), last), &args.goal, status),
-            // Who served the store has left; the next one may go on with it.
-            Err(error) if error.kind == ExitStatus::Unreachable && context.settings.url.is_none() => {}
-            Err(error) => return Err(error),
-            Ok(None) => {}
+    let connection = ServerConnection::open(&context.settings, &context.folder).await?;
+    let found = find(connection.client(), args).await;
+    let workflow = match found {
+        Ok(Some(workflow)) if evaluate(&workflow, &args.goal).is_none() => workflow,
+        found => {
+            connection.close().await;
+            let (found, named) = (found?, args.workflow.as_deref().map_or("", bare_name));
+            let name = found.as_ref().map_or(named, |workflow| &workflow.name).to_owned();
+            return finish(context, &args.goal, &name, found);
         }
-        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            let name = target.unwrap_or_else(|| "the workflow".to_owned());
-            let message = format!("the time is over, and {name} is not {}", goal_text(&args.goal));
-            return Err(CliError::new(ExitStatus::Timeout, message));
-        }
-        tokio::select! {
-            () = tokio::time::sleep(PAUSE) => {}
-            () = interrupts.next() => return Ok(ExitStatus::Interrupted),
-        }
+    };
+    let look = async |connection: &ServerConnection| look(connection, &args.goal, workflow.id).await;
+    match watch_store(context, connection, deadline, look).await? {
+        Watched::Done(last) => finish(context, &args.goal, &workflow.name, last),
+        Watched::Interrupted => Ok(ExitStatus::Interrupted),
+        Watched::TimedOut => Err(args.goal.timed_out(&workflow.name)),
     }
 }
 
-/// The last words: for programs the workflow as it stands now, `null` when it was deleted.
-fn done(
-    context: &CommandContext,
-    (target, last): (Option<&str>, Option<Box<Workflow>>),
-    goal: &Goal,
-    status: ExitStatus,
-) -> Result<ExitStatus, CliError> {
-    let name = target.unwrap_or("?");
-    match status {
-        ExitStatus::Success => {
-            context.output.value(&last, || format!("workflow/{name} is {}\n", goal_text(goal)))?;
-        }
-        ExitStatus::WorkflowFailed => {
-            context.output.value(&last, String::new)?;
-            let message = format!("workflow/{name} cannot become {} by itself", goal_text(goal));
-            let hint = format!("see `torc describe workflow {name}`");
-            return Err(CliError::new(ExitStatus::WorkflowFailed, message).hint(hint));
-        }
-        _ => {}
-    }
-    Ok(status)
+/// Returns the workflow to wait for; `None` if its deletion is waited for and there is none.
+async fn find(client: &Client, args: &WaitArgs) -> Result<Option<Workflow>, CliError> {
+    let name = match args.workflow.as_deref() {
+        Some(named) => bare_name(named).to_owned(),
+        None => resolve_workflow(client, None).await?,
+    };
+    found(client.workflow(&name).await, &args.goal)
 }
 
-/// What is waited for, in a word.
-pub fn goal_text(goal: &Goal) -> String {
-    match goal {
-        Goal::Condition(name) => name.to_lowercase(),
-        Goal::Delete => "deleted".to_owned(),
+fn found(answer: Result<Workflow, ClientError>, goal: &Goal) -> Result<Option<Workflow>, CliError> {
+    match answer {
+        Ok(workflow) => Ok(Some(workflow)),
+        Err(error) if error.is_not_found() && *goal == Goal::Delete => Ok(None),
+        Err(error) => Err(explain_missing(error)),
     }
 }
 
-/// Looks, again and again where somebody serves the store: how it ended and the workflow, or nothing when the store has to
-/// be opened again.
-async fn look(
-    client: &Client,
-    target: &mut Option<String>,
-    goal: &Goal,
-    served: bool,
-    deadline: Option<Instant>,
-) -> Result<Option<(ExitStatus, Option<Box<Workflow>>)>, CliError> {
-    loop {
-        let name = match target {
-            Some(name) => name.clone(),
-            None => resolve_workflow(client, None).await?,
-        };
-        match client.workflow(&name).await {
-            Ok(workflow) => {
-                *target = Some(workflow.name.clone());
-                if let Some(status) = judge(&workflow, goal) {
-                    return Ok(Some((status, Some(Box::new(workflow)))));
-                }
-            }
-            Err(error) if error.is_not_found() && *goal == Goal::Delete => {
-                return Ok(Some((ExitStatus::Success, None)));
-            }
+/// Returns the workflow when the wait is over: inside `None` for a deleted one. Returns `None` to be called again.
+async fn look(connection: &ServerConnection, goal: &Goal, id: i64) -> Result<Option<Option<Workflow>>, CliError> {
+    let client = connection.client();
+    if connection.is_served() {
+        match wait_until(client, &[id], LOCAL_TIMEOUT, |workflow| evaluate(workflow, goal).is_some()).await {
+            Ok(Some(_)) => {}
+            Ok(None) => return Err(ClientError::Closed.into()),
+            Err(error) if error.is_not_found() && *goal == Goal::Delete => {}
             Err(error) => return Err(explain_missing(error)),
         }
-        if !served || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            return Ok(None);
-        }
-        tokio::time::sleep(PAUSE).await;
     }
+    // The statuses of a watch have no documents.
+    let found = found(client.workflow(&id.to_string()).await, goal)?;
+    let is_over = found.as_ref().is_none_or(|workflow| evaluate(workflow, goal).is_some());
+    Ok(is_over.then_some(found))
 }
 
-/// Whether the goal is reached, or out of reach.
-pub fn judge(workflow: &Workflow, goal: &Goal) -> Option<ExitStatus> {
-    let Goal::Condition(name) = goal else { return None };
-    if has_condition(workflow, name) {
+/// Prints the outcome; with `-o json` the workflow, or `null` if it was deleted.
+fn finish(
+    context: &CommandContext,
+    goal: &Goal,
+    name: &str,
+    workflow: Option<Workflow>,
+) -> Result<ExitStatus, CliError> {
+    let outcome = workflow.as_ref().and_then(|workflow| evaluate(workflow, goal)).unwrap_or(ExitStatus::Success);
+    if outcome == ExitStatus::Success {
+        context.output.value(&workflow, || goal.reached(name))?;
+        return Ok(outcome);
+    }
+    context.output.value(&workflow, String::new)?;
+    Err(goal.unreachable(name))
+}
+
+/// Returns the exit status if a workflow has reached the goal or can no longer reach it.
+pub fn evaluate(workflow: &Workflow, goal: &Goal) -> Option<ExitStatus> {
+    let Goal::Condition(type_) = *goal else { return None };
+    if has_condition(workflow, type_) {
         return Some(ExitStatus::Success);
     }
     let over = matches!(phase(workflow), WorkflowPhase::Failed | WorkflowPhase::Canceled);
-    (over && name == "Succeeded").then_some(ExitStatus::WorkflowFailed)
+    (over && type_ == ConditionType::Succeeded).then_some(ExitStatus::WorkflowFailed)
 }
 
 #[cfg(test)]
@@ -170,54 +173,52 @@ mod tests {
     use crate::workflow_phase::tests::workflow;
 
     #[test]
-    fn goals() {
-        let condition = |name: &str| Ok(Goal::Condition(name.to_owned()));
-        assert_eq!(parse_goal("condition=Finished"), condition("Finished"));
-        assert_eq!(parse_goal("condition=succeeded=true"), condition("Succeeded"));
+    fn conditions_are_parsed_as_kubectl_does() {
+        assert_eq!(parse_goal("condition=Finished"), Ok(Goal::Condition(ConditionType::Finished)));
+        assert_eq!(parse_goal("condition=succeeded=true"), Ok(Goal::Condition(ConditionType::Succeeded)));
         assert_eq!(parse_goal("delete"), Ok(Goal::Delete));
         assert!(parse_goal("condition=Happy").is_err());
     }
 
     #[test]
     fn a_goal_out_of_reach_ends_the_wait() {
-        let goal = |name: &str| Goal::Condition(name.to_owned());
         let active = workflow(JobCounts::default(), &[]);
         let failed = workflow(JobCounts::default(), &["Finished"]);
         let done = workflow(JobCounts::default(), &["Finished", "Succeeded"]);
-        for (workflow, name, expected) in [
-            (&active, "Finished", None),
-            (&active, "Succeeded", None),
-            (&failed, "Finished", Some(ExitStatus::Success)),
-            (&failed, "Succeeded", Some(ExitStatus::WorkflowFailed)),
-            (&failed, "Stalled", None),
-            (&done, "Succeeded", Some(ExitStatus::Success)),
+        for (workflow, type_, expected) in [
+            (&active, ConditionType::Finished, None),
+            (&active, ConditionType::Succeeded, None),
+            (&failed, ConditionType::Finished, Some(ExitStatus::Success)),
+            (&failed, ConditionType::Succeeded, Some(ExitStatus::WorkflowFailed)),
+            (&failed, ConditionType::Stalled, None),
+            (&done, ConditionType::Succeeded, Some(ExitStatus::Success)),
         ] {
-            assert_eq!(judge(workflow, &goal(name)), expected);
+            assert_eq!(evaluate(workflow, &Goal::Condition(type_)), expected);
         }
-        assert_eq!(judge(&done, &Goal::Delete), None);
+        assert_eq!(evaluate(&done, &Goal::Delete), None);
     }
 
     #[test]
     fn every_condition_can_be_waited_for() {
-        for name in ["Accepted", "AllocationsReady", "Recovering", "Stalled", "Suspended", "Finished", "Succeeded"] {
-            let goal = Goal::Condition(name.to_owned());
+        for type_ in ConditionType::OF_WORKFLOW {
+            let (name, goal) = (type_.as_str(), Goal::Condition(type_));
             for text in [format!("condition={name}"), name.to_lowercase(), format!("condition={name}=True")] {
                 assert_eq!(parse_goal(&text), Ok(goal.clone()), "{text}");
             }
-            assert_eq!(judge(&workflow(JobCounts::default(), &[name]), &goal), Some(ExitStatus::Success));
-            assert_eq!(goal_text(&goal), name.to_lowercase());
+            assert_eq!(evaluate(&workflow(JobCounts::default(), &[name]), &goal), Some(ExitStatus::Success));
+            assert_eq!(goal.text(), format!("condition={name}"));
         }
-        assert_eq!((parse_goal("Delete"), goal_text(&Goal::Delete)), (Ok(Goal::Delete), "deleted".to_owned()));
+        assert_eq!((parse_goal("Delete"), Goal::Delete.text()), (Ok(Goal::Delete), "delete".to_owned()));
     }
 
     #[test]
     fn success_is_out_of_reach_only_when_all_is_over() {
-        let succeeded = Goal::Condition("Succeeded".to_owned());
+        let succeeded = Goal::Condition(ConditionType::Succeeded);
         let canceled = Workflow { canceled: true, ..workflow(JobCounts::default(), &["Finished"]) };
         let decide = workflow(JobCounts { pending_failed: 1, ..JobCounts::default() }, &[]);
         let held = Workflow { suspended: true, ..workflow(JobCounts::default(), &[]) };
         for (workflow, expected) in [(canceled, Some(ExitStatus::WorkflowFailed)), (decide, None), (held, None)] {
-            assert_eq!(judge(&workflow, &succeeded), expected, "{workflow:?}");
+            assert_eq!(evaluate(&workflow, &succeeded), expected, "{workflow:?}");
         }
     }
 }

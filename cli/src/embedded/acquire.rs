@@ -9,7 +9,7 @@ use crate::client::Client;
 use crate::error::{CliError, ExitStatus};
 use crate::host::host_name;
 
-/// The longest wait for a process that has the lock and does not answer.
+/// The longest wait for a lock owner that does not answer. It may be starting or restoring a backup.
 const OWNER_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Access to a store.
@@ -29,7 +29,7 @@ pub async fn acquire_or_attach(store_dir: &StoreDir, namespace: Option<&str>) ->
         let foreign = info.as_ref().filter(|info| info.host != host_name());
         match store_dir.try_lock()? {
             Some(lock) => {
-                // Locks of other hosts may go unseen on network file systems, and two owners would harm the store.
+                // On network file systems, locks of other hosts may be invisible, and two owners would damage the store.
                 if let Some(info) = foreign.filter(|_| store_dir.is_on_network()) {
                     return Err(owner_on_other_host(store_dir, info));
                 }
@@ -55,10 +55,10 @@ pub async fn acquire_or_attach(store_dir: &StoreDir, namespace: Option<&str>) ->
 
 pub async fn connect(info: &ServerInfo, namespace: Option<&str>) -> Option<Client> {
     let word = std::fs::read_to_string(&info.token_file).ok()?;
-    // Who is there now says which certificate it has: the file's may be that of an earlier owner.
+    // The owner file names the current certificate; the pin in the token file may be of an earlier owner.
     let token = Credential::token_of(word.trim()).to_owned();
     let url = info.url_from_here();
-    let client = Client::trusting(url, Some(token), &info.trust(), namespace.map(str::to_owned)).ok()?;
+    let client = Client::new(url, Some(token), &info.trust(), namespace.map(str::to_owned)).ok()?;
     client.version().await.is_ok().then_some(client)
 }
 
@@ -76,17 +76,17 @@ fn owner_on_other_host(store_dir: &StoreDir, info: &ServerInfo) -> CliError {
         info.start_time
     );
     CliError::new(ExitStatus::Refused, message)
-        .hint(format!("go on there: ssh {} and run torc in this folder", info.host))
-        .hint(format!("if that process is gone for good, remove {}", store_dir.folder.join("server.json").display()))
+        .hint(format!("continue there: `ssh {}`, and run torc in this folder", info.host))
+        .hint(format!("if that process no longer exists, remove {}", store_dir.folder.join("server.json").display()))
 }
 
 fn owner_unresponsive(store_dir: &StoreDir) -> CliError {
     let message =
-        format!("the store in {} is held by another process that does not answer", store_dir.folder.display());
+        format!("the store in {} is locked by another process that does not answer", store_dir.folder.display());
     let error = CliError::new(ExitStatus::Unreachable, message);
     match store_dir.server_info() {
-        Some(info) => error.hint(format!("it is process {} on {}", info.pid, info.host)),
-        None => error.hint("it may be starting, or restoring a backup: try again in a moment"),
+        Some(info) => error.hint(format!("the owner is process {} on {}", info.pid, info.host)),
+        None => error.hint("the owner may be starting or restoring a backup; retry in a moment"),
     }
 }
 
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_free_store_is_ours_even_if_somebody_died_with_it() {
+    async fn a_store_with_a_dead_owner_is_acquired() {
         let root = tempfile::tempdir().unwrap();
         let store_dir = StoreDir::in_folder(root.path().to_owned());
         store_dir.write_server_info(&info(&store_dir, &host_name(), "http://127.0.0.1:1")).unwrap();
@@ -130,14 +130,14 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_this_machine_alone() {
+    fn loopback_addresses_are_recognized() {
         assert!(
             is_loopback("http://127.0.0.1:80") && is_loopback("http://[::1]:80") && !is_loopback("http://node1:80")
         );
     }
 
     #[test]
-    fn every_spelling_of_this_machine_is_one() {
+    fn every_spelling_of_loopback_is_recognized() {
         for (url, expected) in [
             ("http://127.0.0.1:80", true),
             ("https://[::1]:80", true),
@@ -151,10 +151,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_owner_elsewhere_that_others_reach_is_no_loopback() {
+    async fn a_free_lock_on_a_local_disk_is_acquired() {
         let root = tempfile::tempdir().unwrap();
         let store_dir = StoreDir::in_folder(root.path().to_owned());
-        // The lock is free: who died on another host does not keep a local disk.
+        // The lock is free: a dead owner on another host cannot use a local disk.
         store_dir.write_server_info(&info(&store_dir, "login7", "http://login7:1")).unwrap();
         assert!(!store_dir.is_on_network(), "a temporary folder is on a local disk");
         assert!(matches!(acquire_or_attach(&store_dir, None).await.unwrap(), StoreAccess::Acquired(_)));

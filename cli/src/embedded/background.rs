@@ -1,4 +1,4 @@
-//! Leaves a server in the background that runs what is applied and ends by itself.
+//! Starts a background server that runs applied workflows and exits when it is idle.
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -15,24 +15,28 @@ use crate::embedded::store_dir::{ServerInfo, StoreDir};
 use crate::error::CliError;
 use crate::settings::{ServerSettings, Settings, as_arguments};
 
-/// How long a server may take until it answers.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// It ends when it has had nothing to do for so many seconds.
+/// The longest wait for the first response of a new server.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// The idle time after which the server exits.
 const IDLE_SECONDS: u64 = 30;
 
-/// Starts a server in the background and waits until it, or one that was started at the same moment, answers.
-pub async fn start(store_dir: &StoreDir, settings: &Settings, who: Exposure) -> Result<(ServerInfo, Client), CliError> {
-    let failed = |error: std::io::Error| CliError::unexpected("could not start a server in the background", error);
+/// Starts a background server and waits until it answers, or until a concurrently started one does.
+pub async fn start(
+    store_dir: &StoreDir,
+    settings: &Settings,
+    exposure: Exposure,
+) -> Result<(ServerInfo, Client), CliError> {
+    let failed = |error: std::io::Error| CliError::unexpected("could not start a background server", error);
     let log = OpenOptions::new().create(true).append(true).mode(0o600).open(store_dir.log_file()).map_err(failed)?;
     let mut child = Command::new(std::env::current_exe().map_err(failed)?)
-        .args(arguments(store_dir, settings, who))
+        .args(arguments(store_dir, settings, exposure))
         .stdin(Stdio::null())
         .stdout(log.try_clone().map_err(failed)?)
         .stderr(log)
         .spawn()
         .map_err(failed)?;
-    if let Some(bind) = bind_to_note(&settings.server, who) {
-        store_dir.note_bind(&bind);
+    if let Some(bind) = bind_to_record(&settings.server, exposure) {
+        store_dir.record_bind(&bind);
     }
     let start = Instant::now();
     loop {
@@ -42,38 +46,39 @@ pub async fn start(store_dir: &StoreDir, settings: &Settings, who: Exposure) -> 
             return Ok((info, client));
         }
         if let Some(status) = child.try_wait().map_err(failed)? {
-            // Another command may have started one at the same moment: then that one serves the store.
+            // A concurrent command may have started a server, which then owns the store.
             return match acquire_or_attach(store_dir, settings.namespace.as_deref()).await? {
                 StoreAccess::Attached(info, client) => Ok((*info, *client)),
-                StoreAccess::Acquired(_) => Err(silent(store_dir, &format!("it ended at once: {status}"))),
+                StoreAccess::Acquired(_) => Err(not_started(store_dir, &format!("it exited: {status}"))),
             };
         }
-        if start.elapsed() > PATIENCE {
-            return Err(silent(store_dir, "it does not answer"));
+        if start.elapsed() > START_TIMEOUT {
+            return Err(not_started(store_dir, "it does not answer"));
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
-fn silent(store_dir: &StoreDir, reason: &str) -> CliError {
-    CliError::new(crate::error::ExitStatus::Unexpected, format!("could not start a server in the background: {reason}"))
+fn not_started(store_dir: &StoreDir, reason: &str) -> CliError {
+    CliError::new(crate::error::ExitStatus::Unexpected, format!("could not start a background server: {reason}"))
         .hint(format!("see {}", store_dir.log_file().display()))
 }
 
-/// Returns the server's command line. It inherits the folder and the environment, and so the settings of files and variables.
+/// Returns the server's command line. The server inherits the settings of files and variables with the folder and the environment.
 fn arguments(store_dir: &StoreDir, settings: &Settings, exposure: Exposure) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = ["server", "--background", "--with-runner"].map(Into::into).into();
     let mut add = |flag: &str, value: OsString| arguments.extend([flag.into(), value]);
     add("--database", store_dir.database.clone().into_os_string());
     add("--bind", bind_of(&settings.server, exposure).into());
     add("--idle-exit", format!("{IDLE_SECONDS}s").into());
-    let typed = settings.layers.flags().filter(|(setting, _)| is_handed_over(setting));
+    let typed = settings.layers.flags().filter(|(setting, _)| is_passed_on(setting));
     arguments.extend(as_arguments(typed).into_iter().map(OsString::from));
     arguments
 }
 
-/// Flags of every command say whom this command speaks with and how it prints; the address was decided on already.
-fn is_handed_over(setting: &Setting) -> bool {
+/// Returns whether a flag is passed on. Global flags select the backend and the output of this command, and the address is resolved
+/// already.
+fn is_passed_on(setting: &Setting) -> bool {
     setting.flag.is_some_and(|flag| !matches!(flag.group, FlagGroup::Global | FlagGroup::EmbeddedListener))
 }
 
@@ -82,7 +87,7 @@ fn bind_of(server: &ServerSettings, exposure: Exposure) -> String {
 }
 
 /// Returns the address that later servers of the store take over. A loopback address that the user did not set is not recorded.
-pub fn bind_to_note(server: &ServerSettings, exposure: Exposure) -> Option<String> {
+pub fn bind_to_record(server: &ServerSettings, exposure: Exposure) -> Option<String> {
     let is_decided = server.embedded_bind.is_some() || exposure == Exposure::OtherMachines;
     is_decided.then(|| bind_of(server, exposure))
 }
@@ -97,12 +102,12 @@ mod tests {
 
     fn resolved(flags: Layers) -> Settings {
         let folder = std::path::Path::new("/folder");
-        let surroundings = Environment { variable: &|_| None, folder, system: std::path::Path::new("/nowhere") };
-        let (layers, _) = settings::gather(flags, &surroundings).expect("settings");
+        let environment = Environment { variable: &|_| None, folder, system: std::path::Path::new("/nowhere") };
+        let (layers, _) = settings::gather(flags, &environment).expect("settings");
         settings::resolve(&layers, EnvCredentials::default()).expect("settings")
     }
 
-    /// Settings of a command line, as the server in the background would have them.
+    /// Returns the settings of a background server with this command line.
     fn settings_of(words: &[OsString]) -> Settings {
         let line = std::iter::once(OsString::from("torc")).chain(words.iter().cloned());
         let (cli, flags) = cli::parse(line).expect("flags that a server takes");
@@ -114,9 +119,8 @@ mod tests {
         line.split_whitespace().map(OsString::from).collect()
     }
 
-    /// Every flag of every command that runs jobs or listens.
     #[test]
-    fn every_setting_reaches_a_server_in_the_background() {
+    fn every_setting_reaches_the_background_server() {
         let store_dir = StoreDir::in_folder("/f".into());
         let (mut count, own) = (0, ["server.bind", "client.run.bind", "server.database"]);
         for (key, text) in EXAMPLES {
@@ -127,7 +131,7 @@ mod tests {
             }
             let text = if flag.value.is_none() { "true" } else { text };
             let mut flags = Layers::default();
-            // A certificate and its key come together, and one flag sets both intervals.
+            // A certificate needs its key, and one flag sets both poll intervals.
             let partners = settings::all().filter(|other| {
                 other.flag.is_some_and(|other| other.long == flag.long) || flag.requires == Some(other.key)
             });
@@ -149,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_in_the_background_has_the_same_settings() {
+    fn the_background_server_has_the_same_settings() {
         let store_dir = StoreDir::in_folder("/f".into());
         let said = "server --num-cpus 1 --memory 2097152 --num-gpus 3 -j 4 --label a --label b --output-dir o --time-limit 5s \
             --poll-interval 6.5 --claim-backoff-max-secs 7 --long-poll false --offline-drain false --drain-ping-interval-secs 8 \
@@ -176,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_noted_where_others_need_it() {
+    fn an_address_is_recorded_if_it_is_set_or_exposed() {
         let named = |bind: Option<&str>| ServerSettings {
             embedded_bind: bind.map(str::to_owned),
             ..settings_of(&words("server")).server
@@ -187,12 +191,12 @@ mod tests {
             (Some("127.0.0.1:5"), Exposure::ThisMachine, Some("127.0.0.1:5")),
             (Some("127.0.0.1:5"), Exposure::OtherMachines, Some("127.0.0.1:5")),
         ] {
-            assert_eq!(bind_to_note(&named(bind), exposure).as_deref(), expected, "{bind:?} {exposure:?}");
+            assert_eq!(bind_to_record(&named(bind), exposure).as_deref(), expected, "{bind:?} {exposure:?}");
         }
     }
 
     #[test]
-    fn it_is_of_the_background_runs_jobs_and_leaves() {
+    fn the_command_line_of_the_background_server() {
         let store_dir = StoreDir::in_folder("/f".into());
         let line: Vec<String> = arguments(&store_dir, &settings_of(&words("server")), Exposure::ThisMachine)
             .iter()

@@ -1,4 +1,4 @@
-//! A runner in the same process reaches the engine without HTTP.
+//! The link of a runner to the engine of the same process, without HTTP.
 
 use torc_api::api::ErrorBody;
 use torc_api::error_code::ErrorCode;
@@ -7,13 +7,12 @@ use torc_api::wire::{RegisterRequest, RegisterResponse, SyncRequest, SyncRespons
 use torc_controller::EngineHandle;
 use torc_runner::{LinkError, ServerLink};
 
-/// The way from a runner to the engine of this process.
+/// A link to the engine of this process.
 pub struct EngineLink {
     engine: EngineHandle,
 }
 
 impl EngineLink {
-    /// A way to an engine.
     pub fn new(engine: EngineHandle) -> Self {
         Self { engine }
     }
@@ -43,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_engine_says_becomes_what_a_server_would() {
+    fn engine_errors_become_link_errors() {
         let said = |code: &str| {
             let body = ErrorBody { code: code.to_owned().into(), message: "m".to_owned(), ..ErrorBody::default() };
             translate(body)

@@ -1,4 +1,4 @@
-//! Where a server listens, whether it speaks TLS there, and how others reach it: decided once, by one function.
+//! The address of a server, its protection, and the URL for other machines; [`Listening::decide`] decides all three.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -9,12 +9,11 @@ use super::advertise::{AdvertisedHost, HostInfo, choose, host_of, unresolved_hos
 use crate::error::CliError;
 use crate::settings::ServerSettings;
 
-/// The machines that have to reach a server.
+/// The machines that must reach a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exposure {
-    /// This machine.
     ThisMachine,
-    /// Runners on other machines, too.
+    /// This machine and runners on other machines.
     OtherMachines,
 }
 
@@ -33,14 +32,14 @@ impl Exposure {
     }
 }
 
-/// How connections are protected.
+/// The protection of connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Protection {
-    /// Not at all.
+    /// Plain HTTP.
     Plain,
-    /// By the certificate of these files.
+    /// TLS with the certificate of these files.
     Given(TlsFiles),
-    /// By a certificate that the server makes for itself.
+    /// TLS with a self-signed certificate of the store.
     Own,
 }
 
@@ -53,37 +52,35 @@ impl Protection {
     }
 }
 
-/// What was decided.
+/// The listening address of a server and its protection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listening {
-    /// Where to listen; port 0 takes a free one.
+    /// The address; port 0 picks a free port.
     pub bind: SocketAddr,
-    /// How.
     pub protection: Protection,
-    /// What others are told, where a person has said so.
+    /// The value of `--advertise`.
     advertise: Option<String>,
 }
 
 impl Listening {
-    /// On this machine only, at a free port.
-    pub const fn here() -> Self {
+    /// Returns plain HTTP on a free loopback port.
+    pub const fn loopback() -> Self {
         let bind = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
         Self { bind, protection: Protection::Plain, advertise: None }
     }
 
-    /// Decides. `bind` is what was said about the address, `otherwise` what goes when nothing was; names are looked up by
-    /// `resolve`.
+    /// Decides by settings. `bind` is the configured address, `default_bind` applies without one, and `resolve` looks up names.
     pub fn decide(
-        said: &ServerSettings,
+        settings: &ServerSettings,
         bind: Option<&str>,
-        otherwise: &str,
+        default_bind: &str,
         resolve: impl Fn(&str) -> Result<SocketAddr, CliError>,
     ) -> Result<Self, CliError> {
-        let bind = resolve(bind.unwrap_or(otherwise))?;
-        let protection = match (said.certificate(), said.insecure_http, said.tls) {
+        let bind = resolve(bind.unwrap_or(default_bind))?;
+        let protection = match (settings.certificate(), settings.insecure_http, settings.tls) {
             (Some(_), true, _) | (None, true, true) => {
-                let message = "plain HTTP was asked for, and TLS too";
-                return Err(CliError::usage(message).hint("leave out --insecure-http, or the rest"));
+                let message = "--insecure-http conflicts with --tls and --tls-cert";
+                return Err(CliError::usage(message).hint("remove --insecure-http, or remove the TLS flags"));
             }
             (Some(files), false, _) => Protection::Given(files),
             (None, true, false) => Protection::Plain,
@@ -91,42 +88,41 @@ impl Listening {
             (None, false, false) if bind.ip().is_loopback() => Protection::Plain,
             (None, false, false) => Protection::Own,
         };
-        if said.tls_ca.is_some() && protection == Protection::Own {
-            let message =
-                "--tls-ca says who vouches for a certificate, and the server would make its own, for which nobody does";
-            return Err(CliError::usage(message).hint("name the certificate with --tls-cert and --tls-key, too"));
+        if settings.tls_ca.is_some() && protection == Protection::Own {
+            let message = "--tls-ca needs a certificate of that CA, but the server would use a self-signed one";
+            return Err(CliError::usage(message).hint("name the certificate with --tls-cert and --tls-key"));
         }
-        Ok(Self { bind, protection, advertise: said.advertise.clone() })
+        Ok(Self { bind, protection, advertise: settings.advertise.clone() })
     }
 
-    /// The server of one command in this folder, which others in the folder attach to, and runners elsewhere if there are any.
+    /// Decides for the server of one command. Other commands of the folder attach to it, and with `exposure` runners on other machines.
     pub fn embedded(
-        said: &ServerSettings,
+        settings: &ServerSettings,
         exposure: Exposure,
         resolve: impl Fn(&str) -> Result<SocketAddr, CliError>,
     ) -> Result<Self, CliError> {
-        Self::decide(said, said.embedded_bind.as_deref(), exposure.default_bind(), resolve)
+        Self::decide(settings, settings.embedded_bind.as_deref(), exposure.default_bind(), resolve)
     }
 
-    /// By which host others find it. A name that a person has said is looked up, and so is this machine where nobody has said one.
-    pub fn host(&self, addresses_of: impl Fn(&str) -> Vec<IpAddr>, look: impl Fn() -> HostInfo) -> AdvertisedHost {
+    /// Returns the host for other machines: the advertised one, else one of this machine if the server listens on all interfaces.
+    pub fn host(&self, addresses_of: impl Fn(&str) -> Vec<IpAddr>, host_info: impl Fn() -> HostInfo) -> AdvertisedHost {
         match self.advertise.as_deref().map(host_of) {
             Some(host) => {
                 let found = addresses_of(host);
-                let warning = if found.is_empty() { unresolved_host_warning(host, &found, &look()) } else { None };
+                let warning = if found.is_empty() { unresolved_host_warning(host, &found, &host_info()) } else { None };
                 AdvertisedHost { host: host.to_owned(), warning }
             }
             None if self.bind.ip().is_unspecified() => {
-                let choice = choose(&look(), self.bind.ip());
+                let choice = choose(&host_info(), self.bind.ip());
                 let advice =
-                    |warning| format!("{warning}: say with --advertise how runners on other machines reach it");
+                    |warning| format!("{warning}: set --advertise to a host that runners on other machines can reach");
                 AdvertisedHost { warning: choice.warning.map(advice), ..choice }
             }
             None => AdvertisedHost { host: self.bind.ip().to_string(), warning: None },
         }
     }
 
-    /// What others are told, once the address is known.
+    /// Returns the URL for other machines; `bound` is the address with the actual port.
     pub fn url(&self, bound: SocketAddr, host: &str) -> String {
         let scheme = self.protection.scheme();
         match self.advertise.as_deref() {
@@ -138,7 +134,7 @@ impl Listening {
         }
     }
 
-    /// The way to it on this machine: what listens everywhere also listens here.
+    /// Returns the URL on this machine; a server on all interfaces also listens on loopback.
     pub fn local_url(&self, bound: SocketAddr) -> String {
         let mut address = bound;
         if address.ip().is_unspecified() {
@@ -151,13 +147,13 @@ impl Listening {
         format!("{}://{address}", self.protection.scheme())
     }
 
-    /// Whether others than this machine can listen in.
+    /// Returns whether other machines can use plain HTTP.
     pub fn is_exposed(&self) -> bool {
         self.protection == Protection::Plain && !self.bind.ip().is_loopback()
     }
 }
 
-/// `host:1`, `[::1]:1`; not `host`, `[::1]`.
+/// Returns whether a host ends with a port: `host:1` and `[::1]:1` do, `host` and `[::1]` do not.
 fn has_port(host: &str) -> bool {
     host.rsplit_once(':').is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|c| c.is_ascii_digit()))
 }
@@ -181,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_and_schemes() {
+    fn settings_decide_address_protection_and_urls() {
         let tls = || ServerSettings { tls: true, ..said() };
         let given = || ServerSettings { tls_cert: Some("c".into()), tls_key: Some("k".into()), ..said() };
         let open = || ServerSettings { insecure_http: true, ..said() };
@@ -226,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_are_looked_up_only_where_others_need_one() {
+    fn hosts_are_looked_up_only_if_other_machines_need_one() {
         let here = || HostInfo {
             names: vec![("login1".to_owned(), Vec::new())],
             interfaces: vec![IpAddr::from([10, 0, 0, 5])],
@@ -237,20 +233,23 @@ mod tests {
             (said(), "0.0.0.0:0", "10.0.0.5", None),
             (said(), "10.0.0.7:0", "10.0.0.7", None),
             (name("https://known:1/x"), "0.0.0.0:0", "known", None),
-            (name("typo"), "0.0.0.0:0", "typo", Some("'typo', which leads nowhere")),
+            (name("typo"), "0.0.0.0:0", "typo", Some("'typo' of --advertise does not resolve")),
         ] {
             let choice = Listening::decide(&said, Some(bind), "", parse).unwrap().host(addresses_of, here);
             assert_eq!(choice.host, host);
-            let told = choice.warning.unwrap_or_default();
-            assert!(warning.map_or(told.is_empty(), |words| told.contains(words)), "{told}");
+            let warning_text = choice.warning.unwrap_or_default();
+            assert!(warning.map_or(warning_text.is_empty(), |words| warning_text.contains(words)), "{warning_text}");
         }
         let choice = Listening::decide(&said(), Some("0.0.0.0:0"), "", parse).unwrap();
-        let told = choice.host(addresses_of, || HostInfo { interfaces: Vec::new(), ..here() }).warning.unwrap();
-        assert!(told.contains("'login1' leads nowhere") && told.contains("--advertise"), "{told}");
+        let warning_text = choice.host(addresses_of, || HostInfo { interfaces: Vec::new(), ..here() }).warning.unwrap();
+        assert!(
+            warning_text.contains("'login1' does not resolve") && warning_text.contains("--advertise"),
+            "{warning_text}"
+        );
     }
 
     #[test]
-    fn what_contradicts_itself_is_refused() {
+    fn contradictory_settings_are_refused() {
         for wrong in [
             ServerSettings { tls_cert: Some("c".into()), tls_key: Some("k".into()), insecure_http: true, ..said() },
             ServerSettings { tls: true, insecure_http: true, ..said() },
@@ -274,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_that_need_slurm_are_served_to_others() {
+    fn workflows_that_need_slurm_expose_the_server() {
         let action = |kind: &str, scheduler: &str| {
             let text = format!(
                 r#"{{"triggerType": "on_workflow_start", "actionType": "{kind}", "schedulerType": "{scheduler}"}}"#
@@ -302,7 +301,7 @@ mod tests {
             (Exposure::ThisMachine.default_bind(), Exposure::OtherMachines.default_bind()),
             ("127.0.0.1:0", "0.0.0.0:0")
         );
-        let here = Listening::here();
+        let here = Listening::loopback();
         assert_eq!((here.bind.to_string().as_str(), here.protection), ("127.0.0.1:0", Protection::Plain));
         for (host, expected) in
             [("h:1", true), ("[::1]:1", true), ("h", false), ("h:", false), ("h:x", false), ("[::1]", false)]

@@ -1,4 +1,4 @@
-//! The server that this process embeds: it owns a store and has an address for other processes.
+//! The server that this process embeds. It owns a store and has an address for other processes.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -26,17 +26,16 @@ use crate::token_file::read_token;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant, reason = "there is one of it in a process")]
 pub enum ServeMode {
-    /// Only for the time of one command: others wait a moment instead of attaching.
+    /// Only for this command; other commands wait until it ends.
     Private,
-    /// Others attach.
+    /// Other processes may attach.
     Announced {
-        /// Where to listen, and how.
         listening: Listening,
-        /// Whether it runs jobs itself.
+        /// Whether this process also runs jobs.
         runner: bool,
-        /// Whose workflows it asks Slurm for allocations for; none if it leaves Slurm alone.
+        /// The workflows to request Slurm allocations for; `None` for no allocations.
         slurm: Option<RunnerScope>,
-        /// How it looks after custom resources, if it does.
+        /// The settings of the controller of custom resources; `None` without a controller.
         kubernetes: Option<Box<KubernetesConfig>>,
     },
 }
@@ -51,12 +50,12 @@ pub struct EmbeddedServer {
     certificate: Option<Fingerprint>,
     warning: Option<String>,
     announced: bool,
-    /// None where something else decides who owns the store.
+    /// `None` if a Kubernetes Lease decides who owns the store.
     _lock: Option<Lock>,
 }
 
 impl EmbeddedServer {
-    /// Starts the engine of a store.
+    /// Starts the server of a store.
     pub async fn start(
         store_dir: &StoreDir,
         lock: Option<Lock>,
@@ -64,18 +63,19 @@ impl EmbeddedServer {
         mode: ServeMode,
     ) -> Result<Self, CliError> {
         let (listening, runner, slurm, kubernetes) = match mode {
-            ServeMode::Private => (Listening::here(), None, None, None),
+            ServeMode::Private => (Listening::loopback(), None, None, None),
             ServeMode::Announced { mut listening, runner, slurm, kubernetes } => {
                 listening.bind = store_dir.same_port(listening.bind);
                 (listening, Some(runner), slurm, kubernetes)
             }
         };
-        let others = tokio::task::spawn_blocking({
+        let advertised = tokio::task::spawn_blocking({
             let listening = listening.clone();
             move || listening.host(advertise::addresses_of, advertise::host_info)
         });
-        let others = others.await.map_err(|error| CliError::unexpected("could not look up this machine", error))?;
-        let certificate = Certificate::of(store_dir, &listening, &others.host)?;
+        let advertised =
+            advertised.await.map_err(|error| CliError::unexpected("could not look up this machine", error))?;
+        let certificate = Certificate::of(store_dir, &listening, &advertised.host)?;
         let (token, token_file) = match &settings.server.admin_token_file {
             Some(path) => (given_token(path)?, path.clone()),
             None => (store_dir.token(certificate.pinned())?, store_dir.token_file()),
@@ -97,7 +97,7 @@ impl EmbeddedServer {
             runner_token_lifetime: settings.server.runner_token_lifetime,
             max_connections: settings.server.max_connections,
             advertise: {
-                let (listening, host) = (listening.clone(), others.host.clone());
+                let (listening, host) = (listening.clone(), advertised.host.clone());
                 Arc::new(move |bound| listening.url(bound, &host))
             },
             max_jobs: settings.server.max_jobs,
@@ -119,7 +119,7 @@ impl EmbeddedServer {
             certificate_sha256: certificate.pin,
             certificate_file: certificate.given,
         };
-        let client = Client::trusting(&local_url, Some(token), &info.trust(), settings.namespace.clone())?;
+        let client = Client::new(&local_url, Some(token), &info.trust(), settings.namespace.clone())?;
         if runner.is_some() {
             store_dir.write_server_info(&info)?;
         }
@@ -130,44 +130,43 @@ impl EmbeddedServer {
             url,
             token_file,
             certificate: certificate.pin,
-            warning: others.warning,
+            warning: advertised.warning,
             announced: runner.is_some(),
             _lock: lock,
         })
     }
 
-    /// Where the administrators' token is.
+    /// Returns the file with the administrators' token.
     pub fn token_file(&self) -> &Path {
         &self.token_file
     }
 
-    /// The way to the engine over HTTP.
+    /// Returns a client of this server.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// The way to the engine for a runner in this process.
+    /// Returns a link for a runner in this process.
     pub fn link(&self) -> EngineLink {
         EngineLink::new(self.server.engine())
     }
 
-    /// Whether something is done or comes by itself, and the last event.
+    /// Returns whether jobs run or may start without the user, and the last event.
     pub async fn activity(&self, scope: &RunnerScope) -> Result<Activity, CliError> {
         let activity = self.server.engine().activity(scope.clone()).await;
-        activity.map_err(|error| CliError::unexpected("the store cannot be asked", error))
+        activity.map_err(|error| CliError::unexpected("could not query the store", error))
     }
 
-    /// The way to Slurm.
     pub fn slurm(&self) -> Option<&SlurmHandle> {
         self.server.slurm()
     }
 
-    /// How others reach it.
+    /// Returns the URL for other machines.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The certificate that it has made for itself.
+    /// Returns the fingerprint of the self-signed certificate, if there is one.
     pub fn certificate(&self) -> Option<Fingerprint> {
         self.certificate
     }
@@ -177,12 +176,12 @@ impl EmbeddedServer {
         self.warning.as_deref()
     }
 
-    /// Ends once somebody else owns the store.
+    /// Waits until another process owns the store.
     pub async fn superseded(&self) {
         self.server.superseded().await;
     }
 
-    /// Ends the engine and releases the store.
+    /// Stops the server and releases the store.
     pub async fn shutdown(self) {
         if self.announced {
             self.store_dir.remove_server_info();
@@ -191,7 +190,7 @@ impl EmbeddedServer {
     }
 }
 
-/// How allocations are asked for: with the programs of this machine, for runners of this version.
+/// Returns the settings of Slurm allocations. Their runners use this program.
 fn slurm_config(
     store_dir: &StoreDir,
     settings: &Settings,
@@ -213,12 +212,12 @@ fn slurm_config(
     })
 }
 
-/// The certificate that a server shows.
+/// The certificate of a server.
 struct Certificate {
     files: Option<TlsFiles>,
-    /// Its fingerprint, where only the server vouches for it.
+    /// The fingerprint of a self-signed certificate, which clients pin.
     pin: Option<Fingerprint>,
-    /// Its file, where it was given.
+    /// The file of a certificate that the user set.
     given: Option<PathBuf>,
 }
 
@@ -242,22 +241,22 @@ impl Certificate {
         }
     }
 
-    /// What the token file says of it.
+    /// Returns the pin for the token file.
     fn pinned(&self) -> Pin {
         match (self.pin, &self.given) {
             (Some(fingerprint), _) => Pin::Certificate(fingerprint),
-            (None, Some(_)) => Pin::Nothing,
+            (None, Some(_)) => Pin::Remove,
             (None, None) => Pin::Keep,
         }
     }
 }
 
-/// A token that somebody else has made; a short one could be guessed.
+/// Reads a token that the user created. Short tokens are refused, because they can be guessed.
 fn given_token(path: &Path) -> Result<String, CliError> {
     let word = read_token(path)?;
     if word.len() < 16 {
-        let message = format!("the token in {} is too short: at least 16 characters", path.display());
-        return Err(CliError::invalid(message).hint("`openssl rand -hex 32` makes a good one"));
+        let message = format!("the token in {} has less than 16 characters", path.display());
+        return Err(CliError::invalid(message).hint("create one with `openssl rand -hex 32`"));
     }
     Ok(word)
 }
@@ -265,23 +264,26 @@ fn given_token(path: &Path) -> Result<String, CliError> {
 fn could_not_start(store_dir: &StoreDir, error: StartError) -> CliError {
     let (kind, hint) = match &error {
         StartError::Bind { .. } => {
-            (ExitStatus::Refused, Some("name another address with --bind; port 0 takes a free one"))
+            (ExitStatus::Refused, Some("name another address with --bind; port 0 picks a free port"))
         }
         StartError::Tls(_) => (
             ExitStatus::InvalidInput,
-            Some("name a certificate and its key in PEM with --tls-cert and --tls-key, or neither for one of its own"),
+            Some(
+                "name a certificate and its key in PEM with --tls-cert and --tls-key, or omit both for a self-signed one",
+            ),
         ),
-        StartError::Store(StoreError::NewerSchema { .. }) => {
-            (ExitStatus::InvalidInput, Some("it was written by a newer version: install that one; nothing was changed"))
-        }
+        StartError::Store(StoreError::NewerSchema { .. }) => (
+            ExitStatus::InvalidInput,
+            Some("a newer version of torc wrote it: install that version; nothing was changed"),
+        ),
         StartError::Store(StoreError::OlderSchema { .. }) => (
             ExitStatus::InvalidInput,
             Some(
-                "it was written before the first release: move it away and apply the workflows again; nothing was changed",
+                "a version before the first release wrote it: move it away and apply the workflows again; nothing was changed",
             ),
         ),
         StartError::Store(StoreError::NotADatabase { .. } | StoreError::Corrupt { .. }) => {
-            (ExitStatus::InvalidInput, Some("nothing was changed; `torc restore` puts a backup in its place"))
+            (ExitStatus::InvalidInput, Some("nothing was changed; restore a backup with `torc restore`"))
         }
         StartError::Store(StoreError::ReadOnly { .. }) => {
             (ExitStatus::Refused, Some("the file and its folder must be writable"))
@@ -289,11 +291,11 @@ fn could_not_start(store_dir: &StoreDir, error: StartError) -> CliError {
         StartError::Store(StoreError::Locked { .. } | StoreError::Superseded { .. }) => (ExitStatus::Refused, None),
         StartError::Cluster(_) => (
             ExitStatus::InvalidInput,
-            Some("set KUBECONFIG to a file that leads to a cluster, or run it in a Pod with a service account"),
+            Some("set KUBECONFIG to the kubeconfig of a cluster, or run it in a Pod with a service account"),
         ),
         StartError::Store(StoreError::DiskFull { .. } | StoreError::DatabaseIo { .. }) => (
             ExitStatus::Unreachable,
-            Some("the disk may be full, or a quota used up: make room and try again; nothing was lost"),
+            Some("the disk or a quota may be full: free some space and retry; nothing was lost"),
         ),
         _ => (ExitStatus::Unexpected, None),
     };
@@ -350,12 +352,12 @@ mod tests {
     }
 
     #[test]
-    fn the_token_file_says_what_only_the_server_vouches_for() {
+    fn the_token_file_pins_only_a_self_signed_certificate() {
         let pin = Fingerprint([5; 32]);
         let certificate =
             |pin, given: Option<&str>| Certificate { files: None, pin, given: given.map(PathBuf::from) }.pinned();
         assert_eq!(certificate(Some(pin), None), Pin::Certificate(pin));
-        assert_eq!(certificate(None, Some("/c")), Pin::Nothing);
+        assert_eq!(certificate(None, Some("/c")), Pin::Remove);
         assert_eq!(certificate(None, None), Pin::Keep);
     }
 }

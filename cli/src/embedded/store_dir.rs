@@ -1,4 +1,4 @@
-//! Where a store lives: a database and the few files beside it. Only names, the lock and small files; nothing is started here.
+//! The folder of a store: the database and the files beside it.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -18,60 +18,56 @@ use crate::error::{CliError, ExitStatus};
 use crate::host::host_name;
 use crate::listen_args::resolve;
 
-/// The folder of a store that was not given a place of its own.
+/// The default folder of a store.
 pub const FOLDER: &str = ".torc";
 const DATABASE: &str = "torc.db";
 
-/// A store's files.
+/// The files of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreDir {
-    /// The folder all of them are in.
     pub folder: PathBuf,
-    /// The database.
     pub database: PathBuf,
     prefix: String,
 }
 
-/// Says who owns a store at the moment.
+/// The current owner of a store and its addresses, as the owner file contains them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerInfo {
-    /// The owner's host.
     pub host: String,
-    /// The owner's process.
     pub pid: u32,
-    /// Where it answers.
+    /// The URL for all machines.
     pub url: String,
-    /// Where its token is.
+    /// The file with the administrators' token.
     pub token_file: PathBuf,
-    /// Since when.
+    /// RFC 3339.
     pub start_time: String,
-    /// Whether it runs jobs itself.
+    /// Whether the owner also runs jobs.
     #[serde(default)]
     pub runner: bool,
-    /// Where it answers on its own host, where that is shorter.
+    /// The URL on the owner's host, if it differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub local_url: Option<String>,
-    /// The certificate that it has made for itself.
+    /// The fingerprint of a self-signed certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_sha256: Option<Fingerprint>,
-    /// The file of the certificate that it was given.
+    /// The file of a certificate that the user set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_file: Option<PathBuf>,
 }
 
 impl ServerInfo {
-    /// What a file says of a store's owner.
+    /// Reads an owner file.
     pub fn read(path: &Path) -> Option<Self> {
         serde_json::from_slice(&std::fs::read(path).ok()?).ok()
     }
 
-    /// Where it answers whoever asks from this host.
+    /// Returns the URL to use on this host.
     pub fn url_from_here(&self) -> &str {
         self.local_url.as_deref().filter(|_| self.host == host_name()).unwrap_or(&self.url)
     }
 
-    /// Whom to trust there.
+    /// Returns the certificates to accept from the owner.
     pub fn trust(&self) -> Trust {
         match (&self.certificate_sha256, &self.certificate_file) {
             (Some(fingerprint), _) => Trust::Certificate(*fingerprint),
@@ -81,71 +77,71 @@ impl ServerInfo {
     }
 }
 
-/// What the token file says of the server's certificate.
+/// The pin of the server's certificate in the token file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pin {
-    /// What it said before: a server that speaks plain HTTP on this machine has no part in it.
+    /// Keep the present pin: a server with plain HTTP on loopback has no certificate.
     Keep,
-    /// Nothing: others vouch for the certificate.
-    Nothing,
-    /// The server has made this one for itself.
+    /// No pin: a CA signed the certificate.
+    Remove,
+    /// Pin this self-signed certificate.
     Certificate(Fingerprint),
 }
 
-/// The right to use a store; given back when dropped.
+/// The lock of a store; dropping it releases the store.
 pub type Lock = Flock<File>;
 
 impl StoreDir {
-    /// The store of this folder or the nearest one above.
+    /// Finds the store of a folder or of the nearest folder above.
     pub fn find(from: &Path) -> Option<Self> {
         from.ancestors().map(|folder| folder.join(FOLDER)).find(|folder| folder.is_dir()).map(Self::in_folder)
     }
 
-    /// The store of a `.torc` folder.
+    /// Returns the store of a `.torc` folder.
     pub fn in_folder(folder: PathBuf) -> Self {
         Self { database: folder.join(DATABASE), folder, prefix: String::new() }
     }
 
-    /// The store of a database that was named: a path or a `sqlite:` URL.
+    /// Returns the store of a database: a path or a `sqlite:` URL.
     pub fn of_database(path_or_url: &str, current: &Path) -> Result<Self, CliError> {
         let path = match path_or_url.split_once(':') {
             Some(("sqlite", rest)) => rest.strip_prefix("//").unwrap_or(rest),
             Some((scheme, _)) if scheme.len() > 1 && path_or_url.contains("://") => {
-                let message = format!("`{scheme}` databases are not supported: name a path or a `sqlite:` URL");
+                let message = format!("`{scheme}` databases are not supported; use a path or a `sqlite:` URL");
                 return Err(CliError::invalid(message));
             }
             _ => path_or_url,
         };
         let database = current.join(path);
         let (Some(folder), Some(name)) = (database.parent(), database.file_name()) else {
-            return Err(CliError::invalid(format!("'{path_or_url}' names no file")));
+            return Err(CliError::invalid(format!("'{path_or_url}' is not the path of a file")));
         };
         let name = name.to_string_lossy();
         let prefix = if name == DATABASE { String::new() } else { format!("{name}.") };
         Ok(Self { folder: folder.to_owned(), prefix, database })
     }
 
-    /// Where the token is.
+    /// Returns the file with the administrators' token.
     pub fn token_file(&self) -> PathBuf {
         self.beside("token")
     }
 
-    /// What a server in the background says.
+    /// Returns the log file of a background server.
     pub fn log_file(&self) -> PathBuf {
         self.beside("server.log")
     }
 
-    /// The place of the local runner and its shim.
+    /// Returns the state folder of the local runner and its shim.
     pub fn runner_folder(&self) -> PathBuf {
         self.beside("runner")
     }
 
-    /// Where the files are that runners in Slurm allocations read their secrets from: as others see the folder, too.
+    /// Returns the folder with the credentials of runners in Slurm allocations, as an absolute path for other machines.
     pub fn allocations_folder(&self) -> Result<PathBuf, CliError> {
         std::path::absolute(self.beside("allocations")).map_err(|error| self.unusable(error))
     }
 
-    /// The address to listen on: of one that leaves the port open, the port of an owner that died. Its runners look for it there.
+    /// Replaces port 0 by the port of a dead owner, if it is free. The owner's runners try to reconnect to it.
     pub fn same_port(&self, bind: SocketAddr) -> SocketAddr {
         let port = || {
             let info = self.server_info().filter(|info| info.host == host_name())?;
@@ -155,7 +151,7 @@ impl StoreDir {
         wanted.filter(|address| std::net::TcpListener::bind(address).is_ok()).unwrap_or(bind)
     }
 
-    /// The address that the store was last served on, if this machine has it. Unlike the owner's file it outlives the owner.
+    /// Returns the recorded listening address, if this machine has it. Unlike the owner file, the record outlives the owner.
     pub fn last_bind(&self) -> Option<String> {
         let bind = std::fs::read_to_string(self.beside("bind")).ok()?;
         let address = resolve(bind.trim()).ok()?;
@@ -163,13 +159,13 @@ impl StoreDir {
         Some(SocketAddr::new(address.ip(), 0).to_string())
     }
 
-    /// Notes the address that the store is served on, for commands that serve it later and are not told where.
-    pub fn note_bind(&self, bind: &str) {
-        // Without it the next one listens where it would by default.
+    /// Records the listening address for later servers of the store without a configured address.
+    pub fn record_bind(&self, bind: &str) {
+        // Without the record, the next server uses the default address.
         let _ = self.write_private(&self.beside("bind"), format!("{bind}\n").as_bytes());
     }
 
-    /// Says who owns the store at present.
+    /// Returns the owner file.
     pub fn server_file(&self) -> PathBuf {
         self.beside("server.json")
     }
@@ -178,12 +174,12 @@ impl StoreDir {
         self.folder.join(format!("{}{name}", self.prefix))
     }
 
-    /// Makes the folder, closed to others.
+    /// Creates the folder with mode 0700.
     pub fn create_folder(&self) -> Result<(), CliError> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.folder).map_err(|error| self.unusable(error))
     }
 
-    /// Takes the store, unless somebody has it.
+    /// Locks the store; returns `None` if another process holds the lock.
     pub fn try_lock(&self) -> Result<Option<Lock>, CliError> {
         let path = self.beside("lock");
         let file = OpenOptions::new()
@@ -200,30 +196,30 @@ impl StoreDir {
         }
     }
 
-    /// Who owns the store, as far as it says so.
+    /// Reads the owner file.
     pub fn server_info(&self) -> Option<ServerInfo> {
         ServerInfo::read(&self.server_file())
     }
 
-    /// Says who owns the store.
+    /// Writes the owner file.
     pub fn write_server_info(&self, info: &ServerInfo) -> Result<(), CliError> {
         let text = format!("{:#}\n", serde_json::json!(info));
         self.write_private(&self.server_file(), text.as_bytes()).map_err(|error| self.unusable(error))
     }
 
-    /// Nobody owns the store any more.
+    /// Removes the owner file.
     pub fn remove_server_info(&self) {
-        // What stays behind is recognised as stale by the free lock.
+        // The free lock shows that a remaining file is stale.
         let _ = std::fs::remove_file(self.server_file());
     }
 
-    /// The administrator's token, made on the first use, and what its file says of certificates brought up to date.
+    /// Returns the administrators' token and updates the pin in its file. The first call creates the token.
     pub fn token(&self, pin: Pin) -> Result<String, CliError> {
         let (path, word) = (self.token_file(), self.secret("token")?);
         let token = Credential::token_of(&word).to_owned();
         let wanted = match pin {
             Pin::Keep => word.clone(),
-            Pin::Nothing => token.clone(),
+            Pin::Remove => token.clone(),
             Pin::Certificate(pin) => Credential { token: token.clone(), certificate: Some(pin) }.to_string(),
         };
         if wanted != word {
@@ -232,12 +228,12 @@ impl StoreDir {
         Ok(token)
     }
 
-    /// The key that signs tokens, made on the first use.
+    /// Returns the key that signs tokens. The first call creates it.
     pub fn token_key(&self) -> Result<TokenKey, CliError> {
         key_of(self.secret("token-key")?.as_bytes(), &self.beside("token-key"))
     }
 
-    /// A secret of this store, made on the first use.
+    /// Returns a secret of this store. The first call creates it.
     fn secret(&self, name: &str) -> Result<String, CliError> {
         let path = self.beside(name);
         match std::fs::read_to_string(&path) {
@@ -245,17 +241,16 @@ impl StoreDir {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(self.unusable(error)),
             _ => {}
         }
-        let secret = random_secret().map_err(|error| CliError::unexpected("could not make a secret", error))?;
+        let secret = random_secret().map_err(|error| CliError::unexpected("could not create a secret", error))?;
         self.write_private(&path, format!("{secret}\n").as_bytes()).map_err(|error| self.unusable(error))?;
         Ok(secret)
     }
 
-    /// The certificate that the server makes for itself, for these names; made on the first use and kept, because others have
-    /// pinned it.
+    /// Returns the self-signed certificate for these names. The first call creates it; it is kept because clients have pinned it.
     pub fn own_certificate(&self, names: Vec<String>) -> Result<TlsFiles, CliError> {
         let files = TlsFiles { certificate: self.beside("tls.crt"), key: self.beside("tls.key") };
         if !files.certificate.exists() || !files.key.exists() {
-            let failed = |error| CliError::unexpected("could not make a certificate", error);
+            let failed = |error| CliError::unexpected("could not create a certificate", error);
             let (certificate, key) = tls::make_certificate(names).map_err(failed)?;
             self.write_private(&files.key, key.as_bytes()).map_err(|error| self.unusable(error))?;
             self.write_private(&files.certificate, certificate.as_bytes()).map_err(|error| self.unusable(error))?;
@@ -263,7 +258,7 @@ impl StoreDir {
         Ok(files)
     }
 
-    /// Whether locks of other hosts may go unseen here.
+    /// Returns whether the folder is on a network file system, where locks of other hosts may be invisible.
     pub fn is_on_network(&self) -> bool {
         const NFS: i64 = 0x6969;
         const LUSTRE: i64 = 0x0bd0_0bd0;
@@ -277,7 +272,7 @@ impl StoreDir {
     }
 
     fn write_private(&self, path: &Path, content: &[u8]) -> std::io::Result<()> {
-        // Written aside and renamed, so that a reader never sees half of it.
+        // A temporary file is renamed, so that readers never see partial content.
         let mut file = tempfile::Builder::new().prefix(".torc-").tempfile_in(&self.folder)?;
         file.write_all(content)?;
         file.persist(path).map(drop).map_err(|error| error.error)
@@ -290,11 +285,11 @@ impl StoreDir {
         };
         CliError::new(kind, format!("could not use the store in {}", self.folder.display()))
             .because(error)
-            .hint("the folder must be writable; run in another folder, or name a server with --url")
+            .hint("make the folder writable, run in another folder, or name a server with --url")
     }
 }
 
-/// A key in a file.
+/// Reads a key for signing tokens.
 pub fn read_key(path: &Path) -> Result<TokenKey, CliError> {
     let unreadable = |error| {
         let message = format!("could not read the key {}", path.display());
@@ -322,7 +317,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_folder_is_found() {
+    fn the_store_of_the_nearest_folder_is_found() {
         let root = tempfile::tempdir().unwrap();
         let inner = root.path().join("a/b");
         std::fs::create_dir_all(&inner).unwrap();
@@ -333,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn databases_by_path_and_url() {
+    fn a_database_is_named_by_path_or_url() {
         let at = |text: &str| StoreDir::of_database(text, Path::new("/here"));
         for (text, database, token) in [
             ("x.db", "/here/x.db", "/here/x.db.token"),
@@ -353,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_is_private_and_stays() {
+    fn the_token_is_private_and_kept() {
         let root = tempfile::tempdir().unwrap();
         let store_dir = StoreDir::in_folder(root.path().join(".torc"));
         store_dir.create_folder().unwrap();
@@ -362,10 +357,10 @@ mod tests {
         assert_eq!(store_dir.token(Pin::Keep).unwrap(), token);
         let read = || std::fs::read_to_string(store_dir.token_file()).unwrap().trim().to_owned();
         assert_eq!(read(), token);
-        // A certificate of its own stays in the file, for those who get a copy, until there is another.
+        // The pin stays in the file until there is another certificate.
         let own = Pin::Certificate(Fingerprint([3; 32]));
         let pinned = format!("{token}~{}", Fingerprint([3; 32]));
-        for (pin, expected) in [(own, &pinned), (Pin::Keep, &pinned), (Pin::Nothing, &token), (Pin::Keep, &token)] {
+        for (pin, expected) in [(own, &pinned), (Pin::Keep, &pinned), (Pin::Remove, &token), (Pin::Keep, &token)] {
             assert_eq!(store_dir.token(pin).unwrap(), token);
             assert_eq!(read(), *expected, "{pin:?}");
         }
@@ -378,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_that_was_made_stays() {
+    fn a_self_signed_certificate_is_kept() {
         let root = tempfile::tempdir().unwrap();
         let store_dir = StoreDir::in_folder(root.path().to_owned());
         let print =
@@ -387,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_are_given_are_checked() {
+    fn a_key_has_at_least_32_bytes() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("key");
         assert_eq!(read_key(&path).err().map(|error| error.kind), Some(ExitStatus::InvalidInput));
@@ -408,24 +403,24 @@ mod tests {
     }
 
     #[test]
-    fn the_address_of_a_store_is_remembered_where_it_exists() {
+    fn a_recorded_address_is_used_if_this_machine_has_it() {
         let root = tempfile::tempdir().unwrap();
         let store_dir = StoreDir::in_folder(root.path().to_owned());
         assert_eq!(store_dir.last_bind(), None);
-        // The port may be taken by then; that of an owner that died is found otherwise.
+        // The port may be in use by then; the owner file contains the port of a dead owner.
         for (bind, expected) in [
             ("127.0.0.1:4711", Some("127.0.0.1:0")),
             ("0.0.0.0:0", Some("0.0.0.0:0")),
             ("192.0.2.1:80", None),
             ("nonsense", None),
         ] {
-            store_dir.note_bind(bind);
+            store_dir.record_bind(bind);
             assert_eq!(store_dir.last_bind().as_deref(), expected, "{bind}");
         }
     }
 
     #[test]
-    fn the_owner_is_named_until_it_leaves() {
+    fn the_owner_file_is_written_and_removed() {
         let root = tempfile::tempdir().unwrap();
         let store_dir = StoreDir::in_folder(root.path().to_owned());
         let info = ServerInfo {
@@ -461,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn files_stand_beside_the_database_under_its_name() {
+    fn files_of_a_named_database_have_its_name_as_prefix() {
         let names = |store_dir: &StoreDir| {
             [
                 store_dir.token_file(),
@@ -481,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_from_this_host_takes_the_short_way() {
+    fn the_local_url_is_used_on_the_same_host() {
         let store_dir = StoreDir::in_folder("/f".into());
         let far = ServerInfo {
             host: "another".to_owned(),
@@ -494,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_is_trusted_by_its_pin_then_by_its_file() {
+    fn an_owner_is_trusted_by_its_pin_or_by_its_file() {
         let root = tempfile::tempdir().unwrap();
         let store_dir = StoreDir::in_folder(root.path().to_owned());
         let file = root.path().join("crt");
@@ -505,14 +500,14 @@ mod tests {
         };
         let pin = Fingerprint([4; 32]);
         assert_eq!(info(&store_dir).trust(), Trust::System);
-        assert_eq!(with(None, &file).trust(), Trust::System, "a file that cannot be seen from here");
+        assert_eq!(with(None, &file).trust(), Trust::System, "a file on another machine");
         std::fs::write(&file, "x").unwrap();
         assert_eq!(with(None, &file).trust(), Trust::SameAs(file.clone()));
         assert_eq!(with(Some(pin), &file).trust(), Trust::Certificate(pin));
     }
 
     #[test]
-    fn a_successor_listens_where_the_owner_did() {
+    fn a_new_owner_uses_the_port_of_the_last_one() {
         let root = tempfile::tempdir().unwrap();
         let store_dir = StoreDir::in_folder(root.path().to_owned());
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
@@ -526,16 +521,16 @@ mod tests {
         store_dir.write_server_info(&at(&host_name(), free)).unwrap();
         assert_eq!(store_dir.same_port(any).port(), free);
         let said: SocketAddr = "127.0.0.1:9".parse().unwrap();
-        assert_eq!(store_dir.same_port(said), said, "a port that was said stays");
+        assert_eq!(store_dir.same_port(said), said, "a configured port is kept");
         let taken = std::net::TcpListener::bind(any).unwrap();
         store_dir.write_server_info(&at(&host_name(), taken.local_addr().unwrap().port())).unwrap();
-        assert_eq!(store_dir.same_port(any), any, "somebody else has it");
+        assert_eq!(store_dir.same_port(any), any, "the port is in use");
         store_dir.write_server_info(&at("another", free)).unwrap();
-        assert_eq!(store_dir.same_port(any), any, "that was on another host");
+        assert_eq!(store_dir.same_port(any), any, "the owner was on another host");
     }
 
     #[test]
-    fn who_may_not_write_is_refused() {
+    fn a_folder_without_write_permission_is_refused() {
         let store_dir = StoreDir::in_folder("/f".into());
         for (kind, code) in [
             (std::io::ErrorKind::PermissionDenied, 7),
@@ -548,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_secret_is_made_anew_and_the_nearest_store_is_found() {
+    fn an_empty_secret_is_replaced() {
         let root = tempfile::tempdir().unwrap();
         let store_dir = StoreDir::in_folder(root.path().join(".torc"));
         store_dir.create_folder().unwrap();

@@ -1,4 +1,4 @@
-//! A port of this machine that leads into a Pod, through the API server.
+//! A local port that is forwarded to a Pod through the API server.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -8,30 +8,29 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-use super::way_refused;
+use super::server_access_error;
 use crate::error::{CliError, ExitStatus};
 
-/// The port; it is closed when this is dropped.
-pub struct Forward {
+/// A forwarded port. Dropping it closes the port.
+pub struct PortForward {
     address: SocketAddr,
     task: JoinHandle<()>,
 }
 
-/// Which Pods, and which of their ports.
+/// The Pods of a Service and one of their ports.
 #[derive(Clone)]
 pub struct ForwardTarget {
-    /// The Pods of the Service's namespace.
     pub pods: Api<Pod>,
-    /// The Service's selector.
+    /// The label selector of the Service.
     pub selector: String,
     /// The name of the port in the Pod.
     pub port: String,
 }
 
-impl Forward {
-    /// Begins to listen. Only a process of this machine can come in, and it needs the server's token like everybody else.
+impl PortForward {
+    /// Listens on a free loopback port. Connections to the server need its token, also from this machine.
     pub async fn open(target: ForwardTarget) -> Result<Self, CliError> {
-        // What stands in the way is told at once, by its name.
+        // Errors such as missing permissions appear here, not at the first connection.
         drop(target.stream().await?);
         let failed = |error| CliError::unexpected("could not listen on a port of this machine", error);
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(failed)?;
@@ -40,8 +39,8 @@ impl Forward {
             while let Ok((connection, _)) = listener.accept().await {
                 let target = target.clone();
                 tokio::spawn(async move {
-                    if let Err(error) = carry(connection, &target).await {
-                        tracing::warn!("{}", error.message);
+                    if let Err(error) = copy(connection, &target).await {
+                        tracing::warn!("cannot forward a connection to Torc's server: {}", error.message);
                     }
                 });
             }
@@ -49,36 +48,35 @@ impl Forward {
         Ok(Self { address, task })
     }
 
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
-impl Drop for Forward {
+impl Drop for PortForward {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-async fn carry(mut connection: TcpStream, target: &ForwardTarget) -> Result<(), CliError> {
+async fn copy(mut connection: TcpStream, target: &ForwardTarget) -> Result<(), CliError> {
     let mut stream = target.stream().await?;
-    // One of both sides goes first; that is no news.
+    // Either side may close the connection first, which is no error.
     let _ = tokio::io::copy_bidirectional(&mut connection, &mut stream).await;
     Ok(())
 }
 
 impl ForwardTarget {
-    /// A way into a Pod. It is looked for anew each time: it may have been replaced meanwhile.
+    /// Opens a stream to a ready Pod. Pods are listed each time, because they may have been replaced.
     async fn stream(&self) -> Result<impl AsyncRead + AsyncWrite + Unpin + use<>, CliError> {
-        let what = "reach Torc's server through the API server";
-        let refused = |error| way_refused(what, error);
+        let what = "connect to Torc's server through the API server";
+        let refused = |error| server_access_error(what, error);
         let pods = self.pods.list(&ListParams::default().labels(&self.selector)).await.map_err(refused)?;
         let ready = pods.items.iter().filter(|pod| is_ready(pod));
-        let mut places = ready.filter_map(|pod| Some((pod.metadata.name.clone()?, port(pod, &self.port)?)));
-        let Some((name, port)) = places.next() else {
-            return Err(CliError::new(ExitStatus::Unreachable, format!("could not {what}: none of its Pods is ready"))
-                .hint(format!("`kubectl get pods -A -l {}` shows them", self.selector)));
+        let mut candidates = ready.filter_map(|pod| Some((pod.metadata.name.clone()?, port(pod, &self.port)?)));
+        let Some((name, port)) = candidates.next() else {
+            return Err(CliError::new(ExitStatus::Unreachable, format!("could not {what}: it has no ready Pod"))
+                .hint(format!("list its Pods with `kubectl get pods -A -l {}`", self.selector)));
         };
         let mut forwarder = self.pods.portforward(&name, &[port]).await.map_err(refused)?;
         forwarder.take_stream(port).ok_or_else(|| CliError::new(ExitStatus::Unreachable, format!("could not {what}")))
@@ -107,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_that_is_ready_has_the_port() {
+    fn only_a_ready_pod_with_the_port_is_used() {
         let pod = |status: &str, ending: bool| -> Pod {
             let mut value = json!({
                 "metadata": { "name": "p" },

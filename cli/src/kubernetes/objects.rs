@@ -1,4 +1,4 @@
-//! Torc's objects in a cluster: written by server-side apply, so that each field has one who answers for it.
+//! Torc's objects in a cluster, written by server-side apply so that each field has one manager.
 
 use kube::Client;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
@@ -6,27 +6,26 @@ use kube::core::params::ValidationDirective;
 use serde_json::{Value, json};
 use torc_api::api::ApplyOutcome;
 
-use super::{KubernetesCluster, names_an_object, refusal};
+use super::{KubernetesCluster, api_error, names_an_object};
 use crate::error::CliError;
 
-/// Who writes what this program writes.
-pub const MANAGER: &str = "torc-cli";
-/// The controller's promise to clean up before an object is gone.
+/// The field manager of this program.
+pub const FIELD_MANAGER: &str = "torc-cli";
+/// The finalizer of the controller.
 pub const FINALIZER: &str = "torc.dev/cleanup";
-/// What an API server gives at once.
-const PAGE: u32 = 200;
+/// The page size of lists.
+const PAGE_SIZE: u32 = 200;
 
-/// The kinds there are.
+/// The custom resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectKind {
-    /// In a namespace.
     Workflow,
-    /// In none.
+    /// Cluster-scoped.
     SlurmCluster,
 }
 
 impl ObjectKind {
-    /// As kubectl prints it before a name.
+    /// Returns the prefix of names in messages, as kubectl prints it.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Workflow => "workflow",
@@ -34,7 +33,7 @@ impl ObjectKind {
         }
     }
 
-    /// The API of its objects.
+    /// Returns the API of the objects of this kind.
     pub fn api(self, client: Client, namespace: Option<&str>) -> Api<DynamicObject> {
         let (kind, plural) = match self {
             Self::Workflow => ("Workflow", "workflows"),
@@ -54,25 +53,24 @@ impl ObjectKind {
     }
 }
 
-/// What an apply does beyond applying.
+/// Options of an apply.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct How {
-    /// Only ask what would come of it.
+pub struct ApplyOptions {
+    /// Whether the API server only validates and returns the result.
     pub dry_run: bool,
-    /// Take over fields that others answer for.
+    /// Whether to take over fields of other managers.
     pub force: bool,
 }
 
 /// An object before and after an apply.
 pub struct Applied {
-    /// What there was.
     pub before: Option<DynamicObject>,
-    /// What there is, or would be.
+    /// The object after the apply; with a dry run, the object that it would create.
     pub after: DynamicObject,
 }
 
 impl Applied {
-    /// What happened to it.
+    /// Returns whether the object was created, changed or left unchanged.
     pub fn outcome(&self) -> ApplyOutcome {
         match &self.before {
             None => ApplyOutcome::Created,
@@ -82,73 +80,67 @@ impl Applied {
     }
 }
 
-/// What a person writes of an object.
+/// Returns the part of an object that users write.
 pub fn content(object: &DynamicObject) -> Box<Value> {
     let (labels, annotations) = (&object.metadata.labels, &object.metadata.annotations);
     Box::new(json!({ "labels": labels, "annotations": annotations, "spec": object.data["spec"] }))
 }
 
 impl KubernetesCluster {
-    /// The API of a kind in the namespace that is meant.
+    /// Returns the API of a kind in the namespace of the command.
     pub fn api(&self, kind: ObjectKind) -> Api<DynamicObject> {
         kind.api(self.client.clone(), Some(&self.namespace))
     }
 
-    /// Makes an object match a document.
-    pub async fn apply(&self, kind: ObjectKind, document: &Value, how: How) -> Result<Applied, CliError> {
+    /// Creates or updates an object from a document.
+    pub async fn apply(&self, kind: ObjectKind, document: &Value, options: ApplyOptions) -> Result<Applied, CliError> {
         let name = document["metadata"]["name"].as_str().unwrap_or_default();
         let namespace = document["metadata"]["namespace"].as_str().unwrap_or(&self.namespace);
         let api = kind.api(self.client.clone(), Some(namespace));
         let what = format!("apply {}/{name}", kind.word());
-        let before = api.get_opt(name).await.map_err(|error| refusal(&what, error))?;
+        let before = api.get_opt(name).await.map_err(|error| api_error(&what, error))?;
         let params = PatchParams {
-            dry_run: how.dry_run,
-            force: how.force,
+            dry_run: options.dry_run,
+            force: options.force,
             field_validation: Some(ValidationDirective::Strict),
-            ..PatchParams::apply(MANAGER)
+            ..PatchParams::apply(FIELD_MANAGER)
         };
         let after = api.patch(name, &params, &Patch::Apply(document)).await;
         Ok(Applied { before, after: after.map_err(|error| explain(&what, error))? })
     }
 
-    /// Changes some fields of a workflow's specification, whoever applied the rest.
+    /// Changes fields of a workflow's specification, whatever their manager.
     pub async fn patch_spec(&self, name: &str, spec: &Value) -> Result<DynamicObject, CliError> {
-        let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let patched = self.api(ObjectKind::Workflow).patch(name, &params, &Patch::Merge(json!({ "spec": spec }))).await;
-        patched.map_err(|error| refusal(&format!("change workflow/{name}"), error))
+        patched.map_err(|error| api_error(&format!("change workflow/{name}"), error))
     }
 
-    /// One object.
+    /// Returns an object.
     pub async fn get(&self, kind: ObjectKind, name: &str) -> Result<DynamicObject, CliError> {
         let found = self.api(kind).get(name).await;
-        found.map_err(|error| refusal(&format!("get {}/{name}", kind.word()), error))
+        found.map_err(|error| api_error(&format!("get {}/{name}", kind.word()), error))
     }
 
-    /// All objects of the namespace.
+    /// Returns the objects of the namespace.
     pub async fn list(&self, kind: ObjectKind) -> Result<Vec<DynamicObject>, CliError> {
-        every(&self.api(kind)).await.map_err(|error| refusal(&format!("list {}s", kind.word()), error))
+        list_all(&self.api(kind)).await.map_err(|error| api_error(&format!("list {}s", kind.word()), error))
     }
 
-    /// All workflows of all namespaces.
-    pub async fn list_everywhere(&self) -> Result<Vec<DynamicObject>, CliError> {
-        let all = ObjectKind::Workflow.api(self.client.clone(), None);
-        every(&all).await.map_err(|error| refusal("list workflows of all namespaces", error))
-    }
-
-    /// Asks for the end of an object; whether there was one.
+    /// Requests the deletion of an object; returns whether it existed.
     pub async fn delete(&self, kind: ObjectKind, name: &str) -> Result<bool, CliError> {
         match self.api(kind).delete(name, &DeleteParams::default()).await {
             Ok(_) => Ok(true),
             Err(kube::Error::Api(status)) if status.code == 404 && names_an_object(&status) => Ok(false),
-            Err(error) => Err(refusal(&format!("delete {}/{name}", kind.word()), error)),
+            Err(error) => Err(api_error(&format!("delete {}/{name}", kind.word()), error)),
         }
     }
 }
 
-/// All objects, page by page.
-pub async fn every(api: &Api<DynamicObject>) -> kube::Result<Vec<DynamicObject>> {
+/// Lists all objects, page by page.
+pub async fn list_all(api: &Api<DynamicObject>) -> kube::Result<Vec<DynamicObject>> {
     let mut objects = Vec::new();
-    let mut params = ListParams::default().limit(PAGE);
+    let mut params = ListParams::default().limit(PAGE_SIZE);
     loop {
         let page = api.list(&params).await?;
         objects.extend(page.items);
@@ -159,7 +151,7 @@ pub async fn every(api: &Api<DynamicObject>) -> kube::Result<Vec<DynamicObject>>
     }
 }
 
-/// A conflict says who else answers for the fields; what is wrong with a document is told line by line.
+/// Converts an error of an apply. Each invalid or conflicting field becomes a line of the error.
 fn explain(what: &str, error: kube::Error) -> CliError {
     let lines = match &error {
         kube::Error::Api(status) => {
@@ -169,9 +161,9 @@ fn explain(what: &str, error: kube::Error) -> CliError {
         _ => Vec::new(),
     };
     let conflict = matches!(&error, kube::Error::Api(status) if status.code == 409);
-    let refused = refusal(what, error);
+    let refused = api_error(what, error);
     match conflict {
-        true => refused.lines(lines).hint("--force-conflicts takes the fields over"),
+        true => refused.lines(lines).hint("take over these fields with --force-conflicts"),
         false => refused,
     }
 }
@@ -201,13 +193,13 @@ mod tests {
     }
 
     #[test]
-    fn a_status_of_an_older_specification_does_not_count() {
+    fn a_status_of_an_older_generation_is_ignored() {
         assert_eq!(phase(&view(&object(2, 2))), WorkflowPhase::Succeeded);
         assert_eq!(phase(&view(&object(2, 1))), WorkflowPhase::Active);
     }
 
     #[test]
-    fn an_apply_is_judged_by_what_people_write() {
+    fn the_outcome_of_an_apply_ignores_status_and_version() {
         let mut changed = object(1, 1);
         changed.data["spec"]["suspend"] = json!(true);
         let mut touched = object(1, 0);
@@ -222,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_seen_as_a_workflow() {
+    fn an_object_is_converted_into_a_workflow() {
         let value = json!({
             "apiVersion": "torc.dev/v1alpha1", "kind": "Workflow",
             "metadata": { "name": "w", "namespace": "n", "generation": 4, "creationTimestamp": "2026-01-01T00:00:00Z" },
@@ -241,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_and_annotations_are_written_by_people_too() {
+    fn labels_and_annotations_count_as_changes() {
         for field in ["labels", "annotations"] {
             let mut value = json!(object(1, 1));
             value["metadata"][field] = json!({ "a": "b" });
@@ -252,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conflict_names_the_fields_and_the_way_on() {
+    fn a_conflict_lists_the_fields_and_has_a_hint() {
         let status = |code: u16| {
             let causes = json!([{ "field": ".spec.jobs", "message": "conflict with x", "reason": "r" }]);
             let value = json!({ "status": "Failure", "message": "m", "reason": "r", "code": code, "details": { "causes": causes } });

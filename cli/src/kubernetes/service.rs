@@ -1,5 +1,5 @@
-//! Torc's server inside a cluster: its Service, a token for it, and the certificate to expect. The chart writes on the Service how it is
-//! reached.
+//! Torc's server inside a cluster: its Service, a token for it, and its CA certificate. The chart describes the server in annotations of
+//! the Service.
 
 use std::io::Write as _;
 
@@ -8,43 +8,46 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service, ServiceAccount};
 use kube::api::{Api, ListParams, PostParams};
 use tempfile::NamedTempFile;
 
-use super::forward::{Forward, ForwardTarget};
-use super::{KubernetesCluster, way_refused};
+use super::forward::{ForwardTarget, PortForward};
+use super::{KubernetesCluster, server_access_error};
 use crate::error::{CliError, ExitStatus};
 use crate::settings::Settings;
 
-/// The account of administrators, in the Service's namespace.
+/// The annotation with the administrators' account, which is in the Service's namespace.
 const ADMIN: &str = "torc.dev/admin";
-/// The name of the accounts that may change what is in their own namespace.
+/// The annotation with the name of the accounts that may change workflows of their own namespace.
 const EDITOR: &str = "torc.dev/editor";
-/// The name of the accounts that may read it.
+/// The annotation with the name of the accounts that may read workflows of their own namespace.
 const VIEWER: &str = "torc.dev/viewer";
-/// The ConfigMap with the certificate of whoever vouches for the server.
+/// The annotation with the name of the ConfigMap that contains the server's CA certificate.
 const AUTHORITY: &str = "torc.dev/authority";
-/// What those tokens are for.
+/// The annotation with the audience of the accounts' tokens.
 const AUDIENCE: &str = "torc.dev/audience";
-/// Whether the server speaks TLS.
+/// The annotation with the scheme of the server's URL.
 const SCHEME: &str = "torc.dev/scheme";
-/// Services of which one may be Torc's.
+/// The label selector of the Service.
 const LABELS: &str = "app.kubernetes.io/component=server";
-/// Where Torc is, if nobody may look for it.
-const USUAL: (&str, &str) = ("torc-system", "torc");
-/// A command does not take longer; one that follows something asks again.
-const TOKEN_SECONDS: i64 = 3_600;
+/// The default namespace and name of the Service, for users who may not list Services.
+const DEFAULT_SERVICE: (&str, &str) = ("torc-system", "torc");
+/// The lifetime of a token: longer than most commands. A command that follows a workflow requests another one.
+const TOKEN_LIFETIME_SECONDS: i64 = 3_600;
 
-/// What keeps the way open: as long as this lives, the settings lead to the server.
-pub struct Held {
-    _forward: Forward,
+/// The resources behind a connection: the settings from [`reach_server`] are valid until this is dropped.
+pub struct ServerAccess {
+    _forward: PortForward,
     _authority: Option<NamedTempFile>,
 }
 
-/// Settings that lead to the server of a cluster, as if it had been named with `--url`.
-pub async fn reach_server(cluster: &KubernetesCluster, settings: &Settings) -> Result<(Settings, Held), CliError> {
+/// Returns settings that lead to the server of a cluster, as if `--url` had named it.
+pub async fn reach_server(
+    cluster: &KubernetesCluster,
+    settings: &Settings,
+) -> Result<(Settings, ServerAccess), CliError> {
     let service = find(cluster, settings.service.as_deref()).await?;
-    let about = ServiceStatus::of(&service)?;
+    let about = ServiceInfo::of(&service)?;
     let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), &about.namespace);
     let (selector, port) = (about.selector.clone(), about.port.clone());
-    let forward = Forward::open(ForwardTarget { pods, selector, port }).await?;
+    let forward = PortForward::open(ForwardTarget { pods, selector, port }).await?;
     let mut settings = settings.clone();
     settings.url = Some(format!("{}://{}", about.scheme, forward.address()));
     settings.namespace = Some(cluster.namespace.clone());
@@ -60,12 +63,12 @@ pub async fn reach_server(cluster: &KubernetesCluster, settings: &Settings) -> R
             authority = Some(file);
         }
     }
-    Ok((settings, Held { _forward: forward, _authority: authority }))
+    Ok((settings, ServerAccess { _forward: forward, _authority: authority }))
 }
 
-/// What the Service says of itself.
+/// The annotations and the selector of the Service.
 #[derive(Debug, PartialEq, Eq)]
-struct ServiceStatus {
+struct ServiceInfo {
     name: String,
     namespace: String,
     scheme: String,
@@ -78,37 +81,37 @@ struct ServiceStatus {
     audience: String,
 }
 
-impl ServiceStatus {
+impl ServiceInfo {
     fn of(service: &Service) -> Result<Self, CliError> {
         let metadata = &service.metadata;
-        let noted = |key: &str| metadata.annotations.as_ref().and_then(|notes| notes.get(key)).cloned();
+        let annotation = |key: &str| metadata.annotations.as_ref().and_then(|all| all.get(key)).cloned();
         let (name, namespace) = (metadata.name.clone(), metadata.namespace.clone());
         let spec = service.spec.as_ref();
         let selector = spec.and_then(|spec| spec.selector.as_ref()).into_iter().flatten();
         let selector: Vec<String> = selector.map(|(key, value)| format!("{key}={value}")).collect();
-        match (name, namespace, noted(SCHEME)) {
+        match (name, namespace, annotation(SCHEME)) {
             (Some(name), Some(namespace), Some(scheme)) if !selector.is_empty() => Ok(Self {
-                authority: noted(AUTHORITY).unwrap_or_else(|| format!("{name}-client")),
+                authority: annotation(AUTHORITY).unwrap_or_else(|| format!("{name}-client")),
                 name,
                 namespace,
                 scheme,
                 selector: selector.join(","),
                 port: "api".to_owned(),
-                admin: noted(ADMIN),
-                editor: noted(EDITOR),
-                viewer: noted(VIEWER),
-                audience: noted(AUDIENCE).unwrap_or_else(|| "torc".to_owned()),
+                admin: annotation(ADMIN),
+                editor: annotation(EDITOR),
+                viewer: annotation(VIEWER),
+                audience: annotation(AUDIENCE).unwrap_or_else(|| "torc".to_owned()),
             }),
             (name, ..) => {
-                let message = format!("the Service {} is not one of Torc's chart", name.unwrap_or_default());
-                Err(CliError::invalid(message).hint("name the right one: TORC_SERVICE=NAMESPACE/NAME"))
+                let message = format!("the Service {} was not created by Torc's chart", name.unwrap_or_default());
+                Err(CliError::invalid(message).hint("set TORC_SERVICE=NAMESPACE/NAME to the Service of Torc"))
             }
         }
     }
 
-    /// The accounts whose tokens may be asked for, those that allow the most first.
+    /// Returns the accounts to request tokens of, those with the most permissions first.
     fn accounts(&self, namespace: &str) -> Vec<(String, String)> {
-        let at = |place: &str, name: &Option<String>| name.clone().map(|name| (place.to_owned(), name));
+        let at = |namespace: &str, name: &Option<String>| name.clone().map(|name| (namespace.to_owned(), name));
         [at(&self.namespace, &self.admin), at(namespace, &self.editor), at(namespace, &self.viewer)]
             .into_iter()
             .flatten()
@@ -116,28 +119,30 @@ impl ServiceStatus {
     }
 }
 
-/// The Service that was named, or the only one there is.
+/// Finds the named Service, or the only Service of Torc's chart.
 async fn find(cluster: &KubernetesCluster, named: Option<&str>) -> Result<Service, CliError> {
     if let Some(reference) = named {
         let (namespace, name) = reference.split_once('/').unwrap_or((&cluster.namespace, reference));
         let services: Api<Service> = Api::namespaced(cluster.client.clone(), namespace);
-        return services.get(name).await.map_err(|error| way_refused(&format!("find the Service {reference}"), error));
+        return services
+            .get(name)
+            .await
+            .map_err(|error| server_access_error(&format!("find the Service {reference}"), error));
     }
     let services: Api<Service> = Api::all(cluster.client.clone());
     match services.list(&ListParams::default().labels(LABELS)).await {
         Ok(found) => only(found.items),
         Err(error) => {
-            let usual: Api<Service> = Api::namespaced(cluster.client.clone(), USUAL.0);
-            usual.get(USUAL.1).await.map_err(|_| {
-                way_refused("look for Torc's Service", error)
-                    .hint("name it, then nobody has to look: TORC_SERVICE=NAMESPACE/NAME")
+            let services: Api<Service> = Api::namespaced(cluster.client.clone(), DEFAULT_SERVICE.0);
+            services.get(DEFAULT_SERVICE.1).await.map_err(|_| {
+                server_access_error("find Torc's Service", error).hint("name the Service: TORC_SERVICE=NAMESPACE/NAME")
             })
         }
     }
 }
 
 fn only(services: Vec<Service>) -> Result<Service, CliError> {
-    let mut ours: Vec<Service> = services.into_iter().filter(|service| ServiceStatus::of(service).is_ok()).collect();
+    let mut ours: Vec<Service> = services.into_iter().filter(|service| ServiceInfo::of(service).is_ok()).collect();
     let names: Vec<String> = ours
         .iter()
         .map(|service| {
@@ -147,17 +152,15 @@ fn only(services: Vec<Service>) -> Result<Service, CliError> {
         .collect();
     match (ours.pop(), ours.is_empty()) {
         (Some(service), true) => Ok(service),
-        (None, _) => {
-            Err(CliError::not_found("Torc is not installed in this cluster: there is no Service of its chart")
-                .hint("see docs/how-to/kubernetes.md, or name the Service: TORC_SERVICE=NAMESPACE/NAME"))
-        }
-        (Some(_), false) => Err(CliError::usage(format!("there are several servers: {}", names.join(", ")))
+        (None, _) => Err(CliError::not_found("Torc is not installed in this cluster: no Service of its chart found")
+            .hint("see docs/how-to/kubernetes.md, or name the Service: TORC_SERVICE=NAMESPACE/NAME")),
+        (Some(_), false) => Err(CliError::usage(format!("the cluster has several Torc servers: {}", names.join(", ")))
             .hint("name one: TORC_SERVICE=NAMESPACE/NAME")),
     }
 }
 
-/// A token, good for an hour, of the account that allows the most among those whose tokens this user may have.
-async fn token(cluster: &KubernetesCluster, about: &ServiceStatus) -> Result<String, CliError> {
+/// Requests a token of the account with the most permissions among those that the user may act as.
+async fn token(cluster: &KubernetesCluster, about: &ServiceInfo) -> Result<String, CliError> {
     let mut refused = None;
     for (namespace, account) in about.accounts(&cluster.namespace) {
         match token_of(cluster, about, &namespace, &account).await {
@@ -165,36 +168,37 @@ async fn token(cluster: &KubernetesCluster, about: &ServiceStatus) -> Result<Str
             Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => {
                 refused = Some((namespace, account, status));
             }
-            Err(error) => return Err(way_refused(&asking(&namespace, &account), error)),
+            Err(error) => return Err(server_access_error(&token_request(&namespace, &account), error)),
         }
     }
     let Some((namespace, account, status)) = refused else {
-        let message = format!("the server {}/{} gives no tokens to clients", about.namespace, about.name);
-        let hint = "name one with --token-file, or install the chart with client.create and tokenReview.enabled";
+        let message =
+            format!("the server {}/{} does not accept tokens of service accounts", about.namespace, about.name);
+        let hint = "name a token with --token-file, or install the chart with client.create and tokenReview.enabled";
         return Err(CliError::new(ExitStatus::Refused, message).hint(hint));
     };
     let hint = match status.code {
-        404 => format!("an administrator makes it: `kubectl create serviceaccount {account} -n {namespace}`"),
-        _ => format!("whoever may view the namespace may have one: the ClusterRole `view`, or `{account}`"),
+        404 => format!("ask an administrator to run `kubectl create serviceaccount {account} -n {namespace}`"),
+        _ => format!("ask an administrator for the ClusterRole `view` of the namespace, or for `{account}`"),
     };
-    let message = format!("could not {}: {}", asking(&namespace, &account), status.message);
+    let message = format!("could not {}: {}", token_request(&namespace, &account), status.message);
     Err(CliError::new(ExitStatus::Refused, message).hint(hint))
 }
 
-fn asking(namespace: &str, account: &str) -> String {
+fn token_request(namespace: &str, account: &str) -> String {
     format!("get a token of the account {namespace}/{account}")
 }
 
 async fn token_of(
     cluster: &KubernetesCluster,
-    about: &ServiceStatus,
+    about: &ServiceInfo,
     namespace: &str,
     account: &str,
 ) -> kube::Result<String> {
     let accounts: Api<ServiceAccount> = Api::namespaced(cluster.client.clone(), namespace);
     let spec = TokenRequestSpec {
         audiences: vec![about.audience.clone()],
-        expiration_seconds: Some(TOKEN_SECONDS),
+        expiration_seconds: Some(TOKEN_LIFETIME_SECONDS),
         ..TokenRequestSpec::default()
     };
     let request = TokenRequest { spec, ..TokenRequest::default() };
@@ -202,15 +206,15 @@ async fn token_of(
     Ok(response.status.map(|status| status.token).unwrap_or_default())
 }
 
-/// The certificate of whoever vouches for the server, in a file, as other servers' are.
-async fn authority_file(cluster: &KubernetesCluster, about: &ServiceStatus) -> Result<NamedTempFile, CliError> {
+/// Writes the server's CA certificate to a temporary file, for the setting `client.ca_cert`.
+async fn authority_file(cluster: &KubernetesCluster, about: &ServiceInfo) -> Result<NamedTempFile, CliError> {
     let name = &about.authority;
     let maps: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), &about.namespace);
-    let what = format!("read the server's authority from the ConfigMap {}/{name}", about.namespace);
+    let what = format!("read the server's CA certificate from the ConfigMap {}/{name}", about.namespace);
     let map = maps.get(name).await;
-    let map = map.map_err(|error| way_refused(&what, error).hint("or name its certificate with --ca-cert"))?;
+    let map = map.map_err(|error| server_access_error(&what, error).hint("or name a CA certificate with --ca-cert"))?;
     let text = map.data.and_then(|mut data| data.remove("ca.crt")).unwrap_or_default();
-    let failed = |error| CliError::unexpected("could not write the authority's certificate", error);
+    let failed = |error| CliError::unexpected("could not write the CA certificate to a temporary file", error);
     let mut file = NamedTempFile::new().map_err(failed)?;
     file.write_all(text.as_bytes()).map_err(failed)?;
     Ok(file)
@@ -230,22 +234,22 @@ mod tests {
     }
 
     #[test]
-    fn the_service_says_how_it_is_reached() {
+    fn annotations_describe_the_server() {
         let notes = json!({ ADMIN: "torc-admin", VIEWER: "torc-viewer", AUDIENCE: "workflows", SCHEME: "https" });
-        let about = ServiceStatus::of(&service("torc", notes)).unwrap();
+        let about = ServiceInfo::of(&service("torc", notes)).unwrap();
         assert_eq!((about.selector.as_str(), about.audience.as_str()), ("a=1,b=2", "workflows"));
         assert_eq!((about.scheme.as_str(), about.authority.as_str()), ("https", "torc-client"));
         let account = |namespace: &str, name: &str| (namespace.to_owned(), name.to_owned());
         assert_eq!(about.accounts("lab"), [account("torc-system", "torc-admin"), account("lab", "torc-viewer")]);
-        assert!(ServiceStatus::of(&service("nginx", json!({}))).is_err());
-        assert!(ServiceStatus::of(&Service::default()).is_err());
+        assert!(ServiceInfo::of(&service("nginx", json!({}))).is_err());
+        assert!(ServiceInfo::of(&Service::default()).is_err());
         let mut aimless = service("torc", json!({ SCHEME: "https" }));
         aimless.spec = None;
-        assert!(ServiceStatus::of(&aimless).is_err(), "it leads to no Pod");
+        assert!(ServiceInfo::of(&aimless).is_err(), "a Service without a selector");
     }
 
     #[test]
-    fn one_service_is_taken_and_several_are_a_question() {
+    fn several_services_are_ambiguous() {
         let ours = |name: &str| service(name, json!({ SCHEME: "http" }));
         let other = service("nginx", json!({}));
         assert_eq!(only(vec![other.clone(), ours("torc")]).unwrap().metadata.name.as_deref(), Some("torc"));

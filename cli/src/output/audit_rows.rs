@@ -1,4 +1,4 @@
-//! Columns of the audit.
+//! Columns of the audit log.
 
 use torc_api::api::AuditEntry;
 

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use torc_api::action::ActionState;
 use torc_api::api::{Event, Job, JobResult, Runner, RunnerStatus, Workflow, WorkflowAction};
+use torc_api::condition::ConditionType;
 use torc_api::state::JobState;
 use torc_api::wire::RunnerKind;
 
@@ -49,7 +50,7 @@ pub fn status_word(workflow: &Workflow) -> &'static str {
         WorkflowPhase::Canceled => "Canceled",
         WorkflowPhase::NeedsDecision => "NeedsDecision",
         WorkflowPhase::Suspended => "Suspended",
-        WorkflowPhase::Active if has_condition(workflow, "Recovering") => "Recovering",
+        WorkflowPhase::Active if has_condition(workflow, ConditionType::Recovering) => "Recovering",
         WorkflowPhase::Active if workflow.status.jobs.running > 0 => "Running",
         WorkflowPhase::Active => "Waiting",
     }

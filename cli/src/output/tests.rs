@@ -633,40 +633,7 @@ fn accounting() {
 }
 
 #[test]
-fn objects_of_a_cluster_and_settings() {
-    let object = |value: Value| serde_json::from_value(value).expect("an object");
-    let value = json!({
-        "apiVersion": "torc.dev/v1alpha1", "kind": "Workflow",
-        "metadata": { "name": "w", "namespace": "lab", "creationTimestamp": before(16), "generation": 1 },
-        "spec": { "jobs": [] },
-        "status": { "observedGeneration": 1, "progress": "3/4", "runId": 5,
-            "jobs": { "running": 6, "failed": 7, "ready": 8, "blocked": 9 }, "allocations": { "active": 10 },
-            "conditions": [{ "type": "Succeeded", "status": "False", "reason": "InProgress", "message": "m", "lastTransitionTime": "t" }] },
-    });
-    let expected = [
-        "NAME=w",
-        "STATUS=~InProgress",
-        "PROGRESS=3/4",
-        "RUNNING=6",
-        "FAILED=7",
-        "ALLOCS=10",
-        "AGE=16s",
-        "[NAMESPACE=lab]",
-        "[RUN=5]",
-        "[READY=8]",
-        "[BLOCKED=9]",
-        "[MESSAGE=m]",
-    ];
-    assert_eq!(described(&WorkflowObjectRow(object(value)), now()), expected);
-    let cluster = json!({
-        "apiVersion": "torc.dev/v1alpha1", "kind": "SlurmCluster", "metadata": { "name": "c", "creationTimestamp": before(17) },
-        "status": { "lastContactTime": "t", "conditions": [
-            { "type": "Other", "status": "Unknown" }, { "type": "Ready", "status": "True" }] },
-    });
-    assert_eq!(
-        described(&ClusterObjectRow(object(cluster)), now()),
-        ["NAME=c", "READY=True", "LAST-CONTACT=t", "AGE=17s"]
-    );
+fn a_setting_has_its_columns() {
     let setting = SettingRow { key: "client.url", value: Some("u".to_owned()), origin: Some("o".to_owned()) };
     assert_eq!(described(&setting, now()), ["SETTING=client.url", "VALUE=u", "FROM=o"]);
     assert_eq!(json!(setting), json!({ "key": "client.url", "value": "u", "origin": "o" }));

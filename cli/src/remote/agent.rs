@@ -138,7 +138,7 @@ fn on_another_machine(known: &RecordedRunner, folder: &WorkerFolder) -> RequestO
 
 async fn check_server(order: &StartRequest, folder: &WorkerFolder) -> Option<RequestOutcome> {
     let handed = order.certificates.as_ref().map(|_| Trust::CertificateFile(folder.certificates_file()));
-    let answer = match Client::trusting(&order.url, order.token.clone(), &handed.unwrap_or_default(), None) {
+    let answer = match Client::new(&order.url, order.token.clone(), &handed.unwrap_or_default(), None) {
         Ok(client) => client.version().await,
         Err(error) => Err(error),
     };

@@ -1,23 +1,21 @@
-//! The backend of a command: a local store, a server or a cluster. Pure: the settings and their origins decide.
+//! The backend of a command: a local store, a server or a cluster. The settings and their origins decide.
 //!
-//! A cluster is only ever chosen in so many words: by `--context` or `--kubeconfig`, by a setting of the same name, or by calling the
-//! program as `kubectl torc`. That a kubeconfig lies around on a laptop chooses nothing.
+//! A cluster is only selected explicitly: by `--context` or `--kubeconfig`, by a setting of the same name, or by calling the
+//! program as `kubectl torc`. The presence of a kubeconfig selects nothing.
 
 use std::path::{Path, PathBuf};
 
 use super::{Layers, Origin};
 use crate::error::CliError;
 
-/// A cluster that was chosen; what is absent is as the kubeconfig says.
+/// A selected cluster. Absent fields follow the kubeconfig.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterChoice {
-    /// A context of the kubeconfig.
     pub context: Option<String>,
-    /// The kubeconfig.
     pub kubeconfig: Option<PathBuf>,
 }
 
-/// Whom to speak with.
+/// The place where workflows are stored and run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
     /// The store of this folder.
@@ -30,7 +28,7 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// The cluster for a verb that makes sense only with one: whoever says it means one, that of the kubeconfig if no other was named.
+    /// Returns the cluster for a command that needs one; without a choice, the current context of the kubeconfig.
     pub fn choice(&self) -> ClusterChoice {
         match self {
             Self::Cluster(choice) => choice.clone(),
@@ -42,12 +40,12 @@ impl Backend {
 /// The name of the program as a plugin of kubectl.
 const PLUGIN: &str = "kubectl-torc";
 
-/// Whether this is `kubectl torc`.
+/// Returns whether the program was called as `kubectl torc`.
 pub fn is_plugin(program: Option<&Path>) -> bool {
     program.and_then(Path::file_name).is_some_and(|name| name == PLUGIN)
 }
 
-/// Who is nearer counts more: the command line, then the environment, then files.
+/// Returns the rank of an origin; a lower rank wins.
 fn nearness(origin: &Origin) -> u8 {
     match origin {
         Origin::Flag => 0,
@@ -57,7 +55,7 @@ fn nearness(origin: &Origin) -> u8 {
     }
 }
 
-/// Decides by what was said. For kubectl's plugin a cluster is meant, unless a server is named on the command line.
+/// Chooses the backend. The plugin of kubectl uses a cluster unless the command line names a server.
 pub fn choose(layers: &Layers, plugin: bool) -> Result<Backend, CliError> {
     let said = |key: &str| layers.get(key).map(|value| nearness(&value.origin));
     let server = said("client.url").filter(|near| !plugin || *near == 0);
@@ -66,8 +64,8 @@ pub fn choose(layers: &Layers, plugin: bool) -> Result<Backend, CliError> {
     match (server, cluster) {
         (None, None) => Ok(Backend::Store),
         (Some(server), Some(cluster)) if server == cluster => {
-            let message = "a server and a cluster are named: which one is meant?";
-            Err(CliError::usage(message).hint("leave out --url (TORC_API_URL), or --context and --kubeconfig"))
+            let message = "both a server and a cluster are named";
+            Err(CliError::usage(message).hint("remove --url (TORC_API_URL), or remove --context and --kubeconfig"))
         }
         (Some(server), cluster) if cluster.is_none_or(|cluster| server < cluster) => Ok(Backend::Server),
         _ => {
@@ -101,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_is_chosen_in_so_many_words() {
+    fn a_cluster_is_only_selected_explicitly() {
         let context =
             || Backend::Cluster(ClusterChoice { context: Some("client.context-value".to_owned()), kubeconfig: None });
         for (said, expected) in [
@@ -121,15 +119,15 @@ mod tests {
     }
 
     #[test]
-    fn a_server_and_a_cluster_at_once_are_a_question() {
+    fn a_server_and_a_cluster_at_once_are_refused() {
         for origin in [Origin::Flag, environment(), file()] {
             let both = layers(&[("client.url", origin.clone()), ("client.context", origin)]);
-            assert!(choose(&both, false).unwrap_err().message.contains("which one is meant"));
+            assert!(choose(&both, false).unwrap_err().message.contains("both a server and a cluster"));
         }
     }
 
     #[test]
-    fn kubectl_torc_means_the_cluster_of_kubectl() {
+    fn kubectl_torc_uses_the_cluster_of_kubectl() {
         let current = Backend::Cluster(ClusterChoice::default());
         assert_eq!(choose(&layers(&[]), true).unwrap(), current);
         assert_eq!(choose(&layers(&[("client.url", environment())]), true).unwrap(), current);
@@ -143,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_word_about_a_cluster_counts() {
+    fn the_nearest_origin_decides_between_server_and_cluster() {
         let both = |context: Origin, kubeconfig: Origin, url: Origin| {
             choose(
                 &layers(&[("client.context", context), ("client.kubeconfig", kubeconfig), ("client.url", url)]),

@@ -1,4 +1,4 @@
-//! Configuration files: which ones, from near to far, and what they say.
+//! Reads configuration files, from near to far.
 
 use std::path::{Path, PathBuf};
 
@@ -9,26 +9,26 @@ use super::{Environment, Layers, Origin, all};
 use crate::env;
 use crate::error::CliError;
 
-/// Names that Torc 1.0's documentation has for settings, and the settings of today: section by section.
+/// Keys of Torc 1.0's documentation with the current keys.
 pub(super) const OLDER_NAMES: &[(&str, &str)] = &[
     ("client.job_completion_poll_interval", "client.run.poll_interval"),
     ("client.run.job_completion_poll_interval", "client.run.poll_interval"),
     ("client.slurm.job_completion_poll_interval", "client.slurm.poll_interval"),
 ];
 
-/// The files that are read, the nearest first.
-pub fn config_files(surroundings: &Environment<'_>) -> Vec<PathBuf> {
-    let project = surroundings.folder.ancestors().map(|folder| folder.join("torc.toml")).find(|path| path.is_file());
-    let user = (surroundings.variable)(env::XDG_CONFIG_HOME)
+/// Returns the files to read, the nearest first.
+pub fn config_files(environment: &Environment<'_>) -> Vec<PathBuf> {
+    let project = environment.folder.ancestors().map(|folder| folder.join("torc.toml")).find(|path| path.is_file());
+    let user = (environment.variable)(env::XDG_CONFIG_HOME)
         .filter(|folder| !folder.is_empty())
         .map(PathBuf::from)
-        .or_else(|| (surroundings.variable)(env::HOME).map(|home| PathBuf::from(home).join(".config")))
+        .or_else(|| (environment.variable)(env::HOME).map(|home| PathBuf::from(home).join(".config")))
         .map(|folder| folder.join("torc/config.toml"));
-    let system = surroundings.system.join("torc/config.toml");
+    let system = environment.system.join("torc/config.toml");
     [project, user, Some(system)].into_iter().flatten().filter(|path| path.is_file()).collect()
 }
 
-/// Adds what a file says below what is known; returns warnings.
+/// Adds the values of a file below the known ones; returns warnings.
 pub fn add(layers: &mut Layers, path: &Path) -> Result<Vec<String>, CliError> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         CliError::invalid(format!("could not read the configuration file {}", path.display())).because(error)

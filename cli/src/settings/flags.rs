@@ -1,4 +1,4 @@
-//! Flags of settings: made from their declarations, and written again for other processes.
+//! Flags of settings: built from their declarations, and written again for other processes.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, ValueParser};
 use clap::parser::ValueSource;
@@ -7,18 +7,18 @@ use torc_api::setting::{Flag, FlagGroup, Setting};
 
 use super::{Layers, Origin, all};
 
-/// The identifier of `--memory-gb`, the spelling of Torc 1.0 for `--memory`.
+/// The id of `--memory-gb`, the spelling of Torc 1.0 for `--memory`.
 const MEMORY_GB: &str = "memory_gb";
 const MEMORY: &str = "client.run.memory";
 
-/// The flags of the settings of some groups, for commands to flatten. What was typed is in [`layer`].
+/// The flags of some groups of settings, for commands to flatten. [`layer`] reads their values.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Flags<const GROUPS: u8>;
 
-/// What the local runner may use, and for how long.
+/// The flags of the local runner.
 pub type RunnerArgs = Flags<{ bit(FlagGroup::Runner) }>;
 
-/// The bit of a group in the parameter of [`Flags`].
+/// Returns the bit of a group in the parameter of [`Flags`].
 pub const fn bit(group: FlagGroup) -> u8 {
     1 << group as u8
 }
@@ -52,7 +52,7 @@ impl<const GROUPS: u8> FromArgMatches for Flags<GROUPS> {
     }
 }
 
-/// The layer of a command line, with the flags of subcommands.
+/// Returns the values of a command line, including flags of subcommands.
 pub fn layer(matches: &ArgMatches) -> Layers {
     let mut layers = Layers::default();
     let mut level = Some(matches);
@@ -63,10 +63,10 @@ pub fn layer(matches: &ArgMatches) -> Layers {
     layers
 }
 
-/// Writes settings as flags, for a command that takes them.
-pub fn as_arguments<'a>(said: impl IntoIterator<Item = (&'static Setting, &'a str)>) -> Vec<String> {
+/// Formats settings as flags.
+pub fn as_arguments<'a>(values: impl IntoIterator<Item = (&'static Setting, &'a str)>) -> Vec<String> {
     let mut words = Vec::new();
-    for (setting, text) in said {
+    for (setting, text) in values {
         match setting.flag.filter(|flag| id(flag) == setting.key) {
             None => {}
             Some(Flag { long, value: None, .. }) => words.extend((text == "true").then(|| format!("--{long}"))),
@@ -83,7 +83,7 @@ fn flags() -> impl Iterator<Item = (&'static Setting, &'static Flag)> {
     all().filter_map(|setting| Some((setting, setting.flag.as_ref()?)))
 }
 
-/// The key of the first setting that has a flag.
+/// Returns the key of the first setting that has this flag.
 fn id(flag: &Flag) -> &'static str {
     let is_same = |other: &Flag| (other.group, other.long) == (flag.group, flag.long);
     flags().find(|(_, other)| is_same(other)).map_or(flag.long, |(setting, _)| setting.key)

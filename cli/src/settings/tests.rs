@@ -295,7 +295,7 @@ fn what_is_built_in() {
     let settings = resolve(&layers, EnvCredentials::default()).unwrap();
     assert_eq!((settings.url, settings.backend, settings.namespace), (None, Backend::Store, None));
     assert_eq!(settings.server.runner_token_lifetime, Duration::from_secs(30 * 86_400));
-    assert_eq!(settings.server.kubernetes.cleanup_patience, Duration::from_secs(600));
+    assert_eq!(settings.server.kubernetes.cleanup_timeout, Duration::from_secs(600));
     assert_eq!(settings.server.slurm_poll_interval, Duration::from_secs(15));
 }
 
@@ -451,7 +451,7 @@ fn every_setting_has_its_field() {
     assert_eq!((cluster.ssh_secrets, cluster.working_dir.as_str()), (path("/secrets"), "/wd"));
     assert_eq!((cluster.runner_accounts, cluster.admin_accounts), (vec!["r/r".to_owned()], vec!["a/a".to_owned()]));
     assert_eq!((cluster.viewer_account.as_str(), cluster.editor_account.as_str()), ("view", "edit"));
-    assert_eq!((cluster.pools.len(), cluster.cleanup_patience), (0, seconds(19)));
+    assert_eq!((cluster.pools.len(), cluster.cleanup_timeout), (0, seconds(19)));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use torc_runner::{LinkError, RunnerConfig, RunnerError, RunnerEvent, RunnerExit,
 
 use super::interrupts::Interrupts;
 use crate::error::{CliError, ExitStatus};
-use crate::logging::{Author, open_runner_log};
+use crate::logging::{LogWriters, open_runner_log};
 
 /// The longest wait for the accounting when everything else is done: six tries, five seconds apart.
 const ACCOUNTING_TIMEOUT: Duration = Duration::from_secs(45);
@@ -22,7 +22,7 @@ pub struct LocalRunner {
 
 impl LocalRunner {
     /// Starts a runner.
-    pub fn start<L: ServerLink>(config: RunnerConfig, link: L, author: Author) -> Self {
+    pub fn start<L: ServerLink>(config: RunnerConfig, link: L, author: LogWriters) -> Self {
         open_runner_log(&config, author);
         let stop = CancellationToken::new();
         let stop_now = config.stop_now.clone();

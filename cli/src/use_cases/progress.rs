@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use torc_api::api::Workflow;
+use torc_api::condition::{Condition, ConditionStatus, ConditionType};
 use torc_api::status::JobCounts;
 
 use crate::output::{Printer, human};
@@ -46,7 +47,7 @@ impl Progress {
             stalled: false,
         });
         let jobs = &workflow.status.jobs;
-        let stalled = has_condition(workflow, "Stalled");
+        let stalled = has_condition(workflow, ConditionType::Stalled);
         if let Some(bar) = &shown.bar {
             bar.set_length(u64::try_from(jobs.total).unwrap_or(0));
             bar.set_position(u64::try_from(jobs.settled()).unwrap_or(0));
@@ -97,7 +98,7 @@ fn new_bar(name: &str) -> ProgressBar {
 }
 
 fn stall_text(workflow: &Workflow) -> String {
-    let condition = workflow.status.conditions.iter().find(|condition| condition.type_ == "Stalled");
+    let condition = workflow.status.conditions.iter().find(|condition| condition.holds(ConditionType::Stalled));
     let words = condition
         .map_or("", |condition| if condition.message.is_empty() { &condition.reason } else { &condition.message });
     format!("{}: stalled: {words}", workflow.name)
@@ -117,8 +118,9 @@ fn told(workflow: &Workflow) -> String {
 /// Allocations, and why those that wait do.
 pub fn allocations(workflow: &Workflow) -> String {
     let Some(counts) = workflow.status.allocations else { return String::new() };
-    let ready = workflow.status.conditions.iter().find(|condition| condition.type_ == "AllocationsReady");
-    let reason = ready.filter(|condition| condition.status == "False" && !condition.message.is_empty());
+    let is_ready = |condition: &&Condition| condition.type_ == ConditionType::AllocationsReady.as_str();
+    let ready = workflow.status.conditions.iter().find(is_ready);
+    let reason = ready.filter(|one| one.status == ConditionStatus::False && !one.message.is_empty());
     let reason = reason.map_or(String::new(), |condition| format!(" ({})", condition.message));
     match (counts.active, counts.pending) {
         (0, 0) if reason.is_empty() => String::new(),
@@ -148,7 +150,7 @@ fn describe(jobs: &JobCounts) -> String {
 
 #[cfg(test)]
 mod tests {
-    use torc_api::status::{AllocationCounts, Condition};
+    use torc_api::status::AllocationCounts;
 
     use super::*;
 
@@ -166,7 +168,7 @@ mod tests {
         workflow.status.allocations = Some(counts(1, 0));
         workflow.status.conditions = vec![Condition {
             type_: "AllocationsReady".to_owned(),
-            status: "False".to_owned(),
+            status: ConditionStatus::False,
             reason: "WaitingForSlurm".to_owned(),
             message: "Resources".to_owned(),
             last_transition_time: String::new(),
@@ -179,21 +181,21 @@ mod tests {
     fn allocations_are_counted_by_what_they_do() {
         let mut workflow = crate::workflow_phase::tests::workflow(JobCounts::default(), &[]);
         assert_eq!(allocations(&workflow), "");
-        let condition = |status: &str| Condition {
+        let condition = |status: ConditionStatus| Condition {
             type_: "AllocationsReady".to_owned(),
-            status: status.to_owned(),
+            status,
             reason: "R".to_owned(),
             message: "why".to_owned(),
             last_transition_time: String::new(),
             observed_generation: None,
         };
         for (pending, active, status, expected) in [
-            (0, 0, "True", ""),
-            (0, 0, "False", "no allocation (why)"),
-            (2, 0, "False", "2 allocations pending (why)"),
-            (2, 0, "True", "2 allocations pending"),
-            (0, 1, "False", "1 allocation active"),
-            (3, 2, "False", "2 allocations active, 3 pending (why)"),
+            (0, 0, ConditionStatus::True, ""),
+            (0, 0, ConditionStatus::False, "no allocation (why)"),
+            (2, 0, ConditionStatus::False, "2 allocations pending (why)"),
+            (2, 0, ConditionStatus::True, "2 allocations pending"),
+            (0, 1, ConditionStatus::False, "1 allocation active"),
+            (3, 2, ConditionStatus::False, "2 allocations active, 3 pending (why)"),
         ] {
             workflow.status.allocations = Some(AllocationCounts { desired: 9, pending, active, finished: 8 });
             workflow.status.conditions = vec![condition(status)];

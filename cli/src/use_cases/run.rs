@@ -1,7 +1,7 @@
 //! Running workflows on this machine until they have settled.
 //!
-//! The command owns the store where it is free. Where another process owns it, that process runs the workflows and the command
-//! follows; when the owner leaves first, the command takes the store over, so that no workflow ends with the command of another.
+//! The command acquires the store if no process owns it. Otherwise the owner runs the workflows and the command follows. If the
+//! owner exits first, the command takes the store over, so that a workflow does not stop with the command of another user.
 
 use std::time::{Duration, Instant};
 
@@ -12,11 +12,12 @@ use torc_controller::SlurmHandle;
 use torc_core::ids::WorkflowId;
 use torc_runner::RunnerExit;
 
-use super::capacity::{LocalOffer, Starved, starving};
-use super::follow::{Followed, Following, LOCAL_TIMEOUT, fetch_workflows, follow, follow_to_end};
+use super::capacity::{LocalOffer, StarvationDetector, Starved};
+use super::follow::{Following, follow_to_end};
 use super::interrupts::Interrupts;
 use super::local_runner::LocalRunner;
 use super::progress::Progress;
+use super::statuses::{LOCAL_TIMEOUT, fetch_workflows, wait_until};
 use super::submit::submit_to_run;
 use super::summary::print_summary;
 use crate::client::{Client, ClientError};
@@ -25,28 +26,28 @@ use crate::context::CommandContext;
 use crate::documents::Documents;
 use crate::embedded::listening::{Exposure, Listening};
 use crate::embedded::store_dir::{Lock, StoreDir};
-use crate::embedded::{EmbeddedServer, ServeMode, StoreAccess, acquire_or_attach, bind_to_note};
+use crate::embedded::{EmbeddedServer, ServeMode, StoreAccess, acquire_or_attach, bind_to_record};
 use crate::error::{CliError, ExitStatus};
 use crate::listen_args::resolve;
-use crate::logging::Author;
+use crate::logging::LogWriters;
 use crate::output::human;
 use crate::runner_config::runner_config;
 use crate::workflow_phase::phase;
 
 /// The workflows to run.
 pub enum Target {
-    /// These documents.
+    /// Documents to apply first.
     Documents(Documents),
     /// Workflows of the store, by name or number.
     Stored(Vec<String>),
 }
 
-/// The store_dir where workflows for Slurm run.
+/// The place where workflows for Slurm run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// In allocations.
+    /// In Slurm allocations.
     Slurm,
-    /// On this machine, like all others.
+    /// On this machine, like workflows without Slurm.
     ThisMachine,
 }
 
@@ -73,8 +74,8 @@ pub async fn run_workflows(
                 if listening.is_exposed() {
                     context.output.warning("requests and tokens are not encrypted: see --insecure-http");
                 }
-                if let Some(bind) = bind_to_note(&context.settings.server, exposure) {
-                    store_dir.note_bind(&bind);
+                if let Some(bind) = bind_to_record(&context.settings.server, exposure) {
+                    store_dir.record_bind(&bind);
                 }
                 let slurm = (placement == Placement::Slurm).then_some(RunnerScope::Session);
                 let mode = ServeMode::Announced { listening, runner: true, slurm, kubernetes: None };
@@ -90,17 +91,17 @@ pub async fn run_workflows(
                 if !info.runner {
                     return submit_to_server(context, &client, target).await;
                 }
-                context.output.progress(&format!("the store is in use by process {}: following there", info.pid));
+                context.output.progress(&format!("process {} already runs this store: following it", info.pid));
                 if let Some(status) = follow_owner(context, &client, target, &mut interrupts).await? {
                     return Ok(status);
                 }
-                context.output.progress("its owner has left: taking over");
+                context.output.progress("the process that ran this store has exited: taking over");
             }
         }
     }
 }
 
-/// Who has to reach the server of stored workflows. Their documents tell, and to read them the store has to be opened first.
+/// Returns the exposure that stored workflows need. Opens the store for a moment, because their documents decide.
 async fn stored_exposure(
     context: &CommandContext,
     store_dir: &StoreDir,
@@ -109,13 +110,13 @@ async fn stored_exposure(
 ) -> Result<Exposure, CliError> {
     let Target::Stored(names) = target else { return Ok(Exposure::ThisMachine) };
     if context.settings.server.embedded_bind.is_some() {
-        // It was said where to listen.
+        // The user has set the address.
         return Ok(Exposure::ThisMachine);
     }
     let server = EmbeddedServer::start(store_dir, Some(lock), &context.settings, ServeMode::Private).await?;
     let mut specs = Vec::new();
     for name in names {
-        // One that does not exist is reported when it is to be run.
+        // A missing workflow is reported later, when it is run.
         let workflow = server.client().workflow(name).await.ok();
         specs.extend(workflow.and_then(|workflow| workflow.document).map(|document| document.spec));
     }
@@ -123,25 +124,22 @@ async fn stored_exposure(
     Ok(Exposure::of(&specs))
 }
 
-/// Applies to a server that runs nothing itself, and returns at once.
+/// Applies to a server without a runner and returns at once.
 async fn submit_to_server(context: &CommandContext, client: &Client, target: &Target) -> Result<ExitStatus, CliError> {
     let ids = apply(context, client, target).await?;
     let workflows = fetch_workflows(client, &ids).await?;
     let url = client.url();
     let hint = match workflows.iter().find(|workflow| workflow.slurm_cluster.is_some()) {
         Some(workflow) => {
-            format!(
-                "the server at {url} has it, and asks Slurm for allocations; follow it with: torc wait {}",
-                workflow.name
-            )
+            format!("the server at {url} submits allocations for it; follow it with: torc wait {}", workflow.name)
         }
-        None => format!("the server at {url} has it; run it with: torc runner"),
+        None => format!("stored on the server at {url}; run it with: torc runner"),
     };
     context.output.progress(&hint);
     Ok(ExitStatus::Success)
 }
 
-/// Follows workflows that the owner of the store runs. Returns nothing when the owner has left before the end.
+/// Follows workflows that the owner of the store runs. Returns `None` if the owner exits before the end.
 async fn follow_owner(
     context: &CommandContext,
     client: &Client,
@@ -149,12 +147,12 @@ async fn follow_owner(
     interrupts: &mut Interrupts,
 ) -> Result<Option<ExitStatus>, CliError> {
     let ids = apply(context, client, target).await?;
-    let interrupted = "stopped following; the jobs go on in the other process";
+    let interrupted = "stopped following; the other process still runs the jobs";
     let following = Following { timeout: LOCAL_TIMEOUT, interrupted };
     follow_to_end(context, client, &ids, following, interrupts).await
 }
 
-/// Applies and runs as the owner of the store.
+/// Applies workflows and runs them as the owner of the store.
 async fn run_as_owner(
     context: &CommandContext,
     store_dir: &StoreDir,
@@ -176,12 +174,14 @@ async fn run_as_owner(
     let mut progress = Progress::new(context.output);
     let time = [config.time_limit, config.allocation_time].into_iter().flatten().min();
     let offer = LocalOffer { capacity: config.capacity, end: time.map(|time| Instant::now() + time) };
-    let runner = LocalRunner::start(config, server.link(), Author::Owner);
+    let runner = LocalRunner::start(config, server.link(), LogWriters::One);
     let here: Vec<i64> = workflows.iter().filter(|one| !runs_in_allocations(one, server)).map(|one| one.id).collect();
-    let starved = starving(client, &here, offer);
     let outcome = match settled {
         true => run_pending_actions(client, &ids, runner, &mut progress, interrupts).await,
-        false => run_until_settled(client, &ids, runner, &mut progress, (interrupts, starved)).await,
+        false => {
+            let detector = StarvationDetector::new(here, offer);
+            run_until_settled(client, &ids, runner, &mut progress, interrupts, Some(&detector)).await
+        }
     };
     progress.finish();
     release_allocations(context, server, outcome.as_ref().ok(), interrupts).await?;
@@ -194,23 +194,23 @@ async fn run_as_owner(
         RunOutcome::Drained => Err(RunOutcome::drained()),
         RunOutcome::Interrupted => {
             print_summary(context, client, &fetch_workflows(client, &ids).await?).await?;
-            context.output.progress("stopped; the same command goes on where it was");
+            context.output.progress("stopped; run the same command again to continue");
             Ok(ExitStatus::Interrupted)
         }
     }
 }
 
-/// Its jobs run in allocations.
 fn runs_in_allocations(workflow: &Workflow, server: &EmbeddedServer) -> bool {
     workflow.slurm_cluster.is_some() && server.slurm().is_some_and(SlurmHandle::has_loop)
 }
 
-/// How long allocations may take to go when everything has ended, and when a person has stopped it.
+/// Time that allocations of settled workflows have to end by themselves: their runners exit as soon as no job is left.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(60);
+/// Time that canceled allocations have to end. Slurm kills what ignores SIGTERM after its `KillWait`, which is 30 s by default.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Nobody serves allocations once this process has left. Those of workflows that have ended leave by themselves; what a person has
-/// stopped is cancelled: its jobs are asked to end, and return to ready.
+/// Waits for the end of the allocations, which this process serves. Allocations of settled workflows end by themselves. The others are
+/// canceled; their jobs are terminated and return to ready.
 async fn release_allocations(
     context: &CommandContext,
     server: &EmbeddedServer,
@@ -224,7 +224,7 @@ async fn release_allocations(
     }
     let count = human::count(i64::try_from(live).unwrap_or(i64::MAX), "allocation");
     let is_settled = matches!(outcome, Some(RunOutcome::Settled(_)));
-    let going = async {
+    let released = async {
         match outcome {
             Some(RunOutcome::Settled(workflows)) => {
                 for workflow in workflows {
@@ -236,21 +236,21 @@ async fn release_allocations(
         }
     };
     if !is_settled {
-        context.output.progress(&format!("cancelling {count}; Ctrl-C again leaves at once"));
+        context.output.progress(&format!("canceling {count}; press Ctrl-C again to exit at once"));
     }
     tokio::select! {
-        gone = going => gone.map_err(|error| CliError::unexpected("allocations were not cancelled", error))?,
+        gone = released => gone.map_err(|error| CliError::unexpected("could not cancel the allocations", error))?,
         () = interrupts.next() => {}
     }
     let left = slurm.live_allocations().await.unwrap_or(0);
     if left > 0 && !is_settled {
         let count = human::count(i64::try_from(left).unwrap_or(i64::MAX), "allocation");
-        context.output.warning(&format!("{count} may still be there; `torc get allocations` and squeue tell"));
+        context.output.warning(&format!("{count} may still be in Slurm: check with `torc get allocations` and squeue"));
     }
     Ok(())
 }
 
-/// Whether an end has set off commands that nobody has run to theirs, e.g. because a person stopped it.
+/// Returns whether actions of settled workflows have not run yet, e.g. because the user interrupted the command.
 async fn has_pending_actions(client: &Client, workflows: &[Workflow]) -> Result<bool, CliError> {
     for workflow in workflows {
         let actions = client.actions(&workflow.id.to_string()).await?;
@@ -261,7 +261,7 @@ async fn has_pending_actions(client: &Client, workflows: &[Workflow]) -> Result<
     Ok(false)
 }
 
-/// Commands of the workflow, and not of one worker, that were set off and have not ended.
+/// Returns whether an action is triggered, runs commands for the whole workflow and has not ended.
 fn is_pending(action: &WorkflowAction) -> bool {
     matches!(action.status, ActionState::Pending | ActionState::Running)
         && action.action_type == ActionType::RunCommands
@@ -269,7 +269,7 @@ fn is_pending(action: &WorkflowAction) -> bool {
         && !action.every_worker
 }
 
-/// Runs what workflows that have settled still owe: the runner leaves by itself when that is done.
+/// Runs the pending actions of settled workflows. The runner exits by itself when no action is left.
 async fn run_pending_actions(
     client: &Client,
     ids: &[i64],
@@ -284,62 +284,76 @@ async fn run_pending_actions(
         }
         () = interrupts.next() => {}
     }
-    progress.line("stopping: running commands are asked to end; Ctrl-C again ends them at once");
+    progress.line("stopping: terminating running commands; press Ctrl-C again to kill them");
     runner.stop(interrupts).await?;
     Ok(RunOutcome::Interrupted)
 }
 
 /// How a run ended.
 pub enum RunOutcome {
-    /// The workflows have settled, or the runner was sent away.
+    /// The workflows have settled, or the runner has exited.
     Settled(Vec<Workflow>),
-    /// Jobs are ready, and nobody will ever take them.
+    /// Jobs are ready, and no runner can run them.
     Starved(Starved),
-    /// The server stayed away, and the runner has done what can be done without it.
+    /// The server stayed unreachable, and the runner has finished the jobs that it had.
     Drained,
-    /// A person stopped it.
+    /// The user interrupted the command.
     Interrupted,
 }
 
 impl RunOutcome {
-    /// What to say when the server stayed away.
+    /// Returns the error for an unreachable server.
     pub fn drained() -> CliError {
-        let message = "the server stayed out of reach: what ran has ended, and the results are in the journal";
-        CliError::new(ExitStatus::Unreachable, message)
-            .hint("when the server is back, replay them with `torc workflows reconcile` and run this command again")
+        let message =
+            "the server stayed unreachable: the running jobs have ended, and their results are in the journal";
+        CliError::new(ExitStatus::Unreachable, message).hint(
+            "when the server is back, replay the results with `torc workflows reconcile` and run this command again",
+        )
     }
 }
 
-/// Runs until the workflows have settled, a person stops it, or `starved` says that it never will.
+/// Runs until the workflows have settled, the user interrupts the command, or the detector finds that no job can start.
 pub async fn run_until_settled(
     client: &Client,
     ids: &[i64],
     mut runner: LocalRunner,
     progress: &mut Progress,
-    (interrupts, starved): (&mut Interrupts, impl Future<Output = Result<Starved, ClientError>>),
+    interrupts: &mut Interrupts,
+    detector: Option<&StarvationDetector>,
 ) -> Result<RunOutcome, CliError> {
+    let starved = async {
+        match detector {
+            Some(detector) => detector.wait(client).await,
+            None => std::future::pending().await,
+        }
+    };
     let mut starved = std::pin::pin!(starved);
     let outcome = loop {
+        let is_settled = |workflow: &Workflow| {
+            progress.update(workflow);
+            detector.iter().for_each(|detector| detector.update(workflow));
+            !phase(workflow).is_active()
+        };
         tokio::select! {
-            // Whether to wait for a server that is away is the runner's decision.
-            followed = follow(client, ids, progress, Duration::MAX) => match followed? {
-                Followed::Settled(workflows) => break RunOutcome::Settled(workflows),
-                Followed::ServerGone => return Err(ClientError::Closed.into()),
+            // The runner decides how long it waits for an unreachable server.
+            settled = wait_until(client, ids, Duration::MAX, is_settled) => match settled? {
+                Some(workflows) => break RunOutcome::Settled(workflows),
+                None => return Err(ClientError::Closed.into()),
             },
             ended = runner.ended(), if !runner.has_ended() => match ended? {
                 RunnerExit::Drained => return Ok(RunOutcome::Drained),
                 _ => {
                     let workflows = fetch_workflows(client, ids).await?;
-                    // What runs in allocations goes on without this machine's runner.
-                    let goes_on = |one: &Workflow| one.slurm_cluster.is_some() && phase(one).is_active();
-                    if !workflows.iter().any(goes_on) {
+                    // Jobs in allocations have runners of their own.
+                    let runs_on = |one: &Workflow| one.slurm_cluster.is_some() && phase(one).is_active();
+                    if !workflows.iter().any(runs_on) {
                         break RunOutcome::Settled(workflows);
                     }
                 }
             },
             reason = &mut starved => break RunOutcome::Starved(reason?),
             () = interrupts.next() => {
-                progress.line("stopping: running jobs are asked to end; Ctrl-C again ends them at once");
+                progress.line("stopping: terminating running jobs; press Ctrl-C again to kill them");
                 break RunOutcome::Interrupted;
             }
         }
@@ -351,7 +365,7 @@ pub async fn run_until_settled(
     Ok(outcome)
 }
 
-/// Lets the runner go. Jobs of others that follow here are left to the shim, which their process takes over.
+/// Ends the runner. If it runs jobs of other workflows, the shim keeps them for the process that takes the store over.
 async fn finish(
     client: &Client,
     ids: &[i64],
@@ -367,7 +381,7 @@ async fn finish(
     runner.settle(interrupts).await
 }
 
-/// Applies what is target; the numbers of the workflows.
+/// Applies the target and returns the ids of its workflows.
 async fn apply(context: &CommandContext, client: &Client, target: &Target) -> Result<Vec<i64>, CliError> {
     match target {
         Target::Documents(documents) => submit_to_run(context, client, documents).await,
@@ -376,7 +390,7 @@ async fn apply(context: &CommandContext, client: &Client, target: &Target) -> Re
             for name in names {
                 let workflow = client.workflow(name).await.map_err(explain_missing)?;
                 ids.push(workflow.id);
-                // Applying the stored document again changes nothing, but says that somebody wants it to run now.
+                // Applying the stored document again changes nothing, but marks the workflow to be run in this session.
                 if let Some(document) = workflow.document {
                     let working_dir = workflow.working_dir;
                     let request = ApplyRequest { document, working_dir, dry_run: false, store_only: false };
@@ -393,7 +407,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_are_owed_until_they_have_ended() {
+    fn actions_are_pending_until_they_have_ended() {
         let action = |status: &str, kind: &str, worker: Option<i64>, every_worker: bool| -> WorkflowAction {
             let mut value = serde_json::json!({ "id": 1, "triggerType": "on_workflow_complete", "actionType": kind,
                 "status": status, "everyWorker": every_worker, "runId": 1, "attempt": 1, "tries": 0 });
@@ -420,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_stayed_away_is_unreachable() {
+    fn a_drained_runner_reports_an_unreachable_server() {
         let error = RunOutcome::drained();
         assert_eq!(error.kind, ExitStatus::Unreachable);
         assert!(error.hints[0].contains("torc workflows reconcile"), "{:?}", error.hints);

@@ -5,10 +5,11 @@ use std::fmt::Write as _;
 
 use torc_api::action::ActionState;
 use torc_api::api::{JobResult, Workflow, WorkflowAction};
+use torc_api::filter::ResultFilter;
 use torc_api::state::Cause;
 
 use super::provenance;
-use crate::client::{Client, ClientError, ResultFilter};
+use crate::client::{Client, ClientError};
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 use crate::output::{ItemList, human, status_word};

@@ -1,4 +1,4 @@
-//! The workflows that have changed since they were last taken, each once.
+//! The set of workflows that have changed since it was last taken.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use torc_core::ids::WorkflowId;
 use torc_core::rows::Changes;
 
-/// Workflows that have changed. Clones share state. Nothing is kept before `begin`.
+/// Workflows that have changed. Clones share state. Records nothing before `begin`.
 #[derive(Clone, Default)]
 pub(crate) struct ChangedWorkflows {
     ids: Arc<Mutex<Option<BTreeSet<WorkflowId>>>>,
@@ -15,12 +15,12 @@ pub(crate) struct ChangedWorkflows {
 }
 
 impl ChangedWorkflows {
-    /// From now on changes are kept.
+    /// Starts to record changes.
     pub fn begin(&self) {
         self.lock().get_or_insert_default();
     }
 
-    /// What a group has changed.
+    /// Records the workflows that a group has changed.
     pub(super) fn note(&self, changes: &Changes) {
         let mut ids = self.lock();
         let Some(ids) = ids.as_mut() else { return };
@@ -32,12 +32,12 @@ impl ChangedWorkflows {
         }
     }
 
-    /// Waits until something has changed.
+    /// Waits until a workflow has changed.
     pub async fn some(&self) {
         self.news.notified().await;
     }
 
-    /// What has changed since the last time.
+    /// Returns the workflows that have changed since the last call.
     pub fn take(&self) -> BTreeSet<WorkflowId> {
         self.lock().as_mut().map(std::mem::take).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Files, data, jobs that make jobs, and provenance.
+//! Files, user data, spawned jobs and provenance.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -7,6 +7,7 @@ use torc_api::data::{
     DataUse, File, FileUse, SpawnRequest, SpawnResponse, Staleness, UserData, UserDataWritten, WriteUserData,
 };
 use torc_api::document::{Document, WorkflowDocument};
+use torc_api::filter::{JobFilter, ResultFilter, RunnerFilter};
 use torc_api::job::Job;
 use torc_core::engine::Spawn;
 use torc_core::expand::{Limits, expand, expand_files};
@@ -16,21 +17,21 @@ use torc_core::ids::{JobId, WorkflowId};
 use torc_core::ro_crate::{Source, ro_crate};
 use torc_core::rows::{FileRow, UserDataRow};
 use torc_core::time::rfc3339;
-use torc_store::{JobQuery, JobView, ResultQuery, RunnerQuery};
+use torc_store::JobView;
 
 use super::{EngineError, EngineHandle};
 
-/// Jobs that are looked at together.
+/// Jobs that are read at once.
 const BATCH: u32 = 10_000;
 
 impl EngineHandle {
-    /// The files of a workflow, as they were last seen.
+    /// Returns the files of a workflow as they were last seen.
     pub async fn files(&self, id: WorkflowId) -> Result<Vec<File>, EngineError> {
         let declared = self.declared_files(id).await?;
         let mut list = FileList::default();
         let mut cursor = None;
         loop {
-            let (jobs, files, next) = self.jobs_with_files(id, cursor, BATCH).await?;
+            let (jobs, files, next) = self.jobs_with_files(id, cursor, Some(BATCH)).await?;
             for (view, seen) in jobs.iter().zip(split(&jobs, &files)) {
                 list.add(&view.job, &view.profile, seen);
             }
@@ -41,12 +42,12 @@ impl EngineHandle {
         }
     }
 
-    /// What jobs do with files, and what they saw of them; a page is one of jobs.
+    /// Returns how jobs use files and what they saw of them. A page is a page of jobs.
     pub async fn file_uses(
         &self,
         id: WorkflowId,
         cursor: Option<String>,
-        limit: u32,
+        limit: Option<u32>,
     ) -> Result<Page<FileUse>, EngineError> {
         let (jobs, files, next) = self.jobs_with_files(id, cursor, limit).await?;
         let items = jobs.iter().zip(split(&jobs, &files)).flat_map(|(view, seen)| uses(&view.job, &view.profile, seen));
@@ -57,10 +58,10 @@ impl EngineHandle {
         &self,
         id: WorkflowId,
         cursor: Option<String>,
-        limit: u32,
+        limit: Option<u32>,
     ) -> Result<(Vec<JobView>, Vec<FileRow>, Option<String>), EngineError> {
-        let query = JobQuery { workflow: Some(id), cursor, limit, ..JobQuery::default() };
-        let page = self.store.jobs(&query).await?;
+        let filter = JobFilter { workflow: Some(id.0), cursor, limit, ..JobFilter::default() };
+        let page = self.store.jobs(&filter).await?;
         let range = page.items.first().zip(page.items.last()).map(|(first, last)| (first.job.id, last.job.id));
         let files = match range {
             Some(range) => self.store.files(id, range).await?,
@@ -69,7 +70,7 @@ impl EngineHandle {
         Ok((page.items, files, page.next))
     }
 
-    /// The document's files. Reading a large document takes a while, so it happens beside the async threads.
+    /// Returns the files of the document. Expanding a large document takes a while, so it runs on a blocking thread.
     async fn declared_files(&self, id: WorkflowId) -> Result<Vec<ExpandedFile>, EngineError> {
         let document = self.read(move |engine| Ok(engine.document(id)?.to_owned())).await?;
         let limits = self.limits;
@@ -80,13 +81,13 @@ impl EngineHandle {
         task.await.map_err(|error| EngineError::internal(format!("expansion ended early: {error}")))?
     }
 
-    /// Data of a workflow.
+    /// Returns the user data of a workflow.
     pub async fn user_data(&self, id: WorkflowId) -> Result<Vec<UserData>, EngineError> {
         let rows = self.store.user_data(id, None).await?;
         self.show_data(rows).await
     }
 
-    /// One value.
+    /// Returns one value.
     pub async fn one_user_data(&self, id: WorkflowId, name: &str) -> Result<UserData, EngineError> {
         let rows = self.store.user_data(id, Some(name)).await?;
         let mut shown = self.show_data(rows).await?;
@@ -108,7 +109,7 @@ impl EngineHandle {
         Ok(rows.into_iter().map(show).collect())
     }
 
-    /// Writes a value; without one, what was written is taken back.
+    /// Writes a value; without one, deletes the written value.
     pub async fn write_user_data(
         &self,
         id: WorkflowId,
@@ -124,7 +125,7 @@ impl EngineHandle {
         .await
     }
 
-    /// What has changed under completed jobs, and what is missing before others can run.
+    /// Returns data that has changed under completed jobs, and missing data that jobs need.
     pub async fn staleness(&self, id: WorkflowId) -> Result<Staleness, EngineError> {
         self.read(move |engine| {
             let shown = |(job, data): (String, String)| DataUse { job, data };
@@ -137,7 +138,7 @@ impl EngineHandle {
         .await
     }
 
-    /// Shows commands with the data that their jobs would be given now.
+    /// Fills in the data that jobs would get now into their commands.
     pub(super) async fn fill_commands(&self, jobs: &mut [JobView]) -> Result<(), EngineError> {
         let reads = |view: &&JobView| !view.profile.input_user_data.is_empty();
         let readers: Vec<(WorkflowId, JobId)> =
@@ -159,7 +160,7 @@ impl EngineHandle {
         Ok(())
     }
 
-    /// A running job adds jobs to its workflow.
+    /// Adds jobs to the workflow of a running job.
     pub async fn spawn(&self, id: WorkflowId, job: &str, request: SpawnRequest) -> Result<SpawnResponse, EngineError> {
         let document = self.read(move |engine| Ok(engine.document(id)?.to_owned())).await?;
         let mut document: WorkflowDocument = serde_json::from_str(&document).map_err(super::unwritable)?;
@@ -190,7 +191,7 @@ impl EngineHandle {
         .await
     }
 
-    /// The names that jobs come to.
+    /// Returns the names of the jobs that `jobs` expand to.
     async fn names_of(&self, mut document: WorkflowDocument, jobs: &[Job]) -> Result<HashSet<String>, EngineError> {
         let alone = |job: &Job| Job { depends_on: Vec::new(), depends_on_regexes: Vec::new(), ..job.clone() };
         document.spec.jobs = jobs.iter().map(alone).collect();
@@ -212,14 +213,14 @@ impl EngineHandle {
         result.map_err(EngineError::invalid)
     }
 
-    /// Provenance of a workflow as an RO-Crate.
+    /// Returns the provenance of a workflow as an RO-Crate.
     pub async fn ro_crate(&self, id: WorkflowId) -> Result<serde_json::Value, EngineError> {
         let workflow = self.workflow(id).await?;
         let declared = self.declared_files(id).await?;
         let (mut jobs, mut files) = (BTreeMap::new(), Vec::new());
         let mut cursor = None;
         loop {
-            let (views, seen, next) = self.jobs_with_files(id, cursor, BATCH).await?;
+            let (views, seen, next) = self.jobs_with_files(id, cursor, Some(BATCH)).await?;
             jobs.extend(views.into_iter().map(|view| (view.job.id, view.profile)));
             files.extend(seen);
             cursor = next;
@@ -228,29 +229,29 @@ impl EngineHandle {
             }
         }
         let mut attempts = Vec::new();
-        let mut query = ResultQuery { workflow: Some(id), limit: BATCH, ..ResultQuery::default() };
+        let mut filter = ResultFilter { workflow: Some(id.0), limit: Some(BATCH), ..ResultFilter::default() };
         loop {
-            let page = self.store.results(&query).await?;
+            let page = self.store.results(&filter).await?;
             attempts.extend(page.items.into_iter().map(|view| (view.result, view.job_name)));
-            query.cursor = page.next;
-            if query.cursor.is_none() {
+            filter.cursor = page.next;
+            if filter.cursor.is_none() {
                 break;
             }
         }
-        let runners = self.store.runners(&RunnerQuery { active_only: false, cursor: None, limit: u32::MAX }).await?;
+        let runners = self.store.runners(RunnerFilter { all: true }).await?;
         let source = Source {
             workflow: &workflow,
             declared: &declared,
             jobs: &jobs,
             attempts: &attempts,
-            runners: &runners.items,
+            runners: &runners,
             files: &files,
         };
         Ok(ro_crate(&source))
     }
 }
 
-/// For each job its files; both are in the order of jobs.
+/// Returns the files of each job. Both lists are in the order of jobs.
 fn split<'a>(jobs: &'a [JobView], files: &'a [FileRow]) -> impl Iterator<Item = &'a [FileRow]> {
     let mut rest = files;
     jobs.iter().map(move |view| {
@@ -262,10 +263,10 @@ fn split<'a>(jobs: &'a [JobView], files: &'a [FileRow]) -> impl Iterator<Item = 
     })
 }
 
-/// The jobs that new ones refer to.
+/// The existing jobs that new jobs refer to.
 struct References {
     names: HashSet<String>,
-    /// An expression or a parameter may mean any.
+    /// Whether an expression or a parameter may refer to any job.
     any: bool,
 }
 

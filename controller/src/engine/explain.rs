@@ -1,9 +1,10 @@
 //! Why a job or a workflow is where it is: the live state and the attempts in the store, together.
 
 use torc_api::explain::{JobExplanation, WorkflowExplanation};
+use torc_api::filter::ResultFilter;
 use torc_core::explain::Attempt;
 use torc_core::ids::WorkflowId;
-use torc_store::{ResultQuery, ResultView};
+use torc_store::ResultView;
 
 use super::{EngineError, EngineHandle};
 
@@ -14,8 +15,9 @@ impl EngineHandle {
     /// Why a job is where it is.
     pub async fn explain_job(&self, id: WorkflowId, job: &str) -> Result<JobExplanation, EngineError> {
         let number = self.job_id(id, job).await?;
-        let query = ResultQuery { workflow: Some(id), job: Some(number), limit: ATTEMPTS, ..ResultQuery::default() };
-        let mut results: Vec<ResultView> = self.store.results(&query).await?.items;
+        let (job, limit) = (Some(number.0), Some(ATTEMPTS));
+        let filter = ResultFilter { workflow: Some(id.0), job, limit, ..ResultFilter::default() };
+        let mut results: Vec<ResultView> = self.store.results(&filter).await?.items;
         results.sort_by_key(|view| (view.result.run, view.result.attempt));
         let now = crate::clock::now();
         self.read(move |engine| {

@@ -1,25 +1,25 @@
-//! Commands of recovery: the live state, the attempts in the store, and what a person asked for.
+//! Recovery commands: they combine the engine's state, the stored results and the user's request.
 
 use torc_api::allocation::OrphanedJob;
 use torc_api::api;
+use torc_api::filter::ResultFilter;
 use torc_api::quantity::parse_walltime;
 use torc_api::recovery::{
     ClassifyRequest, CorrectResourcesReport, CorrectResourcesRequest, RecoverReport, RecoverRequest, RegenerateReport,
     RegenerateRequest, ScheduleNodesRequest,
 };
-use torc_core::engine::{Engine, LatestResults, Recover, Regenerate};
+use torc_core::engine::{CorrectResources, Engine, LatestResults, Recover, Regenerate};
 use torc_core::failure::{Multipliers, RecoveryOptions};
 use torc_core::ids::WorkflowId;
 use torc_core::planning::partition::Partition;
-use torc_store::ResultQuery;
 
 use super::{EngineError, EngineHandle};
 
-/// How many results are read at once.
+/// Results that are read at once.
 const PAGE: u32 = 10_000;
 
 impl EngineHandle {
-    /// Tries failed jobs again, each with what it lacked, or says what that would do.
+    /// Retries failed jobs with more of the resources that they lacked. A dry run only returns the plan.
     pub async fn recover(&self, id: WorkflowId, request: RecoverRequest) -> Result<RecoverReport, EngineError> {
         let latest = self.latest_results(id, true).await?;
         let RecoverRequest { dry_run, memory_percent, runtime_percent, retry_unknown, .. } = request;
@@ -31,7 +31,7 @@ impl EngineHandle {
         };
         let options = RecoveryOptions { multipliers, retry_unknown };
         let partitions = read_partitions(&request.partitions)?;
-        let plan = request.regenerate.map(|request| Prepared::new(*request)).transpose()?;
+        let plan = request.regenerate.map(|request| PreparedRegenerate::new(*request)).transpose()?;
         let wanted = PreparedRecovery { latest, options, partitions, plan, lost: request.lost };
         if dry_run {
             return self
@@ -48,13 +48,13 @@ impl EngineHandle {
         .await
     }
 
-    /// Plans schedulers and allocations anew, or says what that would do.
+    /// Plans schedulers and allocations again. A dry run only returns the plan.
     pub async fn regenerate(
         &self,
         id: WorkflowId,
         request: RegenerateRequest,
     ) -> Result<RegenerateReport, EngineError> {
-        let plan = Prepared::new(request)?;
+        let plan = PreparedRegenerate::new(request)?;
         if plan.request.dry_run {
             return self
                 .read(move |engine| {
@@ -70,7 +70,7 @@ impl EngineHandle {
         .await
     }
 
-    /// Corrects requirements by what was observed, or says which.
+    /// Corrects requirements by the observed usage. A dry run only returns the corrections.
     pub async fn correct_resources(
         &self,
         id: WorkflowId,
@@ -79,19 +79,33 @@ impl EngineHandle {
         let latest = self.latest_results(id, false).await?;
         let CorrectResourcesRequest { dry_run, no_downsize, jobs } = request;
         if dry_run {
-            return self.read(move |engine| Ok(engine.correction_preview(id, &jobs, (&latest, !no_downsize))?)).await;
+            return self
+                .read(move |engine| {
+                    Ok(engine.correction_preview(
+                        id,
+                        CorrectResources { references: &jobs, latest: &latest, may_reduce: !no_downsize },
+                    )?)
+                })
+                .await;
         }
-        self.write(move |engine, tx| Ok(engine.correct_resources(id, &jobs, (&latest, !no_downsize), tx)?)).await
+        self.write(move |engine, tx| {
+            Ok(engine.correct_resources(
+                id,
+                CorrectResources { references: &jobs, latest: &latest, may_reduce: !no_downsize },
+                tx,
+            )?)
+        })
+        .await
     }
 
-    /// Decides about failed jobs that wait for a person.
+    /// Classifies failed jobs that need a manual decision.
     pub async fn classify(&self, id: WorkflowId, request: ClassifyRequest) -> Result<api::AffectedJobs, EngineError> {
         let decide =
             move |engine: &mut Engine, tx: &mut _| Ok(engine.classify(id, &request.jobs, request.class, tx)?);
         Ok(api::AffectedJobs { jobs: self.write(decide).await?, names: Vec::new() })
     }
 
-    /// Asks for allocations of a scheduler; their names.
+    /// Submits allocations of a scheduler and returns their names.
     pub async fn schedule_nodes(
         &self,
         id: WorkflowId,
@@ -100,32 +114,32 @@ impl EngineHandle {
         self.write(move |engine, tx| Ok(engine.schedule_nodes(id, &request, tx)?)).await
     }
 
-    /// This process is to run a workflow that is stored.
+    /// Lets this process run a stored workflow.
     pub async fn submit(&self, id: WorkflowId) -> Result<api::Workflow, EngineError> {
         self.write_and_show(id, move |engine, _| Ok(engine.serve(id)?)).await
     }
 
-    async fn latest_results(&self, id: WorkflowId, failed_only: bool) -> Result<LatestResults, EngineError> {
+    async fn latest_results(&self, id: WorkflowId, failed: bool) -> Result<LatestResults, EngineError> {
         let mut latest = LatestResults::new();
-        let mut query =
-            ResultQuery { workflow: Some(id), latest_only: true, failed_only, limit: PAGE, ..ResultQuery::default() };
+        let (workflow, limit) = (Some(id.0), Some(PAGE));
+        let mut filter = ResultFilter { workflow, latest: true, failed, limit, ..ResultFilter::default() };
         loop {
-            let page = self.store.results(&query).await?;
+            let page = self.store.results(&filter).await?;
             latest.extend(page.items.into_iter().map(|view| (view.result.job, view.result)));
             match page.next {
-                Some(next) => query.cursor = Some(next),
+                Some(next) => filter.cursor = Some(next),
                 None => return Ok(latest),
             }
         }
     }
 }
 
-/// A recovery with its texts read.
+/// A parsed recovery request.
 struct PreparedRecovery {
     latest: LatestResults,
     options: RecoveryOptions,
     partitions: Vec<Partition>,
-    plan: Option<Prepared>,
+    plan: Option<PreparedRegenerate>,
     lost: Vec<OrphanedJob>,
 }
 
@@ -146,27 +160,27 @@ fn read_partitions(partitions: &[torc_api::cluster::Partition]) -> Result<Vec<Pa
     partitions.map_err(|error| EngineError::bad_request(error.to_string()))
 }
 
-/// A request with its texts read.
-struct Prepared {
+/// A parsed request to plan again.
+struct PreparedRegenerate {
     request: RegenerateRequest,
     partitions: Vec<Partition>,
     seconds: Option<i64>,
     stamp: String,
 }
 
-impl Prepared {
+impl PreparedRegenerate {
     fn new(request: RegenerateRequest) -> Result<Self, EngineError> {
         let wrong = |error: torc_api::quantity::QuantityError| EngineError::bad_request(error.to_string());
         let partitions = read_partitions(&request.partitions)?;
         let seconds = request.walltime.as_deref().map(parse_walltime).transpose().map_err(wrong)?;
         let now = torc_core::time::rfc3339(crate::clock::now().wall_ms);
-        // To the second, as names may be: 20261116T080000.
+        // Seconds are precise enough, and names may contain only letters and digits: 20261116T080000.
         let digits: String = now.chars().filter(char::is_ascii_alphanumeric).take(15).collect();
         let stamp = format!("regen_{digits}");
         Ok(Self { request, partitions, seconds, stamp })
     }
 
-    /// Who pays: as asked for, or as the document's schedulers say.
+    /// Returns the account: as requested, or that of the document's schedulers.
     fn account(&self, engine: &Engine, id: WorkflowId) -> Result<String, EngineError> {
         Ok(self.request.account.clone().or(engine.account_of(id)?).unwrap_or_default())
     }

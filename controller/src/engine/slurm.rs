@@ -1,4 +1,4 @@
-//! Commands about Slurm's allocations and clusters, and questions about them.
+//! Slurm allocations and clusters.
 
 use std::sync::Arc;
 
@@ -6,31 +6,31 @@ use tokio::sync::Notify;
 use torc_api::allocation::{Allocation, OrphanReport};
 use torc_api::api::{ClusterApplied, Page, SlurmCluster};
 use torc_api::document::{Document, SlurmClusterDocument};
+use torc_api::filter::AllocationFilter;
 use torc_api::recovery::SyncStatusRequest;
 use torc_api::wire::RunnerScope;
-use torc_core::engine::{Activity, AllocationKey, AllocationSummary, Demand, Observation, allocation_view};
+use torc_core::engine::{Activity, AllocationKey, AllocationSummary, Observation, PoolDemand, allocation_view};
 use torc_core::ids::{JobId, WorkflowId};
 use torc_core::planning::course::WorkflowDemand;
 use torc_core::planning::partition::Partition;
 use torc_core::rows::{AllocationRow, ClusterRow};
 use torc_core::time::rfc3339;
-use torc_store::AllocationQuery;
 
 use super::{EngineError, EngineHandle, unwritable};
 use crate::metrics::Metrics;
 use crate::{audit, clock};
 
 impl EngineHandle {
-    /// Allocations, a page at a time.
-    pub async fn allocations(&self, query: &AllocationQuery) -> Result<Page<Allocation>, EngineError> {
-        let page = self.store.allocations(query).await?;
+    /// Returns a page of allocations.
+    pub async fn allocations(&self, filter: &AllocationFilter<i64>) -> Result<Page<Allocation>, EngineError> {
+        let page = self.store.allocations(filter).await?;
         let (names, _) = self.names().await?;
         let named = |id: i64| names.get(&id).map_or("", String::as_str);
         let items = page.items.iter().map(|row| allocation_view(row, named(row.workflow.0))).collect();
         Ok(Page { items, next: page.next })
     }
 
-    /// Makes a cluster match its document.
+    /// Creates or updates a cluster from its document.
     pub async fn apply_cluster(&self, document: SlurmClusterDocument) -> Result<ClusterApplied, EngineError> {
         let mut problems = torc_api::validate::validate(&Document::SlurmCluster(document.clone()));
         problems.retain(torc_api::problem::Problem::is_error);
@@ -46,19 +46,19 @@ impl EngineHandle {
         Ok(ClusterApplied { name, outcome })
     }
 
-    /// Forgets a cluster.
+    /// Deletes a cluster.
     pub async fn delete_cluster(&self, name: &str) -> Result<(), EngineError> {
         let name = name.to_owned();
         self.write(move |engine, tx| Ok(engine.delete_cluster(&name, tx)?)).await
     }
 
-    /// Clusters that somebody has described.
+    /// Returns the clusters that documents describe.
     pub async fn clusters(&self) -> Result<Vec<SlurmCluster>, EngineError> {
         let rows: Vec<ClusterRow> = self.read(|engine| Ok(engine.clusters().cloned().collect())).await?;
         rows.into_iter().map(cluster_view).collect()
     }
 
-    /// From now on allocations are submitted by this process.
+    /// Lets this process submit allocations.
     pub(crate) async fn serve_slurm(&self) -> Result<(), EngineError> {
         self.write(|engine, _| {
             engine.serve_slurm();
@@ -67,7 +67,7 @@ impl EngineHandle {
         .await
     }
 
-    /// Told whenever something has changed.
+    /// Returns the notification that follows every change.
     pub(crate) fn changed(&self) -> Arc<Notify> {
         Arc::clone(&self.changed)
     }
@@ -76,32 +76,32 @@ impl EngineHandle {
         Arc::clone(&self.metrics)
     }
 
-    /// What tells this store from others.
+    /// Returns the key that distinguishes this store from others.
     pub(crate) async fn identity(&self) -> Result<String, EngineError> {
         self.read(|engine| Ok(engine.identity().to_owned())).await
     }
 
-    /// What workflows need of Slurm, and what they have.
+    /// Returns the demand of workflows for allocations, and the allocations that they have.
     pub(crate) async fn slurm_needs(&self, serves: Option<RunnerScope>) -> Result<Vec<WorkflowDemand>, EngineError> {
         self.read(move |engine| Ok(engine.slurm_needs(serves.as_ref(), clock::now()))).await
     }
 
-    /// What runners outside of Slurm could run.
-    pub(crate) async fn demands(&self) -> Result<Vec<Demand>, EngineError> {
+    /// Returns the demand for runners outside of Slurm.
+    pub(crate) async fn demands(&self) -> Result<Vec<PoolDemand>, EngineError> {
         self.read(|engine| Ok(engine.demands())).await
     }
 
-    /// Whether runners are at work or something comes by itself, and the last event.
+    /// Returns whether runners are at work or a timer is pending, and the last event.
     pub async fn activity(&self, scope: RunnerScope) -> Result<Activity, EngineError> {
         self.read(move |engine| Ok(engine.activity(&scope))).await
     }
 
-    /// How many allocations of a workflow, or of all, are not over.
+    /// Returns the number of allocations that have not ended, of a workflow or of all.
     pub async fn live_allocations(&self, workflow: Option<WorkflowId>) -> Result<usize, EngineError> {
         self.read(move |engine| Ok(engine.live_allocations(workflow))).await
     }
 
-    /// Takes in what Slurm says, and what follows from it.
+    /// Applies what Slurm reports about allocations.
     pub(crate) async fn observe_allocations(&self, observations: Vec<Observation>) -> Result<(), EngineError> {
         self.write(move |engine, tx| {
             engine.observe_allocations(&observations, tx);
@@ -110,8 +110,8 @@ impl EngineHandle {
         .await
     }
 
-    /// Takes in what Slurm and the caller's machine say of a workflow's allocations and runners, and what follows from it; a dry run
-    /// only says what that would be.
+    /// Applies what Slurm and the caller's machine report about a workflow's allocations and runners. A dry run only returns the
+    /// report.
     pub(crate) async fn sync_status(
         &self,
         observations: Vec<Observation>,
@@ -128,7 +128,7 @@ impl EngineHandle {
             return self.read(find).await;
         }
         self.write(move |engine, tx| {
-            // Its words are those of before: afterwards what is over is not there any more.
+            // The report is made before the state changes: afterwards, ended allocations are no longer in it.
             let mut report = engine.orphan_report(&engine.find_orphans(&observations), Some(workflow));
             let found = engine.find_lost_runners(workflow, &request, &report.runners)?;
             engine.report_lost_runners(workflow, &found, &mut report);
@@ -139,7 +139,7 @@ impl EngineHandle {
         .await
     }
 
-    /// Writes down allocations that are about to be asked for, and what that means for the actions that ask for them.
+    /// Records allocations that are about to be submitted, and the progress of the actions that request them.
     pub(crate) async fn intend_allocations(
         &self,
         workflow: WorkflowId,
@@ -147,7 +147,8 @@ impl EngineHandle {
         (begun, executed): (Vec<JobId>, Vec<JobId>),
     ) -> Result<Vec<AllocationRow>, EngineError> {
         self.write(move |engine, tx| {
-            engine.begin_actions(workflow, (&begun, &executed), tx);
+            begun.iter().for_each(|action| engine.begin_action(workflow, *action, tx));
+            executed.iter().for_each(|action| engine.skip_action(workflow, *action, tx));
             Ok(engine.intend_allocations(workflow, rows, tx)?)
         })
         .await
@@ -178,10 +179,10 @@ impl EngineHandle {
         self.write(move |engine, tx| Ok(engine.cancel_allocations(&keys, tx))).await
     }
 
-    /// Remembers what a cluster has: a retry gets no more than that.
+    /// Stores the partitions of a cluster, which limit what a retry may request.
     pub(crate) async fn note_partitions(&self, cluster: String, partitions: Vec<Partition>) -> Result<(), EngineError> {
         self.write(move |engine, _| {
-            engine.note_partitions(cluster, partitions);
+            engine.set_partitions(cluster, partitions);
             Ok(())
         })
         .await

@@ -1,8 +1,8 @@
-//! The single writer: takes every command that waits, applies them to memory, writes all changes in one transaction, and
-//! only then gives out the answers.
+//! The single writer: takes every waiting command, applies them to memory, writes all changes in one transaction, and only
+//! then sends the answers.
 //!
-//! If the write fails nothing is acknowledged, memory is dropped and read again. While the store cannot be written to, every
-//! command is refused with the reason, and the store is probed now and then.
+//! If the write fails, nothing is acknowledged and the state is read again from the store. While the store cannot be written,
+//! every command is refused with the reason, and the writer probes the store every few seconds.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,31 +28,31 @@ use crate::issuer::Issuer;
 use crate::metrics::Metrics;
 use crate::{memory, views};
 
-/// The most commands in one transaction.
+/// Commands in one transaction: enough to share one sync of the disk, few enough for short pauses.
 const GROUP_LIMIT: usize = 1_024;
-/// How often silent runners are looked for.
+/// Interval between checks for silent runners.
 pub(super) const TICK: Duration = Duration::from_secs(1);
-/// How often a store that failed is tried again.
+/// Interval between probes of a store that failed.
 pub(super) const PROBE: Duration = Duration::from_secs(5);
 
-/// Sends an answer once the group's changes are durable: from the state that they led to, or why they could not be written.
-pub(super) type Answer = Box<dyn FnOnce(Result<&Engine, EngineError>) + Send>;
-/// Runs a command on the state, or passes on why it cannot be run.
-pub(super) type Write = Box<dyn FnOnce(Result<(&mut Engine, &mut Tx), EngineError>) -> Answer + Send>;
+/// Sends an answer once the group's changes are durable: from the new state, or the reason why they could not be written.
+pub(super) type ReplySender = Box<dyn FnOnce(Result<&Engine, EngineError>) + Send>;
+/// Runs a command on the state, or passes on why it cannot run.
+pub(super) type WriteCommand = Box<dyn FnOnce(Result<(&mut Engine, &mut Tx), EngineError>) -> ReplySender + Send>;
 type SyncReply = oneshot::Sender<Result<SyncResponse, EngineError>>;
 
-pub(super) enum Command {
-    Read(Answer),
-    Write(Write),
+pub(super) enum EngineCommand {
+    Read(ReplySender),
+    Write(WriteCommand),
     Sync { runner: RunnerId, request: Box<SyncRequest>, grant: Grant, reply: SyncReply },
 }
 
-pub(super) struct Writer {
-    /// None while the store cannot even be read.
+pub(super) struct EngineWriter {
+    /// The state. `None` while the store cannot be read.
     engine: Option<Engine>,
-    /// What the state that was dropped last had been asked to run: nothing in the store tells that.
+    /// The settings of this process that are not in the store: they survive a reload.
     session: Session,
-    /// Why nothing can be written at present.
+    /// The reason why nothing can be written at present.
     unavailable: Option<EngineError>,
     store: Store,
     events: broadcast::Sender<Arc<Vec<Event>>>,
@@ -65,18 +65,18 @@ pub(super) struct Writer {
     clock: Clock,
 }
 
-/// The two steps of a shutdown.
+/// The tokens of a shutdown, in their order.
 #[derive(Clone, Default)]
 pub(crate) struct Stop {
-    /// Nobody is kept waiting any more.
+    /// Ends long polls.
     pub waiting: CancellationToken,
-    /// What is in the queue is done, then the writer ends.
+    /// Ends the writer after the queue is empty.
     pub queue: CancellationToken,
-    /// Somebody else owns the store by now: this process has to end.
+    /// Ends the process because another one owns the store.
     pub superseded: CancellationToken,
 }
 
-/// Reads everything live from the store.
+/// Reads the engine's state from the store.
 pub(super) async fn load(store: &Store, now: Now) -> Result<Engine, EngineError> {
     let snapshot = store.load().await?;
     let many = snapshot.jobs.len() > memory::MANY_JOBS;
@@ -87,7 +87,7 @@ pub(super) async fn load(store: &Store, now: Now) -> Result<Engine, EngineError>
     engine.map_err(|error| EngineError::unavailable(error_chain(&error)))
 }
 
-impl Writer {
+impl EngineWriter {
     pub fn new(
         engine: Engine,
         store: Store,
@@ -114,7 +114,7 @@ impl Writer {
         }
     }
 
-    pub async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
+    pub async fn run(mut self, mut commands: mpsc::Receiver<EngineCommand>) {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut probe = tokio::time::interval(PROBE);
@@ -137,7 +137,7 @@ impl Writer {
         }
     }
 
-    async fn process(&mut self, group: Vec<Command>, ticked: bool) {
+    async fn process(&mut self, group: Vec<EngineCommand>, ticked: bool) {
         if let Some(reason) = &self.unavailable {
             return answer_read_only(group, self.engine.as_ref(), reason);
         }
@@ -177,12 +177,12 @@ impl Writer {
         }
     }
 
-    fn carry_out(&mut self, command: Command, engine: &mut Engine, tx: &mut Tx) -> Option<Answer> {
+    fn carry_out(&mut self, command: EngineCommand, engine: &mut Engine, tx: &mut Tx) -> Option<ReplySender> {
         match command {
-            Command::Read(read) => Some(read),
-            Command::Write(write) => Some(write(Ok((engine, tx)))),
-            Command::Sync { runner, request, grant, reply } => {
-                if !engine.may_sync(&grant, runner, &request) {
+            EngineCommand::Read(read) => Some(read),
+            EngineCommand::Write(write) => Some(write(Ok((engine, tx)))),
+            EngineCommand::Sync { runner, request, grant, reply } => {
+                if !engine.rights().may_sync(&grant, runner, &request) {
                     return Some(reply_with(reply, Err(EngineError::not_theirs())));
                 }
                 let _span = info_span!("sync", runner = runner.0).entered();
@@ -203,7 +203,7 @@ impl Writer {
         }
     }
 
-    /// Adds what the jobs of new leases need to talk to the server.
+    /// Adds the tokens and addresses that the jobs of new leases need to reach the server.
     fn with_tokens(&self, mut response: SyncResponse) -> SyncResponse {
         let workflows: BTreeSet<i64> = response.leases.iter().map(|lease| lease.key.workflow).collect();
         let token = |workflow| JobToken { workflow, token: self.issuer.for_jobs(WorkflowId(workflow)) };
@@ -223,13 +223,13 @@ impl Writer {
 
     fn publish(&self, changes: &Changes, engine: &Engine) {
         if self.events.receiver_count() > 0 && !changes.events.is_empty() {
-            // No receiver is left only if the last one went away just now.
+            // There is no receiver if the last watcher has just disconnected.
             let _ = self.events.send(Arc::new(views::committed_events(&changes.events, engine)));
         }
     }
 
-    /// Nothing of this group counts: tell everybody, forget memory, read what is durable.
-    async fn fail(&mut self, error: torc_store::StoreError, failed: &Engine, answers: Vec<Answer>) {
+    /// Discards a group that could not be written: answers its commands and reads the durable state again.
+    async fn fail(&mut self, error: torc_store::StoreError, failed: &Engine, answers: Vec<ReplySender>) {
         let reason = EngineError::unavailable(error_chain(&error));
         error!(error = %reason, "a group of changes could not be written");
         for answer in answers {
@@ -240,17 +240,17 @@ impl Writer {
         }
         self.metrics.write_failed();
         if matches!(error, torc_store::StoreError::Superseded { .. }) {
-            // Whatever this process knows is of the past: it must not even answer questions any more.
+            // The state of this process is outdated: it must not even answer reads.
             self.unavailable = Some(reason);
             return self.stop.superseded.cancel();
         }
-        // What is durable can still be read, with luck; writing waits until a probe has succeeded.
+        // The durable state may still be readable. Writing waits until a probe succeeds.
         self.session = failed.session().clone();
         self.engine = self.reload().await.ok();
         self.unavailable = Some(reason);
     }
 
-    /// Reads everything again, as a restart would, but for what this process was asked to run.
+    /// Reads the state again like a restart, but keeps the session of this process.
     async fn reload(&self) -> Result<Engine, EngineError> {
         let mut engine = load(&self.store, (self.clock)()).await?;
         engine.continue_session(&self.session);
@@ -274,20 +274,20 @@ impl Writer {
     }
 }
 
-/// While nothing can be written, questions are answered and everything else is refused.
-fn answer_read_only(group: Vec<Command>, engine: Option<&Engine>, reason: &EngineError) {
+/// Answers reads and refuses everything else while nothing can be written.
+fn answer_read_only(group: Vec<EngineCommand>, engine: Option<&Engine>, reason: &EngineError) {
     for command in group {
         match command {
-            Command::Read(read) => read(engine.ok_or_else(|| reason.clone())),
-            Command::Write(write) => write(Err(reason.clone()))(Err(reason.clone())),
-            Command::Sync { reply, .. } => {
+            EngineCommand::Read(read) => read(engine.ok_or_else(|| reason.clone())),
+            EngineCommand::Write(write) => write(Err(reason.clone()))(Err(reason.clone())),
+            EngineCommand::Sync { reply, .. } => {
                 let _ = reply.send(Err(reason.clone()));
             }
         }
     }
 }
 
-fn reply_with(reply: SyncReply, result: Result<SyncResponse, EngineError>) -> Answer {
+fn reply_with(reply: SyncReply, result: Result<SyncResponse, EngineError>) -> ReplySender {
     Box::new(move |outcome| {
         let _ = reply.send(outcome.and(result));
     })

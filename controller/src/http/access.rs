@@ -1,4 +1,4 @@
-//! Who may call a route, and the check in front of every handler.
+//! Access rules of routes, and the check before every handler.
 
 use std::time::Instant;
 
@@ -6,6 +6,7 @@ use axum::extract::{MatchedPath, Query, RawPathParams, Request, State};
 use axum::http::Uri;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use torc_api::document::DEFAULT_NAMESPACE;
 use torc_api::token::Grant;
 use torc_core::ids::WorkflowId;
 use tracing::Instrument as _;
@@ -13,22 +14,22 @@ use tracing::field::Empty;
 
 use super::error::{ApiError, unauthorized};
 use super::extract::TargetWorkflow;
-use super::{App, Namespace, Rule};
+use super::{App, Namespace, RouteRule};
 use crate::audit::{self, AuditContext};
 use crate::caller::Caller;
 use crate::engine::EngineError;
 
-/// What a route asks of its caller. An administrator may call all routes.
+/// The right that a route requires. An administrator may call all routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     /// Any token.
     Token,
-    /// A token that deals with workflows. The handler leaves out, or refuses, workflows that are not the caller's.
-    Member(Mode),
-    /// The workflow of the path is one that the caller deals with: as its owner or member, or as one of its runners and jobs.
-    Workflow(Mode),
-    /// The caller steers the workflow of the path: as its owner or member.
-    Owned(Mode),
+    /// A token for workflows. The handler omits or refuses workflows to which the caller has no access.
+    Member(AccessMode),
+    /// Access to the workflow of the path: as its owner or member, or as one of its runners and jobs.
+    Workflow(AccessMode),
+    /// Control of the workflow of the path: as its owner or member.
+    Owned(AccessMode),
     /// A token that may own workflows.
     Owner,
     /// A runner that serves all workflows.
@@ -39,52 +40,52 @@ pub(super) enum Access {
     Admin,
 }
 
-/// Viewers may read and not write.
+/// The kind of access. Viewers may only read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
+pub(super) enum AccessMode {
     Read,
     Write,
 }
 
-/// Whether a call goes on.
+/// The result of an access check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Decision {
+enum AccessDecision {
     Allowed,
-    /// Allowed if the workflow of the path is the caller's.
+    /// Allowed if the caller has access to the workflow of the path.
     IfTheirs,
     Refused,
 }
 
 impl Access {
-    /// Whether the path names the workflow that the call is about.
+    /// Returns whether the path names the workflow of the call.
     pub fn names_workflow(self) -> bool {
         matches!(self, Self::Workflow(_) | Self::Owned(_))
     }
 
-    fn decide(self, grant: &Grant) -> Decision {
-        let allowed = |is: bool| if is { Decision::Allowed } else { Decision::Refused };
+    fn decide(self, grant: &Grant) -> AccessDecision {
+        let allowed = |is: bool| if is { AccessDecision::Allowed } else { AccessDecision::Refused };
         let owner = matches!(grant, Grant::Owner { .. });
         let runner = matches!(grant, Grant::Runner { .. } | Grant::Pool);
-        let member = |mode: Mode| match grant {
-            Grant::Viewer { .. } => mode == Mode::Read,
+        let member = |mode: AccessMode| match grant {
+            Grant::Viewer { .. } => mode == AccessMode::Read,
             Grant::Editor { .. } => true,
             _ => false,
         };
         match self {
-            _ if *grant == Grant::Admin => Decision::Allowed,
-            Self::Token => Decision::Allowed,
+            _ if *grant == Grant::Admin => AccessDecision::Allowed,
+            Self::Token => AccessDecision::Allowed,
             Self::Member(mode) => allowed(owner || runner || member(mode)),
-            Self::Workflow(mode) if owner || runner || member(mode) => Decision::IfTheirs,
-            Self::Owned(mode) if owner || member(mode) => Decision::IfTheirs,
+            Self::Workflow(mode) if owner || runner || member(mode) => AccessDecision::IfTheirs,
+            Self::Owned(mode) if owner || member(mode) => AccessDecision::IfTheirs,
             Self::Owner => allowed(owner),
             Self::Pool => allowed(*grant == Grant::Pool),
             Self::Metrics => allowed(*grant == Grant::Metrics),
-            Self::Workflow(_) | Self::Owned(_) | Self::Admin => Decision::Refused,
+            Self::Workflow(_) | Self::Owned(_) | Self::Admin => AccessDecision::Refused,
         }
     }
 }
 
-/// Stands in front of every handler that needs a token.
+/// Checks every request that needs a token before its handler runs.
 pub(super) async fn guard(
     State(app): State<App>,
     path: MatchedPath,
@@ -93,7 +94,7 @@ pub(super) async fn guard(
     next: Next,
 ) -> Response {
     let start = Instant::now();
-    let rule = Rule::of(request.method(), path.as_str());
+    let rule = RouteRule::of(request.method(), path.as_str());
     let method = rule.method.as_str();
     let span = tracing::info_span!(
         "request",
@@ -113,7 +114,7 @@ pub(super) async fn guard(
 }
 
 /// Passes a request on to its handler if the caller may make it.
-async fn check(app: &App, rule: &Rule, params: &RawPathParams, mut request: Request, next: Next) -> Response {
+async fn check(app: &App, rule: &RouteRule, params: &RawPathParams, mut request: Request, next: Next) -> Response {
     let now_seconds = crate::clock::now().wall_ms / 1_000;
     let caller = match app.identities.identify(request.headers(), now_seconds).await {
         Ok(caller) => caller,
@@ -142,29 +143,38 @@ async fn admit(
     uri: &Uri,
 ) -> Result<Option<WorkflowId>, ApiError> {
     let decision = access.decide(&caller.grant);
-    if decision == Decision::Refused {
+    if decision == AccessDecision::Refused {
         return Err(refused(app, caller).await.into());
     }
     let Some((_, workflow)) = params.iter().find(|(name, _)| *name == "workflow" && access.names_workflow()) else {
         return Ok(None);
     };
     let Query(namespace) = Query::<Namespace>::try_from_uri(uri)?;
-    Ok(Some(find_theirs(app, caller, (namespace.name(), workflow)).await?))
+    Ok(Some(find_theirs(app, caller, namespace.name(), workflow).await?))
 }
 
-/// Returns the number of a workflow that the caller deals with.
-pub(super) async fn find_theirs(
+/// Returns the number of the workflow that a filter names, if it names one. The caller must have access to it.
+pub(super) async fn find_filtered(
     app: &App,
     caller: &Caller,
-    reference: (&str, &str),
-) -> Result<WorkflowId, EngineError> {
-    match app.engine.find_theirs(reference, &caller.grant).await? {
+    namespace: Option<&str>,
+    workflow: Option<&str>,
+) -> Result<Option<WorkflowId>, EngineError> {
+    match workflow {
+        Some(workflow) => find_theirs(app, caller, namespace.unwrap_or(DEFAULT_NAMESPACE), workflow).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Returns the number of a workflow to which the caller has access.
+async fn find_theirs(app: &App, caller: &Caller, namespace: &str, workflow: &str) -> Result<WorkflowId, EngineError> {
+    match app.engine.find_theirs(namespace, workflow, &caller.grant).await? {
         Some(id) => Ok(id),
         None => Err(refused(app, caller).await),
     }
 }
 
-/// Refuses a caller who does not deal with all of these workflows.
+/// Refuses a caller without access to all of `workflows`.
 pub(super) async fn require_theirs(app: &App, caller: &Caller, workflows: &[WorkflowId]) -> Result<(), EngineError> {
     let theirs = app.engine.theirs(&caller.grant).await?;
     if theirs.is_none_or(|theirs| workflows.iter().all(|id| theirs.contains(id))) {
@@ -177,7 +187,7 @@ async fn refused(app: &App, caller: &Caller) -> EngineError {
     app.engine.refuse(EngineError::forbidden(refusal(&caller.grant))).await
 }
 
-/// Says what a token is good for.
+/// Returns a message that says what a token allows.
 fn refusal(grant: &Grant) -> String {
     match grant {
         Grant::Admin => "this cannot be done".to_owned(),
@@ -196,7 +206,7 @@ fn refusal(grant: &Grant) -> String {
     }
 }
 
-/// The object that a path names, for the audit log.
+/// Returns the object that a path names, for the audit log.
 fn object(path: &str) -> String {
     path.strip_prefix("/v1/").unwrap_or(path).to_owned()
 }
@@ -205,7 +215,7 @@ fn object(path: &str) -> String {
 mod tests {
     use axum::http::Method;
 
-    use super::Mode::{Read, Write};
+    use super::AccessMode::{Read, Write};
     use super::*;
     use crate::audit::AuditVerb;
     use crate::http::rules;
@@ -213,7 +223,7 @@ mod tests {
     #[test]
     fn each_scope_may_call_what_its_access_says() {
         use Access::{Admin, Member, Metrics, Owned, Owner, Pool, Token, Workflow};
-        use Decision::{Allowed, IfTheirs, Refused};
+        use AccessDecision::{Allowed, IfTheirs, Refused};
         let owner = Grant::Owner { user: "ada".to_owned() };
         let runner = Grant::Runner { workflow: 1 };
         let viewer = Grant::Viewer { namespace: "lab".to_owned() };
@@ -247,15 +257,15 @@ mod tests {
 
     #[test]
     fn a_route_without_a_rule_is_for_administrators() {
-        let rule = Rule::of(&Method::PATCH, "/v1/workflows");
+        let rule = RouteRule::of(&Method::PATCH, "/v1/workflows");
         assert_eq!((rule.access, rule.verb), (Access::Admin, AuditVerb::Unknown));
-        let head = Rule::of(&Method::HEAD, "/v1/version");
+        let head = RouteRule::of(&Method::HEAD, "/v1/version");
         assert_eq!((head.access, head.verb), (Access::Token, AuditVerb::Read));
     }
 
     #[test]
     fn only_get_reads() {
-        for Rule { method, path, access, verb } in rules() {
+        for RouteRule { method, path, access, verb } in rules() {
             let is_get = method == Method::GET;
             assert_eq!(*verb == AuditVerb::Read, is_get, "{method} {path}");
             assert_ne!(*verb, AuditVerb::Unknown, "{method} {path}");
@@ -267,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_workflow_is_in_the_path_of_what_needs_one() {
-        for Rule { method, path, access, .. } in rules() {
+        for RouteRule { method, path, access, .. } in rules() {
             assert_eq!(path.contains("{workflow}"), access.names_workflow(), "{method} {path}");
         }
     }

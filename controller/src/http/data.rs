@@ -1,4 +1,4 @@
-//! Files and data of a workflow, jobs that jobs make, provenance.
+//! Files, user data, spawned jobs and provenance of a workflow.
 
 use axum::Json;
 use axum::extract::State;
@@ -10,7 +10,7 @@ use torc_api::data::{File, FileUse, SpawnRequest, SpawnResponse, Staleness, User
 
 use super::App;
 use super::access::Access;
-use super::access::Mode::{Read, Write};
+use super::access::AccessMode::{Read, Write};
 use super::error::ApiResult;
 use super::extract::{Body, Param, Query, TargetWorkflow};
 use super::jobs::JobParam;
@@ -64,9 +64,9 @@ async fn files(State(app): State<App>, TargetWorkflow(id): TargetWorkflow) -> Ap
 
 #[derive(Deserialize, JsonSchema)]
 struct UsesQuery {
-    /// The most jobs of one page.
+    /// The maximum number of jobs of one page.
     limit: Option<u32>,
-    /// `next` of the page before.
+    /// `next` of the previous page.
     cursor: Option<String>,
 }
 
@@ -75,7 +75,7 @@ async fn file_uses(
     TargetWorkflow(id): TargetWorkflow,
     Query(query): Query<UsesQuery>,
 ) -> ApiResult<Page<FileUse>> {
-    Ok(Json(app.engine.file_uses(id, query.cursor, query.limit.unwrap_or_default()).await?))
+    Ok(Json(app.engine.file_uses(id, query.cursor, query.limit).await?))
 }
 
 async fn user_data(State(app): State<App>, TargetWorkflow(id): TargetWorkflow) -> ApiResult<Page<UserData>> {

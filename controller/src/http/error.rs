@@ -1,4 +1,4 @@
-//! Errors as the API shows them.
+//! Error responses.
 
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
@@ -11,7 +11,7 @@ use torc_core::trust::TokenError;
 use super::older_paths::versioned_path;
 use crate::engine::EngineError;
 
-/// What a handler returns instead of an answer.
+/// The error response of a handler.
 pub(super) struct ApiError {
     status: StatusCode,
     body: Box<ErrorBody>,
@@ -21,7 +21,7 @@ pub(super) type ApiResult<T> = Result<Json<T>, ApiError>;
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        // Whoever asks whether the server is ready is told why it is not; that is no failure.
+        // Not being ready is the expected answer to a readiness check, not a failure.
         if self.status.is_server_error() && self.body.code != ErrorCode::NotReady {
             tracing::error!(status = %self.status, code = %self.body.code, message = self.body.message, "request failed");
         }
@@ -49,7 +49,7 @@ macro_rules! from_rejection {
 
 from_rejection!(JsonRejection, PathRejection, QueryRejection);
 
-/// Nobody knows who asks. `reason` says what is wrong with the token, if there was one.
+/// Returns the error of a request without a valid token. `reason` says why the token was refused, if there was one.
 pub(super) fn unauthorized(reason: Option<TokenError>) -> ApiError {
     let (message, hint) = match reason {
         Some(error @ TokenError::Expired) => (format!("the token is not accepted: {error}"), RENEW),

@@ -1,19 +1,16 @@
-//! Events, as a list and as a stream.
+//! The list of events.
 
 use std::collections::BTreeSet;
 
 use axum::Json;
 use axum::extract::State;
-use schemars::JsonSchema;
-use serde::Deserialize;
 use torc_api::api::{Event, Page};
-use torc_api::document::DEFAULT_NAMESPACE;
+use torc_api::filter::EventFilter;
 use torc_core::ids::WorkflowId;
-use torc_store::EventQuery;
 
 use super::access::Access;
-use super::access::Mode::Read;
-use super::access::find_theirs;
+use super::access::AccessMode::Read;
+use super::access::find_filtered;
 use super::error::ApiResult;
 use super::extract::Query;
 use super::route::Route;
@@ -24,44 +21,26 @@ pub(super) fn routes() -> Vec<Route> {
     vec![Route::get("/v1/events", list).access(Access::Member(Read)).summary("What happened, oldest first")]
 }
 
-/// Which events.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-pub(super) struct EventsQuery {
-    /// `default` when absent.
-    namespace: Option<String>,
-    /// A workflow, by name or number.
-    workflow: Option<String>,
-    /// A sequence number; for a stream `Last-Event-ID` wins.
-    pub after: Option<i64>,
-    /// The most items of one page.
-    limit: Option<u32>,
-}
-
-impl EventsQuery {
-    /// Returns the workflow that is asked for, which must be one that the caller deals with.
-    pub async fn workflow(&self, app: &App, caller: &Caller) -> Result<Option<WorkflowId>, EngineError> {
-        let namespace = self.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
-        match &self.workflow {
-            Some(workflow) => find_theirs(app, caller, (namespace, workflow)).await.map(Some),
-            None => Ok(None),
-        }
-    }
-}
-
-async fn list(State(app): State<App>, caller: Caller, Query(query): Query<EventsQuery>) -> ApiResult<Page<Event>> {
-    let query = EventQuery {
-        workflow: query.workflow(&app, &caller).await?,
-        after: query.after.unwrap_or_default(),
-        limit: query.limit.unwrap_or_default(),
-    };
-    let mut page = app.engine.events(&query).await?;
+async fn list(State(app): State<App>, caller: Caller, Query(filter): Query<EventFilter>) -> ApiResult<Page<Event>> {
+    let mut page = app.engine.events(&with_number(filter, &app, &caller).await?).await?;
     if let Some(theirs) = app.engine.theirs(&caller.grant).await? {
         page.items.retain(|event| concerns(&theirs, event));
     }
     Ok(Json(page))
 }
 
-/// Whether an event is of one of these workflows.
+/// Replaces the name of the filter's workflow by its number. The caller must have access to the workflow.
+pub(super) async fn with_number(
+    filter: EventFilter,
+    app: &App,
+    caller: &Caller,
+) -> Result<EventFilter<i64>, EngineError> {
+    let EventFilter { namespace, workflow, after, limit } = filter;
+    let workflow = find_filtered(app, caller, namespace.as_deref(), workflow.as_deref()).await?;
+    Ok(EventFilter { namespace, workflow: workflow.map(|id| id.0), after, limit })
+}
+
+/// Returns whether an event belongs to one of `workflows`.
 pub(super) fn concerns(workflows: &BTreeSet<WorkflowId>, event: &Event) -> bool {
     event.workflow_id.is_some_and(|id| workflows.contains(&WorkflowId(id)))
 }

@@ -1,4 +1,4 @@
-//! What handlers take from a request. All of them refuse with an [`ApiError`].
+//! Extractors of requests. All of them fail with an [`ApiError`].
 
 use axum::Json;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query as AxumQuery, Request};
@@ -11,16 +11,16 @@ use super::error::ApiError;
 use crate::caller::Caller;
 use crate::engine::EngineError;
 
-/// The body as JSON.
+/// The JSON body.
 pub(super) struct Body<T>(pub T);
 
-/// The parameters of the query.
+/// The query parameters.
 pub(super) struct Query<T>(pub T);
 
-/// Parameters of the path.
+/// The path parameters.
 pub(super) struct Param<T>(pub T);
 
-/// The workflow of the path, which the guard has found and which the caller may deal with.
+/// The workflow of the path, which the guard has resolved and to which the caller has access.
 #[derive(Clone, Copy)]
 pub(super) struct TargetWorkflow(pub WorkflowId);
 
@@ -67,7 +67,7 @@ impl FromRequestParts<App> for Caller {
     }
 }
 
-/// Returns what the guard has left with the request.
+/// Returns a value that the guard has attached to the request.
 fn extension<T: Send + Sync + 'static>(parts: &Parts) -> Result<&T, ApiError> {
     let found = parts.extensions.get::<T>();
     found.ok_or_else(|| {

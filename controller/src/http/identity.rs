@@ -1,4 +1,4 @@
-//! Who is this? The one place that knows how a bearer becomes a caller.
+//! Identifies the caller of a request by its token.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use crate::caller::Caller;
 use crate::issuer::Issuer;
 use crate::kubernetes::Reviews;
 
-/// Everybody who is known here. Another way to be known is another arm of `identify`.
+/// All ways to identify a caller. Each is an arm of `identify`.
 #[derive(Clone)]
 pub(crate) struct Identities {
     admin: Arc<str>,
-    /// A word that reads metrics and nothing else.
+    /// A token that reads metrics and nothing else.
     metrics: Option<Arc<str>>,
     pub issuer: Issuer,
-    /// Knows Kubernetes' service accounts.
+    /// Reviews tokens of Kubernetes service accounts.
     reviews: Option<Reviews>,
 }
 
@@ -27,20 +27,20 @@ impl Identities {
         Self { admin: Arc::from(admin), metrics: None, issuer, reviews: None }
     }
 
-    /// Whoever has this word reads metrics.
+    /// Accepts this token for reading metrics.
     pub fn with_metrics(self, word: Option<String>) -> Self {
         Self { metrics: word.map(Arc::from), ..self }
     }
 
-    /// Service accounts are known, too.
+    /// Accepts tokens of service accounts.
     pub fn with_reviews(self, reviews: Option<Reviews>) -> Self {
         Self { reviews, ..self }
     }
 
-    /// Who sent a request; `None` says nothing about a token that was not even there or is nobody's.
+    /// Returns the caller. `None` as the error means that there was no token, or one of unknown origin.
     pub async fn identify(&self, headers: &HeaderMap, now_seconds: i64) -> Result<Caller, Option<TokenError>> {
         let bearer = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
-        // The fingerprint that may follow a token is the client's business.
+        // The fingerprint after a token is for the client alone.
         let token = Credential::token_of(bearer.ok_or(None)?.trim());
         if trust::same(token.as_bytes(), self.admin.as_bytes()) {
             return Ok(Caller { grant: Grant::Admin, name: claimed_name(headers) });
@@ -66,7 +66,7 @@ impl Identities {
     }
 }
 
-/// An administrator is trusted to say on whose behalf it acts.
+/// Returns the name that an administrator acts for: the server trusts it.
 fn claimed_name(headers: &HeaderMap) -> String {
     headers.get("x-torc-user").and_then(|value| value.to_str().ok()).unwrap_or("unknown").to_owned()
 }

@@ -1,18 +1,17 @@
-//! `/v1/logs` and the log of a job: output that is on a disk which only its runner sees.
+//! `/v1/logs` and the log of a job: output on a disk that only its runner can read.
 
 use axum::Json;
 use axum::extract::State;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use torc_api::api::{Job, JobResult, Runner, RunnerStatus};
+use torc_api::filter::ResultFilter;
 use torc_api::logs::{LogChunk, LogSyncRequest, LogSyncResponse};
 use torc_api::wire::{AttemptKey, RunnerKind};
-use torc_core::ids::JobId;
-use torc_store::ResultQuery;
 
 use super::App;
 use super::access::Access;
-use super::access::Mode::Read;
+use super::access::AccessMode::Read;
 use super::error::ApiResult;
 use super::extract::{Body, Param, Query, TargetWorkflow};
 use super::jobs::JobParam;
@@ -47,7 +46,7 @@ async fn exchange(
 struct PieceQuery {
     /// The file, as the result or the runner names it.
     path: String,
-    /// Where the piece begins.
+    /// The offset of the first byte.
     #[serde(default)]
     offset: i64,
     /// Only the last lines.
@@ -61,7 +60,7 @@ async fn piece(
     Query(query): Query<PieceQuery>,
 ) -> ApiResult<LogChunk> {
     let job = app.engine.job(id, &job).await?;
-    let of_job = ResultQuery { workflow: Some(id), job: Some(JobId(job.id)), ..ResultQuery::default() };
+    let of_job = ResultFilter { workflow: Some(id.0), job: Some(job.id), ..ResultFilter::default() };
     let results = app.engine.results(&of_job).await?;
     let runners = app.engine.runners(false).await?;
     let Some((host, runner)) = host_of(&query.path, id.0, &job, &results.items, &runners) else {
@@ -87,8 +86,8 @@ async fn piece(
     }
 }
 
-/// The host that a log of a job is on, and its runner: of an attempt that has ended, as it was reported; of one that runs, as its runner names it. No
-/// other file is shown to anybody.
+/// Returns the host and the runner that have a log of a job: of an ended attempt as reported, of a running one as its runner
+/// names it. Other files are never shown.
 fn host_of(
     path: &str,
     workflow: i64,
@@ -105,8 +104,8 @@ fn host_of(
     key.log_files(&runner.output_dir).iter().any(|file| file == path).then(|| (runner.host.clone(), job.runner))
 }
 
-/// Who can be asked for a file: the runner of that host; without it, one whose output is in the same folder, which may be a volume that
-/// they share.
+/// Returns the runner that can read a file: the one on that host, or one that shares the output folder, which may be a shared
+/// volume.
 fn reader<'a>(path: &str, host: &str, runners: &'a [Runner]) -> Option<&'a str> {
     let there = runners.iter().filter(|runner| runner.kind == RunnerKind::Pod && runner.status == RunnerStatus::Active);
     let candidates = there.filter(|runner| is_below(path, &runner.output_dir)).map(|runner| runner.host.as_str());

@@ -1,11 +1,11 @@
-//! Paths of Torc 1.0, which have no version or another prefix, and where the same is served today.
+//! Paths of Torc 1.0, without a version or with another prefix, and the paths that replace them.
 
 use super::rules;
 
 /// Prefixes that a path of Torc 1.0 may have.
 const PREFIXES: [&str; 2] = ["/torc-service/v1", "/torc-service"];
 
-/// The first or the last part of a path of Torc 1.0, and the path that serves the same today.
+/// The first or the last part of a path of Torc 1.0, and the path that replaces it.
 const MOVED: [(&str, &str); 13] = [
     ("results", "/v1/workflows/{workflow}/results"),
     ("jobs", "/v1/workflows/{workflow}/jobs"),
@@ -22,7 +22,7 @@ const MOVED: [(&str, &str); 13] = [
     ("version", "/v1/version"),
 ];
 
-/// Returns the path that serves today what a path of Torc 1.0 served; none for a path that Torc never had.
+/// Returns the path that replaces a path of Torc 1.0, or `None` for a path that Torc never had.
 pub(super) fn versioned_path(path: &str) -> Option<String> {
     let bare = PREFIXES.iter().find_map(|prefix| path.strip_prefix(prefix)).unwrap_or(path);
     let bare = bare.trim_end_matches('/');
@@ -39,7 +39,7 @@ pub(super) fn versioned_path(path: &str) -> Option<String> {
     moved(last).or_else(|| moved(first)).map(str::to_owned)
 }
 
-/// Returns whether a path is one of a route with placeholders such as `{workflow}`.
+/// Returns whether a path matches a route with placeholders such as `{workflow}`.
 fn is_at(route: &str, path: &str) -> bool {
     let fits = |(part, found): (&str, &str)| part == found || (part.starts_with('{') && !found.is_empty());
     route.split('/').count() == path.split('/').count() && route.split('/').zip(path.split('/')).all(fits)

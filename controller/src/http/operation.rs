@@ -63,7 +63,7 @@ impl Operation {
         }
         let mut parameter = json!({ "name": name, "in": "query" });
         if let Some(fields) = schema.as_object_mut() {
-            // A parameter that is absent is left out; it is never `null`.
+            // An absent parameter is left out and never `null`.
             fields.remove("nullable");
             if let Some(description) = fields.remove("description") {
                 parameter["description"] = description;
@@ -92,25 +92,25 @@ fn schema_of<T: JsonSchema>(types: &mut SchemaGenerator) -> Value {
     }
 }
 
-/// A handler that describes itself. `T` is what axum infers of its arguments.
+/// A handler that describes itself. axum infers `T` from its arguments.
 pub(super) trait Documented<T> {
     fn describe(operation: &mut Operation, types: &mut SchemaGenerator);
 }
 
-/// What a handler takes.
-pub(super) trait Input {
+/// An argument of a handler.
+pub(super) trait RequestPart {
     fn describe(operation: &mut Operation, types: &mut SchemaGenerator);
 }
 
-/// What a handler returns.
-pub(super) trait Output {
+/// A return value of a handler.
+pub(super) trait ResponseType {
     fn describe(operation: &mut Operation, types: &mut SchemaGenerator);
 }
 
 impl<F, Fut> Documented<((),)> for F
 where
     F: Fn() -> Fut,
-    Fut: Future<Output: Output>,
+    Fut: Future<Output: ResponseType>,
 {
     fn describe(operation: &mut Operation, types: &mut SchemaGenerator) {
         Fut::Output::describe(operation, types);
@@ -122,8 +122,8 @@ macro_rules! documented {
         impl<F, Fut, M, $($argument),+> Documented<(M, $($argument),+)> for F
         where
             F: Fn($($argument),+) -> Fut,
-            Fut: Future<Output: Output>,
-            $($argument: Input),+
+            Fut: Future<Output: ResponseType>,
+            $($argument: RequestPart),+
         {
             fn describe(operation: &mut Operation, types: &mut SchemaGenerator) {
                 $($argument::describe(operation, types);)+
@@ -140,7 +140,7 @@ documented!(A, B, C, D);
 
 macro_rules! not_described {
     ($($input:ty),+) => {$(
-        impl Input for $input {
+        impl RequestPart for $input {
             fn describe(_: &mut Operation, _: &mut SchemaGenerator) {}
         }
     )+};
@@ -148,18 +148,18 @@ macro_rules! not_described {
 
 not_described!(State<App>, Caller, HeaderMap);
 
-impl<T> Input for Param<T> {
-    /// Parameters of the path are described by the path.
+impl<T> RequestPart for Param<T> {
+    /// Describes nothing: the path describes its parameters.
     fn describe(_: &mut Operation, _: &mut SchemaGenerator) {}
 }
 
-impl Input for TargetWorkflow {
+impl RequestPart for TargetWorkflow {
     fn describe(operation: &mut Operation, types: &mut SchemaGenerator) {
         Query::<super::Namespace>::describe(operation, types);
     }
 }
 
-impl<T: JsonSchema> Input for Query<T> {
+impl<T: JsonSchema> RequestPart for Query<T> {
     fn describe(operation: &mut Operation, _: &mut SchemaGenerator) {
         let settings = SchemaSettings::openapi3().with(|settings| settings.inline_subschemas = true);
         let schema = settings.into_generator().into_root_schema_for::<T>().to_value();
@@ -170,29 +170,29 @@ impl<T: JsonSchema> Input for Query<T> {
     }
 }
 
-impl<T: JsonSchema> Input for Body<T> {
+impl<T: JsonSchema> RequestPart for Body<T> {
     fn describe(operation: &mut Operation, types: &mut SchemaGenerator) {
         operation.request = Some(schema_of::<T>(types));
     }
 }
 
-impl<T: JsonSchema> Output for Json<T> {
+impl<T: JsonSchema> ResponseType for Json<T> {
     fn describe(operation: &mut Operation, types: &mut SchemaGenerator) {
         operation.returns(JSON, schema_of::<T>(types));
     }
 }
 
-impl Output for StatusCode {
+impl ResponseType for StatusCode {
     fn describe(_: &mut Operation, _: &mut SchemaGenerator) {}
 }
 
-impl<S: Stream<Item = Result<SseEvent, Infallible>>> Output for Sse<S> {
+impl<S: Stream<Item = Result<SseEvent, Infallible>>> ResponseType for Sse<S> {
     fn describe(operation: &mut Operation, types: &mut SchemaGenerator) {
         operation.returns(EVENT_STREAM, schema_of::<Event>(types));
     }
 }
 
-impl<T: Output> Output for Result<T, ApiError> {
+impl<T: ResponseType> ResponseType for Result<T, ApiError> {
     fn describe(operation: &mut Operation, types: &mut SchemaGenerator) {
         T::describe(operation, types);
     }

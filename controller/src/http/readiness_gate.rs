@@ -12,7 +12,7 @@ use tower::ServiceExt as _;
 
 use crate::kubernetes::Readiness;
 
-/// Passes requests on once the server is ready. Clones share state.
+/// Forwards requests once the server is ready. Clones share state.
 #[derive(Clone)]
 pub(crate) struct ReadinessGate {
     app: Arc<OnceLock<Router>>,
@@ -20,18 +20,18 @@ pub(crate) struct ReadinessGate {
 }
 
 impl ReadinessGate {
-    /// A closed gate; it answers with what is missing.
+    /// Returns a closed gate, which answers with the missing parts.
     pub fn new(readiness: Readiness) -> Self {
         Self { app: Arc::default(), readiness }
     }
 
-    /// From now on everything goes to the application.
+    /// Forwards all further requests to the application.
     pub fn open(&self, app: Router) {
-        // It is opened once.
+        // The gate opens once.
         let _ = self.app.set(app);
     }
 
-    /// Returns the router that answers until the server is ready, and passes everything on from then on.
+    /// Returns the router that answers until the gate opens and forwards afterwards.
     pub fn router(&self) -> Router {
         Router::new().fallback(pass).with_state(self.clone())
     }

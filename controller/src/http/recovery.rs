@@ -11,7 +11,7 @@ use torc_api::recovery::{
 
 use super::App;
 use super::access::Access;
-use super::access::Mode::Write;
+use super::access::AccessMode::Write;
 use super::error::ApiResult;
 use super::extract::{Body, TargetWorkflow};
 use super::route::Route;

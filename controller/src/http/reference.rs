@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use strum::{EnumMessage, IntoEnumIterator as _};
 use torc_api::error_code::ErrorCode;
 
-use super::access::{Access, Mode};
+use super::access::{Access, AccessMode};
 use super::routes;
 use crate::audit::AuditVerb;
 
@@ -42,24 +42,24 @@ pub fn page() -> String {
     page
 }
 
-fn row(page: &mut String, cells: &[&str]) {
+pub(crate) fn row(page: &mut String, cells: &[&str]) {
     // Writing to a String cannot fail.
     let _ = writeln!(page, "| {} |", cells.join(" | "));
 }
 
-fn documentation(item: &impl EnumMessage) -> &'static str {
+pub(crate) fn documentation(item: &impl EnumMessage) -> &'static str {
     item.get_documentation().unwrap_or_default().trim_end_matches('.')
 }
 
 fn callers(access: Access) -> &'static str {
     match access {
         Access::Token => "any token",
-        Access::Member(Mode::Read) => "owners, viewers, editors, runners: of their workflows",
-        Access::Member(Mode::Write) => "owners, editors, runners: of their workflows",
-        Access::Workflow(Mode::Read) => "the workflow's owner, viewers, editors and runners",
-        Access::Workflow(Mode::Write) => "the workflow's owner, editors and runners",
-        Access::Owned(Mode::Read) => "the workflow's owner, viewers and editors",
-        Access::Owned(Mode::Write) => "the workflow's owner and editors",
+        Access::Member(AccessMode::Read) => "owners, viewers, editors, runners: of their workflows",
+        Access::Member(AccessMode::Write) => "owners, editors, runners: of their workflows",
+        Access::Workflow(AccessMode::Read) => "the workflow's owner, viewers, editors and runners",
+        Access::Workflow(AccessMode::Write) => "the workflow's owner, editors and runners",
+        Access::Owned(AccessMode::Read) => "the workflow's owner, viewers and editors",
+        Access::Owned(AccessMode::Write) => "the workflow's owner and editors",
         Access::Owner => "owners",
         Access::Pool => "runners of a pool",
         Access::Metrics => "`metrics` tokens",

@@ -9,7 +9,7 @@ use torc_api::remote::{RemoteWorker, RemoteWorkersRequest};
 
 use super::App;
 use super::access::Access;
-use super::access::Mode::{Read, Write};
+use super::access::AccessMode::{Read, Write};
 use super::error::{ApiError, ApiResult};
 use super::extract::{Body, Param, TargetWorkflow};
 use super::route::Route;
@@ -31,7 +31,7 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// The address of a worker in a path.
+/// The address of the worker in a path.
 #[derive(Deserialize)]
 struct WorkerParam {
     worker: String,

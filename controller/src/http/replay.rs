@@ -7,7 +7,7 @@ use torc_api::wire::{ReplayRequest, ReplayResponse};
 
 use super::App;
 use super::access::Access;
-use super::access::Mode::Write;
+use super::access::AccessMode::Write;
 use super::error::ApiResult;
 use super::extract::{Body, Param, TargetWorkflow};
 use super::route::Route;
@@ -22,7 +22,7 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// The run of a path.
+/// The run in a path.
 #[derive(Deserialize)]
 struct RunParam {
     run: i32,

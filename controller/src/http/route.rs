@@ -9,12 +9,12 @@ use serde_json::Value;
 
 use super::access::Access;
 use super::operation::{Documented, Operation};
-use super::{App, Rule};
+use super::{App, RouteRule};
 use crate::audit::AuditVerb;
 
-/// A route. What its handler takes and returns is described by the handler's own types.
+/// A route. The types of its handler describe the request and the response.
 pub(super) struct Route {
-    rule: Rule,
+    rule: RouteRule,
     summary: &'static str,
     handler: MethodRouter<App>,
     describe: Describe,
@@ -57,44 +57,44 @@ impl Route {
     }
 
     fn new(method: Method, path: &'static str, handler: MethodRouter<App>, describe: Describe) -> Self {
-        let rule = Rule { method, path, ..Rule::unknown() };
+        let rule = RouteRule { method, path, ..RouteRule::unknown() };
         Self { rule, summary: "", handler, describe, is_documented: true }
     }
 
-    /// Who may call it; without this only an administrator may.
+    /// Sets the right that a caller needs. Without it, only administrators may call.
     pub fn access(mut self, access: Access) -> Self {
         self.rule.access = access;
         self
     }
 
-    /// Its name in the audit log.
+    /// Sets the name in the audit log.
     pub fn audit(mut self, verb: AuditVerb) -> Self {
         self.rule.verb = verb;
         self
     }
 
-    /// What it does, in a line.
+    /// Sets the summary.
     pub fn summary(mut self, summary: &'static str) -> Self {
         self.summary = summary;
         self
     }
 
-    /// Leaves it out of the OpenAPI document.
+    /// Leaves the route out of the OpenAPI document.
     pub fn undocumented(mut self) -> Self {
         self.is_documented = false;
         self
     }
 
-    /// What it does, in a line.
+    /// Returns the summary.
     pub fn title(&self) -> &'static str {
         self.summary
     }
 
-    pub fn rule(&self) -> &Rule {
+    pub fn rule(&self) -> &RouteRule {
         &self.rule
     }
 
-    /// Returns its entry in the OpenAPI document.
+    /// Returns the entry in the OpenAPI document.
     pub fn operation(&self, types: &mut SchemaGenerator) -> Option<Value> {
         if !self.is_documented {
             return None;
@@ -105,7 +105,7 @@ impl Route {
     }
 }
 
-/// Returns a router of all these routes.
+/// Returns a router of all routes.
 pub(super) fn router(routes: Vec<Route>) -> Router<App> {
     routes.into_iter().fold(Router::new(), |router, route| router.route(route.rule.path, route.handler))
 }

@@ -2,13 +2,12 @@
 
 use axum::Json;
 use axum::extract::State;
-use schemars::JsonSchema;
-use serde::Deserialize;
 use torc_api::api::{Page, Runner};
+use torc_api::filter::RunnerFilter;
 use torc_api::wire::{RegisterRequest, RegisterResponse, SyncRequest, SyncResponse};
 
 use super::access::Access;
-use super::access::Mode::{Read, Write};
+use super::access::AccessMode::{Read, Write};
 use super::error::ApiResult;
 use super::extract::{Body, Param, Query};
 use super::route::Route;
@@ -29,15 +28,8 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-#[derive(Deserialize, JsonSchema)]
-struct RunnersQuery {
-    /// `true` for those that have left too.
-    #[serde(default)]
-    all: bool,
-}
-
-async fn list(State(app): State<App>, caller: Caller, Query(query): Query<RunnersQuery>) -> ApiResult<Page<Runner>> {
-    Ok(Json(Page::whole(app.engine.runners_of(&caller.grant, query.all).await?)))
+async fn list(State(app): State<App>, caller: Caller, Query(filter): Query<RunnerFilter>) -> ApiResult<Page<Runner>> {
+    Ok(Json(Page::whole(app.engine.runners_of(&caller.grant, filter.all).await?)))
 }
 
 async fn register(

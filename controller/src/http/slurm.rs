@@ -3,17 +3,15 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use schemars::JsonSchema;
-use serde::Deserialize;
 use torc_api::allocation::Allocation;
 use torc_api::api::{ClusterApplied, Page, SlurmCluster};
-use torc_api::document::{DEFAULT_NAMESPACE, SlurmClusterDocument};
+use torc_api::document::SlurmClusterDocument;
+use torc_api::filter::AllocationFilter;
 use torc_core::ids::WorkflowId;
-use torc_store::AllocationQuery;
 
 use super::access::Access;
-use super::access::Mode::Read;
-use super::access::find_theirs;
+use super::access::AccessMode::Read;
+use super::access::find_filtered;
 use super::error::{ApiError, ApiResult};
 use super::extract::{Body, Param, Query};
 use super::route::Route;
@@ -26,7 +24,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::get("/v1/allocations", list)
             .access(Access::Member(Read))
             .summary("Slurm allocations, those that are over too"),
-        // The server runs what a cluster's document puts before Slurm's commands.
+        // The server runs the command prefix of a cluster's document.
         Route::post("/v1/slurmclusters", apply)
             .access(Access::Admin)
             .audit(AuditVerb::ApplyCluster)
@@ -40,38 +38,15 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-#[derive(Deserialize, JsonSchema)]
-struct AllocationsQuery {
-    /// `default` when absent.
-    namespace: Option<String>,
-    /// Only of this workflow, by name or number.
-    workflow: Option<String>,
-    /// `true` for those that are not over.
-    #[serde(default)]
-    live: bool,
-    /// The most items of one page.
-    limit: Option<u32>,
-    /// `next` of the page before.
-    cursor: Option<String>,
-}
-
 async fn list(
     State(app): State<App>,
     caller: Caller,
-    Query(query): Query<AllocationsQuery>,
+    Query(filter): Query<AllocationFilter>,
 ) -> ApiResult<Page<Allocation>> {
-    let namespace = query.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
-    let workflow = match &query.workflow {
-        Some(workflow) => Some(find_theirs(&app, &caller, (namespace, workflow)).await?),
-        None => None,
-    };
-    let query = AllocationQuery {
-        workflow,
-        live_only: query.live,
-        cursor: query.cursor,
-        limit: query.limit.unwrap_or_default(),
-    };
-    let mut page = app.engine.allocations(&query).await?;
+    let AllocationFilter { namespace, workflow, live, limit, cursor } = filter;
+    let workflow = find_filtered(&app, &caller, namespace.as_deref(), workflow.as_deref()).await?.map(|id| id.0);
+    let filter = AllocationFilter { namespace, workflow, live, limit, cursor };
+    let mut page = app.engine.allocations(&filter).await?;
     if let Some(theirs) = app.engine.theirs(&caller.grant).await? {
         page.items.retain(|allocation| theirs.contains(&WorkflowId(allocation.workflow_id)));
     }

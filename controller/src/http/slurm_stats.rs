@@ -3,17 +3,14 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use schemars::JsonSchema;
-use serde::Deserialize;
 use torc_api::api::Page;
-use torc_api::document::DEFAULT_NAMESPACE;
+use torc_api::filter::SlurmStatsFilter;
 use torc_api::slurm_stats::{SlurmStats, SlurmStatsRequest};
-use torc_core::ids::{JobId, WorkflowId};
-use torc_store::SlurmStatsQuery;
+use torc_core::ids::WorkflowId;
 
 use super::access::Access;
-use super::access::Mode::{Read, Write};
-use super::access::{find_theirs, require_theirs};
+use super::access::AccessMode::{Read, Write};
+use super::access::{find_filtered, require_theirs};
 use super::error::{ApiError, ApiResult};
 use super::extract::{Body, Query};
 use super::route::Route;
@@ -31,54 +28,30 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-#[derive(Deserialize, JsonSchema)]
-struct StatsQuery {
-    /// `default` when absent.
-    namespace: Option<String>,
-    /// A workflow, by name or number.
-    workflow_id: Option<String>,
-    /// A job, by number, or by name with its workflow.
-    job_id: Option<String>,
-    /// A run.
-    run_id: Option<i32>,
-    /// An attempt.
-    attempt_id: Option<i32>,
-    /// The most items of one page.
-    limit: Option<u32>,
-    /// `next` of the page before.
-    cursor: Option<String>,
-}
-
-async fn list(State(app): State<App>, caller: Caller, Query(query): Query<StatsQuery>) -> ApiResult<Page<SlurmStats>> {
-    let namespace = query.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
-    let workflow = match &query.workflow_id {
-        Some(workflow) => Some(find_theirs(&app, &caller, (namespace, workflow)).await?),
-        None => None,
-    };
-    let job = match (&query.job_id, workflow) {
-        (Some(job), Some(workflow)) => Some(app.engine.job_id(workflow, job).await?),
-        (Some(job), None) => Some(number(job)?),
+async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    Query(filter): Query<SlurmStatsFilter>,
+) -> ApiResult<Page<SlurmStats>> {
+    let SlurmStatsFilter { namespace, workflow_id, job_id, run_id, attempt_id, limit, cursor } = filter;
+    let workflow = find_filtered(&app, &caller, namespace.as_deref(), workflow_id.as_deref()).await?;
+    let job = match (&job_id, workflow) {
+        (Some(job), Some(workflow)) => Some(app.engine.job_id(workflow, job).await?.0),
+        (Some(job), None) => Some(job_number(job)?),
         (None, _) => None,
     };
-    let query = SlurmStatsQuery {
-        workflow,
-        job,
-        run: query.run_id,
-        attempt: query.attempt_id,
-        cursor: query.cursor,
-        limit: query.limit.unwrap_or_default(),
-    };
-    let mut page = app.engine.slurm_stats(&query).await?;
+    let workflow_id = workflow.map(|id| id.0);
+    let filter = SlurmStatsFilter { namespace, workflow_id, job_id: job, run_id, attempt_id, limit, cursor };
+    let mut page = app.engine.slurm_stats(&filter).await?;
     if let Some(theirs) = app.engine.theirs(&caller.grant).await? {
         page.items.retain(|stats| theirs.contains(&WorkflowId(stats.workflow)));
     }
     Ok(Json(page))
 }
 
-/// Numbers of jobs are the same in all workflows; names are not.
-fn number(job: &str) -> Result<JobId, EngineError> {
-    let number = job.parse().map_err(|_| EngineError::bad_request(format!("job '{job}' needs a workflow_id")))?;
-    Ok(JobId(number))
+/// Reads the number of a job without its workflow: numbers are unique in a store, names are not.
+fn job_number(job: &str) -> Result<i64, EngineError> {
+    job.parse().map_err(|_| EngineError::bad_request(format!("job '{job}' is a name: add workflow_id")))
 }
 
 async fn record(

@@ -1,4 +1,4 @@
-//! Health, version, metrics, the API's description, and the upkeep of the store.
+//! Health, version, metrics, the OpenAPI document, and maintenance of the store.
 
 use std::path::PathBuf;
 
@@ -16,13 +16,13 @@ use super::App;
 use super::access::Access;
 use super::error::{ApiError, ApiResult};
 use super::extract::Body;
-use super::operation::{Operation, Output};
+use super::operation::{Operation, ResponseType};
 use super::route::Route;
 use crate::audit::AuditVerb;
 use crate::engine::EngineError;
 use crate::metrics::CONTENT_TYPE;
 
-/// What needs no token.
+/// Returns the routes that need no token.
 pub(super) fn health() -> Router<App> {
     Router::new().route("/livez", get(|| async { "ok" })).route("/readyz", get(ready))
 }
@@ -49,7 +49,7 @@ async fn openapi() -> Json<Value> {
     Json(super::openapi_document())
 }
 
-/// Ready means that the engine answers and that nothing is being waited for.
+/// Succeeds if the engine answers and no part of the server is missing.
 async fn ready(State(app): State<App>) -> Result<&'static str, ApiError> {
     app.engine.is_idle().await?;
     match app.readiness.missing() {
@@ -73,7 +73,7 @@ impl IntoResponse for MetricsText {
     }
 }
 
-impl Output for MetricsText {
+impl ResponseType for MetricsText {
     fn describe(_: &mut Operation, _: &mut SchemaGenerator) {}
 }
 

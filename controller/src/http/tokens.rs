@@ -1,13 +1,11 @@
-//! `/v1/tokens`: tokens that allow less; `/v1/audit`: who did what.
+//! `/v1/tokens`: restricted tokens; `/v1/audit`: the audit log.
 
 use axum::Json;
 use axum::extract::State;
-use schemars::JsonSchema;
-use serde::Deserialize;
 use torc_api::api::{AuditEntry, Page};
 use torc_api::document::DEFAULT_NAMESPACE;
+use torc_api::filter::AuditFilter;
 use torc_api::token::{Claims, Grant, Scope, TokenRequest, TokenResponse};
-use torc_store::AuditQuery;
 
 use super::access::Access;
 use super::error::ApiResult;
@@ -42,7 +40,7 @@ async fn create(State(app): State<App>, caller: Caller, Body(request): Body<Toke
     Ok(Json(TokenResponse { token: app.identities.issuer.issue(&statement), statement }))
 }
 
-/// What the token will allow: never more than its maker may do.
+/// Returns the rights of a new token, which never exceed those of the caller.
 async fn granted(app: &App, caller: &Caller, request: &TokenRequest) -> Result<Grant, EngineError> {
     let refused = async |what: &str| {
         let error = EngineError::forbidden(format!("only an administrator may make {what}"));
@@ -53,7 +51,7 @@ async fn granted(app: &App, caller: &Caller, request: &TokenRequest) -> Result<G
     match (request.scope, &request.workflow, &request.user) {
         (Scope::Runner, Some(workflow), None) => {
             let namespace = namespace();
-            let Some(id) = app.engine.find_theirs((&namespace, workflow), &caller.grant).await? else {
+            let Some(id) = app.engine.find_theirs(&namespace, workflow, &caller.grant).await? else {
                 let error = EngineError::forbidden(format!("workflow '{workflow}' is not yours"));
                 return Err(app.engine.refuse(error).await);
             };
@@ -93,26 +91,12 @@ fn described(grant: &Grant) -> String {
     }
 }
 
-#[derive(Deserialize, JsonSchema)]
-struct AuditListQuery {
-    /// The most items of one page.
-    limit: Option<u32>,
-    /// `next` of the page before.
-    cursor: Option<String>,
-}
-
-/// Administrators see everything; others what they did themselves.
+/// Lists all entries for administrators, and their own for other callers.
 async fn list(
     State(app): State<App>,
     caller: Caller,
-    Query(query): Query<AuditListQuery>,
+    Query(filter): Query<AuditFilter>,
 ) -> ApiResult<Page<AuditEntry>> {
-    let after = match &query.cursor {
-        None => 0,
-        Some(cursor) => {
-            cursor.parse().map_err(|_| EngineError::bad_request(format!("'{cursor}' is not a cursor of this list")))?
-        }
-    };
     let who = (caller.grant != Grant::Admin).then_some(caller.name);
-    Ok(Json(app.engine.audit(&AuditQuery { who, after, limit: query.limit.unwrap_or_default() }).await?))
+    Ok(Json(app.engine.audit(&AuditFilter { who, ..filter }).await?))
 }

@@ -1,4 +1,4 @@
-//! `/v1/watch`: events as they are committed, resumable by sequence number, and the status whenever it changes.
+//! `/v1/watch`: events as they are committed, resumable by sequence number, and each changed status.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -13,22 +13,24 @@ use futures::stream::Stream;
 use tokio::sync::{broadcast, mpsc};
 use tokio::time::Instant;
 use torc_api::api::{Event, Workflow};
+use torc_api::filter::EventFilter;
 use torc_api::token::Grant;
+use torc_core::backoff::Backoff;
 use torc_core::ids::WorkflowId;
-use torc_store::EventQuery;
 
 use super::access::Access;
-use super::access::Mode::Read;
+use super::access::AccessMode::Read;
 use super::error::ApiError;
-use super::events::{EventsQuery, concerns};
+use super::events::{concerns, with_number};
 use super::extract::Query;
 use super::route::Route;
 use super::{App, Caller};
 use crate::engine::{EngineError, EngineHandle};
 
-/// A status is sent at most this often.
-const STATUS_INTERVAL: Duration = Duration::from_millis(200);
-/// What a client may lag behind before its stream waits for it.
+/// Shortest and longest delay between a change and the next status. The first statuses come quickly, so that a client sees
+/// the end of a short workflow at once.
+const STATUS_DELAYS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(200));
+/// Messages that a client may lag behind before its stream waits for it.
 const BUFFER: usize = 64;
 
 pub(super) fn routes() -> Vec<Route> {
@@ -43,24 +45,24 @@ async fn watch(
     State(app): State<App>,
     caller: Caller,
     headers: HeaderMap,
-    Query(query): Query<EventsQuery>,
+    Query(filter): Query<EventFilter>,
 ) -> Result<Sse<impl Stream<Item = Result<SseEvent, Infallible>>>, ApiError> {
     let resumed = headers.get("last-event-id").and_then(|value| value.to_str().ok()?.parse().ok());
-    let workflow = query.workflow(&app, &caller).await?;
+    let filter = with_number(filter, &app, &caller).await?;
     let (sender, receiver) = mpsc::channel(BUFFER);
-    let watch = Watch {
+    let watch = WatchStream {
         engine: app.engine.clone(),
-        workflow,
+        workflow: filter.workflow.map(WorkflowId),
         theirs: app.engine.theirs(&caller.grant).await?,
         grant: caller.grant,
-        last: resumed.or(query.after).unwrap_or_default(),
+        last: resumed.or(filter.after).unwrap_or_default(),
         last_status: None,
         sender,
     };
     let stop = app.stop.clone();
     tokio::spawn(async move {
         tokio::select! {
-            // Either the client has gone away or the server is going: there is nobody to tell.
+            // The client has disconnected or the server stops.
             _ = watch.run() => {}
             () = stop.cancelled() => {}
         }
@@ -71,52 +73,58 @@ async fn watch(
     Ok(Sse::new(stream).keep_alive(KeepAlive::default()))
 }
 
-/// One client's view.
-struct Watch {
+/// The stream of one client.
+struct WatchStream {
     engine: EngineHandle,
     workflow: Option<WorkflowId>,
-    /// What the client may see.
+    /// The rights of the client.
     grant: Grant,
-    /// The workflows that come to that at present; nothing when it is all of them.
+    /// The workflows to which the client has access at present, or `None` for all.
     theirs: Option<BTreeSet<WorkflowId>>,
-    /// The last event that was sent.
+    /// The last event sent.
     last: i64,
     last_status: Option<String>,
     sender: mpsc::Sender<SseEvent>,
 }
 
-/// The client has gone away, or the engine has.
-struct Ended;
+/// The end of a stream: the client has disconnected or the engine has stopped.
+struct StreamEnded;
 
-impl From<EngineError> for Ended {
+impl From<EngineError> for StreamEnded {
     fn from(_: EngineError) -> Self {
         Self
     }
 }
 
-impl Watch {
-    async fn run(mut self) -> Result<(), Ended> {
-        // Subscribed before the store is read, so that nothing falls between the two.
+impl WatchStream {
+    async fn run(mut self) -> Result<(), StreamEnded> {
+        // Subscribed before the store is read, so that no event is missed between the two.
         let mut live = self.engine.subscribe();
         self.catch_up().await?;
         self.send_status().await?;
+        let mut delays = Backoff::new(STATUS_DELAYS.0, STATUS_DELAYS.1);
         let mut status_due: Option<Instant> = None;
         loop {
             tokio::select! {
                 received = live.recv() => {
                     self.forward(received).await?;
-                    status_due = status_due.or(Some(Instant::now() + STATUS_INTERVAL));
+                    if status_due.is_none() {
+                        status_due = Some(Instant::now() + delays.next_delay());
+                    }
                 }
                 () = sleep_until(status_due), if status_due.is_some() => {
                     status_due = None;
                     self.send_status().await?;
                 }
-                () = self.sender.closed() => return Err(Ended),
+                () = self.sender.closed() => return Err(StreamEnded),
             }
         }
     }
 
-    async fn forward(&mut self, received: Result<Arc<Vec<Event>>, broadcast::error::RecvError>) -> Result<(), Ended> {
+    async fn forward(
+        &mut self,
+        received: Result<Arc<Vec<Event>>, broadcast::error::RecvError>,
+    ) -> Result<(), StreamEnded> {
         match received {
             Ok(events) => {
                 self.theirs = self.engine.theirs(&self.grant).await?;
@@ -126,14 +134,15 @@ impl Watch {
                 Ok(())
             }
             Err(broadcast::error::RecvError::Lagged(_)) => self.catch_up().await,
-            Err(broadcast::error::RecvError::Closed) => Err(Ended),
+            Err(broadcast::error::RecvError::Closed) => Err(StreamEnded),
         }
     }
 
-    async fn catch_up(&mut self) -> Result<(), Ended> {
+    async fn catch_up(&mut self) -> Result<(), StreamEnded> {
         loop {
-            let query = EventQuery { workflow: self.workflow, after: self.last, limit: 0 };
-            let page = self.engine.events(&query).await?;
+            let workflow = self.workflow.map(|id| id.0);
+            let filter = EventFilter { workflow, after: Some(self.last), ..EventFilter::default() };
+            let page = self.engine.events(&filter).await?;
             for event in &page.items {
                 self.send_event(event).await?;
             }
@@ -143,19 +152,19 @@ impl Watch {
         }
     }
 
-    async fn send_event(&mut self, event: &Event) -> Result<(), Ended> {
+    async fn send_event(&mut self, event: &Event) -> Result<(), StreamEnded> {
         let wanted = self.workflow.is_none_or(|workflow| event.workflow_id == Some(workflow.0))
             && self.theirs.as_ref().is_none_or(|theirs| concerns(theirs, event));
         if event.sequence <= self.last || !wanted {
             return Ok(());
         }
         self.last = event.sequence;
-        let data = serde_json::to_string(event).map_err(|_| Ended)?;
+        let data = serde_json::to_string(event).map_err(|_| StreamEnded)?;
         self.send(SseEvent::default().id(event.sequence.to_string()).event("event").data(data)).await
     }
 
-    /// Sends the status of the watched workflow, or of all, when it differs from what was sent last.
-    async fn send_status(&mut self) -> Result<(), Ended> {
+    /// Sends the status of the watched workflow, or of all, when it differs from the last one sent.
+    async fn send_status(&mut self) -> Result<(), StreamEnded> {
         let workflows: Vec<Workflow> = match self.workflow {
             Some(id) => vec![self.engine.summary(id).await?],
             None => {
@@ -167,7 +176,7 @@ impl Watch {
         };
         let mut lines = Vec::with_capacity(workflows.len());
         for workflow in &workflows {
-            lines.push(serde_json::to_string(workflow).map_err(|_| Ended)?);
+            lines.push(serde_json::to_string(workflow).map_err(|_| StreamEnded)?);
         }
         let status = lines.join("\n");
         if self.last_status.as_ref() != Some(&status) {
@@ -179,8 +188,8 @@ impl Watch {
         Ok(())
     }
 
-    async fn send(&self, event: SseEvent) -> Result<(), Ended> {
-        self.sender.send(event).await.map_err(|_| Ended)
+    async fn send(&self, event: SseEvent) -> Result<(), StreamEnded> {
+        self.sender.send(event).await.map_err(|_| StreamEnded)
     }
 }
 

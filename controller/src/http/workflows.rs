@@ -1,4 +1,4 @@
-//! `/v1/workflows`: apply, show, stop, continue, delete.
+//! `/v1/workflows`: apply, list, show, cancel, suspend, resume, retry and delete.
 
 use axum::Json;
 use axum::extract::State;
@@ -10,7 +10,7 @@ use torc_api::explain::WorkflowExplanation;
 use torc_core::ids::WorkflowId;
 
 use super::access::Access;
-use super::access::Mode::{Read, Write};
+use super::access::AccessMode::{Read, Write};
 use super::error::{ApiError, ApiResult};
 use super::extract::{Body, Query, TargetWorkflow};
 use super::route::Route;
@@ -66,11 +66,11 @@ async fn apply(State(app): State<App>, caller: Caller, Body(request): Body<Apply
 
 #[derive(Deserialize, JsonSchema)]
 struct ListQuery {
-    /// All when absent.
+    /// All namespaces when absent.
     namespace: Option<String>,
-    /// The most items of one page.
+    /// The maximum number of items of one page.
     limit: Option<usize>,
-    /// `next` of the page before.
+    /// `next` of the previous page.
     cursor: Option<String>,
 }
 
@@ -99,7 +99,7 @@ async fn show(State(app): State<App>, TargetWorkflow(id): TargetWorkflow) -> Api
 
 #[derive(Deserialize, JsonSchema)]
 struct RemoveQuery {
-    /// Also where its allocations could not be canceled.
+    /// `true` to delete a workflow even if its allocations could not be canceled.
     #[serde(default)]
     force: bool,
 }

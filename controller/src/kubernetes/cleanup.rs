@@ -1,49 +1,50 @@
-//! The end of an object: its allocations are cancelled and seen to be gone, its jobs are ended, and only then it may go.
+//! Deletion of an object: the finalizer is removed only after its allocations are gone and its jobs have ended.
 
 use std::time::Duration;
 
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Resource as _, ResourceExt as _};
 use serde_json::json;
+use torc_api::event_reason::EventReason;
 use torc_api::quantity::count;
 use torc_api::workflow::Workflow;
 
 use super::FINALIZER;
-use super::context::{Context, Guarded, Object};
-use super::events::{self, EventNote, Kind};
+use super::context::{Context, GuardedWorkflow, Object};
+use super::events::{self, EventNote, EventType};
 use super::status_writer::{ReconcileError, write_status};
 use super::ttl::{leaves_archive, seconds};
 use crate::clock;
 
-/// Between two looks at what is still there.
+/// Interval between checks.
 const CLEANUP_INTERVAL: Duration = Duration::from_secs(2);
 
-/// What is still there after so long is told about.
+/// Time after which remaining allocations and jobs are reported.
 const REPORT_LINGERING_AFTER: Duration = Duration::from_secs(30);
 
-/// What to do about an object that is being deleted.
+/// The next step of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    /// Look again soon.
+enum CleanupStep {
+    /// Check again soon.
     Wait,
-    /// It may go.
+    /// Remove the finalizer.
     Release,
-    /// It may go, although not everything is gone: somebody has waited for long enough.
+    /// Remove the finalizer although not everything is gone: the timeout is over.
     GiveUp,
 }
 
-/// Decides. `left` is how much is still there: allocations, and jobs that run. Pure.
-fn step(left: usize, waited: Duration, patience: Duration) -> Step {
+/// Decides the next step. `left` is the number of allocations and running jobs that remain.
+fn decide(left: usize, waited: Duration, timeout: Duration) -> CleanupStep {
     match left {
-        0 => Step::Release,
-        _ if waited < patience => Step::Wait,
-        _ => Step::GiveUp,
+        0 => CleanupStep::Release,
+        _ if waited < timeout => CleanupStep::Wait,
+        _ => CleanupStep::GiveUp,
     }
 }
 
-/// One look at an object that is being deleted; when to look again.
+/// Checks an object that is being deleted and returns the delay until the next check.
 pub(super) async fn clean_up(
-    found: &Guarded,
+    found: &GuardedWorkflow,
     workflow: Option<&Workflow>,
     object: &Object,
     context: &Context,
@@ -68,8 +69,8 @@ pub(super) async fn clean_up(
     let jobs = context.engine.summary(id).await?.status.jobs;
     let left = allocations + usize::try_from(jobs.running + jobs.leased).unwrap_or_default();
     let waited = Duration::from_secs((clock::now().wall_ms / 1_000 - deleted).max(0).unsigned_abs());
-    match step(left, waited, context.config.cleanup_patience) {
-        Step::Wait => {
+    match decide(left, waited, context.config.cleanup_timeout) {
+        CleanupStep::Wait => {
             let generation = found.meta().generation.unwrap_or_default();
             let stored = workflow.and_then(|workflow| workflow.status.as_ref());
             let lingers = (waited > REPORT_LINGERING_AFTER)
@@ -77,8 +78,8 @@ pub(super) async fn clean_up(
             write_status(context, object, generation, stored, lingers).await?;
             return Ok(Some(CLEANUP_INTERVAL));
         }
-        Step::Release => {}
-        Step::GiveUp => {
+        CleanupStep::Release => {}
+        CleanupStep::GiveUp => {
             let note = format!(
                 "{} and {} may still be there after {} s: look for Slurm jobs named torc-wf{}-*",
                 count(allocations, "allocation"),
@@ -87,8 +88,12 @@ pub(super) async fn clean_up(
                 summary.id
             );
             tracing::warn!(namespace = object.namespace, workflow = object.name, "{note}");
-            let event_note =
-                EventNote { reason: "CleanupGivenUp", kind: Kind::Warning, note: &note, key: "cleanup".to_owned() };
+            let event_note = EventNote {
+                reason: EventReason::CleanupGivenUp,
+                kind: EventType::Warning,
+                note: &note,
+                key: "cleanup".to_owned(),
+            };
             events::publish_if_allowed(context, object, &event_note).await?;
         }
     }
@@ -98,7 +103,7 @@ pub(super) async fn clean_up(
     release(context, object, place).await
 }
 
-/// Lets the object go. The test keeps this from removing what somebody else has put in the same place.
+/// Removes the finalizer. The JSON Patch test prevents the removal of another finalizer at the same position.
 async fn release(context: &Context, object: &Object, place: usize) -> Result<Option<Duration>, ReconcileError> {
     let api: Api<Workflow> = Api::namespaced(context.client.clone(), &object.namespace);
     let path = format!("/metadata/finalizers/{place}");
@@ -120,8 +125,8 @@ async fn release(context: &Context, object: &Object, place: usize) -> Result<Opt
     Ok(None)
 }
 
-/// When somebody asked for the end of an object.
-fn deleted_at(found: &Guarded) -> i64 {
+/// Returns the time of the deletion request.
+fn deleted_at(found: &GuardedWorkflow) -> i64 {
     found.meta().deletion_timestamp.as_ref().map_or(0, |time| time.0.as_second())
 }
 
@@ -130,16 +135,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_goes_when_nothing_is_left_or_patience_is() {
+    fn an_object_goes_when_nothing_is_left_or_timeout_is() {
         let seconds = Duration::from_secs;
         for (left, waited, expected) in [
-            (0, 0, Step::Release),
-            (0, 1_000, Step::Release),
-            (1, 0, Step::Wait),
-            (1, 599, Step::Wait),
-            (1, 600, Step::GiveUp),
+            (0, 0, CleanupStep::Release),
+            (0, 1_000, CleanupStep::Release),
+            (1, 0, CleanupStep::Wait),
+            (1, 599, CleanupStep::Wait),
+            (1, 600, CleanupStep::GiveUp),
         ] {
-            assert_eq!(step(left, seconds(waited), seconds(600)), expected, "{left} after {waited} s");
+            assert_eq!(decide(left, seconds(waited), seconds(600)), expected, "{left} after {waited} s");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Slurm clusters as objects: the engine has those that there are, and each says how its Slurm is.
+//! SlurmCluster objects: applies them to the engine and reports the state of each Slurm.
 
 mod report;
 
@@ -29,22 +29,22 @@ use crate::clock;
 use crate::engine::EngineError;
 use report::{is_due, report};
 
-type Guarded = DeserializeGuard<SlurmCluster>;
+type GuardedCluster = DeserializeGuard<SlurmCluster>;
 
-/// Between two looks.
+/// Interval between reconciles.
 const CLUSTERS_INTERVAL: Duration = Duration::from_secs(2);
-/// A Slurm that nothing is asked of otherwise is asked what it has so often.
-const GREETING: Duration = Duration::from_secs(300);
+/// Interval between queries of a Slurm without allocations.
+const IDLE_PROBE_INTERVAL: Duration = Duration::from_secs(300);
 
-/// Looks after them, until `stop`.
-pub(super) async fn run(context: Arc<Context>, writer: Writer<Guarded>, stop: CancellationToken) {
-    let api: Api<Guarded> = Api::all(context.client.clone());
+/// Reconciles the objects, until `stop`.
+pub(super) async fn run(context: Arc<Context>, writer: Writer<GuardedCluster>, stop: CancellationToken) {
+    let api: Api<GuardedCluster> = Api::all(context.client.clone());
     let seen = with_backoff(watcher(api, watcher::Config::default().page_size(PAGE)), |said| {
         tracing::warn!("Slurm clusters are not being watched, so workflows cannot name any: {said}");
     });
     let seen = seen.reflect(writer);
     let mut seen = std::pin::pin!(seen);
-    let mut known = Known::default();
+    let mut states = ClusterStates::default();
     let mut tick = tokio::time::interval(CLUSTERS_INTERVAL);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut is_listed = false;
@@ -58,7 +58,7 @@ pub(super) async fn run(context: Arc<Context>, writer: Writer<Guarded>, stop: Ca
                 None => return,
             },
             _ = tick.tick(), if is_listed => {
-                match look(&context, &mut known).await {
+                match look(&context, &mut states).await {
                     Ok(()) => log_once.reset(),
                     Err(said) if log_once.should_log(&said) => tracing::warn!("Slurm clusters: {said}"),
                     Err(_) => {}
@@ -68,23 +68,23 @@ pub(super) async fn run(context: Arc<Context>, writer: Writer<Guarded>, stop: Ca
     }
 }
 
-/// What is remembered of each.
+/// State of the objects.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct ClusterStates {
     /// The generation that the engine has, by uid.
     applied: BTreeMap<String, i64>,
     greeted: BTreeMap<String, Instant>,
     written: BTreeMap<String, (SlurmClusterStatus, Instant)>,
 }
 
-pub(super) async fn look(context: &Context, known: &mut Known) -> Result<(), String> {
+pub(super) async fn look(context: &Context, states: &mut ClusterStates) -> Result<(), String> {
     if !context.leadership.is_held() {
         return Ok(());
     }
-    let objects: Vec<Arc<Guarded>> = context.clusters.state();
+    let objects: Vec<Arc<GuardedCluster>> = context.clusters.state();
     let readable: Vec<&SlurmCluster> = objects.iter().filter_map(|object| object.0.as_ref().ok()).collect();
     for cluster in &readable {
-        bring_up_to_date(context, cluster, known).await.map_err(|error| error.to_string())?;
+        bring_up_to_date(context, cluster, states).await.map_err(|error| error.to_string())?;
     }
     let names: BTreeSet<&str> =
         objects.iter().filter_map(|object| kube::Resource::meta(&**object).name.as_deref()).collect();
@@ -95,17 +95,21 @@ pub(super) async fn look(context: &Context, known: &mut Known) -> Result<(), Str
     }
     let mut outcome = Ok(());
     for cluster in readable {
-        if let Err(error) = tell(context, cluster, known).await {
+        if let Err(error) = report_status(context, cluster, states).await {
             outcome = Err(format!("a status was not written: {}", explained(&error)));
         }
     }
     outcome
 }
 
-async fn bring_up_to_date(context: &Context, cluster: &SlurmCluster, known: &mut Known) -> Result<(), EngineError> {
+async fn bring_up_to_date(
+    context: &Context,
+    cluster: &SlurmCluster,
+    states: &mut ClusterStates,
+) -> Result<(), EngineError> {
     let (Some(name), Some(uid)) = (cluster.metadata.name.clone(), cluster.metadata.uid.clone()) else { return Ok(()) };
     let generation = cluster.metadata.generation.unwrap_or_default();
-    if known.applied.get(&uid) == Some(&generation) {
+    if states.applied.get(&uid) == Some(&generation) {
         return Ok(());
     }
     let document = SlurmClusterDocument {
@@ -115,16 +119,16 @@ async fn bring_up_to_date(context: &Context, cluster: &SlurmCluster, known: &mut
     };
     match context.engine.apply_cluster(document).await {
         Ok(_) => {
-            known.greeted.remove(&name);
+            states.greeted.remove(&name);
         }
         Err(error) if error.kind() == ErrorKind::Invalid => tracing::warn!("SlurmCluster '{name}': {error}"),
         Err(error) => return Err(error),
     }
-    known.applied.insert(uid, generation);
+    states.applied.insert(uid, generation);
     Ok(())
 }
 
-/// One whose allocations still live is needed to end them.
+/// Deletes a cluster, unless its allocations have not ended: the cluster is needed to cancel them.
 async fn forget(context: &Context, name: &str) -> Result<(), EngineError> {
     match context.engine.delete_cluster(name).await {
         Ok(()) => Ok(()),
@@ -136,22 +140,22 @@ async fn forget(context: &Context, name: &str) -> Result<(), EngineError> {
     }
 }
 
-/// Says how its Slurm is, if that is news.
-async fn tell(context: &Context, cluster: &SlurmCluster, known: &mut Known) -> kube::Result<()> {
+/// Reports the state of a Slurm if it has changed.
+async fn report_status(context: &Context, cluster: &SlurmCluster, states: &mut ClusterStates) -> kube::Result<()> {
     let (Some(name), Some(uid)) = (cluster.metadata.name.clone(), cluster.metadata.uid.clone()) else { return Ok(()) };
     let Some(slurm) = &context.slurm else { return Ok(()) };
-    if known.greeted.get(&name).is_none_or(|at| at.elapsed() >= GREETING) {
-        known.greeted.insert(name.clone(), Instant::now());
-        // What comes of it is in what is known of the cluster.
+    if states.greeted.get(&name).is_none_or(|at| at.elapsed() >= IDLE_PROBE_INTERVAL) {
+        states.greeted.insert(name.clone(), Instant::now());
+        // The result is in the state of the cluster.
         let _ = slurm.probe(&name).await;
     }
     let found = slurm.clusters().await.unwrap_or_default().into_iter().find(|one| one.name == name);
     let Some(found) = found.and_then(|found| found.status) else { return Ok(()) };
-    let before = known.written.get(&uid).map(|(status, _)| status).or(cluster.status.as_ref());
+    let before = states.written.get(&uid).map(|(status, _)| status).or(cluster.status.as_ref());
     let now = rfc3339(clock::now().wall_ms);
     let generation = cluster.metadata.generation.unwrap_or_default();
     let said = report(found, before, generation, &now);
-    let age = known.written.get(&uid).map(|(_, at)| at.elapsed());
+    let age = states.written.get(&uid).map(|(_, at)| at.elapsed());
     if !is_due(before, &said, age) || !context.leadership.is_held() {
         return Ok(());
     }
@@ -163,6 +167,6 @@ async fn tell(context: &Context, cluster: &SlurmCluster, known: &mut Known) -> k
         "status": said,
     });
     api.patch_status(&name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(&patch)).await?;
-    known.written.insert(uid, (said, Instant::now()));
+    states.written.insert(uid, (said, Instant::now()));
     Ok(())
 }

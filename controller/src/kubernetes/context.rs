@@ -22,10 +22,10 @@ use crate::engine::{EngineError, EngineHandle};
 use crate::leadership::Leadership;
 use crate::slurm::SlurmHandle;
 
-/// An object as it comes from the API server. One that cannot be read must not hide the others.
-pub(super) type Guarded = DeserializeGuard<Workflow>;
+/// An object as the API server returns it. An unreadable object must not hide the others.
+pub(super) type GuardedWorkflow = DeserializeGuard<Workflow>;
 
-/// Which object.
+/// The identity of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Object {
     pub namespace: String,
@@ -41,31 +41,31 @@ pub(super) struct Context {
     pub leadership: Leadership,
     pub config: KubernetesConfig,
     pub readiness: Readiness,
-    /// Where the server answers.
+    /// The address of the server.
     pub api_url: String,
-    /// Objects as they were last seen, a list for each watched namespace.
-    pub workflows: Vec<Store<Guarded>>,
-    /// Slurm clusters as they were last seen.
+    /// Caches of objects, one for each watched namespace.
+    pub workflows: Vec<Store<GuardedWorkflow>>,
+    /// The cache of Slurm clusters.
     pub clusters: Store<DeserializeGuard<SlurmCluster>>,
     states: Mutex<HashMap<String, ObjectState>>,
 }
 
-/// State of an object, by its uid.
+/// State of an object.
 #[derive(Clone, Debug)]
 pub(super) struct ObjectState {
     /// The engine's workflow, once it is known.
     pub workflow: Option<WorkflowId>,
-    /// What was accepted last.
+    /// The last accepted generation.
     pub accepted: Option<Accepted>,
-    /// Why a generation was refused.
+    /// The reason why a generation was rejected.
     pub rejected: Option<(i64, Rejection)>,
-    /// The status that was written last.
+    /// The last written status.
     pub written: Option<WorkflowStatus>,
-    /// When that was; at first when the object was first seen, for another server may have written just before.
+    /// The time of that write; initially when the object was first seen, because another server may have just written.
     pub written_at: Instant,
-    /// How often something has gone wrong in a row.
+    /// Consecutive failures.
     pub failures: u32,
-    /// What that was.
+    /// The last failure.
     pub log_once: LogOnce,
 }
 
@@ -83,13 +83,13 @@ impl ObjectState {
         Self { workflow: None, accepted: None, rejected: None, written, written_at, failures: 0, log_once }
     }
 
-    /// Something has gone wrong: for the how manieth time in a row, and whether that is news.
+    /// Counts a failure. Returns the number of consecutive failures, and whether to log this one.
     pub fn failed(&mut self, said: &str) -> (u32, bool) {
         self.failures = self.failures.saturating_add(1);
         (self.failures, self.log_once.should_log(said))
     }
 
-    /// All went well.
+    /// Resets the failures.
     pub fn succeeded(&mut self) {
         self.failures = 0;
         self.log_once.reset();
@@ -110,29 +110,29 @@ impl Context {
         config: KubernetesConfig,
         readiness: Readiness,
         api_url: String,
-        workflows: Vec<Store<Guarded>>,
+        workflows: Vec<Store<GuardedWorkflow>>,
         clusters: Store<DeserializeGuard<SlurmCluster>>,
     ) -> Self {
         let states = Mutex::default();
         Self { engine, slurm, client, leadership, config, readiness, api_url, workflows, clusters, states }
     }
 
-    /// What is remembered of an object; `status` is what it says itself, for one that was not seen before.
+    /// Returns the state of an object. A new object starts with `status`, its own.
     pub fn recall(&self, object: &Object, status: Option<&WorkflowStatus>) -> ObjectState {
         self.lock().entry(object.uid.clone()).or_insert_with(|| ObjectState::new(status.cloned())).clone()
     }
 
-    /// Changes what is remembered.
+    /// Changes the state of an object.
     pub fn remember(&self, object: &Object, change: impl FnOnce(&mut ObjectState)) {
         change(self.lock().entry(object.uid.clone()).or_insert_with(|| ObjectState::new(None)));
     }
 
-    /// The object is gone.
+    /// Removes the state of a deleted object.
     pub fn forget(&self, object: &Object) {
         self.lock().remove(&object.uid);
     }
 
-    /// Only these objects are left.
+    /// Removes the state of all objects but these.
     pub fn forget_all_but(&self, uids: &HashSet<String>) {
         self.lock().retain(|uid, _| uids.contains(uid));
     }
@@ -141,19 +141,19 @@ impl Context {
         self.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All objects have been listed.
+    /// Returns whether all objects have been listed.
     pub fn knows_all(&self) -> bool {
         self.readiness.has_listed()
     }
 
-    /// The object of a name, if there is one.
+    /// Returns the object of this name.
     pub fn find(&self, namespace: &str, name: &str) -> Option<Object> {
-        let key = ObjectRef::<Guarded>::new(name).within(namespace);
+        let key = ObjectRef::<GuardedWorkflow>::new(name).within(namespace);
         let found = self.workflows.iter().find_map(|store| store.get(&key))?;
         object(&found)
     }
 
-    /// The engine's workflow of an object, without its document; none of an earlier object of the same name.
+    /// Returns the engine's workflow of an object, without its document. Ignores an earlier object of the same name.
     pub async fn summary(&self, object: &Object) -> Result<Option<api::Workflow>, EngineError> {
         if let Some(id) = self.recall(object, None).workflow {
             return found(self.engine.summary(id).await);
@@ -167,13 +167,13 @@ impl Context {
         Ok(Some(stored))
     }
 
-    /// The engine's workflow with an object's name, of this object or of an earlier one.
+    /// Returns the engine's workflow with the object's name, whether of this object or of an earlier one.
     pub async fn stored(&self, object: &Object) -> Result<Option<api::Workflow>, EngineError> {
-        let Some(id) = found(self.engine.find((&object.namespace, &object.name)).await)? else { return Ok(None) };
+        let Some(id) = found(self.engine.find(&object.namespace, &object.name).await)? else { return Ok(None) };
         found(self.engine.workflow(id).await)
     }
 
-    /// The object of one of the engine's workflows.
+    /// Returns the object of a workflow.
     pub async fn object_of(&self, workflow: i64) -> Option<Object> {
         let summary = self.engine.summary(WorkflowId(workflow)).await.ok()?;
         self.find(&summary.namespace, &summary.name)
@@ -188,8 +188,8 @@ fn found<T>(answer: Result<T, EngineError>) -> Result<Option<T>, EngineError> {
     }
 }
 
-/// Which one it is. Whatever an API server keeps has all three.
-pub(super) fn object(found: &Guarded) -> Option<Object> {
+/// Returns the identity of an object, which every stored object has.
+pub(super) fn object(found: &GuardedWorkflow) -> Option<Object> {
     let metadata = kube::Resource::meta(found);
     let (namespace, name) = (metadata.namespace.clone()?, metadata.name.clone()?);
     Some(Object { namespace, name, uid: metadata.uid.clone()? })

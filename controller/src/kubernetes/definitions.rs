@@ -1,4 +1,4 @@
-//! Whether the API server knows everything that this version writes: an older definition would drop new fields without a word.
+//! Checks that the installed CRDs have all fields of this version: the API server silently drops unknown fields.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use torc_api::definition::definitions;
 use super::context::Context;
 use super::log_once::LogOnce;
 
-/// Between two looks while something is missing.
+/// Interval between checks while fields are missing.
 const DEFINITIONS_INTERVAL: Duration = Duration::from_secs(10);
-/// The description that an API server gives of our group.
+/// The path of the API server's description of our group.
 const DESCRIPTION: &str = "/openapi/v3/apis/torc.dev/v1alpha1";
-/// So many fields are named.
+/// Missing fields that a message names.
 const NAMED: usize = 5;
 
-/// Compares until everything is there, or `stop`.
+/// Checks until no field is missing, or `stop`.
 pub(super) async fn run(context: Arc<Context>, stop: CancellationToken) {
     let mut told = LogOnce::default();
     loop {
@@ -54,7 +54,7 @@ async fn complaint(context: &Context) -> Option<String> {
     outdated(&served)
 }
 
-/// What an API server's description lacks of the definitions of this version. Pure.
+/// Returns a message about the fields that the API server's description lacks.
 fn outdated(served: &Value) -> Option<String> {
     let mut missing = Vec::new();
     for ours in definitions() {
@@ -71,14 +71,14 @@ fn outdated(served: &Value) -> Option<String> {
     })
 }
 
-/// Fields that one schema has and the other has not. Pure.
+/// Collects the fields that one schema has and the other has not.
 fn missing_fields(path: &str, ours: &Value, theirs: &Value, missing: &mut Vec<String>) {
     if theirs.is_null() {
         missing.push(path.to_owned());
         return;
     }
     for (name, field) in ours["properties"].as_object().into_iter().flatten() {
-        // Every object has these, and each server describes them in its own way.
+        // Every object has these, and each server describes them differently.
         if !path.contains('.') && matches!(name.as_str(), "metadata" | "apiVersion" | "kind") {
             continue;
         }
@@ -98,7 +98,7 @@ mod tests {
 
     use super::*;
 
-    /// What an API server describes that has these definitions.
+    /// Returns the description of an API server with these definitions.
     fn described(definitions: &[Value]) -> Value {
         let mut schemas = serde_json::Map::new();
         for one in definitions {

@@ -1,6 +1,6 @@
-//! What happened, as Kubernetes Events: `kubectl describe` shows them.
+//! Publishes the engine's events as Kubernetes Events, which `kubectl describe` shows.
 //!
-//! An Event is named after the engine's number of what happened, so whoever tells it again finds that it was told.
+//! The name of an Event contains the sequence number of the engine's event, so publishing it twice is detected.
 
 use std::time::Duration;
 
@@ -14,54 +14,57 @@ use kube::core::Status;
 use tokio_util::sync::CancellationToken;
 use torc_api::API_VERSION;
 use torc_api::api::Event;
-use torc_store::EventQuery;
+use torc_api::event_reason::EventReason;
+use torc_api::filter::EventFilter;
 
 use super::backoff;
 use super::context::{Context, Object};
 use super::log_once::{LogOnce, explained};
 use super::rejection::cut;
 
-/// The longest note that an API server takes.
+/// Maximum size of a note that an API server accepts.
 const MAX_NOTE_BYTES: usize = 1_024;
-/// Between two looks at what cannot be told.
+/// Maximum delay before an Event is published again after an error.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
-/// So many events are read at a time.
+/// Events that are read at once.
 const PAGE: u32 = 500;
 
-/// Whether something is as it should be.
+/// The type of an Event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum EventType {
     Normal,
     Warning,
 }
 
-/// What is told of what happens in the engine: the reason that people know, and whether they should worry. Pure.
-fn kubernetes_reason(reason: &str) -> Option<(&'static str, Kind)> {
+/// Returns the reason and the type of the Kubernetes Event that publishes an event of the engine, if one does.
+pub(crate) const fn kubernetes_reason(reason: EventReason) -> Option<(EventReason, EventType)> {
     Some(match reason {
-        "WorkflowCreated" | "WorkflowConfigured" => ("PlanAccepted", Kind::Normal),
-        "AllocationSubmitted" => ("AllocationSubmitted", Kind::Normal),
-        "AllocationStarted" => ("AllocationStarted", Kind::Normal),
-        "AllocationEnded" => ("AllocationEnded", Kind::Normal),
-        "OrphansReclaimed" => ("OrphansReclaimed", Kind::Warning),
-        "RecoveryStarted" => ("RecoveryStarted", Kind::Normal),
-        "RecoveryExhausted" => ("RecoveryExhausted", Kind::Warning),
-        "RecoveryLimitReached" => ("RecoveryLimitReached", Kind::Warning),
-        "WorkflowFinished" => ("WorkflowFinished", Kind::Normal),
-        "WorkflowFailed" => ("WorkflowFailed", Kind::Warning),
+        EventReason::WorkflowCreated | EventReason::WorkflowConfigured => {
+            (EventReason::PlanAccepted, EventType::Normal)
+        }
+        EventReason::AllocationSubmitted
+        | EventReason::AllocationStarted
+        | EventReason::AllocationEnded
+        | EventReason::RecoveryStarted
+        | EventReason::WorkflowFinished => (reason, EventType::Normal),
+        EventReason::OrphansReclaimed
+        | EventReason::RecoveryExhausted
+        | EventReason::RecoveryLimitReached
+        | EventReason::WorkflowFailed => (reason, EventType::Warning),
         _ => return None,
     })
 }
 
 /// An Event about an object.
 pub(super) struct EventNote<'a> {
-    pub reason: &'a str,
-    pub kind: Kind,
+    pub reason: EventReason,
+    pub kind: EventType,
     pub note: &'a str,
-    /// Unlike that of everything else that is told of the object.
+    /// Distinguishes this Event from all others of the object.
     pub key: String,
 }
 
-/// Tells it, unless it was told before.
+/// Publishes an Event, unless it is already published.
 async fn publish(client: &Client, instance: &str, object: &Object, event_note: &EventNote<'_>) -> kube::Result<()> {
     let events: Api<KubernetesEvent> = Api::namespaced(client.clone(), &object.namespace);
     let event = event(instance, object, event_note);
@@ -72,16 +75,16 @@ async fn publish(client: &Client, instance: &str, object: &Object, event_note: &
     }
 }
 
-/// The cause of a refusal to create something in a namespace that is being deleted.
+/// The cause in an error when the namespace is being deleted.
 const NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
 
-/// It was told before; or the namespace goes, and takes everything with it.
+/// Returns whether the Event exists already, or cannot be created because its namespace is being deleted.
 fn already_published(status: &Status) -> bool {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     status.code == 409 || causes.into_iter().any(|cause| cause.reason == NAMESPACE_TERMINATING)
 }
 
-/// Tells it if that is allowed: what happens to an object does not wait for the right to speak of it.
+/// Publishes an Event if the RBAC rules allow it: reconciliation does not depend on this permission.
 pub(super) async fn publish_if_allowed(
     context: &Context,
     object: &Object,
@@ -89,7 +92,7 @@ pub(super) async fn publish_if_allowed(
 ) -> kube::Result<()> {
     match publish(&context.client, &context.config.identity, object, event_note).await {
         Err(error @ kube::Error::Api(_)) if is_forbidden(&error) => {
-            let (namespace, name, reason) = (&object.namespace, &object.name, event_note.reason);
+            let (namespace, name, reason) = (&object.namespace, &object.name, event_note.reason.as_str());
             tracing::warn!(namespace, workflow = name, reason, error = explained(&error), "event was not published");
             Ok(())
         }
@@ -112,7 +115,7 @@ fn event(instance: &str, object: &Object, event_note: &EventNote<'_>) -> Kuberne
         action: Some("Reconcile".to_owned()),
         event_time: Some(MicroTime(Timestamp::now())),
         note: Some(cut(event_note.note, MAX_NOTE_BYTES)),
-        reason: Some(event_note.reason.to_owned()),
+        reason: Some(event_note.reason.to_string()),
         regarding: Some(ObjectReference {
             api_version: Some(API_VERSION.to_owned()),
             kind: Some("Workflow".to_owned()),
@@ -124,19 +127,19 @@ fn event(instance: &str, object: &Object, event_note: &EventNote<'_>) -> Kuberne
         reporting_controller: Some(super::FIELD_MANAGER.to_owned()),
         reporting_instance: Some(cut(instance, 128)),
         type_: Some(match event_note.kind {
-            Kind::Normal => "Normal".to_owned(),
-            Kind::Warning => "Warning".to_owned(),
+            EventType::Normal => "Normal".to_owned(),
+            EventType::Warning => "Warning".to_owned(),
         }),
         ..KubernetesEvent::default()
     }
 }
 
-/// Tells what happens in the engine, until `stop`.
+/// Publishes the engine's events, until `stop`.
 pub(super) async fn run(context: std::sync::Arc<Context>, stop: CancellationToken) {
     let mut log_once = LogOnce::default();
     let mut failures = 0_u32;
     loop {
-        match tell_news(&context).await {
+        match publish_new_events(&context).await {
             Ok(()) => {
                 log_once.reset();
                 failures = 0;
@@ -155,15 +158,15 @@ pub(super) async fn run(context: std::sync::Arc<Context>, stop: CancellationToke
     }
 }
 
-/// Everything that happened since the last time.
-pub(super) async fn tell_news(context: &Context) -> Result<(), String> {
-    let mut told = context.engine.told().await.map_err(|error| error.to_string())?;
+/// Publishes all events since the last call.
+pub(super) async fn publish_new_events(context: &Context) -> Result<(), String> {
+    let mut told = context.engine.event_cursor().await.map_err(|error| error.to_string())?;
     loop {
-        let query = EventQuery { workflow: None, after: told, limit: PAGE };
+        let query = EventFilter { after: Some(told), limit: Some(PAGE), ..EventFilter::default() };
         let page = context.engine.events(&query).await.map_err(|error| error.to_string())?;
         let Some(last) = page.items.last().map(|event| event.sequence) else { return Ok(()) };
         for event in &page.items {
-            if !tell_one(context, event).await? {
+            if !publish_one(context, event).await? {
                 return note(context, event.sequence - 1, told).await;
             }
         }
@@ -176,14 +179,14 @@ async fn note(context: &Context, sequence: i64, before: i64) -> Result<(), Strin
     if sequence <= before {
         return Ok(());
     }
-    context.engine.note_told(sequence).await.map_err(|error| error.to_string())
+    context.engine.set_event_cursor(sequence).await.map_err(|error| error.to_string())
 }
 
-/// False if it is too early: whose it is will be known once the object has been looked at.
-async fn tell_one(context: &Context, event: &Event) -> Result<bool, String> {
-    let (Some((reason, kind)), Some(workflow)) = (kubernetes_reason(&event.reason), event.workflow_id) else {
-        return Ok(true);
-    };
+/// Publishes one event. Returns false if its object is not known yet: the first reconcile will tell.
+async fn publish_one(context: &Context, event: &Event) -> Result<bool, String> {
+    // A reason of a later version has no Event.
+    let published = event.reason.parse().ok().and_then(kubernetes_reason);
+    let (Some((reason, kind)), Some(workflow)) = (published, event.workflow_id) else { return Ok(true) };
     let Some(object) = context.object_of(workflow).await else { return Ok(context.knows_all()) };
     if !context.leadership.is_held() {
         return Ok(false);
@@ -197,38 +200,9 @@ async fn tell_one(context: &Context, event: &Event) -> Result<bool, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use strum::IntoEnumIterator as _;
 
-    #[test]
-    fn every_event_that_is_promised_has_a_source() {
-        let mut told: Vec<&str> = [
-            "WorkflowCreated",
-            "WorkflowConfigured",
-            "AllocationSubmitted",
-            "AllocationStarted",
-            "AllocationEnded",
-            "OrphansReclaimed",
-            "RecoveryStarted",
-            "RecoveryExhausted",
-            "RecoveryLimitReached",
-            "WorkflowFinished",
-            "WorkflowFailed",
-        ]
-        .iter()
-        .filter_map(|reason| Some(kubernetes_reason(reason)?.0))
-        .collect();
-        told.dedup();
-        assert_eq!(told.len(), 10, "{told:?}");
-        told.retain(|reason| kubernetes_reason(reason).is_some_and(|(_, kind)| kind == Kind::Warning));
-        let warnings = ["OrphansReclaimed", "RecoveryExhausted", "RecoveryLimitReached", "WorkflowFailed"];
-        assert_eq!(told, warnings, "what people should worry about");
-        assert_eq!(kubernetes_reason("JobsChanged"), None, "rows are not Events");
-        assert_eq!(
-            kubernetes_reason("WorkflowSteered"),
-            None,
-            "a scale or a pause is in the object, and changes no plan"
-        );
-    }
+    use super::*;
 
     #[test]
     fn only_what_was_told_before_or_goes_with_its_namespace_needs_no_telling() {
@@ -246,12 +220,16 @@ mod tests {
     #[test]
     fn what_is_told_twice_has_the_same_name() {
         let object = Object { namespace: "lab".to_owned(), name: "sweep".to_owned(), uid: "1a2b-3c".to_owned() };
-        let event_note =
-            |key: &str| EventNote { reason: "PlanAccepted", kind: Kind::Normal, note: "n", key: key.to_owned() };
+        let event_note = |key: &str| EventNote {
+            reason: EventReason::PlanAccepted,
+            kind: EventType::Normal,
+            note: "n",
+            key: key.to_owned(),
+        };
         let name = |key: &str| event("pod", &object, &event_note(key)).metadata.name;
         assert_eq!(name("ff"), Some("sweep.1a2b.ff".to_owned()));
         assert_ne!(name("ff"), name("100"));
-        let told = event("pod", &object, &EventNote { kind: Kind::Warning, ..event_note("1") });
+        let told = event("pod", &object, &EventNote { kind: EventType::Warning, ..event_note("1") });
         assert_eq!((told.type_.as_deref(), told.note.as_deref()), (Some("Warning"), Some("n")));
         assert_eq!(event("pod", &object, &event_note("1")).type_.as_deref(), Some("Normal"));
         let regarding = told.regarding.unwrap_or_default();
@@ -262,34 +240,34 @@ mod tests {
     }
 
     #[test]
-    fn each_reason_of_the_engine_is_told_under_one_name() {
-        use Kind::{Normal, Warning};
-        for (reason, expected) in [
-            ("WorkflowCreated", Some(("PlanAccepted", Normal))),
-            ("WorkflowConfigured", Some(("PlanAccepted", Normal))),
-            ("AllocationSubmitted", Some(("AllocationSubmitted", Normal))),
-            ("AllocationStarted", Some(("AllocationStarted", Normal))),
-            ("AllocationEnded", Some(("AllocationEnded", Normal))),
-            ("OrphansReclaimed", Some(("OrphansReclaimed", Warning))),
-            ("RecoveryStarted", Some(("RecoveryStarted", Normal))),
-            ("RecoveryExhausted", Some(("RecoveryExhausted", Warning))),
-            ("RecoveryLimitReached", Some(("RecoveryLimitReached", Warning))),
-            ("WorkflowFinished", Some(("WorkflowFinished", Normal))),
-            ("WorkflowFailed", Some(("WorkflowFailed", Warning))),
-            ("RunnerSilent", None),
-        ] {
-            assert_eq!(kubernetes_reason(reason), expected, "{reason}");
-        }
+    fn some_events_of_the_engine_are_published() {
+        use EventType::{Normal, Warning};
+        let published = EventReason::iter().filter_map(|reason| Some((reason, kubernetes_reason(reason)?)));
+        let expected = [
+            (EventReason::WorkflowCreated, (EventReason::PlanAccepted, Normal)),
+            (EventReason::WorkflowConfigured, (EventReason::PlanAccepted, Normal)),
+            (EventReason::WorkflowFinished, (EventReason::WorkflowFinished, Normal)),
+            (EventReason::WorkflowFailed, (EventReason::WorkflowFailed, Warning)),
+            (EventReason::RecoveryStarted, (EventReason::RecoveryStarted, Normal)),
+            (EventReason::RecoveryLimitReached, (EventReason::RecoveryLimitReached, Warning)),
+            (EventReason::RecoveryExhausted, (EventReason::RecoveryExhausted, Warning)),
+            (EventReason::AllocationSubmitted, (EventReason::AllocationSubmitted, Normal)),
+            (EventReason::AllocationStarted, (EventReason::AllocationStarted, Normal)),
+            (EventReason::AllocationEnded, (EventReason::AllocationEnded, Normal)),
+            (EventReason::OrphansReclaimed, (EventReason::OrphansReclaimed, Warning)),
+        ];
+        assert_eq!(published.collect::<Vec<_>>(), expected);
     }
 
     #[test]
     fn an_event_has_every_field_that_an_api_server_wants() {
         let object = Object { namespace: "lab".to_owned(), name: "sweep".to_owned(), uid: "1a2b-3c".to_owned() };
-        let event_note = EventNote { reason: "Why", kind: Kind::Normal, note: "n", key: "k".to_owned() };
+        let event_note =
+            EventNote { reason: EventReason::WorkflowFailed, kind: EventType::Normal, note: "n", key: "k".to_owned() };
         let event = event(&"p".repeat(200), &object, &event_note);
         let regarding = event.regarding.unwrap_or_default();
         assert_eq!(event.metadata.namespace.as_deref(), Some("lab"));
-        assert_eq!((event.reason.as_deref(), event.action.as_deref()), (Some("Why"), Some("Reconcile")));
+        assert_eq!((event.reason.as_deref(), event.action.as_deref()), (Some("WorkflowFailed"), Some("Reconcile")));
         assert_eq!((regarding.name.as_deref(), regarding.namespace.as_deref()), (Some("sweep"), Some("lab")));
         assert_eq!(regarding.api_version.as_deref(), Some("torc.dev/v1alpha1"));
         assert_eq!(event.reporting_controller.as_deref(), Some("torc-controller"));

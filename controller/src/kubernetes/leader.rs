@@ -1,9 +1,9 @@
-//! Who leads: one of several servers, by a Lease.
+//! Leader election among several servers, with a Lease.
 //!
-//! The lease says who should; the store decides (`torc_store::Leader`): its number rises with every change, and whoever has a
-//! lower one cannot write. So a leader that cannot reach the API server goes on serving its runners. What it does *not* do then is
-//! anything that the store cannot take back: before it talks with Slurm or Kubernetes it asks its own clock whether the lease could
-//! be somebody else's by now.
+//! The Lease names the leader, but the store decides (`torc_store::Leader`): the writer's epoch rises with every change, and a
+//! server with a lower epoch cannot write. A leader that cannot reach the API server therefore keeps serving its runners. It stops
+//! everything that the store cannot undo: before each call of Slurm or Kubernetes, it checks with its own clock whether another
+//! server could hold the lease.
 
 mod term;
 
@@ -21,30 +21,30 @@ use super::log_once::{LogOnce, explained};
 use crate::clock;
 use crate::leadership::Leadership;
 
-use term::{LEASE_SECONDS, RETRY, Record, Step, step};
+use term::{LEASE_SECONDS, LeaseRecord, LeaseStep, RETRY_INTERVAL, decide};
 
-/// A call that takes longer has failed.
+/// Timeout of an API call.
 const LEASE_CALL_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// A candidate, and later the leader.
+/// A candidate, which becomes the leader.
 pub(crate) struct Candidate {
     leases: Api<Lease>,
     name: String,
-    /// Unlike that of any other process, also an earlier one of the same name.
+    /// Unique among all processes, including earlier ones of the same name.
     identity: String,
-    /// The lease as it was when it last changed, and when that was seen by our own clock.
+    /// The lease when it last changed, and the local time at which that was seen.
     seen: Option<(Lease, u64)>,
 }
 
 impl Candidate {
-    /// `client` must not repeat calls by itself: a late renewal is worse than none.
+    /// Returns a candidate. `client` must not retry calls: a late renewal is worse than none.
     pub fn new(client: kube::Client, namespace: &str, name: &str, who: &str) -> Self {
         let identity = format!("{who}_{:08x}", rand::random::<u32>());
         Self { leases: Api::namespaced(client, namespace), name: name.to_owned(), identity, seen: None }
     }
 
-    /// Waits until this process leads. The number is higher than any that the store has seen; the time is that of our own clock
-    /// when the lease was asked for.
+    /// Waits until this process leads. The epoch is higher than any that the store has seen. The time is the local one at which the
+    /// lease was requested.
     pub async fn win(&mut self, database: &Path, standing_by: impl Fn(&str)) -> (Leader, u64) {
         let mut told = String::new();
         let mut log_once = LogOnce::default();
@@ -67,18 +67,18 @@ impl Candidate {
                     }
                 }
             }
-            tokio::time::sleep(RETRY).await;
+            tokio::time::sleep(RETRY_INTERVAL).await;
         }
     }
 
-    /// One attempt to lead; the number if it succeeded.
+    /// Tries once to lead and returns the epoch on success.
     async fn attempt(&mut self, database: &Path) -> Result<Option<i64>, String> {
         self.look().await?;
         let age = self.seen.as_ref().map_or(0, |(_, at)| clock::now().mono_ms.saturating_sub(*at));
         let record = self.record();
-        match step(record.as_ref(), &self.identity, age) {
-            Step::Wait => Ok(None),
-            Step::Take | Step::Renew => {
+        match decide(record.as_ref(), &self.identity, age) {
+            LeaseStep::Wait => Ok(None),
+            LeaseStep::Take | LeaseStep::Renew => {
                 let last = torc_store::last_leader(database).await.map_err(|error| error.to_string())?;
                 let epoch = record.map_or(0, |record| record.transitions).max(last.epoch) + 1;
                 Ok(self.write(Some(epoch)).await?.then_some(epoch))
@@ -86,7 +86,7 @@ impl Candidate {
         }
     }
 
-    /// Reads the lease; notes when it last changed.
+    /// Reads the lease and records when it last changed.
     async fn look(&mut self) -> Result<(), String> {
         let found = timely(self.leases.get_opt(&self.name)).await?;
         let known = self.seen.as_ref().and_then(|(lease, _)| lease.metadata.resource_version.clone());
@@ -100,16 +100,16 @@ impl Candidate {
         Ok(())
     }
 
-    fn record(&self) -> Option<Record> {
+    fn record(&self) -> Option<LeaseRecord> {
         let spec = self.seen.as_ref()?.0.spec.clone().unwrap_or_default();
-        Some(Record {
+        Some(LeaseRecord {
             holder: spec.holder_identity.unwrap_or_default(),
             transitions: spec.lease_transitions.map_or(0, i64::from),
             seconds: spec.lease_duration_seconds.unwrap_or(LEASE_SECONDS),
         })
     }
 
-    /// Writes the lease as ours, with a new number or the same; false if somebody else was faster.
+    /// Writes the lease with this process as its holder. Returns false if another server was faster.
     async fn write(&mut self, epoch: Option<i64>) -> Result<bool, String> {
         let now = MicroTime(Timestamp::now());
         let (mut lease, is_new) = match &self.seen {
@@ -137,7 +137,7 @@ impl Candidate {
         let parameters = PostParams::default();
         let written = match is_new {
             true => tokio::time::timeout(LEASE_CALL_TIMEOUT, self.leases.create(&parameters, &lease)).await,
-            // The version that was read goes along: whoever was faster wins.
+            // The resource version makes the write fail if another server was faster.
             false => {
                 tokio::time::timeout(LEASE_CALL_TIMEOUT, self.leases.replace(&self.name, &parameters, &lease)).await
             }
@@ -153,13 +153,13 @@ impl Candidate {
         }
     }
 
-    /// Renews the lease until `stop`, and gives it back then. Ends at once when somebody else has it.
+    /// Renews the lease until `stop` and then releases it. Returns early when another server holds it.
     pub async fn hold(mut self, leadership: Leadership, stop: CancellationToken) {
         let mut log_once = LogOnce::default();
         loop {
             tokio::select! {
                 () = stop.cancelled() => return self.release().await,
-                () = tokio::time::sleep(RETRY) => {}
+                () = tokio::time::sleep(RETRY_INTERVAL) => {}
             }
             let asked = clock::now().mono_ms;
             match self.renew().await {
@@ -186,7 +186,7 @@ impl Candidate {
         if is_ours { self.write(None).await } else { Ok(false) }
     }
 
-    /// The next one need not wait for the lease to run out.
+    /// Releases the lease, so that the next leader need not wait until it expires.
     async fn release(&mut self) {
         let Some((mut lease, _)) = self.seen.clone() else { return };
         if let Some(spec) = &mut lease.spec {

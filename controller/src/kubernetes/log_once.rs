@@ -24,7 +24,7 @@ impl LogOnce {
     }
 }
 
-/// What an API server did not do, and what helps.
+/// Returns the message of an API error, with a hint.
 pub(super) fn explained(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => advised(&status.message, status.code),
@@ -32,7 +32,7 @@ pub(super) fn explained(error: &kube::Error) -> String {
     }
 }
 
-/// The same of a watch.
+/// Returns the message of a watch error, with a hint.
 pub(super) fn explained_watch(error: &watcher::Error) -> String {
     match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))

@@ -1,5 +1,5 @@
-//! Workflows whose object is gone although nobody said so: its finalizer was taken away while no server was there, or it was restored
-//! from a backup that is older than the object's end. What has ended is an archive; what has not must not run for nobody.
+//! Workflows whose object is gone without a cleanup: its finalizer was removed while no server ran, or an older backup was restored.
+//! Finished workflows stay as an archive; the others are canceled and deleted.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use super::UID;
 use super::context::{Context, object};
 use crate::engine::EngineError;
 
-/// Until the first look: all objects have to be listed before.
+/// Interval between checks until all objects are listed.
 const LISTING_INTERVAL: Duration = Duration::from_secs(1);
-/// Between two looks.
+/// Interval between checks.
 const ORPHAN_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Looks for them, until `stop`.
+/// Checks for orphaned workflows, until `stop`.
 pub(super) async fn run(context: Arc<Context>, stop: CancellationToken) {
     let mut pause = LISTING_INTERVAL;
     loop {
@@ -26,7 +26,7 @@ pub(super) async fn run(context: Arc<Context>, stop: CancellationToken) {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(pause) => {}
         }
-        // Absence counts only from a complete list.
+        // Absence is only certain once all objects are listed.
         if !context.knows_all() || !context.leadership.is_held() {
             continue;
         }
@@ -46,7 +46,7 @@ pub(super) async fn look(context: &Context) -> Result<(), EngineError> {
         .collect();
     context.forget_all_but(&objects);
     let workflows = context.engine.workflows(None).await?;
-    for workflow in workflows.iter().filter(|workflow| may_be_stray(workflow, &context.config.namespaces)) {
+    for workflow in workflows.iter().filter(|workflow| may_be_orphaned(workflow, &context.config.namespaces)) {
         let id = WorkflowId(workflow.id);
         let document = context.engine.workflow(id).await?.document;
         let uid = document.and_then(|document| document.metadata.annotations.get(UID).cloned());
@@ -65,8 +65,8 @@ pub(super) async fn look(context: &Context) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// It has not ended, and its object would have been listed.
-fn may_be_stray(workflow: &Workflow, namespaces: &[String]) -> bool {
+/// Returns whether a workflow has not ended and its object would be in the lists.
+fn may_be_orphaned(workflow: &Workflow, namespaces: &[String]) -> bool {
     let is_watched = namespaces.is_empty() || namespaces.contains(&workflow.namespace);
     is_watched && workflow.status.completion_time.is_none() && !workflow.canceled
 }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_has_not_ended_where_objects_are_listed_may_be_stray() {
+    fn only_what_has_not_ended_where_objects_are_listed_may_be_orphaned() {
         let workflow = |namespace: &str, canceled: bool, ended: bool| -> Workflow {
             let completed = ended.then_some("2026-01-01T00:00:00Z");
             let mut workflow: Workflow = serde_json::from_value(json!({
@@ -99,7 +99,7 @@ mod tests {
             (workflow("lab", true, false), &watched[..], false),
             (workflow("lab", false, true), &watched[..], false),
         ] {
-            assert_eq!(may_be_stray(&found, namespaces), expected, "{found:?}");
+            assert_eq!(may_be_orphaned(&found, namespaces), expected, "{found:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Pools of runner Pods whose size follows the work.
+//! Autoscaling of pools of runner Pods.
 
 mod size;
 
@@ -15,12 +15,12 @@ use torc_api::api::Runner;
 use super::context::Context;
 use super::log_once::{LogOnce, explained};
 use size::{BusyRunners, Sizing, size};
-pub use size::{Home, Pool};
+pub use size::{Pool, PoolTarget};
 
-/// Between two looks.
+/// Interval between adjustments.
 const POOL_SIZE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Looks after them, until `stop`.
+/// Adjusts the pools, until `stop`.
 pub(super) async fn run(context: Arc<Context>, stop: CancellationToken) {
     let mut quiet = HashMap::new();
     let mut log_once_by_pool: HashMap<&str, LogOnce> = HashMap::new();
@@ -33,7 +33,7 @@ pub(super) async fn run(context: Arc<Context>, stop: CancellationToken) {
             continue;
         }
         for pool in &context.config.pools {
-            let name = pool.home.name();
+            let name = pool.target.name();
             let log_once = log_once_by_pool.entry(name).or_default();
             match adjust(&context, pool, &mut quiet).await {
                 Ok(()) => log_once.reset(),
@@ -46,12 +46,12 @@ pub(super) async fn run(context: Arc<Context>, stop: CancellationToken) {
     }
 }
 
-/// Compares a pool with the work that it could do, and changes its size.
+/// Scales a pool to the work that it could do.
 pub(super) async fn adjust(context: &Context, pool: &Pool, quiet: &mut HashMap<String, Instant>) -> Result<(), String> {
     let demands = context.engine.demands().await.map_err(|error| error.to_string())?;
     let runners = context.engine.runners(false).await.map_err(|error| error.to_string())?;
-    let busy = BusyRunners::of(&pool.home, runners.iter().filter(|one| holds(one)).map(|one| one.host.as_str()));
-    let name = pool.home.name();
+    let busy = BusyRunners::of(&pool.target, runners.iter().filter(|one| holds(one)).map(|one| one.host.as_str()));
+    let name = pool.target.name();
     let now = Instant::now();
     let quiet_for = match busy.count {
         0 => now.duration_since(*quiet.entry(name.to_owned()).or_insert(now)),
@@ -75,9 +75,9 @@ fn holds(runner: &Runner) -> bool {
 
 async fn current(context: &Context, pool: &Pool) -> kube::Result<i32> {
     let (client, namespace) = (context.client.clone(), &context.config.namespace);
-    let scale = match &pool.home {
-        Home::Deployment(name) => Api::<Deployment>::namespaced(client, namespace).get_scale(name).await?,
-        Home::StatefulSet(name) => Api::<StatefulSet>::namespaced(client, namespace).get_scale(name).await?,
+    let scale = match &pool.target {
+        PoolTarget::Deployment(name) => Api::<Deployment>::namespaced(client, namespace).get_scale(name).await?,
+        PoolTarget::StatefulSet(name) => Api::<StatefulSet>::namespaced(client, namespace).get_scale(name).await?,
     };
     Ok(scale.spec.and_then(|spec| spec.replicas).unwrap_or_default())
 }
@@ -86,11 +86,11 @@ async fn set(context: &Context, pool: &Pool, replicas: i32) -> kube::Result<()> 
     let (client, namespace) = (context.client.clone(), &context.config.namespace);
     let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
     let parameters = PatchParams::default();
-    match &pool.home {
-        Home::Deployment(name) => {
+    match &pool.target {
+        PoolTarget::Deployment(name) => {
             Api::<Deployment>::namespaced(client, namespace).patch_scale(name, &parameters, &patch).await?
         }
-        Home::StatefulSet(name) => {
+        PoolTarget::StatefulSet(name) => {
             Api::<StatefulSet>::namespaced(client, namespace).patch_scale(name, &parameters, &patch).await?
         }
     };

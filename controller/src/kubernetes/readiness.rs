@@ -1,41 +1,41 @@
-//! Whether a server may be asked: what it still waits for, by name.
+//! Readiness of a server: the parts that are missing, by name.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What objects have to be listed first.
+/// The name of the list of workflow objects.
 const WORKFLOWS: &str = "workflows";
 
-/// What is missing. Clones are the same; one that nobody has said anything about is ready.
+/// The missing parts. Clones share state. A new value lacks nothing.
 #[derive(Clone, Default)]
 pub(crate) struct Readiness {
     missing: Arc<Mutex<BTreeMap<&'static str, String>>>,
 }
 
 impl Readiness {
-    /// Something is missing, and why.
+    /// Adds a missing part and the reason.
     pub fn lacks(&self, what: &'static str, why: impl Into<String>) {
         self.lock().insert(what, why.into());
     }
 
-    /// It is there now.
+    /// Removes a missing part.
     pub fn has(&self, what: &'static str) {
         self.lock().remove(what);
     }
 
-    /// Objects are being listed.
+    /// Records that the first list of objects has begun.
     pub fn lists(&self) {
         self.lacks(WORKFLOWS, "are being listed");
     }
 
-    /// They cannot be, and why; once they have been, that is no matter of being ready.
+    /// Records the reason why objects cannot be listed. After the first list, this no longer affects readiness.
     pub fn cannot_list(&self, why: &str) {
         if let Some(said) = self.lock().get_mut(WORKFLOWS) {
             *said = format!("are not listed: {why}");
         }
     }
 
-    /// They have been.
+    /// Records the end of the first list.
     pub fn listed(&self) {
         self.has(WORKFLOWS);
     }
@@ -44,7 +44,7 @@ impl Readiness {
         !self.lock().contains_key(WORKFLOWS)
     }
 
-    /// A sentence about everything that is missing.
+    /// Returns a sentence about all missing parts.
     pub fn missing(&self) -> Option<String> {
         let missing = self.lock();
         let sentences: Vec<String> = missing.iter().map(|(what, why)| format!("{what}: {why}")).collect();

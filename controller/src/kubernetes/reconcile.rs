@@ -1,7 +1,7 @@
-//! One pass for one object: its document is what the engine should have, the engine's status is what it should say.
+//! Reconciles one object: applies its document to the engine and writes the engine's status to it.
 //!
-//! The document goes through the same `apply` as `torc apply` without a cluster. What is decided is in the pure modules beside
-//! this one; here are the calls.
+//! The document takes the same `apply` as `torc apply` without a cluster. The pure modules beside this one decide; this one makes
+//! the calls.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,8 +15,10 @@ use serde_json::json;
 use torc_api::API_VERSION;
 use torc_api::api::ApplyRequest;
 use torc_api::cluster::LOCAL;
+use torc_api::condition::ConditionReason;
 use torc_api::document::{Metadata, WorkflowDocument};
 use torc_api::error_code::ErrorKind;
+use torc_api::event_reason::EventReason;
 use torc_api::size::too_many_bytes;
 use torc_api::token::Grant;
 use torc_api::workflow::{Workflow, WorkflowSpec};
@@ -24,9 +26,9 @@ use torc_core::ids::WorkflowId;
 use torc_core::time::rfc3339;
 use tracing::Instrument as _;
 
-use super::context::{Accepted, Context, Guarded, Object, ObjectState, object};
-use super::events::{self, EventNote, Kind};
-use super::rejection::{Reason, Rejection};
+use super::context::{Accepted, Context, GuardedWorkflow, Object, ObjectState, object};
+use super::events::{self, EventNote, EventType};
+use super::rejection::Rejection;
 use super::sources::{self, Embedded};
 use super::status::left_to_other;
 use super::status_writer::{NOT_LEADING_INTERVAL, ReconcileError, apply, write_status};
@@ -35,11 +37,11 @@ use super::{FINALIZER, UID, WORKING_DIR, backoff, cleanup};
 use crate::clock;
 use crate::metrics::Reconciler;
 
-/// Tables in ConfigMaps are looked at so often.
+/// Interval between reads of tables in ConfigMaps.
 const SOURCES_AGE: Duration = Duration::from_secs(60);
 
-/// One pass.
-pub(super) async fn reconcile(found: Arc<Guarded>, context: Arc<Context>) -> Result<Action, ReconcileError> {
+/// Reconciles an object and returns the delay until the next time.
+pub(super) async fn reconcile(found: Arc<GuardedWorkflow>, context: Arc<Context>) -> Result<Action, ReconcileError> {
     let Some(object) = object(&found) else { return Ok(Action::await_change()) };
     if !context.leadership.is_held() {
         return Ok(Action::requeue(NOT_LEADING_INTERVAL));
@@ -48,13 +50,13 @@ pub(super) async fn reconcile(found: Arc<Guarded>, context: Arc<Context>) -> Res
     let start = Instant::now();
     let passed = pass(&found, &object, &context).instrument(span).await;
     context.engine.metrics().reconciled(Reconciler::Workflow, start.elapsed());
-    let wish = passed?;
+    let delay = passed?;
     context.remember(&object, ObjectState::succeeded);
-    Ok(Action::requeue(backoff::soonest([wish])))
+    Ok(Action::requeue(backoff::soonest([delay])))
 }
 
-/// After a pass that was cut short: each object waits for itself, twice as long every time.
-pub(super) fn after_error(found: Arc<Guarded>, trouble: &ReconcileError, context: Arc<Context>) -> Action {
+/// Returns the back-off after a failed reconcile. Each object has its own.
+pub(super) fn after_error(found: Arc<GuardedWorkflow>, trouble: &ReconcileError, context: Arc<Context>) -> Action {
     let Some(object) = object(&found) else { return Action::await_change() };
     let said = trouble.to_string();
     let (mut failures, mut should_log) = (0, false);
@@ -67,8 +69,8 @@ pub(super) fn after_error(found: Arc<Guarded>, trouble: &ReconcileError, context
     Action::requeue(backoff::after(failures))
 }
 
-/// When to look again.
-async fn pass(found: &Guarded, object: &Object, context: &Context) -> Result<Option<Duration>, ReconcileError> {
+/// Runs the steps of a reconcile and returns the delay until the next one.
+async fn pass(found: &GuardedWorkflow, object: &Object, context: &Context) -> Result<Option<Duration>, ReconcileError> {
     let workflow = match &found.0 {
         Ok(workflow) => workflow,
         Err(unreadable) if unreadable.metadata.deletion_timestamp.is_some() => {
@@ -76,7 +78,7 @@ async fn pass(found: &Guarded, object: &Object, context: &Context) -> Result<Opt
         }
         Err(unreadable) => {
             let generation = unreadable.metadata.generation.unwrap_or_default();
-            reject(context, object, generation, Rejection::new(Reason::InvalidSpec, unreadable.error.clone()));
+            reject(context, object, generation, Rejection::new(ConditionReason::InvalidSpec, unreadable.error.clone()));
             return write_status(context, object, generation, None, None).await;
         }
     };
@@ -99,7 +101,7 @@ async fn pass(found: &Guarded, object: &Object, context: &Context) -> Result<Opt
     Ok([again, status, expiry].into_iter().flatten().min())
 }
 
-/// Gives the engine what the object says, if it has not got it. When to try again, if something else has to happen first.
+/// Applies the object's generation unless the engine has it. Returns a delay if something else must happen first.
 async fn bring_up_to_date(
     context: &Context,
     object: &Object,
@@ -119,7 +121,7 @@ async fn bring_up_to_date(
             return Ok(has_sources.then_some(SOURCES_AGE));
         }
     }
-    let is_final = |(refused, rejection): &(i64, Rejection)| *refused == generation && !rejection.reason.may_pass();
+    let is_final = |(refused, rejection): &(i64, Rejection)| *refused == generation && !rejection.may_pass();
     if memory.rejected.as_ref().is_some_and(is_final) {
         return Ok(None);
     }
@@ -130,7 +132,7 @@ async fn bring_up_to_date(
             Ok(has_sources.then_some(SOURCES_AGE))
         }
         Err(rejection) => {
-            let again = rejection.reason.may_pass().then(|| backoff::after(memory.failures + 3));
+            let again = rejection.may_pass().then(|| backoff::after(memory.failures + 3));
             let should_log = memory.rejected.as_ref() != Some(&(generation, rejection.clone()));
             if should_log {
                 tell_rejection(context, object, generation, &rejection).await?;
@@ -151,13 +153,13 @@ async fn tell_rejection(
     generation: i64,
     rejection: &Rejection,
 ) -> Result<(), ReconcileError> {
-    let note = format!("{}: {}", rejection.reason.name(), rejection.message);
-    let key = format!("rejected-{generation}-{}", rejection.reason.name().to_lowercase());
-    let event_note = EventNote { reason: "PlanRejected", kind: Kind::Warning, note: &note, key };
+    let note = format!("{}: {}", rejection.reason, rejection.message);
+    let key = format!("rejected-{generation}-{}", rejection.reason.as_str().to_lowercase());
+    let event_note = EventNote { reason: EventReason::PlanRejected, kind: EventType::Warning, note: &note, key };
     Ok(events::publish_if_allowed(context, object, &event_note).await?)
 }
 
-/// Applies the document; the versions of its tables, or why it is not accepted.
+/// Applies the document and returns the versions of its tables, or the reason for its rejection.
 async fn accept(
     context: &Context,
     object: &Object,
@@ -172,7 +174,7 @@ async fn accept(
         && context.engine.clusters().await?.iter().all(|cluster| cluster.name != name)
     {
         let message = format!("there is no SlurmCluster '{name}'");
-        return Ok(Err(Rejection::new(Reason::ClusterNotFound, message)));
+        return Ok(Err(Rejection::new(ConditionReason::ClusterNotFound, message)));
     }
     let (spec, versions) = match sources::read(maps, &workflow.spec).await? {
         Embedded::Whole(spec, versions) => (*spec, versions),
@@ -195,7 +197,7 @@ async fn accept(
         Err(error) if error.kind() == ErrorKind::Invalid => {
             let problems = &error.body.problems;
             let rejection = match problems.is_empty() {
-                true => Rejection::new(Reason::InvalidSpec, error.body.message.clone()),
+                true => Rejection::new(ConditionReason::InvalidSpec, error.body.message.clone()),
                 false => Rejection::of_problems(problems),
             };
             Ok(Err(rejection))
@@ -204,7 +206,7 @@ async fn accept(
     }
 }
 
-/// The document that stands for an object in the store. Its annotation tells an object from a later one of the same name.
+/// Returns the document that the store keeps for an object. Its annotation distinguishes later objects of the same name.
 fn document(object: &Object, labels: &BTreeMap<String, String>, spec: WorkflowSpec) -> WorkflowDocument {
     WorkflowDocument {
         api_version: API_VERSION.to_owned(),
@@ -218,7 +220,7 @@ fn document(object: &Object, labels: &BTreeMap<String, String>, spec: WorkflowSp
     }
 }
 
-/// What is left of an earlier object of the same name goes.
+/// Deletes the workflow of an earlier object of the same name.
 async fn replace_stale(context: &Context, object: &Object) -> Result<(), ReconcileError> {
     let Some(stored) = context.stored(object).await? else { return Ok(()) };
     let uid = stored.document.and_then(|document| document.metadata.annotations.get(UID).cloned());
@@ -242,7 +244,7 @@ async fn add_finalizer(context: &Context, object: &Object) -> Result<(), Reconci
     Ok(apply(context, object, &patch, false).await?)
 }
 
-/// Says once that it is left alone; everything else in its status is the other controller's.
+/// Writes the one condition of an object that another controller manages, once.
 async fn leave_to_other(
     context: &Context,
     object: &Object,
@@ -250,7 +252,7 @@ async fn leave_to_other(
     generation: i64,
 ) -> Result<(), ReconcileError> {
     let stated = workflow.status.iter().flat_map(|status| &status.conditions);
-    if stated.into_iter().any(|condition| condition.reason == "ManagedByOther") {
+    if stated.into_iter().any(|condition| condition.has_reason(&[ConditionReason::ManagedByOther])) {
         return Ok(());
     }
     let manager = workflow.spec.managed_by.as_deref().unwrap_or_default();
@@ -264,7 +266,7 @@ async fn leave_to_other(
     Ok(apply(context, object, &patch, true).await?)
 }
 
-/// Deletes an object whose time is over; when that will be.
+/// Deletes an object whose time to live is over, or returns the delay until then.
 async fn expire(context: &Context, object: &Object, spec: &WorkflowSpec) -> Result<Option<Duration>, ReconcileError> {
     if spec.ttl_seconds_after_finished.is_none() {
         return Ok(None);

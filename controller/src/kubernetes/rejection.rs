@@ -1,65 +1,40 @@
-//! Why a document is not accepted, in the words of the condition `Accepted`. Pure.
+//! The reasons why a document is rejected, as the condition `Accepted` shows them.
 
+use torc_api::condition::ConditionReason;
 use torc_api::problem::{Problem, ProblemKind};
 
-/// So many problems are told.
+/// Problems that the message lists.
 const MAX_PROBLEMS: usize = 5;
-/// The longest message.
+/// Maximum size of the message.
 const MAX_MESSAGE_BYTES: usize = 600;
 
-/// Why the present generation was refused.
+/// The rejection of a generation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rejection {
-    /// One word.
-    pub reason: Reason,
-    /// A sentence.
+    pub reason: ConditionReason,
     pub message: String,
 }
 
-/// The reasons of `Accepted=False`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reason {
-    InvalidSpec,
-    CycleFound,
-    DuplicateName,
-    SourceMissing,
-    TooLarge,
-    ClusterNotFound,
-}
-
-impl Reason {
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::InvalidSpec => "InvalidSpec",
-            Self::CycleFound => "CycleFound",
-            Self::DuplicateName => "DuplicateName",
-            Self::SourceMissing => "SourceMissing",
-            Self::TooLarge => "TooLarge",
-            Self::ClusterNotFound => "ClusterNotFound",
-        }
-    }
-
-    /// It may be cured without an edit of the object.
-    pub const fn may_pass(self) -> bool {
-        matches!(self, Self::SourceMissing | Self::ClusterNotFound)
-    }
-}
-
 impl Rejection {
-    pub fn new(reason: Reason, message: impl Into<String>) -> Self {
+    pub fn new(reason: ConditionReason, message: impl Into<String>) -> Self {
         Self { reason, message: cut(&message.into(), MAX_MESSAGE_BYTES) }
     }
 
-    /// Of a document with problems. What is not a matter of its structure names the reason.
+    /// Returns whether another try may succeed without an edit of the object.
+    pub const fn may_pass(&self) -> bool {
+        matches!(self.reason, ConditionReason::SourceMissing | ConditionReason::ClusterNotFound)
+    }
+
+    /// Returns the rejection of a document with problems. A problem other than an invalid structure determines the reason.
     pub fn of_problems(problems: &[Problem]) -> Self {
         let kind = problems.iter().map(|problem| problem.kind).max().unwrap_or_default();
         let reason = match kind {
-            ProblemKind::Plain | ProblemKind::UnknownReference => Reason::InvalidSpec,
-            ProblemKind::Duplicate => Reason::DuplicateName,
-            ProblemKind::Cycle => Reason::CycleFound,
-            ProblemKind::TooLarge => Reason::TooLarge,
+            ProblemKind::Plain | ProblemKind::UnknownReference => ConditionReason::InvalidSpec,
+            ProblemKind::Duplicate => ConditionReason::DuplicateName,
+            ProblemKind::Cycle => ConditionReason::CycleFound,
+            ProblemKind::TooLarge => ConditionReason::TooLarge,
         };
-        // Those that gave the reason come first.
+        // The problems that determine the reason come first.
         let (first, rest): (Vec<&Problem>, Vec<&Problem>) = problems.iter().partition(|problem| problem.kind == kind);
         let mut told: Vec<String> = first.iter().chain(&rest).take(MAX_PROBLEMS).map(|one| sentence(one)).collect();
         if problems.len() > MAX_PROBLEMS {
@@ -75,7 +50,7 @@ fn sentence(problem: &Problem) -> String {
     format!("{field}{}{hint}", problem.message)
 }
 
-/// The first so many bytes of a text, and a sign that there were more.
+/// Returns the first bytes of a text, with an ellipsis if it was longer.
 pub(super) fn cut(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
@@ -98,37 +73,30 @@ mod tests {
         let circle = || Problem::error("spec.jobs[0]", "a → a").kind(ProblemKind::Cycle);
         let large = || Problem::error("spec.jobs", "too many").kind(ProblemKind::TooLarge);
         for (problems, reason, message) in [
-            (vec![plain()], Reason::InvalidSpec, "spec.a: is wrong"),
-            (vec![plain(), double()], Reason::DuplicateName, "spec.b: is there twice; spec.a: is wrong"),
-            (vec![double(), circle()], Reason::CycleFound, "spec.jobs[0]: a → a; spec.b: is there twice"),
-            (vec![large().hint("use fewer")], Reason::TooLarge, "spec.jobs: too many (use fewer)"),
+            (vec![plain()], ConditionReason::InvalidSpec, "spec.a: is wrong"),
+            (vec![plain(), double()], ConditionReason::DuplicateName, "spec.b: is there twice; spec.a: is wrong"),
+            (vec![double(), circle()], ConditionReason::CycleFound, "spec.jobs[0]: a → a; spec.b: is there twice"),
+            (vec![large().hint("use fewer")], ConditionReason::TooLarge, "spec.jobs: too many (use fewer)"),
         ] {
             assert_eq!(Rejection::of_problems(&problems), Rejection { reason, message: message.to_owned() });
         }
         let many = Rejection::of_problems(&vec![plain(); 9]).message;
         assert!(many.ends_with("; and 4 more problems"), "{many}");
-        let long = Rejection::new(Reason::InvalidSpec, "x".repeat(5_000)).message;
+        let long = Rejection::new(ConditionReason::InvalidSpec, "x".repeat(5_000)).message;
         assert!(long.len() <= MAX_MESSAGE_BYTES && long.ends_with('…'), "a status stays small");
     }
 
     #[test]
     fn what_may_pass_by_itself_is_looked_at_again() {
-        assert!(Reason::SourceMissing.may_pass() && Reason::ClusterNotFound.may_pass());
-        assert!(!Reason::InvalidSpec.may_pass() && !Reason::TooLarge.may_pass());
-    }
-
-    #[test]
-    fn reasons_have_names_and_only_two_may_pass() {
-        let reasons = [
-            (Reason::InvalidSpec, "InvalidSpec", false),
-            (Reason::CycleFound, "CycleFound", false),
-            (Reason::DuplicateName, "DuplicateName", false),
-            (Reason::SourceMissing, "SourceMissing", true),
-            (Reason::TooLarge, "TooLarge", false),
-            (Reason::ClusterNotFound, "ClusterNotFound", true),
-        ];
-        for (reason, name, may_pass) in reasons {
-            assert_eq!((reason.name(), reason.may_pass()), (name, may_pass));
+        for (reason, may_pass) in [
+            (ConditionReason::InvalidSpec, false),
+            (ConditionReason::CycleFound, false),
+            (ConditionReason::DuplicateName, false),
+            (ConditionReason::SourceMissing, true),
+            (ConditionReason::TooLarge, false),
+            (ConditionReason::ClusterNotFound, true),
+        ] {
+            assert_eq!(Rejection::new(reason, "").may_pass(), may_pass, "{reason}");
         }
     }
 
@@ -138,7 +106,7 @@ mod tests {
         let told = |count: usize| Rejection::of_problems(&(0..count).map(plain).collect::<Vec<_>>()).message;
         assert_eq!(told(5), "wrong 0; wrong 1; wrong 2; wrong 3; wrong 4");
         assert_eq!(told(6), "wrong 0; wrong 1; wrong 2; wrong 3; wrong 4; and 1 more problems");
-        assert_eq!(Rejection::new(Reason::TooLarge, "x".repeat(600)).message.len(), 600, "that fits");
-        assert_eq!(Rejection::new(Reason::TooLarge, "x".repeat(601)).message, format!("{}…", "x".repeat(597)));
+        assert_eq!(Rejection::new(ConditionReason::TooLarge, "x".repeat(600)).message.len(), 600, "that fits");
+        assert_eq!(Rejection::new(ConditionReason::TooLarge, "x".repeat(601)).message, format!("{}…", "x".repeat(597)));
     }
 }

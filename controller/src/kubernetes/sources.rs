@@ -1,23 +1,24 @@
-//! Parameter tables that live in ConfigMaps: they are put into the document, as files are by the command line.
+//! Parameter tables in ConfigMaps: they are embedded into the document, like files by the command line.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::Api;
+use torc_api::condition::ConditionReason;
 use torc_api::workflow::{Source, WorkflowSpec};
 use torc_core::expand::embed;
 
-use super::rejection::{Reason, Rejection};
+use super::rejection::Rejection;
 
-/// What a document comes to with its tables.
+/// The result of embedding tables into a document.
 pub(super) enum Embedded {
-    /// The document, and the versions of the ConfigMaps that it was made of.
+    /// The document, and the versions of the ConfigMaps.
     Whole(Box<WorkflowSpec>, Vec<String>),
-    /// A table is not there, or is none.
+    /// A table is missing or invalid.
     Refused(Rejection),
 }
 
-/// The versions of the ConfigMaps that a document refers to, so that a change of theirs is noticed.
+/// Returns the versions of the ConfigMaps that a document refers to, so that a change is noticed.
 pub(super) async fn versions(maps: &Api<ConfigMap>, spec: &WorkflowSpec) -> kube::Result<Vec<String>> {
     let mut versions = Vec::new();
     for name in names(spec) {
@@ -27,7 +28,7 @@ pub(super) async fn versions(maps: &Api<ConfigMap>, spec: &WorkflowSpec) -> kube
     Ok(versions)
 }
 
-/// Reads all of them.
+/// Reads all ConfigMaps and embeds their tables.
 pub(super) async fn read(maps: Option<&Api<ConfigMap>>, spec: &WorkflowSpec) -> kube::Result<Embedded> {
     let mut found = BTreeMap::new();
     let mut versions = Vec::new();
@@ -44,7 +45,7 @@ pub(super) async fn read(maps: Option<&Api<ConfigMap>>, spec: &WorkflowSpec) -> 
     })
 }
 
-/// Each ConfigMap once.
+/// Returns the names of the ConfigMaps, each once.
 fn names(spec: &WorkflowSpec) -> impl Iterator<Item = &str> {
     let mut names: Vec<&str> = spec.sources.iter().map(|source| source.config_map_name.as_str()).collect();
     names.sort_unstable();
@@ -52,7 +53,7 @@ fn names(spec: &WorkflowSpec) -> impl Iterator<Item = &str> {
     names.into_iter()
 }
 
-/// Puts tables into a document. Pure.
+/// Embeds tables into a document.
 fn embedded(
     spec: &WorkflowSpec,
     is_allowed: bool,
@@ -60,10 +61,10 @@ fn embedded(
 ) -> Result<WorkflowSpec, Rejection> {
     if !is_allowed && !spec.sources.is_empty() {
         let message = "`sources` is switched off: the chart's value `sources.enabled` lets the server read ConfigMaps";
-        return Err(Rejection::new(Reason::SourceMissing, message));
+        return Err(Rejection::new(ConditionReason::SourceMissing, message));
     }
     for source in &spec.sources {
-        text(source, maps).map_err(|message| Rejection::new(Reason::SourceMissing, message))?;
+        text(source, maps).map_err(|message| Rejection::new(ConditionReason::SourceMissing, message))?;
     }
     let mut whole = spec.clone();
     let problems = embed(&mut whole, &mut |path| {
@@ -128,10 +129,10 @@ mod tests {
     fn what_is_missing_is_named() {
         let nothing = BTreeMap::from([("tables".to_owned(), None)]);
         for (is_allowed, maps, reason, part) in [
-            (false, maps(json!({})), Reason::SourceMissing, "switched off"),
-            (true, nothing, Reason::SourceMissing, "there is no ConfigMap 'tables'"),
-            (true, maps(json!({"other": ""})), Reason::SourceMissing, "has no key 'sweep'"),
-            (true, maps(json!({"sweep": "a,b\n1\n"})), Reason::InvalidSpec, "is not a table"),
+            (false, maps(json!({})), ConditionReason::SourceMissing, "switched off"),
+            (true, nothing, ConditionReason::SourceMissing, "there is no ConfigMap 'tables'"),
+            (true, maps(json!({"other": ""})), ConditionReason::SourceMissing, "has no key 'sweep'"),
+            (true, maps(json!({"sweep": "a,b\n1\n"})), ConditionReason::InvalidSpec, "is not a table"),
         ] {
             let rejection = embedded(&spec(), is_allowed, &maps).unwrap_err();
             assert_eq!(rejection.reason, reason);

@@ -1,65 +1,66 @@
-//! What the status of a custom resource says: the engine's status, in terms of the object's generations. Pure.
+//! The status of a custom resource: the engine's status and the object's generations.
 
-use torc_api::status::{Condition, WorkflowStatus};
+use torc_api::condition::{Condition, ConditionReason, ConditionStatus, ConditionType};
+use torc_api::status::WorkflowStatus;
 
 use super::rejection::{Rejection, cut};
 
-/// A status stays below this size, whatever happens: it is one of many objects that an API server keeps.
+/// Maximum size of a status: an API server keeps many objects.
 const MAX_STATUS_BYTES: usize = 8 << 10;
-/// The longest message of a condition.
+/// Maximum size of a condition's message.
 const MAX_MESSAGE_BYTES: usize = 600;
-
-/// Every condition that a workflow has, in the order in which they are shown.
-const TYPES: [&str; 7] =
-    ["Accepted", "AllocationsReady", "Suspended", "Recovering", "Stalled", "Finished", "Succeeded"];
 
 /// What there is to tell of an object.
 pub(super) struct View<'a> {
-    /// The engine's status of what was accepted last; none if nothing was.
+    /// The engine's status of the last accepted generation.
     pub engine: Option<&'a WorkflowStatus>,
     /// The object's generation.
     pub generation: i64,
-    /// The generation that was accepted last.
+    /// The last accepted generation.
     pub accepted: Option<i64>,
-    /// Why the present generation was refused.
+    /// The rejection of the present generation.
     pub rejection: Option<&'a Rejection>,
-    /// What it waits for, if it is being deleted and does not go.
+    /// The allocations and jobs that delay the deletion of the object.
     pub lingers: Option<&'a str>,
-    /// What was said before.
+    /// The conditions that were written before.
     pub before: &'a [Condition],
-    /// In RFC 3339.
+    /// The current time in RFC 3339.
     pub now: &'a str,
-    /// Where the server answers.
+    /// The address of the server.
     pub api_url: Option<&'a str>,
 }
 
-/// The whole status.
+/// Returns the whole status.
 pub(super) fn status(view: &View<'_>) -> WorkflowStatus {
     let mut status = view.engine.cloned().unwrap_or_default();
     status.observed_generation = Some(view.generation);
     status.api_url = view.api_url.map(str::to_owned);
-    // A column that is empty says less than a zero.
+    // An empty column would say less than a zero.
     status.allocations.get_or_insert_default();
     let stated = std::mem::take(&mut status.conditions);
-    status.conditions = TYPES.iter().map(|type_| condition(type_, &stated, view)).collect();
+    status.conditions = ConditionType::OF_WORKFLOW.iter().map(|type_| condition(*type_, &stated, view)).collect();
     shortened(status)
 }
 
-fn condition(type_: &str, stated: &[Condition], view: &View<'_>) -> Condition {
-    let known = stated.iter().find(|condition| condition.type_ == type_).cloned();
+fn condition(type_: ConditionType, stated: &[Condition], view: &View<'_>) -> Condition {
+    let known = stated.iter().find(|condition| condition.type_ == type_.as_str()).cloned();
     let mut condition = match (view.rejection, known) {
-        (Some(rejection), _) if type_ == "Accepted" => {
-            plain(type_, "False", rejection.reason.name(), rejection.message.clone(), view.generation)
+        (Some(rejection), _) if type_ == ConditionType::Accepted => {
+            plain(type_, ConditionStatus::False, rejection.reason, rejection.message.clone(), view.generation)
         }
-        _ if type_ == "Stalled" && view.lingers.is_some() => {
+        _ if type_ == ConditionType::Stalled && view.lingers.is_some() => {
             let message = view.lingers.unwrap_or_default().to_owned();
-            plain(type_, "True", "SlurmUnreachable", message, view.generation)
+            plain(type_, ConditionStatus::True, ConditionReason::SlurmUnreachable, message, view.generation)
         }
-        // What was accepted before goes on as it was.
+        // The last accepted generation keeps running.
         (_, Some(known)) => Condition { observed_generation: view.accepted.or(Some(view.generation)), ..known },
-        (Some(rejection), None) if type_ == "Succeeded" => {
-            plain(type_, "False", "InvalidSpec", rejection.message.clone(), view.generation)
-        }
+        (Some(rejection), None) if type_ == ConditionType::Succeeded => plain(
+            type_,
+            ConditionStatus::False,
+            ConditionReason::InvalidSpec,
+            rejection.message.clone(),
+            view.generation,
+        ),
         (_, None) => absent(type_, view.generation),
     };
     if condition.message.len() > MAX_MESSAGE_BYTES {
@@ -69,7 +70,7 @@ fn condition(type_: &str, stated: &[Condition], view: &View<'_>) -> Condition {
     condition
 }
 
-/// The time of the last change of its value. What was said before counts: it was on record.
+/// Returns the time of the last change of a condition's value. An earlier write of the same value keeps its time.
 fn since(condition: &Condition, view: &View<'_>) -> String {
     let before = view.before.iter().find(|before| before.type_ == condition.type_);
     match before {
@@ -82,38 +83,39 @@ fn since(condition: &Condition, view: &View<'_>) -> String {
     }
 }
 
-fn plain(type_: &str, status: &str, reason: &str, message: String, generation: i64) -> Condition {
-    Condition {
-        type_: type_.to_owned(),
-        status: status.to_owned(),
-        reason: reason.to_owned(),
-        message,
-        last_transition_time: String::new(),
-        observed_generation: Some(generation),
-    }
+fn plain(
+    type_: ConditionType,
+    status: ConditionStatus,
+    reason: ConditionReason,
+    message: String,
+    generation: i64,
+) -> Condition {
+    Condition { observed_generation: Some(generation), ..Condition::new(type_, status, reason, message) }
 }
 
 /// A condition that nobody has stated: of a workflow that was never accepted, or one that is not worth mentioning.
-fn absent(type_: &str, generation: i64) -> Condition {
+fn absent(type_: ConditionType, generation: i64) -> Condition {
     let (status, reason) = match type_ {
-        "Accepted" | "Succeeded" => ("Unknown", "Pending"),
-        "AllocationsReady" => ("True", "NotNeeded"),
-        "Suspended" => ("False", "NotSuspended"),
-        "Recovering" => ("False", "NotRecovering"),
-        "Stalled" => ("False", "NotStalled"),
-        _ => ("False", "NotStarted"),
+        ConditionType::Accepted | ConditionType::Succeeded => (ConditionStatus::Unknown, ConditionReason::Pending),
+        ConditionType::AllocationsReady => (ConditionStatus::True, ConditionReason::NotNeeded),
+        ConditionType::Suspended => (ConditionStatus::False, ConditionReason::NotSuspended),
+        ConditionType::Recovering => (ConditionStatus::False, ConditionReason::NotRecovering),
+        ConditionType::Stalled => (ConditionStatus::False, ConditionReason::NotStalled),
+        ConditionType::Finished => (ConditionStatus::False, ConditionReason::NotStarted),
+        ConditionType::Ready => (ConditionStatus::Unknown, ConditionReason::NotAsked),
     };
     plain(type_, status, reason, String::new(), generation)
 }
 
-/// The one condition of an object that another controller looks after.
+/// Returns the only condition of an object that another controller manages.
 pub(super) fn left_to_other(generation: i64, manager: &str, now: &str) -> Condition {
     let message = format!("`managedBy` leaves it to {manager}");
-    let condition = plain("Suspended", "True", "ManagedByOther", message, generation);
+    let condition =
+        plain(ConditionType::Suspended, ConditionStatus::True, ConditionReason::ManagedByOther, message, generation);
     Condition { last_transition_time: now.to_owned(), ..condition }
 }
 
-/// The oldest failures go until the rest fits.
+/// Drops the oldest failures until the status is small enough.
 fn shortened(mut status: WorkflowStatus) -> WorkflowStatus {
     let size = |status: &WorkflowStatus| serde_json::to_string(status).map_or(0, |text| text.len());
     while size(&status) >= MAX_STATUS_BYTES && !status.failures.is_empty() {

@@ -1,35 +1,36 @@
-//! When a status is written: at once when a condition changes, else at most every few seconds, and never without need. Pure.
+//! Throttles writes of a status: at once when a condition changes, otherwise every few seconds, and only if it has changed.
 
 use std::time::Duration;
 
-use torc_api::status::{Condition, WorkflowStatus};
+use torc_api::condition::Condition;
+use torc_api::status::WorkflowStatus;
 
-/// Between two writes that tell of progress alone.
+/// Minimum interval between writes that only report progress.
 pub(super) const MIN_STATUS_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Whether to write.
+/// The decision about a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Decision {
-    /// There is nothing new.
+pub(super) enum WriteDecision {
+    /// Nothing has changed.
     Nothing,
-    /// Now.
+    /// Write now.
     Now,
-    /// Not before so long.
+    /// Write after this delay.
     After(Duration),
 }
 
-/// Decides. `since` is how long ago the last write was.
-pub(super) fn decide(before: Option<&WorkflowStatus>, after: &WorkflowStatus, since: Duration) -> Decision {
+/// Decides about a write. `since` is the time since the last one.
+pub(super) fn decide(before: Option<&WorkflowStatus>, after: &WorkflowStatus, since: Duration) -> WriteDecision {
     match before {
-        Some(before) if before == after => Decision::Nothing,
+        Some(before) if before == after => WriteDecision::Nothing,
         Some(before) if !has_moved(&before.conditions, &after.conditions) && since < MIN_STATUS_INTERVAL => {
-            Decision::After(MIN_STATUS_INTERVAL - since)
+            WriteDecision::After(MIN_STATUS_INTERVAL - since)
         }
-        _ => Decision::Now,
+        _ => WriteDecision::Now,
     }
 }
 
-/// A condition says something else; its message and times are only words about it.
+/// Returns whether a condition has another value. Its message and times do not count.
 fn has_moved(before: &[Condition], after: &[Condition]) -> bool {
     let value = |condition: &Condition| {
         let Condition { type_, status, reason, observed_generation, .. } = condition.clone();
@@ -40,12 +41,14 @@ fn has_moved(before: &[Condition], after: &[Condition]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use torc_api::condition::ConditionStatus;
+
     use super::*;
 
     fn status(progress: &str, reason: &str, message: &str) -> WorkflowStatus {
         let condition = Condition {
             type_: "Succeeded".to_owned(),
-            status: "Unknown".to_owned(),
+            status: ConditionStatus::Unknown,
             reason: reason.to_owned(),
             message: message.to_owned(),
             last_transition_time: String::new(),
@@ -60,21 +63,21 @@ mod tests {
         let before = status("1/9", "Running", "");
         let seconds = Duration::from_secs;
         for (after, since, expected) in [
-            (status("1/9", "Running", ""), 100, Decision::Nothing),
-            (status("2/9", "Running", ""), 100, Decision::Now),
-            (status("2/9", "Running", ""), 5, Decision::Now),
-            (status("2/9", "Running", ""), 2, Decision::After(seconds(3))),
-            (status("1/9", "Running", "words"), 0, Decision::After(seconds(5))),
-            (status("1/9", "Suspended", ""), 0, Decision::Now),
+            (status("1/9", "Running", ""), 100, WriteDecision::Nothing),
+            (status("2/9", "Running", ""), 100, WriteDecision::Now),
+            (status("2/9", "Running", ""), 5, WriteDecision::Now),
+            (status("2/9", "Running", ""), 2, WriteDecision::After(seconds(3))),
+            (status("1/9", "Running", "words"), 0, WriteDecision::After(seconds(5))),
+            (status("1/9", "Suspended", ""), 0, WriteDecision::Now),
         ] {
             assert_eq!(decide(Some(&before), &after, seconds(since)), expected, "{after:?} after {since} s");
         }
-        assert_eq!(decide(None, &before, Duration::ZERO), Decision::Now);
+        assert_eq!(decide(None, &before, Duration::ZERO), WriteDecision::Now);
         let mut edited = before.clone();
         edited.conditions[0].observed_generation = Some(2);
         assert_eq!(
             decide(Some(&before), &edited, Duration::ZERO),
-            Decision::Now,
+            WriteDecision::Now,
             "who waits for an edit is told at once"
         );
     }
@@ -85,7 +88,7 @@ mod tests {
         type Change = fn(&mut Condition);
         let changes: [(Change, bool); 6] = [
             (|one| one.type_ = "Other".to_owned(), true),
-            (|one| one.status = "True".to_owned(), true),
+            (|one| one.status = ConditionStatus::True, true),
             (|one| one.reason = "Other".to_owned(), true),
             (|one| one.observed_generation = None, true),
             (|one| one.message = "Other".to_owned(), false),
@@ -94,13 +97,13 @@ mod tests {
         for (number, (change, at_once)) in changes.into_iter().enumerate() {
             let mut after = before.clone();
             change(&mut after.conditions[0]);
-            let expected = if at_once { Decision::Now } else { Decision::After(Duration::from_millis(1)) };
+            let expected = if at_once { WriteDecision::Now } else { WriteDecision::After(Duration::from_millis(1)) };
             let since = Duration::from_millis(4_999);
             assert_eq!(decide(Some(&before), &after, since), expected, "change {number}");
-            assert_eq!(decide(Some(&before), &after, Duration::from_secs(5)), Decision::Now, "change {number}");
+            assert_eq!(decide(Some(&before), &after, Duration::from_secs(5)), WriteDecision::Now, "change {number}");
         }
         let mut fewer = before.clone();
         fewer.conditions.clear();
-        assert_eq!(decide(Some(&before), &fewer, Duration::ZERO), Decision::Now);
+        assert_eq!(decide(Some(&before), &fewer, Duration::ZERO), WriteDecision::Now);
     }
 }

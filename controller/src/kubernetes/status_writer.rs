@@ -1,4 +1,4 @@
-//! Writes what this controller says to objects: their statuses and finalizers.
+//! Writes statuses and finalizers of objects.
 
 use std::time::{Duration, Instant};
 
@@ -9,17 +9,17 @@ use torc_api::status::WorkflowStatus;
 use torc_core::time::rfc3339;
 
 use super::FIELD_MANAGER;
-use super::context::{Context, Guarded, Object};
+use super::context::{Context, GuardedWorkflow, Object};
 use super::log_once::explained;
 use super::status::{View, status};
-use super::status_throttle::{Decision, decide};
+use super::status_throttle::{WriteDecision, decide};
 use crate::clock;
 use crate::engine::EngineError;
 
-/// While this process is not sure to lead.
+/// Delay before the next reconcile while this process may not lead.
 pub(super) const NOT_LEADING_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Why a pass was cut short. It is tried again.
+/// The reason why a reconcile failed. It is repeated.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReconcileError {
     #[error("the API server: {}", explained(.0))]
@@ -28,7 +28,7 @@ pub(super) enum ReconcileError {
     Engine(#[from] EngineError),
 }
 
-/// Writes the status if there is something new to say; when it may be written, if that is not now.
+/// Writes the status if it has changed. Returns a delay if the write must wait.
 pub(super) async fn write_status(
     context: &Context,
     object: &Object,
@@ -51,9 +51,9 @@ pub(super) async fn write_status(
         api_url: Some(context.api_url.as_str()).filter(|url| !url.is_empty()),
     });
     match decide(before, &said, memory.since_written()) {
-        Decision::Nothing => Ok(None),
-        Decision::After(pause) => Ok(Some(pause)),
-        Decision::Now => {
+        WriteDecision::Nothing => Ok(None),
+        WriteDecision::After(pause) => Ok(Some(pause)),
+        WriteDecision::Now => {
             if !context.leadership.is_held() {
                 return Ok(Some(NOT_LEADING_INTERVAL));
             }
@@ -71,14 +71,14 @@ pub(super) async fn write_status(
     }
 }
 
-/// Says what this controller wants to be so, and nothing of what others do. Never brings back what is gone: the uid goes along.
+/// Writes the fields that this controller owns with server-side apply. The uid prevents the creation of a deleted object.
 pub(super) async fn apply(
     context: &Context,
     object: &Object,
     patch: &serde_json::Value,
     is_status: bool,
 ) -> kube::Result<()> {
-    let api: Api<Guarded> = Api::namespaced(context.client.clone(), &object.namespace);
+    let api: Api<GuardedWorkflow> = Api::namespaced(context.client.clone(), &object.namespace);
     let parameters = PatchParams::apply(FIELD_MANAGER).force();
     match is_status {
         true => api.patch_status(&object.name, &parameters, &Patch::Apply(patch)).await.map(drop),

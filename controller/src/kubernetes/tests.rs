@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use torc_api::cluster::SlurmCluster;
 
 use super::KubernetesConfig;
-use super::context::{Context, Guarded, Object, object};
+use super::context::{Context, GuardedWorkflow, Object, object};
 use super::readiness::Readiness;
 use crate::leadership::Leadership;
 use crate::tests::{TestServer, VirtualClock};
@@ -106,7 +106,7 @@ pub(super) struct Fixture {
     pub api: FakeApi,
     pub server: TestServer,
     pub context: Arc<Context>,
-    pub workflows: Writer<Guarded>,
+    pub workflows: Writer<GuardedWorkflow>,
     pub clusters: Writer<DeserializeGuard<SlurmCluster>>,
 }
 
@@ -123,7 +123,7 @@ impl Fixture {
             identity: "torc-0".to_owned(),
             namespace: "torc".to_owned(),
             working_dir: "/default-dir".to_owned(),
-            cleanup_patience: Duration::from_secs(600),
+            cleanup_timeout: Duration::from_secs(600),
             ..KubernetesConfig::default()
         };
         change(&mut config);
@@ -135,8 +135,8 @@ impl Fixture {
     }
 
     /// The object as the API server has it; the controller sees it from now on.
-    pub fn sees(&mut self, value: Value) -> Arc<Guarded> {
-        let guarded: Guarded = serde_json::from_value(value).unwrap();
+    pub fn sees(&mut self, value: Value) -> Arc<GuardedWorkflow> {
+        let guarded: GuardedWorkflow = serde_json::from_value(value).unwrap();
         self.workflows.apply_watcher_event(&Event::Apply(guarded.clone()));
         Arc::new(guarded)
     }
@@ -166,6 +166,6 @@ pub(super) fn jobs(names: &[&str]) -> Value {
     json!({ "jobs": crate::tests::jobs(names) })
 }
 
-pub(super) fn object_of(found: &Guarded) -> Object {
+pub(super) fn object_of(found: &GuardedWorkflow) -> Object {
     object(found).unwrap()
 }

@@ -1,4 +1,4 @@
-//! Whose the token of a service account is: the API server says so, and lists say what that allows.
+//! Tokens of Kubernetes service accounts: the API server identifies the account, and lists define its rights.
 
 mod cache;
 
@@ -15,12 +15,12 @@ use super::log_once::{LogOnce, explained};
 use crate::caller::Caller;
 use cache::ReviewCache;
 
-/// How service accounts begin in the words of Kubernetes.
+/// Prefix of the user names of service accounts.
 const ACCOUNT: &str = "system:serviceaccount:";
-/// A review that takes longer has failed.
+/// Timeout of a review.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Knows service accounts. Clones are the same.
+/// Identifies service accounts. Clones share state.
 #[derive(Clone)]
 pub(crate) struct Reviews {
     inner: Arc<Inner>,
@@ -34,17 +34,17 @@ struct Inner {
     log_once: Mutex<LogOnce>,
 }
 
-/// Who may do what.
+/// The rights of service accounts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lists {
-    /// `namespace/name` of those who run jobs of every namespace.
+    /// Accounts that run jobs of all namespaces, as `namespace/name`.
     runners: Vec<String>,
-    /// `namespace/name` of those who may do everything.
+    /// Accounts of administrators, as `namespace/name`.
     admins: Vec<String>,
-    /// The name of those who may read what is in their own namespace. Who may have their tokens is for the rights in that namespace
-    /// to say; nobody is the one without a name.
+    /// The name of accounts that may read the workflows of their own namespace. RBAC rules of the namespace decide who may use
+    /// them. Empty for none.
     viewer: String,
-    /// The name of those who may change it, too.
+    /// The name of accounts that may also change these workflows. Empty for none.
     editor: String,
 }
 
@@ -53,9 +53,9 @@ impl Reviews {
         Self { inner: Arc::new(Inner { client, audience, lists, cache: Mutex::default(), log_once: Mutex::default() }) }
     }
 
-    /// Who bears a token; what was found out is remembered for a while.
+    /// Returns the bearer of a token. Results are cached for a short time.
     pub async fn caller(&self, token: &str) -> Option<Caller> {
-        // Whatever is not of this form is no token of an API server, and nobody's time is worth asking.
+        // A token of another form cannot be of the API server: no call is needed.
         if token.split('.').count() != 3 {
             return None;
         }
@@ -73,7 +73,7 @@ impl Reviews {
         caller
     }
 
-    /// Nobody is refused for long because the API server was away: the next call asks again.
+    /// Logs a failed review. The result is not cached: the next request asks again.
     fn unanswered(&self, why: &str) -> Option<Caller> {
         if self.log_once().should_log(why) {
             tracing::warn!("tokens of service accounts cannot be reviewed: {why}");
@@ -104,7 +104,7 @@ impl Lists {
         }
     }
 
-    /// What a review makes of a bearer: the token must be meant for us, and its account must be on a list.
+    /// Returns the caller of a review: the token must be meant for this server, and the account must be on a list.
     fn caller(&self, status: &TokenReviewStatus, audience: &str) -> Option<Caller> {
         let is_meant = status.audiences.iter().flatten().any(|meant| meant == audience);
         if status.authenticated != Some(true) || !is_meant {
@@ -169,7 +169,7 @@ mod tests {
             let caller = lists.caller(&status, "torc").map(|caller| (caller.grant, caller.name));
             assert_eq!(caller, expected.map(|(grant, name)| (grant, name.to_owned())), "{status:?}");
         }
-        // Where nobody was named, nobody is known by a name.
+        // Empty names match no account.
         assert_eq!(Lists::default().caller(&review(true, "torc", "system:serviceaccount:lab:"), "torc"), None);
     }
 }

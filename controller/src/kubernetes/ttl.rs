@@ -1,20 +1,20 @@
-//! When an object goes: `ttlSecondsAfterFinished`, and what is left of its workflow. Pure.
+//! The time to live of a finished object (`ttlSecondsAfterFinished`).
 
-/// What becomes of a finished object.
+/// The time to live of a finished object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lifetime {
-    /// It stays until somebody deletes it.
+    /// The object is never deleted automatically.
     Unlimited,
-    /// It goes after so many seconds.
+    /// The object will be deleted.
     Ends {
-        /// From now; at least one.
+        /// Seconds from now; at least 1.
         seconds: i64,
     },
-    /// It goes now.
+    /// The object is due for deletion.
     Over,
 }
 
-/// How long a workflow that ended then stays. All times are in seconds since 1970.
+/// Returns the time to live of a workflow that ended at `completed`. All times are in seconds since 1970.
 pub(super) fn lifetime(ttl_seconds: Option<i32>, completed: Option<i64>, now: i64) -> Lifetime {
     match ttl_seconds.zip(completed) {
         None => Lifetime::Unlimited,
@@ -25,13 +25,13 @@ pub(super) fn lifetime(ttl_seconds: Option<i32>, completed: Option<i64>, now: i6
     }
 }
 
-/// Whether the object goes because its time was over: then the store keeps what it knows. A person who deletes it earlier wants
-/// it forgotten.
+/// Returns whether an object is deleted because its time to live is over: then the store keeps the workflow. A user who deletes
+/// the object earlier wants to delete the workflow as well.
 pub(super) fn leaves_archive(ttl_seconds: Option<i32>, completed: Option<i64>, deleted: i64) -> bool {
     lifetime(ttl_seconds, completed, deleted) == Lifetime::Over
 }
 
-/// A time as a status has it, in seconds since 1970.
+/// Returns a time of a status in seconds since 1970.
 pub(super) fn seconds(time: &str) -> Option<i64> {
     time.parse::<k8s_openapi::jiff::Timestamp>().ok().map(|time| time.as_second())
 }

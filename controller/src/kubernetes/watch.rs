@@ -1,4 +1,4 @@
-//! Watches objects, and looks at one when it changes, when the engine has news of it, or when it is time.
+//! Watches objects and reconciles each when it changes, when the engine changes its workflow, or when it is due.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,37 +15,37 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use torc_core::ids::WorkflowId;
 
-use super::context::{Context, Guarded};
+use super::context::{Context, GuardedWorkflow};
 use super::readiness::Readiness;
 use super::reconcile::{after_error, reconcile};
 use super::watch_backoff::with_backoff;
 
-/// Objects may be large: so many at a time are listed.
+/// Objects of one page of a list. Objects may be large.
 pub(super) const PAGE: u32 = 50;
-/// So many objects are looked at at once.
+/// Objects that are reconciled at the same time.
 const AT_ONCE: u16 = 8;
-/// News of the engine are gathered for so long.
+/// Delay before changes of the engine are forwarded, so that many changes of a workflow cause one reconcile.
 const GATHER: Duration = Duration::from_millis(200);
-/// What waits to be looked at; more of them wait with whoever has the news.
+/// Capacity of the queue of changed objects. When it is full, the senders wait.
 const BACKLOG: usize = 256;
 
 /// The watched namespaces.
 pub(super) struct Watches {
-    watches: Vec<Watch>,
+    watches: Vec<NamespaceWatch>,
 }
 
-struct Watch {
+struct NamespaceWatch {
     /// None for all.
     namespace: Option<String>,
-    store: Store<Guarded>,
-    writer: Writer<Guarded>,
+    store: Store<GuardedWorkflow>,
+    writer: Writer<GuardedWorkflow>,
 }
 
 impl Watches {
     pub fn new(namespaces: &[String]) -> Self {
         let one = |namespace: Option<String>| {
             let (store, writer) = reflector::store();
-            Watch { namespace, store, writer }
+            NamespaceWatch { namespace, store, writer }
         };
         let watches = match namespaces {
             [] => vec![one(None)],
@@ -54,7 +54,7 @@ impl Watches {
         Self { watches }
     }
 
-    pub fn stores(&self) -> Vec<Store<Guarded>> {
+    pub fn stores(&self) -> Vec<Store<GuardedWorkflow>> {
         self.watches.iter().map(|watch| watch.store.clone()).collect()
     }
 
@@ -78,10 +78,10 @@ impl Watches {
     }
 }
 
-/// Looks after the objects of one namespace, or of all.
+/// Reconciles the objects of one namespace, or of all.
 async fn look_after(
-    watch: Watch,
-    news: mpsc::Receiver<ObjectRef<Guarded>>,
+    watch: NamespaceWatch,
+    news: mpsc::Receiver<ObjectRef<GuardedWorkflow>>,
     unlisted: Arc<AtomicUsize>,
     context: Arc<Context>,
     stop: CancellationToken,
@@ -90,10 +90,10 @@ async fn look_after(
         Some(namespace) => Api::namespaced(context.client.clone(), namespace),
         None => Api::all(context.client.clone()),
     };
-    // Lists come in pages, watches go on after they end, and one that is too old (410) begins with a new list.
+    // Lists come in pages. Watches restart when they end, and begin with a new list when their version is too old (410).
     let seen = watcher(api, watcher::Config::default().page_size(PAGE));
     let seen = with_backoff(seen, telling(context.readiness.clone()))
-        .modify(|object: &mut Guarded| {
+        .modify(|object: &mut GuardedWorkflow| {
             kube::Resource::meta_mut(object).managed_fields = None;
         })
         .reflect(watch.writer)
@@ -101,8 +101,9 @@ async fn look_after(
         .applied_objects();
     let seen = seen.filter_map(|seen| std::future::ready(seen.ok().map(|object| ObjectRef::from_obj(&object))));
     let news = futures::stream::unfold(news, |mut news| async move { news.recv().await.map(|one| (one, news)) });
-    let requests = futures::stream::select(seen, news)
-        .map(|reference| Ok::<ReconcileRequest<Guarded>, std::convert::Infallible>(ReconcileRequest::from(reference)));
+    let requests = futures::stream::select(seen, news).map(|reference| {
+        Ok::<ReconcileRequest<GuardedWorkflow>, std::convert::Infallible>(ReconcileRequest::from(reference))
+    });
     let passes = applier(
         |object, context| Box::pin(reconcile(object, context)),
         after_error,
@@ -111,11 +112,11 @@ async fn look_after(
         requests.take_until(stop.cancelled_owned()),
         Config::default().concurrency(AT_ONCE),
     );
-    // What went wrong was told where it did; what is not there any more has been deleted.
+    // Errors were logged where they occurred. An object that is missing was deleted.
     passes.for_each(|_| async {}).await;
 }
 
-/// Tells what is wrong with a watch; whoever asks whether the server is ready hears it, too.
+/// Returns a function that logs an error of a watch and adds it to the readiness.
 fn telling(readiness: Readiness) -> impl FnMut(&str) {
     move |said| {
         tracing::warn!("workflows are not being watched: {said}");
@@ -123,11 +124,11 @@ fn telling(readiness: Readiness) -> impl FnMut(&str) {
     }
 }
 
-/// Notes the end of the first list; with that of the last namespace everything has been listed.
+/// Records the end of the first list. After that of the last namespace, all objects are known.
 fn note_listed(
     unlisted: Arc<AtomicUsize>,
     readiness: Readiness,
-) -> impl FnMut(&watcher::Result<watcher::Event<Guarded>>) {
+) -> impl FnMut(&watcher::Result<watcher::Event<GuardedWorkflow>>) {
     let mut is_listed = false;
     move |event| {
         let is_first = matches!(event, Ok(watcher::Event::InitDone)) && !std::mem::replace(&mut is_listed, true);
@@ -137,9 +138,9 @@ fn note_listed(
     }
 }
 
-type RequeueSender = (Option<String>, mpsc::Sender<ObjectRef<Guarded>>);
+type RequeueSender = (Option<String>, mpsc::Sender<ObjectRef<GuardedWorkflow>>);
 
-/// What has changed in the engine is looked at.
+/// Requeues the objects of changed workflows.
 async fn forward_changes(context: Arc<Context>, ways: Vec<RequeueSender>, stop: CancellationToken) {
     let touched = context.engine.changed_workflows();
     loop {
@@ -152,7 +153,7 @@ async fn forward_changes(context: Arc<Context>, ways: Vec<RequeueSender>, stop: 
             if let Some(reference) = reference(&context, id).await {
                 let way = ways.iter().find(|(of, _)| of.is_none() || *of == reference.namespace);
                 if let Some((_, way)) = way {
-                    // Nobody is there any more only when the server ends.
+                    // Sending fails only when the server stops.
                     let _ = way.send(reference).await;
                 }
             }
@@ -160,8 +161,8 @@ async fn forward_changes(context: Arc<Context>, ways: Vec<RequeueSender>, stop: 
     }
 }
 
-/// None for workflows that are nobody's object.
-async fn reference(context: &Context, id: WorkflowId) -> Option<ObjectRef<Guarded>> {
+/// Returns the object of a workflow. A workflow without an object has none.
+async fn reference(context: &Context, id: WorkflowId) -> Option<ObjectRef<GuardedWorkflow>> {
     let object = context.object_of(id.0).await?;
     Some(ObjectRef::new(&object.name).within(&object.namespace))
 }
@@ -176,7 +177,7 @@ mod tests {
         readiness.lists();
         let mut first = note_listed(Arc::clone(&unlisted), readiness.clone());
         let mut second = note_listed(unlisted, readiness.clone());
-        // A list that begins is none, and one that is made again is no other.
+        // The begin of a list is not its end, and a repeated list is not a new one.
         for event in [watcher::Event::Init, watcher::Event::InitDone, watcher::Event::InitDone] {
             first(&Ok(event));
             assert!(!readiness.has_listed());
@@ -205,7 +206,7 @@ mod tests {
         let ways = vec![(Some("other".to_owned()), other), (Some("lab".to_owned()), lab)];
         let stop = CancellationToken::new();
         let task = tokio::spawn(forward_changes(Arc::clone(&fixture.context), ways, stop.clone()));
-        // It listens once its task has run.
+        // The watch starts when its task first runs.
         tokio::task::yield_now().await;
         fixture.server.apply("ada", "other", "w", crate::tests::jobs(&["a"])).await;
         fixture.server.apply("ada", "lab", "w", crate::tests::jobs(&["a"])).await;

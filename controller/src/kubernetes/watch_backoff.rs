@@ -8,12 +8,12 @@ use torc_core::backoff::Backoff;
 
 use super::log_once::{LogOnce, explained_watch};
 
-/// The first pause.
+/// Delay after the first error.
 const INITIAL_BACKOFF: Duration = Duration::from_millis(800);
-/// No pause is longer: whoever brings what was missing does not want to wait for minutes.
+/// Maximum delay: whoever repairs the cause should not wait for minutes.
 const MAX_BACKOFF: Duration = Duration::from_secs(10);
 
-/// Backoff of one watch.
+/// Back-off of one watch.
 struct WatchBackoff {
     backoff: Backoff,
     log_once: LogOnce,
@@ -24,7 +24,7 @@ impl WatchBackoff {
         Self { backoff: Backoff::new(INITIAL_BACKOFF, MAX_BACKOFF), log_once: LogOnce::default() }
     }
 
-    /// How long to wait after this, and what to tell of it.
+    /// Returns the delay after an event, and the error to report.
     fn after<K>(&mut self, seen: &watcher::Result<Event<K>>) -> (Duration, Option<String>) {
         match seen {
             Err(error) => {
@@ -32,7 +32,7 @@ impl WatchBackoff {
                 let said = explained_watch(error);
                 (pause, self.log_once.should_log(&said).then_some(said))
             }
-            // Also a list that will fail begins: only what ends well counts.
+            // A list that will fail also begins: only its end counts as success.
             Ok(Event::Init | Event::InitApply(_)) => (Duration::ZERO, None),
             Ok(_) => {
                 *self = Self::new();
@@ -42,7 +42,7 @@ impl WatchBackoff {
     }
 }
 
-/// The same events, with pauses after errors. `tell` hears of what is wrong.
+/// Delays a stream of events after errors, and passes each distinct error to `report`.
 pub(super) fn with_backoff<K>(
     seen: impl Stream<Item = watcher::Result<Event<K>>>,
     mut tell: impl FnMut(&str),

@@ -1,4 +1,4 @@
-//! A server in a Kubernetes cluster: it may have to wait until it leads, and says so to whoever asks meanwhile.
+//! A server in a Kubernetes cluster: it reports as not ready until it leads.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use crate::http::{Identities, ReadinessGate};
 use crate::kubernetes::{self, Candidate, KubernetesConfig, Parts, Readiness, ReviewLists as Lists, Reviews};
 use crate::leadership::Leadership;
 
-/// What a server that does not lead lacks.
+/// The name of the missing leadership in the readiness.
 const LEADERSHIP: &str = "leadership";
-/// Between two attempts to open a store that another process has just now.
+/// Interval between attempts to open a store that another process holds.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) async fn start(config: ServerConfig) -> Result<Server, StartError> {
@@ -64,13 +64,13 @@ pub(super) async fn start(config: ServerConfig) -> Result<Server, StartError> {
     Ok(server)
 }
 
-/// Service accounts are known if an audience was said.
+/// Returns the reviews of service accounts, if an audience is configured.
 fn reviews(config: &KubernetesConfig, client: &kube::Client) -> Option<Reviews> {
     let audience = config.audience.clone()?;
     Some(Reviews::new(client.clone(), audience, Lists::of(config)))
 }
 
-/// The way into leadership.
+/// The Lease client of a server that must lead.
 struct LeaderElection {
     candidate: Option<Candidate>,
     leadership: Leadership,
@@ -85,7 +85,7 @@ impl LeaderElection {
         Self { candidate, leadership: Leadership::permanent(), superseded: stop.superseded.clone(), tenure: None }
     }
 
-    /// Waits until this server leads, and holds the lease from then on; nothing for one that is the only one.
+    /// Waits until this server leads and keeps the lease from then on. A server without a Lease leads at once.
     async fn win(&mut self, config: &ServerConfig, readiness: &Readiness) -> Option<Leader> {
         let mut candidate = self.candidate.take()?;
         let standing_by = |holder: &str| readiness.lacks(LEADERSHIP, led_by(holder));
@@ -100,13 +100,13 @@ impl LeaderElection {
     }
 }
 
-/// Says who leads; nothing is known of the holder when the lease cannot be read.
+/// Returns a message about the leader. The holder is empty when the lease cannot be read.
 fn led_by(holder: &str) -> String {
     if holder.is_empty() { "nobody can say who leads".to_owned() } else { format!("{holder} leads") }
 }
 
-/// Opens the store. An earlier leader that was cut short may hold it for a moment, and one that is frozen in the middle of a write
-/// until it is killed: who that is, only its own name in the store can tell.
+/// Opens the store. A crashed leader may hold it for a moment, and a frozen one until it is killed: its name in the store
+/// identifies it.
 async fn open(config: &ServerConfig, leader: Option<Leader>, readiness: &Readiness) -> Result<Store, StartError> {
     let options = OpenOptions { path: config.database.clone(), create: true, leader, ..OpenOptions::default() };
     let mut has_told = false;
@@ -125,7 +125,7 @@ async fn open(config: &ServerConfig, leader: Option<Leader>, readiness: &Readine
     }
 }
 
-/// What to say of a store that somebody else is writing to, and goes on writing to.
+/// Returns the message about a store that another process keeps writing.
 fn held_by(last: Leader) -> String {
     let who = if last.holder.is_empty() { "another process".to_owned() } else { last.holder };
     format!("{who} has begun to write to the store and does not end it: if it is frozen, delete its Pod, or kill it")

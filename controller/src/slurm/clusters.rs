@@ -1,4 +1,4 @@
-//! The Slurms that are spoken with: how each is reached, what it has, and whether it answers.
+//! Slurm clusters: how each is called, its partitions, and whether it answers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -6,25 +6,25 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use torc_api::cluster::{LOCAL, Partition as DetectedPartition, SlurmClusterSpec, SlurmClusterStatus};
-use torc_api::status::Condition;
+use torc_api::condition::{Condition, ConditionReason, ConditionStatus, ConditionType};
 use torc_core::planning::partition::Partition;
 use torc_core::time::rfc3339;
 use torc_slurm::call::CommandSpec;
+use torc_slurm::error::SlurmError;
 use torc_slurm::exec::{Answer, Slurm};
-use torc_slurm::trouble::SlurmError;
 use torc_slurm::{partitions, scontrol, sinfo};
 
 use super::login::prefix;
 use crate::clock::{self, Moments};
 use crate::metrics::Metrics;
 
-/// What was detected is looked at again after so long.
+/// Age at which detected partitions are detected again.
 const PARTITIONS_AGE: Duration = Duration::from_secs(600);
-/// A Slurm that has not answered for so long is told about.
+/// Time without an answer after which a Slurm is reported as unreachable.
 const UNREACHABLE_AFTER: Duration = Duration::from_secs(60);
 
-/// One Slurm.
-pub(super) struct Cluster {
+/// A Slurm cluster.
+pub(super) struct ClusterConnection {
     pub spec: SlurmClusterSpec,
     slurm: Slurm,
     metrics: Arc<Metrics>,
@@ -32,11 +32,11 @@ pub(super) struct Cluster {
     detected: Option<(Vec<DetectedPartition>, Instant)>,
     partitions: Vec<Partition>,
     last_contact_ms: Option<i64>,
-    /// Since when it does not answer, and what was said instead.
+    /// The time of the first of the latest unanswered calls, and the last error.
     silence: Option<(Instant, String)>,
 }
 
-impl Cluster {
+impl ClusterConnection {
     fn new(
         spec: SlurmClusterSpec,
         replaced: &BTreeMap<String, String>,
@@ -58,12 +58,12 @@ impl Cluster {
         }
     }
 
-    /// The present moment.
+    /// Returns the current instant.
     pub fn now(&self) -> Instant {
         (self.moments)()
     }
 
-    /// Makes a call and notes whether it was answered.
+    /// Makes a call and records whether Slurm answered.
     pub async fn ask(&mut self, call: &CommandSpec) -> Result<Answer, SlurmError> {
         let start = Instant::now();
         let answer = self.slurm.ask(call).await;
@@ -82,34 +82,34 @@ impl Cluster {
         answer
     }
 
-    /// Writes a file where Slurm's commands are, so that only its owner can read it.
+    /// Writes a file on the machine of Slurm's commands, readable only by its owner.
     pub async fn put(&self, path: &str, content: &str) -> Result<(), SlurmError> {
         self.slurm.put_file(path, content).await
     }
 
-    /// Makes a folder there.
+    /// Creates a folder on the machine of Slurm's commands.
     pub async fn make_folder(&self, path: &str) -> Result<(), SlurmError> {
         self.slurm.make_folder(path).await
     }
 
-    /// Its partitions, as far as they are known without asking.
+    /// Returns the partitions that are known without a call.
     pub fn known_partitions(&self) -> Option<Vec<Partition>> {
         let is_known = !self.spec.partitions.is_empty() || self.detected.is_some();
         is_known.then(|| self.partitions.clone())
     }
 
-    /// Removes a file there.
+    /// Removes a file on the machine of Slurm's commands.
     pub async fn remove(&self, path: &str) -> Result<(), SlurmError> {
         self.slurm.remove_file(path).await
     }
 
-    /// Why nothing is heard of it, if that has been so for a while.
+    /// Returns the last error of a Slurm that has not answered for a while.
     pub fn unreachable(&self) -> Option<String> {
         let (since, sentence) = self.silence.as_ref()?;
         (self.now().duration_since(*since) >= UNREACHABLE_AFTER).then(|| sentence.clone())
     }
 
-    /// Its partitions: as written down, or as detected. None while nobody knows.
+    /// Returns the partitions: as configured, or as detected. `None` before the first detection.
     pub async fn partitions(&mut self) -> Option<&[Partition]> {
         let now = self.now();
         let is_fresh = self.detected.as_ref().is_some_and(|(_, at)| now.duration_since(*at) < PARTITIONS_AGE);
@@ -124,7 +124,7 @@ impl Cluster {
         Some(&self.partitions)
     }
 
-    /// Asks Slurm for its partitions. What was known stays when it does not answer.
+    /// Detects the partitions. Without an answer, the earlier ones stay.
     pub async fn detect(&mut self) {
         let rules = match self.ask(&scontrol::partitions()).await {
             Ok(answer) => scontrol::read_partitions(&answer.text),
@@ -136,34 +136,30 @@ impl Cluster {
         self.partitions.clear();
     }
 
-    /// What is known of it, for people.
+    /// Returns the status for users.
     pub fn status(&self) -> SlurmClusterStatus {
         let found = self.detected.as_ref().map(|(found, _)| found.clone()).unwrap_or_default();
         let count = if self.spec.partitions.is_empty() { found.len() } else { self.spec.partitions.len() };
         let (status, reason, message) = match (&self.silence, self.last_contact_ms) {
-            (Some((_, sentence)), _) => ("False", "Unreachable", sentence.clone()),
-            (None, Some(_)) => ("True", "Answered", String::new()),
-            (None, None) => ("Unknown", "NotAsked", String::new()),
+            (Some((_, sentence)), _) => (ConditionStatus::False, ConditionReason::Unreachable, sentence.clone()),
+            (None, Some(_)) => (ConditionStatus::True, ConditionReason::Answered, String::new()),
+            (None, None) => (ConditionStatus::Unknown, ConditionReason::NotAsked, String::new()),
         };
         SlurmClusterStatus {
             last_contact_time: self.last_contact_ms.map(rfc3339),
             partition_count: i64::try_from(count).ok(),
             partitions: found,
             conditions: vec![Condition {
-                type_: "Ready".to_owned(),
-                status: status.to_owned(),
-                reason: reason.to_owned(),
-                message,
                 last_transition_time: rfc3339(self.last_contact_ms.unwrap_or_default()),
-                observed_generation: None,
+                ..Condition::new(ConditionType::Ready, status, reason, message)
             }],
         }
     }
 }
 
-/// All of them.
+/// All Slurm clusters.
 pub(super) struct Clusters {
-    known: HashMap<String, Cluster>,
+    known: HashMap<String, ClusterConnection>,
     replaced: BTreeMap<String, String>,
     ssh_secrets: Option<PathBuf>,
     metrics: Arc<Metrics>,
@@ -180,8 +176,8 @@ impl Clusters {
         Self { known: HashMap::new(), replaced, ssh_secrets, metrics, moments }
     }
 
-    /// A cluster as it is described now; the Slurm of this machine needs no description.
-    pub fn get(&mut self, name: &str, described: Option<&SlurmClusterSpec>) -> Option<&mut Cluster> {
+    /// Returns a cluster as it is described now. The Slurm of this machine needs no description.
+    pub fn get(&mut self, name: &str, described: Option<&SlurmClusterSpec>) -> Option<&mut ClusterConnection> {
         let spec = match described {
             Some(spec) => spec.clone(),
             None if name == LOCAL => SlurmClusterSpec::default(),
@@ -191,15 +187,15 @@ impl Clusters {
         if !is_current {
             let secrets = self.ssh_secrets.as_deref();
             let (metrics, moments) = (Arc::clone(&self.metrics), Arc::clone(&self.moments));
-            let cluster = Cluster::new(spec, &self.replaced, secrets, metrics, moments);
+            let cluster = ClusterConnection::new(spec, &self.replaced, secrets, metrics, moments);
             self.known.insert(name.to_owned(), cluster);
         }
         self.known.get_mut(name)
     }
 
-    /// What is known of a cluster that was spoken with.
+    /// Returns the status of a cluster that was used.
     pub fn status(&self, name: &str) -> Option<SlurmClusterStatus> {
-        self.known.get(name).map(Cluster::status)
+        self.known.get(name).map(ClusterConnection::status)
     }
 }
 

@@ -1,17 +1,17 @@
-//! Puts what runners are handed where they read it, keeps it up to date while they may, and removes it afterwards.
+//! Writes the credential files of runners, renews them, and removes them afterwards.
 
 use std::collections::HashMap;
 
 use torc_core::ids::WorkflowId;
+use torc_slurm::error::SlurmError;
 use torc_slurm::script::environment_file;
-use torc_slurm::trouble::SlurmError;
 
 use super::SlurmConfig;
-use super::clusters::Cluster;
+use super::clusters::ClusterConnection;
 use super::submit::credentials_folder;
-use crate::credentials::{CredentialIssuer, Files, RunnerCredentials};
+use crate::credentials::{CredentialIssuer, CredentialPaths, RunnerCredentials};
 
-/// Whose runners: the cluster, and the workflow with the folder where its jobs run.
+/// The runners that read the files: the cluster, the workflow, and the folder of its jobs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct CredentialTarget {
     pub cluster: String,
@@ -19,7 +19,7 @@ pub(super) struct CredentialTarget {
     pub working_dir: String,
 }
 
-/// What this process has put where. It is written anew by the next one, which may be elsewhere.
+/// The credentials that this process has written. The next process writes its own, because its address may differ.
 pub(super) struct CredentialFiles {
     credentials: CredentialIssuer,
     delivered: HashMap<CredentialTarget, RunnerCredentials>,
@@ -30,11 +30,11 @@ impl CredentialFiles {
         Self { credentials, delivered: HashMap::new() }
     }
 
-    /// Sees to it that what the runners read is up to date; the file that leads to all of it.
+    /// Writes the credential files if they are out of date and returns the path of the environment file.
     pub async fn deliver(
         &mut self,
         (to, identity): (&CredentialTarget, &str),
-        cluster: &Cluster,
+        cluster: &ClusterConnection,
         config: &SlurmConfig,
         now_seconds: i64,
     ) -> Result<String, SlurmError> {
@@ -47,17 +47,17 @@ impl CredentialFiles {
             cluster.put(&files.certificates, certificates).await?;
         }
         cluster.put(&files.token, &format!("{}\n", new.token)).await?;
-        // The last one, because it leads to the others.
+        // The environment file is the last, because it refers to the others.
         cluster.put(&files.environment, &variables).await?;
         self.delivered.insert(to.clone(), new);
         Ok(files.environment)
     }
 
-    /// Nobody reads it any more.
+    /// Removes the credential files.
     pub async fn withdraw(
         &mut self,
         (to, identity): (&CredentialTarget, &str),
-        cluster: &Cluster,
+        cluster: &ClusterConnection,
         config: &SlurmConfig,
     ) {
         self.delivered.remove(to);
@@ -71,14 +71,14 @@ impl CredentialFiles {
 }
 
 fn refused(sentence: String) -> SlurmError {
-    SlurmError::Refused { sentence }
+    SlurmError::Refused { message: sentence }
 }
 
 fn files(
     (to, identity): (&CredentialTarget, &str),
-    cluster: &Cluster,
+    cluster: &ClusterConnection,
     config: &SlurmConfig,
-) -> Result<Files, SlurmError> {
+) -> Result<CredentialPaths, SlurmError> {
     if to.working_dir.is_empty() {
         let sentence =
             "nobody says in which folder of the cluster its jobs run: annotate the workflow with torc.dev/working-dir";
@@ -86,8 +86,8 @@ fn files(
     }
     let folder = credentials_folder(config, &to.working_dir, !cluster.spec.command_prefix.is_empty());
     let folder = folder.to_str().ok_or_else(|| refused(format!("the path {} is not UTF-8", folder.display())))?;
-    // Other stores have workflows of the same number, and may keep theirs in the same folder.
-    Ok(Files::of(folder, &format!("torc-wf{}-{identity}", to.workflow)))
+    // Other stores may have a workflow of the same number and use the same folder.
+    Ok(CredentialPaths::of(folder, &format!("torc-wf{}-{identity}", to.workflow)))
 }
 
 #[cfg(test)]

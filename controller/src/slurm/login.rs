@@ -1,9 +1,9 @@
-//! How ssh proves who it is to a login node: with the key of a Secret, to a host that the Secret knows. Pure.
+//! Authentication of ssh to a login node: with the key of a Secret, to the hosts that the Secret knows.
 
 use std::path::Path;
 
-/// The words before every command of a cluster. Those of ssh are told where the Secret's files are; whatever a document says about
-/// keys comes after that, so it wins nothing: the first word on a subject counts.
+/// Returns the command prefix of a cluster. ssh gets the paths of the Secret's files before the options of the document: the first
+/// value of an option wins, so a document cannot name other keys.
 pub(super) fn prefix(words: &[String], secret: Option<&str>, folder: Option<&Path>) -> Vec<String> {
     let (Some((program, rest)), Some(secret), Some(folder)) = (words.split_first(), secret, folder) else {
         return words.to_vec();

@@ -1,4 +1,4 @@
-//! What Slurm says about allocations: one `squeue` for all of a cluster, and `sacct` for what `squeue` has forgotten.
+//! Polls the allocations of a cluster: one `squeue` for all, and `sacct` for those that `squeue` no longer lists.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -10,17 +10,21 @@ use torc_core::planning::adopt::{self, PendingSubmission, Resolution, SlurmLooku
 use torc_core::planning::orphans::SlurmObservation;
 use torc_core::rows::AllocationRow;
 use torc_core::time::rfc3339;
+use torc_slurm::error::SlurmError;
 use torc_slurm::sacct::{self, RecordedJob};
 use torc_slurm::squeue::{self, QueuedJob};
-use torc_slurm::trouble::SlurmError;
 
-use super::clusters::Cluster;
+use super::clusters::ClusterConnection;
 
-/// Since when Slurm has known nothing of allocations.
+/// The times since when Slurm has not known allocations.
 pub(super) type MissingSince = HashMap<AllocationId, Instant>;
 
-/// Looks at every allocation of a cluster that has a number.
-pub(super) async fn look(cluster: &mut Cluster, rows: &[AllocationRow], unseen: &mut MissingSince) -> Vec<Observation> {
+/// Polls every allocation of a cluster that has a Slurm job ID.
+pub(super) async fn look(
+    cluster: &mut ClusterConnection,
+    rows: &[AllocationRow],
+    unseen: &mut MissingSince,
+) -> Vec<Observation> {
     let numbered: Vec<(&AllocationRow, &str)> =
         rows.iter().filter_map(|row| Some((row, row.slurm_job_id.as_deref()?))).collect();
     if numbered.is_empty() {
@@ -58,8 +62,12 @@ pub(super) async fn look(cluster: &mut Cluster, rows: &[AllocationRow], unseen: 
     seen
 }
 
-/// Of those that Slurm has requeued the accounting knows why. Without an answer the reason stays unknown.
-async fn ask_about_former_ends(cluster: &mut Cluster, rows: &[(&AllocationRow, &str)], seen: &mut [Observation]) {
+/// Asks the accounting why Slurm has requeued allocations. Without an answer, the reason stays unknown.
+async fn ask_about_former_ends(
+    cluster: &mut ClusterConnection,
+    rows: &[(&AllocationRow, &str)],
+    seen: &mut [Observation],
+) {
     let mut requeued: Vec<(&str, &mut Observation)> = rows
         .iter()
         .zip(seen)
@@ -78,8 +86,8 @@ async fn ask_about_former_ends(cluster: &mut Cluster, rows: &[(&AllocationRow, &
     }
 }
 
-/// What the accounting has of jobs; nothing when it did not answer. A site without accounting has nothing to say.
-async fn recorded(cluster: &mut Cluster, ids: &[&str]) -> Option<Vec<RecordedJob>> {
+/// Returns the accounting of jobs; `None` without an answer. A site without accounting answers with nothing.
+async fn recorded(cluster: &mut ClusterConnection, ids: &[&str]) -> Option<Vec<RecordedJob>> {
     match cluster.ask(&sacct::jobs(ids.iter().copied())).await {
         Ok(answer) => sacct::read_jobs(&answer.text).ok(),
         Err(SlurmError::NoAnswer { .. }) => None,
@@ -116,20 +124,20 @@ fn of_forgotten(row: &AllocationRow, record: Option<&RecordedJob>, unseen_ms: i6
     }
 }
 
-/// What is to be done about an allocation whose number is not known.
+/// The fate of a submission whose Slurm job ID is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PollResult {
-    /// It is there, under this number; the others are copies that nobody wants.
+    /// Slurm has it under this ID. The others are unwanted copies.
     There(String, Vec<String>),
-    /// It is not there: it has to be asked for again.
+    /// Slurm does not have it: it must be submitted again.
     Lost,
-    /// Nobody can say yet.
+    /// Slurm cannot tell yet.
     Unclear,
 }
 
-/// Looks for allocations that may have been submitted by somebody who died before it could write their numbers down.
+/// Searches for allocations that an interrupted process may have submitted without recording their Slurm job IDs.
 pub(super) async fn search(
-    cluster: &mut Cluster,
+    cluster: &mut ClusterConnection,
     rows: &[AllocationRow],
     name_of: &(dyn Fn(&AllocationRow) -> String + Sync),
     identity: &str,
@@ -162,9 +170,9 @@ pub(super) async fn search(
     nameless.iter().map(judge).collect()
 }
 
-/// Names of allocations and the numbers that Slurm has for them; nothing when it did not answer.
+/// Returns the Slurm job IDs by allocation name; `None` without an answer.
 async fn observe(
-    cluster: &mut Cluster,
+    cluster: &mut ClusterConnection,
     rows: &[&AllocationRow],
     known: &[&str],
     (name_of, identity): (&(dyn Fn(&AllocationRow) -> String + Sync), &str),
@@ -177,7 +185,7 @@ async fn observe(
     };
     for (row, name) in rows.iter().zip(&names) {
         let its_own = |job: &&QueuedJob| {
-            // Allocations that run one after another share a name, and only their comments differ.
+            // Allocations that run one after another share a name; their comments differ.
             job.name == *name && job.comment.as_deref().is_none_or(|comment| comment == slurm_name(row, identity))
         };
         for job in queued.iter().filter(its_own) {

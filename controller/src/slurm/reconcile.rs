@@ -1,4 +1,4 @@
-//! One tick: what workflows need and have, what Slurm says, and the difference closed.
+//! One tick: compares the demand of workflows with what Slurm reports, and closes the difference.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use torc_core::planning::course::{AllocationPlan, ClusterView, WorkflowDemand, c
 use torc_core::planning::orphans::SlurmObservation;
 use torc_core::planning::partition::Partition;
 use torc_core::rows::AllocationRow;
+use torc_slurm::error::SlurmError;
 use torc_slurm::sbatch;
-use torc_slurm::trouble::SlurmError;
 use tracing::Instrument as _;
 
 use super::SlurmConfig;
-use super::clusters::{Cluster, Clusters};
+use super::clusters::{ClusterConnection, Clusters};
 use super::credential_files::{CredentialFiles, CredentialTarget};
 use super::poll::{self, MissingSince, PollResult};
 use super::submit::{self, slurm_job_name};
@@ -32,9 +32,9 @@ use crate::engine::{EngineError, EngineHandle};
 use crate::leadership::Leadership;
 use crate::metrics::Reconciler;
 
-/// The first pause after a refusal; each further one is twice as long.
+/// Back-off after the first refusal; each further one is twice as long.
 const INITIAL_BACKOFF: Duration = Duration::from_secs(10);
-/// No pause is longer.
+/// Maximum back-off.
 const MAX_BACKOFF: Duration = Duration::from_secs(300);
 
 /// Context of the Slurm loop.
@@ -42,29 +42,29 @@ pub(super) struct SlurmContext {
     engine: EngineHandle,
     config: SlurmConfig,
     credential_files: CredentialFiles,
-    /// Whether anybody else could be talking with Slurm about the same.
+    /// Checked before each call that cannot be undone: another server may use the same Slurm.
     leadership: Leadership,
     clusters: Clusters,
     unseen: MissingSince,
     backoffs: HashMap<WorkflowId, SubmitBackoff>,
-    /// Partitions that the engine knows of, by cluster: a retry gets no more than they have.
+    /// Partitions that the engine has, by cluster: they limit what a retry may request.
     noted_partitions: HashMap<String, Vec<Partition>>,
-    /// Everything is to go.
+    /// Whether all allocations are being canceled.
     is_winding_down: Arc<AtomicBool>,
     moments: Moments,
 }
 
-/// The pause after Slurm has refused a workflow's submissions.
+/// Back-off after Slurm has refused submissions of a workflow.
 struct SubmitBackoff {
     count: u32,
     until: Instant,
-    /// In its own words.
+    /// The message of Slurm.
     sentence: String,
-    /// The document that it refused: another one is another question.
+    /// The refused document: a changed one is tried at once.
     spec: Arc<WorkflowSpec>,
 }
 
-/// Continues counting from the store: a process that asks Slurm only once would never be certain that an allocation is gone.
+/// Continues from the times in the store: a process that polls once could otherwise never conclude that an allocation is gone.
 fn remember_unseen(seen: &mut [Observation], rows: &[AllocationRow], now_ms: i64) {
     let is_missing =
         |one: &&mut Observation| matches!(one.sighting, SlurmObservation::Unseen | SlurmObservation::Recorded(_));
@@ -76,7 +76,7 @@ fn remember_unseen(seen: &mut [Observation], rows: &[AllocationRow], now_ms: i64
     }
 }
 
-/// Returns the pause after so many refusals in a row.
+/// Returns the back-off after this number of consecutive refusals.
 fn pause_after(count: u32, first: Duration) -> Duration {
     Backoff::new(first, MAX_BACKOFF).after(count)
 }
@@ -108,7 +108,7 @@ impl SlurmContext {
         }
     }
 
-    /// Asks a cluster for its partitions.
+    /// Detects the partitions of a cluster.
     pub async fn probe(&mut self, name: &str) -> Result<(), EngineError> {
         let described = self.described().await?;
         if let Some(cluster) = self.clusters.get(name, described.get(name)) {
@@ -121,8 +121,8 @@ impl SlurmContext {
         self.clusters.status(name)
     }
 
-    /// What Slurm says is taken in if that is due; then the difference between what should be and what is gets closed.
-    /// Says whether somebody seems to have gone, so that Slurm should be looked at soon.
+    /// Polls Slurm if that is due, and then closes the difference between demand and allocations.
+    /// Returns whether a runner seems to have left, so that Slurm should be polled soon.
     pub async fn tick(&mut self, is_due: bool) -> Result<bool, EngineError> {
         let start = Instant::now();
         let ticked = self.close_difference(is_due).instrument(tracing::info_span!("allocation_tick")).await;
@@ -154,7 +154,7 @@ impl SlurmContext {
         Ok(is_left)
     }
 
-    /// One look at everything that Slurm knows of.
+    /// Polls Slurm for all allocations.
     pub async fn find_orphans(
         &mut self,
         workflow: WorkflowId,
@@ -170,7 +170,7 @@ impl SlurmContext {
         Ok(self.engine.clusters().await?.into_iter().map(|cluster| (cluster.name, cluster.spec)).collect())
     }
 
-    /// What Slurm says about every allocation, cluster by cluster. Of a cluster that nobody describes any more nothing is known.
+    /// Polls all allocations, cluster by cluster. Allocations of a cluster without a description stay as they are.
     async fn observe(&mut self, needs: &[WorkflowDemand], described: &Described) -> Vec<Observation> {
         let mut observations = Vec::new();
         for (name, rows) in by_cluster(needs) {
@@ -187,7 +187,7 @@ impl SlurmContext {
         observations
     }
 
-    /// Nobody reads any more what was handed to the runners of allocations that are all over.
+    /// Removes the credential files of workflows whose allocations have all ended.
     async fn tidy_up(
         &mut self,
         before: &[WorkflowDemand],
@@ -204,9 +204,9 @@ impl SlurmContext {
         Ok(())
     }
 
-    /// Allocations that wait for long, and runners that run for long, find what is good today.
+    /// Renews the credential files: an allocation may wait for long and its runners may run for long.
     async fn keep_up_to_date(&mut self, needs: &[WorkflowDemand], described: &Described) -> Result<(), EngineError> {
-        // Whoever only looks, or serves others, cannot be reached by these runners.
+        // Without a loop this process has no address for runners.
         let identity = self.engine.identity().await?;
         for to in recipients(needs.iter().filter(|one| one.is_served)) {
             let Some(cluster) = self.clusters.get(&to.cluster, described.get(&to.cluster)) else { continue };
@@ -220,7 +220,7 @@ impl SlurmContext {
         Ok(())
     }
 
-    /// Finds out what became of submissions that were cut short.
+    /// Resolves submissions whose result is unknown.
     async fn settle_doubts(&mut self, needs: &[WorkflowDemand], described: &Described) -> Result<(), EngineError> {
         let identity = self.engine.identity().await?;
         for (name, rows) in by_cluster(needs) {
@@ -253,7 +253,7 @@ impl SlurmContext {
         Ok(())
     }
 
-    /// Closes the difference of one workflow.
+    /// Reconciles one workflow.
     async fn reconcile(&mut self, needs: &WorkflowDemand, described: &Described) -> Result<(), EngineError> {
         let name = needs.cluster.clone().unwrap_or_default();
         let mut known = None;
@@ -294,7 +294,7 @@ impl SlurmContext {
         self.ask_for(needs, plan, described).await
     }
 
-    /// Tells the engine what a cluster has, when that has changed.
+    /// Passes changed partitions of a cluster to the engine.
     async fn note_partitions(&mut self, cluster: String, partitions: Vec<Partition>) -> Result<(), EngineError> {
         if self.noted_partitions.get(&cluster) == Some(&partitions) {
             return Ok(());
@@ -327,7 +327,7 @@ impl SlurmContext {
         Ok(())
     }
 
-    /// Submits what is missing, and what Slurm has refused before, unless that was just now.
+    /// Submits missing allocations, and those that Slurm has refused, unless their back-off is not over.
     async fn ask_for(
         &mut self,
         needs: &WorkflowDemand,
@@ -353,7 +353,7 @@ impl SlurmContext {
         if rows.is_empty() {
             return Ok(());
         }
-        // What was just written down counts, too, when runners are told how many they are.
+        // Allocations that were just recorded count as well when runners are limited.
         let needs = self
             .engine
             .slurm_needs(self.config.serves.clone())
@@ -365,7 +365,7 @@ impl SlurmContext {
         for row in rows {
             let key = (row.workflow, row.id);
             match &refused {
-                // Slurm would say the same of the others: they are asked for together, later.
+                // Slurm would refuse the others as well: they are submitted later.
                 Some(sentence) => self.engine.allocation_not_submitted(key, sentence.clone(), false).await?,
                 None => refused = self.submit(&needs, &row, described).await?,
             }
@@ -373,7 +373,7 @@ impl SlurmContext {
         Ok(())
     }
 
-    /// Submits one; what Slurm said if nothing came of it.
+    /// Submits one allocation and returns the message of Slurm if it was refused.
     async fn submit(
         &mut self,
         needs: &WorkflowDemand,
@@ -405,7 +405,7 @@ impl SlurmContext {
                 if !self.engine.allocation_submitted(key, number.clone()).await?
                     && let Some(cluster) = self.clusters.get(&row.cluster, described.get(&row.cluster))
                 {
-                    // Its workflow was deleted meanwhile.
+                    // The workflow was deleted meanwhile.
                     cancel(cluster, &[number]).await;
                 }
                 Ok(None)
@@ -424,20 +424,20 @@ impl SlurmContext {
     }
 }
 
-/// Asks Slurm to cancel jobs. What is still there later is asked for again.
-async fn cancel(cluster: &mut Cluster, numbers: &[String]) {
+/// Cancels jobs of Slurm. The next poll cancels those that remain again.
+async fn cancel(cluster: &mut ClusterConnection, numbers: &[String]) {
     let answer = cluster.ask(&sbatch::cancel(numbers.iter().map(String::as_str))).await;
     if let Err(trouble) = sbatch::read_cancelled(answer) {
         tracing::warn!(slurm_jobs = numbers.join(","), error = %trouble, "Slurm jobs were not canceled");
     }
 }
 
-/// Its jobs may be retried with more memory or time, so what the cluster has matters before any of them is ready.
+/// Returns whether jobs of a workflow may be retried with more memory or time: the partitions must be known before.
 fn may_escalate(needs: &WorkflowDemand) -> bool {
     needs.spec.recovery.as_ref().and_then(|recovery| recovery.policy) == Some(RecoveryPolicy::Auto)
 }
 
-/// Nothing more will be to do for it.
+/// Returns whether a workflow has ended and has no allocations.
 fn is_over(needs: &WorkflowDemand) -> bool {
     needs.is_canceled || needs.finished_ms.is_some()
 }
@@ -447,13 +447,13 @@ fn recipient(needs: &WorkflowDemand, row: &AllocationRow) -> CredentialTarget {
     CredentialTarget { cluster, workflow, working_dir }
 }
 
-/// Whose runners there are, or will be.
+/// Returns the workflows with runners, present or future, and their targets.
 fn recipients<'a>(needs: impl IntoIterator<Item = &'a WorkflowDemand>) -> BTreeSet<CredentialTarget> {
     let all = needs.into_iter().flat_map(|one| one.allocations.iter().map(move |live| recipient(one, &live.row)));
     all.collect()
 }
 
-/// The live allocations of each cluster.
+/// Returns the live allocations of each cluster.
 fn by_cluster(needs: &[WorkflowDemand]) -> BTreeMap<String, Vec<AllocationRow>> {
     let mut rows: BTreeMap<String, Vec<AllocationRow>> = BTreeMap::new();
     for one in needs.iter().flat_map(|one| &one.allocations) {

@@ -1,4 +1,4 @@
-//! Asking Slurm for an allocation: its batch script, the file that its runner reads, and the call.
+//! Submission of an allocation: its batch script, the arguments of its runner, and the call.
 
 use std::path::{Path, PathBuf};
 
@@ -8,14 +8,14 @@ use torc_core::planning::course::{WorkflowDemand, scheduler};
 use torc_core::planning::cpus::least_cpus;
 use torc_core::planning::partition::Partition;
 use torc_core::rows::AllocationRow;
+use torc_slurm::error::SlurmError;
 use torc_slurm::sbatch;
-use torc_slurm::script::{Marker, Request, Worker, script};
-use torc_slurm::trouble::SlurmError;
+use torc_slurm::script::{Marker, Request, ScriptRunner, script};
 
 use super::SlurmConfig;
-use super::clusters::Cluster;
+use super::clusters::ClusterConnection;
 
-/// The name of the Slurm job that an allocation is. Those that run one after another share one.
+/// Returns the name of the Slurm job of an allocation. Allocations that run one after another share a name.
 pub(super) fn slurm_job_name(row: &AllocationRow, needs: &WorkflowDemand, identity: &str) -> String {
     match serialized(row, needs) {
         Some(name) => format!("torc-wf{}-sched-{name}-{identity}", row.workflow),
@@ -32,24 +32,24 @@ fn definition<'a>(row: &AllocationRow, needs: &'a WorkflowDemand) -> Option<&'a 
     scheduler(&needs.spec, row.scheduler.as_deref()?)
 }
 
-/// The folder of what is handed over: with the store, or where Slurm's commands are if those are elsewhere. Runners read it, so the
-/// nodes have to share it.
+/// Returns the folder of credential files: beside the store, or where Slurm's commands run if that is elsewhere. The nodes must
+/// share it, because runners read the files.
 pub(super) fn credentials_folder(config: &SlurmConfig, working_dir: &str, is_elsewhere: bool) -> PathBuf {
     if is_elsewhere { Path::new(working_dir).join(".torc-allocations") } else { config.folder.clone() }
 }
 
-/// Submits an allocation whose hand-over is in place; its number in Slurm.
+/// Submits an allocation whose credential files are written, and returns its Slurm job ID.
 pub(super) async fn submit(
-    cluster: &mut Cluster,
+    cluster: &mut ClusterConnection,
     config: &SlurmConfig,
     environment_file: &str,
     (needs, row): (&WorkflowDemand, &AllocationRow),
     identity: &str,
 ) -> Result<String, SlurmError> {
-    let refused = |sentence: String| SlurmError::Refused { sentence };
+    let refused = |sentence: String| SlurmError::Refused { message: sentence };
     let output = Path::new(&needs.working_dir).join(&config.output_dir);
     let output = output.to_str().ok_or_else(|| refused("the output folder is not named in UTF-8".to_owned()))?;
-    // Slurm writes what the script says into it, and does not make it.
+    // Slurm writes the output of the script into the folder and does not create it.
     cluster.make_folder(output).await?;
     let partitions = cluster.known_partitions().unwrap_or_default();
     let text = text(config, (needs, row, &partitions), identity, (environment_file, output)).map_err(refused)?;
@@ -57,7 +57,7 @@ pub(super) async fn submit(
     Ok(sbatch::read_number(&answer)?.to_string())
 }
 
-/// The batch script.
+/// Returns the batch script.
 fn text(
     config: &SlurmConfig,
     (needs, row, partitions): (&WorkflowDemand, &AllocationRow, &[Partition]),
@@ -71,7 +71,7 @@ fn text(
     let name = row.name();
     let log = format!("{output}/slurm_output_wf{}_sl%j.o", row.workflow);
     let execution = needs.spec.execution_config.as_ref();
-    let worker = Worker {
+    let worker = ScriptRunner {
         command: &config.runner,
         arguments: &arguments,
         allocation: &name,
@@ -86,7 +86,7 @@ fn text(
     script(&request, &needs.spec.slurm_defaults, &marker, &worker).map_err(|error| error.to_string())
 }
 
-/// What is asked for: as the scheduler of the document says, or what jobs need.
+/// Returns the request: by the scheduler of the document, or by the demand of jobs.
 fn request<'a>(
     row: &'a AllocationRow,
     needs: &'a WorkflowDemand,
@@ -112,7 +112,7 @@ fn request<'a>(
     })
 }
 
-/// What the runner is told behind the server's address. None of it is a secret.
+/// Returns the arguments of the runner after the address of the server. None of them is secret.
 fn arguments((needs, row): (&WorkflowDemand, &AllocationRow), output: &str) -> Vec<String> {
     let mut words = vec![needs.workflow.to_string(), output.to_owned()];
     if row.one_worker_per_node {

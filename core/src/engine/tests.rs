@@ -35,4 +35,5 @@ mod silence;
 mod spawn;
 mod terms;
 mod verbs;
+mod wake_ups;
 mod world;

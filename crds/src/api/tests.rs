@@ -385,9 +385,9 @@ fn a_cluster_carries_every_field() {
             last_contact_time: Some("t2".to_owned()),
             partition_count: Some(96),
             partitions: Vec::new(),
-            conditions: vec![crate::status::Condition {
+            conditions: vec![crate::condition::Condition {
                 type_: "Ready".to_owned(),
-                status: "False".to_owned(),
+                status: crate::condition::ConditionStatus::False,
                 reason: "r".to_owned(),
                 message: "m".to_owned(),
                 last_transition_time: "t3".to_owned(),

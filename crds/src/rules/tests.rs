@@ -164,7 +164,7 @@ fn workflow(spec: &str) -> WorkflowDocument {
 }
 
 #[test]
-fn what_may_not_change() {
+fn immutable_fields_are_refused_with_the_same_message() {
     let cases = [
         ("", "", vec![]),
         ("", "runId: 2", vec![]),

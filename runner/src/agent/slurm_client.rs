@@ -239,7 +239,7 @@ mod tests {
     #[tokio::test]
     async fn many_steps_are_asked_for_in_several_calls() {
         let slurm = FakeSlurm::new(&[("sstat", "42.3|00:00:07|5K")]);
-        let most = u32::try_from(sstat::MOST_STEPS).unwrap();
+        let most = u32::try_from(sstat::MAX_STEPS_PER_CALL).unwrap();
         for (steps, calls) in [(most, 1), (most + 1, 2)] {
             let before = slurm.calls().len();
             let answer = slurm.slurm_client().answer(SlurmQuery::StepUsage((0..steps).collect())).await;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use torc_api::execution::{ExecutionConfig, ExecutionMode};
 use torc_api::wire::{LeaseRole, Profile, Resources};
 use torc_core::ledger::NodeScope;
-use torc_slurm::srun::{self, Limits};
+use torc_slurm::srun::{self, StepLimits};
 
 use super::AgentSettings;
 use super::usage_stats::memory_limit;
@@ -36,7 +36,7 @@ pub(super) struct LaunchProfile {
 /// Options of `srun` that the jobs of a profile share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct StepLaunch {
-    pub limits: Option<Limits>,
+    pub limits: Option<StepLimits>,
     pub tasks_per_node: Option<i32>,
     pub signal: Option<String>,
     pub bind_cpus: bool,
@@ -152,7 +152,7 @@ fn step_launch(profile: &Profile) -> StepLaunch {
     let Resources { cpus, memory_bytes, gpus, .. } = profile.resources;
     let config = profile.execution_config.clone().unwrap_or_default();
     StepLaunch {
-        limits: (!profile.unlimited).then_some(Limits { cpus, memory_bytes, gpus }),
+        limits: (!profile.unlimited).then_some(StepLimits { cpus, memory_bytes, gpus }),
         tasks_per_node: profile.tasks_per_node,
         signal: config.srun_termination_signal,
         bind_cpus: config.enable_cpu_bind.unwrap_or(false),

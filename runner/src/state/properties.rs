@@ -314,7 +314,7 @@ impl HostModel {
         }
         let fresh: Vec<AttemptKey> = self.running.iter().map(|running| running.key).collect();
         for key in fresh {
-            let starting = self.state.jobs.get(&key).is_some_and(|job| job.stage != jobs::Stage::Running);
+            let starting = self.state.jobs.get(&key).is_some_and(|job| job.stage != jobs::JobStage::Running);
             if starting {
                 self.handle(AgentEvent::Started(key, self.now, 100));
             }

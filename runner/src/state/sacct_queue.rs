@@ -11,10 +11,10 @@ use torc_api::slurm_stats::SlurmStats;
 use torc_api::state::Cause;
 use torc_api::wire::{AttemptKey, FinishedAttempt};
 use torc_core::accounting::complete;
+use torc_slurm::error::SlurmError;
 use torc_slurm::retry::ACCOUNTING;
 use torc_slurm::sacct::StepAccount;
-use torc_slurm::step_end;
-use torc_slurm::trouble::SlurmError;
+use torc_slurm::step_failure;
 
 use super::node_health::StepFailure;
 use super::timer::Timer;
@@ -180,7 +180,7 @@ impl State {
             pending.due = now.plus(ACCOUNTING.pause);
             let is_last = pending.tries >= ACCOUNTING.tries;
             let code = self.reports.get(&key).map_or(0, |report| report.finished.return_code);
-            let has_all = |account: &StepAccount| account.has_numbers() || step_end::never_began(account, code);
+            let has_all = |account: &StepAccount| account.has_numbers() || step_failure::never_began(account, code);
             let is_settled = is_last || account.as_ref().is_some_and(has_all);
             if let Some(account) = account.as_ref().filter(|_| pending.holds_report) {
                 // After an out-of-memory failure the next attempt gets more than this peak.
@@ -245,7 +245,7 @@ impl State {
     /// Takes the state of a failed step, which is more precise than the exit code of `srun`.
     fn apply_account(&mut self, key: AttemptKey, account: &StepAccount, now: BootInstant, effects: &mut Vec<Effect>) {
         let code = self.reports.get(&key).map_or(0, |report| report.finished.return_code);
-        let has_begun = !step_end::never_began(account, code);
+        let has_begun = !step_failure::never_began(account, code);
         if !has_begun {
             self.step_not_started(key, StepFailure::Node, now, effects);
         } else if account.state != SlurmState::Unknown {
@@ -292,7 +292,7 @@ fn set_cause(
         finished.message = Some(format!("Slurm did not start its step: srun exited with code {code}"));
         return;
     }
-    let cause = match step_end::cause(account.state, code) {
+    let cause = match step_failure::cause(account.state, code) {
         // The runner's own clock counts: Slurm calls a step that died of its warning canceled.
         Some(Cause::Lost) | None if finished.cause == Some(Cause::Timeout) => Cause::Timeout,
         Some(Cause::Lost) | None if was_preempted && code == TERMINATED => Cause::Preempted,
@@ -324,7 +324,7 @@ fn named(numbers: impl Iterator<Item = Option<u32>>) -> Vec<u32> {
 fn is_absence(error: &SlurmError) -> bool {
     match error {
         SlurmError::Missing { .. } => true,
-        SlurmError::Refused { sentence } => sentence.contains("disabled"),
+        SlurmError::Refused { message: sentence } => sentence.contains("disabled"),
         SlurmError::NoAnswer { reason, .. } => reason.contains("configuration source"),
     }
 }

@@ -11,7 +11,7 @@ use torc_api::wire::{
 };
 use torc_core::backoff::Backoff;
 
-use super::jobs::Stage;
+use super::jobs::JobStage;
 use super::lifecycle::Phase;
 use super::poll_backoff::{PollMode, bounded};
 use super::{AgentSettings, Effect, State, milliseconds};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use torc_api::wire::{AttemptKey, LeaseRole};
 use torc_core::ledger::Reservation;
-use torc_slurm::srun::{self, Step};
+use torc_slurm::srun::{self, SrunStep};
 
 use super::jobs::LeasedJob;
 use super::{AgentSettings, State, milliseconds};
@@ -68,7 +68,7 @@ fn argv(
     let (Some(launch), Some(allocation)) = (&job.launch.step, &settings.allocation) else {
         return command::argv(&job.command, script, &job.launch.shell);
     };
-    let step = Step {
+    let step = SrunStep {
         allocation: &allocation.job_id,
         name: &key.label(),
         nodes: job.launch.resources().nodes,

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A program that stands in for squeue.
+/// A replacement of squeue.
 fn stand_in(folder: &Path, body: &str) -> Slurm {
     let path = folder.join("stand-in");
     fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
@@ -81,7 +81,7 @@ async fn what_it_reads_and_what_it_leaves_unread() {
     let submit = CommandSpec::new(Tool::Sbatch, []).reads(script.clone());
     assert_eq!(reader.ask(&submit).await.unwrap().text, "1048576\n");
     let deaf = stand_in(folder.path(), "echo no >&2; exit 1");
-    assert_eq!(deaf.ask(&submit).await, Err(SlurmError::Refused { sentence: "no".to_owned() }));
+    assert_eq!(deaf.ask(&submit).await, Err(SlurmError::Refused { message: "no".to_owned() }));
 }
 
 #[tokio::test]
@@ -194,8 +194,8 @@ async fn long_complaints_are_cut_and_long_answers_are_not() {
         stand_in(folder.path(), "head -c 100000 /dev/zero | tr '\\0' e >&2; head -c 100000 /dev/zero | tr '\\0' o");
     let answer = slurm.ask(&squeue()).await.unwrap();
     assert_eq!((answer.text.len(), answer.remarks.len()), (100_000, 65_536));
-    assert_eq!((LONGEST_ANSWER, LONGEST_COMPLAINT), (268_435_456, 65_536));
-    assert_eq!(FILE_PATIENCE, Duration::from_secs(60));
+    assert_eq!((MAX_ANSWER_BYTES, MAX_STDERR_BYTES), (268_435_456, 65_536));
+    assert_eq!(FILE_WRITE_TIMEOUT, Duration::from_secs(60));
 }
 
 #[tokio::test]

@@ -49,7 +49,7 @@ impl Directives {
         value.map_or(Ok(()), |value| self.option(option, &Value::from(value)))
     }
 
-    /// Options as a person wrote them, on one line or several, with or without `#SBATCH` before them.
+    /// Adds options as the user wrote them, on one line or several, with or without `#SBATCH`.
     pub(super) fn raw(&mut self, text: &str) -> Result<(), BadDirective> {
         if text.contains('\0') {
             return Err(BadDirective::new("extra", "holds a character that no text has"));
@@ -69,7 +69,7 @@ impl Directives {
     }
 }
 
-/// A value as `sbatch` reads it back from a script: it knows double quotes and backslashes, and takes `#` for a comment.
+/// Quotes a value for `sbatch`, which knows double quotes and backslashes and treats `#` as the start of a comment.
 fn quote(option: &str, value: &str) -> Result<String, BadDirective> {
     if value.chars().any(char::is_control) {
         return Err(BadDirective::new(option, "may not hold line breaks or other control characters"));
@@ -81,7 +81,7 @@ fn quote(option: &str, value: &str) -> Result<String, BadDirective> {
     Ok(format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\"")))
 }
 
-/// `D-HH:MM:SS`, at least a minute: Slurm counts whole minutes.
+/// Returns a limit as `D-HH:MM:SS`, at least a minute: Slurm counts whole minutes.
 pub(super) fn time_limit(seconds: i64) -> String {
     let minutes = seconds.max(60).saturating_add(59) / 60;
     format!("{}-{:02}:{:02}:00", minutes / 1_440, minutes / 60 % 24, minutes % 60)

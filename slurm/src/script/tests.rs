@@ -5,8 +5,8 @@ use std::process::Command;
 
 use super::*;
 
-fn worker<'a>(command: &'a [String]) -> Worker<'a> {
-    Worker {
+fn worker<'a>(command: &'a [String]) -> ScriptRunner<'a> {
+    ScriptRunner {
         command,
         arguments: &[],
         allocation: "torc-wf3-a12",
@@ -49,7 +49,7 @@ fn the_whole_script() {
     let command = words(&["/opt/torc/torc-slurm-job-runner"]);
     let arguments = words(&["3", "my work"]);
     let request = Request::of_scheduler(&scheduler, None);
-    let worker = Worker { arguments: &arguments, ..worker(&command) };
+    let worker = ScriptRunner { arguments: &arguments, ..worker(&command) };
     let text = script(&request, &defaults, &MARKER, &worker).unwrap();
     let expected = r##"#!/bin/bash
 #SBATCH --nice=10
@@ -94,7 +94,7 @@ fn a_runner_on_every_node_and_allocations_one_after_another() {
     let command = words(&["runner"]);
     let arguments = words(&["--is-subtask"]);
     let marker = Marker { own: "torc-wf3-a12", shared_name: Some("torc-wf3-sched7") };
-    let each = Worker { one_per_node: true, srun_mpi: Some("none"), arguments: &arguments, ..worker(&command) };
+    let each = ScriptRunner { one_per_node: true, srun_mpi: Some("none"), arguments: &arguments, ..worker(&command) };
     let text = script(&request, &BTreeMap::new(), &marker, &each).unwrap();
     for line in [
         "#SBATCH --job-name=torc-wf3-sched7",
@@ -170,7 +170,7 @@ fn a_real_shell_runs_it_with_the_variables_of_the_file() {
         "printf '%s|' \"$TORC_TOKEN_FILE\" \"${SLURM_MEM_PER_CPU-none}\" \"$SLURM_MEM_PER_NODE\" \"$0\" \
          \"$TORC_ALLOCATION\" \"${TORC_CA_CERT-none}\" \"${TORC_TOKEN-none}\"",
     ]);
-    let worker = Worker { environment_file: &path, ..worker(&command) };
+    let worker = ScriptRunner { environment_file: &path, ..worker(&command) };
     let text = script(&Request::default(), &BTreeMap::new(), &MARKER, &worker).unwrap();
     assert!(!text.contains("t'o") && !text.contains("(en)"), "the token is in the script");
     let run = || {
@@ -227,7 +227,7 @@ fn a_scheduler_gives_every_option_to_its_request() {
     assert_eq!(Request::of_scheduler(&nameless, None).account, None);
 }
 
-/// Every option of a request with a value that no other option has.
+/// Each option of the request has a value that no other option has.
 #[test]
 fn every_option_of_a_request_is_written() {
     let request = Request {
@@ -247,7 +247,7 @@ fn every_option_of_a_request_is_written() {
     };
     let command = words(&["runner"]);
     let marker = Marker { own: "own", shared_name: Some("shared") };
-    let worker = Worker { folder: "/f", output: "/o", ..worker(&command) };
+    let worker = ScriptRunner { folder: "/f", output: "/o", ..worker(&command) };
     let text = script(&request, &BTreeMap::new(), &marker, &worker).unwrap();
     let options: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("#SBATCH --")).collect();
     let expected = [
@@ -336,11 +336,11 @@ fn limits_of_memory_and_time() {
 #[test]
 fn a_runner_on_every_node_without_mpi() {
     let command = words(&["a b", "c"]);
-    let each = Worker { one_per_node: true, ..worker(&command) };
+    let each = ScriptRunner { one_per_node: true, ..worker(&command) };
     let text = script(&Request::default(), &BTreeMap::new(), &MARKER, &each).unwrap();
     let last = "exec srun --ntasks-per-node=1 --wait=0 --kill-on-bad-exit=0 --overlap --ntasks=\"$SLURM_JOB_NUM_NODES\" 'a b' c \"$TORC_API_URL\"";
     assert_eq!(text.lines().last(), Some(last));
-    let one = Worker { one_per_node: false, srun_mpi: Some("none"), ..each };
+    let one = ScriptRunner { one_per_node: false, srun_mpi: Some("none"), ..each };
     let text = script(&Request::default(), &BTreeMap::new(), &MARKER, &one).unwrap();
     assert_eq!(text.lines().last(), Some("exec 'a b' c \"$TORC_API_URL\""));
 }

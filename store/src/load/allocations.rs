@@ -1,21 +1,24 @@
-//! Slurm allocations and clusters, as they are read at start.
+//! Slurm allocations and clusters, as the server reads them at its start.
 
 use sqlx::SqliteConnection;
 use torc_core::ids::WorkflowId;
 use torc_core::rows::{AllocationRow, ClusterRow};
 
-use crate::error::Failure;
-use crate::query::allocations::{AllocationQuery, all};
+use crate::error::QueryError;
+use crate::records::rows_from_json;
 
-/// Those that are not over, sorted by number.
-pub(super) async fn live(connection: &mut SqliteConnection) -> Result<Vec<AllocationRow>, Failure> {
-    all(connection, &AllocationQuery { live_only: true, ..AllocationQuery::default() }).await
+/// Reads allocations that have not ended, sorted by number.
+pub(super) async fn live(connection: &mut SqliteConnection) -> Result<Vec<AllocationRow>, QueryError> {
+    let texts = sqlx::query_scalar!("select data from allocations where status in ('pending', 'active') order by id")
+        .fetch_all(connection)
+        .await?;
+    rows_from_json("allocation", &texts)
 }
 
-/// For each workflow: how many are over.
-pub(super) async fn finished(connection: &mut SqliteConnection) -> Result<Vec<(WorkflowId, i64)>, Failure> {
+/// Counts the ended allocations of each workflow.
+pub(super) async fn finished(connection: &mut SqliteConnection) -> Result<Vec<(WorkflowId, i64)>, QueryError> {
     let records = sqlx::query!(
-        r#"select workflow, count(*) as "count!: i64" from allocations where ended_ms is not null
+        r#"select workflow as "workflow!", count(*) as "count!: i64" from allocations where ended_ms is not null
         group by workflow order by workflow"#
     )
     .fetch_all(connection)
@@ -23,8 +26,8 @@ pub(super) async fn finished(connection: &mut SqliteConnection) -> Result<Vec<(W
     Ok(records.into_iter().map(|record| (WorkflowId(record.workflow), record.count)).collect())
 }
 
-/// Slurm's numbers of those that are over: their runners are refused.
-pub(super) async fn ended_slurm_jobs(connection: &mut SqliteConnection) -> Result<Vec<String>, Failure> {
+/// Reads the Slurm job IDs of ended allocations: their runners are refused.
+pub(super) async fn ended_slurm_jobs(connection: &mut SqliteConnection) -> Result<Vec<String>, QueryError> {
     Ok(sqlx::query_scalar!(
         r#"select slurm_job_id as "id!" from allocations where ended_ms is not null and slurm_job_id is not null
         order by id"#
@@ -33,8 +36,8 @@ pub(super) async fn ended_slurm_jobs(connection: &mut SqliteConnection) -> Resul
     .await?)
 }
 
-/// All clusters, sorted by name.
-pub(super) async fn clusters(connection: &mut SqliteConnection) -> Result<Vec<ClusterRow>, Failure> {
+/// Reads all clusters, sorted by name.
+pub(super) async fn clusters(connection: &mut SqliteConnection) -> Result<Vec<ClusterRow>, QueryError> {
     let records =
         sqlx::query!(r#"select name as "name!", document, generation, created_ms from slurm_clusters order by name"#)
             .fetch_all(connection)
@@ -43,7 +46,7 @@ pub(super) async fn clusters(connection: &mut SqliteConnection) -> Result<Vec<Cl
     Ok(records.into_iter().map(|r| row(r.name, r.document, r.generation, r.created_ms)).collect())
 }
 
-/// What tells this store from others.
-pub(super) async fn identity(connection: &mut SqliteConnection) -> Result<String, Failure> {
+/// Reads the key that distinguishes this store from others.
+pub(super) async fn identity(connection: &mut SqliteConnection) -> Result<String, QueryError> {
     Ok(sqlx::query_scalar!("select key from store_identity").fetch_one(connection).await?)
 }

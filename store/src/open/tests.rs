@@ -1,4 +1,4 @@
-//! Whose files are opened, and files of older versions.
+//! Files that are opened or refused, and files of older versions.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,10 +12,10 @@ use crate::Store;
 fn a_file_is_ours_or_unwritten_and_not_from_the_future() {
     let check = |application, schema, tables| {
         let identity = Identity { application, schema, tables };
-        identity.check(Path::new("/s/torc.db"), 17).err()
+        identity.check(Path::new("/s/torc.db"), FIRST_LAYOUT + 2).err()
     };
     for (application, schema, tables) in
-        [(APPLICATION_ID, 17, 21), (APPLICATION_ID, 16, 20), (APPLICATION_ID, 15, 8), (0, 0, 0)]
+        [(APPLICATION_ID, FIRST_LAYOUT + 2, 21), (APPLICATION_ID, FIRST_LAYOUT, 20), (0, 0, 0)]
     {
         let refused = check(application, schema, tables);
         assert!(refused.is_none(), "{application} {schema} {tables}: {refused:?}");
@@ -28,17 +28,21 @@ fn a_file_is_ours_or_unwritten_and_not_from_the_future() {
         );
     }
     for application in [APPLICATION_ID, 0] {
-        let refused = check(application, 18, 0);
-        assert!(matches!(refused, Some(StoreError::NewerSchema { found: 18, known: 17, .. })), "{refused:?}");
+        let refused = check(application, FIRST_LAYOUT + 3, 0);
+        assert!(
+            matches!(refused, Some(StoreError::NewerSchema { found, known, .. }) if found == FIRST_LAYOUT + 3 && known == FIRST_LAYOUT + 2),
+            "{refused:?}"
+        );
     }
-    for schema in [0, 1, 14] {
+    for schema in [0, 1, FIRST_LAYOUT - 1] {
         let refused = check(APPLICATION_ID, schema, 8);
-        let is_refused = matches!(refused, Some(StoreError::OlderSchema { found, oldest: 15, .. }) if found == schema);
+        let is_refused =
+            matches!(refused, Some(StoreError::OlderSchema { found, oldest: FIRST_LAYOUT, .. }) if found == schema);
         assert!(is_refused, "{refused:?}");
     }
 }
 
-/// A file as the version with that many migrations has left it.
+/// Creates a file with this number of migrations.
 async fn older_file(path: &Path, migrations: usize) -> SqliteConnection {
     let mut connection = connection::options(path, false).create_if_missing(true).connect().await.unwrap();
     sqlx::query("pragma journal_mode = wal").execute(&mut connection).await.unwrap();
@@ -54,7 +58,7 @@ async fn bring_to(connection: &mut SqliteConnection, migrations: usize) {
     sqlx::query(AssertSqlSafe(version)).execute(connection).await.unwrap();
 }
 
-/// Everything that the schema says, and who wrote it.
+/// Returns the schema and the origin of a file.
 async fn schema(path: &Path) -> (Vec<(String, String)>, i64, i64) {
     let mut connection = connection::options(path, false).connect().await.unwrap();
     let rows = sqlx::query("select name, coalesce(sql, '') as sql from sqlite_schema order by name")
@@ -108,7 +112,7 @@ async fn a_file_of_an_older_layout_is_refused_untouched() {
     }
 }
 
-/// A store is asked who leads before it is opened, so also one that does not know of leaders.
+/// The last leader is read before the store is opened, so also from a store without leaders.
 #[tokio::test]
 async fn a_file_without_leaders_has_had_none() {
     let folder = TempDir::new().unwrap();

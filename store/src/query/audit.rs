@@ -1,22 +1,12 @@
-//! Who did what.
+//! The audit log.
 
 use sqlx::{FromRow, QueryBuilder, SqliteConnection};
 use torc_api::api::Page;
+use torc_api::filter::AuditFilter;
 use torc_core::rows::AuditRow;
 
-use super::{page, push_limit};
-use crate::error::Failure;
-
-/// Which deeds, in the order in which they were done.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AuditQuery {
-    /// Of this person.
-    pub who: Option<String>,
-    /// After this sequence number; a page's `next` is one.
-    pub after: i64,
-    /// How many at most; 0 for 1,000.
-    pub limit: u32,
-}
+use super::{page, parse_cursor, push_limit};
+use crate::error::QueryError;
 
 #[derive(FromRow)]
 struct AuditRecord {
@@ -29,22 +19,25 @@ struct AuditRecord {
     outcome: String,
 }
 
-/// Lists deeds, each with its number.
+/// Lists entries, each with its sequence number.
 pub(crate) async fn list(
     connection: &mut SqliteConnection,
-    query: &AuditQuery,
-) -> Result<Page<(i64, AuditRow)>, Failure> {
-    let mut sql = QueryBuilder::new("select * from audit where sequence > ");
-    sql.push_bind(query.after);
-    if let Some(who) = &query.who {
+    filter: &AuditFilter,
+) -> Result<Page<(i64, AuditRow)>, QueryError> {
+    let mut sql = QueryBuilder::new("select * from audit where true");
+    if let Some(cursor) = &filter.cursor {
+        let [after] = parse_cursor(cursor)?;
+        sql.push(" and sequence > ").push_bind(after);
+    }
+    if let Some(who) = &filter.who {
         sql.push(" and who = ").push_bind(who.clone());
     }
     sql.push(" order by sequence");
-    push_limit(&mut sql, query.limit);
+    push_limit(&mut sql, filter.limit);
     let records: Vec<AuditRecord> = sql.build_query_as().fetch_all(connection).await?;
     let rows = records.into_iter().map(|record| {
         let AuditRecord { sequence, time_ms, who, scope, verb, object, outcome } = record;
         (sequence, AuditRow { time_ms, who, scope, verb, object, outcome })
     });
-    Ok(page(rows.collect(), query.limit, |(sequence, _)| sequence.to_string()))
+    Ok(page(rows.collect(), filter.limit, |(sequence, _)| sequence.to_string()))
 }

@@ -1,19 +1,19 @@
-//! Files as jobs saw them, and the values that jobs exchange.
+//! Files as jobs saw them, and user data.
 
 use sqlx::{FromRow, QueryBuilder, SqliteConnection};
 use torc_core::ids::{JobId, WorkflowId};
 use torc_core::lineage;
 use torc_core::rows::{FileRow, UserDataRow};
 
-use crate::error::Failure;
+use crate::error::QueryError;
 use crate::records::from_json;
 
-/// Files as the jobs from one number to another saw them, in the order of jobs and paths.
+/// Returns the files as a range of jobs saw them, in the order of jobs and paths.
 pub(crate) async fn files(
     connection: &mut SqliteConnection,
     workflow: WorkflowId,
     (first, last): (JobId, JobId),
-) -> Result<Vec<FileRow>, Failure> {
+) -> Result<Vec<FileRow>, QueryError> {
     sqlx::query!(
         "select job, path, size_bytes, modified_ms, sha256, seen_ms from files
         where workflow = ? and job between ? and ? order by job, path",
@@ -52,9 +52,9 @@ struct UserDataRecord {
 }
 
 impl TryFrom<UserDataRecord> for UserDataRow {
-    type Error = Failure;
+    type Error = QueryError;
 
-    fn try_from(record: UserDataRecord) -> Result<Self, Failure> {
+    fn try_from(record: UserDataRecord) -> Result<Self, QueryError> {
         let json = |text: Option<String>| text.map(|text| from_json("user data", &text)).transpose();
         Ok(Self {
             workflow: WorkflowId(record.workflow),
@@ -70,12 +70,12 @@ impl TryFrom<UserDataRecord> for UserDataRow {
     }
 }
 
-/// Data of a workflow in the order of names, all or one.
+/// Returns the user data of a workflow in the order of names, all or one.
 pub(crate) async fn user_data(
     connection: &mut SqliteConnection,
     workflow: WorkflowId,
     name: Option<&str>,
-) -> Result<Vec<UserDataRow>, Failure> {
+) -> Result<Vec<UserDataRow>, QueryError> {
     let mut sql = QueryBuilder::new("select * from user_data where workflow = ");
     sql.push_bind(workflow.0);
     if let Some(name) = name {
@@ -86,8 +86,8 @@ pub(crate) async fn user_data(
     records.into_iter().map(UserDataRow::try_from).collect()
 }
 
-/// Data of all workflows, without the values of loops.
-pub(crate) async fn live_user_data(connection: &mut SqliteConnection) -> Result<Vec<UserDataRow>, Failure> {
+/// Returns the user data of all workflows, without the values of loops.
+pub(crate) async fn live_user_data(connection: &mut SqliteConnection) -> Result<Vec<UserDataRow>, QueryError> {
     let mut sql =
         QueryBuilder::new("select workflow, name, in_document, ephemeral, declared, case when substr(name, 1, ");
     sql.push(lineage::PREFIX.len()).push(") = ").push_bind(lineage::PREFIX);

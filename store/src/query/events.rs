@@ -1,56 +1,48 @@
-//! What happened.
+//! Events.
 
 use sqlx::{FromRow, QueryBuilder, SqliteConnection};
 use torc_api::api::Page;
-use torc_core::ids::{JobId, WorkflowId};
+use torc_api::filter::EventFilter;
+use torc_core::ids::JobId;
 use torc_core::rows::EventRow;
 
 use super::{jobs, page, push_limit};
-use crate::error::Failure;
-use crate::records::EventRecord;
+use crate::error::QueryError;
+use crate::records::EventColumns;
 
-/// Which events, in the order in which they happened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EventQuery {
-    /// Of this workflow.
-    pub workflow: Option<WorkflowId>,
-    /// After this sequence number; a page's `next` is one.
-    pub after: i64,
-    /// How many at most; 0 for 1,000.
-    pub limit: u32,
-}
-
-/// An event with the names that people know.
+/// An event with the names of its workflow and jobs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventView {
-    /// The event.
     pub event: EventRow,
-    /// The workflow's name; absent when it has been deleted.
+    /// The name of the workflow; absent when it was deleted.
     pub workflow_name: Option<String>,
-    /// The names of the event's jobs, in their order; empty for a job that has been deleted.
+    /// The names of the event's jobs, in their order; empty for deleted jobs.
     pub job_names: Vec<String>,
 }
 
 #[derive(FromRow)]
 struct EventViewRecord {
     #[sqlx(flatten)]
-    event: EventRecord,
+    event: EventColumns,
     workflow_name: Option<String>,
 }
 
 /// Lists events.
-pub(crate) async fn list(connection: &mut SqliteConnection, query: &EventQuery) -> Result<Page<EventView>, Failure> {
+pub(crate) async fn list(
+    connection: &mut SqliteConnection,
+    filter: &EventFilter<i64>,
+) -> Result<Page<EventView>, QueryError> {
     let mut sql = QueryBuilder::new(
         "select e.*, w.name as workflow_name from events e left join workflows w on w.id = e.workflow where e.sequence > ",
     );
-    sql.push_bind(query.after);
-    if let Some(workflow) = query.workflow {
-        sql.push(" and e.workflow = ").push_bind(workflow.0);
+    sql.push_bind(filter.after.unwrap_or_default());
+    if let Some(workflow) = filter.workflow {
+        sql.push(" and e.workflow = ").push_bind(workflow);
     }
     sql.push(" order by e.sequence");
-    push_limit(&mut sql, query.limit);
+    push_limit(&mut sql, filter.limit);
     let records: Vec<EventViewRecord> = sql.build_query_as().fetch_all(&mut *connection).await?;
-    let events: Result<Vec<(EventRow, Option<String>)>, Failure> =
+    let events: Result<Vec<(EventRow, Option<String>)>, QueryError> =
         records.into_iter().map(|record| Ok((record.event.try_into()?, record.workflow_name))).collect();
     let events = events?;
     let moved: Vec<JobId> = events.iter().flat_map(|(event, _)| event.jobs.iter().map(|(job, ..)| *job)).collect();
@@ -62,5 +54,5 @@ pub(crate) async fn list(connection: &mut SqliteConnection, query: &EventQuery) 
             EventView { event, workflow_name, job_names }
         })
         .collect();
-    Ok(page(views, query.limit, |view: &EventView| view.event.sequence.to_string()))
+    Ok(page(views, filter.limit, |view: &EventView| view.event.sequence.to_string()))
 }

@@ -1,60 +1,35 @@
-//! Attempts that ended.
+//! Results of attempts.
 
 use sqlx::{FromRow, QueryBuilder, Sqlite, SqliteConnection};
 use torc_api::api::Page;
+use torc_api::filter::ResultFilter;
 use torc_api::slurm_stats::SlurmStats;
 use torc_api::state::JobState;
 use torc_core::accounting::complete;
-use torc_core::ids::{JobId, WorkflowId};
 use torc_core::rows::ResultRow;
 
 use super::{page, parse_cursor, push_limit, push_states};
-use crate::error::Failure;
-use crate::records::ResultRecord;
+use crate::error::QueryError;
+use crate::records::ResultColumns;
 
-/// How an attempt ends that went wrong. One that was cancelled did not.
+/// Final states of failed attempts. A canceled one has not failed.
 pub const FAILED_STATES: [JobState; 2] = [JobState::Failed, JobState::Terminated];
 
-/// Which results, in the order of workflow, job, run and attempt.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ResultQuery {
-    /// Of this workflow.
-    pub workflow: Option<WorkflowId>,
-    /// Of this job.
-    pub job: Option<JobId>,
-    /// Of this run.
-    pub run: Option<i32>,
-    /// That ended in one of these states; all when empty.
-    pub states: Vec<JobState>,
-    /// Only those that went wrong.
-    pub failed_only: bool,
-    /// Only with this exit code.
-    pub return_code: Option<i32>,
-    /// Only the latest of each job, whatever the other filters say about earlier ones.
-    pub latest_only: bool,
-    /// After the page that ended here.
-    pub cursor: Option<String>,
-    /// How many at most; 0 for 1,000.
-    pub limit: u32,
-}
-
-/// A result with the names that people know.
+/// A result with the names of its workflow, job and host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResultView {
-    /// The result. What was measured is completed by what Slurm's accounting said.
+    /// The result, completed with Slurm's accounting.
     pub result: ResultRow,
-    /// The workflow's name.
     pub workflow_name: String,
-    /// The job's name.
     pub job_name: String,
-    /// The host of the runner that ran it.
+    /// The host of the runner.
     pub host: Option<String>,
 }
 
 #[derive(FromRow)]
 struct ResultViewRecord {
     #[sqlx(flatten)]
-    result: ResultRecord,
+    result: ResultColumns,
     workflow_name: String,
     job_name: String,
     host: Option<String>,
@@ -63,9 +38,9 @@ struct ResultViewRecord {
 }
 
 impl TryFrom<ResultViewRecord> for ResultView {
-    type Error = Failure;
+    type Error = QueryError;
 
-    fn try_from(record: ResultViewRecord) -> Result<Self, Failure> {
+    fn try_from(record: ResultViewRecord) -> Result<Self, QueryError> {
         let mut result: ResultRow = record.result.try_into()?;
         let stats = SlurmStats {
             max_rss_bytes: record.max_rss_bytes,
@@ -78,7 +53,10 @@ impl TryFrom<ResultViewRecord> for ResultView {
 }
 
 /// Lists results.
-pub(crate) async fn list(connection: &mut SqliteConnection, query: &ResultQuery) -> Result<Page<ResultView>, Failure> {
+pub(crate) async fn list(
+    connection: &mut SqliteConnection,
+    filter: &ResultFilter<i64>,
+) -> Result<Page<ResultView>, QueryError> {
     let mut sql = QueryBuilder::new(
         "select r.*, w.name as workflow_name, j.name as job_name, n.host, s.max_rss_bytes, s.ave_cpu_seconds
         from results r join workflows w on w.id = r.workflow join jobs j on j.id = r.job
@@ -86,44 +64,44 @@ pub(crate) async fn list(connection: &mut SqliteConnection, query: &ResultQuery)
         left join slurm_stats s on (s.workflow, s.job, s.run, s.attempt) = (r.workflow, r.job, r.run, r.attempt)
         where true",
     );
-    push_filters(&mut sql, query)?;
+    push_filters(&mut sql, filter)?;
     sql.push(" order by r.workflow, r.job, r.run, r.attempt");
-    push_limit(&mut sql, query.limit);
+    push_limit(&mut sql, filter.limit);
     let records: Vec<ResultViewRecord> = sql.build_query_as().fetch_all(connection).await?;
-    let views: Result<Vec<ResultView>, Failure> = records.into_iter().map(ResultView::try_from).collect();
-    Ok(page(views?, query.limit, |view| {
+    let views: Result<Vec<ResultView>, QueryError> = records.into_iter().map(ResultView::try_from).collect();
+    Ok(page(views?, filter.limit, |view| {
         let row = &view.result;
         format!("{}.{}.{}.{}", row.workflow, row.job, row.run, row.attempt)
     }))
 }
 
-fn push_filters(sql: &mut QueryBuilder<Sqlite>, query: &ResultQuery) -> Result<(), Failure> {
-    if let Some(cursor) = &query.cursor {
+fn push_filters(sql: &mut QueryBuilder<Sqlite>, filter: &ResultFilter<i64>) -> Result<(), QueryError> {
+    if let Some(cursor) = &filter.cursor {
         let [workflow, job, run, attempt] = parse_cursor(cursor)?;
         sql.push(" and (r.workflow, r.job, r.run, r.attempt) > (");
         let mut key = sql.separated(", ");
         key.push_bind(workflow).push_bind(job).push_bind(run).push_bind(attempt);
         sql.push(")");
     }
-    if let Some(workflow) = query.workflow {
-        sql.push(" and r.workflow = ").push_bind(workflow.0);
+    if let Some(workflow) = filter.workflow {
+        sql.push(" and r.workflow = ").push_bind(workflow);
     }
-    if let Some(job) = query.job {
+    if let Some(job) = filter.job {
         // The table is clustered by workflow first: naming it turns a scan into a seek.
-        sql.push(" and r.workflow = (select workflow from jobs where id = ").push_bind(job.0);
-        sql.push(") and r.job = ").push_bind(job.0);
+        sql.push(" and r.workflow = (select workflow from jobs where id = ").push_bind(job);
+        sql.push(") and r.job = ").push_bind(job);
     }
-    if let Some(run) = query.run {
+    if let Some(run) = filter.run {
         sql.push(" and r.run = ").push_bind(run);
     }
-    push_states(sql, "r.state", &query.states);
-    if query.failed_only {
+    push_states(sql, "r.state", &filter.status);
+    if filter.failed {
         push_states(sql, "r.state", &FAILED_STATES);
     }
-    if let Some(code) = query.return_code {
+    if let Some(code) = filter.return_code {
         sql.push(" and r.return_code = ").push_bind(code);
     }
-    if query.latest_only {
+    if filter.latest {
         sql.push(
             " and not exists (select 1 from results later where later.workflow = r.workflow and later.job = r.job
                 and (later.run, later.attempt) > (r.run, r.attempt))",

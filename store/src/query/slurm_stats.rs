@@ -1,30 +1,13 @@
-//! What Slurm's accounting said of steps.
+//! Slurm's accounting of steps.
 
 use sqlx::{FromRow, QueryBuilder, SqliteConnection};
 use torc_api::api::Page;
+use torc_api::filter::SlurmStatsFilter;
 use torc_api::slurm_stats::SlurmStats;
-use torc_core::ids::{JobId, WorkflowId};
 
 use super::{page, parse_cursor, push_limit};
-use crate::error::Failure;
+use crate::error::QueryError;
 use crate::records::small;
-
-/// Which of them, in the order of workflow, job, run and attempt.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SlurmStatsQuery {
-    /// Of this workflow.
-    pub workflow: Option<WorkflowId>,
-    /// Of this job.
-    pub job: Option<JobId>,
-    /// Of this run.
-    pub run: Option<i32>,
-    /// Of this attempt.
-    pub attempt: Option<i32>,
-    /// After the page that ended here.
-    pub cursor: Option<String>,
-    /// How many at most; 0 for 1,000.
-    pub limit: u32,
-}
 
 #[derive(FromRow)]
 struct SlurmStatsRecord {
@@ -44,9 +27,9 @@ struct SlurmStatsRecord {
 }
 
 impl TryFrom<SlurmStatsRecord> for SlurmStats {
-    type Error = Failure;
+    type Error = QueryError;
 
-    fn try_from(record: SlurmStatsRecord) -> Result<Self, Failure> {
+    fn try_from(record: SlurmStatsRecord) -> Result<Self, QueryError> {
         Ok(Self {
             workflow: record.workflow,
             job: record.job,
@@ -65,34 +48,34 @@ impl TryFrom<SlurmStatsRecord> for SlurmStats {
     }
 }
 
-/// Lists them.
+/// Lists the accounting of steps, a page at a time.
 pub(crate) async fn list(
     connection: &mut SqliteConnection,
-    query: &SlurmStatsQuery,
-) -> Result<Page<SlurmStats>, Failure> {
+    filter: &SlurmStatsFilter<i64>,
+) -> Result<Page<SlurmStats>, QueryError> {
     let mut sql = QueryBuilder::new("select * from slurm_stats where true");
-    if let Some(cursor) = &query.cursor {
+    if let Some(cursor) = &filter.cursor {
         let [workflow, job, run, attempt] = parse_cursor(cursor)?;
         sql.push(" and (workflow, job, run, attempt) > (");
         let mut key = sql.separated(", ");
         key.push_bind(workflow).push_bind(job).push_bind(run).push_bind(attempt);
         sql.push(")");
     }
-    if let Some(workflow) = query.workflow {
-        sql.push(" and workflow = ").push_bind(workflow.0);
+    if let Some(workflow) = filter.workflow_id {
+        sql.push(" and workflow = ").push_bind(workflow);
     }
-    if let Some(job) = query.job {
-        sql.push(" and job = ").push_bind(job.0);
+    if let Some(job) = filter.job_id {
+        sql.push(" and job = ").push_bind(job);
     }
-    if let Some(run) = query.run {
+    if let Some(run) = filter.run_id {
         sql.push(" and run = ").push_bind(run);
     }
-    if let Some(attempt) = query.attempt {
+    if let Some(attempt) = filter.attempt_id {
         sql.push(" and attempt = ").push_bind(attempt);
     }
     sql.push(" order by workflow, job, run, attempt");
-    push_limit(&mut sql, query.limit);
+    push_limit(&mut sql, filter.limit);
     let records: Vec<SlurmStatsRecord> = sql.build_query_as().fetch_all(connection).await?;
-    let rows: Result<Vec<SlurmStats>, Failure> = records.into_iter().map(SlurmStats::try_from).collect();
-    Ok(page(rows?, query.limit, |row| format!("{}.{}.{}.{}", row.workflow, row.job, row.run, row.attempt)))
+    let rows: Result<Vec<SlurmStats>, QueryError> = records.into_iter().map(SlurmStats::try_from).collect();
+    Ok(page(rows?, filter.limit, |row| format!("{}.{}.{}.{}", row.workflow, row.job, row.run, row.attempt)))
 }

@@ -1,4 +1,4 @@
-//! Failures that can only be brought about from inside: a full and a read-only disk.
+//! Failures that only a test inside the crate can cause: a full and a read-only disk.
 
 #![allow(clippy::unwrap_used)]
 
@@ -17,7 +17,7 @@ async fn set(store: &Store, pragma: &'static str) {
 }
 
 async fn stored(store: &Store) -> Vec<i64> {
-    let page = store.events(&EventQuery::default()).await.unwrap();
+    let page = store.events(&EventFilter::default()).await.unwrap();
     page.items.iter().map(|view| view.event.sequence).collect()
 }
 

@@ -8,14 +8,15 @@ use torc_core::ids::WorkflowId;
 use torc_core::rows::{AllocationRow, Changes};
 
 use crate::bulk::BulkStatement;
-use crate::error::Failure;
+use crate::error::QueryError;
+use crate::records::to_json;
 
-/// Writes what changed. Rows of a workflow that the same group deletes are left out.
+/// Writes allocations and clusters. Rows of a workflow that the same group deletes are left out.
 pub(super) async fn write(
     connection: &mut SqliteConnection,
     changes: &Changes,
     gone: &HashSet<WorkflowId>,
-) -> Result<(), Failure> {
+) -> Result<(), QueryError> {
     let rows: Vec<&AllocationRow> = changes.allocations.iter().filter(|row| !gone.contains(&row.workflow)).collect();
     write_allocations(connection, &rows).await?;
     for row in &changes.clusters {
@@ -35,35 +36,19 @@ pub(super) async fn write(
     Ok(())
 }
 
-/// Deletes what belongs to a workflow.
-pub(super) async fn delete_workflow(connection: &mut SqliteConnection, workflow: WorkflowId) -> Result<(), Failure> {
+/// Deletes the rows of a workflow.
+pub(super) async fn delete_workflow(connection: &mut SqliteConnection, workflow: WorkflowId) -> Result<(), QueryError> {
     let id = workflow.0;
     sqlx::query!("delete from allocations where workflow = ?", id).execute(&mut *connection).await?;
     Ok(())
 }
 
-async fn write_allocations(connection: &mut SqliteConnection, rows: &[&AllocationRow]) -> Result<(), Failure> {
+async fn write_allocations(connection: &mut SqliteConnection, rows: &[&AllocationRow]) -> Result<(), QueryError> {
     static INSERT: LazyLock<BulkStatement> = LazyLock::new(|| {
         BulkStatement::new(
-            31,
-            "insert or replace into allocations (id, workflow, cluster, scheduler, origin, action, status, slurm_job_id,
-                slurm_state, slurm_reason, partition, account, nodes, cpus, memory_bytes, gpus, seconds,
-                one_worker_per_node, max_parallel_jobs, node_list, created_ms, called_ms, submitted_ms, started_ms,
-                ended_ms, estimated_start_ms, expected_end_ms, canceled_ms, unseen_since_ms, has_reported,
-                message)
-            select * from $rows where column1 is not null",
+            2,
+            "insert or replace into allocations (id, data) select * from $rows where column1 is not null",
         )
     });
-    let write = INSERT.run(connection, rows, |row, places| {
-        places.add(row.id.0)?.add(row.workflow.0)?.add(row.cluster.as_str())?.add(row.scheduler.as_deref())?;
-        places.add(row.origin.as_str())?.add(row.action.map(|action| action.0))?.add(row.status.as_str())?;
-        places.add(row.slurm_job_id.as_deref())?.add(row.slurm_state.as_deref())?.add(row.slurm_reason.as_deref())?;
-        places.add(row.partition.as_deref())?.add(row.account.as_deref())?.add(row.nodes)?.add(row.cpus)?;
-        places.add(row.memory_bytes)?.add(row.gpus)?.add(row.seconds)?.add(row.one_worker_per_node)?;
-        places.add(row.max_parallel_jobs)?.add(row.node_list.as_deref())?.add(row.created_ms)?.add(row.called_ms)?;
-        places.add(row.submitted_ms)?.add(row.started_ms)?.add(row.ended_ms)?.add(row.estimated_start_ms)?;
-        places.add(row.expected_end_ms)?.add(row.canceled_ms)?.add(row.unseen_since_ms)?.add(row.has_reported)?;
-        places.add(row.message.as_deref()).map(drop)
-    });
-    Ok(write.await?)
+    Ok(INSERT.run(connection, rows, |row, binder| binder.add(row.id.0)?.add(to_json(row)?).map(drop)).await?)
 }

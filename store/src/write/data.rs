@@ -1,4 +1,4 @@
-//! Writes files as jobs saw them, the values that jobs exchange, and what Slurm says of steps.
+//! Writes files as jobs saw them, user data, and Slurm's accounting of steps.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -10,10 +10,10 @@ use torc_core::ids::WorkflowId;
 use torc_core::rows::{FileRow, UserDataRow};
 
 use crate::bulk::BulkStatement;
-use crate::error::Failure;
+use crate::error::QueryError;
 use crate::records::to_json;
 
-pub(super) async fn write_files(connection: &mut SqliteConnection, rows: &[&FileRow]) -> Result<(), Failure> {
+pub(super) async fn write_files(connection: &mut SqliteConnection, rows: &[&FileRow]) -> Result<(), QueryError> {
     static INSERT: LazyLock<BulkStatement> = LazyLock::new(|| {
         BulkStatement::new(
             7,
@@ -24,16 +24,19 @@ pub(super) async fn write_files(connection: &mut SqliteConnection, rows: &[&File
                 seen_ms = excluded.seen_ms",
         )
     });
-    // In one statement a row may be named once.
+    // One statement may contain each key once.
     let rows: Vec<&FileRow> = last_of_each(rows, |row| (row.workflow, row.job, row.path.as_str()));
-    let write = INSERT.run(connection, &rows, |row, places| {
-        places.add(row.workflow.0)?.add(row.job.0)?.add(row.path.as_str())?;
-        places.add(row.size_bytes)?.add(row.modified_ms)?.add(row.sha256.as_deref())?.add(row.seen_ms).map(drop)
+    let write = INSERT.run(connection, &rows, |row, binder| {
+        binder.add(row.workflow.0)?.add(row.job.0)?.add(row.path.as_str())?;
+        binder.add(row.size_bytes)?.add(row.modified_ms)?.add(row.sha256.as_deref())?.add(row.seen_ms).map(drop)
     });
     Ok(write.await?)
 }
 
-pub(super) async fn write_slurm_stats(connection: &mut SqliteConnection, rows: &[&SlurmStats]) -> Result<(), Failure> {
+pub(super) async fn write_slurm_stats(
+    connection: &mut SqliteConnection,
+    rows: &[&SlurmStats],
+) -> Result<(), QueryError> {
     static INSERT: LazyLock<BulkStatement> = LazyLock::new(|| {
         BulkStatement::new(
             13,
@@ -48,17 +51,20 @@ pub(super) async fn write_slurm_stats(connection: &mut SqliteConnection, rows: &
         )
     });
     let rows: Vec<&SlurmStats> = last_of_each(rows, AttemptKey::from);
-    let write = INSERT.run(connection, &rows, |row, places| {
-        places.add(row.workflow)?.add(row.job)?.add(row.run)?.add(row.attempt)?;
-        places.add(row.slurm_job_id.as_deref())?.add(row.step.as_deref())?;
-        places.add(row.max_rss_bytes)?.add(row.max_vm_size_bytes)?;
-        places.add(row.max_disk_read_bytes)?.add(row.max_disk_write_bytes)?.add(row.ave_cpu_seconds)?;
-        places.add(row.node_list.as_deref())?.add(row.state.as_deref()).map(drop)
+    let write = INSERT.run(connection, &rows, |row, binder| {
+        binder.add(row.workflow)?.add(row.job)?.add(row.run)?.add(row.attempt)?;
+        binder.add(row.slurm_job_id.as_deref())?.add(row.step.as_deref())?;
+        binder.add(row.max_rss_bytes)?.add(row.max_vm_size_bytes)?;
+        binder.add(row.max_disk_read_bytes)?.add(row.max_disk_write_bytes)?.add(row.ave_cpu_seconds)?;
+        binder.add(row.node_list.as_deref())?.add(row.state.as_deref()).map(drop)
     });
     Ok(write.await?)
 }
 
-pub(super) async fn write_user_data(connection: &mut SqliteConnection, rows: &[&UserDataRow]) -> Result<(), Failure> {
+pub(super) async fn write_user_data(
+    connection: &mut SqliteConnection,
+    rows: &[&UserDataRow],
+) -> Result<(), QueryError> {
     static INSERT: LazyLock<BulkStatement> = LazyLock::new(|| {
         BulkStatement::new(
             9,
@@ -70,11 +76,11 @@ pub(super) async fn write_user_data(connection: &mut SqliteConnection, rows: &[&
         )
     });
     let rows: Vec<&UserDataRow> = last_of_each(rows, |row| (row.workflow, row.name.as_str()));
-    let write = INSERT.run(connection, &rows, |row, places| {
+    let write = INSERT.run(connection, &rows, |row, binder| {
         let json = |value: &Option<serde_json::Value>| value.as_ref().map(to_json).transpose();
-        places.add(row.workflow.0)?.add(row.name.as_str())?.add(row.in_document)?.add(row.ephemeral)?;
-        places.add(json(&row.declared)?)?.add(json(&row.written)?)?;
-        places.add(row.job.map(|job| job.0))?.add(row.lease_id)?.add(row.changed_ms).map(drop)
+        binder.add(row.workflow.0)?.add(row.name.as_str())?.add(row.in_document)?.add(row.ephemeral)?;
+        binder.add(json(&row.declared)?)?.add(json(&row.written)?)?;
+        binder.add(row.job.map(|job| job.0))?.add(row.lease_id)?.add(row.changed_ms).map(drop)
     });
     Ok(write.await?)
 }
@@ -82,7 +88,7 @@ pub(super) async fn write_user_data(connection: &mut SqliteConnection, rows: &[&
 pub(super) async fn remove_user_data(
     connection: &mut SqliteConnection,
     names: &[(WorkflowId, String)],
-) -> Result<(), Failure> {
+) -> Result<(), QueryError> {
     for (workflow, name) in names {
         let id = workflow.0;
         sqlx::query!("delete from user_data where workflow = ? and name = ?", id, name)
@@ -92,13 +98,13 @@ pub(super) async fn remove_user_data(
     Ok(())
 }
 
-/// The last row of each key, in the order of the first.
+/// Returns the last row of each key, in the order of the first.
 fn last_of_each<'a, R, K: Eq + std::hash::Hash>(rows: &[&'a R], key: impl Fn(&'a R) -> K) -> Vec<&'a R> {
-    let mut places: HashMap<K, usize> = HashMap::new();
+    let mut positions: HashMap<K, usize> = HashMap::new();
     let mut kept: Vec<&R> = Vec::with_capacity(rows.len());
     for row in rows {
-        let place = *places.entry(key(row)).or_insert(kept.len());
-        match kept.get_mut(place) {
+        let position = *positions.entry(key(row)).or_insert(kept.len());
+        match kept.get_mut(position) {
             Some(earlier) => *earlier = row,
             None => kept.push(row),
         }

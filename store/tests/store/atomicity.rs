@@ -1,9 +1,10 @@
 //! A group is written whole or not at all, and a failed one leaves the store usable.
 
+use torc_api::filter::{JobFilter, ResultFilter};
 use torc_api::state::JobState;
 use torc_core::ids::JobId;
 use torc_core::rows::{Changes, JobRow, ResultRow};
-use torc_store::{JobQuery, ResultQuery, StoreError};
+use torc_store::StoreError;
 
 use crate::samples::{event, job, new_store, profile, result, runner, update, workflow};
 
@@ -56,7 +57,7 @@ async fn a_result_is_never_overwritten() {
     store.commit(&first).await.unwrap();
     let late = ResultRow { return_code: 9, ..result(1, 1, 1) };
     store.commit(&Changes { results: vec![late], ..Changes::default() }).await.unwrap();
-    let page = store.results(&ResultQuery::default()).await.unwrap();
+    let page = store.results(&ResultFilter::default()).await.unwrap();
     assert_eq!(page.items.iter().map(|view| view.result.return_code).collect::<Vec<_>>(), [0]);
 }
 
@@ -87,5 +88,5 @@ async fn a_closed_store_says_so() {
     store.close().await.unwrap();
     let changes = Changes { events: vec![event(1, None)], ..Changes::default() };
     assert!(matches!(clone.commit(&changes).await, Err(StoreError::Closed { .. })));
-    assert!(matches!(clone.jobs(&JobQuery::default()).await, Err(StoreError::Closed { .. })));
+    assert!(matches!(clone.jobs(&JobFilter::default()).await, Err(StoreError::Closed { .. })));
 }

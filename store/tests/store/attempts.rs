@@ -2,9 +2,9 @@
 
 use torc_api::slurm_stats::SlurmStats;
 use torc_api::wire::Usage;
-use torc_core::ids::{JobId, WorkflowId};
 use torc_core::rows::{Changes, ResultRow};
-use torc_store::{ResultQuery, SlurmStatsQuery};
+
+use torc_api::filter::{ResultFilter, SlurmStatsFilter};
 
 use crate::samples::{job, new_store, profile, result, workflow};
 
@@ -42,7 +42,7 @@ async fn each_attempt_is_completed_by_its_own_accounting() {
         ..parents()
     };
     store.commit(&changes).await.unwrap();
-    let found = store.results(&ResultQuery::default()).await.unwrap().items;
+    let found = store.results(&ResultFilter::default()).await.unwrap().items;
     let usage: Vec<Usage> = found.iter().map(|view| view.result.usage).collect();
     // 1 s of CPU time in 10 s is 10 %.
     let expected = numbers.map(|number| Usage {
@@ -62,7 +62,7 @@ async fn an_attempt_without_accounting_borrows_none() {
         let slurm_stats = vec![accounted(accounted_for, 700)];
         let changes = Changes { results: ATTEMPTS.map(ended).to_vec(), slurm_stats, ..parents() };
         store.commit(&changes).await.unwrap();
-        let found = store.results(&ResultQuery::default()).await.unwrap().items;
+        let found = store.results(&ResultFilter::default()).await.unwrap().items;
         let peaks: Vec<Option<i64>> = found.iter().map(|view| view.result.usage.peak_memory_bytes).collect();
         let expected = ATTEMPTS.map(|key| (key == accounted_for).then_some(700));
         assert_eq!(peaks, expected, "{accounted_for:?}");
@@ -81,7 +81,7 @@ async fn the_peak_is_the_larger_of_sstat_and_sacct() {
         ..parents()
     };
     store.commit(&changes).await.unwrap();
-    let found = store.results(&ResultQuery::default()).await.unwrap().items;
+    let found = store.results(&ResultFilter::default()).await.unwrap().items;
     let peaks: Vec<Option<i64>> = found.iter().map(|view| view.result.usage.peak_memory_bytes).collect();
     assert_eq!(peaks, [Some(50), Some(60)]);
 }
@@ -93,20 +93,20 @@ async fn accounting_is_unique_per_workflow_job_run_and_attempt() {
     let slurm_stats: Vec<SlurmStats> =
         ATTEMPTS.into_iter().zip([1, 2, 3, 4, 5, 6]).map(|(key, number)| accounted(key, number)).collect();
     store.commit(&Changes { slurm_stats: slurm_stats.clone(), ..parents() }).await.unwrap();
-    assert_eq!(store.slurm_stats(&SlurmStatsQuery::default()).await.unwrap().items, slurm_stats);
+    assert_eq!(store.slurm_stats(&SlurmStatsFilter::default()).await.unwrap().items, slurm_stats);
     for (changed, key) in ATTEMPTS.into_iter().enumerate() {
         let newer = accounted(key, 90);
         let twice = Changes { slurm_stats: vec![accounted(key, 80), newer.clone()], ..Changes::default() };
         store.commit(&twice).await.unwrap();
-        let found = store.slurm_stats(&SlurmStatsQuery::default()).await.unwrap().items;
+        let found = store.slurm_stats(&SlurmStatsFilter::default()).await.unwrap().items;
         assert_eq!(found.len(), ATTEMPTS.len(), "a second record of an attempt takes the place of the first");
         assert_eq!(found[changed], newer, "the last one wins");
-        let of_one = SlurmStatsQuery {
-            workflow: Some(WorkflowId(key.0)),
-            job: Some(JobId(key.1)),
-            run: Some(key.2),
-            attempt: Some(key.3),
-            ..SlurmStatsQuery::default()
+        let of_one = SlurmStatsFilter {
+            workflow_id: Some(key.0),
+            job_id: Some(key.1),
+            run_id: Some(key.2),
+            attempt_id: Some(key.3),
+            ..SlurmStatsFilter::default()
         };
         assert_eq!(store.slurm_stats(&of_one).await.unwrap().items, [newer]);
     }

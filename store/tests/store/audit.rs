@@ -1,7 +1,8 @@
 //! Who did what: in order, a page at a time, and never changed.
 
 use torc_core::rows::{AuditRow, Changes, EventRow};
-use torc_store::AuditQuery;
+
+use torc_api::filter::AuditFilter;
 
 use crate::samples::new_store;
 
@@ -22,12 +23,11 @@ async fn deeds_come_back_in_their_order_a_page_at_a_time() {
     let rows: Vec<AuditRow> =
         (0..5).map(|number| deed(if number % 2 == 0 { "ada" } else { "bob" }, &format!("verb {number}"))).collect();
     store.commit(&Changes { audit: rows.clone(), ..Changes::default() }).await.unwrap();
-    let first = store.audit(&AuditQuery { limit: 3, ..AuditQuery::default() }).await.unwrap();
+    let first = store.audit(&AuditFilter { limit: Some(3), ..AuditFilter::default() }).await.unwrap();
     assert_eq!(first.items.iter().map(|(_, row)| row.clone()).collect::<Vec<_>>(), rows[..3]);
-    let after = first.next.unwrap().parse().unwrap();
-    let rest = store.audit(&AuditQuery { after, ..AuditQuery::default() }).await.unwrap();
+    let rest = store.audit(&AuditFilter { cursor: first.next, ..AuditFilter::default() }).await.unwrap();
     assert_eq!((rest.items.len(), rest.next), (2, None));
-    let of_bob = AuditQuery { who: Some("bob".to_owned()), ..AuditQuery::default() };
+    let of_bob = AuditFilter { who: Some("bob".to_owned()), ..AuditFilter::default() };
     assert_eq!(store.audit(&of_bob).await.unwrap().items.len(), 2);
 }
 
@@ -38,7 +38,7 @@ async fn a_deed_is_written_with_what_it_changed_or_not_at_all() {
     let both = Changes { events: vec![event], audit: vec![deed("ada", "apply")], ..Changes::default() };
     store.commit(&both).await.unwrap();
     store.commit(&both).await.expect_err("the event is there already");
-    assert_eq!(store.audit(&AuditQuery::default()).await.unwrap().items.len(), 1);
+    assert_eq!(store.audit(&AuditFilter::default()).await.unwrap().items.len(), 1);
 }
 
 #[tokio::test]

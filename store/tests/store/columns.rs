@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use torc_api::action::ActionState;
 use torc_api::allocation::{AllocationOrigin, AllocationStatus};
 use torc_api::execution::{Stdio, StdioMode};
+use torc_api::filter::{EventFilter, RunnerFilter};
 use torc_api::remote::RemoteWorker;
 use torc_api::slurm_stats::SlurmStats;
 use torc_api::state::{Cause, JobState};
@@ -17,7 +18,7 @@ use torc_core::rows::{
     WorkflowRow,
 };
 use torc_core::testing::Database;
-use torc_store::{EventQuery, Leader, OpenOptions, Store};
+use torc_store::{Leader, OpenOptions, Store};
 
 use crate::samples::options;
 use crate::tables::{self, Beside, Cell, Column, Record, Tables, check, schema, stored};
@@ -32,17 +33,8 @@ const ALLOCATION: AllocationId = AllocationId(106);
 const STRAY: i64 = 107;
 
 /// Columns whose values are 0 and 1; [`every_flag_is_a_column_of_its_own`] tells them apart.
-const FLAGS: [(&str, &str); 9] = [
-    ("workflows", "suspended"),
-    ("workflows", "canceled"),
-    ("workflows", "expired"),
-    ("jobs", "removed"),
-    ("user_data", "in_document"),
-    ("user_data", "ephemeral"),
-    ("detached_leases", "given_up"),
-    ("allocations", "one_worker_per_node"),
-    ("allocations", "has_reported"),
-];
+const FLAGS: [(&str, &str); 4] =
+    [("jobs", "removed"), ("user_data", "in_document"), ("user_data", "ephemeral"), ("detached_leases", "expired")];
 
 /// Values that never repeat.
 struct Values(i64);
@@ -419,7 +411,7 @@ fn bare() -> Changes {
 /// What [`full`] does not write: the rest of the store, and the numbers that are given out.
 async fn write_beside(store: &Store, side: Side) -> Beside {
     let is_first = matches!(side, Side::First);
-    let (told, number, now_ms) = if is_first { (51, 1, 41) } else { (52, 2, 42) };
+    let (event_cursor, number, now_ms) = if is_first { (51, 1, 41) } else { (52, 2, 42) };
     let worker = RemoteWorker {
         address: "host".to_owned(),
         folder: Some(format!("folder {number}")),
@@ -427,9 +419,9 @@ async fn write_beside(store: &Store, side: Side) -> Beside {
         creation_time: None,
     };
     store.add_remote_workers(WORKFLOW, std::slice::from_ref(&worker), now_ms).await.unwrap();
-    store.note_told(told).await.unwrap();
+    store.set_event_cursor(event_cursor).await.unwrap();
     // The time at which a worker was added stays.
-    Beside { remote_workers: vec![(WORKFLOW, worker, 41)], leader: leader(), told }
+    Beside { remote_workers: vec![(WORKFLOW, worker, 41)], leader: leader(), event_cursor }
 }
 
 fn leader() -> Leader {
@@ -586,11 +578,11 @@ async fn lists_give_back_every_column() {
     assert_eq!(results[0].job_name, changes.jobs[0].name);
     assert_eq!(results[0].host.as_ref(), Some(&changes.runners[0].host));
     assert_eq!(store.slurm_stats(&Default::default()).await.unwrap().items, changes.slurm_stats);
-    assert_eq!(store.runners(&Default::default()).await.unwrap().items, changes.runners);
+    assert_eq!(store.runners(RunnerFilter { all: true }).await.unwrap(), changes.runners);
     assert_eq!(store.allocations(&Default::default()).await.unwrap().items, changes.allocations);
     assert_eq!(store.user_data(WORKFLOW, None).await.unwrap(), changes.user_data);
     assert_eq!(store.files(WORKFLOW, (JOB, JOB)).await.unwrap(), changes.files);
-    let events = store.events(&EventQuery::default()).await.unwrap().items;
+    let events = store.events(&EventFilter::default()).await.unwrap().items;
     assert_eq!(
         (&events[0].event, events[0].workflow_name.as_ref()),
         (&changes.events[0], Some(&changes.workflows[0].name))

@@ -4,8 +4,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
+use torc_api::filter::{EventFilter, ResultFilter};
 use torc_core::rows::{Changes, Snapshot};
-use torc_store::{EventQuery, OpenOptions, ResultQuery, Store};
+use torc_store::{OpenOptions, Store};
 
 use crate::samples::{event, job, load, new_store, options, profile, result, workflow};
 
@@ -81,13 +82,13 @@ async fn another_process_is_kept_out() {
 
 async fn check(folder: &TempDir, said: &[i64]) {
     let store = Store::open(options(folder)).await.unwrap();
-    let page = store.events(&EventQuery { limit: 10_000, ..EventQuery::default() }).await.unwrap();
+    let page = store.events(&EventFilter { limit: Some(10_000), ..EventFilter::default() }).await.unwrap();
     let stored: Vec<i64> = page.items.iter().map(|view| view.event.sequence).collect();
     let missing: Vec<&i64> = said.iter().filter(|sequence| !stored.contains(sequence)).collect();
     assert!(missing.is_empty(), "acknowledged and lost: {missing:?}");
     let rows_of_groups = i64::try_from(stored.len()).unwrap() * ROWS_OF_A_GROUP;
     assert_eq!(i64::try_from(store.load().await.unwrap().jobs.len()).unwrap(), rows_of_groups, "half a group");
-    let results = store.results(&ResultQuery { limit: 10_000, ..ResultQuery::default() }).await.unwrap();
+    let results = store.results(&ResultFilter { limit: Some(10_000), ..ResultFilter::default() }).await.unwrap();
     assert_eq!(i64::try_from(results.items.len()).unwrap(), rows_of_groups.min(10_000), "half a group");
     store.close().await.unwrap();
 }

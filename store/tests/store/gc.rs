@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
+use torc_api::filter::{AllocationFilter, EventFilter, ResultFilter, RunnerFilter, SlurmStatsFilter};
 use torc_api::slurm_stats::SlurmStats;
 use torc_core::ids::{AllocationId, JobId, RunnerId, WorkflowId};
 use torc_core::rows::{AllocationRow, Changes, EventRow, JobRow, ResultRow, RunnerRow, WorkflowRow};
 use torc_core::testing::Database;
-use torc_store::{AllocationQuery, EventQuery, GcReport, ResultQuery, RunnerQuery, SlurmStatsQuery, Store};
+use torc_store::{GcReport, Store};
 
 use crate::generators::{TIMES, groups};
 use crate::samples::{event, failure, job, new_store, profile, result, runner, workflow};
@@ -48,13 +49,13 @@ async fn filled() -> (tempfile::TempDir, Store) {
 }
 
 async fn contents(store: &Store) -> (Vec<(i64, i32)>, Vec<i64>, Vec<i64>) {
-    let results = store.results(&ResultQuery::default()).await.unwrap();
-    let events = store.events(&EventQuery::default()).await.unwrap();
-    let runners = store.runners(&RunnerQuery::default()).await.unwrap();
+    let results = store.results(&ResultFilter::default()).await.unwrap();
+    let events = store.events(&EventFilter::default()).await.unwrap();
+    let runners = store.runners(RunnerFilter { all: true }).await.unwrap();
     (
         results.items.iter().map(|view| (view.result.job.0, view.result.attempt)).collect(),
         events.items.iter().map(|view| view.event.sequence).collect(),
-        runners.items.iter().map(|row| row.id.0).collect(),
+        runners.iter().map(|row| row.id.0).collect(),
     )
 }
 
@@ -66,11 +67,11 @@ async fn what_the_accounting_said_goes_with_its_result() {
     let slurm_stats = vec![stats(1, 1, 1), stats(1, 1, 2), stats(2, 2, 1), stats(2, 2, 3)];
     store.commit(&Changes { slurm_stats, ..Changes::default() }).await.unwrap();
     store.gc(5_000, false).await.unwrap();
-    let left = store.slurm_stats(&SlurmStatsQuery::default()).await.unwrap().items;
+    let left = store.slurm_stats(&SlurmStatsFilter::default()).await.unwrap().items;
     assert_eq!(left, [stats(1, 1, 2), stats(2, 2, 1), stats(2, 2, 3)]);
     let deleted = Changes { deleted_workflows: vec![WorkflowId(2)], ..Changes::default() };
     store.commit(&deleted).await.unwrap();
-    assert_eq!(store.slurm_stats(&SlurmStatsQuery::default()).await.unwrap().items, [stats(1, 1, 2)]);
+    assert_eq!(store.slurm_stats(&SlurmStatsFilter::default()).await.unwrap().items, [stats(1, 1, 2)]);
 }
 
 #[tokio::test]
@@ -111,7 +112,7 @@ async fn allocations_go_when_nothing_names_them() {
     store.commit(&changes).await.unwrap();
     let last = store.load().await.unwrap().last;
     let left = async || {
-        let rows = store.allocations(&AllocationQuery::default()).await.unwrap();
+        let rows = store.allocations(&AllocationFilter::default()).await.unwrap();
         rows.items.iter().map(|row| row.id.0).collect::<Vec<i64>>()
     };
     let expected = BTreeMap::from([(WorkflowId(1), 2)]);

@@ -29,12 +29,12 @@ async fn an_older_leader_cannot_write() {
     let superseded = |result: Result<(), StoreError>| matches!(result, Err(StoreError::Superseded { epoch: 3, by: 4 }));
     assert!(superseded(old.commit(&change(2)).await));
     assert!(superseded(old.probe().await), "it does not recover");
-    assert!(superseded(old.note_told(7).await));
+    assert!(superseded(old.set_event_cursor(7).await));
     assert!(matches!(old.gc(0, false).await, Err(StoreError::Superseded { epoch: 3, by: 4 })));
     let worker = [RemoteWorker { address: "a".to_owned(), ..RemoteWorker::default() }];
     assert!(superseded(old.add_remote_workers(WorkflowId(1), &worker, 1).await));
     assert!(superseded(old.remove_remote_worker(WorkflowId(1), "a").await.map(drop)));
-    assert_eq!(old.told().await.unwrap(), 0, "it may still read");
+    assert_eq!(old.event_cursor().await.unwrap(), 0, "it may still read");
     new.commit(&change(3)).await.unwrap();
     let known: Vec<i64> = new.load().await.unwrap().workflows.iter().map(|row| row.id.0).collect();
     assert_eq!(known, [1, 3], "nothing of the older leader's was written");
@@ -58,10 +58,10 @@ async fn a_number_leads_once() {
 async fn what_was_told_is_remembered() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(options(&folder)).await.unwrap();
-    assert_eq!(store.told().await.unwrap(), 0);
-    store.note_told(12).await.unwrap();
-    store.note_told(5).await.unwrap();
-    assert_eq!(store.told().await.unwrap(), 12, "it never goes back");
+    assert_eq!(store.event_cursor().await.unwrap(), 0);
+    store.set_event_cursor(12).await.unwrap();
+    store.set_event_cursor(5).await.unwrap();
+    assert_eq!(store.event_cursor().await.unwrap(), 12, "it never goes back");
 }
 
 /// A backup was put in place of the store: the number in it is lower, and the leader's own counts no more.

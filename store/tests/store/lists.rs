@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use torc_api::filter::{EventFilter, JobFilter, ResultFilter, RunnerFilter};
 use torc_api::state::JobState;
-use torc_core::ids::{JobId, RunnerId, WorkflowId};
+use torc_core::ids::{JobId, RunnerId};
 use torc_core::rows::{Changes, EventRow, ResultRow, RunnerRow};
-use torc_store::{EventQuery, JobQuery, ResultQuery, RunnerQuery, Store, StoreError};
+use torc_store::{Store, StoreError};
 
 use crate::samples::{event, failure, job, new_store, profile, result, runner, update, workflow};
 
@@ -42,17 +43,17 @@ async fn filled() -> (tempfile::TempDir, Store) {
 #[tokio::test]
 async fn jobs_are_filtered() {
     let (_folder, store) = filled().await;
-    let all = JobQuery::default();
+    let all = JobFilter::default();
     let cases = [
         (all.clone(), vec![1, 2, 3, 10]),
-        (JobQuery { workflow: Some(WorkflowId(1)), ..all.clone() }, vec![1, 2, 10]),
-        (JobQuery { states: vec![JobState::Failed, JobState::Running], ..all.clone() }, vec![2, 3, 10]),
-        (JobQuery { workflow: Some(WorkflowId(2)), states: vec![JobState::Running], ..all.clone() }, vec![]),
-        (JobQuery { name: Some("job-1".to_owned()), ..all.clone() }, vec![1]),
-        (JobQuery { name_contains: Some("b-1".to_owned()), ..all.clone() }, vec![1, 10]),
-        (JobQuery { name_contains: Some("%".to_owned()), ..all.clone() }, vec![]),
-        (JobQuery { name_contains: Some("B-1".to_owned()), ..all.clone() }, vec![]),
-        (JobQuery { cursor: Some("2".to_owned()), ..all }, vec![3, 10]),
+        (JobFilter { workflow: Some(1), ..all.clone() }, vec![1, 2, 10]),
+        (JobFilter { status: vec![JobState::Failed, JobState::Running], ..all.clone() }, vec![2, 3, 10]),
+        (JobFilter { workflow: Some(2), status: vec![JobState::Running], ..all.clone() }, vec![]),
+        (JobFilter { name: Some("job-1".to_owned()), ..all.clone() }, vec![1]),
+        (JobFilter { contains: Some("b-1".to_owned()), ..all.clone() }, vec![1, 10]),
+        (JobFilter { contains: Some("%".to_owned()), ..all.clone() }, vec![]),
+        (JobFilter { contains: Some("B-1".to_owned()), ..all.clone() }, vec![]),
+        (JobFilter { cursor: Some("2".to_owned()), ..all }, vec![3, 10]),
     ];
     for (query, expected) in cases {
         let page = store.jobs(&query).await.unwrap();
@@ -65,18 +66,18 @@ async fn jobs_are_filtered() {
 #[tokio::test]
 async fn results_are_filtered() {
     let (_folder, store) = filled().await;
-    let all = ResultQuery::default();
+    let all = ResultFilter::default();
     let cases = [
         (all.clone(), vec![(2, 1, 1), (2, 1, 2), (2, 2, 1), (11, 1, 1), (3, 1, 1)]),
-        (ResultQuery { workflow: Some(WorkflowId(2)), ..all.clone() }, vec![(3, 1, 1)]),
-        (ResultQuery { job: Some(JobId(2)), ..all.clone() }, vec![(2, 1, 1), (2, 1, 2), (2, 2, 1)]),
-        (ResultQuery { run: Some(2), ..all.clone() }, vec![(2, 2, 1)]),
-        (ResultQuery { failed_only: true, ..all.clone() }, vec![(2, 1, 1), (2, 1, 2)]),
-        (ResultQuery { return_code: Some(1), ..all.clone() }, vec![(2, 1, 1), (2, 1, 2), (3, 1, 1)]),
-        (ResultQuery { latest_only: true, ..all.clone() }, vec![(2, 2, 1), (11, 1, 1), (3, 1, 1)]),
-        (ResultQuery { latest_only: true, failed_only: true, ..all.clone() }, vec![]),
-        (ResultQuery { states: vec![JobState::Canceled], ..all.clone() }, vec![(3, 1, 1)]),
-        (ResultQuery { cursor: Some("1.2.1.2".to_owned()), ..all }, vec![(2, 2, 1), (11, 1, 1), (3, 1, 1)]),
+        (ResultFilter { workflow: Some(2), ..all.clone() }, vec![(3, 1, 1)]),
+        (ResultFilter { job: Some(2), ..all.clone() }, vec![(2, 1, 1), (2, 1, 2), (2, 2, 1)]),
+        (ResultFilter { run: Some(2), ..all.clone() }, vec![(2, 2, 1)]),
+        (ResultFilter { failed: true, ..all.clone() }, vec![(2, 1, 1), (2, 1, 2)]),
+        (ResultFilter { return_code: Some(1), ..all.clone() }, vec![(2, 1, 1), (2, 1, 2), (3, 1, 1)]),
+        (ResultFilter { latest: true, ..all.clone() }, vec![(2, 2, 1), (11, 1, 1), (3, 1, 1)]),
+        (ResultFilter { latest: true, failed: true, ..all.clone() }, vec![]),
+        (ResultFilter { status: vec![JobState::Canceled], ..all.clone() }, vec![(3, 1, 1)]),
+        (ResultFilter { cursor: Some("1.2.1.2".to_owned()), ..all }, vec![(2, 2, 1), (11, 1, 1), (3, 1, 1)]),
     ];
     for (query, expected) in cases {
         let page = store.results(&query).await.unwrap();
@@ -84,7 +85,7 @@ async fn results_are_filtered() {
             page.items.iter().map(|view| (view.result.job.0, view.result.run, view.result.attempt)).collect();
         assert_eq!(found, expected, "{query:?}");
     }
-    let removed = store.results(&ResultQuery { job: Some(JobId(11)), ..ResultQuery::default() }).await.unwrap();
+    let removed = store.results(&ResultFilter { job: Some(11), ..ResultFilter::default() }).await.unwrap();
     let view = removed.items.first().unwrap();
     assert_eq!((view.workflow_name.as_str(), view.job_name.as_str()), ("workflow-1", "job-11"));
     assert_eq!(view.host.as_deref(), Some("node1"));
@@ -94,18 +95,18 @@ async fn results_are_filtered() {
 async fn events_and_runners_are_filtered() {
     let (_folder, store) = filled().await;
     for (workflow, after, expected) in [(None, 0, vec![1, 2, 3]), (None, 1, vec![2, 3]), (Some(1), 0, vec![2])] {
-        let query = EventQuery { workflow: workflow.map(WorkflowId), after, limit: 0 };
+        let query = EventFilter { workflow, after: Some(after), ..EventFilter::default() };
         let page = store.events(&query).await.unwrap();
         assert_eq!(page.items.iter().map(|view| view.event.sequence).collect::<Vec<_>>(), expected, "{query:?}");
     }
-    let first = store.events(&EventQuery { limit: 1, ..EventQuery::default() }).await.unwrap();
+    let first = store.events(&EventFilter { limit: Some(1), ..EventFilter::default() }).await.unwrap();
     assert_eq!(first.next.as_deref(), Some("1"));
     let view = first.items.first().unwrap();
     assert_eq!(view.workflow_name.as_deref(), Some("workflow-2"));
     assert_eq!(view.job_names, ["job-3", ""]);
-    for (active_only, expected) in [(false, vec![1, 2]), (true, vec![1])] {
-        let page = store.runners(&RunnerQuery { active_only, ..RunnerQuery::default() }).await.unwrap();
-        assert_eq!(page.items.iter().map(|row| row.id.0).collect::<Vec<_>>(), expected);
+    for (all, expected) in [(true, vec![1, 2]), (false, vec![1])] {
+        let runners = store.runners(RunnerFilter { all }).await.unwrap();
+        assert_eq!(runners.iter().map(|row| row.id.0).collect::<Vec<_>>(), expected);
     }
 }
 
@@ -113,10 +114,10 @@ async fn events_and_runners_are_filtered() {
 async fn foreign_cursors_are_refused() {
     let (_folder, store) = filled().await;
     for cursor in ["", "x", "1.2", "1.2.3.4.5", "1.2.3.x", "99999999999999999999"] {
-        let query = ResultQuery { cursor: Some(cursor.to_owned()), ..ResultQuery::default() };
+        let query = ResultFilter { cursor: Some(cursor.to_owned()), ..ResultFilter::default() };
         assert!(matches!(store.results(&query).await, Err(StoreError::InvalidCursor { .. })), "{cursor}");
     }
-    let query = JobQuery { cursor: Some("1.2".to_owned()), ..JobQuery::default() };
+    let query = JobFilter { cursor: Some("1.2".to_owned()), ..JobFilter::default() };
     assert!(matches!(store.jobs(&query).await, Err(StoreError::InvalidCursor { .. })));
 }
 
@@ -130,7 +131,7 @@ async fn pages_are_complete_and_never_repeat_while_rows_arrive() {
         Changes { workflows: vec![workflow(1)], profiles: vec![profile(1, 1)], jobs, results, ..Changes::default() };
     store.commit(&first).await.unwrap();
     let mut seen: Vec<i64> = Vec::new();
-    let mut query = ResultQuery { workflow: Some(WorkflowId(1)), limit: 7, ..ResultQuery::default() };
+    let mut query = ResultFilter { workflow: Some(1), limit: Some(7), ..ResultFilter::default() };
     for round in 0.. {
         let page = store.results(&query).await.unwrap();
         assert!(page.items.len() <= 7);

@@ -5,8 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use tempfile::TempDir;
+use torc_api::filter::{EventFilter, JobFilter, ResultFilter, RunnerFilter};
 use torc_core::rows::Changes;
-use torc_store::{EventQuery, JobQuery, OpenOptions, ResultQuery, RunnerQuery, Store, StoreError};
+use torc_store::{OpenOptions, Store, StoreError};
 
 use crate::samples::{event, job, known_schema, new_store, options, profile, result, run_sql, runner, workflow};
 
@@ -149,20 +150,16 @@ async fn everything_works_on_a_single_connection() {
     };
     store.commit(&changes).await.unwrap();
     assert!(!folder.path().join("torc.db-shm").exists(), "no shared memory");
-    let (all_jobs, all_results) = (JobQuery::default(), ResultQuery::default());
-    let (all_events, all_runners) = (EventQuery::default(), RunnerQuery::default());
+    let (all_jobs, all_results) = (JobFilter::default(), ResultFilter::default());
+    let all_events = EventFilter::default();
     let (jobs, results, events, runners) = tokio::join!(
         store.jobs(&all_jobs),
         store.results(&all_results),
         store.events(&all_events),
-        store.runners(&all_runners),
+        store.runners(RunnerFilter { all: true }),
     );
-    let found = (
-        jobs.unwrap().items.len(),
-        results.unwrap().items.len(),
-        events.unwrap().items.len(),
-        runners.unwrap().items.len(),
-    );
+    let found =
+        (jobs.unwrap().items.len(), results.unwrap().items.len(), events.unwrap().items.len(), runners.unwrap().len());
     assert_eq!(found, (1, 1, 1, 1));
     store.backup(&folder.path().join("copy.db")).await.unwrap();
     store.close().await.unwrap();

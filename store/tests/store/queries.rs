@@ -7,15 +7,15 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use torc_api::api::Page;
+use torc_api::filter::{
+    AllocationFilter, AuditFilter, EventFilter, JobFilter, ResultFilter, RunnerFilter, SlurmStatsFilter,
+};
 use torc_api::state::JobState;
 use torc_core::accounting::complete;
 use torc_core::ids::{JobId, WorkflowId};
 use torc_core::rows::{AllocationRow, AuditRow, Changes, JobRow, ResultRow, RunnerRow};
 use torc_core::testing::Database;
-use torc_store::{
-    AllocationQuery, AuditQuery, EventQuery, EventView, JobQuery, JobView, ResultQuery, ResultView, RunnerQuery,
-    SlurmStatsQuery, Store, StoreError,
-};
+use torc_store::{EventView, JobView, ResultView, Store, StoreError};
 
 use crate::generators::{JOBS, WORKFLOWS, groups};
 use crate::samples::new_store;
@@ -29,7 +29,7 @@ struct Filters {
     attempt: Option<i32>,
     states: Vec<JobState>,
     name: Option<String>,
-    name_contains: Option<String>,
+    contains: Option<String>,
     return_code: Option<i32>,
     who: Option<String>,
     after: i64,
@@ -43,7 +43,7 @@ prop_compose! {
     fn filters()(workflow in option::of(1..=WORKFLOWS), job in option::weighted(0.3, 1..=JOBS), run in option::weighted(0.3, 1..3i32),
         attempt in option::weighted(0.3, 1..4i32),
         states in option::weighted(0.3, subsequence(JobState::ALL.to_vec(), 1..8)),
-        name in option::weighted(0.3, ("[aB]", 1..=JOBS)), name_contains in option::weighted(0.3, select(vec!["a", "A", "B-1", "b", "-", "%"])),
+        name in option::weighted(0.3, ("[aB]", 1..=JOBS)), contains in option::weighted(0.3, select(vec!["a", "A", "B-1", "b", "-", "%"])),
         return_code in option::weighted(0.3, 0..4i32), who in option::of("[ab]"), after in 0..4i64,
         (is_narrow, is_latest) in any::<(bool, bool)>(), page in 1..6u32,
     ) -> Filters {
@@ -54,7 +54,7 @@ prop_compose! {
             attempt,
             states: states.unwrap_or_default(),
             name: name.map(|(letter, id)| format!("{letter}-{id}")),
-            name_contains: name_contains.map(str::to_owned),
+            contains: contains.map(str::to_owned),
             return_code,
             who,
             after,
@@ -90,20 +90,20 @@ fn any_job(model: &Database, id: JobId) -> Option<&JobRow> {
 }
 
 async fn check_jobs(store: &Store, model: &Database, filters: &Filters) {
-    let query = JobQuery {
-        workflow: filters.workflow,
-        states: filters.states.clone(),
+    let query = JobFilter {
+        workflow: filters.workflow.map(|id| id.0),
+        status: filters.states.clone(),
         name: filters.name.clone(),
-        name_contains: filters.name_contains.clone(),
+        contains: filters.contains.clone(),
         cursor: None,
-        limit: filters.page,
+        limit: Some(filters.page),
     };
-    let found = pages(filters.page, async |cursor| store.jobs(&JobQuery { cursor, ..query.clone() }).await).await;
+    let found = pages(filters.page, async |cursor| store.jobs(&JobFilter { cursor, ..query.clone() }).await).await;
     let is_asked = |job: &&JobRow| {
         is_one(&filters.workflow, &job.workflow)
             && (filters.states.is_empty() || filters.states.contains(&job.state))
             && is_one(&filters.name, &job.name)
-            && filters.name_contains.as_ref().is_none_or(|part| job.name.contains(part.as_str()))
+            && filters.contains.as_ref().is_none_or(|part| job.name.contains(part.as_str()))
     };
     let view = |job: &JobRow| {
         let profile = model.profiles.get(&job.profile)?.profile.clone();
@@ -133,18 +133,19 @@ fn result_view(model: &Database, row: &ResultRow) -> Option<ResultView> {
 }
 
 async fn check_results(store: &Store, model: &Database, filters: &Filters) {
-    let query = ResultQuery {
-        workflow: filters.workflow,
-        job: filters.job,
+    let query = ResultFilter {
+        workflow: filters.workflow.map(|id| id.0),
+        job: filters.job.map(|id| id.0),
         run: filters.run,
-        states: filters.states.clone(),
-        failed_only: filters.is_narrow,
+        status: filters.states.clone(),
+        failed: filters.is_narrow,
         return_code: filters.return_code,
-        latest_only: filters.is_latest,
+        latest: filters.is_latest,
         cursor: None,
-        limit: filters.page,
+        limit: Some(filters.page),
     };
-    let found = pages(filters.page, async |cursor| store.results(&ResultQuery { cursor, ..query.clone() }).await).await;
+    let found =
+        pages(filters.page, async |cursor| store.results(&ResultFilter { cursor, ..query.clone() }).await).await;
     let is_asked = |row: &&ResultRow| {
         let of_job = |id: JobId| row.job == id && any_job(model, id).is_some_and(|job| job.workflow == row.workflow);
         is_one(&filters.workflow, &row.workflow)
@@ -166,15 +167,15 @@ async fn check_results(store: &Store, model: &Database, filters: &Filters) {
 
 // S17
 async fn check_slurm_stats(store: &Store, model: &Database, filters: &Filters) {
-    let query = SlurmStatsQuery {
-        workflow: filters.workflow,
-        job: filters.job,
-        run: filters.run,
-        attempt: filters.attempt,
-        cursor: None,
-        limit: filters.page,
+    let query = SlurmStatsFilter {
+        workflow_id: filters.workflow.map(|id| id.0),
+        job_id: filters.job.map(|id| id.0),
+        run_id: filters.run,
+        attempt_id: filters.attempt,
+        limit: Some(filters.page),
+        ..SlurmStatsFilter::default()
     };
-    let ask = async |cursor| store.slurm_stats(&SlurmStatsQuery { cursor, ..query.clone() }).await;
+    let ask = async |cursor| store.slurm_stats(&SlurmStatsFilter { cursor, ..query.clone() }).await;
     let found = pages(filters.page, ask).await;
     let expected = model.slurm_stats.values().filter(|row| {
         is_one(&filters.workflow, &WorkflowId(row.workflow))
@@ -186,10 +187,11 @@ async fn check_slurm_stats(store: &Store, model: &Database, filters: &Filters) {
 }
 
 async fn check_events(store: &Store, model: &Database, filters: &Filters) {
-    let first = EventQuery { workflow: filters.workflow, after: filters.after, limit: filters.page };
+    let workflow = filters.workflow.map(|id| id.0);
+    let first = EventFilter { workflow, limit: Some(filters.page), ..EventFilter::default() };
     let ask = async |cursor: Option<String>| {
         let after = cursor.map_or(filters.after, |cursor| cursor.parse().unwrap());
-        store.events(&EventQuery { after, ..first }).await
+        store.events(&EventFilter { after: Some(after), ..first.clone() }).await
     };
     let found = pages(filters.page, ask).await;
     let asked = model.events.iter().filter(|event| {
@@ -205,10 +207,10 @@ async fn check_events(store: &Store, model: &Database, filters: &Filters) {
 }
 
 async fn check_audit(store: &Store, model: &Database, filters: &Filters) {
-    let first = AuditQuery { who: filters.who.clone(), after: filters.after, limit: filters.page };
+    let first = AuditFilter { who: filters.who.clone(), cursor: None, limit: Some(filters.page) };
     let ask = async |cursor: Option<String>| {
-        let after = cursor.map_or(filters.after, |cursor| cursor.parse().unwrap());
-        store.audit(&AuditQuery { after, ..first.clone() }).await
+        let cursor = cursor.or_else(|| Some(filters.after.to_string()));
+        store.audit(&AuditFilter { cursor, ..first.clone() }).await
     };
     let found = pages(filters.page, ask).await;
     let numbered = (1..).zip(model.audit.iter().cloned());
@@ -217,16 +219,16 @@ async fn check_audit(store: &Store, model: &Database, filters: &Filters) {
 }
 
 async fn check_runners(store: &Store, model: &Database, filters: &Filters) {
-    let query = RunnerQuery { active_only: filters.is_narrow, cursor: None, limit: filters.page };
-    let found = pages(filters.page, async |cursor| store.runners(&RunnerQuery { cursor, ..query.clone() }).await).await;
+    let found = store.runners(RunnerFilter { all: !filters.is_narrow }).await.unwrap();
     let asked = model.runners.values().filter(|row| !filters.is_narrow || row.ended_ms.is_none());
-    assert_eq!(found, asked.cloned().collect::<Vec<RunnerRow>>(), "{query:?}");
+    assert_eq!(found, asked.cloned().collect::<Vec<RunnerRow>>());
 }
 
 async fn check_allocations(store: &Store, model: &Database, filters: &Filters) {
-    let query =
-        AllocationQuery { workflow: filters.workflow, live_only: filters.is_narrow, cursor: None, limit: filters.page };
-    let ask = async |cursor| store.allocations(&AllocationQuery { cursor, ..query.clone() }).await;
+    let workflow = filters.workflow.map(|id| id.0);
+    let limit = Some(filters.page);
+    let query = AllocationFilter { workflow, live: filters.is_narrow, limit, ..AllocationFilter::default() };
+    let ask = async |cursor| store.allocations(&AllocationFilter { cursor, ..query.clone() }).await;
     let found = pages(filters.page, ask).await;
     let asked = model
         .allocations

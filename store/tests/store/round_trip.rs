@@ -2,6 +2,7 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use torc_api::filter::EventFilter;
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::LeaseRole;
 use torc_core::ids::{AllocationId, JobId, RunnerId, WorkflowId};
@@ -10,7 +11,7 @@ use torc_core::rows::{
     ResultRow, TaskLease, UserDataRow, WorkflowRow,
 };
 use torc_core::testing::Database;
-use torc_store::{EventQuery, Store};
+use torc_store::Store;
 
 use crate::generators::{event_row, groups};
 use crate::samples::{failure, job, load, new_store, options, profile, result, runner, update, workflow};
@@ -47,7 +48,7 @@ proptest! {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
             let (_folder, store) = new_store().await;
             store.commit(&Changes { events: events.clone(), ..Changes::default() }).await.unwrap();
-            let found = store.events(&EventQuery { limit: 1_000, ..EventQuery::default() }).await.unwrap();
+            let found = store.events(&EventFilter { limit: Some(1_000), ..EventFilter::default() }).await.unwrap();
             let found: Vec<EventRow> = found.items.into_iter().map(|view| view.event).collect();
             assert_eq!(found, events);
         });
@@ -191,7 +192,7 @@ async fn a_deletion_in_its_own_group_leaves_only_its_events() {
     assert_eq!(snapshot.workflows, [workflow(2)]);
     assert_eq!(snapshot.jobs, [job(2, 2, 1)]);
     assert_eq!((snapshot.last.workflow, snapshot.last.job), (3, 3), "numbers are never given out again");
-    let events = store.events(&EventQuery::default()).await.unwrap().items;
+    let events = store.events(&EventFilter::default()).await.unwrap().items;
     assert_eq!(events.iter().map(|view| view.event.sequence).collect::<Vec<_>>(), [2, 3, 4]);
 }
 

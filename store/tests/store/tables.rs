@@ -14,7 +14,7 @@ use torc_api::wire::Usage;
 use torc_core::ids::{JobId, WorkflowId};
 use torc_core::rows::{
     ActionRow, AllocationRow, AuditRow, ClusterRow, DetachedLease, DetachedState, EventRow, FileRow, JobRow, LastIds,
-    ProfileRow, RecoveryRow, ResultRow, RunnerRow, TaskLease, UserDataRow, WorkflowRow,
+    ProfileRow, RecoveryRow, ResultRow, RunnerRow, UserDataRow, WorkflowRow,
 };
 use torc_core::testing::Database;
 use torc_store::{Leader, Store};
@@ -108,43 +108,7 @@ fn record<const N: usize>(columns: [(&str, Cell); N]) -> Record {
 }
 
 fn workflow(row: &WorkflowRow) -> Record {
-    let WorkflowRow {
-        id,
-        namespace,
-        name,
-        owner,
-        document: _,
-        generation,
-        digest,
-        working_dir,
-        run,
-        suspended,
-        canceled,
-        expired,
-        created_ms,
-        started_ms,
-        completed_ms,
-        conditions,
-        recovery_schedulers,
-    } = row;
-    record([
-        ("id", id.0.into()),
-        ("namespace", namespace.into()),
-        ("name", name.into()),
-        ("owner", owner.into()),
-        ("generation", (*generation).into()),
-        ("digest", digest.into()),
-        ("working_dir", working_dir.into()),
-        ("run", (*run).into()),
-        ("suspended", (*suspended).into()),
-        ("canceled", (*canceled).into()),
-        ("expired", (*expired).into()),
-        ("created_ms", (*created_ms).into()),
-        ("started_ms", cell(started_ms)),
-        ("completed_ms", cell(completed_ms)),
-        ("conditions", conditions.into()),
-        ("recovery_schedulers", recovery_schedulers.into()),
-    ])
+    record([("id", row.id.0.into()), ("data", json(row))])
 }
 
 fn document(row: &WorkflowRow) -> Record {
@@ -347,173 +311,25 @@ fn detached_lease(row: &DetachedLease) -> Record {
         ("attempt", (*attempt).into()),
         ("runner", runner.0.into()),
         ("started_ms", cell(started_ms)),
-        ("given_up", matches!(fate, DetachedState::Expired).into()),
+        ("expired", matches!(fate, DetachedState::Expired).into()),
         ("role", role.as_str().into()),
     ])
 }
 
 fn action(row: &ActionRow) -> Record {
-    let ActionRow {
-        id,
-        workflow,
-        position,
-        definition,
-        worker,
-        state,
-        lease,
-        ended_ms,
-        return_code,
-        message,
-        stdout,
-        stderr,
-    } = row;
-    let TaskLease { run, attempt, tries, lease_id, runner, started_ms } = lease;
-    record([
-        ("id", id.0.into()),
-        ("workflow", workflow.0.into()),
-        ("position", (*position).into()),
-        ("worker", cell(&worker.map(|worker| worker.0))),
-        ("state", state.as_str().into()),
-        ("run", (*run).into()),
-        ("attempt", (*attempt).into()),
-        ("tries", (*tries).into()),
-        ("lease_id", (*lease_id).into()),
-        ("runner", cell(&runner.map(|runner| runner.0))),
-        ("started_ms", cell(started_ms)),
-        ("ended_ms", cell(ended_ms)),
-        ("return_code", cell(return_code)),
-        ("message", text(message)),
-        ("stdout", text(stdout)),
-        ("stderr", text(stderr)),
-        ("definition", text(definition)),
-    ])
+    record([("id", row.id.0.into()), ("data", json(row))])
 }
 
 fn recovery(row: &RecoveryRow) -> Record {
-    let RecoveryRow { job, workflow, script, return_code, cause, preferred, lease } = row;
-    let TaskLease { run, attempt, tries, lease_id, runner, started_ms } = lease;
-    record([
-        ("job", job.0.into()),
-        ("workflow", workflow.0.into()),
-        ("script", script.into()),
-        ("return_code", (*return_code).into()),
-        ("cause", cause.as_str().into()),
-        ("preferred", cell(&preferred.map(|runner| runner.0))),
-        ("run", (*run).into()),
-        ("attempt", (*attempt).into()),
-        ("tries", (*tries).into()),
-        ("lease_id", (*lease_id).into()),
-        ("runner", cell(&runner.map(|runner| runner.0))),
-        ("started_ms", cell(started_ms)),
-    ])
+    record([("job", row.job.0.into()), ("data", json(row))])
 }
 
 fn runner(row: &RunnerRow) -> Record {
-    let RunnerRow {
-        id,
-        host,
-        pid,
-        kind,
-        capacity,
-        max_parallel_jobs,
-        labels,
-        scope,
-        scheduler,
-        slurm_job_id,
-        output_dir,
-        place,
-        process,
-        version,
-        started_ms,
-        ended_ms,
-    } = row;
-    record([
-        ("id", id.0.into()),
-        ("host", host.into()),
-        ("pid", (*pid).into()),
-        ("kind", json(kind)),
-        ("capacity", json(capacity)),
-        ("max_parallel_jobs", cell(max_parallel_jobs)),
-        ("labels", json(labels)),
-        ("scope", json(scope)),
-        ("scheduler", text(scheduler)),
-        ("slurm_job_id", text(slurm_job_id)),
-        ("output_dir", output_dir.into()),
-        ("place", place.into()),
-        ("process", process.as_ref().map_or(Cell::Null, json)),
-        ("version", version.into()),
-        ("started_ms", (*started_ms).into()),
-        ("ended_ms", cell(ended_ms)),
-    ])
+    record([("id", row.id.0.into()), ("data", json(row))])
 }
 
 fn allocation(row: &AllocationRow) -> Record {
-    let AllocationRow {
-        id,
-        workflow,
-        cluster,
-        scheduler,
-        origin,
-        action,
-        status,
-        slurm_job_id,
-        slurm_state,
-        slurm_reason,
-        partition,
-        account,
-        nodes,
-        cpus,
-        memory_bytes,
-        gpus,
-        seconds,
-        one_worker_per_node,
-        max_parallel_jobs,
-        node_list,
-        created_ms,
-        called_ms,
-        submitted_ms,
-        started_ms,
-        ended_ms,
-        estimated_start_ms,
-        expected_end_ms,
-        canceled_ms,
-        unseen_since_ms,
-        has_reported,
-        message,
-    } = row;
-    record([
-        ("id", id.0.into()),
-        ("workflow", workflow.0.into()),
-        ("cluster", cluster.into()),
-        ("scheduler", text(scheduler)),
-        ("origin", origin.as_str().into()),
-        ("action", cell(&action.map(|action| action.0))),
-        ("status", status.as_str().into()),
-        ("slurm_job_id", text(slurm_job_id)),
-        ("slurm_state", text(slurm_state)),
-        ("slurm_reason", text(slurm_reason)),
-        ("partition", text(partition)),
-        ("account", text(account)),
-        ("nodes", (*nodes).into()),
-        ("cpus", (*cpus).into()),
-        ("memory_bytes", (*memory_bytes).into()),
-        ("gpus", (*gpus).into()),
-        ("seconds", (*seconds).into()),
-        ("one_worker_per_node", (*one_worker_per_node).into()),
-        ("max_parallel_jobs", cell(max_parallel_jobs)),
-        ("node_list", text(node_list)),
-        ("created_ms", (*created_ms).into()),
-        ("called_ms", cell(called_ms)),
-        ("submitted_ms", cell(submitted_ms)),
-        ("started_ms", cell(started_ms)),
-        ("ended_ms", cell(ended_ms)),
-        ("estimated_start_ms", cell(estimated_start_ms)),
-        ("expected_end_ms", cell(expected_end_ms)),
-        ("canceled_ms", cell(canceled_ms)),
-        ("unseen_since_ms", cell(unseen_since_ms)),
-        ("has_reported", (*has_reported).into()),
-        ("message", text(message)),
-    ])
+    record([("id", row.id.0.into()), ("data", json(row))])
 }
 
 fn cluster(row: &ClusterRow) -> Record {
@@ -571,7 +387,7 @@ pub struct Beside {
     /// Workers over SSH, with the time at which they were added.
     pub remote_workers: Vec<(WorkflowId, RemoteWorker, i64)>,
     pub leader: Leader,
-    pub told: i64,
+    pub event_cursor: i64,
 }
 
 fn remote_worker((workflow, worker, added_ms): &(WorkflowId, RemoteWorker, i64)) -> Record {
@@ -590,7 +406,7 @@ fn leadership(beside: &Beside) -> Record {
         ("only_row", 1.into()),
         ("epoch", (*epoch).into()),
         ("holder", holder.into()),
-        ("told", beside.told.into()),
+        ("event_cursor", beside.event_cursor.into()),
     ])
 }
 

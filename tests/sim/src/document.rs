@@ -1,4 +1,4 @@
-//! From the plan of a workflow to the document that is applied.
+//! Writes the plan of a workflow as a document.
 
 use std::collections::BTreeMap;
 

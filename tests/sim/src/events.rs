@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use crate::time::Time;
 
-/// Events that have not happened yet.
+/// Future events by their time.
 #[derive(Debug)]
 pub struct EventQueue<E> {
     heap: BinaryHeap<Reverse<Entry<E>>>,
@@ -25,7 +25,6 @@ impl<E> EventQueue<E> {
         Self { heap: BinaryHeap::new(), inserted: 0 }
     }
 
-    /// Adds an event.
     pub fn push(&mut self, at: Time, event: E) {
         self.inserted += 1;
         self.heap.push(Reverse(Entry { at, number: self.inserted, event }));

@@ -47,7 +47,7 @@ struct Edge {
     change: Change,
 }
 
-/// In the order in which changes at one time are applied: what ends makes room for what starts.
+/// A change, in the order in which changes at one time are applied: ends free capacity for starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Change {
     /// An attempt ends, by its position in the trace.
@@ -118,7 +118,7 @@ fn drain_start(trace: &Trace, attempt: &Attempt) -> Time {
     others.map(|other| other.ordered).max().unwrap_or_default()
 }
 
-/// For each job the times at which it was ready, and the attempts that followed.
+/// Returns the times at which each job was ready, and the attempts that followed.
 fn waits<'a>(scenario: &Scenario, trace: &'a Trace) -> BTreeMap<JobRef, Vec<(Time, Option<&'a Attempt>)>> {
     let mut attempts: BTreeMap<JobRef, Vec<&Attempt>> = BTreeMap::new();
     for attempt in &trace.attempts {

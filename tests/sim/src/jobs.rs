@@ -1,4 +1,4 @@
-//! From the engine's numbers back to the jobs of the scenario.
+//! Maps the numbers of the engine to the jobs of the scenario.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,7 +24,7 @@ impl JobIndex {
         Self { workflows: BTreeMap::new(), names: names.collect() }
     }
 
-    /// A workflow was applied and has this number.
+    /// Records the number of an applied workflow.
     pub fn applied(&mut self, workflow: usize, number: i64) {
         self.workflows.insert(number, workflow);
     }

@@ -4,7 +4,7 @@
 //! network, the shim and the processes are simulated. A scenario and its seed decide everything: two runs give the same trace.
 //!
 //! A schedule is compared with that of a reference scheduler that knows all durations and pays no latency.
-//! Deliberately absent: threads, I/O, the system clock.
+//! The crate uses no threads, no I/O and no system clock.
 
 pub mod bound;
 pub mod document;

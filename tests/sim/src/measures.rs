@@ -55,7 +55,7 @@ pub fn quotient(part: Duration, whole: Duration) -> f64 {
     if whole.is_zero() { 1.0 } else { part.as_secs_f64() / whole.as_secs_f64() }
 }
 
-/// Measures a schedule.
+/// Computes the measures of a schedule.
 pub fn measure(scenario: &Scenario, trace: &Trace) -> Measures {
     let from = scenario.measured_from();
     let jobs = scenario.jobs().count().max(1) as f64;
@@ -88,7 +88,7 @@ fn utilization(scenario: &Scenario, trace: &Trace) -> f64 {
     for attempt in &trace.attempts {
         let class: &Class = &classes.classes[classes.of(attempt.job)].class;
         let runner = &scenario.runners[attempt.runner];
-        // What runs on after the runner was told to stop was no capacity.
+        // Jobs that still run after the runner got its stop signal do not count as capacity.
         let until = runner.closes().map_or(until, |end| end.min(until));
         used.add(&class.demand(&runner.capacity), busy_time(attempt, from, until));
     }

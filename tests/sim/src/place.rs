@@ -13,7 +13,7 @@ use torc_core::ledger::{Ledger, NodeScope, Reservation, Strategy};
 use crate::time::Time;
 use crate::workload::{JobPlan, RunnerPlan, Scenario};
 
-/// From SIGKILL to the end of the walltime.
+/// Time from SIGKILL to the end of the walltime.
 const KILL_HEADROOM: Duration = Duration::from_secs(60);
 
 /// Returns the time after which no job of a runner succeeds, if there is one. A job that is asked to stop counts for nothing.

@@ -11,7 +11,7 @@ use crate::shim::{PlannedStart, Shim, ShimOutput};
 use crate::time::Time;
 use crate::workload::{RunnerPlan, Timing};
 
-/// A runner that is there.
+/// A running agent with its shim and its link.
 pub struct RunnerHost {
     agent: State,
     shim: Shim,
@@ -45,7 +45,7 @@ pub enum Message {
 pub type Durations<'a> = &'a dyn Fn(&StartOrder) -> std::time::Duration;
 
 impl RunnerHost {
-    /// Returns a runner that nobody knows yet.
+    /// Returns a runner that has not registered yet.
     pub fn new(plan: &RunnerPlan, timing: Timing, now: Time) -> Result<Self, RunnerError> {
         let config = config(plan);
         let mut settings = resolve(&config, ShellSetup::default(), now.moment())?;
@@ -60,12 +60,12 @@ impl RunnerHost {
         })
     }
 
-    /// It has left or crashed.
+    /// Returns whether the runner has left or crashed.
     pub fn is_gone(&self) -> bool {
         self.is_gone
     }
 
-    /// Vanishes.
+    /// Crashes with all of its processes.
     pub fn crash(&mut self) {
         self.is_gone = true;
     }

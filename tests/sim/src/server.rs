@@ -30,14 +30,14 @@ pub enum ApplyError {
     Write { workflow: String, source: serde_json::Error },
 }
 
-/// The server.
+/// The engine, its long polls and its counters.
 pub struct Server {
     engine: Engine,
     polls: LongPolls<Time, Reply>,
     commit: Duration,
-    /// Leases that a runner was told to give back and has not.
-    asked_back: BTreeSet<AttemptKey>,
-    /// Leases that runners gave back because they were told to.
+    /// Leases that the server has revoked and whose runner has not confirmed it.
+    revoked: BTreeSet<AttemptKey>,
+    /// Number of leases that runners returned because the server had revoked them.
     pub lease_moves: u64,
     pub syncs: u64,
 }
@@ -51,7 +51,7 @@ struct Reply {
 /// An answer to a runner.
 #[derive(Debug)]
 pub struct Answer {
-    /// The runner's index.
+    /// The index of the runner in the scenario.
     pub runner: usize,
     pub leaves: Time,
     /// The event for its agent.
@@ -63,10 +63,10 @@ impl Server {
     pub fn new(commit: Duration) -> Self {
         let engine = Engine::default();
         let polls = LongPolls::new(&engine);
-        Self { engine, polls, commit, asked_back: BTreeSet::new(), lease_moves: 0, syncs: 0 }
+        Self { engine, polls, commit, revoked: BTreeSet::new(), lease_moves: 0, syncs: 0 }
     }
 
-    /// All workflows have settled.
+    /// Returns whether all workflows have settled.
     pub fn is_idle(&self) -> bool {
         self.engine.is_idle()
     }
@@ -149,12 +149,12 @@ impl Server {
 
     fn count_moves(&mut self, request: &SyncRequest) {
         for key in &request.returned {
-            self.lease_moves += u64::from(self.asked_back.remove(key));
+            self.lease_moves += u64::from(self.revoked.remove(key));
         }
     }
 
     fn answered(&mut self, response: SyncResponse) -> AgentEvent {
-        self.asked_back.extend(&response.give_back);
+        self.revoked.extend(&response.give_back);
         AgentEvent::Answered(Box::new(response))
     }
 
@@ -172,7 +172,7 @@ impl Server {
     }
 }
 
-/// The error that a runner gets over HTTP.
+/// Converts an error to the one that a runner gets over HTTP.
 fn link_error(refusal: &CommandError) -> LinkError {
     match refusal {
         CommandError::NoRunner(_) => LinkError::Unknown,

@@ -25,7 +25,7 @@ const fn shape(name: &'static str, description: &'static str, build: fn(u64) -> 
     Shape { name, description, build }
 }
 
-/// All shapes.
+/// Returns all shapes.
 pub fn all() -> Vec<Shape> {
     let files: [&[Shape]; 5] =
         [independent::SHAPES, graphs::SHAPES, changing_fleets::SHAPES, links::SHAPES, several_workflows::SHAPES];

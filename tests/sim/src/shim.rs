@@ -11,7 +11,7 @@ use torc_runner::state::AgentEvent;
 
 use crate::time::Time;
 
-/// SIGKILL.
+/// The number of SIGKILL.
 const SIGKILL: i32 = 9;
 
 /// The shim of a runner.
@@ -33,7 +33,6 @@ pub struct PlannedStart {
 
 #[derive(Debug)]
 struct Process {
-    name: String,
     class: u32,
     pid: i32,
     started: Time,
@@ -139,12 +138,11 @@ impl Shim {
         let started = now.plus(self.start_overhead);
         let ends = started.plus(duration);
         self.last_pid += 1;
-        out.push(ShimOutput::Starts { key: order.key, name: order.name.clone(), at: started });
+        out.push(ShimOutput::Starts { key: order.key, name: order.name, at: started });
         for at in [started, ends] {
             out.push(ShimOutput::Check { key: order.key, at });
         }
         let process = Process {
-            name: order.name,
             class: order.class,
             pid: self.last_pid,
             started,

@@ -55,7 +55,7 @@ impl Time {
     }
 }
 
-/// Returns whole microseconds.
+/// Converts a duration to whole microseconds.
 pub fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::time::Time;
 use crate::workload::{JobRef, Scenario};
 
-/// Everything that happened.
+/// The processes and events of a simulation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
     /// In the order of their starts.
@@ -17,19 +17,19 @@ pub struct Trace {
     pub ended: Time,
 }
 
-/// One process.
+/// A process of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attempt {
     pub job: JobRef,
     pub runner: usize,
     /// The engine's number of the attempt.
     pub number: i32,
-    /// The shim was told to start it: it takes resources from here on.
+    /// Time of the order to the shim, from which the process uses resources.
     pub ordered: Time,
     pub started: Time,
     /// None while it runs.
     pub ended: Option<Time>,
-    /// It exited with code 0 and nobody had asked it to stop.
+    /// The process exited with 0 without a stop signal.
     pub succeeded: bool,
 }
 

@@ -15,7 +15,7 @@ pub const GIB: i64 = 1 << 30;
 /// Everything that decides how a simulation goes.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Decides about jitter.
+    /// The seed of jitter.
     pub seed: u64,
     pub runners: Vec<RunnerPlan>,
     pub workflows: Vec<WorkflowPlan>,
@@ -79,11 +79,11 @@ impl Default for Timing {
     }
 }
 
-/// A runner.
+/// A runner with its capacity and its lifetime.
 #[derive(Clone, Debug)]
 pub struct RunnerPlan {
     pub host: String,
-    /// On all nodes together.
+    /// Capacity of all nodes together.
     pub capacity: Resources,
     /// The queue strategy: this many jobs at once.
     pub max_parallel_jobs: Option<u32>,
@@ -93,11 +93,11 @@ pub struct RunnerPlan {
     /// Settings of the runner, which override those of the workflow.
     pub prefetch: Prefetch,
     pub arrives: Time,
-    /// It is told to stop at this time.
+    /// Time of the stop signal.
     pub stops: Option<Time>,
-    /// It vanishes at this time, with its processes.
+    /// Time of its crash, which ends its processes.
     pub crashes: Option<Time>,
-    /// Its time is over this long after its arrival.
+    /// Walltime, counted from its arrival.
     pub walltime: Option<Duration>,
 }
 
@@ -139,7 +139,7 @@ impl RunnerPlan {
     }
 }
 
-/// A workflow.
+/// A workflow with its jobs and the time at which it is applied.
 #[derive(Clone, Debug)]
 pub struct WorkflowPlan {
     /// Unique in its scenario.
@@ -169,16 +169,16 @@ impl WorkflowPlan {
     }
 }
 
-/// A job.
+/// A job with its requirements, duration and dependencies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobPlan {
     /// Unique in its workflow.
     pub name: String,
-    /// Per node.
+    /// Resources on each node.
     pub needs: Resources,
     /// The runtime that the document declares, in whole seconds.
     pub runtime_seconds: i64,
-    /// Duration of its process.
+    /// True duration of the process.
     pub duration: Duration,
     pub priority: i64,
     /// Jobs of the same workflow that have to end first, by index; each is lower than the job's own.

@@ -1,4 +1,4 @@
-//! A large workflow: how long it takes to apply, what it costs in memory, and how soon a restarted server gives out work.
+//! A large workflow: the time to apply it, its memory, and the time until a restarted server leases jobs.
 
 use std::path::Path;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use torc_api::wire::{PROTOCOL, RegisterRequest, RegisterResponse, Resources, Syn
 use crate::report::{Bar, Report};
 use crate::server::Server;
 
-/// Ten layers of ten jobs in each of a thousand groups: every job waits for the ten before it.
+/// Returns ten layers of ten jobs in each of a thousand groups. Every job waits for the ten of the layer before.
 const GROUPS: usize = 1_000;
 const LAYERS: usize = 10;
 const WIDTH: usize = 10;
@@ -24,15 +24,25 @@ pub async fn measure(torc: &Path, report: &mut Report) -> Result<()> {
     let started = Instant::now();
     let request = json!({ "document": document(), "workingDir": "/" });
     server.post("/v1/workflows", &request).await?;
-    report.hold("apply 100,000 jobs, 1,000,000 edges", started.elapsed().as_secs_f64(), "s", Bar::AtMost(3.0));
+    report.record_with_bar(
+        "apply 100,000 jobs, 1,000,000 edges",
+        started.elapsed().as_secs_f64(),
+        "s",
+        Bar::AtMost(3.0),
+    );
     drop(server);
 
     let started = Instant::now();
     let server = Server::start(torc, &database).await?;
     first_lease(&server).await?;
-    report.hold("restart with 100,000 jobs to first lease", started.elapsed().as_secs_f64(), "s", Bar::AtMost(1.0));
+    report.record_with_bar(
+        "restart with 100,000 jobs to first lease",
+        started.elapsed().as_secs_f64(),
+        "s",
+        Bar::AtMost(1.0),
+    );
     let memory = (server.resident_bytes()? - before) / jobs;
-    report.hold("memory of a waiting job, after a restart", memory, "B", Bar::AtMost(500.0));
+    report.record_with_bar("memory of a waiting job, after a restart", memory, "B", Bar::AtMost(500.0));
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! A chain of `true`: the time from a parent's end to its child's start.
+//! A chain of `true`: the time from the end of a job to the start of the next one.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -21,8 +21,8 @@ pub fn measure(torc: &Path, length: usize, report: &mut Report) -> Result<()> {
     let mut gaps = gaps(torc, folder.path(), length)?;
     gaps.sort_unstable_by(f64::total_cmp);
     let at = |part: f64| gaps[((gaps.len() - 1) as f64 * part) as usize];
-    report.tell("chain: end to next start, median", at(0.5), "ms");
-    report.hold("chain: end to next start, p99", at(0.99), "ms", Bar::AtMost(10.0));
+    report.record("chain: end to next start, median", at(0.5), "ms");
+    report.record_with_bar("chain: end to next start, p99", at(0.99), "ms", Bar::AtMost(10.0));
     Ok(())
 }
 
@@ -39,7 +39,7 @@ fn gaps(torc: &Path, folder: &Path, length: usize) -> Result<Vec<f64>> {
     Ok(times.windows(2).map(|pair| (pair[1].0 - pair[0].1).max(0.0)).collect())
 }
 
-/// Milliseconds of an RFC 3339 time within its day; the chain is much shorter than that.
+/// Returns the milliseconds of an RFC 3339 time since midnight. The chain takes much less than a day.
 fn milliseconds(time: &Value) -> Result<f64> {
     let text = time.as_str().context("a result without a time")?;
     let clock = text.split_once('T').context("not a time")?.1.trim_end_matches('Z');

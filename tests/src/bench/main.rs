@@ -25,19 +25,19 @@ struct Args {
     /// The torc binary (release).
     #[arg(long)]
     torc: PathBuf,
-    /// How many `true` to run.
+    /// Number of `true` processes.
     #[arg(long, default_value_t = 5_000)]
     trues: usize,
-    /// How many jobs the simulated runners work off.
+    /// Number of jobs of the simulated runners.
     #[arg(long, default_value_t = 100_000)]
     simulated: usize,
-    /// How long the chain is.
+    /// Length of the chain.
     #[arg(long, default_value_t = 1_000)]
     chain: usize,
-    /// How many steps run on a real Slurm; none are run unless --only names `slurm-steps`.
+    /// Number of steps on a real Slurm; only with `--only slurm-steps`.
     #[arg(long, default_value_t = 500)]
     steps: usize,
-    /// How many jobs the shape `slurm-direct` has.
+    /// Number of jobs of `slurm-direct`.
     #[arg(long, default_value_t = 10_000)]
     jobs: usize,
     /// Number of seeds for each shape of `schedule`.
@@ -84,7 +84,7 @@ async fn main() -> Result<()> {
     if wanted("processes") {
         processes::measure(&args.torc, &args.shape, &mut report).await?;
     }
-    // A Slurm is more than every machine has: these are measured when they are asked for.
+    // Not part of a call without arguments: few machines have a Slurm.
     let asked_for = |name: &str| !args.only.is_empty() && name.contains(&args.only);
     if asked_for("slurm-steps") {
         slurm::measure_steps(&args.torc, args.steps, &mut report).await?;

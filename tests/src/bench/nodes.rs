@@ -1,7 +1,8 @@
-//! Nodes without processes: a runner's own decisions, the real protocol, a real server, and jobs that only take time.
+//! Simulated nodes: the real agent, the real protocol and a real server, but jobs that only take time.
 //!
 //! Measures what a scientist with short GPU jobs sees: how long a GPU waits between two jobs, how much of its time it works, and
-//! what that costs the server; with leasing ahead and without.
+//! Measures short GPU jobs: the gap between two jobs on a GPU, its utilization, and the CPU time of the server. Leasing ahead is
+//! compared with leasing one by one.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -21,18 +22,18 @@ use torc_runner::{Bearer, HttpLink, RunnerConfig, ServerLink, resolve};
 use crate::report::{Bar, Report};
 use crate::server::Server;
 
-/// GPUs of a node.
+/// Number of GPUs of a node.
 const GPUS: usize = 4;
-/// How long a job takes.
+/// Duration of a job.
 const JOB: Duration = Duration::from_secs(5);
-/// How long the nodes are watched.
+/// Duration of a measurement.
 const WATCHED: Duration = Duration::from_secs(31);
 
-/// What was seen.
+/// The figures of a measurement.
 struct Seen {
-    /// From the end of a job to the next start on the same GPU, sorted.
+    /// Milliseconds from the end of a job to the next start on the same GPU, sorted.
     gaps_ms: Vec<f64>,
-    /// Of the time from the first start on a GPU to the end of watching, how much it worked, in percent.
+    /// Percentage of the time from the first start on a GPU to the end of the measurement in which it was busy.
     utilization: f64,
     /// Syncs of all nodes for each job.
     calls_a_job: f64,
@@ -40,7 +41,7 @@ struct Seen {
     server_cpu_a_job: f64,
 }
 
-/// P10, P11: 1, 10 and 200 nodes, leasing ahead and not.
+/// Measures 1, 10 and 200 nodes, with leasing ahead and without. P10, P11.
 pub async fn measure(torc: &Path, report: &mut Report) -> Result<()> {
     for nodes in [1, 10, 200] {
         for ahead in [false, true] {
@@ -49,15 +50,15 @@ pub async fn measure(torc: &Path, report: &mut Report) -> Result<()> {
                 let way = if ahead { "ahead" } else { "one by one" };
                 format!("{nodes} nodes x {GPUS} GPUs, 5 s jobs, {way}: {what}")
             };
-            report.tell(name("calls a job"), seen.calls_a_job, "");
-            report.tell(name("server CPU a job"), seen.server_cpu_a_job, "us");
+            report.record(name("calls a job"), seen.calls_a_job, "");
+            report.record(name("server CPU a job"), seen.server_cpu_a_job, "us");
             let middle = seen.gaps_ms.get(seen.gaps_ms.len() / 2).copied().unwrap_or_default();
             if ahead {
-                report.hold(name("median gap"), middle, "ms", Bar::AtMost(5.0));
-                report.hold(name("GPUs busy"), seen.utilization, "%", Bar::AtLeast(99.5));
+                report.record_with_bar(name("median gap"), middle, "ms", Bar::AtMost(5.0));
+                report.record_with_bar(name("GPUs busy"), seen.utilization, "%", Bar::AtLeast(99.5));
             } else {
-                report.tell(name("median gap"), middle, "ms");
-                report.tell(name("GPUs busy"), seen.utilization, "%");
+                report.record(name("median gap"), middle, "ms");
+                report.record(name("GPUs busy"), seen.utilization, "%");
             }
         }
     }
@@ -114,23 +115,23 @@ async fn watch(torc: &Path, nodes: usize, ahead: bool) -> Result<Seen> {
     })
 }
 
-/// What happened on a node.
+/// The measurements on a node.
 #[derive(Default)]
 struct Log {
     calls: u32,
     gpus: HashMap<String, Gpu>,
 }
 
-/// What happened on a GPU.
+/// The measurements on a GPU.
 struct Gpu {
     starts: u32,
     first_start: BootInstant,
     started: BootInstant,
-    /// Since when it is idle; none while a job runs.
+    /// Start of the idle time; `None` while a job runs.
     ended: Option<BootInstant>,
     busy: Duration,
     gaps: Vec<Duration>,
-    /// The end of watching.
+    /// End of the measurement.
     end: BootInstant,
 }
 
@@ -157,7 +158,7 @@ impl Log {
         }
     }
 
-    /// Watching is over: what still runs has worked until now.
+    /// Ends the measurement. Running jobs count up to now.
     fn close(&mut self, now: BootInstant) {
         for gpu in self.gpus.values_mut() {
             if gpu.ended.is_none() {
@@ -256,7 +257,7 @@ impl Node {
         }
     }
 
-    /// The job runs at once and ends when its time is over.
+    /// Starts a job at once. It ends after its duration.
     fn start(&mut self, order: StartOrder) {
         let (key, started) = (order.key, clock::now());
         if let Some(device) = order.devices.into_iter().next() {

@@ -77,11 +77,11 @@ pub async fn measure(torc: &Path, shape: &str, report: &mut Report) -> Result<()
     for comparison in &comparisons {
         for (leasing, schedule) in comparison.schedules() {
             let name = format!("processes, {}, {leasing}: makespan / ideal", comparison.shape.name);
-            report.hold(name, comparison.ratio(schedule), "", Bar::AtMost(comparison.shape.max_ratio));
+            report.record_with_bar(name, comparison.ratio(schedule), "", Bar::AtMost(comparison.shape.max_ratio));
         }
     }
     let worst = comparisons.iter().map(Comparison::prefetch_ratio).fold(0.0, f64::max);
-    report.hold("processes: leasing ahead / one by one, worst", worst, "", Bar::AtMost(MAX_PREFETCH_RATIO));
+    report.record_with_bar("processes: leasing ahead / one by one, worst", worst, "", Bar::AtMost(MAX_PREFETCH_RATIO));
     Ok(())
 }
 

@@ -1,34 +1,29 @@
-//! Figures with their bars.
+//! Figures and their bars.
 
 use serde::Serialize;
 
-/// Everything that was measured.
+/// All figures of a run.
 #[derive(Default, Serialize)]
 pub struct Report {
     figures: Vec<Figure>,
 }
 
-/// One figure.
+/// A measured value, with its bar if it has one.
 #[derive(Serialize)]
 pub struct Figure {
-    /// What was measured.
     pub name: String,
-    /// How much.
     pub value: f64,
-    /// Of what.
     pub unit: &'static str,
-    /// What it has to be at most, or at least.
+    /// `None` if any value is accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bar: Option<Bar>,
 }
 
-/// What a figure is held to.
+/// The limit of a figure.
 #[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Bar {
-    /// No more than this.
     AtMost(f64),
-    /// No less than this.
     AtLeast(f64),
 }
 
@@ -42,17 +37,17 @@ impl Bar {
 }
 
 impl Report {
-    /// Adds a figure that is only told.
-    pub fn tell(&mut self, name: impl Into<String>, value: f64, unit: &'static str) {
+    /// Adds a figure without a bar.
+    pub fn record(&mut self, name: impl Into<String>, value: f64, unit: &'static str) {
         self.figures.push(Figure { name: name.into(), value, unit, bar: None });
     }
 
-    /// Adds a figure that has a bar.
-    pub fn hold(&mut self, name: impl Into<String>, value: f64, unit: &'static str, bar: Bar) {
+    /// Adds a figure with a bar.
+    pub fn record_with_bar(&mut self, name: impl Into<String>, value: f64, unit: &'static str, bar: Bar) {
         self.figures.push(Figure { name: name.into(), value, unit, bar: Some(bar) });
     }
 
-    /// A line for each figure.
+    /// Prints a line for each figure.
     pub fn print(&self) {
         for figure in &self.figures {
             let bar = match figure.bar {
@@ -62,8 +57,8 @@ impl Report {
                         Bar::AtMost(limit) => ("at most", limit),
                         Bar::AtLeast(limit) => ("at least", limit),
                     };
-                    let verdict = if bar.holds(figure.value) { "ok" } else { "MISSED" };
-                    format!("  (bar: {word} {limit} {}: {verdict})", figure.unit)
+                    let status = if bar.holds(figure.value) { "ok" } else { "MISSED" };
+                    format!("  (bar: {word} {limit} {}: {status})", figure.unit)
                 }
             };
             println!("{:<62} {:>12.3} {}{bar}", figure.name, figure.value, figure.unit);

@@ -32,10 +32,15 @@ pub fn measure(options: &Options<'_>, report: &mut Report) -> Result<()> {
     let goals = Goals::default();
     let worst = |figure: fn(&ShapeResult) -> f64| results.iter().map(figure).fold(0.0, f64::max);
     let ratio = Bar::AtMost(goals.ratio);
-    report.hold("schedule: makespan / reference, worst", worst(ShapeResult::worst_ratio), "", ratio);
+    report.record_with_bar("schedule: makespan / reference, worst", worst(ShapeResult::worst_ratio), "", ratio);
     let idle = Bar::AtMost(goals.idle_percent);
-    report.hold("schedule: idle while ready, worst", worst(ShapeResult::worst_idle_percent), "%", idle);
+    report.record_with_bar("schedule: idle while ready, worst", worst(ShapeResult::worst_idle_percent), "%", idle);
     let prefetch = Bar::AtMost(goals.prefetch_ratio);
-    report.hold("schedule: leasing ahead / one by one, worst median", worst(ShapeResult::prefetch_ratio), "", prefetch);
+    report.record_with_bar(
+        "schedule: leasing ahead / one by one, worst median",
+        worst(ShapeResult::prefetch_ratio),
+        "",
+        prefetch,
+    );
     options.write.map_or(Ok(()), |path| page::write(path, &results))
 }

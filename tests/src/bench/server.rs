@@ -1,4 +1,4 @@
-//! A `torc server` of its own, on loopback.
+//! A `torc server` on a loopback port.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use torc_api::api::JobResult;
 
-/// Clock ticks a second, as `/proc` counts CPU time.
+/// Clock ticks per second, the unit of CPU time in `/proc`.
 const TICKS: f64 = 100.0;
 
 pub struct Server {
@@ -32,7 +32,7 @@ impl Server {
             .with_context(|| format!("cannot start {}", torc.display()))?;
         let url = read_url(&mut child)?;
         let token = std::fs::read_to_string(&token_file)?.trim().to_owned();
-        // It fails only when one is installed.
+        // Fails only if a provider is already installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let server = Self { child, url, token, client: reqwest::Client::new() };
         server.wait_until_ready().await?;
@@ -43,7 +43,7 @@ impl Server {
         &self.token
     }
 
-    /// Connections that a simulated node uses.
+    /// Returns an HTTP client for one simulated node.
     pub fn client(&self) -> reqwest::Client {
         self.client.clone()
     }
@@ -75,7 +75,7 @@ impl Server {
         Ok(serde_json::from_slice(&request.send().await?.error_for_status()?.bytes().await?)?)
     }
 
-    /// Returns the results of a workflow; there has to be one for each of its jobs.
+    /// Returns the results of a workflow. Fails unless there is one for each of its jobs.
     pub async fn results(&self, workflow: &str, jobs: usize) -> Result<Vec<JobResult>> {
         let mut results = Vec::new();
         let mut cursor = String::new();
@@ -91,14 +91,14 @@ impl Server {
         Ok(results)
     }
 
-    /// Like `post`, with types: a simulated runner should cost as little as possible.
+    /// Sends a typed request, which costs a simulated runner less CPU time than `post`.
     pub async fn call<Q: serde::Serialize, A: serde::de::DeserializeOwned>(&self, path: &str, body: &Q) -> Result<A> {
         let request = self.client.post(format!("{}{path}", self.url)).bearer_auth(&self.token).json(body);
         let response = request.send().await?.error_for_status()?;
         Ok(serde_json::from_slice(&response.bytes().await?)?)
     }
 
-    /// Seconds of CPU that the server has used.
+    /// Returns the CPU seconds that the server has used.
     pub fn cpu_seconds(&self) -> Result<f64> {
         let stat = std::fs::read_to_string(self.proc("stat"))?;
         let fields: Vec<&str> = stat.rsplit_once(')').context("odd stat")?.1.split_whitespace().collect();
@@ -106,7 +106,7 @@ impl Server {
         Ok((ticks(11)? + ticks(12)?) / TICKS)
     }
 
-    /// Bytes of memory that the server has in use.
+    /// Returns the resident memory of the server in bytes.
     pub fn resident_bytes(&self) -> Result<f64> {
         let status = std::fs::read_to_string(self.proc("status"))?;
         let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("odd status")?;
@@ -121,7 +121,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It is ours, and nothing of it is needed any more.
+        // SIGKILL is safe here: the database is temporary.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -136,5 +136,5 @@ fn read_url(child: &mut Child) -> Result<String> {
             return Ok(url.trim_end_matches(['.', ',']).to_owned());
         }
     }
-    bail!("the server ended before it said where it listens")
+    bail!("the server exited before it printed its address")
 }

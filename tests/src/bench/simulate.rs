@@ -1,4 +1,4 @@
-//! Simulated runners without processes: what one server can do, durably.
+//! Simulated runners without processes: the throughput of one server with durable results.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::report::{Bar, Report};
 use crate::server::Server;
 
 const RUNNERS: usize = 8;
-/// What a runner with hundreds of short jobs a second asks for at a time.
+/// Jobs per request of a runner with hundreds of short jobs a second.
 const BATCH: u32 = 250;
 
 pub async fn measure(torc: &Path, jobs: usize, report: &mut Report) -> Result<()> {
@@ -35,13 +35,13 @@ pub async fn measure(torc: &Path, jobs: usize, report: &mut Report) -> Result<()
     }
     let seconds = started.elapsed().as_secs_f64();
     let cpu = server.cpu_seconds()? - cpu;
-    report.hold("simulated runners: jobs a second", jobs as f64 / seconds, "/s", Bar::AtLeast(20_000.0));
-    report.hold("simulated runners: server CPU a job", cpu / jobs as f64 * 1e6, "us", Bar::AtMost(20.0));
-    report.tell("simulated runners: calls a job", f64::from(calls) / jobs as f64, "");
+    report.record_with_bar("simulated runners: jobs a second", jobs as f64 / seconds, "/s", Bar::AtLeast(20_000.0));
+    report.record_with_bar("simulated runners: server CPU a job", cpu / jobs as f64 * 1e6, "us", Bar::AtMost(20.0));
+    report.record("simulated runners: calls a job", f64::from(calls) / jobs as f64, "");
     Ok(())
 }
 
-/// Registers, then reports everything it was given as done, until there is nothing left. Returns the number of calls.
+/// Registers a runner and reports every leased job as completed until none is left. Returns the number of calls.
 async fn work_off(server: Arc<Server>) -> Result<u32> {
     let capacity = Resources { cpus: i64::from(BATCH), memory_bytes: 1 << 40, gpus: 0, nodes: 1 };
     let registration = RegisterRequest {

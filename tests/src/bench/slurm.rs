@@ -1,4 +1,4 @@
-//! A real Slurm: what a step costs, how busy runners keep the CPUs of their allocation, and how often Slurm is asked.
+//! A real Slurm: the time of a step, the utilization of an allocation, and the rate of queries to Slurm.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -12,14 +12,14 @@ use torc_tests::labs::slurm::SlurmLab;
 use crate::report::{Bar, Report};
 use crate::server::Server;
 
-/// Nodes of the lab.
+/// Number of nodes of the lab.
 const NODES: usize = 4;
-/// Longer than this is a failure, and not slow.
+/// Time after which a workflow has failed.
 const DEADLINE: Duration = Duration::from_secs(1_800);
-/// The programs that a runner asks.
+/// The programs that a runner calls, replaced by scripts that count the calls.
 const ASKED: [&str; 4] = ["squeue", "sstat", "sacct", "scontrol"];
 
-/// Steps that do nothing, as many at once as there are CPUs, and `srun` by hand for comparison.
+/// Measures empty steps, as many at the same time as there are CPUs, and `srun` without Torc for comparison.
 pub async fn measure_steps(torc: &Path, count: usize, report: &mut Report) -> Result<()> {
     let cpus = 4;
     let fixture = Fixture::start(torc, cpus).await?;
@@ -28,14 +28,14 @@ pub async fn measure_steps(torc: &Path, count: usize, report: &mut Report) -> Re
     let seen = fixture.run("slurm", jobs, count, "").await?;
     let name = |what: &str| format!("{count} steps over {NODES} nodes x {cpus} CPUs: {what}");
     let milliseconds = seen.seconds * 1_000.0 / count as f64;
-    report.tell("one srun after another, without Torc", bare * 1_000.0, "ms");
-    report.tell(name("a step costs"), milliseconds, "ms");
-    report.tell(name("from a step's start to its end"), seen.work_seconds * 1_000.0 / count as f64, "ms");
-    report.tell(name("questions to Slurm"), seen.questions_a_minute, "/min");
+    report.record("one srun after another, without Torc", bare * 1_000.0, "ms");
+    report.record(name("a step costs"), milliseconds, "ms");
+    report.record(name("from a step's start to its end"), seen.work_seconds * 1_000.0 / count as f64, "ms");
+    report.record(name("questions to Slurm"), seen.questions_a_minute, "/min");
     Ok(())
 }
 
-/// Sleeps of one to three seconds, started by a runner on each node.
+/// Measures sleeps of one to three seconds that a runner on each node starts.
 pub async fn measure_direct(torc: &Path, count: usize, report: &mut Report) -> Result<()> {
     let cpus = 64;
     let each = count.div_ceil(3);
@@ -54,24 +54,24 @@ pub async fn measure_direct(torc: &Path, count: usize, report: &mut Report) -> R
     let seen = fixture.run("direct", json!(jobs), 3 * each, launch).await?;
     let slots = (NODES * cpus) as f64;
     let name = |what: &str| format!("{} sleeps of 1-3 s over {NODES} nodes x {cpus} CPUs: {what}", 3 * each);
-    report.tell(name("took"), seen.seconds, "s");
-    // What was asked for counts as work, and nothing else.
+    report.record(name("took"), seen.seconds, "s");
+    // Only the declared seconds count as work.
     let busy = (each * (1 + 2 + 3)) as f64 / (slots * seen.seconds) * 100.0;
-    report.hold(name("slots busy"), busy, "%", Bar::AtLeast(95.0));
-    report.tell(name("questions to Slurm"), seen.questions_a_minute, "/min");
+    report.record_with_bar(name("slots busy"), busy, "%", Bar::AtLeast(95.0));
+    report.record(name("questions to Slurm"), seen.questions_a_minute, "/min");
     Ok(())
 }
 
-/// What was seen of a workflow.
+/// The figures of a workflow.
 struct Seen {
-    /// From the first start to the last end.
+    /// Seconds from the first start to the last end.
     seconds: f64,
-    /// All attempts together.
+    /// Sum over all attempts.
     work_seconds: f64,
     questions_a_minute: f64,
 }
 
-/// A Slurm, a server, and a folder.
+/// A Slurm, a server and a folder.
 struct Fixture {
     lab: SlurmLab,
     server: Server,
@@ -99,7 +99,7 @@ impl Fixture {
         self.folder.path().join(name).to_string_lossy().into_owned()
     }
 
-    /// Submits lines of shell for all nodes.
+    /// Submits a shell script for all nodes.
     fn submit(&self, lines: &str) -> Result<String> {
         fs::write(self.path("run.sh"), format!("#!/bin/bash\n{lines}\n"))?;
         let cpus = format!("--cpus-per-task={}", self.cpus);
@@ -119,7 +119,7 @@ impl Fixture {
         Ok(self.lab.command("sbatch", &words).trim().to_owned())
     }
 
-    /// How long a step takes that somebody starts by hand.
+    /// Returns the seconds of one `srun` without Torc.
     async fn time_bare_steps(&self, count: usize) -> Result<f64> {
         let file = self.path("bare");
         self.submit(&format!(
@@ -138,7 +138,7 @@ impl Fixture {
             "metadata": { "name": "w" },
             "spec": {
                 "executionConfig": { "mode": mode },
-                // A shell has more than one MiB, and is killed for it where somebody measures.
+                // A shell uses more than 1 MiB and is killed where memory is limited.
                 "resourceRequirements": [{ "name": "one", "numCpus": 1, "memory": "16m", "runtime": "PT1M" }],
                 "jobs": jobs,
             },

@@ -1,4 +1,4 @@
-//! N × `true` against `seq N | xargs -P2 -n1 true`, alternating, so that both see the same machine.
+//! N × `true` against `seq N | xargs -P2 -n1 true`, measured in turn, so that both see the same load.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -18,9 +18,9 @@ pub fn measure(torc: &Path, count: usize, report: &mut Report) -> Result<()> {
         ours.push(run_torc(torc, count)?);
     }
     let (xargs, ours) = (median(xargs), median(ours));
-    report.tell("xargs -P2 true", xargs.as_secs_f64(), "s");
-    report.tell("torc apply of as many true", ours.as_secs_f64(), "s");
-    report.hold("torc apply / xargs", ours.as_secs_f64() / xargs.as_secs_f64(), "x", Bar::AtMost(1.1));
+    report.record("xargs -P2 true", xargs.as_secs_f64(), "s");
+    report.record("torc apply of as many true", ours.as_secs_f64(), "s");
+    report.record_with_bar("torc apply / xargs", ours.as_secs_f64() / xargs.as_secs_f64(), "x", Bar::AtMost(1.1));
     Ok(())
 }
 
@@ -42,7 +42,7 @@ fn run_torc(torc: &Path, count: usize) -> Result<Duration> {
     Ok(started.elapsed())
 }
 
-/// `torc apply -f FILE` in a folder, to the end.
+/// Runs `torc apply -f FILE` in a folder until the workflow has ended.
 pub fn apply(torc: &Path, folder: &Path, file: &str, options: &[&str]) -> Result<()> {
     let output = Command::new(torc)
         .args(["apply", "-f", file])

@@ -10,7 +10,7 @@ use torc_tests::harness::{
     Limits, Outcome, Runner, Test, TestResult, failure_text, list_tests, parse_binaries, shuffle, summary,
 };
 
-/// The black-box suite has the longest tests: they start first, so that the run does not end with one of them alone.
+/// The target with the longest tests. They start first, so that the run does not end with one of them alone.
 const LONGEST_TARGET: &str = "blackbox";
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(15);
 
@@ -23,25 +23,25 @@ struct Args {
     /// The `torc` under test
     #[arg(long)]
     torc: PathBuf,
-    /// Tests that run at the same time (default: twice the number of cores)
+    /// Set the number of tests that run at the same time (default: twice the number of cores)
     #[arg(long)]
     jobs: Option<usize>,
     /// Run the tests in a random order; the seed is printed
     #[arg(long, value_name = "SEED", num_args = 0..=1, require_equals = true)]
     shuffle: Option<Option<u64>>,
-    /// Seconds after which a test is ended as hung
+    /// Kill a test after this many seconds
     #[arg(long, default_value_t = 120)]
     timeout: u64,
-    /// Leave the environment of the tests as it is
+    /// Pass the environment of the caller to the tests
     #[arg(long)]
     keep_environment: bool,
     /// Fail if a test is skipped
     #[arg(long)]
     deny_skips: bool,
-    /// Only tests whose names equal one of the texts
+    /// Run only tests whose names equal one of the texts
     #[arg(long)]
     exact: bool,
-    /// Only tests whose names contain one of these texts
+    /// Run only tests whose names contain one of these texts
     filters: Vec<String>,
 }
 
@@ -65,7 +65,7 @@ fn main() -> Result<ExitCode> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// The tests that were asked for, in the order in which they start.
+/// Returns the selected tests in the order in which they start.
 fn select(args: &Args) -> Result<Vec<Test>> {
     let messages = std::fs::read_to_string(&args.binaries)
         .with_context(|| format!("{}: run tests/run without --prebuilt first", args.binaries.display()))?;
@@ -90,7 +90,7 @@ fn select(args: &Args) -> Result<Vec<Test>> {
     Ok(tests)
 }
 
-/// Counts of a run, printed now and then.
+/// Counts of a run, printed at an interval.
 struct Progress {
     total: usize,
     done: usize,

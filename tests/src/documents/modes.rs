@@ -3,7 +3,7 @@
 use super::Outcome::{Block, Test};
 use super::{JOB, Literal, block, block_in_allocation, page, row};
 
-/// A job that takes 300 MB where 60 MB are declared.
+/// A job that uses 300 MB although it declares 60 MB.
 const HUNGRY: &str = "\
 resource_requirements: [{name: r, num_cpus: 1, memory: 60m, runtime: PT1M}]
 jobs: [{name: a, command: 'python3 -c \"x = bytearray(300 << 20); import time; time.sleep(60)\"', resource_requirements: r}]
@@ -113,7 +113,7 @@ pub(super) const LITERALS: &[Literal] = &[
         block(&["execution_mode=Direct"]),
         block_in_allocation(&["execution_mode=Slurm", "--signal=TERM@120", "--time=25"]),
     ]),
-    row(OWN_SIGNAL, &[block(&["execution_mode=Direct"]), Test("modes.rs::the_log_tells_how_jobs_were_ended")]),
+    row(OWN_SIGNAL, &[block(&["execution_mode=Direct"]), Test("modes.rs::the_log_records_how_jobs_were_terminated")]),
     row(STRICT, &[
         Block(super::Block {
             rest: HUNGRY, flags: "", is_in_allocation: false, exits: 3,
@@ -126,12 +126,12 @@ pub(super) const LITERALS: &[Literal] = &[
     row("137", &[page("reference/execution.md", "`oomExitCode`")]),
     row("152", &[page("reference/execution.md", "`timeoutExitCode`")]),
     row("INFO Job runner starting workflow_id=1", &[Test("modes.rs::jobs_are_steps_inside_an_allocation")]),
-    row("INFO Jobs terminating workflow_id=1 count=3", &[Test("modes.rs::the_log_tells_how_jobs_were_ended")]),
-    row("INFO Job SIGTERM workflow_id=1 job_id=42", &[Test("modes.rs::the_log_tells_how_jobs_were_ended")]),
-    row("INFO Waiting 30s for graceful termination before SIGKILL", &[Test("modes.rs::the_log_tells_how_jobs_were_ended")]),
-    row("INFO Job SIGKILL workflow_id=1 job_id=42", &[Test("modes.rs::the_log_tells_how_jobs_were_ended")]),
+    row("INFO Jobs terminating workflow_id=1 count=3", &[Test("modes.rs::the_log_records_how_jobs_were_terminated")]),
+    row("INFO Job SIGTERM workflow_id=1 job_id=42", &[Test("modes.rs::the_log_records_how_jobs_were_terminated")]),
+    row("INFO Waiting 30s for graceful termination before SIGKILL", &[Test("modes.rs::the_log_records_how_jobs_were_terminated")]),
+    row("INFO Job SIGKILL workflow_id=1 job_id=42", &[Test("modes.rs::the_log_records_how_jobs_were_terminated")]),
     row("WARN OOM violation detected: workflow_id=1 job_id=42 pid=12345 memory=2.50GB limit=2.00GB", &[
-        Test("memory.rs::a_job_over_its_memory_is_killed_and_told_in_the_log"),
+        Test("memory.rs::a_job_over_its_memory_is_killed_and_logged"),
     ]),
-    row("WARN Killing OOM job workflow_id=1 job_id=42", &[Test("memory.rs::a_job_over_its_memory_is_killed_and_told_in_the_log")]),
+    row("WARN Killing OOM job workflow_id=1 job_id=42", &[Test("memory.rs::a_job_over_its_memory_is_killed_and_logged")]),
 ];

@@ -1,4 +1,4 @@
-//! The request for prefetching: it prints no commands; its settings and its example are behaviours.
+//! The request for prefetching: it prints no commands; its settings and its example are tested.
 
 use super::Outcome::{Setting, Test};
 use super::{Literal, block, row, torc_1};

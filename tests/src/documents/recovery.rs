@@ -21,18 +21,18 @@ pub(super) const LITERALS: &[Literal] = &[
     row("torc recover", &[runs(Given::Finished, &[("recover", "recover 1")], &["no job has failed"])]),
     row("torc workflows sync-status", &[
         runs(Given::Finished, &[("sync-status", "sync-status 1")], &["workflow/w: nothing was lost"]),
-        Test("orphans.rs::sync_status_finds_what_was_lost_and_a_dry_run_only_says_so"),
+        Test("orphans.rs::sync_status_finds_losses_and_a_dry_run_changes_nothing"),
     ]),
     row("torc watch", &[
         runs(Given::Finished, &[("watch", "watch 1")], &[]),
-        Test("recovery.rs::watch_recovers_a_job_with_more_memory_and_leaves_what_failed_by_itself"),
+        Test("recovery.rs::watch_retries_only_failures_that_more_memory_can_fix"),
     ]),
     row("torc workflows create-slurm", &[
         runs(Given::File, &[("create-slurm", "create-slurm w.yaml --account a")], &["workflow/w created", "torc slurm generate w.yaml"]),
     ]),
-    row("squeue", &[Test("recovery.rs::what_was_lost_is_found_and_its_allocations_are_planned_anew")]),
+    row("squeue", &[Test("recovery.rs::lost_jobs_are_found_and_their_allocations_regenerated")]),
     row("ScheduledComputeNodes", &[torc_1("`torc get allocations`")]),
-    row("schedule_nodes", &[Test("recovery.rs::what_was_lost_is_found_and_its_allocations_are_planned_anew")]),
+    row("schedule_nodes", &[Test("recovery.rs::lost_jobs_are_found_and_their_allocations_regenerated")]),
     row("claim_action", &[torc_1("`torc slurm regenerate`")]),
     row("get_workflow_actions", &[torc_1("`torc get actions W`")]),
     row("scheduler_groups", &[torc_1("`torc slurm plan-allocations`")]),
@@ -43,5 +43,5 @@ pub(super) const LITERALS: &[Literal] = &[
         runs(Given::Scheduled, &[("is_recovery", "torc get actions w -o wide")], &["IS_RECOVERY"]),
         torc_1("`IS_RECOVERY`"),
     ]),
-    row("_deferred", &[Test("recovery.rs::what_was_lost_is_found_and_its_allocations_are_planned_anew")]),
+    row("_deferred", &[Test("recovery.rs::lost_jobs_are_found_and_their_allocations_regenerated")]),
 ];

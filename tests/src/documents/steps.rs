@@ -1,9 +1,9 @@
-//! Monitoring of Slurm steps: names, flags of `srun`, questions to Slurm, what is stored of the answers.
+//! Monitoring of Slurm steps: names, flags of `srun`, queries to Slurm, stored statistics.
 
 use super::Outcome::{Route, Test};
 use super::{Given, Literal, block_in_allocation, page, row, runs, torc_1};
 
-/// The step of the lab: its allocation, and its number in it.
+/// The allocation and the number of the lab's step.
 const STEP: &[(&str, &str)] = &[("$SLURM_JOB_ID", "{job}"), ("<slurm_job_id>", "{job}"), ("12345.2", "{job}.0")];
 
 #[rustfmt::skip]
@@ -46,10 +46,10 @@ pub(super) const LITERALS: &[Literal] = &[
     row("parse_slurm_memory", &[torc_1("`1024K`, `2.5G`, `512M`"), Test("amounts.rs::memory_as_slurm_prints_it")]),
     row("parse_slurm_cpu_time", &[torc_1("`HH:MM:SS`, `D-HH:MM:SS`"), Test("amounts.rs::cpu_time_as_slurm_prints_it")]),
     row("limit_resources", &[Test("modes.rs::slurm_mode_without_limits_is_refused_at_creation")]),
-    row("sample_interval_seconds", &[Test("modes.rs::what_slurm_says_of_a_step_is_asked_for_together_and_merged")]),
+    row("sample_interval_seconds", &[Test("modes.rs::step_statistics_are_queried_together_and_merged")]),
     row("TORC_FAKE_SRUN", &[page("reference/environment.md", "`srun`"), Test("modes.rs::jobs_are_steps_inside_an_allocation")]),
     row("TORC_FAKE_SACCT", &[
         page("reference/environment.md", "`sacct`"),
-        Test("modes.rs::what_slurm_says_of_a_step_is_asked_for_together_and_merged"),
+        Test("modes.rs::step_statistics_are_queried_together_and_merged"),
     ]),
 ];

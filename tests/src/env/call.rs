@@ -1,4 +1,4 @@
-//! One call of the binary. Its output goes to files, so that a process that it leaves behind holds nobody up.
+//! One call of the binary. Its output goes to files: a pipe would stay open while a background process lives.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::project_root;
 use super::wait::until;
 
-/// A call that has not been made yet.
+/// A prepared command line with its environment.
 pub struct Call {
     command: Command,
     files: PathBuf,
@@ -21,7 +21,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// A call whose output goes to files that begin with this path.
+    /// Returns a call whose output goes to files with this path and different extensions.
     pub(super) fn new(files: PathBuf, program: &Path) -> Self {
         let mut command = Command::new(program);
         command.env_clear().env("NO_COLOR", "1");
@@ -29,31 +29,30 @@ impl Call {
         Self { command, files, stdin: None }
     }
 
-    /// Adds an argument as it is.
+    /// Adds an argument without splitting it.
     pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
         self.command.arg(argument);
         self
     }
 
-    /// Sets a variable.
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.command.env(name, value);
         self
     }
 
-    /// Says where to run.
+    /// Sets the working directory.
     pub fn folder(mut self, folder: impl AsRef<Path>) -> Self {
         self.command.current_dir(folder);
         self
     }
 
-    /// Gives it something to read.
+    /// Sets the content of standard input, which is empty otherwise.
     pub fn stdin(mut self, content: impl Into<Vec<u8>>) -> Self {
         self.stdin = Some(content.into());
         self
     }
 
-    /// Puts another program before it, e.g. one that limits what it may use.
+    /// Runs the command through another program, e.g. one that limits its resources.
     pub fn under(mut self, words: &[&str]) -> Self {
         let inner = std::mem::replace(&mut self.command, Command::new(words[0]));
         self.command.args(&words[1..]).arg(inner.get_program()).args(inner.get_args());
@@ -67,7 +66,7 @@ impl Call {
         self
     }
 
-    /// Makes the call and lets it run.
+    /// Starts the process and returns at once.
     pub fn start(mut self) -> Running {
         let file = |suffix: &str| self.files.with_extension(suffix);
         let stdin = match self.stdin.take() {
@@ -83,13 +82,13 @@ impl Call {
         Running { child: child.expect("torc starts"), out, err }
     }
 
-    /// Makes the call and waits for its end.
+    /// Runs the process to its end.
     pub fn run(self) -> Outcome {
         self.start().finish()
     }
 }
 
-/// A call that has not ended.
+/// A started process, killed when dropped.
 pub struct Running {
     child: Child,
     out: PathBuf,
@@ -97,17 +96,15 @@ pub struct Running {
 }
 
 impl Running {
-    /// Its process.
     pub fn pid(&self) -> i32 {
         i32::try_from(self.child.id()).expect("a process number")
     }
 
-    /// Sends a signal.
     pub fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.pid()), signal).expect("it lives");
     }
 
-    /// Stops it, and returns when none of its threads runs any more: the signal alone returns before that.
+    /// Sends SIGSTOP and waits until every thread has stopped, which `kill` alone does not.
     pub fn freeze(&self) {
         self.signal(Signal::SIGSTOP);
         let tasks = format!("/proc/{}/task", self.pid());
@@ -117,28 +114,28 @@ impl Running {
             stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('T'))
         };
         let all_stopped = || fs::read_dir(&tasks).expect("it lives").flatten().all(is_stopped);
-        until(all_stopped, || "it goes on in spite of SIGSTOP".to_owned());
+        until(all_stopped, || "the process still runs after SIGSTOP".to_owned());
     }
 
-    /// What it has printed.
+    /// Returns the standard output so far.
     pub fn stdout(&self) -> String {
         read(&self.out)
     }
 
-    /// What it has said.
+    /// Returns the standard error so far.
     pub fn stderr(&self) -> String {
         read(&self.err)
     }
 
-    /// Waits until it has said something.
-    pub fn says(&self, words: &str) {
+    /// Waits until either stream contains a text.
+    pub fn prints(&self, words: &str) {
         until(
             || self.stderr().contains(words) || self.stdout().contains(words),
-            || format!("torc did not say `{words}`:\n{}{}", self.stdout(), self.stderr()),
+            || format!("torc did not print `{words}`:\n{}{}", self.stdout(), self.stderr()),
         );
     }
 
-    /// Whether it has ended.
+    /// Returns whether the process has exited.
     pub fn has_ended(&mut self) -> bool {
         self.status().is_some()
     }
@@ -147,13 +144,13 @@ impl Running {
         self.child.try_wait().expect("a child of ours")
     }
 
-    /// `kill -9`, and nothing else: what it started goes on.
+    /// Kills the process alone with SIGKILL. Its children live on.
     pub fn kill(mut self) {
         self.child.kill().expect("it lives");
         self.child.wait().expect("a child of ours");
     }
 
-    /// Waits for its end.
+    /// Waits until the process exits.
     pub fn finish(mut self) -> Outcome {
         let mut status = None;
         let (out, err) = (self.out.clone(), self.err.clone());
@@ -175,34 +172,32 @@ impl Drop for Running {
     }
 }
 
-/// How a call ended.
+/// The exit code and the output of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// The exit code; absent when a signal ended it.
+    /// `None` if a signal ended the process.
     pub code: Option<i32>,
-    /// What it printed.
     pub stdout: String,
-    /// What it said.
     pub stderr: String,
 }
 
 impl Outcome {
-    /// Insists on an exit code.
+    /// Panics unless the process exited with this code.
     #[track_caller]
     pub fn exits(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "\nstdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
         self
     }
 
-    /// Insists on words in what it printed or said.
+    /// Panics unless either stream contains a text.
     #[track_caller]
-    pub fn says(self, words: &str) -> Self {
+    pub fn prints(self, words: &str) -> Self {
         let found = self.stdout.contains(words) || self.stderr.contains(words);
         assert!(found, "`{words}` is missing\nstdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
         self
     }
 
-    /// What it printed, as JSON.
+    /// Parses the standard output as JSON.
     #[track_caller]
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}:\n{}\n{}", self.stdout, self.stderr))
@@ -213,7 +208,7 @@ fn read(path: &Path) -> String {
     String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
 }
 
-/// The binary under test: the one that `TORC_BIN` names, or else the one that cargo builds now.
+/// Returns the binary under test: `TORC_BIN`, or else the one that cargo builds now.
 pub fn binary() -> PathBuf {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| std::env::var_os("TORC_BIN").map_or_else(build, PathBuf::from)).clone()
@@ -234,5 +229,5 @@ fn build() -> PathBuf {
         Some(PathBuf::from(message["executable"].as_str()?))
     });
     let torc = executables.into_iter().find(|path| path.file_name().is_some_and(|name| name == "torc"));
-    torc.expect("cargo says where the program is")
+    torc.expect("an executable named torc in the messages of cargo")
 }

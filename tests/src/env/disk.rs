@@ -1,4 +1,4 @@
-//! A small file system of its own, as a disk that can be full.
+//! A small file system that a test can fill.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,14 +6,13 @@ use std::process::Command;
 
 use super::TestEnv;
 
-/// A disk in a folder of a test environment.
+/// A tmpfs mounted in a folder of a test environment.
 pub struct SmallDisk {
-    /// Where it is.
     pub path: PathBuf,
 }
 
 impl SmallDisk {
-    /// A disk of this size, e.g. `2m`; nothing, and an empty folder, for a user who may not mount.
+    /// Mounts a disk of this size, e.g. `2m`. Returns nothing if this user may not mount.
     pub fn new(env: &TestEnv, name: &str, size: &str) -> Option<Self> {
         let path = env.path(name);
         fs::create_dir_all(&path).expect("a folder");
@@ -26,13 +25,13 @@ impl SmallDisk {
         mounted.then_some(Self { path })
     }
 
-    /// Takes all the room there is.
+    /// Writes until the disk is full.
     pub fn fill(&self) {
-        // It ends with an error when the disk is full, which is the point.
+        // The write fails once the disk is full.
         let _ = fs::write(self.path.join("filler"), vec![0; 16 << 20]);
     }
 
-    /// Gives it back.
+    /// Frees the space that `fill` used.
     pub fn empty(&self) {
         fs::remove_file(self.path.join("filler")).expect("it was filled");
     }
@@ -40,7 +39,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // A lazy unmount works while somebody still has a file open.
+        // A lazy unmount works while a process still has a file open.
         let _ = Command::new("umount").arg("-l").arg(&self.path).status();
     }
 }

@@ -1,18 +1,18 @@
-//! Jobs that run at the same time: the most at once in a journal of starts and ends, and workflows whose jobs wait for one another.
+//! Measures how many jobs run at the same time, and writes workflows whose jobs wait for each other.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// The most at once: `+N` stands for a start that takes N, `-N` for its end.
+/// Returns the highest sum of a log of starts (`+N`) and ends (`-N`).
 pub fn most_at_once(lines: &[String]) -> i64 {
     let mut now = 0;
     let mut most = 0;
     for line in lines {
-        now += line.parse::<i64>().unwrap_or_else(|_| panic!("`{line}` is no start or end"));
+        now += line.parse::<i64>().unwrap_or_else(|_| panic!("`{line}` is neither a start nor an end"));
         most = most.max(now);
     }
-    assert_eq!(now, 0, "somebody started and did not end: {lines:?}");
+    assert_eq!(now, 0, "a job started and did not end: {lines:?}");
     most
 }
 

@@ -1,20 +1,19 @@
-//! The processes of a env, found by the variable that all of them inherit.
+//! The processes of a test environment, found by the variable that all of them inherit.
 
 use std::fs;
 
 use nix::sys::signal::{Signal, kill as send};
 use nix::unistd::Pid;
 
-/// A process that lives.
+/// A living process.
 #[derive(Clone, Debug)]
 pub struct Process {
-    /// Its number.
     pub pid: i32,
-    /// Its command line, separated by blanks.
+    /// The arguments, joined by blanks.
     pub command: String,
 }
 
-/// Every living process with this variable in its environment.
+/// Returns every living process with this variable in its environment.
 pub fn marked(name: &str, value: &str) -> Vec<Process> {
     let wanted = format!("{name}={value}");
     let entries = fs::read_dir("/proc").expect("the processes");
@@ -22,7 +21,7 @@ pub fn marked(name: &str, value: &str) -> Vec<Process> {
     pids.filter(|pid| has_variable(*pid, &wanted)).map(|pid| Process { pid, command: command(pid) }).collect()
 }
 
-/// Zombies have no environment any more and do not count.
+/// Zombies have no environment and do not count.
 fn has_variable(pid: i32, wanted: &str) -> bool {
     let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
@@ -33,7 +32,7 @@ fn command(pid: i32) -> String {
     String::from_utf8_lossy(&line).replace('\0', " ").trim_end().to_owned()
 }
 
-/// `kill -9`; a process that is gone already is no error.
+/// Sends SIGKILL. A process that has already exited is no error.
 pub fn kill(pid: i32) {
     let _ = send(Pid::from_raw(pid), Signal::SIGKILL);
 }

@@ -1,4 +1,4 @@
-//! A server as a process of its own, which may die and come back.
+//! A server process that a test can kill and restart.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,10 +11,10 @@ use super::{Call, Outcome, Running, TestEnv, eventually, text};
 /// The command line of a server whose store is `data/lab.db`.
 pub const SERVER: &str = "server --database data/lab.db -o json";
 
-/// A server of a test environment, and calls of its clients.
+/// A server in a test environment, and calls of its clients.
 pub struct Server {
     process: Option<Running>,
-    /// The JSON that it printed when it was ready.
+    /// The JSON that the server printed when it was ready.
     pub announced: Value,
     pub url: String,
 }
@@ -40,82 +40,82 @@ impl Server {
         Self { process: Some(process), announced, url }
     }
 
-    /// Starts a server that was killed again, at the same address.
+    /// Starts a killed server again at the same address.
     pub fn start_again(&mut self, env: &TestEnv) {
         *self = Self::with_flags(env, &format!("--bind {}", self.address()));
     }
 
-    /// Host and port.
+    /// Returns host and port.
     pub fn address(&self) -> &str {
         self.url.split_once("://").expect("a URL").1
     }
 
-    /// The port alone.
+    /// Returns the port without the host.
     pub fn port(&self) -> &str {
         self.address().rsplit_once(':').expect("a port").1
     }
 
-    /// The process of the server.
+    /// Returns the process of the server.
     pub fn process(&self) -> &Running {
         self.process.as_ref().expect("a server that was not killed")
     }
 
-    /// The file with the token of the administrator.
+    /// Returns the file with the administrator's token.
     pub fn admin_token(env: &TestEnv) -> PathBuf {
         env.path("data/lab.db.token")
     }
 
-    /// A call of an administrator, from a folder without a store.
+    /// Prepares a call with the administrator's token from a folder without a store.
     pub fn call(&self, env: &TestEnv, line: &str) -> Call {
         self.call_in(env, "client", line)
     }
 
-    /// A call of an administrator, from a folder that is made if it is not there.
+    /// Prepares a call with the administrator's token from a folder, which it creates if needed.
     pub fn call_in(&self, env: &TestEnv, folder: &str, line: &str) -> Call {
         fs::create_dir_all(env.path(folder)).expect("a folder");
         let call = env.call(line).folder(env.path(folder)).env("TORC_API_URL", &self.url);
         call.env("TORC_TOKEN_FILE", Self::admin_token(env))
     }
 
-    /// Runs a call of an administrator.
+    /// Runs a command with the administrator's token.
     pub fn torc(&self, env: &TestEnv, line: &str) -> Outcome {
         self.call(env, line).run()
     }
 
-    /// Runs a call with another token file.
+    /// Runs a command with another token file.
     pub fn torc_with_token(&self, env: &TestEnv, token_file: &str, line: &str) -> Outcome {
         self.call(env, line).env("TORC_TOKEN_FILE", env.path(token_file)).run()
     }
 
-    /// Makes a token and stores it in a file.
+    /// Creates a token and stores it in a file.
     pub fn create_token(&self, env: &TestEnv, file: &str, flags: &str) {
         let made = self.torc(env, &format!("token create {flags}")).exits(0);
         env.write(file, made.stdout);
     }
 
-    /// The items of a list.
+    /// Returns the items of a list that a command prints.
     pub fn items(&self, env: &TestEnv, line: &str) -> Vec<Value> {
         let outcome = self.torc(env, &format!("{line} -o json")).exits(0);
         outcome.json()["items"].as_array().expect("a list").clone()
     }
 
-    /// The state of a job.
+    /// Returns the state of a job.
     pub fn state(&self, env: &TestEnv, workflow: &str, job: &str) -> String {
         let jobs = self.items(env, &format!("get jobs {workflow} --job {job}"));
         jobs[0]["status"].as_str().expect("a state").to_owned()
     }
 
-    /// Ends it with `kill -9`.
+    /// Kills the server with SIGKILL.
     pub fn kill(&mut self) {
         self.process.take().expect("a server that was not killed").kill();
     }
 
-    /// Ends it with SIGTERM and waits for its end.
+    /// Stops the server with SIGTERM and waits until it exits.
     pub fn stop(self) {
         self.end_with(Signal::SIGTERM);
     }
 
-    /// Ends it with a signal that asks it to leave, and waits for its end.
+    /// Stops the server with SIGTERM or SIGINT and waits until it exits.
     pub fn end_with(mut self, signal: Signal) {
         let process = self.process.take().expect("a server that was not killed");
         process.signal(signal);

@@ -1,22 +1,22 @@
-//! Waiting for a condition, with a deadline. The only pause of the suites is here.
+//! Waits for conditions with a deadline. Only this module sleeps.
 
 use std::time::{Duration, Instant};
 
-/// Far more than anything takes, even on a loaded machine: it only keeps a broken test from hanging.
+/// Longer than any condition takes on a loaded machine, and shorter than the harness' limit for a test.
 const DEADLINE: Duration = Duration::from_secs(90);
 
-/// Waits until a condition holds; `complaint` says what did not happen.
-pub fn until(mut condition: impl FnMut() -> bool, complaint: impl FnOnce() -> String) {
+/// Waits until a condition holds. Panics after the deadline with the text of `failure`.
+pub fn until(mut condition: impl FnMut() -> bool, failure: impl FnOnce() -> String) {
     let start = Instant::now();
     while !condition() {
         if start.elapsed() > DEADLINE {
-            panic!("waited {DEADLINE:?}: {}", complaint());
+            panic!("waited {DEADLINE:?}: {}", failure());
         }
         pause();
     }
 }
 
-/// Waits until there is a value.
+/// Waits until `look` returns a value.
 pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let mut found = None;
     until(
@@ -26,10 +26,10 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         },
         || what.to_owned(),
     );
-    found.expect("it was found")
+    found.expect("a value after `until`")
 }
 
-/// A moment between two looks.
+/// Sleeps between two checks of a condition.
 pub fn pause() {
     std::thread::sleep(Duration::from_millis(3));
 }

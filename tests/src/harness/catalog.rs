@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 
-/// A test binary, and what cargo says about it.
+/// A test binary that cargo has built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binary {
     pub package: String,
@@ -26,7 +26,7 @@ pub struct Test {
 }
 
 impl Test {
-    /// The name by which the summary lists the test and `--exact` finds it.
+    /// Returns the name in the summary, which `--exact` takes.
     pub fn full_name(&self) -> String {
         format!("{} {}", self.binary.target, self.name)
     }
@@ -55,7 +55,8 @@ struct Profile {
 pub fn parse_binaries(messages: &str) -> Result<Vec<Binary>> {
     let mut binaries = Vec::new();
     for line in messages.lines().filter(|line| line.starts_with('{')) {
-        let message: Message = serde_json::from_str(line).with_context(|| format!("a message of cargo's: {line}"))?;
+        let message: Message =
+            serde_json::from_str(line).with_context(|| format!("cannot parse a message of cargo: {line}"))?;
         binaries.extend(binary(message));
     }
     ensure!(!binaries.is_empty(), "cargo has built no test binary");
@@ -71,7 +72,7 @@ fn binary(message: Message) -> Option<Binary> {
     is_test.then_some(Binary { package, target: target.name, executable, package_folder })
 }
 
-/// Asks a binary for the names of its tests.
+/// Returns the tests that a binary lists.
 pub fn list_tests(binary: &Binary) -> Result<Vec<Test>> {
     let output = Command::new(&binary.executable).args(["--list", "--format", "terse"]).output();
     let output = output.with_context(|| format!("{} --list", binary.executable.display()))?;
@@ -86,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_test_binaries_are_taken_from_cargos_messages() {
+    fn only_test_binaries_are_taken_from_the_messages_of_cargo() {
         let here = env!("CARGO_MANIFEST_DIR");
         let message = |kind: &str, name: &str, is_test: bool, executable: &str| {
             format!(

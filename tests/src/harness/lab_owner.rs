@@ -1,4 +1,4 @@
-//! The process that owns the daemons of labs: they end when it ends, before the folder that says which they are goes.
+//! A process whose end stops the daemons of all labs. They stop before the folder with their PIDs is removed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -6,25 +6,25 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-/// Time in which all labs have ended: a Slurm controller saves its state first.
+/// Limit for the shutdown of all labs. A Slurm controller first saves its state.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A process that lives as long as the labs may.
+/// A process that the labs wait for: they stop when it exits.
 pub(super) struct LabOwner {
     process: Child,
-    /// The folder with a folder for each lab, which the lab's guard removes at last.
+    /// Contains one folder for each lab. The lab's guard removes it after the shutdown.
     labs: PathBuf,
 }
 
 impl LabOwner {
-    /// Starts it. It ends with the harness, however that ends.
+    /// Starts the process, which exits when the harness does.
     pub fn start(labs: &Path) -> Result<Self> {
         let process = Command::new("tail")
             .args([&format!("--pid={}", std::process::id()), "-s", "0.2", "-f", "/dev/null"])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .spawn()
-            .context("the owner of the labs")?;
+            .context("cannot start `tail` as the owner of the labs")?;
         Ok(Self { process, labs: labs.to_owned() })
     }
 

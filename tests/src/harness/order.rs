@@ -1,4 +1,4 @@
-//! A random order that a seed decides.
+//! Shuffles tests with a seed.
 
 /// Shuffles a list. The same seed gives the same order.
 pub fn shuffle<T>(items: &mut [T], seed: u64) {
@@ -10,7 +10,7 @@ pub fn shuffle<T>(items: &mut [T], seed: u64) {
     }
 }
 
-/// SplitMix64: small, and good enough for an order of tests.
+/// Returns the next number of SplitMix64, which is good enough to order tests.
 fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut mixed = *state;

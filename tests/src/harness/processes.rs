@@ -1,14 +1,14 @@
-//! Processes that a test has started and that are still alive.
+//! Processes that are alive after their test has ended.
 
 use std::time::{Duration, Instant};
 
 use crate::env::{HARNESS_MARK as MARK, Process, kill, marked_processes};
 
-/// Time that a process may take to end after its test has ended. Killed processes of a busy machine take a moment.
+/// Time that a process may take to exit after its test: on a busy machine, killed processes take seconds.
 const LEFTOVER_GRACE: Duration = Duration::from_secs(10);
 const LEFTOVER_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Waits until nothing is left of a test. Returns what was left after the grace period; it is killed.
+/// Waits until all processes of a test have exited. Kills and returns those that are alive after the grace period.
 pub fn clear_leftovers(id: &str) -> Vec<Process> {
     let start = Instant::now();
     loop {
@@ -24,7 +24,7 @@ pub fn clear_leftovers(id: &str) -> Vec<Process> {
     }
 }
 
-/// Kills every descendant of a test. A process may start another one between the look and the kill, hence several rounds.
+/// Kills every descendant of a test, in several rounds: a process may start another one between the listing and the kill.
 pub fn kill_all(id: &str) {
     for _ in 0..50 {
         let left = marked_processes(MARK, id);

@@ -1,4 +1,4 @@
-//! Results of tests as text.
+//! Formats the results of tests.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::catalog::Test;
 
 /// Number of tests that the summary lists as the slowest.
 const SLOWEST_SHOWN: usize = 10;
-/// Lines of a failed test's output that are shown; the last ones say what went wrong.
+/// Number of lines shown of a failed test's output: the last lines name the cause.
 const OUTPUT_LINES_SHOWN: usize = 150;
 
 /// The package whose tests need `--labs`.
@@ -17,12 +17,12 @@ const LAB_PACKAGE: &str = "torc-labs";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Passed,
-    /// The test says that it cannot run here, and why, e.g. `needs root`.
+    /// The reason that the test printed, e.g. `needs root`.
     Skipped(String),
     Failed(String),
 }
 
-/// A test that has ended.
+/// The outcome of one test.
 #[derive(Clone, Debug)]
 pub struct TestResult {
     pub test: Test,
@@ -31,13 +31,13 @@ pub struct TestResult {
     pub output: String,
 }
 
-/// The command that runs one test alone.
+/// Returns the command that runs one test alone.
 pub fn rerun_command(test: &Test) -> String {
     let tier = if test.binary.package == LAB_PACKAGE { " --labs" } else { "" };
     format!("tests/run{tier} --exact '{}'", test.full_name())
 }
 
-/// A failure as it is printed when it happens.
+/// Returns the report of a failure, with the end of the output.
 pub fn failure_text(result: &TestResult, reason: &str) -> String {
     let lines: Vec<&str> = result.output.lines().collect();
     let hidden = lines.len().saturating_sub(OUTPUT_LINES_SHOWN);
@@ -51,7 +51,7 @@ pub fn failure_text(result: &TestResult, reason: &str) -> String {
     text
 }
 
-/// The summary of a run. Its last line has the counts.
+/// Returns the summary of a run. Its last line has the counts.
 pub fn summary(results: &[TestResult], elapsed: Duration) -> String {
     let mut text = String::from("\nslowest tests:\n");
     let mut slowest: Vec<&TestResult> = results.iter().collect();

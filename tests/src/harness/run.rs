@@ -1,4 +1,4 @@
-//! Runs tests as processes, several at a time.
+//! Runs tests as processes, several at the same time.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -20,10 +20,10 @@ use crate::env::HARNESS_MARK;
 use crate::labs::shared::TURN_TAKEN;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(4);
-/// Variables that tests of the fast tier may see, because compilers and linkers need them.
+/// Variables of the caller that tests of the fast tier get: compilers and linkers need them.
 const KEPT_VARIABLES: [&str; 3] = ["PATH", "LD_LIBRARY_PATH", "RUST_BACKTRACE"];
 
-/// Bounds of a run.
+/// Limits of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Tests that run at the same time.
@@ -32,21 +32,21 @@ pub struct Limits {
     pub test_timeout: Duration,
 }
 
-/// Runs tests in folders below one of its own, which goes with it.
+/// Runs tests in folders below a temporary one, which is removed on drop.
 pub struct Runner {
     limits: Limits,
     /// The `torc` under test.
     torc: PathBuf,
     /// Lab tests keep the environment: they call package managers, cargo and Go.
     keeps_environment: bool,
-    /// Before the folder: the labs end first.
+    /// Declared before the folder, so that the labs stop before it is removed.
     lab_owner: LabOwner,
     folder: TempDir,
 }
 
 impl Runner {
     pub fn new(limits: Limits, torc: PathBuf, keeps_environment: bool) -> Result<Self> {
-        // A short name: paths of sockets below it have at most 107 bytes.
+        // The name is short because socket paths have at most 107 bytes.
         let folder = tempfile::Builder::new().prefix("tt-").tempdir().context("a folder for the tests")?;
         fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).context("a folder for the tests")?;
         fs::create_dir(folder.path().join("shared")).context("a folder for shared components")?;
@@ -54,7 +54,7 @@ impl Runner {
         Ok(Self { limits, torc, keeps_environment, lab_owner, folder })
     }
 
-    /// Runs all tests. `report` is called as each of them ends, in the order of their ends.
+    /// Runs all tests and calls `report` when each of them ends.
     pub fn run(&self, tests: &[Test], report: impl FnMut(&TestResult) + Send) -> Vec<TestResult> {
         let next = AtomicUsize::new(0);
         let done = Mutex::new((Vec::with_capacity(tests.len()), report));
@@ -81,7 +81,7 @@ impl Runner {
         let outcome = self.attempt(&folder, test);
         let output = read_output(&folder);
         let outcome = outcome.unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")));
-        // A read-only folder of a test is not worth a failure; the run's folder goes at the end anyway.
+        // Ignores a folder that cannot be removed now: the run's folder is removed at the end.
         let _ = fs::remove_dir_all(&folder);
         TestResult { test: test.clone(), outcome, duration: start.elapsed(), output }
     }
@@ -95,15 +95,15 @@ impl Runner {
         let mut child = self.command(folder, test, &id)?.spawn().context("the test binary")?;
         let status = wait(&mut child, folder, self.limits.test_timeout)?;
         if status.is_none() {
-            // The process of the test first: it cannot be told to look for its children any more.
+            // Killed first, so that it starts no other process.
             let _ = child.kill();
             let _ = child.wait();
             kill_all(&id);
             let limit = self.limits.test_timeout.as_secs_f64();
-            return Ok(Outcome::Failed(format!("hung: ended by the harness after {limit} s")));
+            return Ok(Outcome::Failed(format!("hung: killed by the harness after {limit} s")));
         }
         let left = clear_leftovers(&id);
-        Ok(judge(status, &read_output(folder), left.iter().map(|process| process.command.as_str())))
+        Ok(outcome_of(status, &read_output(folder), left.iter().map(|process| process.command.as_str())))
     }
 
     fn command(&self, folder: &Path, test: &Test, id: &str) -> Result<Command> {
@@ -134,7 +134,7 @@ impl Runner {
     }
 }
 
-/// The time limit of a test. It starts anew when the test gets a shared component: waiting for other tests does not count.
+/// The time limit of a test. It restarts when the test gets a shared component: waiting for other tests does not count.
 struct Watchdog {
     timeout: Duration,
     start: Instant,
@@ -146,7 +146,7 @@ impl Watchdog {
         now.duration_since(self.start) > self.timeout
     }
 
-    /// Decides on a test whose time is over. `turns_taken` counts the shared components that it has got so far.
+    /// Returns whether an expired test hangs. `turns_taken` is the number of shared components that it has got so far.
     fn is_hung(&mut self, now: Instant, turns_taken: usize) -> bool {
         let waited = turns_taken > self.turns_taken;
         if waited {
@@ -157,7 +157,7 @@ impl Watchdog {
     }
 }
 
-/// Waits for the end of a test; nothing if it hangs.
+/// Waits until a test exits. Returns nothing if it hangs.
 fn wait(child: &mut Child, folder: &Path, timeout: Duration) -> Result<Option<ExitStatus>> {
     let mut watchdog = Watchdog { timeout, start: Instant::now(), turns_taken: 0 };
     loop {
@@ -172,13 +172,13 @@ fn wait(child: &mut Child, folder: &Path, timeout: Duration) -> Result<Option<Ex
     }
 }
 
-/// Decides how a test ended from its exit status, its output and the processes that it left behind.
-fn judge<'a>(status: Option<ExitStatus>, output: &str, left: impl Iterator<Item = &'a str>) -> Outcome {
+/// Determines the outcome of a test from its exit status, its output and the processes that it left behind.
+fn outcome_of<'a>(status: Option<ExitStatus>, output: &str, left: impl Iterator<Item = &'a str>) -> Outcome {
     let left: Vec<&str> = left.collect();
     match status {
         Some(status) if !status.success() => Outcome::Failed(status.to_string()),
         _ if !left.is_empty() => Outcome::Failed(format!("processes left behind: {}", left.join("; "))),
-        // A name that matches no test ends with success, too.
+        // libtest also exits with 0 if no test matches the name.
         _ if !output.contains("running 1 test") => Outcome::Failed("the binary did not run the test".to_owned()),
         _ => match skip_reason(output) {
             Some(reason) => Outcome::Skipped(reason.to_owned()),
@@ -187,7 +187,7 @@ fn judge<'a>(status: Option<ExitStatus>, output: &str, left: impl Iterator<Item 
     }
 }
 
-/// The reason in a line such as `skipped (needs root)`. libtest writes the name of the test before it on the same line.
+/// Returns the reason in a line such as `skipped (needs root)`. libtest prints the name of the test before it on the same line.
 fn skip_reason(output: &str) -> Option<&str> {
     output.lines().find_map(|line| line.split_once("skipped (")?.1.strip_suffix(')'))
 }

@@ -1,4 +1,4 @@
-//! A real Kubernetes for a suite, started once for all of its tests.
+//! A real Kubernetes that all tests of a suite share.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -14,12 +14,12 @@ use serde_json::Value;
 use super::shared::{self, Lifetime};
 use crate::env::{Call, Running, TestEnv, binary, eventually, project_root, until};
 
-/// The script beside this crate that starts it.
+/// Returns the script that starts and stops the lab.
 pub(super) fn script() -> PathBuf {
     project_root().join("tests/kube-lab")
 }
 
-/// Where the programs of Kubernetes and Helm are; they are built when they are not there.
+/// Returns the folder of kubectl, Helm and the API server. The first call builds them if they are missing.
 pub fn programs() -> &'static Path {
     static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
     PROGRAMS.get_or_init(|| {
@@ -29,19 +29,19 @@ pub fn programs() -> &'static Path {
     })
 }
 
-/// Helm, which needs no cluster to render a chart.
+/// Runs Helm without a cluster, e.g. to render a chart.
 pub fn helm(arguments: &[&str]) -> Output {
     Command::new(programs().join("helm")).args(arguments).current_dir(project_root()).output().expect("helm")
 }
 
-/// An API server with the custom resources and the rights that the chart gives; `tests/kube-lab` says what else it has.
+/// An API server with the custom resources and the roles of the chart. `tests/kube-lab` describes the rest.
 #[derive(Clone)]
 pub struct KubeLab {
     folder: PathBuf,
 }
 
 impl KubeLab {
-    /// The Kubernetes that all tests of a suite share, with the custom resources.
+    /// Returns the Kubernetes that all tests of a suite share, with the custom resources.
     pub fn shared(suite: &str) -> Self {
         let start = |folder: &Path| {
             let lab = Self { folder: folder.to_owned() };
@@ -51,9 +51,9 @@ impl KubeLab {
         Self { folder: shared::once(&format!("kube-{suite}"), start) }
     }
 
-    /// A Kubernetes of this process alone, without the custom resources. It goes when the process does.
+    /// Starts a Kubernetes for this process alone, without the custom resources. It stops with the process.
     pub fn empty() -> Self {
-        // Not a folder that removes itself: the lab's guard removes it.
+        // Kept, because the lab's guard removes it.
         let folder = tempfile::Builder::new().prefix("torc-kube-").tempdir().expect("a folder").keep();
         let lab = Self { folder };
         lab.up(Lifetime::Process);
@@ -65,7 +65,7 @@ impl KubeLab {
         assert!(output.status.success(), "no Kubernetes: {}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// Brings the custom resources, and an account with the rights of the chart.
+    /// Installs the custom resources, and an account with the roles of the chart.
     fn install(&self) {
         let definitions = Command::new(binary()).args(["crd", "print"]).output().expect("the definitions");
         self.pipe(&["apply", "--server-side", "-f", "-"], &definitions.stdout);
@@ -87,30 +87,30 @@ impl KubeLab {
         command
     }
 
-    /// Something else that the lab's script can do, e.g. `stop etcd`.
+    /// Runs another command of the lab's script, e.g. `stop etcd`.
     pub fn run(&self, verb: &str, arguments: &[&str]) -> String {
-        let said = Lifetime::Run.apply(self.tool(verb).args(arguments)).output().expect("the lab's script");
-        assert!(said.status.success(), "kube-lab {verb}: {}", String::from_utf8_lossy(&said.stderr));
-        String::from_utf8_lossy(&said.stdout).trim().to_owned()
+        let output = Lifetime::Run.apply(self.tool(verb).args(arguments)).output().expect("the lab's script");
+        assert!(output.status.success(), "kube-lab {verb}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
     }
 
-    /// The way in of the server's service account.
+    /// Returns the kubeconfig of the server's service account.
     pub fn account(&self) -> PathBuf {
         self.folder.join("torc.torc.kubeconfig")
     }
 
-    /// The way in of another service account, which has the rights that it is given.
+    /// Creates a service account without roles and returns its kubeconfig.
     pub fn kubeconfig_of(&self, namespace: &str, account: &str) -> PathBuf {
         self.run("account", &[namespace, account]);
         self.folder.join(format!("{namespace}.{account}.kubeconfig"))
     }
 
-    /// The key that signs the tokens of service accounts.
+    /// Returns the key that signs the tokens of service accounts.
     pub fn account_key(&self) -> PathBuf {
         self.folder.join("pki/accounts.key")
     }
 
-    /// The way in of an administrator; its only context is `lab`.
+    /// Returns the kubeconfig of an administrator. Its only context is `lab`.
     pub fn administrator(&self) -> PathBuf {
         self.folder.join("admin.kubeconfig")
     }
@@ -122,19 +122,19 @@ impl KubeLab {
         command
     }
 
-    /// `kubectl`, as an administrator.
+    /// Runs `kubectl` as an administrator.
     pub fn attempt(&self, arguments: &[&str]) -> Output {
         self.command(arguments).output().expect("kubectl")
     }
 
-    /// `kubectl`, which must succeed; what it prints.
+    /// Runs `kubectl`, which must succeed, and returns its output.
     pub fn kubectl(&self, arguments: &[&str]) -> String {
-        let said = self.attempt(arguments);
-        assert!(said.status.success(), "kubectl {arguments:?}: {}", String::from_utf8_lossy(&said.stderr));
-        String::from_utf8_lossy(&said.stdout).into_owned()
+        let output = self.attempt(arguments);
+        assert!(output.status.success(), "kubectl {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// `kubectl` with something to read, which it may refuse.
+    /// Runs `kubectl` with a standard input.
     pub fn attempt_with(&self, arguments: &[&str], input: &[u8]) -> Output {
         let mut command = self.command(arguments);
         let mut child =
@@ -143,40 +143,40 @@ impl KubeLab {
         child.wait_with_output().expect("kubectl")
     }
 
-    /// `kubectl` with something to read, which must succeed; what it prints.
+    /// Runs `kubectl` with a standard input, which must succeed, and returns its output.
     pub fn pipe(&self, arguments: &[&str], input: &[u8]) -> String {
-        let said = self.attempt_with(arguments, input);
-        assert!(said.status.success(), "kubectl {arguments:?}: {}", String::from_utf8_lossy(&said.stderr));
-        String::from_utf8_lossy(&said.stdout).into_owned()
+        let output = self.attempt_with(arguments, input);
+        assert!(output.status.success(), "kubectl {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// An object as JSON; nothing if it is not there.
+    /// Returns an object as JSON, or nothing if it does not exist.
     pub fn object(&self, kind: &str, namespace: &str, name: &str) -> Option<Value> {
-        let said = self.attempt(&["get", kind, name, "--namespace", namespace, "-o", "json"]);
-        said.status.success().then(|| serde_json::from_slice(&said.stdout).expect("JSON"))
+        let output = self.attempt(&["get", kind, name, "--namespace", namespace, "-o", "json"]);
+        output.status.success().then(|| serde_json::from_slice(&output.stdout).expect("JSON"))
     }
 
-    /// A namespace of a test's own.
+    /// Creates a namespace for a test.
     pub fn namespace(&self, name: &str) -> Namespace {
         self.kubectl(&["create", "namespace", name]);
         Namespace { lab: self.clone(), name: name.to_owned() }
     }
 }
 
-/// A namespace, and what a person does in it.
+/// A namespace of a test.
 pub struct Namespace {
     pub lab: KubeLab,
     pub name: String,
 }
 
 impl Namespace {
-    /// `kubectl` in this namespace.
+    /// Runs `kubectl` in this namespace.
     pub fn kubectl(&self, line: &str) -> String {
         let words: Vec<&str> = ["--namespace", &self.name].into_iter().chain(line.split_whitespace()).collect();
         self.lab.kubectl(&words)
     }
 
-    /// `kubectl apply` of a workflow with this specification, in YAML or JSON.
+    /// Applies a workflow with this specification.
     pub fn apply(&self, name: &str, spec: &Value) {
         let document = serde_json::json!({
             "apiVersion": "torc.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": name}, "spec": spec,
@@ -184,45 +184,45 @@ impl Namespace {
         self.lab.pipe(&["apply", "--namespace", &self.name, "-f", "-"], document.to_string().as_bytes());
     }
 
-    /// A workflow's object.
+    /// Returns the object of a workflow.
     pub fn workflow(&self, name: &str) -> Option<Value> {
         self.lab.object("workflows.torc.dev", &self.name, name)
     }
 
-    /// Its status.
+    /// Returns the status of a workflow.
     pub fn status(&self, name: &str) -> Value {
         self.workflow(name).map(|object| object["status"].clone()).unwrap_or_default()
     }
 
-    /// `Status/Reason` of one of its conditions, if that is of its present generation.
+    /// Returns `Status/Reason` of a condition of a workflow, or nothing if it is of an earlier generation.
     pub fn condition(&self, name: &str, type_: &str) -> String {
         let object = self.workflow(name).unwrap_or_default();
         condition(&object, type_)
     }
 
-    /// Waits until a condition says this, e.g. `True/Succeeded`.
-    pub fn expect(&self, name: &str, type_: &str, said: &str) {
+    /// Waits until a condition has this value, e.g. `True/Succeeded`.
+    pub fn expect(&self, name: &str, type_: &str, value: &str) {
         until(
-            || self.condition(name, type_) == said,
-            || format!("{name} is not {type_}={said}: {:#}", self.workflow(name).unwrap_or_default()),
+            || self.condition(name, type_) == value,
+            || format!("{name} is not {type_}={value}: {:#}", self.workflow(name).unwrap_or_default()),
         );
     }
 
-    /// The message of one of its conditions.
+    /// Returns the message of a condition of a workflow.
     pub fn message(&self, name: &str, type_: &str) -> String {
         let conditions = self.status(name)["conditions"].as_array().cloned().unwrap_or_default();
         let found = conditions.iter().find(|condition| condition["type"] == type_);
         found.and_then(|found| found["message"].as_str()).unwrap_or_default().to_owned()
     }
 
-    /// Lets the controller look at a workflow that nobody has edited.
+    /// Makes the controller reconcile a workflow whose specification has not changed.
     pub fn touch(&self, name: &str) {
         static TOUCHES: AtomicUsize = AtomicUsize::new(0);
         let number = TOUCHES.fetch_add(1, Ordering::Relaxed);
         self.kubectl(&format!("annotate twf {name} --overwrite touched={number}"));
     }
 
-    /// `kubectl apply` of a ConfigMap.
+    /// Applies a ConfigMap.
     pub fn config_map(&self, name: &str, data: &Value) {
         let map = serde_json::json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data,
@@ -231,7 +231,7 @@ impl Namespace {
         self.lab.pipe(&words, map.to_string().as_bytes());
     }
 
-    /// Watches a workflow from now on; what is seen goes to a file.
+    /// Watches a workflow from now on. The events go to a file.
     pub fn watch(&self, name: &str, file: &Path) -> Watch {
         let words = ["get", "twf", name, "--watch", "--output-watch-events", "--show-managed-fields", "-o", "json"];
         let mut command = self.lab.command(&words);
@@ -239,10 +239,10 @@ impl Namespace {
         Watch { process: process.expect("kubectl"), file: file.to_owned() }
     }
 
-    /// Reasons of the Events of a workflow, sorted.
+    /// Returns the reasons of the Events of a workflow, sorted.
     pub fn events(&self, name: &str) -> Vec<String> {
-        let said = self.kubectl("get events.events.k8s.io -o json");
-        let events: Value = serde_json::from_str(&said).expect("JSON");
+        let output = self.kubectl("get events.events.k8s.io -o json");
+        let events: Value = serde_json::from_str(&output).expect("JSON");
         let of_it = |event: &&Value| event["regarding"]["name"] == name;
         let items = events["items"].as_array().expect("a list");
         let mut reasons: Vec<String> =
@@ -252,18 +252,18 @@ impl Namespace {
     }
 }
 
-/// A `kubectl get --watch`: unlike one who looks now and then it sees every write.
+/// A `kubectl get --watch`, which sees every write.
 pub struct Watch {
     process: Child,
     file: PathBuf,
 }
 
 impl Watch {
-    /// The object after each write so far.
+    /// Returns the object after each write so far.
     pub fn seen(&self) -> Vec<Value> {
         let text = fs::read_to_string(&self.file).unwrap_or_default();
         let events = serde_json::Deserializer::from_str(&text).into_iter::<Value>();
-        // The last one may be cut short: it has not come whole yet.
+        // The last event may still be incomplete.
         events.map_while(Result::ok).map(|event| event["object"].clone()).collect()
     }
 }
@@ -275,7 +275,7 @@ impl Drop for Watch {
     }
 }
 
-/// `Status/Reason` of a condition of an object, empty if it is of another generation.
+/// Returns `Status/Reason` of a condition of an object, or an empty text if it is of another generation.
 pub fn condition(object: &Value, type_: &str) -> String {
     let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let found = conditions.iter().find(|condition| condition["type"] == type_);
@@ -287,15 +287,15 @@ pub fn condition(object: &Value, type_: &str) -> String {
     }
 }
 
-/// `torc server --kubernetes` as a process, with the rights of the chart.
+/// A process `torc server --kubernetes` with the roles of the chart.
 pub struct Controller {
     pub process: Option<Running>,
-    /// Where it listens.
+    /// The host and port that the server listens on.
     pub address: String,
 }
 
 impl Controller {
-    /// A call of it that watches one namespace; `lease` decides who leads among those of the same name.
+    /// Prepares a call that watches one namespace. `name` is its identity in the leader election.
     pub fn call(lab: &TestEnv, namespace: &Namespace, name: &str, address: &str) -> Call {
         lab.call(&format!("server --kubernetes --bind {address} --database data/lab.db"))
             .env("KUBECONFIG", namespace.lab.account())
@@ -306,7 +306,7 @@ impl Controller {
             .env("TORC_LOG", "info")
     }
 
-    /// Starts one that is the only one, and waits until it is ready.
+    /// Starts the only controller of a namespace and waits until it is ready.
     pub fn start(lab: &TestEnv, namespace: &Namespace) -> Self {
         let address = free_address();
         let controller = Self::with(Self::call(lab, namespace, "alone", &address), &address);
@@ -314,7 +314,7 @@ impl Controller {
         controller
     }
 
-    /// Starts a call.
+    /// Starts a prepared call.
     pub fn with(call: Call, address: &str) -> Self {
         Self { process: Some(call.start()), address: address.to_owned() }
     }
@@ -327,13 +327,13 @@ impl Controller {
         is_ready(&self.address)
     }
 
-    /// What it says of whether it is ready.
+    /// Returns the response of `/readyz`.
     pub fn readiness(&self) -> String {
         readiness(&self.address).unwrap_or_default()
     }
 
-    /// How often its log says something.
-    pub fn tells(&self, words: &str) -> usize {
+    /// Returns the number of log lines with a text.
+    pub fn log_lines(&self, words: &str) -> usize {
         let process = self.process();
         format!("{}{}", process.stdout(), process.stderr()).lines().filter(|line| line.contains(words)).count()
     }
@@ -342,18 +342,18 @@ impl Controller {
         until(|| self.is_ready(), || format!("not ready: {}{}", self.process().stdout(), self.process().stderr()));
     }
 
-    /// Starts a runner that serves everything, in a folder of its own.
+    /// Starts a runner for all workflows in a new folder.
     pub fn runner(&self, lab: &TestEnv, name: &str) -> Running {
         runner(lab, name, &self.address)
     }
 
-    /// `kill -9`.
+    /// Kills the process with SIGKILL.
     pub fn kill(&mut self) {
         self.process.take().expect("it lives").kill();
     }
 }
 
-/// Starts a runner that serves everything that it is given at an address.
+/// Starts a runner for all workflows of the server at an address.
 pub fn runner(lab: &TestEnv, name: &str, address: &str) -> Running {
     let folder = lab.path(name);
     fs::create_dir_all(&folder).expect("a folder");
@@ -364,7 +364,7 @@ pub fn runner(lab: &TestEnv, name: &str, address: &str) -> Running {
         .start()
 }
 
-/// Whether somebody at an address says that it can be asked.
+/// Returns whether the server at an address is ready.
 pub fn is_ready(address: &str) -> bool {
     readiness(address).is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
 }
@@ -378,12 +378,12 @@ fn readiness(address: &str) -> std::io::Result<String> {
     Ok(answer)
 }
 
-/// An address that nobody listens on.
+/// Returns a loopback address on which no process listens.
 pub fn free_address() -> String {
     TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port").to_string()
 }
 
-/// What a Service is to Pods: connections go to whoever is ready.
+/// A stand-in for a Service of Kubernetes: forwards connections to a backend that is ready.
 pub struct Service {
     pub address: String,
     is_over: Arc<AtomicBool>,
@@ -417,7 +417,7 @@ impl Drop for Service {
     }
 }
 
-/// Copies both ways until one side is done.
+/// Copies in both directions until one side closes.
 fn join(client: TcpStream, server: TcpStream) {
     let pairs = [(&client, &server), (&server, &client)];
     for (from, to) in pairs {
@@ -430,7 +430,7 @@ fn join(client: TcpStream, server: TcpStream) {
     }
 }
 
-/// Waits for a status that something holds of.
+/// Waits until `look` returns a value for the status of a workflow.
 pub fn expect_status<T>(namespace: &Namespace, name: &str, what: &str, look: impl Fn(&Value) -> Option<T>) -> T {
     eventually(what, || look(&namespace.status(name)))
 }

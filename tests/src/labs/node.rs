@@ -1,4 +1,4 @@
-//! A real Kubernetes with a node, on which Pods run; one at a time on a machine. Torc is installed on it by its charts.
+//! A real Kubernetes with a node that runs Pods, and Torc installed by its charts. A machine has at most one at a time.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -12,7 +12,7 @@ use super::kube::{programs, script};
 use super::shared::{self, Lifetime, Turn};
 use crate::env::{binary, project_root};
 
-/// Pods take their time, and this machine may be busy.
+/// Pods of a busy machine take up to a minute to start.
 const DEADLINE: Duration = Duration::from_secs(180);
 /// Programs that jobs of the suite need.
 const PROGRAMS: [&str; 5] = ["bash", "cat", "date", "sleep", "true"];
@@ -20,14 +20,14 @@ const PROGRAMS: [&str; 5] = ["bash", "cat", "date", "sleep", "true"];
 /// The namespace of the release.
 pub const NAMESPACE: &str = "torc-system";
 
-/// A cluster with Torc in it.
+/// A cluster with Torc.
 pub struct Node {
     folder: PathBuf,
     _turn: Turn,
 }
 
 impl Node {
-    /// The cluster of this run, for one test at a time: some tests take the server away.
+    /// Returns the cluster of this run, for one test at a time: some tests remove the server.
     pub fn alone() -> Self {
         let turn = Turn::alone("node");
         let folder = shared::once("node", |folder| Self::at(folder, Turn::alone("node-start")).start());
@@ -55,7 +55,7 @@ impl Node {
         command
     }
 
-    /// The image of the chart with the `torc` under test and its libraries, and an image for jobs without Torc.
+    /// Loads the image of the chart with the `torc` under test and its libraries, and an image for jobs without Torc.
     fn give_images(&self) {
         let torc = binary();
         self.give_image("torc:lab", &torc, std::slice::from_ref(&torc), None);
@@ -76,7 +76,7 @@ impl Node {
         fs::remove_dir_all(&files).expect("removed");
     }
 
-    /// A volume for the store, which outlives releases, and a folder that all jobs see.
+    /// Creates a volume for the store, which outlives releases, and a folder that all jobs share.
     fn give_volumes(&self) {
         for name in ["store", "shared"] {
             fs::create_dir(self.path(name)).expect("a folder");
@@ -121,18 +121,18 @@ impl Node {
     /// Installs the release.
     pub fn install(&self) {
         let values = self.text_path("values.json");
-        let (place, patience) = (["--namespace", NAMESPACE], ["--wait", "--timeout", "3m"]);
+        let (namespace, wait) = (["--namespace", NAMESPACE], ["--wait", "--timeout", "3m"]);
         let words: Vec<&str> =
-            ["install", "torc", "charts/torc", "-f", &values].into_iter().chain(place).chain(patience).collect();
+            ["install", "torc", "charts/torc", "-f", &values].into_iter().chain(namespace).chain(wait).collect();
         self.helm(&words);
     }
 
-    /// A file of the lab.
+    /// Returns the path of a file of the lab.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// The same as text.
+    /// Returns the path of a file of the lab as text.
     pub fn text_path(&self, name: &str) -> String {
         self.path(name).to_string_lossy().into_owned()
     }
@@ -153,7 +153,7 @@ impl Node {
         command
     }
 
-    /// A command whose outcome is not known.
+    /// Runs a program, which may fail.
     pub fn attempt(&self, program: &str, arguments: &[&str]) -> Output {
         let path = if program == "torc" { binary() } else { programs().join(program) };
         self.command(path, arguments).output().expect("a program")
@@ -161,13 +161,13 @@ impl Node {
 
     fn succeed(&self, program: &str, arguments: &[&str]) -> String {
         let output = self.attempt(program, arguments);
-        let (said, wrong) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(output.status.success(), "{program} {arguments:?}: {said}{wrong}\n{}", self.complaints());
-        said.into_owned()
+        let (printed, wrong) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{program} {arguments:?}: {printed}{wrong}\n{}", self.diagnostics());
+        printed.into_owned()
     }
 
-    /// What to look at when something went wrong.
-    fn complaints(&self) -> String {
+    /// Returns the Pods and logs that help to explain a failure.
+    fn diagnostics(&self) -> String {
         let look =
             |arguments: &[&str]| String::from_utf8_lossy(&self.attempt("kubectl", arguments).stdout).into_owned();
         let pods = look(&["get", "pods", "-A"]);
@@ -176,44 +176,44 @@ impl Node {
         format!("{pods}\n{server}\n{runner}")
     }
 
-    /// kubectl as an administrator.
+    /// Runs kubectl as an administrator.
     pub fn kubectl(&self, arguments: &[&str]) -> String {
         self.succeed("kubectl", arguments)
     }
 
-    /// Helm as an administrator.
+    /// Runs Helm as an administrator.
     pub fn helm(&self, arguments: &[&str]) -> String {
         self.succeed("helm", arguments)
     }
 
-    /// `torc` with the context of the administrator.
+    /// Runs `torc` with the context of the administrator, which must succeed.
     pub fn torc(&self, line: &str) -> String {
         self.succeed("torc", &self.in_context(line))
     }
 
-    /// The same, whatever comes of it: its exit code, and all it said.
-    pub fn torc_says(&self, line: &str) -> (Option<i32>, String) {
+    /// Runs `torc` with the context of the administrator and returns its exit code and output.
+    pub fn try_torc(&self, line: &str) -> (Option<i32>, String) {
         let output = self.attempt("torc", &self.in_context(line));
-        let said = [output.stdout, output.stderr].concat();
-        (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+        let printed = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8_lossy(&printed).into_owned())
     }
 
-    /// The same as another user, who has no right at first.
+    /// Runs `torc` as another user, who has no roles at first, and returns its exit code and output.
     pub fn torc_as(&self, user: &str, line: &str) -> (Option<i32>, String) {
         let kubeconfig = self.tool("user").arg(user).output().expect("the lab's script");
         let kubeconfig = String::from_utf8_lossy(&kubeconfig.stdout).trim().to_owned();
         let words: Vec<&str> = line.split_whitespace().chain(["--kubeconfig", &kubeconfig]).collect();
         let mut command = self.command(binary(), &words);
         let output = command.output().expect("torc");
-        let said = [output.stdout, output.stderr].concat();
-        (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+        let printed = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8_lossy(&printed).into_owned())
     }
 
     fn in_context<'l>(&self, line: &'l str) -> Vec<&'l str> {
         line.split_whitespace().chain(["--context", "lab"]).collect()
     }
 
-    /// `kubectl torc`, which finds its plugin on the path.
+    /// Runs `kubectl torc`, which finds its plugin on the path.
     pub fn plugin(&self, line: &str) -> String {
         let plugin = self.path("kubectl-torc");
         if !plugin.exists() {
@@ -226,26 +226,26 @@ impl Node {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// An object, or a list of them.
+    /// Returns an object, or a list of objects.
     pub fn object(&self, arguments: &[&str]) -> Value {
         let words: Vec<&str> = ["get"].iter().chain(arguments).chain(&["-o", "json"]).copied().collect();
         serde_json::from_str(&self.kubectl(&words)).expect("JSON")
     }
 
-    /// The items of `torc get …`.
+    /// Returns the items of `torc get …`.
     pub fn items(&self, line: &str) -> Vec<Value> {
         let value: Value = serde_json::from_str(&self.torc(&format!("{line} -o json"))).expect("JSON");
         value["items"].as_array().expect("items").clone()
     }
 
-    /// Looks again and again until there is something.
+    /// Waits until `look` returns a value.
     pub fn until<T>(&self, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         let start = Instant::now();
         loop {
             if let Some(found) = look() {
                 return found;
             }
-            assert!(start.elapsed() < DEADLINE, "waited {DEADLINE:?} for {what}\n{}", self.complaints());
+            assert!(start.elapsed() < DEADLINE, "waited {DEADLINE:?} for {what}\n{}", self.diagnostics());
             std::thread::sleep(Duration::from_millis(200));
         }
     }
@@ -255,7 +255,7 @@ fn packaging(name: &str) -> Command {
     Command::new(project_root().join("packaging").join(name))
 }
 
-/// Where `image-files` puts a program.
+/// Returns the path of a program in the image.
 fn entry(program: &Path) -> PathBuf {
     Path::new("/usr/bin").join(program.file_name().expect("a name"))
 }

@@ -1,4 +1,4 @@
-//! Components that are started once and shared by all tests of a run, although each test is a process of its own.
+//! Components that are started once and shared by all tests of a run, although each test is a separate process.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -9,16 +9,16 @@ use nix::fcntl::{Flock, FlockArg};
 
 use crate::env::HARNESS_MARK;
 
-/// Printed when a test gets its turn. The harness then restarts the test's time limit: waiting for others does not count.
+/// Text that a test prints when it gets its turn. The harness then restarts the test's time limit.
 pub const TURN_TAKEN: &str = "turn taken:";
 
-/// The folder of this run and the process whose end ends everything that was started in it.
+/// The folder of this run, and the process with whose end all of its components stop.
 struct Run {
     folder: PathBuf,
     owner: u32,
 }
 
-/// The harness names its folder and itself. Under `cargo test` a run is one test binary.
+/// Returns the run that the harness names in variables. Under `cargo test` a run is one test binary.
 fn run() -> &'static Run {
     static RUN: OnceLock<Run> = OnceLock::new();
     RUN.get_or_init(|| {
@@ -34,18 +34,19 @@ fn run() -> &'static Run {
     })
 }
 
-/// The time for which a component of a lab lives.
+/// The lifetime of a component of a lab.
 #[derive(Clone, Copy)]
 pub enum Lifetime {
-    /// As long as the run, for all of its tests.
+    /// The component is shared by all tests of the run.
     Run,
-    /// As long as the process of one test.
+    /// The component belongs to the process of one test.
     Process,
 }
 
 impl Lifetime {
     /// Prepares a call of a lab's script that starts daemons: their owner is named, they are not counted as processes of the test, and
-    /// their temporary folder outlives it (MariaDB refuses queries without one).
+    /// Prepares a call of a lab's script that starts daemons: names their owner and excludes them from the processes of the test.
+    /// Their temporary folder outlives the test, because MariaDB refuses queries without one.
     pub fn apply(self, command: &mut Command) -> &mut Command {
         let owner = match self {
             Self::Run => run().owner,
@@ -55,12 +56,12 @@ impl Lifetime {
     }
 }
 
-/// The folder of a shared component. The first caller starts it; the others wait until it has started.
+/// Returns the folder of a shared component. The first caller starts it; the others wait until it has started.
 pub fn once(name: &str, start: impl FnOnce(&Path)) -> PathBuf {
     let folder = run().folder.join(name);
     let _lock = lock(&format!("{name}.start"), FlockArg::LockExclusive);
     let (started, failed) = (run().folder.join(format!("{name}.started")), run().folder.join(format!("{name}.failed")));
-    assert!(!failed.exists(), "{name} could not be started; the test that tried first says why");
+    assert!(!failed.exists(), "{name} did not start; the output of the first test that tried has the cause");
     if !started.exists() {
         fs::write(&failed, "").expect("a mark in the shared folder");
         fs::create_dir_all(&folder).expect("a folder for a shared component");
@@ -70,18 +71,18 @@ pub fn once(name: &str, start: impl FnOnce(&Path)) -> PathBuf {
     folder
 }
 
-/// The right to use a component, given back when it is dropped.
+/// The right to use a component, released on drop.
 pub struct Turn {
     _lock: Flock<File>,
 }
 
 impl Turn {
-    /// Waits until no test has the component for itself.
+    /// Waits until no test uses the component exclusively.
     pub fn shared(name: &str) -> Self {
         Self::take(name, FlockArg::LockShared)
     }
 
-    /// Waits until no other test uses the component.
+    /// Waits until no other test uses the component, and then uses it exclusively.
     pub fn alone(name: &str) -> Self {
         Self::take(name, FlockArg::LockExclusive)
     }

@@ -1,4 +1,4 @@
-//! A real Slurm for a suite, started once for all of its tests.
+//! A real Slurm that all tests of a suite share.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -9,30 +9,30 @@ use nix::fcntl::FlockArg;
 
 use super::shared::{self, Lifetime};
 
-/// Slurm takes its time: it looks at time limits every half minute, and this machine may be busy.
+/// Long enough for a busy machine: Slurm checks time limits only every 30 s.
 const DEADLINE: Duration = Duration::from_secs(300);
 
-/// A Slurm with four nodes; `tests/slurm-lab` says what it has.
+/// A Slurm with four nodes, as `tests/slurm-lab` describes it.
 pub struct SlurmLab {
     folder: PathBuf,
 }
 
 impl SlurmLab {
-    /// The Slurm that all tests of a suite share, with four CPUs on each node.
+    /// Returns the Slurm that all tests of a suite share, with four CPUs on each node.
     pub fn shared(suite: &str) -> Self {
         Self { folder: shared::once(&format!("slurm-{suite}"), |folder| Self::start(folder, 4, Lifetime::Run)) }
     }
 
-    /// A Slurm of this process alone, with this many CPUs on each node. It goes when the process does.
+    /// Starts a Slurm for this process alone, with this many CPUs on each node. It stops with the process.
     pub fn with_cpus(cpus: usize) -> Self {
-        // Not a folder that removes itself: the lab's guard removes it.
+        // Kept, because the lab's guard removes it.
         let folder = tempfile::Builder::new().prefix("torc-slurm-").tempdir().expect("a folder for Slurm").keep();
         Self::start(&folder, cpus, Lifetime::Process);
         Self { folder }
     }
 
     fn start(folder: &Path, cpus: usize, lifetime: Lifetime) {
-        // One after another: each looks for free ports before it takes them.
+        // One at a time: each searches free ports before it uses them.
         let _turn = shared::lock("slurm-ports", FlockArg::LockExclusive);
         let mut command = Self { folder: folder.to_owned() }.tool("up");
         let output = lifetime.apply(command.env("LAB_CPUS", cpus.to_string())).output().expect("the lab's script");
@@ -46,29 +46,29 @@ impl SlurmLab {
         command
     }
 
-    /// Something else that the lab's script can do, e.g. `node-down 3`.
+    /// Runs another command of the lab's script, e.g. `node-down 3`.
     pub fn run(&self, verb: &str, argument: &str) {
         let status = Lifetime::Run.apply(self.tool(verb).arg(argument)).status().expect("the lab's script");
         assert!(status.success(), "slurm-lab {verb} {argument}");
     }
 
-    /// Slurm's configuration: whoever sees it as `SLURM_CONF` speaks with this Slurm.
+    /// Returns Slurm's configuration, the value of `SLURM_CONF`.
     pub fn conf(&self) -> PathBuf {
         self.folder.join("slurm.conf")
     }
 
-    /// Words that lead a command to this Slurm.
+    /// Returns the words before a command that make it use this Slurm.
     pub fn prefix(&self) -> Vec<String> {
         vec!["env".to_owned(), format!("SLURM_CONF={}", self.conf().display())]
     }
 
-    /// A command of Slurm's that may come too late.
+    /// Runs a command of Slurm, which may fail.
     pub fn attempt(&self, program: &str, arguments: &[&str]) -> Output {
         let output = Command::new(program).args(arguments).env("SLURM_CONF", self.conf()).env("TZ", "UTC").output();
-        output.expect("a program of Slurm's")
+        output.expect("a program of Slurm")
     }
 
-    /// A command of Slurm's, as a person would give it; its output.
+    /// Runs a command of Slurm, which must succeed, and returns its output.
     pub fn command(&self, program: &str, arguments: &[&str]) -> String {
         let output = self.attempt(program, arguments);
         assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -76,8 +76,8 @@ impl SlurmLab {
     }
 }
 
-/// Looks again and again until there is something, with the patience that Slurm needs.
-pub fn patiently<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+/// Waits until `look` returns a value, long enough for Slurm.
+pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(found) = look() {
@@ -88,8 +88,8 @@ pub fn patiently<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Looks again and again until there is something; what is looked at is Slurm, so not too often.
-pub async fn until_found<T, F: Future<Output = Option<T>>>(what: &str, mut look: impl FnMut() -> F) -> T {
+/// Waits until `look` returns a value. Polls Slurm five times a second.
+pub async fn wait_for_async<T, F: Future<Output = Option<T>>>(what: &str, mut look: impl FnMut() -> F) -> T {
     let start = Instant::now();
     loop {
         if let Some(found) = look().await {

@@ -1,4 +1,4 @@
-//! Machines reached over SSH: a private sshd on a port of the loopback address, with its own keys and its own environment.
+//! Machines reached over SSH: an sshd on a loopback port with separate keys and a separate environment.
 
 use std::fs;
 use std::net::TcpListener;
@@ -8,23 +8,23 @@ use std::process::{Child, Command, Stdio};
 
 use crate::env::{Call, TestEnv, binary, until};
 
-/// A machine: its home and its PATH are its own, its processes belong to the lab.
+/// A machine with its own home and PATH. Its processes belong to the lab.
 pub struct Machine {
     daemon: Child,
     port: u16,
-    /// Where a login begins.
+    /// The working directory after a login.
     pub home: PathBuf,
 }
 
 impl Machine {
-    /// Starts one with the `torc` under test in its PATH.
+    /// Starts a machine with the `torc` under test in its PATH.
     pub fn start(lab: &TestEnv, name: &str) -> Self {
         let machine = Self::without_torc(lab, name);
         std::os::unix::fs::symlink(binary(), machine.home.join("bin/torc")).expect("a link to torc");
         machine
     }
 
-    /// Starts one with a program in the place of `torc`.
+    /// Starts a machine with a script in place of `torc`.
     pub fn with_program(lab: &TestEnv, name: &str, script: &str) -> Self {
         let machine = Self::without_torc(lab, name);
         let program = machine.home.join("bin/torc");
@@ -38,9 +38,9 @@ impl Machine {
         fs::create_dir_all(home.join("bin")).expect("a home");
         let key = client_key(lab);
         run("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-f", &text(&home.join("host_key"))]);
-        // As root sshd insists on this folder, which only the package's service makes.
+        // As root, sshd requires this folder, which only the package's service creates.
         let _ = fs::create_dir_all("/run/sshd");
-        // Another test may take a free port between the look and the start.
+        // Another test may take the port before sshd binds it.
         for _ in 0..20 {
             let port = free_port();
             fs::write(home.join("sshd_config"), configuration(lab, &home, &key, port)).expect("a configuration");
@@ -51,7 +51,7 @@ impl Machine {
         panic!("sshd does not start:\n{}", fs::read_to_string(home.join("sshd.log")).unwrap_or_default());
     }
 
-    /// Writes what a Secret has for it: a key that it lets in, and what it is known by.
+    /// Writes the files of a Secret for this machine: an accepted key, and its host key.
     pub fn write_secret(&self, lab: &TestEnv, folder: &Path) {
         fs::create_dir_all(folder).expect("a folder");
         let key = folder.join("id_ed25519");
@@ -61,12 +61,12 @@ impl Machine {
         fs::write(folder.join("known_hosts"), format!("[127.0.0.1]:{} {known}", self.port)).expect("a file");
     }
 
-    /// Words that lead a command to it.
+    /// Returns the words before a command that run it on this machine.
     pub fn prefix(&self) -> Vec<String> {
         ["ssh", "-F", "none", "-p", &self.port.to_string(), "127.0.0.1"].map(str::to_owned).into()
     }
 
-    /// How a list of workers names it.
+    /// Returns the name of this machine in a list of workers.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
@@ -79,7 +79,7 @@ impl Drop for Machine {
     }
 }
 
-/// Starts sshd; nothing if it ends instead of listening.
+/// Starts sshd. Returns nothing if it exits instead of listening.
 fn listening(lab: &TestEnv, home: &Path) -> Option<Child> {
     let log = home.join("sshd.log");
     let mut daemon = Command::new("/usr/sbin/sshd")
@@ -90,31 +90,31 @@ fn listening(lab: &TestEnv, home: &Path) -> Option<Child> {
         .spawn()
         .expect("sshd starts: tests/lab-packages installs it");
     let mut ended = false;
-    let said = || fs::read_to_string(&log).unwrap_or_default();
+    let printed = || fs::read_to_string(&log).unwrap_or_default();
     until(
         || {
             ended = daemon.try_wait().expect("a child of ours").is_some();
-            ended || said().contains("Server listening")
+            ended || printed().contains("Server listening")
         },
-        || format!("sshd neither listens nor ends:\n{}", said()),
+        || format!("sshd neither listens nor exits:\n{}", printed()),
     );
     (!ended).then_some(daemon)
 }
 
-/// A call that reaches the lab's machines.
+/// Adds the options of `ssh` that reach the lab's machines.
 pub fn with_ssh(lab: &TestEnv, call: Call) -> Call {
     let (key, known) = (client_key(lab), lab.text_path(".test/known_hosts"));
     let words = format!("ssh -F none -i {} -o IdentitiesOnly=yes -o UserKnownHostsFile={known}", key.display());
     call.env("TORC_SSH", words)
 }
 
-/// A loopback port that nobody listens on at the moment.
+/// Returns a loopback port on which no process listens at the moment.
 fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     listener.local_addr().expect("its address").port()
 }
 
-/// The key of whoever logs in, made at its first use.
+/// Returns the key of the client, created at its first use.
 fn client_key(lab: &TestEnv) -> PathBuf {
     let key = lab.path(".test/id_ed25519");
     if !key.exists() {
@@ -124,7 +124,7 @@ fn client_key(lab: &TestEnv) -> PathBuf {
 }
 
 fn configuration(lab: &TestEnv, home: &Path, key: &Path, port: u16) -> String {
-    // Sessions get this environment and not that of the tests. The folder is the tests' own, whatever its parents' modes are.
+    // Sessions get only this environment. StrictModes is off, because parents of the folder may be writable for others.
     let path = format!("{}:/usr/local/bin:/usr/bin:/bin", home.join("bin").display());
     format!(
         "ListenAddress 127.0.0.1:{port}\nHostKey {home}/host_key\nPidFile none\nUsePAM no\nStrictModes no\n\

@@ -5,19 +5,19 @@ use std::fmt;
 
 use super::Edge;
 
-/// Modules each of which uses, perhaps through others, all of them.
+/// Modules that all use each other, directly or through others.
 #[derive(Debug, Clone)]
 pub struct Component {
     pub modules: BTreeSet<String>,
-    /// The shortest way from a module back to itself.
+    /// The shortest path from a module back to itself.
     pub cycle: Vec<Edge>,
-    /// All edges within.
+    /// All edges between these modules.
     pub edges: Vec<Edge>,
 }
 
 type Graph<'a> = BTreeMap<&'a str, Vec<&'a Edge>>;
 
-/// Finds the components of more than one module.
+/// Returns the components with more than one module.
 pub fn components(edges: &[Edge]) -> Vec<Component> {
     let mut graph = Graph::new();
     for edge in edges {
@@ -38,7 +38,7 @@ pub fn components(edges: &[Edge]) -> Vec<Component> {
     found
 }
 
-/// The modules that can be reached from one, itself only by a way back.
+/// Returns the modules that a module reaches. It contains the module itself only if there is a cycle.
 fn reach<'a>(graph: &Graph<'a>, from: &'a str) -> BTreeSet<&'a str> {
     let mut found = BTreeSet::new();
     let mut open = vec![from];
@@ -56,13 +56,17 @@ fn component(graph: &Graph<'_>, modules: &BTreeSet<&str>) -> Component {
     let edges = modules.iter().flat_map(|module| &graph[module]).filter(|edge| modules.contains(edge.to.as_str()));
     Component {
         modules: modules.iter().map(|module| (*module).to_owned()).collect(),
-        cycle: modules.iter().filter_map(|module| way_back(graph, module)).min_by_key(Vec::len).unwrap_or_default(),
+        cycle: modules
+            .iter()
+            .filter_map(|module| shortest_cycle(graph, module))
+            .min_by_key(Vec::len)
+            .unwrap_or_default(),
         edges: edges.map(|edge| (*edge).clone()).collect(),
     }
 }
 
-/// The shortest way from a module to itself.
-fn way_back(graph: &Graph<'_>, module: &str) -> Option<Vec<Edge>> {
+/// Returns the shortest path from a module to itself.
+fn shortest_cycle(graph: &Graph<'_>, module: &str) -> Option<Vec<Edge>> {
     let mut last: BTreeMap<&str, &Edge> = BTreeMap::new();
     let mut open = VecDeque::from([module]);
     while let Some(from) = open.pop_front() {

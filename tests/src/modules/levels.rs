@@ -1,8 +1,8 @@
-//! Edges between files as edges between siblings.
+//! Lifts edges between files to edges between sibling modules.
 
 use super::Edge;
 
-/// Lifts each edge to the two siblings that hold its ends, and drops those between a module and its own descendants.
+/// Lifts each edge to the two siblings that contain its ends. Drops edges between a module and its own descendants.
 pub fn siblings(edges: &[Edge]) -> Vec<Edge> {
     edges
         .iter()
@@ -13,7 +13,7 @@ pub fn siblings(edges: &[Edge]) -> Vec<Edge> {
         .collect()
 }
 
-/// The part of a path up to the first name in which it differs from another one.
+/// Returns the part of a path up to the first name in which it differs from another one.
 fn sibling(path: &str, other: &str) -> Option<String> {
     let common = path.split("::").zip(other.split("::")).take_while(|(one, two)| one == two).count();
     let parts: Vec<&str> = path.split("::").collect();

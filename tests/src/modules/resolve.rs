@@ -1,11 +1,11 @@
-//! Paths to the modules that define what they name.
+//! Resolves paths to the modules that define the named items.
 
 use std::collections::BTreeMap;
 
 use super::source::{Import, Scope};
 use super::{Edge, Module, Modules};
 
-/// A path's meaning within the crate.
+/// The item or module that a path names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Target {
     Module(String),
@@ -13,11 +13,11 @@ enum Target {
     Item(String),
 }
 
-/// A chain of re-exports that is longer than this is a cycle of names.
+/// Length of a chain of re-exports beyond which it is taken for a cycle.
 const MAX_REEXPORTS: usize = 16;
 
 impl Modules {
-    /// Which file modules use which others, with the first place of each pair.
+    /// Returns the uses between file modules, with the first place of each pair.
     pub fn edges(&self) -> Vec<Edge> {
         let mut found: BTreeMap<(String, String), Edge> = BTreeMap::new();
         for (path, module) in &self.by_path {
@@ -36,7 +36,7 @@ impl Modules {
         found.into_values().collect()
     }
 
-    /// The modules that a scope uses.
+    /// Returns the modules that a scope uses, with line and path.
     fn uses(&self, module: &str, scope: &Scope) -> Vec<(String, usize, String)> {
         let mut found = Vec::new();
         for import in &scope.imports {
@@ -86,12 +86,12 @@ impl Modules {
         match self.member(module, first, left) {
             Some(Target::Module(found)) => self.walk(&found, rest, left),
             Some(item) => Some(item),
-            // A name that a macro made, or one of another crate: the module that it is taken from.
+            // The name comes from a macro or from another crate, so the module counts.
             None => Some(Target::Item(module.to_owned())),
         }
     }
 
-    /// A name as a module knows it: its child, its item, or what it brings in.
+    /// Resolves a name within a module: a child, an item or an import.
     fn member(&self, module: &str, name: &str, left: usize) -> Option<Target> {
         let scope = &self.by_path.get(module)?.scope;
         if scope.children.contains(name) {
@@ -104,7 +104,7 @@ impl Modules {
         let left = left.checked_sub(1)?;
         let named = scope.imports.iter().find(|import| import.name.as_deref() == Some(name));
         if let Some(import) = named {
-            // `use serde::Serialize` leads out of the crate, and so may `use serde` within a module of that name.
+            // `use serde` within a module `serde` leads out of the crate.
             return if import.path.first().is_some_and(|first| first == name) && import.path.len() == 1 {
                 None
             } else {
@@ -124,7 +124,7 @@ fn is_below(target: &str, module: &str) -> bool {
     target.strip_prefix(module).is_some_and(|rest| rest.starts_with("::"))
 }
 
-/// A parent hands on what a child defines, and does not use it itself.
+/// Returns whether an import only re-exports an item of a child module.
 fn is_reexport(module: &str, target: &str, import: &Import, scope: &Scope) -> bool {
     let is_used = import.name.as_ref().is_some_and(|name| {
         scope.names.contains_key(name) || scope.paths.iter().any(|code| code.path.first() == Some(name))

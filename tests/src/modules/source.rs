@@ -1,4 +1,4 @@
-//! One file: its modules, and in each the children, the items, the `use` items and the paths in code.
+//! Parses a file into its modules with their children, items, imports and paths.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,9 +8,9 @@ use super::tokens::{Token, tokens};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Import {
     pub path: Vec<String>,
-    /// `None` for `*`.
+    /// The imported name; `None` stands for `*`.
     pub name: Option<String>,
-    /// Others can use the name through this module.
+    /// The import is a re-export.
     pub is_public: bool,
     pub line: usize,
 }
@@ -22,20 +22,20 @@ pub struct CodePath {
     pub line: usize,
 }
 
-/// One module's own text, without what its inner modules say.
+/// The text of a module without its inner modules.
 #[derive(Debug, Default)]
 pub struct Scope {
     pub children: BTreeSet<String>,
     pub items: BTreeSet<String>,
     pub imports: Vec<Import>,
     pub paths: Vec<CodePath>,
-    /// Single names in code.
+    /// Names in code without `::`, with their first line.
     pub names: BTreeMap<String, usize>,
 }
 
 #[derive(Debug, Default)]
 pub struct Source {
-    /// By the path within the file; the file's own module has the empty path.
+    /// Scopes by their path within the file. The file's own module has the empty path.
     pub scopes: BTreeMap<Vec<String>, Scope>,
     pub file_children: Vec<String>,
 }
@@ -49,10 +49,10 @@ pub fn parse(text: &str) -> Source {
     parser.source
 }
 
-/// A module in braces that the parser is within.
+/// A module in braces that encloses the current token.
 struct Inner {
     name: String,
-    /// How many braces are open outside it.
+    /// The number of open braces outside the module.
     depth: usize,
 }
 
@@ -146,7 +146,7 @@ impl Parser {
         }
     }
 
-    /// Skips from an opening bracket to behind the one that closes it.
+    /// Skips from an opening bracket past its closing one.
     fn skip_group(&mut self) {
         let mut depth = 0;
         while self.at < self.tokens.len() {

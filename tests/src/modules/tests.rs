@@ -2,7 +2,7 @@
 
 use super::{Edge, Modules, components, siblings};
 
-/// A crate of files given as (module, text).
+/// Returns the edges of a crate whose files are given as (module, text).
 fn edges(files: &[(&str, &str)]) -> Vec<Edge> {
     let mut modules = Modules::default();
     for (path, text) in files {
@@ -76,7 +76,7 @@ fn a_name_leads_to_the_module_that_defines_it() {
 }
 
 #[test]
-fn a_parent_that_uses_what_it_hands_on_has_an_edge() {
+fn a_parent_that_uses_a_reexported_item_has_an_edge() {
     let found =
         |parent: &str| pairs(&[("crate", "mod b;"), ("crate::b", parent), ("crate::b::one", "pub struct One;")]);
     assert_eq!(found("mod one;\npub use one::One;"), Vec::<String>::new());
@@ -86,13 +86,13 @@ fn a_parent_that_uses_what_it_hands_on_has_an_edge() {
 }
 
 #[test]
-fn names_that_lead_in_circles_end() {
+fn circular_reexports_end() {
     let files = [ROOT, ("crate::a", "pub use crate::b::*;\nuse crate::b::X;"), ("crate::b", "pub use crate::a::*;")];
     assert_eq!(pairs(&files), ["crate::a>crate::b:1", "crate::b>crate::a:1"]);
 }
 
 #[test]
-fn the_shortest_cycle_of_a_component_is_reported_with_its_places() {
+fn the_shortest_cycle_is_reported_with_its_places() {
     let files = [
         ("crate", "mod a; mod b; mod c; mod d;"),
         ("crate::a", "use crate::b::B;"),
@@ -109,7 +109,7 @@ fn the_shortest_cycle_of_a_component_is_reported_with_its_places() {
 }
 
 #[test]
-fn a_child_counts_with_all_that_is_below_it() {
+fn a_child_stands_for_its_descendants() {
     let files = [
         ("crate", "mod a; mod b;"),
         ("crate::a", "mod one; use one::One; pub struct A;"),

@@ -1,4 +1,4 @@
-//! Rust text as tokens, without comments, strings, characters, lifetimes and numbers.
+//! Splits Rust text into tokens, without comments, strings, characters, lifetimes and numbers.
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
@@ -12,7 +12,7 @@ impl Token {
     }
 }
 
-/// The text with a position in it.
+/// A position in the text.
 struct Scanner<'a> {
     text: &'a [u8],
     at: usize,
@@ -107,7 +107,7 @@ impl Scanner<'_> {
         if self.peek(length) == Some(b'\'') { self.skip(length + 1) } else { self.skip_while(is_word) }
     }
 
-    /// Skips `r"…"`, `r#"…"#`, `b"…"`, `br"…"`, `c"…"` and `b'…'`; false if no string starts here.
+    /// Skips `r"…"`, `r#"…"#`, `b"…"`, `br"…"`, `c"…"` and `b'…'`. Returns false if no string starts here.
     fn skip_prefixed_string(&mut self) -> bool {
         let prefix = self.text[self.at..].iter().take_while(|byte| is_word(**byte)).count();
         let word = &self.text[self.at..self.at + prefix];

@@ -1,10 +1,10 @@
-//! Actions, recovery scripts, and work that moves to idle runners, with real processes.
+//! Actions, recovery scripts and leases that move to idle runners, with real processes.
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use torc_tests::env::{Server, TestEnv, eventually};
 
-/// Every trigger writes its name to `ran`; the job too.
+/// A workflow whose triggers and job write their names to `ran`.
 const TRIGGERS: &str = "
 name: staged
 env: {WHO: ada}
@@ -26,7 +26,7 @@ fn actions(env: &TestEnv) -> Vec<Value> {
 
 // J11, J12, J15, J19
 #[test]
-fn all_six_triggers_run_commands_in_their_place() {
+fn each_of_the_six_triggers_runs_its_commands() {
     let env = TestEnv::new();
     env.write("staged.yaml", TRIGGERS);
     env.torc("apply -f staged.yaml").exits(0);
@@ -34,7 +34,7 @@ fn all_six_triggers_run_commands_in_their_place() {
     let ran = env.lines("ran");
     assert_eq!(ran, ["start ada 1", "worker start", "first", "second", "complete", "worker complete"]);
     let actions = actions(&env);
-    assert_eq!(actions.len(), 8, "six, and the worker's parts of two: {actions:#?}");
+    assert_eq!(actions.len(), 8, "six, and those of the worker for two: {actions:#?}");
     for action in actions.iter().filter(|action| action.get("everyWorker").is_none()) {
         assert_eq!(action["status"], "executed", "{action:#}");
     }
@@ -42,12 +42,12 @@ fn all_six_triggers_run_commands_in_their_place() {
     let log = format!("torc_output/job_stdio/action_wf1_n{}_r1_a1.o", ready["id"]);
     assert_eq!(ready["stdout"], env.text_path(&log));
     assert_eq!(env.lines(&log), ["second is ready"]);
-    env.torc("describe workflow").exits(0).says("on_worker_complete");
-    env.torc("workflows list-actions").exits(0).says("each worker");
+    env.torc("describe workflow").exits(0).prints("on_worker_complete");
+    env.torc("workflows list-actions").exits(0).prints("each worker");
 }
 
 #[test]
-fn commands_stop_at_the_first_that_fails_and_are_tried_three_times() {
+fn a_failing_action_is_tried_three_times() {
     let env = TestEnv::new();
     env.write(
         "w.yaml",
@@ -58,15 +58,15 @@ actions:
   - {trigger_type: on_workflow_start, action_type: run_commands, commands: [echo try >> ran, 'false', echo never >> ran]}
 ",
     );
-    // The workflow goes on: its outcome is that of its jobs.
+    // A failed action does not fail the workflow.
     env.torc("apply -f w.yaml")
         .exits(0)
-        .says("action 2 (on_workflow_start) failed after 3 tries, exit code 1")
-        .says("torc get actions w");
+        .prints("action 2 (on_workflow_start) failed after 3 tries, exit code 1")
+        .prints("torc get actions w");
     assert_eq!(env.lines("ran"), ["try", "try", "try", "a"]);
     let action = actions(&env).remove(0);
     assert_eq!((&action["status"], &action["tries"]), (&"failed".into(), &3.into()));
-    env.torc("describe workflow").exits(0).says("failed after 3 tries, exit code 1");
+    env.torc("describe workflow").exits(0).prints("failed after 3 tries, exit code 1");
     let reasons: Vec<String> =
         env.items("get events w").iter().map(|event| event["reason"].as_str().unwrap().to_owned()).collect();
     assert_eq!(reasons.iter().filter(|reason| *reason == "ActionRetried").count(), 2);
@@ -75,7 +75,7 @@ actions:
 
 // J15
 #[test]
-fn an_end_that_was_interrupted_is_made_up_for() {
+fn a_killed_final_action_is_repeated_by_the_next_apply() {
     let env = TestEnv::new();
     env.write(
         "w.yaml",
@@ -98,7 +98,7 @@ actions:
 
 // J15
 #[test]
-fn last_commands_that_a_person_stopped_are_run_by_the_next_apply() {
+fn an_interrupted_final_action_is_run_by_the_next_apply() {
     let env = TestEnv::new();
     env.write(
         "w.yaml",
@@ -119,12 +119,12 @@ actions:
     assert_eq!(env.lines("ran"), ["a", "begun", "begun"], "the job has not run again");
     assert_eq!(actions(&env)[0]["status"], "executed");
     env.torc("apply -f w.yaml").exits(0);
-    assert_eq!(env.lines("ran").len(), 3, "and nothing is left to be made up for");
+    assert_eq!(env.lines("ran").len(), 3, "no action is pending");
     env.expect_nothing_left();
 }
 
 #[test]
-fn a_recovery_script_mends_before_the_next_attempt() {
+fn a_recovery_script_runs_before_the_next_attempt() {
     let env = TestEnv::new();
     env.write(
         "w.yaml",
@@ -156,13 +156,13 @@ failure_handlers:
     env.expect_nothing_left();
 }
 
-/// Work that waits in one runner goes to another that has none, before the first has finished it; nothing runs twice.
+/// Leases that wait in a busy runner move to an idle one. No job runs twice.
 #[test]
-fn an_idle_runner_gets_a_share_of_what_waits_in_another() {
+fn an_idle_runner_gets_leases_of_another_runner() {
     let env = TestEnv::new();
     let server = Server::start(&env);
     let call = |line: &str, folder: &str| server.call_in(&env, folder, line);
-    // Short jobs teach the runner to lease ahead; then it holds everything that is left.
+    // After short jobs the runner leases ahead, and then holds all remaining jobs.
     let gate = env.text_path("go");
     let ran = env.text_path("ran");
     env.write(

@@ -1,4 +1,4 @@
-//! `torc apply` from a document to its outcome: what is printed, what is stored, what runs again and what does not.
+//! `torc apply` from a document to its outcome: output, stored jobs, and the jobs that run again.
 
 use serde_json::{Value, json};
 use torc_tests::env::{TestEnv, eventually, most_at_once, until};
@@ -12,7 +12,7 @@ jobs:
   - {name: join, command: 'echo joining; echo oddly >&2', depends_on: [left, right]}
 ";
 
-/// A file of one workflow that writes its jobs' names to `ran`, so that a second run shows.
+/// Returns a workflow whose jobs write their names to `ran`, so that a second run is visible.
 fn tally(name: &str, jobs: &[&str]) -> String {
     let mut text = format!("name: {name}\njobs:\n");
     for job in jobs {
@@ -61,7 +61,7 @@ fn a_diamond_runs_to_its_end() {
 }
 
 #[test]
-fn a_failure_is_told_with_its_cause_its_log_and_what_to_type() {
+fn a_failure_is_printed_with_cause_log_and_next_command() {
     let env = TestEnv::new();
     env.write(
         "report.yaml",
@@ -92,13 +92,13 @@ jobs:
     assert_eq!((&failed[0]["returnCode"], &failed[0]["cause"]), (&json!(7), &json!("ExitCode")));
 
     let attempts = env.attempts("");
-    env.torc("apply -f report.yaml").exits(3).says("unchanged").says("1 failed");
-    assert_eq!(env.attempts(""), attempts, "a settled document was run again");
+    env.torc("apply -f report.yaml").exits(3).prints("unchanged").prints("1 failed");
+    assert_eq!(env.attempts(""), attempts, "a finished document ran again");
     env.expect_nothing_left();
 }
 
 #[test]
-fn a_failed_job_runs_again_when_told_to() {
+fn a_failed_job_runs_again_after_retry() {
     let env = TestEnv::new();
     env.write(
         "w.yaml",
@@ -106,26 +106,26 @@ fn a_failed_job_runs_again_when_told_to() {
     );
     env.torc("apply -f w.yaml").exits(3);
     env.write("fixed", "");
-    env.torc("retry w").exits(0).says("2 jobs run again");
+    env.torc("retry w").exits(0).prints("2 jobs run again");
     // J01
     env.torc("run w").exits(0);
     assert_eq!(env.attempts(""), ["a 1 failed", "a 2 completed", "b 1 completed"]);
 }
 
 #[test]
-fn a_settled_document_again_does_nothing() {
+fn applying_a_finished_document_again_does_nothing() {
     let env = TestEnv::new();
     env.write("w.yaml", tally("w", &["a", "b"]));
     env.torc("apply -f w.yaml").exits(0);
     let results = env.items("get results");
-    env.torc("apply -f w.yaml").exits(0).says("workflow/w unchanged");
+    env.torc("apply -f w.yaml").exits(0).prints("workflow/w unchanged");
     env.torc("run w.yaml").exits(0);
     assert_eq!(env.items("get results"), results);
     assert_eq!(env.lines("ran").len(), 2);
 }
 
 #[test]
-fn an_edited_document_runs_again_what_changed_and_what_depends_on_it() {
+fn an_edit_reruns_changed_jobs_and_their_dependents() {
     let env = TestEnv::new();
     let text = |left: &str, more: &str| {
         format!(
@@ -142,8 +142,8 @@ jobs:
     env.write("w.yaml", text("left", "  - {name: extra, command: 'echo extra >> ran'}"));
     env.torc("apply -f w.yaml").exits(0);
     env.write("w.yaml", text("better", "  - {name: fresh, command: 'echo fresh >> ran'}"));
-    env.torc("diff -f w.yaml").exits(9).says("left runs again").says("last runs again");
-    env.torc("apply -f w.yaml").exits(0).says("1 job added, 1 removed, 1 changed, 1 downstream of changes");
+    env.torc("diff -f w.yaml").exits(9).prints("left runs again").prints("last runs again");
+    env.torc("apply -f w.yaml").exits(0).prints("1 job added, 1 removed, 1 changed, 1 downstream of changes");
 
     let mut ran = env.lines("ran").split_off(5);
     ran.sort();
@@ -174,7 +174,7 @@ fn documents_come_from_files_folders_streams_and_standard_input() {
         env.items("get workflows").iter().map(|workflow| workflow["name"].as_str().unwrap().to_owned()).collect();
     names.sort();
     assert_eq!(names, ["five", "four", "one", "seven", "six", "three", "two"]);
-    env.torc("get jobs").exits(2).says("the store holds several workflows");
+    env.torc("get jobs").exits(2).prints("the store holds several workflows");
 }
 
 #[test]
@@ -182,31 +182,31 @@ fn several_workflows_fail_if_one_does() {
     let env = TestEnv::new();
     env.write("good.yaml", tally("good", &["a"]));
     env.write("bad.yaml", "name: bad\njobs: [{name: x, command: 'false'}]\n");
-    env.torc("apply -f bad.yaml good.yaml").exits(3).says("good: succeeded").says("bad: failed");
+    env.torc("apply -f bad.yaml good.yaml").exits(3).prints("good: succeeded").prints("bad: failed");
 }
 
 #[test]
-fn no_run_only_stores_and_run_goes_on() {
+fn no_run_stores_and_run_continues() {
     let env = TestEnv::new();
     env.write("w.yaml", tally("w", &["a", "b"]));
-    env.torc("apply -f w.yaml --no-run").exits(0).says("workflow/w created");
+    env.torc("apply -f w.yaml --no-run").exits(0).prints("workflow/w created");
     assert_eq!(env.lines("ran"), Vec::<String>::new());
     assert!(env.states("").values().all(|state| state == "ready"));
     env.torc("run w").exits(0);
     assert_eq!(env.lines("ran").len(), 2);
 }
 
-// The store has an owner who runs: what is only to be stored is left alone by it.
+// The owner of the store runs other workflows meanwhile.
 #[test]
-fn a_workflow_that_is_only_stored_is_not_run_by_the_owner_of_the_folder() {
+fn the_owner_of_a_folder_runs_no_stored_workflow() {
     let env = TestEnv::new();
     env.write("long.yaml", "name: long\njobs: [{name: hold, command: 'until test -e go; do sleep 0.05; done'}]\n");
     env.write("stored.yaml", tally("stored", &["a"]));
     env.write("wanted.yaml", tally("wanted", &["b"]));
     let owner = env.start("apply -f long.yaml --num-cpus 4");
     until(|| env.path(".torc/server.json").exists(), || "no owner".to_owned());
-    env.torc("apply -f stored.yaml --no-run").exits(0).says("workflow/stored created");
-    // What comes later and is wanted runs; by then the other one would have, too.
+    env.torc("apply -f stored.yaml --no-run").exits(0).prints("workflow/stored created");
+    // A workflow that is applied later has run, so the stored one would have run as well.
     env.torc("apply -f wanted.yaml").exits(0);
     assert_eq!(env.lines("ran"), ["b"]);
     assert_eq!(env.states("stored")["a"], "ready");
@@ -217,7 +217,7 @@ fn a_workflow_that_is_only_stored_is_not_run_by_the_owner_of_the_folder() {
 }
 
 #[test]
-fn a_diff_shows_what_a_new_run_takes() {
+fn a_diff_shows_the_jobs_that_would_run_again() {
     let env = TestEnv::new();
     let text = |spec: &str| {
         format!("name: w\n{spec}jobs:\n  - {{name: a, command: 'true'}}\n  - {{name: b, command: exit 1}}\n")
@@ -241,12 +241,12 @@ fn a_diff_shows_what_a_new_run_takes() {
 fn a_dry_run_leaves_no_trace() {
     let env = TestEnv::new();
     env.write("w.yaml", tally("w", &["a"]));
-    env.torc("apply -f w.yaml --dry-run").exits(0).says("workflow/w created (dry run): 1 job added");
+    env.torc("apply -f w.yaml --dry-run").exits(0).prints("workflow/w created (dry run): 1 job added");
     assert!(!env.path(".torc").exists());
-    // With a store it says the same.
+    // With a store, the output is the same.
     env.torc("apply -f w.yaml --no-run").exits(0);
     env.torc("delete w --yes").exits(0);
-    env.torc("apply -f w.yaml --dry-run").exits(0).says("workflow/w created (dry run): 1 job added");
+    env.torc("apply -f w.yaml --dry-run").exits(0).prints("workflow/w created (dry run): 1 job added");
 }
 
 #[test]
@@ -260,14 +260,14 @@ fn jobs_run_where_the_document_was_first_applied() {
 }
 
 #[test]
-fn a_server_in_the_background_runs_and_leaves_by_itself() {
+fn a_background_server_exits_after_its_workflow() {
     let env = TestEnv::new();
     env.write("w.yaml", "name: w\njobs: [{name: a, command: 'until test -e go; do sleep 0.05; done'}]\n");
-    env.torc("apply -f w.yaml --detach").exits(0).says("running in the background");
+    env.torc("apply -f w.yaml --detach").exits(0).prints("running in the background");
     env.torc("wait workflow/w --for condition=Finished --timeout 0s").exits(8);
     eventually("the job runs", || (env.states("w")["a"] == "running").then_some(()));
     env.write("go", "");
-    env.torc("wait workflow/w --for condition=Succeeded --timeout 1h").exits(0).says("workflow/w is succeeded");
+    env.torc("wait workflow/w --for condition=Succeeded --timeout 1h").exits(0).prints("workflow/w condition met");
     assert_eq!(env.attempts("w"), ["a 1 completed"]);
     env.expect_nothing_left();
     assert!(!env.path(".torc/server.json").exists());
@@ -275,7 +275,7 @@ fn a_server_in_the_background_runs_and_leaves_by_itself() {
 }
 
 #[test]
-fn jobs_never_take_more_than_there_is() {
+fn jobs_never_exceed_the_capacity() {
     let env = TestEnv::new();
     env.write(
         "w.yaml",
@@ -352,9 +352,9 @@ jobs:
 }
 
 #[test]
-fn so_many_jobs_at_once_whatever_they_need() {
+fn max_parallel_jobs_counts_jobs_and_not_resources() {
     let env = TestEnv::new();
-    // Four that only end together need four at once; each of them alone needs all CPUs.
+    // The jobs end only if four of them run at the same time, although each one declares all CPUs.
     env.write(
         "w.yaml",
         "
@@ -374,7 +374,7 @@ jobs:
 }
 
 #[test]
-fn what_never_fits_is_told_and_not_waited_for() {
+fn a_job_that_never_fits_ends_the_command() {
     let env = TestEnv::new();
     env.write(
         "w.yaml",
@@ -384,7 +384,7 @@ resource_requirements: [{name: huge, num_cpus: 64, memory: 1m, runtime: PT1M}]
 jobs: [{name: a, command: 'true', resource_requirements: huge}, {name: b, command: 'true'}]
 ",
     );
-    env.torc("apply -f w.yaml --num-cpus 1").exits(3).says("a needs 64 CPUs where 1 is");
+    env.torc("apply -f w.yaml --num-cpus 1").exits(3).prints("a needs 64 CPUs (1 available)");
     assert_eq!(env.states("")["b"], "completed");
     assert_eq!(env.states("")["a"], "ready");
     env.expect_nothing_left();
@@ -416,6 +416,6 @@ fn the_store_of_a_folder_above_is_found() {
     let listed = env.call("get jobs -o json").folder(env.path("deep/down")).run().exits(0).json();
     assert_eq!(listed["items"][0]["name"], "a");
     let elsewhere = TestEnv::new();
-    elsewhere.torc("get jobs").exits(5).says("there is no store here");
+    elsewhere.torc("get jobs").exits(5).prints("there is no store here");
     until(|| !elsewhere.path(".torc").exists(), || "a look made a store".to_owned());
 }

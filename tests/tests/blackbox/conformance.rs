@@ -1,4 +1,4 @@
-//! Every document of `tests/conformance` through `torc validate`. The labs give the same files to a real API server.
+//! Every document of `tests/conformance` through `torc validate`. The labs send the same files to a real API server.
 
 use std::collections::BTreeSet;
 
@@ -14,20 +14,19 @@ fn validate(case: &Case) -> Outcome {
 #[test]
 fn accepted_documents_are_valid() {
     for case in Case::all("accepted") {
-        validate(&case).exits(0).says("is valid");
+        validate(&case).exits(0).prints("is valid");
     }
 }
 
 #[test]
 fn refused_documents_get_their_message_and_field() {
     for case in Case::all("refused").iter().chain(&Case::all("planned")) {
-        validate(case).exits(4).says(case.message("torc")).says(case.field());
+        validate(case).exits(4).prints(case.message("torc")).prints(case.field());
     }
 }
 
-/// A rule without its two files would be a rule that nobody has tried.
 #[test]
-fn every_rule_has_a_file_that_keeps_it_and_one_that_breaks_it() {
+fn every_rule_has_an_accepted_and_a_refused_file() {
     let refused = Case::all("refused");
     let names = |cases: &[Case]| cases.iter().map(Case::name).collect::<BTreeSet<_>>();
     let pair = |name: &String| name.replace("-of-53", "-of-52");
@@ -51,15 +50,15 @@ fn every_rule_has_a_file_that_keeps_it_and_one_that_breaks_it() {
     }
 }
 
-/// etcd would refuse it with words that help nobody.
+/// Without this check, etcd would refuse the object with a message that does not name the document.
 #[test]
-fn what_is_too_large_for_an_object_is_told_with_a_way_out() {
+fn a_document_too_large_for_an_object_has_a_hint() {
     let env = TestEnv::new();
     let jobs: Vec<Value> =
         (0..20_000).map(|i| json!({"name": format!("job{i}"), "command": format!("echo {i:>20}")})).collect();
     let text = json!({"apiVersion": "torc.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "large"}, "spec": {"jobs": jobs}});
     env.write("w.json", text.to_string());
-    env.torc("validate -f w.json").exits(0).says("20000 jobs");
-    let refused = env.torc("validate --kubernetes -f w.json").exits(4).says("and 900 are allowed");
-    refused.says("`parameters`").says("ConfigMaps");
+    env.torc("validate -f w.json").exits(0).prints("20000 jobs");
+    let refused = env.torc("validate --kubernetes -f w.json").exits(4).prints("and 900 are allowed");
+    refused.prints("`parameters`").prints("ConfigMaps");
 }

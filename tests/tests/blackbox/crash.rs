@@ -1,12 +1,12 @@
-//! `kill -9` of `torc apply` at any moment, then the same command again: nothing is lost, nothing that finished runs twice, and
-//! no process is left over.
+//! `kill -9` of `torc apply` at random moments, then the same command again: no result is lost, no completed job runs twice, and
+//! no process survives.
 
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use torc_tests::env::{TestEnv, eventually, kill, until};
 
-/// Sixty jobs in six layers; each waits for three of the layer before, and writes down its start and its end.
+/// Returns sixty jobs in six layers. Each one depends on three jobs of the layer before and logs its start and its end.
 fn layers() -> String {
     let mut text = "name: layers\njobs:\n".to_owned();
     for layer in 0..6 {
@@ -23,7 +23,7 @@ fn layers() -> String {
     text
 }
 
-/// Small pseudo-random numbers; the seed is printed, so that a failure can be looked into.
+/// Pseudo-random numbers. Failures print the seed.
 struct Dice(u64);
 
 impl Dice {
@@ -73,7 +73,7 @@ fn killed_at_random_moments_every_job_runs_exactly_once() {
     for word in ["start", "end"] {
         let counts = count(&env, word);
         assert_eq!(counts.len(), 60, "seed {seed}");
-        // The shim lived through all of it, so no exit code was lost.
+        // The shim was never killed, so no exit code was lost.
         assert!(counts.values().all(|times| *times == 1), "seed {seed}: more than one {word}: {counts:?}");
     }
     let attempts = env.attempts("");
@@ -82,7 +82,7 @@ fn killed_at_random_moments_every_job_runs_exactly_once() {
     order_was_kept(&env);
 }
 
-/// Whoever waits for others started after they ended.
+/// Asserts that every job started after its dependencies had ended.
 fn order_was_kept(env: &TestEnv) {
     let journal = env.lines("journal");
     let at = |line: String| journal.iter().position(|found| *found == line).unwrap();
@@ -97,7 +97,7 @@ fn order_was_kept(env: &TestEnv) {
 }
 
 #[test]
-fn killed_in_its_first_moments_it_starts_anew() {
+fn apply_killed_at_its_start_can_be_repeated() {
     let env = TestEnv::new();
     env.write("w.yaml", layers());
     let signs = [
@@ -121,7 +121,7 @@ fn killed_in_its_first_moments_it_starts_anew() {
 }
 
 #[test]
-fn a_job_that_ends_while_nobody_looks_keeps_its_exit_code() {
+fn a_job_that_ends_without_an_agent_keeps_its_exit_code() {
     let env = TestEnv::new();
     env.write(
         "w.yaml",
@@ -142,12 +142,12 @@ jobs:
     let results = env.items("get results");
     let code = |job: &str| results.iter().find(|result| result["job"] == job).unwrap()["returnCode"].as_i64();
     assert_eq!((results.len(), code("good"), code("bad")), (2, Some(0), Some(42)));
-    env.torc("logs good").exits(0).says("done");
+    env.torc("logs good").exits(0).prints("done");
     env.expect_nothing_left();
 }
 
 #[test]
-fn without_its_shim_an_attempt_is_lost_and_made_again() {
+fn an_attempt_without_its_shim_is_lost_and_repeated() {
     let env = TestEnv::new();
     env.write(
         "w.yaml",
@@ -162,12 +162,12 @@ jobs:
     until(|| env.lines("started").len() == 1, || "the job starts".to_owned());
     until(|| env.states("")["long"] == "running", || "its start is known".to_owned());
     let shim = eventually("a shim", || env.processes().into_iter().find(|process| process.command.contains(" shim ")));
-    // In this order: an agent whose shim dies starts another one.
+    // The agent is killed first, because an agent whose shim dies starts another one.
     first.kill();
     kill(shim.pid);
     until(|| !env.processes().iter().any(|process| process.pid == shim.pid), || "the shim dies".to_owned());
     let orphans = env.processes();
-    assert!(!orphans.is_empty(), "the job lives without its shim");
+    assert!(!orphans.is_empty(), "the job is alive without its shim");
 
     let second = env.start("apply -f w.yaml");
     until(|| env.lines("started").len() == 2, || "a second attempt".to_owned());
@@ -184,7 +184,7 @@ jobs:
 }
 
 #[test]
-fn agent_and_shim_killed_again_and_again_lose_no_finished_job() {
+fn killing_agent_and_shim_repeatedly_loses_no_result() {
     let env = TestEnv::new();
     env.write("w.yaml", layers());
     let mut dice = Dice::new();

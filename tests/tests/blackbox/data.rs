@@ -1,4 +1,4 @@
-//! Files, user data, changes, jobs that make jobs, provenance: as people use them, with real files and real jobs.
+//! Files, user data, changes, spawned jobs and provenance, with real files and real jobs.
 
 use std::fs::{self, File};
 use std::time::{Duration, SystemTime};
@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Value, json};
 use torc_tests::env::{Call, TestEnv, binary, eventually, until};
 
-/// A call whose jobs find `torc`.
+/// Prepares a call whose jobs find `torc` on their PATH.
 fn with_torc(env: &TestEnv, line: &str) -> Call {
     let path = std::env::var("PATH").unwrap_or_default();
     env.call(line).env("PATH", format!("{}:{path}", binary().parent().unwrap().display()))
@@ -35,7 +35,7 @@ fn chain() -> TestEnv {
     env
 }
 
-/// Names of the jobs that a dry run says would run again.
+/// Returns the names of the jobs that would run again, from a dry run.
 fn would_run(env: &TestEnv) -> Vec<String> {
     let again = env.json("retry chain --changed --dry-run");
     again["names"]
@@ -43,17 +43,17 @@ fn would_run(env: &TestEnv) -> Vec<String> {
         .map_or_else(Vec::new, |names| names.iter().map(|name| name.as_str().unwrap().to_owned()).collect())
 }
 
-/// Runs what changed; the jobs that ran, sorted.
+/// Runs the changed jobs and returns their names, sorted.
 fn run_changed(env: &TestEnv) -> Vec<String> {
-    let said = would_run(env);
+    let printed = would_run(env);
     env.torc("retry chain --changed").exits(0);
     env.torc("run chain").exits(0);
     let mut ran = env.lines("ran");
     ran.sort();
     let _ = fs::remove_file(env.path("ran"));
-    let mut expected = said;
+    let mut expected = printed;
     expected.sort();
-    assert_eq!(ran, expected, "the dry run told what happens");
+    assert_eq!(ran, expected, "the dry run named other jobs");
     ran
 }
 
@@ -71,11 +71,11 @@ fn files_are_measured_and_hashed() {
     assert_eq!(raw["sha256"], "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     let end = files.iter().find(|file| file["name"] == "end").unwrap();
     assert_eq!((&end["producedBy"], &end["sha256"]), (&json!(["second"]), &raw["sha256"]));
-    env.torc("get files chain").exits(0).says("PRODUCED BY").says("ba7816bf8f01");
+    env.torc("get files chain").exits(0).prints("PRODUCED BY").prints("ba7816bf8f01");
 }
 
 #[test]
-fn files_that_are_not_there_yet_are_told_apart() {
+fn missing_inputs_and_outputs_are_distinguished() {
     let env = TestEnv::new();
     env.write("chain.yaml", CHAIN);
     env.torc("apply -f chain.yaml --no-run").exits(0);
@@ -91,7 +91,7 @@ fn a_missing_input_fails_the_job_before_it_starts() {
     let env = TestEnv::new();
     env.write("chain.yaml", CHAIN);
     env.write("other.txt", "x");
-    env.torc("apply -f chain.yaml").exits(3).says("input file raw.txt does not exist");
+    env.torc("apply -f chain.yaml").exits(3).prints("input file raw.txt does not exist");
     let results = env.items("get results chain --job first");
     assert_eq!((&results[0]["cause"], &results[0]["returnCode"]), (&json!("StartFailed"), &json!(126)));
     assert_eq!(env.lines("ran"), ["apart"]);
@@ -102,23 +102,23 @@ fn a_missing_input_fails_the_job_before_it_starts() {
 }
 
 #[test]
-fn a_changed_input_runs_its_readers_again_and_what_follows() {
+fn a_changed_input_reruns_its_readers_and_their_dependents() {
     let env = chain();
     assert_eq!(would_run(&env), Vec::<String>::new());
     env.write("raw.txt", "abcd");
-    let told = env.torc("retry chain --changed --dry-run").exits(0);
-    let told = told.says("2 jobs would run again").says("first: input raw.txt has changed");
-    told.says("because of these: second");
+    let printed = env.torc("retry chain --changed --dry-run").exits(0);
+    let printed = printed.prints("2 jobs would run again").prints("first: input raw.txt has changed");
+    printed.prints("because of these: second");
     assert_eq!(run_changed(&env), ["first", "second"]);
-    assert_eq!(run_changed(&env), Vec::<String>::new(), "now it is as it was seen");
-    // The same size and another time: only the content tells.
+    assert_eq!(run_changed(&env), Vec::<String>::new(), "nothing has changed since the last run");
+    // The size is the same and the time differs, so the content decides.
     env.write("raw.txt", "dcba");
     set_time(&env, "raw.txt", 3_600);
     assert_eq!(run_changed(&env), ["first", "second"]);
 }
 
 #[test]
-fn a_touched_file_is_the_same_file() {
+fn a_touched_file_with_equal_content_changes_nothing() {
     let env = chain();
     for name in ["raw.txt", "other.txt", "out/mid.txt"] {
         set_time(&env, name, 3_600);
@@ -127,12 +127,12 @@ fn a_touched_file_is_the_same_file() {
 }
 
 #[test]
-fn a_missing_output_runs_its_writer_again() {
+fn a_missing_output_reruns_its_writer() {
     let env = chain();
     fs::remove_file(env.path("out/end.txt")).unwrap();
-    env.torc("workflows reinit chain --dry-run").exits(0).says("second: output out/end.txt is gone");
+    env.torc("workflows reinit chain --dry-run").exits(0).prints("second: output out/end.txt is gone");
     assert_eq!(run_changed(&env), ["second"]);
-    // Changed by hand, it is an input like any other.
+    // A user changes the intermediate file, which counts like any other input.
     env.write("out/mid.txt", "else");
     assert_eq!(run_changed(&env), ["second"]);
     fs::remove_file(env.path("out/mid.txt")).unwrap();
@@ -140,29 +140,29 @@ fn a_missing_output_runs_its_writer_again() {
 }
 
 #[test]
-fn a_vanished_input_runs_its_readers_again_which_then_say_so() {
+fn a_removed_input_reruns_its_readers_which_fail() {
     let env = chain();
     fs::remove_file(env.path("other.txt")).unwrap();
     assert_eq!(would_run(&env), ["apart"]);
-    env.torc("workflows reinit chain").exits(4).says("input file other.txt (other) does not exist").says("--force");
-    assert_eq!(env.states("chain")["apart"], "completed", "nothing was touched");
-    env.torc("workflows reinit chain --force").exits(0).says("1 job runs again");
-    env.torc("run chain").exits(3).says("input file other.txt does not exist");
+    env.torc("workflows reinit chain").exits(4).prints("input file other.txt (other) does not exist").prints("--force");
+    assert_eq!(env.states("chain")["apart"], "completed", "the job does not read the file");
+    env.torc("workflows reinit chain --force").exits(0).prints("1 job runs again");
+    env.torc("run chain").exits(3).prints("input file other.txt does not exist");
 }
 
 #[test]
-fn init_looks_before_it_starts() {
+fn workflows_init_checks_files_before_it_starts() {
     let env = TestEnv::new();
     env.write("chain.yaml", CHAIN);
     env.write("raw.txt", "abc");
     env.torc("apply -f chain.yaml --no-run").exits(0);
-    env.torc("workflows init chain").exits(4).says("input file other.txt (other) does not exist");
+    env.torc("workflows init chain").exits(4).prints("input file other.txt (other) does not exist");
     env.write("other.txt", "x");
-    env.torc("workflows init chain").exits(0).says("3 jobs ready for the first run");
+    env.torc("workflows init chain").exits(0).prints("3 jobs ready for the first run");
     env.torc("run chain").exits(0);
-    env.torc("workflows init chain --dry-run").exits(0).says("3 jobs would run again");
+    env.torc("workflows init chain --dry-run").exits(0).prints("3 jobs would run again");
     assert_eq!(env.items("get jobs chain")[0]["runId"], 1);
-    env.torc("workflows init chain").exits(0).says("output files will be written again");
+    env.torc("workflows init chain").exits(0).prints("output files will be written again");
     assert_eq!(env.items("get jobs chain")[0]["runId"], 2);
 }
 
@@ -192,27 +192,27 @@ fn jobs_write_data_and_others_read_it() {
     assert_eq!(env.json("user-data get data made")["n"], 2);
     assert_eq!(env.items("get jobs data --job reader")[0]["command"].as_str().unwrap().matches("${").count(), 0);
 
-    // Another value: its readers run again, when somebody asks for it.
+    // After a change of the value, `retry --changed` reruns its readers.
     let set = env.call("user-data set data given").arg(r#"{"n": 5}"#).run().exits(0);
-    set.says("user-data/given set").says("1 job completed with what it was before");
-    env.call("user-data set data given").arg(r#"{"n":5}"#).run().exits(0).says("unchanged");
-    env.torc("retry data --changed --dry-run").exits(0).says("reader: user data `given` has changed");
-    env.torc("workflows reinit data").exits(0).says("1 job runs again");
+    set.prints("user-data/given set").prints("1 job completed with what it was before");
+    env.call("user-data set data given").arg(r#"{"n":5}"#).run().exits(0).prints("unchanged");
+    env.torc("retry data --changed --dry-run").exits(0).prints("reader: user data `given` has changed");
+    env.torc("workflows reinit data").exits(0).prints("1 job runs again");
     with_torc(&env, "run data").run().exits(0);
     assert_eq!(env.lines("read.txt").last().unwrap(), r#"{"n":2,"text":"it\u0027s"} {"n":5}"#);
     assert_eq!(env.attempts("data"), ["maker 1 completed", "reader 1 completed", "reader 2 completed"]);
 
-    // From standard input, and back to what the document says.
+    // From standard input, and back to the value of the document.
     env.call("user-data set data given -").stdin("[1, 2]").run().exits(0);
     assert_eq!(env.json("user-data get data given"), json!([1, 2]));
-    env.torc("user-data delete data given").exits(0).says("taken back");
+    env.torc("user-data delete data given").exits(0).prints("taken back");
     assert_eq!(env.json("user-data get data given"), json!({"n": 1}));
-    env.call("user-data set data given").arg("no json").run().exits(4).says("the value is no JSON");
-    env.torc("user-data get data nothing").exits(5).says("user data 'nothing' does not exist");
+    env.call("user-data set data given").arg("no json").run().exits(4).prints("the value is no JSON");
+    env.torc("user-data get data nothing").exits(5).prints("user data 'nothing' does not exist");
 }
 
 #[test]
-fn a_job_without_its_data_says_so() {
+fn a_job_without_its_user_data_fails_to_start() {
     let env = TestEnv::new();
     env.write(
         "data.yaml",
@@ -223,16 +223,16 @@ jobs:
   - {name: reader, command: 'echo ${user_data.input.lacking}'}
 ",
     );
-    env.torc("apply -f data.yaml").exits(3).says("user data `lacking` has no value");
+    env.torc("apply -f data.yaml").exits(3).prints("user data `lacking` has no value");
     assert_eq!(env.items("get results data")[0]["cause"], "StartFailed");
-    env.torc("workflows init data").exits(4).says("user data `lacking`, which job 'reader' reads, has no value");
+    env.torc("workflows init data").exits(4).prints("user data `lacking`, which job 'reader' reads, has no value");
     env.call("user-data set data lacking").arg("3").run().exits(0);
     env.torc("retry data").exits(0);
     env.torc("run data").exits(0);
-    env.torc("logs reader").exits(0).says("3");
+    env.torc("logs reader").exits(0).prints("3");
 }
 
-/// Each step adds the next one; the fourth says that it is enough. The second says everything twice.
+/// Each step spawns the next one, and the fourth ends the loop. The second repeats its request.
 const LOOP: &str = r#"
 name: loop
 jobs:
@@ -255,12 +255,12 @@ fn finished_loop() -> TestEnv {
     let env = TestEnv::new();
     env.write("loop.yaml", LOOP);
     env.write("step.sh", STEP);
-    with_torc(&env, "apply -f loop.yaml").run().exits(0).says("6 of 6 jobs completed");
+    with_torc(&env, "apply -f loop.yaml").run().exits(0).prints("6 of 6 jobs completed");
     env
 }
 
 #[test]
-fn a_loop_goes_round_until_it_converges() {
+fn a_spawn_loop_runs_until_it_converges() {
     let env = finished_loop();
     let expected: Vec<String> =
         (0..5).map(|step| format!("step {step} of {}", if step == 0 { "nothing" } else { "l" })).collect();
@@ -275,14 +275,14 @@ fn a_loop_goes_round_until_it_converges() {
     assert_eq!(env.json("user-data get loop __torc_lineage__l__g000003"), json!({"i": 2}));
     assert_eq!(env.json("user-data get loop __torc_lineage__l__final"), json!({"steps": 4}));
 
-    // The document does not know them, and leaves them alone.
+    // Applying the document does not remove spawned jobs.
     env.write("loop.yaml", LOOP.replace("name: beside, command: 'true'", "name: beside, command: 'true', priority: 3"));
-    with_torc(&env, "apply -f loop.yaml").run().exits(0).says("6 of 6 jobs completed");
+    with_torc(&env, "apply -f loop.yaml").run().exits(0).prints("6 of 6 jobs completed");
     assert_eq!(env.lines("ran").len(), 5);
-    // From the start again: they go, and come again.
+    // A new run removes spawned jobs and spawns them again.
     with_torc(&env, "retry loop --all").run().exits(0);
     assert_eq!(env.states("loop").len(), 2);
-    with_torc(&env, "run loop").run().exits(0).says("6 of 6 jobs completed");
+    with_torc(&env, "run loop").run().exits(0).prints("6 of 6 jobs completed");
     assert_eq!(env.lines("ran").len(), 10);
 }
 
@@ -293,15 +293,15 @@ fn a_loop_has_a_limit_and_only_running_jobs_spawn() {
     env.write("step.sh", STEP);
     with_torc(&env, "apply -f loop.yaml").run().exits(3);
     let log = env.torc("logs step_2 --stderr").exits(0);
-    let log = log.says("loop 'l' has had 2 iterations, which is the limit");
-    log.says("raise `dynamicJobs.maxIterations` in the document");
+    let log = log.prints("loop 'l' has had 2 iterations, which is the limit");
+    log.prints("raise `dynamicJobs.maxIterations` in the document");
     assert_eq!(env.states("loop")["step_2"], "failed");
-    env.torc("spawn --lineage l --converged").exits(2).says("only a running job can spawn jobs");
+    env.torc("spawn --lineage l --converged").exits(2).prints("only a running job can spawn jobs");
     let late = env.call("spawn --lineage l --converged").env("TORC_WORKFLOW_ID", "1").env("TORC_JOB_ID", "1");
-    late.env("TORC_RUN_ID", "1").env("TORC_ATTEMPT_ID", "1").run().exits(7).says("does not run");
+    late.env("TORC_RUN_ID", "1").env("TORC_ATTEMPT_ID", "1").run().exits(7).prints("does not run");
 }
 
-/// Jobs find their server also where a runner of its own runs them, and never with the token on a command line.
+/// Jobs of a separate runner find the server, and the token is on no command line.
 #[test]
 fn jobs_of_a_separate_runner_reach_their_server() {
     let env = TestEnv::new();
@@ -309,8 +309,8 @@ fn jobs_of_a_separate_runner_reach_their_server() {
     env.write("step.sh", STEP);
     fs::create_dir(env.path("served")).unwrap();
     let server = env.call("server --bind 127.0.0.1:0 --database served/torc.db -o json").start();
-    let told: Value = eventually("the server says where it is", || serde_json::from_str(&server.stdout()).ok());
-    let (url, token) = (told["url"].as_str().unwrap(), told["tokenFile"].as_str().unwrap());
+    let printed: Value = eventually("the server prints its address", || serde_json::from_str(&server.stdout()).ok());
+    let (url, token) = (printed["url"].as_str().unwrap(), printed["tokenFile"].as_str().unwrap());
     let line = |verb: &str| with_torc(&env, &format!("{verb} --url {url} --token-file {token}"));
     line("apply -f loop.yaml").run().exits(0);
     line("runner loop").run().exits(0);
@@ -321,7 +321,7 @@ fn jobs_of_a_separate_runner_reach_their_server() {
     server.finish();
 }
 
-/// The store changes hands while a job runs: what it asks for then goes to the next owner.
+/// A running job talks to the next owner after the store has changed owners.
 #[test]
 fn a_job_finds_the_next_owner_of_its_store() {
     let env = TestEnv::new();
@@ -331,14 +331,14 @@ fn a_job_finds_the_next_owner_of_its_store() {
 name: w
 jobs:
   - name: long
-    command: 'touch started; while [ ! -e go ]; do sleep 0.02; done; torc user-data set told 7'
+    command: 'touch started; while [ ! -e go ]; do sleep 0.02; done; torc user-data set printed 7'
 ",
     );
     let first = with_torc(&env, "apply -f w.yaml").start();
     until(|| env.path("started").exists(), || "the job did not start".to_owned());
     first.kill();
     let second = with_torc(&env, "apply -f w.yaml").start();
-    second.says("1 running");
+    second.prints("1 running");
     env.write("go", "");
     second.finish().exits(0);
     assert_eq!(env.json("user-data get w told"), json!(7));
@@ -351,14 +351,14 @@ fn entity<'a>(metadata: &'a Value, id: &str) -> &'a Value {
 
 // J10
 #[test]
-fn provenance_tells_what_ran_with_which_files() {
+fn provenance_lists_jobs_with_their_files() {
     let env = TestEnv::new();
     let document =
         CHAIN.replace("{name: raw, path: raw.txt}", "{name: raw, path: raw.txt, identifier: 'doi:10.1/raw'}");
     env.write("chain.yaml", format!("{document}enable_ro_crate: true\n"));
     env.write("raw.txt", "abc");
     env.write("other.txt", "x");
-    env.torc("apply -f chain.yaml").exits(0).says("provenance: ");
+    env.torc("apply -f chain.yaml").exits(0).prints("provenance: ");
     let written: Value = serde_json::from_slice(&fs::read(env.path("ro-crate-metadata.json")).unwrap()).unwrap();
     assert_eq!(written, env.json("ro-crate export chain"));
     let first = entity(&written, "#job-1-attempt-1");
@@ -372,6 +372,6 @@ fn provenance_tells_what_ran_with_which_files() {
     assert_eq!(raw["sha256"], "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     assert!(entity(&written, "#software-torc-run-id-1")["softwareVersion"].is_string());
     assert_eq!(entity(&written, "#torc-run-id-1")["instrument"], json!({"@id": "#torc-workflow"}));
-    env.torc("ro-crate export chain --to out").exits(0).says("wrote ");
+    env.torc("ro-crate export chain --to out").exits(0).prints("wrote ");
     assert!(env.path("out/ro-crate-metadata.json").is_file());
 }

@@ -110,7 +110,7 @@ jobs:
 - {name: b, command: 'true', depends_on: [a]}
 ";
 
-/// The same with schedulers, for which an action asks Slurm at the start.
+/// A workflow with a scheduler, whose nodes an action requests at the start.
 const SCHEDULED: &str = "\
 name: w
 slurm_schedulers:
@@ -122,8 +122,8 @@ jobs:
 - {name: b, command: 'true', depends_on: [a]}
 ";
 
-/// Makes the world of a command line.
-fn world(given: Given) -> TestEnv {
+/// Creates the environment of a command line.
+fn environment(given: Given) -> TestEnv {
     let env = planning::lab();
     let document = match given {
         Given::Scheduled => SCHEDULED.to_owned(),
@@ -141,7 +141,7 @@ fn world(given: Given) -> TestEnv {
 }
 
 fn run(document: &str, literal: &Literal, command: &Command, deviations: &mut Deviations) {
-    let env = world(command.given);
+    let env = environment(command.given);
     let words = words(literal, command);
     let what = format!("{document}: `{}`", words.join(" "));
     let Some(("torc", arguments)) = words.split_first().map(|(program, rest)| (program.as_str(), rest)) else {
@@ -177,7 +177,7 @@ fn on_workers(literal: &Literal, command: &Command) {
     let server = Server::start(&env);
     env.write("client/w.yaml", TWO_JOBS);
     env.write("client/workers.txt", "localhost\n");
-    // The last word is the command line for the shell over there, as with ssh.
+    // The last argument is the command line for the remote shell, as with ssh.
     env.write("client/ssh.sh", "for last; do :; done\nexec sh -c \"$last\"\n");
     let ssh = format!("sh {}", env.text_path("client/ssh.sh"));
     let folder = binary().parent().unwrap().to_owned();
@@ -213,7 +213,7 @@ fn blocks_of_documents_run_as_they_are_printed() {
 
 fn run_block(document: &str, literal: &Literal, block: &Block, deviations: &mut Deviations) {
     let env = TestEnv::new();
-    // Only what is printed: a document with jobs of its own takes its name from the file.
+    // The document is used as printed. Without a name, it takes that of the file.
     let name = if block.rest.is_empty() { "" } else { "name: w\n" };
     env.write("w.yaml", format!("{name}{}{}", literal.printed, block.rest));
     env.write("my_script.sh", "echo $1 >> ran\n");
@@ -283,7 +283,7 @@ fn routes_without_a_version_name_the_ones_of_today() {
             let what = format!("{document}: {}", literal.printed);
             deviations.check(&format!("{what} is no 404"), answer.starts_with("HTTP/1.1 404"), &answer);
             deviations.check(&format!("{what} does not name {path}"), answer.contains(path), &answer);
-            // The path that is named is served: without a token it is refused and not missing.
+            // The server has the named route: without a token it answers 401 and not 404.
             let today = format!("GET {}", path.replace("{workflow}", "1"));
             let answer = request(server.address(), &today);
             deviations.check(&format!("{today} is not served"), answer.starts_with("HTTP/1.1 401"), &answer);
@@ -293,7 +293,7 @@ fn routes_without_a_version_name_the_ones_of_today() {
     server.process().signal(Signal::SIGTERM);
 }
 
-/// Makes a request without a token; returns the answer as it is.
+/// Sends a request without a token and returns the raw response.
 fn request(address: &str, line: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     write!(stream, "{line} HTTP/1.1\r\nHost: {address}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();

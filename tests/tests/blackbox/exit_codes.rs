@@ -1,4 +1,4 @@
-//! The exit code of every command in every situation that decides it: one table, each cell a real call.
+//! The exit code of every command in every situation that determines it: one table, each cell a real call.
 
 mod cluster;
 mod interrupted;
@@ -13,10 +13,10 @@ use torc_tests::env::{Call, Outcome, Server, TestEnv, project_root};
 
 use super::planning;
 
-/// Nothing listens there.
+/// A URL on which no process listens.
 const DEAD_URL: &str = "http://127.0.0.1:1";
 
-/// Files that the cells name: documents that succeed, fail, wait for ever, differ, and are wrong.
+/// Files that the cells name: documents that succeed, fail, wait for ever, differ, or are invalid.
 const FILES: [(&str, &str); 16] = [
     ("w.yaml", "name: w\njobs:\n  - name: a\n    command: echo hi\n"),
     ("changed.yaml", "name: w\njobs: [{name: a, command: echo other}]\n"),
@@ -52,14 +52,14 @@ fn with_files(env: &TestEnv, folder: &str) {
     }
 }
 
-/// An environment with a folder `alone` that has the files and no store.
+/// Creates an environment with a folder `alone` that has the files and no store.
 fn alone() -> TestEnv {
     let env = TestEnv::new();
     with_files(&env, "alone");
     env
 }
 
-/// A call in a folder. Slurm's commands are not there, whatever is installed.
+/// Prepares a call in a folder, without Slurm's commands even if they are installed.
 fn call_in(env: &TestEnv, folder: &str, line: &str) -> Call {
     without_slurm(env.call(line)).folder(env.path(folder))
 }
@@ -70,7 +70,7 @@ fn without_slurm(call: Call) -> Call {
         .fold(call, |call, tool| call.env(&format!("TORC_FAKE_{tool}"), "/nowhere/tool"))
 }
 
-/// A server that runs jobs itself, and calls of its administrator in the folder `client`, which has the files.
+/// Starts a server that runs jobs itself, and creates a folder `client` with the files.
 fn served() -> (TestEnv, Server) {
     let env = TestEnv::new();
     with_files(&env, "client");
@@ -83,26 +83,26 @@ fn admin(env: &TestEnv, server: &Server, line: &str) -> Call {
     without_slurm(server.call(env, line))
 }
 
-/// The commands of a line without its arguments, e.g. `workflows status` of `workflows status w`.
+/// Returns the commands of a line without its arguments, e.g. `workflows status` of `workflows status w`.
 fn command_of(line: &str) -> String {
     let known = CODES.iter().map(|(command, _)| *command);
     let found = known.filter(|command| line == *command || line.starts_with(&format!("{command} ")));
     found.max_by_key(|command| command.len()).unwrap_or_else(|| panic!("no row for `{line}`")).to_owned()
 }
 
-/// Collects every cell that is not as it is pinned, so that one run shows all of them.
+/// Collects all cells with another exit code, so that one run shows all of them.
 #[derive(Default)]
 struct Deviations(Vec<String>);
 
 impl Deviations {
     fn check(&mut self, what: &str, outcome: &Outcome, expected: i32) {
         if outcome.code != Some(expected) {
-            let said = outcome.stderr.lines().last().unwrap_or_default();
-            self.0.push(format!("{what}: expected {expected}, found {:?}: {said}", outcome.code));
+            let printed = outcome.stderr.lines().last().unwrap_or_default();
+            self.0.push(format!("{what}: expected {expected}, found {:?}: {printed}", outcome.code));
         }
     }
 
-    /// The same for a call that prints JSON: an error names the code and its word.
+    /// Checks a call that prints JSON: an error contains the exit code and its name.
     fn check_json(&mut self, what: &str, outcome: &Outcome, expected: i32) {
         self.check(what, outcome, expected);
         let is_error = ![0, 9, 130].contains(&expected) && outcome.stdout.is_empty();
@@ -132,7 +132,7 @@ fn every_command_of_the_program_has_a_row() {
     assert!(leaves.len() > 80, "the page lists {} commands: {leaves:?}", leaves.len());
     let rows: BTreeSet<&str> =
         CODES.iter().map(|(command, _)| *command).filter(|name| !HIDDEN.contains(name)).collect();
-    assert_eq!(rows, leaves, "the rows are not the commands that the program has");
+    assert_eq!(rows, leaves, "the rows differ from the commands of the program");
 }
 
 #[test]
@@ -161,12 +161,16 @@ fn every_pinned_code_is_produced_by_a_call() {
     let expected: BTreeMap<String, BTreeSet<i32>> =
         CODES.iter().map(|(command, codes)| ((*command).to_owned(), codes.iter().copied().collect())).collect();
     for (command, codes) in &expected {
-        assert_eq!(produced.get(command), Some(codes), "the calls of `torc {command}` give other codes than its row");
+        assert_eq!(
+            produced.get(command),
+            Some(codes),
+            "the calls of `torc {command}` exit with other codes than its row"
+        );
     }
     assert_eq!(produced.len(), expected.len());
 }
 
-/// The page of the book, the page of the program, and this table say the same.
+/// The page of the book, the generated page and this table list the same codes.
 #[test]
 fn the_pages_list_the_same_codes() {
     let rows = |text: &str| -> Vec<(i32, String)> {
@@ -205,7 +209,7 @@ fn a_wrong_flag_exits_with_2_and_a_wrong_setting_with_4() {
 fn without_a_store_each_command_exits_as_pinned() {
     let mut deviations = Deviations::default();
     for (line, [alone_code, ..]) in ROWS {
-        // Some of them make a store, which the next one must not find.
+        // A new environment for each call, because some calls create a store.
         let env = alone();
         let line = line.replace("{w}", "w");
         let outcome = call_in(&env, "alone", &line).env("TORC_FORMAT", "json").run();
@@ -247,7 +251,7 @@ fn without_a_token_each_command_exits_as_pinned() {
 }
 
 #[test]
-fn of_a_workflow_that_is_not_there_each_exits_with_5() {
+fn commands_exit_with_5_for_a_missing_workflow() {
     let (env, server) = served();
     admin(&env, &server, "apply -f w.yaml --wait").run().exits(0);
     let mut deviations = Deviations::default();
@@ -256,7 +260,7 @@ fn of_a_workflow_that_is_not_there_each_exits_with_5() {
         let outcome = admin(&env, &server, &line).env("TORC_FORMAT", "json").run();
         deviations.check_json(&line, &outcome, 5);
         if !outcome.stderr.contains("\"hint\":") {
-            deviations.0.push(format!("{line}: it is not said what there is: {}", outcome.stderr));
+            deviations.0.push(format!("{line}: it is not printed what there is: {}", outcome.stderr));
         }
     }
     deviations.expect_none();
@@ -284,7 +288,7 @@ fn each_outcome_with_a_server_has_its_code() {
     for Cell(line, code) in CELLS {
         deviations.check(line, &admin(&env, &server, line).run(), *code);
     }
-    // A runner that the server does not know how to trust, and one that may not do what it asks for.
+    // A token without the right of a runner, and one that may only read.
     server.create_token(&env, "metrics", "--scope metrics");
     server.create_token(&env, "viewer", "--scope viewer");
     for (token, line) in
@@ -308,7 +312,7 @@ fn each_outcome_in_a_folder_has_its_code() {
 }
 
 #[test]
-fn what_cannot_be_used_on_this_disk_exits_with_1() {
+fn an_unusable_store_path_exits_with_1() {
     let env = alone();
     env.write("alone/.torc", "no folder");
     let mut deviations = Deviations::default();
@@ -319,7 +323,7 @@ fn what_cannot_be_used_on_this_disk_exits_with_1() {
 }
 
 #[test]
-fn each_answer_of_slurm_has_its_code() {
+fn each_response_of_slurm_has_its_code() {
     let env = planning::lab();
     with_files(&env, "");
     planning::program(&env, "silent", "echo 'Unable to contact slurm controller (connect failure)' >&2; exit 1");
@@ -337,7 +341,7 @@ fn each_answer_of_slurm_has_its_code() {
     deviations.expect_none();
 }
 
-/// The commands that only a running job can call.
+/// `torc spawn`, which only a running job can call.
 #[test]
 fn a_job_that_spawns_jobs_exits_as_pinned() {
     let env = TestEnv::new();
@@ -352,6 +356,6 @@ fn a_job_that_spawns_jobs_exits_as_pinned() {
     planning::program(&env, "spawner", &script);
     env.write("loop.yaml", "name: loop\njobs: [{name: first, command: ./spawner}]\n");
     env.torc("apply -f loop.yaml").exits(0);
-    assert_eq!(env.lines("codes"), ["0", "4", "5", "2"], "jobs, a wrong file, no file, no file named");
+    assert_eq!(env.lines("codes"), ["0", "4", "5", "2"], "jobs, an invalid file, a missing file, no file");
     assert_eq!(env.states("loop").len(), 2);
 }

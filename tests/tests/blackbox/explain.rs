@@ -12,7 +12,7 @@ fn reason(explanation: &Value) -> String {
 }
 
 #[test]
-fn why_jobs_do_not_run() {
+fn explain_names_the_reasons_why_jobs_wait() {
     let env = TestEnv::new();
     env.write(
         "w.yaml",
@@ -40,15 +40,15 @@ jobs:
     let bad = explain(&env, "bad");
     assert_eq!((reason(&bad), bad["attempts"][0]["returnCode"].as_i64()), ("Failed".into(), Some(3)));
     assert_eq!(bad["attempts"][0]["stderrTail"][0], "it broke");
-    env.torc("explain job/bad").exits(0).says("| it broke").says("torc retry w --job bad");
-    env.torc("explain workflow/w").exits(0).says("1 job: failed (bad)");
-    env.torc("explain job/nobody").exits(5);
+    env.torc("explain job/bad").exits(0).prints("| it broke").prints("torc retry w --job bad");
+    env.torc("explain workflow/w").exits(0).prints("1 job: failed (bad)");
+    env.torc("explain job/missing").exits(5);
     env.torc("suspend w").exits(0);
     assert_eq!(reason(&explain(&env, "big")), "Suspended");
 }
 
 #[test]
-fn why_a_job_ran_again() {
+fn explain_names_the_reason_for_another_attempt() {
     let env = TestEnv::new();
     env.write(
         "w.yaml",
@@ -61,18 +61,18 @@ jobs:
 ",
     );
     env.torc("apply -f w.yaml").exits(0);
-    let story = explain(&env, "a");
-    assert_eq!((reason(&story), story["attempts"].as_array().unwrap().len()), ("Completed".into(), 2));
-    assert!(text(&story["attempts"][0], "then").contains("a failure handler"), "{story:#}");
-    assert_eq!(story["attempts"][1]["then"], Value::Null);
+    let explanation = explain(&env, "a");
+    assert_eq!((reason(&explanation), explanation["attempts"].as_array().unwrap().len()), ("Completed".into(), 2));
+    assert!(text(&explanation["attempts"][0], "then").contains("a failure handler"), "{explanation:#}");
+    assert_eq!(explanation["attempts"][1]["then"], Value::Null);
     assert_eq!(env.torc("explain job/a").exits(0).stdout.matches("→").count(), 1);
 }
 
 #[test]
-fn nobody_is_there_to_run_it() {
+fn explain_names_a_missing_runner() {
     let env = TestEnv::new();
     env.write("w.yaml", "name: w\njobs:\n- {name: a, command: 'true'}\n");
     env.torc("apply -f w.yaml --no-run").exits(0);
     assert_eq!(reason(&explain(&env, "a")), "NoRunner");
-    env.torc("explain a").exits(0).says("torc run w");
+    env.torc("explain a").exits(0).prints("torc run w");
 }

@@ -1,4 +1,4 @@
-//! Bad input: a clear error with file, line, column and field, the right exit code, and nothing touched.
+//! Invalid input: an error with file, line, column and field, its exit code, and no change.
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
@@ -6,10 +6,10 @@ use std::io::{BufWriter, Write as _};
 use serde_json::Value;
 use torc_tests::env::TestEnv;
 
-/// What `torc plan` says about a file that is wrong; every verb that reads documents says the same.
+/// Returns the errors of `torc plan` for an invalid file, and asserts that every command that reads documents prints the same.
 fn refused(env: &TestEnv, file: &str) -> String {
     let plan = env.torc(&format!("plan -f {file}")).exits(4);
-    assert_eq!(plan.stdout, "", "nothing is printed about a document that is wrong");
+    assert_eq!(plan.stdout, "", "nothing is printed on standard output");
     for verb in ["apply", "validate", "diff"] {
         let other = env.torc(&format!("{verb} -f {file}")).exits(4);
         assert_eq!(errors(&other.stderr), errors(&plan.stderr), "{verb}");
@@ -19,7 +19,7 @@ fn refused(env: &TestEnv, file: &str) -> String {
 }
 
 #[test]
-fn what_a_schema_sees_does_not_hide_what_the_jobs_come_to() {
+fn schema_problems_do_not_hide_problems_of_jobs() {
     let env = TestEnv::new();
     env.write(
         "bad.yaml",
@@ -30,7 +30,7 @@ metadata: {name: bad}
 spec:
   jobs:
     - {name: a, comand: 'true'}
-    - {name: b, command: 'true', dependsOn: [nobody]}
+    - {name: b, command: 'true', dependsOn: [missing]}
     - {name: c, command: 'true', dependsOn: [d]}
     - {name: d, command: 'true', dependsOn: [c]}
     - {name: e, command: 'true', dependsOnRegexes: ['[']}
@@ -42,23 +42,23 @@ jobs:
   - {name: x, command: 'true', depends_on: [y]}
 ",
     );
-    let said = refused(&env, "bad.yaml");
+    let printed = refused(&env, "bad.yaml");
     expect(
-        &said,
+        &printed,
         &[
             "error: 7 problems in bad.yaml",
             "bad.yaml:6:17: error: unknown field `comand` (spec.jobs[0].comand)",
-            "bad.yaml:7:46: error: job `b` refers to job `nobody`, which does not exist (spec.jobs[1].dependsOn[0])",
+            "bad.yaml:7:46: error: job `b` refers to job `missing`, which does not exist (spec.jobs[1].dependsOn[0])",
             "bad.yaml:8:7: error: jobs wait for each other: c -> d -> c (spec.jobs[2])",
             "bad.yaml:11:7: error: jobs wait for each other: f -> g -> f (spec.jobs[5])",
             "bad.yaml:16:45: error: job `x` refers to job `y`, which does not exist (jobs[0].depends_on[0])",
         ],
     );
-    assert!(said.contains("not a regular expression"), "{said}");
+    assert!(printed.contains("not a regular expression"), "{printed}");
 }
 
 #[test]
-fn what_merely_follows_is_not_told() {
+fn consequential_problems_are_not_reported() {
     let env = TestEnv::new();
     env.write(
         "bad.yaml",
@@ -78,13 +78,13 @@ spec:
 }
 
 #[test]
-fn one_of_several_documents_that_is_wrong_stops_all() {
+fn one_invalid_document_of_several_stops_all() {
     let env = TestEnv::new();
     env.write(
         "two.yaml",
         "name: one\njobs: [{name: a, command: 'true'}]\n---\nname: two\njobs: [{name: b, command: x, depends_on: [c]}]\n",
     );
-    env.torc("apply -f two.yaml").exits(4).says("which does not exist");
+    env.torc("apply -f two.yaml").exits(4).prints("which does not exist");
     assert!(!env.path(".torc").exists(), "the first was stored");
 }
 
@@ -100,7 +100,7 @@ fn expect(text: &str, lines: &[&str]) {
 }
 
 #[test]
-fn everything_wrong_is_told_at_once_with_its_place() {
+fn all_problems_are_reported_at_once_with_positions() {
     let env = TestEnv::new();
     env.write(
         "bad.yaml",
@@ -137,12 +137,12 @@ spec:
 }
 
 #[test]
-fn problems_are_data_for_programs() {
+fn problems_are_printed_as_json() {
     let env = TestEnv::new();
     env.write("bad.yaml", "name: bad\njobs:\n  - {name: a, command: 5.5.5, priority: x}\n");
     let outcome = env.torc("plan -f bad.yaml -o json").exits(4);
-    let told: Value = serde_json::from_str(&outcome.stderr).unwrap();
-    let error = &told["error"];
+    let printed: Value = serde_json::from_str(&outcome.stderr).unwrap();
+    let error = &printed["error"];
     assert_eq!((error["code"].as_str(), error["exitCode"].as_i64()), (Some("InvalidInput"), Some(4)));
     let problem = &error["problems"][0];
     assert_eq!(problem["file"], "bad.yaml");
@@ -161,17 +161,17 @@ fn an_unknown_key_of_a_bare_file_is_a_warning() {
 }
 
 #[test]
-fn problems_of_all_files_are_told_together() {
+fn problems_of_all_files_are_reported_together() {
     let env = TestEnv::new();
     env.write("one.yaml", "name: one\njobs: [{name: a}]\n");
     env.write("two.json", "{\"name\": \"two\", \"jobs\": [\n");
-    let outcome = env.torc("apply -f one.yaml two.json").exits(4).says("one.yaml:2:8: error: missing required field");
+    let outcome = env.torc("apply -f one.yaml two.json").exits(4).prints("one.yaml:2:8: error: missing required field");
     assert!(outcome.stderr.contains("two.json:"), "{}", outcome.stderr);
     assert!(!env.path(".torc").exists(), "a store was made for nothing");
 }
 
 #[test]
-fn what_jobs_depend_on_must_exist() {
+fn dependencies_must_exist() {
     let env = TestEnv::new();
     env.write(
         "w.yaml",
@@ -237,7 +237,7 @@ jobs:
 }
 
 #[test]
-fn twins_are_refused() {
+fn duplicate_names_are_refused() {
     let env = TestEnv::new();
     env.write(
         "w.yaml",
@@ -246,11 +246,11 @@ fn twins_are_refused() {
     let text = refused(&env, "w.yaml");
     assert!(text.contains("same"), "{text}");
     env.write("one.yaml", "name: w\njobs: [{name: a, command: 'true'}]\n");
-    env.torc("apply -f one.yaml one.yaml").exits(4).says("workflow `w` is also in one.yaml");
+    env.torc("apply -f one.yaml one.yaml").exits(4).prints("workflow `w` is also in one.yaml");
 }
 
 #[test]
-fn files_that_are_no_documents() {
+fn files_without_a_document_are_refused() {
     let env = TestEnv::new();
     env.write("empty.yaml", "");
     env.write("comment.yaml", "# nothing\n---\n");
@@ -275,17 +275,17 @@ fn files_that_are_no_documents() {
     ] {
         let text = env.torc(&format!("apply -f {file}")).exits(4).stderr;
         assert!(text.contains(&format!("{file}:")), "{text}");
-        assert!(text.len() < 2_000, "{file}: an error that nobody can read");
+        assert!(text.len() < 2_000, "{file}: the error is too long");
     }
     assert!(!env.path(".torc").exists());
 }
 
 #[test]
-fn paths_that_lead_nowhere() {
+fn missing_paths_are_refused() {
     let env = TestEnv::new();
     env.write("folder/readme.txt", "");
-    env.torc("apply -f none.yaml").exits(5).says("there is no file none.yaml");
-    env.torc("apply -f folder").exits(4).says("folder holds no .yaml");
+    env.torc("apply -f none.yaml").exits(5).prints("there is no file none.yaml");
+    env.torc("apply -f folder").exits(4).prints("folder holds no .yaml");
     env.call("apply -f -").run().exits(4);
     env.torc("apply").exits(2);
     env.torc("frobnicate").exits(2);
@@ -312,7 +312,7 @@ fn a_hundred_megabytes_of_garbage_are_refused() {
 }
 
 #[test]
-fn aliases_that_explode_are_refused() {
+fn exploding_aliases_are_refused() {
     let env = TestEnv::new();
     let mut text = "name: w\nvariables:\n  a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..10 {
@@ -320,24 +320,24 @@ fn aliases_that_explode_are_refused() {
         text.push_str(&format!("  a{level}: &a{level} [{aliases}]\n"));
     }
     env.write("w.yaml", text);
-    env.torc("plan -f w.yaml").exits(4).says("aliases make this document too large");
+    env.torc("plan -f w.yaml").exits(4).prints("aliases make this document too large");
 }
 
 #[test]
 fn more_jobs_than_allowed_are_refused() {
     let env = TestEnv::new();
     env.write("w.yaml", "name: w\nparameters: {a: '1:3000', b: '1:3000'}\njobs: [{name: 'j_{a}_{b}', command: 'true', use_parameters: [a, b]}]\n");
-    env.torc("plan -f w.yaml").exits(4).says("more than 1000000");
+    env.torc("plan -f w.yaml").exits(4).prints("more than 1000000");
     env.write(
         "small.yaml",
         "name: w\nparameters: {a: '1:30'}\njobs: [{name: 'j_{a}', command: 'true', use_parameters: [a]}]\n",
     );
     env.write("torc.toml", "[server]\nmax_jobs = 20\n");
-    env.torc("apply -f small.yaml").exits(4).says("20");
+    env.torc("apply -f small.yaml").exits(4).prints("20");
 }
 
 #[test]
-fn an_edit_that_is_wrong_changes_nothing() {
+fn an_invalid_edit_changes_nothing() {
     let env = TestEnv::new();
     env.write("w.yaml", "name: w\njobs: [{name: a, command: 'true'}]\n");
     env.torc("apply -f w.yaml").exits(0);
@@ -346,18 +346,18 @@ fn an_edit_that_is_wrong_changes_nothing() {
         "w.yaml",
         "name: w\njobs: [{name: a, command: 'true', depends_on: [b]}, {name: b, command: 'true', depends_on: [a]}]\n",
     );
-    env.torc("apply -f w.yaml").exits(4).says("a -> b");
+    env.torc("apply -f w.yaml").exits(4).prints("a -> b");
     assert_eq!((env.items("get jobs"), env.items("get results")), before);
 }
 
 #[test]
-fn settings_that_make_no_sense_are_refused_with_their_origin() {
+fn invalid_settings_are_refused_with_their_origin() {
     let env = TestEnv::new();
     env.write("w.yaml", "name: w\njobs: [{name: a, command: 'true'}]\n");
-    env.torc("apply -f w.yaml --memory lots").exits(4).says("lots");
-    env.call("apply -f w.yaml").env("TORC_RUN_NUM_CPUS", "many").run().exits(4).says("TORC_RUN_NUM_CPUS");
+    env.torc("apply -f w.yaml --memory lots").exits(4).prints("lots");
+    env.call("apply -f w.yaml").env("TORC_RUN_NUM_CPUS", "many").run().exits(4).prints("TORC_RUN_NUM_CPUS");
     env.write("torc.toml", "[client.run]\nnum_cpus = \"x\"\n");
-    env.torc("apply -f w.yaml").exits(4).says("torc.toml");
+    env.torc("apply -f w.yaml").exits(4).prints("torc.toml");
     env.write("torc.toml", "[[[");
-    env.torc("get jobs").exits(4).says("torc.toml");
+    env.torc("get jobs").exits(4).prints("torc.toml");
 }

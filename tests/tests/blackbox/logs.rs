@@ -1,10 +1,10 @@
-//! Where the output of jobs goes, and how `torc logs` shows it.
+//! Log files of jobs, and `torc logs`.
 
 use std::fs;
 
 use torc_tests::env::{TestEnv, until};
 
-/// The log files by name, sorted; scratch files of a runner at work do not count.
+/// Returns the names of the log files, sorted, without the scratch files of a running runner.
 fn logs(env: &TestEnv) -> Vec<String> {
     let Ok(entries) = fs::read_dir(env.path("torc_output/job_stdio")) else { return Vec::new() };
     let mut names: Vec<String> =
@@ -23,7 +23,7 @@ jobs:
 ";
 
 #[test]
-fn every_mode_has_its_files() {
+fn each_stdio_mode_writes_its_files() {
     // J22
     let cases: [(&str, &[&str]); 6] = [
         ("separate", &["1.e", "1.o", "2.o", "3.e"]),
@@ -57,7 +57,7 @@ fn every_mode_has_its_files() {
 
 // J22
 #[test]
-fn logs_of_what_succeeded_go_when_asked_for() {
+fn delete_on_success_removes_logs() {
     let env = TestEnv::new();
     env.write(
         "w.yaml",
@@ -76,7 +76,7 @@ jobs:
 }
 
 #[test]
-fn logs_go_where_they_are_told_to() {
+fn logs_are_written_to_output_dir() {
     let env = TestEnv::new();
     env.write("w.yaml", "name: w\njobs: [{name: a, command: echo hello}]\n");
     env.torc("apply -f w.yaml --output-dir elsewhere/logs").exits(0);
@@ -86,7 +86,7 @@ fn logs_go_where_they_are_told_to() {
 }
 
 #[test]
-fn streams_and_attempts_are_told_apart() {
+fn logs_are_selected_by_stream_and_attempt() {
     let env = TestEnv::new();
     env.write("w.yaml", "name: w\njobs: [{name: a, command: 'echo out $TORC_ATTEMPT_ID; echo err $TORC_ATTEMPT_ID >&2; exit 1'}, {name: quiet, command: 'true'}]\n");
     env.torc("apply -f w.yaml").exits(3);
@@ -97,13 +97,13 @@ fn streams_and_attempts_are_told_apart() {
     assert_eq!(env.torc("logs a --stderr --attempt 1").exits(0).stdout, "err 1\n");
     let both = env.torc("logs job/a --attempt 1").exits(0).stdout;
     assert!(both.contains("out 1\n") && both.contains("err 1\n") && !both.contains('2'), "{both}");
-    assert_eq!(env.torc("logs quiet").exits(0).says("has no output").stdout, "");
+    assert_eq!(env.torc("logs quiet").exits(0).prints("has no output").stdout, "");
     env.torc("logs a --attempt 3").exits(5);
-    env.torc("logs nobody").exits(5);
+    env.torc("logs missing").exits(5);
 }
 
 #[test]
-fn a_new_run_has_logs_of_its_own() {
+fn each_run_has_separate_logs() {
     let env = TestEnv::new();
     env.write("w.yaml", "name: w\njobs: [{name: a, command: 'echo run $TORC_RUN_ID'}]\n");
     env.torc("apply -f w.yaml").exits(0);
@@ -115,7 +115,7 @@ fn a_new_run_has_logs_of_its_own() {
 }
 
 #[test]
-fn the_end_of_a_log_is_enough() {
+fn tail_prints_the_last_lines() {
     let env = TestEnv::new();
     env.write("w.yaml", "name: w\njobs: [{name: a, command: seq 1 1000}]\n");
     env.torc("apply -f w.yaml").exits(0);
@@ -139,9 +139,9 @@ jobs: [{name: a, command: 'echo first; until test -e more; do sleep 0.02; done; 
         || "the job runs".to_owned(),
     );
     let follower = env.start("logs -f a");
-    follower.says("first");
+    follower.prints("first");
     env.write("more", "");
-    follower.says("second");
+    follower.prints("second");
     env.write("end", "");
     assert_eq!(follower.finish().exits(0).stdout, "first\nsecond\nthird\n");
     apply.finish().exits(0);
@@ -163,7 +163,7 @@ fn log_files_can_be_large_and_binary() {
 
 // J22
 #[test]
-fn packed_logs_are_few_files_and_read_the_same() {
+fn packed_logs_are_few_files_and_read_like_others() {
     let env = TestEnv::new();
     env.write(
         "w.yaml",
@@ -172,7 +172,7 @@ fn packed_logs_are_few_files_and_read_the_same() {
          - {name: silent, command: 'true'}\n\
          - {name: failed, command: 'echo why >&2; exit 3'}\n",
     );
-    env.torc("apply -f w.yaml").exits(3).says("failed: ExitCode");
+    env.torc("apply -f w.yaml").exits(3).prints("failed: ExitCode");
     let names = logs(&env);
     assert_eq!(names.len(), 2, "{names:?}");
     assert!(names[0].ends_with(".index") && names[1].ends_with(".pack"), "{names:?}");
@@ -180,17 +180,17 @@ fn packed_logs_are_few_files_and_read_the_same() {
     assert_eq!(env.torc("logs j_17 --stderr").exits(0).stdout, "err 17\n");
     assert_eq!(env.torc("logs j_17").exits(0).stdout, "out 17\nerr 17\n");
     assert_eq!(env.torc("logs failed").exits(0).stdout, "why\n");
-    env.torc("logs silent").exits(0).says("no output");
-    // Without the index everything is still there, also as files of their own.
+    env.torc("logs silent").exits(0).prints("no output");
+    // Without the index all output can still be read and unpacked.
     fs::remove_file(env.path("torc_output/job_stdio").join(&names[0])).unwrap();
     assert_eq!(env.items("unpack --list").len(), 121);
-    env.torc("unpack --into single").exits(0).says("121 logs");
+    env.torc("unpack --into single").exits(0).prints("121 logs");
     assert_eq!(env.lines("single/job_wf1_j60_r1_a1.o"), ["out 60"]);
     assert_eq!(env.lines("single/job_wf1_j62_r1_a1.e"), ["why"]);
 }
 
 #[test]
-fn a_packed_job_can_be_followed_when_it_takes_long() {
+fn a_long_packed_job_can_be_followed() {
     let env = TestEnv::new();
     let command = "echo begun; while [ ! -f go ]; do sleep 0.02; done; echo done";
     let config = "execution_config: {stdio: {mode: packed}}";
@@ -204,7 +204,7 @@ fn a_packed_job_can_be_followed_when_it_takes_long() {
 }
 
 #[test]
-fn packed_logs_of_what_succeeded_are_not_kept_when_asked_for() {
+fn delete_on_success_drops_packed_logs() {
     let env = TestEnv::new();
     env.write(
         "w.yaml",
@@ -212,12 +212,12 @@ fn packed_logs_of_what_succeeded_are_not_kept_when_asked_for() {
          - {name: good, command: echo good}\n- {name: bad, command: 'echo bad; exit 1'}\n",
     );
     env.torc("apply -f w.yaml").exits(3);
-    env.torc("logs good").exits(0).says("no output");
+    env.torc("logs good").exits(0).prints("no output");
     assert_eq!(env.torc("logs bad").exits(0).stdout, "bad\n");
     assert_eq!(env.items("unpack --list").len(), 1);
 }
 
-/// A crash in the middle of a record: what came before is read, what is torn is not.
+/// After a crash in the middle of a record, all records before it are read.
 #[test]
 fn a_torn_pack_loses_only_its_end() {
     let env = TestEnv::new();
@@ -236,11 +236,11 @@ fn a_torn_pack_loses_only_its_end() {
 }
 
 #[test]
-fn a_log_that_was_printed_is_not_said_to_be_empty() {
+fn no_hint_about_an_empty_log_after_printed_text() {
     let env = TestEnv::new();
     env.write("w.yaml", "name: w\njobs: [{name: loud, command: echo hi}, {name: quiet, command: 'true'}]\n");
     env.torc("apply -f w.yaml").exits(0);
     let loud = env.torc("logs loud").exits(0);
     assert_eq!((loud.stdout.as_str(), loud.stderr.as_str()), ("hi\n", ""));
-    env.torc("logs quiet").exits(0).says("attempt 1 of quiet has no output");
+    env.torc("logs quiet").exits(0).prints("attempt 1 of quiet has no output");
 }

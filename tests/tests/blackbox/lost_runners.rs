@@ -1,4 +1,4 @@
-//! Jobs whose runner is gone without a word: found with the store served, not served, and with its server dead.
+//! Jobs whose runner was killed: found with a server, without one, and after the server was killed.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -19,26 +19,26 @@ fn new_env() -> TestEnv {
     env
 }
 
-/// Waits until the job runs and its first line is written.
+/// Waits until the job runs and has written its first line.
 fn until_running(env: &TestEnv) {
     until(|| env.lines("started").len() == 1, || "the job has not begun".to_owned());
     until(|| env.states("w")["a"] == "running", || format!("{:?}", env.states("w")));
 }
 
-/// Waits until nothing is left of processes whose command lines contain one of these texts.
+/// Kills the processes whose command lines contain one of these texts, and waits until they have exited.
 fn end(env: &TestEnv, texts: &[&str]) {
     let found = || texts.iter().map(|text| env.kill_all(text)).sum::<usize>();
     until(|| found() == 0, || format!("{texts:?} do not end: {:#?}", env.processes()));
 }
 
-/// A job runs in the foreground; then no process owns the store.
+/// Leaves a running job whose runner, shim and store owner were killed.
 fn interrupted(env: &TestEnv) {
     let owner = env.start("run w.yaml");
     until_running(env);
     owner.kill();
 }
 
-/// A server of the folder's store, and a runner with a running job.
+/// Starts a server of the folder's store, and a runner with a running job.
 fn served(env: &TestEnv) -> (Server, Running) {
     let server = Server::from_call(env, env.call("server -o json --bind 127.0.0.1:0"));
     env.torc("apply -f w.yaml --no-run").exits(0);
@@ -53,15 +53,19 @@ fn reason(report: &Value) -> String {
 
 // R03, R04
 #[test]
-fn recover_retries_a_job_whose_runner_and_shim_were_killed() {
+fn recover_retries_a_job_after_runner_and_shim_were_killed() {
     let env = new_env();
     interrupted(&env);
     end(&env, &[" shim "]);
     let would = env.json("workflows sync-status w --dry-run");
     assert_eq!((reason(&would), &env.states("w")["a"]), ("JobsRun".to_owned(), &"running".to_owned()), "{would:#}");
-    assert!(!env.processes().is_empty(), "a dry run ends nothing");
-    env.torc("recover w").exits(0).says("job a of w was lost").says("1 job run again").says("start with: torc run w");
-    // Two attempts never run at once.
+    assert!(!env.processes().is_empty(), "a dry run ends no process");
+    env.torc("recover w")
+        .exits(0)
+        .prints("job a of w was lost")
+        .prints("1 job run again")
+        .prints("start with: torc run w");
+    // Two attempts never run at the same time.
     env.expect_nothing_left();
     env.write("go", "");
     env.torc("run w").exits(0);
@@ -74,9 +78,9 @@ fn recover_retries_a_job_whose_runner_and_shim_were_killed() {
 fn a_job_is_not_lost_while_its_shim_lives() {
     let env = new_env();
     interrupted(&env);
-    env.torc("workflows sync-status w").exits(0).says("the process that holds it still runs");
-    env.torc("recover w").exits(7).says("1 job still running").says("job a of w may still run on runner 1");
-    env.torc("recover w --assume-lost 1").exits(7).says("is not lost");
+    env.torc("workflows sync-status w").exits(0).prints("the process that holds it still runs");
+    env.torc("recover w").exits(7).prints("1 job still running").prints("job a of w may still run on runner 1");
+    env.torc("recover w --assume-lost 1").exits(7).prints("is not lost");
     assert_eq!(env.states("w")["a"], "running");
     env.write("go", "");
     env.torc("run w").exits(0);
@@ -93,13 +97,13 @@ fn a_served_store_loses_a_killed_runner_at_once() {
     let found = env.json("workflows sync-status w");
     assert_eq!((text(&found["jobs"][0], "job"), &found["runners"]), ("a".to_owned(), &json!([1])), "{found:#}");
     assert_eq!(env.states("w")["a"], "failed");
-    env.torc("workflows sync-status w").exits(0).says("nothing was lost");
+    env.torc("workflows sync-status w").exits(0).prints("nothing was lost");
     server.stop();
 }
 
 // R03, R05
 #[test]
-fn a_killed_runner_is_lost_when_its_server_is_gone_too() {
+fn a_killed_runner_of_a_dead_server_is_lost() {
     for is_killed in [true, false] {
         let env = new_env();
         let (mut server, runner) = served(&env);
@@ -117,15 +121,18 @@ fn a_killed_runner_is_lost_when_its_server_is_gone_too() {
 
 // R03, R06
 #[test]
-fn watch_finds_a_lost_runner_and_says_that_nothing_serves() {
+fn watch_finds_a_lost_runner_of_an_unserved_store() {
     let env = new_env();
     interrupted(&env);
     end(&env, &[" shim ", "until test -e go"]);
     let outcome = env.torc("watch w -p 1").exits(3);
-    outcome.says("no torc process serves this store").says("continue with: torc run w").says("job a of w was lost");
+    outcome
+        .prints("no torc process serves this store")
+        .prints("continue with: torc run w")
+        .prints("job a of w was lost");
 }
 
-/// A request over HTTP.
+/// Sends a POST request and returns the response as JSON.
 fn post(env: &TestEnv, server: &Server, path: &str, body: &Value) -> Value {
     let token = std::fs::read_to_string(env.path(".torc/token")).unwrap();
     let token = token.trim().split('~').next().unwrap().to_owned();
@@ -138,7 +145,7 @@ fn post(env: &TestEnv, server: &Server, path: &str, body: &Value) -> Value {
     stream.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("HTTP/1.1 200"), "{answer}");
-    // The body may come in chunks; an answer this small comes in one.
+    // A response this small has one chunk at most.
     serde_json::from_str(&body[body.find('{').unwrap()..=body.rfind('}').unwrap()]).unwrap()
 }
 
@@ -156,12 +163,12 @@ fn the_user_declares_a_runner_of_another_machine_lost() {
     let lease = post(&env, &server, &path, &ask)["leases"][0].clone();
     let running = json!([{ "key": lease["key"], "elapsedMs": 1 }]);
     post(&env, &server, &path, &json!({ "sequence": 2, "acknowledged": 1, "running": running, "leaving": false }));
-    env.torc("recover w --assume-lost 1").exits(7).says("it reports to this server");
+    env.torc("recover w --assume-lost 1").exits(7).prints("it reports to this server");
     server.kill();
     let hint = "if runner 1 is gone: torc recover w --assume-lost 1";
-    env.torc("recover w").exits(7).says("on runner 1 (process 7 on far)").says(hint);
-    env.torc("workflows sync-status w").exits(0).says("torc workflows sync-status w --assume-lost 1");
-    env.torc("recover w --assume-lost 9").exits(5).says("runner 9");
-    env.torc("recover w --assume-lost 1").exits(0).says("job a of w was lost").says("1 job run again");
+    env.torc("recover w").exits(7).prints("on runner 1 (process 7 on far)").prints(hint);
+    env.torc("workflows sync-status w").exits(0).prints("torc workflows sync-status w --assume-lost 1");
+    env.torc("recover w --assume-lost 9").exits(5).prints("runner 9");
+    env.torc("recover w --assume-lost 1").exits(0).prints("job a of w was lost").prints("1 job run again");
     assert_eq!(env.attempts("w"), ["a 1 failed"]);
 }

@@ -1,4 +1,4 @@
-//! Machines that are not as they should be, or as those that tests run on: a clock that is set while jobs run, GPUs of a driver.
+//! Simulated properties of a machine: a clock that is set while jobs run, and GPUs of a driver.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use torc_tests::env::{Call, Server, TestEnv, eventually};
 
 const TWO_DAYS: i64 = 2 * 24 * 60 * 60;
 
-/// A chain of jobs that each wait for a file, and one that lasts all the time and may not take more than minutes.
+/// Returns a chain of jobs that each wait for a file, and a job beside it with a limit of minutes.
 const CHAIN: &str = "name: w
 execution_config: {enforce_runtime: true}
 resource_requirements: [{name: brief, num_cpus: 1, memory: 10m, runtime: PT5M}]
@@ -22,7 +22,7 @@ fn with_moved_clock(env: &TestEnv, call: Call) -> Call {
     call.env("LD_PRELOAD", env.shim("clock.c", "clock.so")).env("MOVED_CLOCK", env.path("wrong_by"))
 }
 
-/// Sets the clock while the chain goes on: two days ahead, then two days back.
+/// Sets the clock between the jobs of the chain: two days ahead, then two days back.
 fn set_the_clock_between_jobs(env: &TestEnv, folder: &str) {
     let exists = |name: &str| env.path(folder).join(name).exists();
     for (number, wrong_by) in [(1, TWO_DAYS), (2, -TWO_DAYS), (3, 0)] {
@@ -32,7 +32,7 @@ fn set_the_clock_between_jobs(env: &TestEnv, folder: &str) {
     }
 }
 
-/// Everything ran once, and took as long as it did.
+/// Asserts that every job ran once and has a plausible duration.
 fn expect_one_sane_attempt_each(results: &[Value]) {
     let mut names: Vec<&str> = results.iter().map(|result| result["job"].as_str().unwrap()).collect();
     names.sort_unstable();
@@ -44,9 +44,9 @@ fn expect_one_sane_attempt_each(results: &[Value]) {
     }
 }
 
-// J15, J23, P05. Nothing here may be measured by the clock of the day: not leases, not limits, not how long a job took.
+// J15, J23, P05. Leases, limits and durations must not depend on the wall clock.
 #[test]
-fn a_clock_that_is_set_ends_nothing_and_doubles_nothing() {
+fn setting_the_clock_neither_ends_nor_repeats_a_job() {
     let env = TestEnv::new();
     env.write("w.yaml", CHAIN);
     let torc = with_moved_clock(&env, env.call("apply -f w.yaml --num-cpus 2 --time-limit PT10M")).start();
@@ -57,9 +57,9 @@ fn a_clock_that_is_set_ends_nothing_and_doubles_nothing() {
     env.expect_nothing_left();
 }
 
-// P05. Two machines need not agree about the time.
+// P05. The clocks of two machines may differ.
 #[test]
-fn a_runner_whose_clock_is_set_stays_with_its_server() {
+fn setting_a_runners_clock_does_not_disconnect_it() {
     let env = TestEnv::new();
     let server = Server::start(&env);
     env.write("client/w.yaml", CHAIN);
@@ -73,7 +73,7 @@ fn a_runner_whose_clock_is_set_stays_with_its_server() {
 
 // J21
 #[test]
-fn gpus_are_counted_and_measured_by_their_driver() {
+fn gpus_are_counted_and_measured_by_the_driver() {
     let env = TestEnv::new();
     fs::create_dir(env.path("driver")).unwrap();
     env.shim("nvml.c", "driver/libnvidia-ml.so.1");
@@ -91,7 +91,7 @@ fn gpus_are_counted_and_measured_by_their_driver() {
     let devices = ["one", "two"].map(|job| env.torc(&format!("logs {job}")).exits(0).stdout);
     let mut sorted = devices.clone();
     sorted.sort();
-    assert_eq!(sorted, ["0\n", "1\n"], "both at once, each with a GPU of its own");
+    assert_eq!(sorted, ["0\n", "1\n"], "both jobs ran at the same time, each with one GPU");
     for result in env.items("get results w") {
         let at = usize::from(result["job"] == "two");
         let (percent, gibibytes) = if devices[at] == "0\n" { (100.0, 3_i64) } else { (0.0, 1) };
@@ -102,7 +102,7 @@ fn gpus_are_counted_and_measured_by_their_driver() {
     let page = |name: &str| fs::read_to_string(env.path("torc_output/resource_utilization/plots_wf1_r1").join(name));
     assert!(page("jobs.html").unwrap().contains("\"gpuCurve\":["));
     let half = r#",50.0,4294967296]"#;
-    assert!(page("nodes.html").unwrap().contains(half), "one of two is busy, and 4 GiB are in use");
-    let said = env.torc("describe job one").exits(0).stdout;
-    assert!(said.contains(" GPU peak"), "{said}");
+    assert!(page("nodes.html").unwrap().contains(half), "one of two GPUs is busy and uses 4 GiB");
+    let printed = env.torc("describe job one").exits(0).stdout;
+    assert!(printed.contains(" GPU peak"), "{printed}");
 }

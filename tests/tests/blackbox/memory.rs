@@ -1,9 +1,9 @@
-//! What jobs use is measured, shown and enforced, from the document to the result.
+//! Memory and time of jobs: measured, shown and enforced.
 
 use serde_json::{Value, json};
 use torc_tests::env::{TestEnv, until};
 
-/// Holds about 72 MiB until the file exists.
+/// A command that uses about 72 MiB until the file exists.
 const HOLD: &str =
     "(head -c 70000000 /dev/zero; while [ ! -e enough ]; do sleep 0.05; done) | dd bs=70M iflag=fullblock of=/dev/null";
 
@@ -30,7 +30,7 @@ fn result(env: &TestEnv, workflow: &str, attempt: i64) -> Value {
 
 // J17, X02, X08, X18
 #[test]
-fn a_job_over_its_memory_is_killed_and_told_in_the_log() {
+fn a_job_over_its_memory_is_killed_and_logged() {
     let env = TestEnv::new();
     let document = document("w", "40m", "execution_config: {mode: direct, oom_exit_code: 138}");
     env.write("w.yaml", document.replace("(head", "echo $$ > pid; (head"));
@@ -47,16 +47,16 @@ fn a_job_over_its_memory_is_killed_and_told_in_the_log() {
     assert!(line.contains("WARN"), "{line}");
     let kill = outcome.stderr.lines().find(|line| line.contains("Killing OOM job workflow_id=1 job_id=1")).unwrap();
     assert!(kill.contains("WARN"), "{kill}");
-    env.torc("describe job hold").exits(0).says("may have 40.00MB").says("    used: ");
-    env.torc("get results -o wide").exits(0).says("PEAK MEMORY").says("OutOfMemory");
+    env.torc("describe job hold").exits(0).prints("may have 40.00MB").prints("    used: ");
+    env.torc("get results -o wide").exits(0).prints("PEAK MEMORY").prints("OutOfMemory");
     env.expect_nothing_left();
 }
 
 // S20
 #[test]
-fn a_job_over_its_memory_gets_more_than_its_peak() {
+fn recovery_raises_memory_above_the_observed_peak() {
     let env = TestEnv::new();
-    // About 72 MiB are needed. One and a half times the limit is not enough. The first attempt would wait for ever.
+    // The job uses about 72 MiB, and 1.5 times the limit is less. The first attempt would wait for ever.
     let document = document("w", "30m", "recovery: {policy: Auto}");
     env.write("w.yaml", document.replace("while [ ! -e enough ]", "while [ $TORC_ATTEMPT_ID = 1 ]"));
     env.torc("apply -f w.yaml").exits(0);
@@ -69,7 +69,7 @@ fn a_job_over_its_memory_gets_more_than_its_peak() {
 }
 
 #[test]
-fn a_job_that_had_all_the_memory_there_is_is_not_retried() {
+fn a_job_that_had_all_memory_of_a_node_is_not_retried() {
     let env = TestEnv::new();
     env.write("w.yaml", document("w", "60m", "recovery: {policy: Auto}"));
     env.torc("apply -f w.yaml --memory 60m").exits(3);
@@ -77,13 +77,16 @@ fn a_job_that_had_all_the_memory_there_is_is_not_retried() {
     let reason = "it ran out of memory with 60 MiB, and the largest node that it can use has 60 MiB";
     let message = result(&env, "w", 1)["message"].as_str().unwrap().to_owned();
     assert!(message.ends_with(&format!("not retried: {reason}")), "{message}");
-    env.torc("get events").exits(0).says("RecoveryLimitReached").says(&format!("job 'hold' is not retried: {reason}"));
-    env.torc("explain job/hold -w w").exits(0).says(reason);
+    env.torc("get events")
+        .exits(0)
+        .prints("RecoveryLimitReached")
+        .prints(&format!("job 'hold' is not retried: {reason}"));
+    env.torc("explain job/hold -w w").exits(0).prints(reason);
 }
 
 // S20
 #[test]
-fn a_job_over_its_time_gets_more_than_it_ran() {
+fn recovery_raises_the_runtime_above_the_observed_one() {
     let document = |name: &str, more: &str| {
         format!(
             "name: {name}
@@ -102,8 +105,8 @@ jobs:
     let would = env.torc("recover asked --dry-run").exits(0);
     assert_eq!(would.stdout.matches("nothing was changed").count(), 1, "{}", would.stdout);
     let would = would.stdout.lines().next().unwrap().to_owned();
-    env.torc("explain job/late -w asked").exits(0).says("`torc recover asked` retries it with more time (1s -> ");
-    env.torc("recover asked").exits(0).says(&would);
+    env.torc("explain job/late -w asked").exits(0).prints("`torc recover asked` retries it with more time (1s -> ");
+    env.torc("recover asked").exits(0).prints(&would);
     for workflow in ["auto", "asked"] {
         let job = &env.items(&format!("get jobs {workflow}"))[0];
         let given = job["resources"]["runtimeSeconds"].as_i64().unwrap();
@@ -113,7 +116,7 @@ jobs:
 
 // X07, X15
 #[test]
-fn nobody_is_killed_when_a_condition_is_missing() {
+fn memory_is_enforced_only_if_every_condition_holds() {
     let unmeasured = "enabled: true".to_owned();
     let cases = [
         ("no-limits", document("no-limits", "40m", "execution_config: {mode: direct, limit_resources: false}")),
@@ -126,10 +129,10 @@ fn nobody_is_killed_when_a_condition_is_missing() {
         env.write(&format!("{name}.yaml"), text);
         line.push_str(&format!(" -f {name}.yaml"));
     }
-    // This one is killed: then samples have been taken, and nobody was spared for want of one.
+    // This job is killed, so samples were taken while the others ran.
     env.write("limited.yaml", document("limited", "40m", ""));
     let torc = env.start(&format!("{line} -f limited.yaml --max-parallel-jobs 4"));
-    until(|| torc.stderr().contains("Killing OOM job"), || format!("nobody was killed:\n{}", torc.stderr()));
+    until(|| torc.stderr().contains("Killing OOM job"), || format!("no job was killed:\n{}", torc.stderr()));
     env.write("enough", "");
     torc.finish().exits(3);
     for (name, _) in cases {
@@ -141,7 +144,7 @@ fn nobody_is_killed_when_a_condition_is_missing() {
     assert_eq!(result(&env, "limited", 1)["cause"], "OutOfMemory");
 }
 
-/// The text of a page.
+/// Returns the text of a page.
 fn page(env: &TestEnv, name: &str) -> String {
     String::from_utf8(std::fs::read(env.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))).unwrap()
 }
@@ -185,11 +188,11 @@ jobs:
         let html = made(line, dir);
         assert!(html.contains("\"name\":\"short\"") && html.contains("\"code\":3"), "{line}: {html}");
     }
-    env.torc("plot nothing").exits(5).says("torc get workflows");
+    env.torc("plot nothing").exits(5).prints("torc get workflows");
 }
 
 #[test]
-fn a_file_that_cannot_be_written_stops_no_job() {
+fn an_unwritable_metrics_file_stops_no_job() {
     let env = TestEnv::new();
     env.write(
         "w.yaml",
@@ -198,7 +201,7 @@ resource_monitor: {granularity: time_series, sample_interval_seconds: 1, flush_i
 jobs: [{name: a, command: sleep 6}]
 ",
     );
-    // A file where the folder should be.
+    // A file is in place of the folder.
     env.write("torc_output/resource_utilization", "");
     let outcome = env.torc("apply -f w.yaml").exits(0);
     assert_eq!(outcome.stderr.matches("resource_utilization").count(), 1, "{}", outcome.stderr);

@@ -1,15 +1,15 @@
-//! Jobs that misbehave: whatever they do, they are ended, nothing of them is left, and the node is good for the next job.
+//! Jobs that misbehave: they are ended with all of their processes, and the next job can run.
 
 use std::fs;
 
 use nix::sys::signal::Signal;
 use torc_tests::env::{TestEnv, until};
 
-/// Runs one job to its end and then a good one, with nothing left of either.
+/// Runs a job and then a harmless one, and asserts that no process of either survives.
 fn survives(command: &str, code: i32, state: &str) -> TestEnv {
     let env = TestEnv::new();
     env.write("job.sh", command);
-    // What the job left behind is gone before the next one starts, not only when the runner leaves.
+    // Processes of the job are gone before the next job starts, not only when the runner exits.
     env.write(
         "next.sh",
         "for pid in $(cat daemon 2>/dev/null); do kill -0 $pid 2>/dev/null && exit 1; done; echo fine\n",
@@ -29,8 +29,8 @@ fn survives(command: &str, code: i32, state: &str) -> TestEnv {
 
 // J23
 #[test]
-fn a_daemon_that_forked_twice_goes_with_its_job() {
-    // A session of its own, whose first process ends at once: nothing links the daemon to the job any more.
+fn a_daemon_that_forked_twice_ends_with_its_job() {
+    // The daemon has its own session and its parent exits at once, so the process tree does not link it to the job.
     let env = survives(
         "setsid bash -c '(echo $BASHPID > daemon.new; mv daemon.new daemon; exec sleep 1000) & exit 0'\n\
          until [ -e daemon ]; do sleep 0.01; done\n",
@@ -42,13 +42,13 @@ fn a_daemon_that_forked_twice_goes_with_its_job() {
 }
 
 #[test]
-fn a_child_that_holds_the_output_open_does_not_hold_up_the_job() {
-    let env = survives("echo said\nsleep 1000 &\nexit 0\n", 0, "completed");
-    assert_eq!(env.torc("logs nasty").exits(0).stdout, "said\n");
+fn a_child_that_keeps_the_output_open_does_not_delay_the_job() {
+    let env = survives("echo done\nsleep 1000 &\nexit 0\n", 0, "completed");
+    assert_eq!(env.torc("logs nasty").exits(0).stdout, "done\n");
 }
 
 #[test]
-fn much_output_goes_to_the_disk_and_not_to_memory() {
+fn large_output_uses_the_disk_and_not_memory() {
     let env = TestEnv::new();
     env.write(
         "w.yaml",
@@ -92,6 +92,6 @@ fn a_job_that_ignores_every_signal_it_can_is_killed() {
 }
 
 #[test]
-fn a_job_that_kills_itself_and_its_group_ends_alone() {
+fn a_job_that_kills_its_process_group_ends_alone() {
     survives("kill -9 0\n", 3, "failed");
 }

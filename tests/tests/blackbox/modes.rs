@@ -1,4 +1,4 @@
-//! How jobs are started, limited and ended: directly, or as steps of a Slurm allocation whose `srun` is a stand-in.
+//! Execution modes: jobs as direct processes, or as steps of a Slurm allocation with a fake `srun`.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::sys::signal::Signal;
+use serde_json::Value;
 use torc_tests::env::{Call, Server, TestEnv, until};
 
 const STEPS: &str = "
@@ -18,7 +19,7 @@ jobs:
   - {name: default, command: 'exit 3'}
 ";
 
-/// Writes an `srun` that notes its arguments, one call a line, and runs the command.
+/// Writes an `srun` that logs its arguments, one call per line, and runs the command.
 fn fake_srun(env: &TestEnv) {
     let script = "#!/bin/bash\necho \"$*\" >> \"$(dirname \"$0\")/calls\"\n\
                   while [[ $1 == --* ]]; do shift; done\nexec \"$@\"\n";
@@ -26,7 +27,7 @@ fn fake_srun(env: &TestEnv) {
     fs::set_permissions(env.path("slurm/srun"), fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// A call inside an allocation that ends in half an hour.
+/// Prepares a call inside an allocation that ends in half an hour.
 fn in_allocation(env: &TestEnv, line: &str) -> Call {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     env.call(line).env("SLURM_JOB_ID", "4711").env("SLURM_JOB_END_TIME", (now + 1_830).to_string())
@@ -55,7 +56,7 @@ fn jobs_are_steps_inside_an_allocation() {
             "--jobid=4711 --ntasks=1 --exact --job-name=wf1_j2_r1_a1 --nodes=1 --time=29 --cpu-bind=none bash -c exit 3",
         ]
     );
-    env.torc("logs limited").exits(0).says("hello  world");
+    env.torc("logs limited").exits(0).prints("hello  world");
     assert_eq!(env.states("steps")["default"], "failed");
     let log = runner_log(&env);
     assert!(log.contains("INFO Job runner starting workflow_id=1 "), "{log}");
@@ -128,13 +129,13 @@ fn slurm_mode_without_limits_is_refused_at_creation() {
         "w.yaml",
         "name: w\nexecution_config: {mode: slurm, limit_resources: false}\njobs: [{name: a, command: x}]\n",
     );
-    env.torc("apply -f w.yaml").exits(4).says("limit_resources").says("use mode direct");
+    env.torc("apply -f w.yaml").exits(4).prints("limit_resources").prints("use mode direct");
     env.torc("validate -f w.yaml").exits(4);
 }
 
 // J23, X17, X18
 #[test]
-fn the_log_tells_how_jobs_were_ended() {
+fn the_log_records_how_jobs_were_terminated() {
     let env = TestEnv::new();
     let stubborn = "trap 'echo asked > asked' INT; echo > ready; while true; do sleep 0.1; done";
     env.write(
@@ -148,7 +149,7 @@ fn the_log_tells_how_jobs_were_ended() {
     until(|| env.path("ready").exists(), || torc.stderr());
     torc.signal(Signal::SIGTERM);
     torc.finish().exits(130);
-    assert_eq!(env.lines("asked"), ["asked"], "the signal that the workflow names came first");
+    assert_eq!(env.lines("asked"), ["asked"], "the workflow's signal was sent first");
     let log = runner_log(&env);
     let at = |line: &str| log.find(line).unwrap_or_else(|| panic!("no `{line}` in\n{log}"));
     let order = [
@@ -187,7 +188,7 @@ fn a_time_limit_ends_jobs_as_terminated() {
 
 // J02, J10, X09, S04
 #[test]
-fn the_runner_of_an_allocation_reads_everything_from_slurm() {
+fn the_runner_of_an_allocation_reads_capacity_from_slurm() {
     let env = TestEnv::new();
     fake_srun(&env);
     env.write("slurm/squeue", "#!/bin/bash\necho \"$*\" >> \"$(dirname \"$0\")/asked\"\necho 30:30\n");
@@ -235,7 +236,7 @@ fn the_runner_of_an_allocation_reads_everything_from_slurm() {
 
 // J02
 #[test]
-fn the_token_is_no_argument_and_a_subtask_has_its_own_node() {
+fn the_token_is_no_argument_and_a_subtask_uses_its_node() {
     let env = TestEnv::new();
     fake_srun(&env);
     let server = Server::start(&env);
@@ -259,15 +260,15 @@ fn the_token_is_no_argument_and_a_subtask_has_its_own_node() {
     assert!(calls.len() == 1 && calls[0].contains(" --nodelist=n2 bash -c true"), "{calls:?}");
 }
 
-/// Writes a program that stands in for one of Slurm's: it notes its arguments and runs a few lines of shell.
+/// Writes a fake program of Slurm that logs its arguments and runs some lines of shell.
 fn fake(env: &TestEnv, name: &str, lines: &str) {
     let script = format!("#!/bin/bash\ncd \"$(dirname \"$0\")\"\necho \"$*\" >> {name}.calls\n{lines}\n");
     env.write(&format!("slurm/{name}"), script);
     fs::set_permissions(env.path(&format!("slurm/{name}")), fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// A call in an allocation with all of Slurm's programs replaced.
-fn among_fakes(env: &TestEnv, line: &str) -> Call {
+/// Prepares a call in an allocation with fakes for all programs of Slurm.
+fn with_fakes(env: &TestEnv, line: &str) -> Call {
     let programs = ["srun", "squeue", "sstat", "sacct"];
     programs.into_iter().fold(in_allocation(env, line), |call, name| {
         call.env(&format!("TORC_FAKE_{}", name.to_uppercase()), env.path(&format!("slurm/{name}")))
@@ -276,19 +277,23 @@ fn among_fakes(env: &TestEnv, line: &str) -> Call {
 
 // S07, S08, S09, S10, S11, S12, S13, S15, S21
 #[test]
-fn what_slurm_says_of_a_step_is_asked_for_together_and_merged() {
+fn step_statistics_are_queried_together_and_merged() {
     let env = TestEnv::new();
     fake_srun(&env);
     fake(&env, "squeue", "echo '4711.batch|batch'; echo '4711.7|wf1_j1_r1_a1'");
     let sstat = "n=$(wc -l < sstat.calls)\necho \"4711.7|00:00:$(printf %02d $n)|$((n * 1024))K\"\n\
                  echo 'sstat: error: StepId=4711.9 not found running.' >&2";
     fake(&env, "sstat", sstat);
-    // As the accounting of some sites prints it: without a state.
+    // The accounting of some sites prints no state.
     fake(&env, "sacct", "echo 'wf1_j1_r1_a1|2G|3G|1M|2M|00:00:01|n1'");
     let monitor = "resource_monitor: {enabled: true, granularity: time_series, sample_interval_seconds: 1}";
     env.write("w.yaml", format!("name: w\n{monitor}\njobs: [{{name: a, command: 'sleep 4.5'}}]\n"));
-    among_fakes(&env, "apply -f w.yaml -v -v").run().exits(0);
-    assert_eq!(env.lines("slurm/squeue.calls"), ["--steps -h -o %i|%j -j 4711"], "one look finds the number");
+    with_fakes(&env, "apply -f w.yaml -v -v").run().exits(0);
+    assert_eq!(
+        env.lines("slurm/squeue.calls"),
+        ["--steps -h -o %i|%j -j 4711"],
+        "one query finds the number of the step"
+    );
     let samples = env.lines("slurm/sstat.calls");
     assert!(samples.len() >= 2, "{samples:?}");
     assert!(samples.iter().all(|call| call == "-j 4711.7 --format=JobID,AveCPU,MaxRSS -P -n"), "{samples:?}");
@@ -300,7 +305,10 @@ fn what_slurm_says_of_a_step_is_asked_for_together_and_merged() {
     );
     let result = &env.items("get results w")[0];
     assert_eq!(result["peakMemoryBytes"], 2_i64 << 30, "the larger: {result:#}");
-    assert!(result["averageMemoryBytes"].as_i64() < Some(1 << 30), "only seen, never accounted for: {result:#}");
+    assert!(
+        result["averageMemoryBytes"].as_i64() < Some(1 << 30),
+        "only sampled, never part of the accounting: {result:#}"
+    );
     let average = 100.0 / result["durationSeconds"].as_f64().unwrap();
     assert!((result["averageCpuPercent"].as_f64().unwrap() - average).abs() < 1.0, "{result:#}");
     assert!(result["peakCpuPercent"].as_f64() > result["averageCpuPercent"].as_f64(), "{result:#}");
@@ -312,9 +320,9 @@ fn what_slurm_says_of_a_step_is_asked_for_together_and_merged() {
     assert!(!about_steps.is_empty() && about_steps.iter().all(|line| line.contains("DEBUG")), "{about_steps:?}");
 }
 
-// X12, X16, S09, S10, S19, S20. An accounting that does not answer at first, as slurmdbd does when it is restarted.
+// X12, X16, S09, S10, S19, S20. The accounting does not answer at first, as while slurmdbd restarts.
 #[test]
-fn a_failure_waits_for_an_accounting_that_is_ill() {
+fn a_failure_waits_for_an_unavailable_accounting() {
     let env = TestEnv::new();
     fake_srun(&env);
     fake(&env, "squeue", "exit 1");
@@ -326,15 +334,15 @@ fn a_failure_waits_for_an_accounting_that_is_ill() {
     let monitor = "resource_monitor: {enabled: true, granularity: time_series, sample_interval_seconds: 1}";
     let jobs = "jobs: [{name: a, command: 'exit 1'}, {name: b, command: 'sleep 2; exit 15'}]";
     env.write("w.yaml", format!("name: w\n{monitor}\n{jobs}\n"));
-    among_fakes(&env, "apply -f w.yaml").run().exits(3);
+    with_fakes(&env, "apply -f w.yaml").run().exits(3);
     let results = env.items("get results w");
     let end =
         |at: usize| (results[at]["returnCode"].clone(), results[at]["cause"].clone(), results[at]["status"].clone());
     assert_eq!(end(0), (137.into(), "OutOfMemory".into(), "failed".into()));
     assert_eq!(end(1), (152.into(), "Timeout".into(), "terminated".into()));
-    assert_eq!(env.lines("slurm/sacct.calls").len(), 2, "one question for both, once more after five seconds");
+    assert_eq!(env.lines("slurm/sacct.calls").len(), 2, "one query for both, and one more after five seconds");
     let log = runner_log(&env);
-    assert!(!log.contains("WARN") && !log.contains("sstat"), "what is asked beside the jobs makes no noise: {log}");
+    assert!(!log.contains("WARN") && !log.contains("sstat"), "failed monitoring queries are not warnings: {log}");
 }
 
 // J02
@@ -357,14 +365,14 @@ fn the_runner_of_an_allocation_waits_for_its_server() {
     };
     runner(0).run().exits(6);
     let waiting = runner(1).start();
-    waiting.says("waiting for the server: could not reach");
+    waiting.prints("waiting for the server: could not reach");
     server.start_again(&env);
     waiting.finish().exits(0);
     assert_eq!(server.items(&env, "get results w").len(), 1);
 }
 
-/// Answers every request as a server of another release does; where it is.
-fn stranger() -> String {
+/// Starts a server that responds as another release does, and returns its URL.
+fn server_of_another_release() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {
@@ -384,14 +392,29 @@ fn stranger() -> String {
 #[test]
 fn a_server_of_another_release_is_refused_before_any_work() {
     let env = TestEnv::new();
-    let url = stranger();
+    let url = server_of_another_release();
     let runner = |flags: &str| env.call(&format!("runner w --url {url} {flags}")).env("TORC_TOKEN", "x").run();
-    runner("").exits(7).says("the server is version 9.9.9, this runner is").says("--skip-version-check");
-    runner("--skip-version-check").says("going on with a server of version 9.9.9");
+    runner("").exits(7).prints("the server has version 9.9.9, this runner has version").prints("--skip-version-check");
+    runner("--skip-version-check").prints("runner and server have different releases");
     env.call_program(env.slurm_job_runner(), &format!("{url} w out"))
         .env("TORC_TOKEN", "x")
         .env("SLURM_JOB_ID", "9")
         .run()
         .exits(7)
-        .says("the server is version 9.9.9, this runner is");
+        .prints("the server has version 9.9.9, this runner has version");
+}
+
+#[test]
+fn log_format_json_prints_an_object_per_line() {
+    let env = TestEnv::new();
+    env.write("w.yaml", "name: w\njobs: [{name: a, command: 'true'}]\n");
+    let text = env.torc("apply -f w.yaml -v").exits(0).stderr;
+    assert!(text.contains("Job runner starting workflow_id=1 ") && !text.contains("\n{"), "{text}");
+    env.write("v.yaml", "name: v\njobs: [{name: a, command: 'true'}]\n");
+    let stderr = env.torc("apply -f v.yaml -v --log-format json").exits(0).stderr;
+    let lines: Vec<Value> = stderr.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let start = lines.iter().find(|line| line["fields"]["message"] == "Job runner starting");
+    let start = start.unwrap_or_else(|| panic!("{stderr}"));
+    assert_eq!((&start["level"], &start["fields"]["workflow_id"]), (&"INFO".into(), &2.into()), "{start:#}");
+    assert!(!stderr.contains(" INFO "), "{stderr}");
 }

@@ -1,4 +1,4 @@
-//! The server dies while jobs run: for a moment, for long, for good. Whatever dies with it, every result arrives, and none twice.
+//! Outages of the server while jobs run. Every result arrives exactly once, whichever other processes are killed.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -10,13 +10,13 @@ use nix::sys::stat::Mode;
 use serde_json::Value;
 use torc_tests::env::{Call, Running, Server, SmallDisk, TestEnv, kill, text, until};
 
-/// An environment with a server that can be killed and brought back at the same address.
-struct ServerEnv {
+/// An environment with a server that can be killed and restarted at the same address.
+struct Fixture {
     env: TestEnv,
     server: Server,
 }
 
-impl ServerEnv {
+impl Fixture {
     fn new() -> Self {
         let env = TestEnv::new();
         let server = Server::start(&env);
@@ -24,7 +24,7 @@ impl ServerEnv {
         Self { env, server }
     }
 
-    /// Applies jobs that each wait for the gate that is named after the text before their `_`.
+    /// Applies jobs that each wait for a gate, named like the text before the `_` in their names.
     fn apply(&self, jobs: &[String], spec: &str) {
         let mut text = format!("name: w\n{spec}\njobs:\n");
         for job in jobs {
@@ -40,7 +40,7 @@ impl ServerEnv {
         self.server.torc(&self.env, "apply -f w.yaml").exits(0);
     }
 
-    /// Lets every job go on that waits at a gate, now or later, as long as the file is held.
+    /// Opens a gate for waiting and later jobs, as long as the returned file is kept.
     fn open(&self, gate: &str) -> File {
         fs::OpenOptions::new().read(true).write(true).open(self.env.path(&format!("client/{gate}"))).unwrap()
     }
@@ -49,6 +49,15 @@ impl ServerEnv {
         self.server
             .call(&self.env, &format!("runner {line}"))
             .env("TORC_CLIENT__OFFLINE__DRAIN_PING_INTERVAL_SECS", "0.2")
+    }
+
+    /// Starts a runner, kills the server while this many jobs run, and waits until the runner drains.
+    fn drain(&mut self, line: &str, jobs: usize) -> Running {
+        let runner = self.runner(line).start();
+        self.until_running(jobs);
+        self.server.kill();
+        runner.prints("draining offline");
+        runner
     }
 
     fn running(&self) -> usize {
@@ -60,7 +69,7 @@ impl ServerEnv {
         until(|| self.running() == count, || format!("{} instead of {count} jobs run", self.running()));
     }
 
-    /// The names of the jobs that have a status.
+    /// Returns the names of the jobs with this status.
     fn with_status(&self, status: &str) -> Vec<String> {
         let jobs = self.server.items(&self.env, "get jobs w");
         jobs.iter().filter(|job| job["status"] == status).map(|job| text(job, "name")).collect()
@@ -74,7 +83,7 @@ impl ServerEnv {
         self.env.lines("client/ended").len()
     }
 
-    /// Every attempt that ended, as "job attempt status", sorted.
+    /// Returns every attempt that has ended, as "job attempt status", sorted.
     fn attempts(&self) -> Vec<String> {
         let results = self.server.items(&self.env, "get results w");
         let text = |result: &Value, field: &str| result[field].as_str().unwrap().to_owned();
@@ -99,7 +108,7 @@ impl ServerEnv {
     }
 }
 
-/// How many were found, accepted, known and rejected.
+/// Returns the numbers of results that were found, accepted, already known and rejected.
 fn numbers(report: &Value) -> (u64, u64, u64, usize) {
     let number = |field: &str| report[field].as_u64().unwrap();
     (number("results"), number("accepted"), number("alreadyKnown"), report["rejected"].as_array().unwrap().len())
@@ -117,448 +126,436 @@ fn once_each(jobs: &[String]) -> Vec<String> {
     all
 }
 
-/// Fifty jobs on three runners, and no server.
-fn fifty_without_a_server() -> (ServerEnv, Vec<Running>, Vec<String>) {
-    let mut site = ServerEnv::new();
-    // One after the other, so that every runner has some of both.
+/// Runs fifty jobs on three runners and kills the server.
+fn fifty_without_a_server() -> (Fixture, Vec<Running>, Vec<String>) {
+    let mut fixture = Fixture::new();
+    // The runners start one after another, so that each one has jobs of both gates.
     let both = names("early", 25).into_iter().zip(names("late", 25));
     let jobs: Vec<String> = both.flat_map(|(early, late)| [early, late]).collect();
-    site.apply(&jobs, AT_ONCE);
-    let runners: Vec<Running> = (0..3).map(|_| site.runner("w --num-cpus 17 --prefetch off").start()).collect();
-    site.until_running(50);
-    site.server.kill();
+    fixture.apply(&jobs, AT_ONCE);
+    let runners: Vec<Running> = (0..3).map(|_| fixture.runner("w --num-cpus 17 --prefetch off").start()).collect();
+    fixture.until_running(50);
+    fixture.server.kill();
     for runner in &runners {
-        runner.says("draining offline");
+        runner.prints("draining offline");
     }
-    (site, runners, jobs)
+    (fixture, runners, jobs)
 }
 
 // J31, J32, J33, J34
 #[test]
-fn the_server_comes_back_while_jobs_run_and_every_result_arrives_once() {
-    let (mut site, runners, jobs) = fifty_without_a_server();
-    let early = site.open("early");
-    site.until_ended(25);
-    until(|| site.journals().len() == 3, || format!("{:?} instead of three journals", site.journals()));
-    for path in site.journals() {
+fn results_arrive_once_after_a_short_outage() {
+    let (mut fixture, runners, jobs) = fifty_without_a_server();
+    let early = fixture.open("early");
+    fixture.until_ended(25);
+    until(|| fixture.journals().len() == 3, || format!("{:?} instead of three journals", fixture.journals()));
+    for path in fixture.journals() {
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
         assert!(name.starts_with("offline_results_wf1_r1_h"), "{name}");
     }
-    site.server.start_again(&site.env);
+    fixture.server.start_again(&fixture.env);
     for runner in &runners {
-        runner.says("server reachable again");
+        runner.prints("server reachable again");
     }
-    until(|| site.attempts().len() == 25, || format!("{:?}", site.attempts()));
-    until(|| site.journals().is_empty(), || format!("{:?} are left", site.journals()));
-    let late = site.open("late");
+    until(|| fixture.attempts().len() == 25, || format!("{:?}", fixture.attempts()));
+    until(|| fixture.journals().is_empty(), || format!("{:?} are left", fixture.journals()));
+    let late = fixture.open("late");
     for runner in runners {
         runner.finish().exits(0);
     }
-    assert_eq!(site.attempts(), once_each(&jobs));
-    let started: BTreeSet<String> = site.env.lines("client/started").into_iter().collect();
-    assert_eq!((started.len(), site.env.lines("client/started").len()), (50, 50), "none ran twice");
-    assert!(!site.env.path("client/torc_output/offline_journal").exists(), "nothing is left of the journal");
+    assert_eq!(fixture.attempts(), once_each(&jobs));
+    let started: BTreeSet<String> = fixture.env.lines("client/started").into_iter().collect();
+    assert_eq!((started.len(), fixture.env.lines("client/started").len()), (50, 50), "none ran twice");
+    assert!(!fixture.env.path("client/torc_output/offline_journal").exists(), "the journals are removed");
     drop((early, late));
-    site.server.stop();
-    site.env.expect_nothing_left();
+    fixture.server.stop();
+    fixture.env.expect_nothing_left();
 }
 
 // J14, J18, J32, J33, J36, J37
 #[test]
-fn the_server_stays_away_until_all_have_left_and_reconcile_brings_every_result_once() {
-    let (mut site, runners, jobs) = fifty_without_a_server();
-    let gates = (site.open("early"), site.open("late"));
-    let hint = format!("torc workflows reconcile 1 1 --base-dir {}", site.env.text_path("client/torc_output"));
+fn reconcile_delivers_results_once_after_a_long_outage() {
+    let (mut fixture, runners, jobs) = fifty_without_a_server();
+    let gates = (fixture.open("early"), fixture.open("late"));
+    let hint = format!("torc workflows reconcile 1 1 --base-dir {}", fixture.env.text_path("client/torc_output"));
     for runner in runners {
-        runner.finish().exits(0).says(&hint).says("the server stayed away");
+        runner.finish().exits(0).prints(&hint).prints("the server stayed away");
     }
-    site.env.expect_nothing_left();
-    assert_eq!((site.ended(), site.journals().len()), (50, 3));
+    fixture.env.expect_nothing_left();
+    assert_eq!((fixture.ended(), fixture.journals().len()), (50, 3));
 
-    site.server.start_again(&site.env);
-    assert_eq!(site.attempts().len(), 0);
-    let nodes = site.server.items(&site.env, "get runners");
-    assert_eq!(nodes.len(), 3, "they are still registered: {nodes:#?}");
-    let report = site.reconcile("1 1 --base-dir torc_output");
+    fixture.server.start_again(&fixture.env);
+    assert_eq!(fixture.attempts().len(), 0);
+    let nodes = fixture.server.items(&fixture.env, "get runners");
+    assert_eq!(nodes.len(), 3, "all runners are registered: {nodes:#?}");
+    let report = fixture.reconcile("1 1 --base-dir torc_output");
     assert_eq!(numbers(&report), (50, 50, 0, 0), "{report:#}");
-    assert_eq!(site.attempts(), once_each(&jobs));
-    let before = site.server.items(&site.env, "get results w");
+    assert_eq!(fixture.attempts(), once_each(&jobs));
+    let before = fixture.server.items(&fixture.env, "get results w");
 
-    // By name, from the current folder, and once more: nothing changes.
-    let report = site.reconcile("w 1");
+    // A second call, by name and from the current folder, changes nothing.
+    let report = fixture.reconcile("w 1");
     assert_eq!(numbers(&report), (50, 0, 50, 0), "{report:#}");
-    assert_eq!(site.server.items(&site.env, "get results w"), before);
-    assert_eq!(site.journals().len(), 3, "journals are kept");
-    let text = site.server.torc(&site.env, "workflows reconcile 1 1").exits(0).stdout;
+    assert_eq!(fixture.server.items(&fixture.env, "get results w"), before);
+    assert_eq!(fixture.journals().len(), 3, "journals are kept");
+    let text = fixture.server.torc(&fixture.env, "workflows reconcile 1 1").exits(0).stdout;
     assert!(text.contains("50 results in 3 journals: 0 accepted, 50 already known, 0 rejected"), "{text}");
     drop(gates);
-    site.server.stop();
+    fixture.server.stop();
 }
 
 // J37
 #[test]
-fn results_of_a_superseded_run_are_rejected_and_reported_without_an_error() {
-    let mut site = ServerEnv::new();
-    site.apply(&names("gate", 2), AT_ONCE);
-    let runner = site.runner("w --num-cpus 2").start();
-    site.until_running(2);
-    site.server.kill();
-    runner.says("draining offline");
-    let gate = site.open("gate");
+fn results_of_a_superseded_run_are_rejected_without_an_error() {
+    let mut fixture = Fixture::new();
+    fixture.apply(&names("gate", 2), AT_ONCE);
+    let runner = fixture.drain("w --num-cpus 2", 2);
+    let gate = fixture.open("gate");
     runner.finish().exits(0);
-    site.server.start_again(&site.env);
-    // Where its runner wrote it, the retry would find it.
-    fs::rename(site.env.path("client/torc_output/offline_journal"), site.env.path("client/moved")).unwrap();
-    site.server.torc(&site.env, "retry w --all").exits(0);
-    let before = site.attempts();
-    let report = site.reconcile("w 1");
+    fixture.server.start_again(&fixture.env);
+    // Moved, because a runner would deliver a journal in its own folder.
+    fs::rename(fixture.env.path("client/torc_output/offline_journal"), fixture.env.path("client/moved")).unwrap();
+    fixture.server.torc(&fixture.env, "retry w --all").exits(0);
+    let before = fixture.attempts();
+    let report = fixture.reconcile("w 1");
     assert_eq!(numbers(&report), (2, 0, 0, 2), "{report:#}");
     assert_eq!(report["rejected"][0]["reason"], "run 1 is superseded: the workflow is at run 2");
-    let text = site.server.torc(&site.env, "workflows reconcile w 1").exits(0).stdout;
+    let text = fixture.server.torc(&fixture.env, "workflows reconcile w 1").exits(0).stdout;
     assert!(text.contains("rejected: gate_1 (attempt 1): run 1 is superseded"), "{text}");
-    assert_eq!(site.attempts(), before, "nothing has changed");
-    let status = site.server.torc(&site.env, "workflows status w").exits(0).stdout;
+    assert_eq!(fixture.attempts(), before, "nothing has changed");
+    let status = fixture.server.torc(&fixture.env, "workflows status w").exits(0).stdout;
     assert!(status.contains('2'), "{status}");
-    // Nothing was written in the run that counts now, and nobody complains about that.
-    let report = site.reconcile("w 2");
+    // The current run has no journals, which is no error.
+    let report = fixture.reconcile("w 2");
     assert_eq!(numbers(&report), (0, 0, 0, 0), "{report:#}");
-    site.runner("w --num-cpus 2").run().exits(0);
-    let attempts = site.attempts();
+    fixture.runner("w --num-cpus 2").run().exits(0);
+    let attempts = fixture.attempts();
     let completed = attempts.iter().filter(|attempt| attempt.ends_with("completed")).count();
-    assert_eq!(completed, 2, "the second run's own: {attempts:?}");
+    assert_eq!(completed, 2, "only jobs of the second run: {attempts:?}");
     drop(gate);
 }
 
-// J36. A new run waits neither for results that are in a journal nor for the lease of the runner that wrote them.
+// J36. A new run waits neither for results in a journal nor for the lease of the runner that wrote them.
 #[test]
-fn a_retry_after_a_drained_exit_starts_at_once() {
-    let mut site = ServerEnv::new();
-    site.apply(&names("gate", 2), AT_ONCE);
-    let runner = site.runner("w --num-cpus 1").start();
-    let jobs = |site: &ServerEnv, status: &str| {
-        site.server.items(&site.env, "get jobs w").iter().filter(|job| job["status"] == status).count()
+fn a_retry_after_an_offline_drain_starts_at_once() {
+    let mut fixture = Fixture::new();
+    fixture.apply(&names("gate", 2), AT_ONCE);
+    let runner = fixture.runner("w --num-cpus 1").start();
+    let jobs = |fixture: &Fixture, status: &str| {
+        fixture.server.items(&fixture.env, "get jobs w").iter().filter(|job| job["status"] == status).count()
     };
-    site.until_running(1);
-    until(|| jobs(&site, "leased") == 1, || "nothing is leased ahead".to_owned());
-    site.server.kill();
-    runner.says("draining offline");
-    let gate = site.open("gate");
+    fixture.until_running(1);
+    until(|| jobs(&fixture, "leased") == 1, || "nothing is leased ahead".to_owned());
+    fixture.server.kill();
+    runner.prints("draining offline");
+    let gate = fixture.open("gate");
     runner.finish().exits(0);
-    site.server.start_again(&site.env);
-    let journalled = site.ended();
-    site.server.torc(&site.env, "retry w --all").exits(0).says("replayed from offline journals");
-    assert_eq!(jobs(&site, "ready"), 2, "{:#?}", site.server.items(&site.env, "get jobs w"));
+    fixture.server.start_again(&fixture.env);
+    let journalled = fixture.ended();
+    fixture.server.torc(&fixture.env, "retry w --all").exits(0).prints("replayed from offline journals");
+    assert_eq!(jobs(&fixture, "ready"), 2, "{:#?}", fixture.server.items(&fixture.env, "get jobs w"));
     let completed =
-        |line: &str| site.server.items(&site.env, line).iter().filter(|one| one["status"] == "completed").count();
-    assert_eq!(completed("get results w"), journalled, "what had ended counts in its run");
+        |line: &str| fixture.server.items(&fixture.env, line).iter().filter(|one| one["status"] == "completed").count();
+    assert_eq!(completed("get results w"), journalled, "completed jobs count in the first run");
     drop(gate);
 }
 
 // J16, J36
 #[test]
 fn a_damaged_journal_does_not_hide_the_others() {
-    let mut site = ServerEnv::new();
-    site.apply(&names("gate", 1), AT_ONCE);
-    let runner = site.runner("w").start();
-    site.until_running(1);
-    site.server.kill();
-    runner.says("draining offline");
-    let gate = site.open("gate");
+    let mut fixture = Fixture::new();
+    fixture.apply(&names("gate", 1), AT_ONCE);
+    let runner = fixture.drain("w", 1);
+    let gate = fixture.open("gate");
     runner.finish().exits(0);
-    site.server.start_again(&site.env);
-    site.env.write("client/elsewhere/offline_journal/offline_results_wf1_r1_hx.db", "this is no database");
-    let outcome = site.server.torc(&site.env, "workflows reconcile w 1").exits(1);
+    fixture.server.start_again(&fixture.env);
+    fixture.env.write("client/elsewhere/offline_journal/offline_results_wf1_r1_hx.db", "this is no database");
+    let outcome = fixture.server.torc(&fixture.env, "workflows reconcile w 1").exits(1);
     assert!(outcome.stdout.contains("1 result in 2 journals: 1 accepted"), "{outcome:?}");
     assert!(outcome.stdout.contains("damaged:") && outcome.stdout.contains("_hx.db"), "{outcome:?}");
-    assert_eq!(site.attempts(), ["gate_1 1 completed"]);
-    site.server.torc(&site.env, "workflows reconcile nobody 1").exits(5);
-    site.server.torc(&site.env, "workflows reconcile w 1 --base-dir nowhere").exits(5).says("nowhere");
-    site.server.torc(&site.env, "workflows reconcile w first").exits(2);
+    assert_eq!(fixture.attempts(), ["gate_1 1 completed"]);
+    fixture.server.torc(&fixture.env, "workflows reconcile missing 1").exits(5);
+    fixture.server.torc(&fixture.env, "workflows reconcile w 1 --base-dir nowhere").exits(5).prints("nowhere");
+    fixture.server.torc(&fixture.env, "workflows reconcile w first").exits(2);
     drop(gate);
 }
 
-/// The agent dies while it drains; one job ends before that, one while there is no agent, one after.
+/// The agent is killed while it drains. One job ends before that, one while there is no agent, one after.
 #[test]
-fn an_agent_that_dies_without_a_server_is_succeeded_without_a_server() {
-    let mut site = ServerEnv::new();
+fn a_new_agent_adopts_jobs_without_a_server() {
+    let mut fixture = Fixture::new();
     let jobs = ["before_1", "between_1", "after_1"].map(str::to_owned);
-    site.apply(&jobs, "");
-    let runner = || site.runner("1 --num-cpus 3").env("TORC_CLIENT__OFFLINE__WAIT_FOR_HEALTHY_DATABASE_MINUTES", "0");
+    fixture.apply(&jobs, "");
+    let runner =
+        || fixture.runner("1 --num-cpus 3").env("TORC_CLIENT__OFFLINE__WAIT_FOR_HEALTHY_DATABASE_MINUTES", "0");
     let (first, second) = (runner(), runner());
     let first = first.start();
-    site.until_running(3);
-    site.server.kill();
-    first.says("draining offline");
-    let before = site.open("before");
-    until(|| site.journals().len() == 1, || "no journal".to_owned());
+    fixture.until_running(3);
+    fixture.server.kill();
+    first.prints("draining offline");
+    let before = fixture.open("before");
+    until(|| fixture.journals().len() == 1, || "no journal".to_owned());
     first.kill();
-    let between = site.open("between");
-    site.until_ended(2);
+    let between = fixture.open("between");
+    fixture.until_ended(2);
     let second = second.start();
-    second.says("going on with what an earlier runner left here");
-    let after = site.open("after");
-    second.finish().exits(0).says("torc workflows reconcile 1 1").says("journalled=3");
-    site.env.expect_nothing_left();
-    site.server.start_again(&site.env);
-    assert_eq!(numbers(&site.reconcile("1 1")), (3, 3, 0, 0));
-    assert_eq!(site.attempts(), once_each(&jobs));
+    second.prints("going on with what an earlier runner left here");
+    let after = fixture.open("after");
+    second.finish().exits(0).prints("torc workflows reconcile 1 1").prints("journalled=3");
+    fixture.env.expect_nothing_left();
+    fixture.server.start_again(&fixture.env);
+    assert_eq!(numbers(&fixture.reconcile("1 1")), (3, 3, 0, 0));
+    assert_eq!(fixture.attempts(), once_each(&jobs));
     drop((before, between, after));
 }
 
-/// The journal of a runner that died belongs to the next one in its place.
+/// The next runner in the same folder delivers the journal of a killed one.
 #[test]
-fn a_successor_delivers_what_its_predecessor_wrote_down() {
-    let mut site = ServerEnv::new();
+fn a_runner_delivers_the_journal_of_its_predecessor() {
+    let mut fixture = Fixture::new();
     let jobs = ["before_1", "after_1"].map(str::to_owned);
-    site.apply(&jobs, AT_ONCE);
-    let first = site.runner("w --num-cpus 2").start();
-    site.until_running(2);
-    site.server.kill();
-    first.says("draining offline");
-    let before = site.open("before");
-    until(|| site.journals().len() == 1, || "no journal".to_owned());
+    fixture.apply(&jobs, AT_ONCE);
+    let first = fixture.drain("w --num-cpus 2", 2);
+    let before = fixture.open("before");
+    until(|| fixture.journals().len() == 1, || "no journal".to_owned());
     first.kill();
-    site.server.start_again(&site.env);
-    let second = site.runner("w --num-cpus 2").start();
-    until(|| site.attempts() == ["before_1 1 completed"], || format!("{:?}", site.attempts()));
-    let after = site.open("after");
+    fixture.server.start_again(&fixture.env);
+    let second = fixture.runner("w --num-cpus 2").start();
+    until(|| fixture.attempts() == ["before_1 1 completed"], || format!("{:?}", fixture.attempts()));
+    let after = fixture.open("after");
     second.finish().exits(0);
-    assert_eq!(site.attempts(), once_each(&jobs));
-    assert_eq!(site.journals(), Vec::<PathBuf>::new());
+    assert_eq!(fixture.attempts(), once_each(&jobs));
+    assert_eq!(fixture.journals(), Vec::<PathBuf>::new());
     drop((before, after));
 }
 
 #[test]
-fn agent_and_shim_die_without_a_server_and_the_attempt_is_made_again() {
-    let mut site = ServerEnv::new();
-    site.apply(&names("gate", 1), AT_ONCE);
-    let first = site.runner("w").start();
-    site.until_running(1);
-    // A running job may not have come to its first line yet.
-    until(|| site.env.lines("client/started").len() == 1, || "no first attempt".to_owned());
-    site.server.kill();
-    first.says("draining offline");
+fn an_attempt_lost_during_an_outage_is_repeated() {
+    let mut fixture = Fixture::new();
+    fixture.apply(&names("gate", 1), AT_ONCE);
+    let first = fixture.runner("w").start();
+    fixture.until_running(1);
+    // A running job may not have written its first line yet.
+    until(|| fixture.env.lines("client/started").len() == 1, || "no first attempt".to_owned());
+    fixture.server.kill();
+    first.prints("draining offline");
     first.kill();
-    assert_eq!(site.env.kill_all(" shim "), 1);
-    site.server.start_again(&site.env);
-    let second = site.runner("w").start();
-    until(|| site.env.lines("client/started").len() == 2, || "no second attempt".to_owned());
-    let gate = site.open("gate");
+    assert_eq!(fixture.env.kill_all(" shim "), 1);
+    fixture.server.start_again(&fixture.env);
+    let second = fixture.runner("w").start();
+    until(|| fixture.env.lines("client/started").len() == 2, || "no second attempt".to_owned());
+    let gate = fixture.open("gate");
     second.finish().exits(0);
-    assert_eq!(site.attempts(), ["gate_1 1 failed", "gate_1 2 completed"]);
-    assert_eq!(site.env.lines("client/started"), ["gate_1 1", "gate_1 2"]);
+    assert_eq!(fixture.attempts(), ["gate_1 1 failed", "gate_1 2 completed"]);
+    assert_eq!(fixture.env.lines("client/started"), ["gate_1 1", "gate_1 2"]);
     drop(gate);
-    site.server.stop();
-    site.env.expect_nothing_left();
+    fixture.server.stop();
+    fixture.env.expect_nothing_left();
 }
 
 // P08
 #[test]
-fn a_runner_that_was_frozen_past_its_lease_doubles_nothing() {
-    let site = ServerEnv::new();
+fn a_runner_frozen_past_its_lease_repeats_no_job() {
+    let fixture = Fixture::new();
     let jobs = [names("first", 1), names("second", 1)].concat();
     let spec = "prefetch: {lease_seconds: 5}\norphan_after: never";
-    site.apply(&jobs, spec);
-    let frozen = site.runner("w --num-cpus 1").start();
-    site.until_running(1);
-    let held =
-        |status: &str| site.server.items(&site.env, "get jobs w").iter().filter(|job| job["status"] == status).count();
+    fixture.apply(&jobs, spec);
+    let frozen = fixture.runner("w --num-cpus 1").start();
+    fixture.until_running(1);
+    let held = |status: &str| {
+        fixture.server.items(&fixture.env, "get jobs w").iter().filter(|job| job["status"] == status).count()
+    };
     until(|| held("leased") == 1, || "nothing was leased ahead".to_owned());
     frozen.freeze();
-    let gates = (site.open("first"), site.open("second"));
-    until(|| held("ready") == 1, || "its promise did not return to the pool".to_owned());
-    let other = site.runner("w --num-cpus 1 --idle-exit 5s").run();
+    let gates = (fixture.open("first"), fixture.open("second"));
+    until(|| held("ready") == 1, || "its lease was not released".to_owned());
+    let other = fixture.runner("w --num-cpus 1 --idle-exit 5s").run();
     assert_eq!(other.code, Some(0), "{other:?}");
-    assert_eq!(site.attempts(), ["second_1 2 completed"], "what had not started was done by somebody else");
+    assert_eq!(fixture.attempts(), ["second_1 2 completed"], "another runner ran the job that had not started");
     frozen.signal(Signal::SIGCONT);
     frozen.finish().exits(0);
-    assert_eq!(site.attempts(), ["first_1 1 completed", "second_1 2 completed"]);
-    assert_eq!(site.env.lines("client/started"), ["first_1 1", "second_1 2"], "nothing ran twice");
+    assert_eq!(fixture.attempts(), ["first_1 1 completed", "second_1 2 completed"]);
+    assert_eq!(fixture.env.lines("client/started"), ["first_1 1", "second_1 2"], "nothing ran twice");
     drop(gates);
 }
 
-// P03, P08. Jobs this short are handed to the shim in advance. It starts none of them when its agent was silent for a third of the lease.
+// P03, P08. The shim gets short jobs in advance. It starts none of them after its agent was silent for a third of the lease.
 #[test]
-fn a_shim_starts_nothing_for_an_agent_that_was_frozen() {
+fn a_shim_starts_no_job_while_its_agent_is_frozen() {
     const LEASE: Duration = Duration::from_secs(6);
-    let site = ServerEnv::new();
+    let fixture = Fixture::new();
     let (short, last, after) = (names("short", 30), names("last", 1), names("after", 20));
     let spec = format!("prefetch: {{lease_seconds: {}}}\norphan_after: never", LEASE.as_secs());
-    site.apply(&[short.clone(), last.clone(), after.clone()].concat(), &spec);
-    let gates = (site.open("short"), site.open("after"));
-    let frozen = site.runner("w --num-cpus 1").start();
-    until(|| site.with_status("running") == last, || "the server does not know that the last one runs".to_owned());
-    until(|| !site.with_status("leased").is_empty(), || "nothing was leased ahead".to_owned());
-    // The shim runs the last one, and has been handed at least one of those that follow it.
+    fixture.apply(&[short.clone(), last.clone(), after.clone()].concat(), &spec);
+    let gates = (fixture.open("short"), fixture.open("after"));
+    let frozen = fixture.runner("w --num-cpus 1").start();
+    until(|| fixture.with_status("running") == last, || "the server does not know that the last one runs".to_owned());
+    until(|| !fixture.with_status("leased").is_empty(), || "nothing was leased ahead".to_owned());
+    // The shim runs the last job and holds at least one order for a later one.
     frozen.freeze();
     let since = Instant::now();
-    until(|| since.elapsed() > LEASE / 3, || "time stands still".to_owned());
-    let gate = site.open("last");
-    until(|| site.env.lines("client/ended").contains(&last[0]), || "the last one has not ended".to_owned());
-    until(|| site.with_status("leased").is_empty(), || "the leases have not expired".to_owned());
-    site.runner("w --num-cpus 1 --idle-exit 2s").run().exits(0);
+    until(|| since.elapsed() > LEASE / 3, || "the clock does not advance".to_owned());
+    let gate = fixture.open("last");
+    until(|| fixture.env.lines("client/ended").contains(&last[0]), || "the last one has not ended".to_owned());
+    until(|| fixture.with_status("leased").is_empty(), || "the leases have not expired".to_owned());
+    fixture.runner("w --num-cpus 1 --idle-exit 2s").run().exits(0);
     frozen.signal(Signal::SIGCONT);
     frozen.finish().exits(0);
-    let started = site.env.lines("client/started");
+    let started = fixture.env.lines("client/started");
     let mut starts: Vec<&str> = started.iter().filter_map(|line| line.split(' ').next()).collect();
     starts.sort_unstable();
     let mut jobs = [short, last, after].concat();
     jobs.sort_unstable();
-    assert_eq!(starts, jobs, "each was started once");
-    assert_eq!(site.attempts().len(), jobs.len());
+    assert_eq!(starts, jobs, "every job started once");
+    assert_eq!(fixture.attempts().len(), jobs.len());
     drop((gates, gate));
 }
 
 #[test]
 fn of_two_attempts_after_a_freeze_each_has_one_result() {
-    let site = ServerEnv::new();
-    site.apply(&names("gate", 1), "prefetch: {lease_seconds: 5}\norphan_after: 6s");
-    let frozen = site.runner("w --num-cpus 1").start();
-    site.until_running(1);
+    let fixture = Fixture::new();
+    fixture.apply(&names("gate", 1), "prefetch: {lease_seconds: 5}\norphan_after: 6s");
+    let frozen = fixture.runner("w --num-cpus 1").start();
+    fixture.until_running(1);
     frozen.freeze();
-    let other = site.runner("w --num-cpus 1 --idle-exit 60s").start();
-    until(|| site.env.lines("client/started").len() == 2, || "no second attempt".to_owned());
-    until(|| site.running() == 1, || "its start is not known".to_owned());
+    let other = fixture.runner("w --num-cpus 1 --idle-exit 60s").start();
+    until(|| fixture.env.lines("client/started").len() == 2, || "no second attempt".to_owned());
+    until(|| fixture.running() == 1, || "the server does not know of its start".to_owned());
     frozen.signal(Signal::SIGCONT);
-    // It is told to end what is no longer its own.
+    // The server tells the frozen runner to end the old attempt.
     until(
-        || site.env.processes().iter().filter(|process| process.command.contains(": < gate")).count() == 1,
+        || fixture.env.processes().iter().filter(|process| process.command.contains(": < gate")).count() == 1,
         || "two attempts go on".to_owned(),
     );
-    let gate = site.open("gate");
+    let gate = fixture.open("gate");
     other.finish().exits(0);
     frozen.finish().exits(0);
-    assert_eq!(site.attempts(), ["gate_1 1 failed", "gate_1 2 completed"]);
+    assert_eq!(fixture.attempts(), ["gate_1 1 failed", "gate_1 2 completed"]);
     drop(gate);
 }
 
 #[test]
 fn a_journal_that_cannot_be_written_loses_nothing() {
-    let mut site = ServerEnv::new();
-    site.apply(&names("gate", 3), AT_ONCE);
+    let mut fixture = Fixture::new();
+    fixture.apply(&names("gate", 3), AT_ONCE);
     let folder = "client/torc_output/offline_journal";
-    let disk = SmallDisk::new(&site.env, folder, "64k");
+    let disk = SmallDisk::new(&fixture.env, folder, "64k");
     match &disk {
         Some(disk) => disk.fill(),
-        // Who may not mount puts something in its way.
+        // A user who may not mount puts a file in its place.
         None => {
-            fs::remove_dir(site.env.path(folder)).unwrap();
-            site.env.write(folder, "in the way");
+            fs::remove_dir(fixture.env.path(folder)).unwrap();
+            fixture.env.write(folder, "in place of the folder");
         }
     }
-    let mut runner = site.runner("w --num-cpus 3").start();
-    site.until_running(3);
-    site.server.kill();
-    runner.says("draining offline");
-    let gate = site.open("gate");
-    runner.says("kept in memory");
-    assert!(!runner.has_ended(), "it stays as long as results are nowhere else");
+    let mut runner = fixture.drain("w --num-cpus 3", 3);
+    let gate = fixture.open("gate");
+    runner.prints("kept in memory");
+    assert!(!runner.has_ended(), "the runner stays until its results are stored elsewhere");
     match &disk {
         Some(disk) => disk.empty(),
-        None => fs::remove_file(site.env.path(folder)).unwrap(),
+        None => fs::remove_file(fixture.env.path(folder)).unwrap(),
     }
     runner.finish().exits(0);
-    site.server.start_again(&site.env);
-    assert_eq!(numbers(&site.reconcile("w 1")), (3, 3, 0, 0));
+    fixture.server.start_again(&fixture.env);
+    assert_eq!(numbers(&fixture.reconcile("w 1")), (3, 3, 0, 0));
     drop((gate, disk));
 }
 
 // J35
 #[test]
 fn draining_can_be_switched_off() {
-    let mut site = ServerEnv::new();
-    site.apply(&names("gate", 1), AT_ONCE);
-    let runner = site.runner("w").env("TORC_CLIENT__OFFLINE__ENABLED", "false").start();
-    site.until_running(1);
-    site.server.kill();
-    runner.finish().exits(6).says("the running jobs were ended");
-    assert_eq!(site.journals(), Vec::<PathBuf>::new());
-    assert_eq!(site.ended(), 0);
-    site.env.expect_nothing_left();
-    // The next runner in the same place brings what became of it: it was stopped, which is nobody's failure.
-    site.server.start_again(&site.env);
-    let gate = site.open("gate");
-    site.runner("w").run().exits(0);
-    assert_eq!(site.attempts(), ["gate_1 1 terminated", "gate_1 2 completed"]);
+    let mut fixture = Fixture::new();
+    fixture.apply(&names("gate", 1), AT_ONCE);
+    let runner = fixture.runner("w").env("TORC_CLIENT__OFFLINE__ENABLED", "false").start();
+    fixture.until_running(1);
+    fixture.server.kill();
+    runner.finish().exits(6).prints("the running jobs were ended");
+    assert_eq!(fixture.journals(), Vec::<PathBuf>::new());
+    assert_eq!(fixture.ended(), 0);
+    fixture.env.expect_nothing_left();
+    // The next runner in the same folder reports the job as stopped, which is no failure.
+    fixture.server.start_again(&fixture.env);
+    let gate = fixture.open("gate");
+    fixture.runner("w").run().exits(0);
+    assert_eq!(fixture.attempts(), ["gate_1 1 terminated", "gate_1 2 completed"]);
     drop(gate);
 }
 
 // J23
 #[test]
-fn stopped_without_a_server_it_leaves_its_results_in_the_journal() {
-    let mut site = ServerEnv::new();
-    site.apply(&names("gate", 1), AT_ONCE);
-    let runner = site.runner("w").start();
-    site.until_running(1);
-    site.server.kill();
-    runner.says("draining offline");
+fn a_runner_stopped_offline_keeps_results_in_its_journal() {
+    let mut fixture = Fixture::new();
+    fixture.apply(&names("gate", 1), AT_ONCE);
+    let runner = fixture.drain("w", 1);
     runner.signal(Signal::SIGTERM);
-    runner.finish().exits(130).says("torc workflows reconcile 1 1");
-    site.env.expect_nothing_left();
-    site.server.start_again(&site.env);
-    assert_eq!(numbers(&site.reconcile("w 1")), (1, 1, 0, 0));
-    assert_eq!(site.attempts(), ["gate_1 1 terminated"]);
-    let jobs = site.server.items(&site.env, "get jobs w");
-    assert_eq!(jobs[0]["status"], "ready", "being stopped is nobody's failure");
+    runner.finish().exits(130).prints("torc workflows reconcile 1 1");
+    fixture.env.expect_nothing_left();
+    fixture.server.start_again(&fixture.env);
+    assert_eq!(numbers(&fixture.reconcile("w 1")), (1, 1, 0, 0));
+    assert_eq!(fixture.attempts(), ["gate_1 1 terminated"]);
+    let jobs = fixture.server.items(&fixture.env, "get jobs w");
+    assert_eq!(jobs[0]["status"], "ready", "a stopped job has not failed");
 }
 
-/// `torc run` follows in the foreground; it must not give up on its jobs before its runner does.
+/// `torc run` follows in the foreground and must not exit before its runner.
 #[test]
-fn a_run_in_the_foreground_drains_too_and_says_that_it_does_not_know() {
-    let mut site = ServerEnv::new();
-    site.apply(&names("gate", 1), AT_ONCE);
-    let run = site.server.call(&site.env, "run w").env("TORC_CLIENT__OFFLINE__DRAIN_PING_INTERVAL_SECS", "0.2").start();
-    site.until_running(1);
-    site.server.kill();
-    run.says("draining offline");
-    let gate = site.open("gate");
-    run.finish().exits(6).says("the results are in the journal");
-    site.server.start_again(&site.env);
-    assert_eq!(numbers(&site.reconcile("w 1")), (1, 1, 0, 0));
+fn a_foreground_run_drains_during_an_outage() {
+    let mut fixture = Fixture::new();
+    fixture.apply(&names("gate", 1), AT_ONCE);
+    let run =
+        fixture.server.call(&fixture.env, "run w").env("TORC_CLIENT__OFFLINE__DRAIN_PING_INTERVAL_SECS", "0.2").start();
+    fixture.until_running(1);
+    fixture.server.kill();
+    run.prints("draining offline");
+    let gate = fixture.open("gate");
+    run.finish().exits(6).prints("their results are in the journal");
+    fixture.server.start_again(&fixture.env);
+    assert_eq!(numbers(&fixture.reconcile("w 1")), (1, 1, 0, 0));
     drop(gate);
 }
 
 // J05, J26
 #[test]
-fn an_exit_wakes_the_runner_however_rarely_it_looks() {
-    let site = ServerEnv::new();
+fn an_exit_wakes_the_runner_despite_a_long_poll_interval() {
+    let fixture = Fixture::new();
     let mut text = "name: chain\njobs:\n  - {name: j0, command: 'true'}\n".to_owned();
     for number in 1..20 {
         text.push_str(&format!("  - {{name: j{number}, command: 'true', depends_on: [j{}]}}\n", number - 1));
     }
-    site.env.write("client/chain.yaml", text);
-    site.server.torc(&site.env, "apply -f chain.yaml").exits(0);
-    // With a look every 40 s at most, by the lease, twenty jobs would take longer than anybody waits here.
-    site.runner("chain --long-poll false --poll-interval 3600 --claim-backoff-max-secs 3600").run().exits(0);
-    assert_eq!(site.server.items(&site.env, "get results chain").len(), 20);
+    fixture.env.write("client/chain.yaml", text);
+    fixture.server.torc(&fixture.env, "apply -f chain.yaml").exits(0);
+    // With a poll only every 40 s, twenty jobs would exceed the limit of this test.
+    fixture.runner("chain --long-poll false --poll-interval 3600 --claim-backoff-max-secs 3600").run().exits(0);
+    assert_eq!(fixture.server.items(&fixture.env, "get results chain").len(), 20);
 }
 
 // J25
 #[test]
-fn a_runner_with_nothing_to_do_leaves_as_the_workflow_says() {
-    let site = ServerEnv::new();
+fn an_idle_runner_exits_after_the_configured_time() {
+    let fixture = Fixture::new();
     let text = "name: idle\ncompute_node_wait_for_new_jobs_seconds: 1\nresource_requirements: [{name: big, num_cpus: 64, memory: 1m, runtime: PT1M}]\njobs: [{name: a, command: 'true', resource_requirements: big}]\n";
-    site.env.write("client/idle.yaml", text);
-    site.server.torc(&site.env, "apply -f idle.yaml").exits(0);
-    site.runner("idle --num-cpus 1").run().exits(0).says("there was nothing to do");
-    let mut persistent = site.runner("idle --num-cpus 1 --persistent").start();
-    site.runner("idle --num-cpus 1").run().exits(0).says("there was nothing to do");
-    assert!(!persistent.has_ended(), "one that is to stay stays");
+    fixture.env.write("client/idle.yaml", text);
+    fixture.server.torc(&fixture.env, "apply -f idle.yaml").exits(0);
+    fixture.runner("idle --num-cpus 1").run().exits(0).prints("there was nothing to do");
+    let mut persistent = fixture.runner("idle --num-cpus 1 --persistent").start();
+    fixture.runner("idle --num-cpus 1").run().exits(0).prints("there was nothing to do");
+    assert!(!persistent.has_ended(), "a persistent runner stays");
     kill(persistent.pid());
 }
 
 // J20
 #[test]
-fn by_number_of_jobs_nothing_is_taken_near_the_end() {
-    let site = ServerEnv::new();
-    site.env.write("client/w.yaml", "name: w\njobs: [{name: a, command: 'true'}]\n");
-    site.server.torc(&site.env, "apply -f w.yaml").exits(0);
-    let outcome = site.runner("w --max-parallel-jobs 1 --time-limit 200s").run().exits(0).says("its time is over");
+fn no_job_is_leased_near_the_end_of_the_time_limit() {
+    let fixture = Fixture::new();
+    fixture.env.write("client/w.yaml", "name: w\njobs: [{name: a, command: 'true'}]\n");
+    fixture.server.torc(&fixture.env, "apply -f w.yaml").exits(0);
+    let outcome = fixture.runner("w --max-parallel-jobs 1 --time-limit 200s").run().exits(0).prints("its time is over");
     assert!(outcome.stderr.contains("less than 300 s of its time are left"), "{}", outcome.stderr);
-    assert_eq!(site.server.items(&site.env, "get results w").len(), 0);
+    assert_eq!(fixture.server.items(&fixture.env, "get results w").len(), 0);
     let shorter = "name: w\ncompute_node_min_time_for_new_jobs_seconds: 10\njobs: [{name: a, command: 'true'}]\n";
-    site.env.write("client/w.yaml", shorter);
-    site.server.torc(&site.env, "apply -f w.yaml").exits(0);
-    site.runner("w --max-parallel-jobs 1 --time-limit 200s").run().exits(0);
-    assert_eq!(site.server.items(&site.env, "get results w").len(), 1);
+    fixture.env.write("client/w.yaml", shorter);
+    fixture.server.torc(&fixture.env, "apply -f w.yaml").exits(0);
+    fixture.runner("w --max-parallel-jobs 1 --time-limit 200s").run().exits(0);
+    assert_eq!(fixture.server.items(&fixture.env, "get results w").len(), 1);
 }

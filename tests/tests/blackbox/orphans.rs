@@ -1,5 +1,5 @@
-//! What is lost is found, and planned anew, with programs in place of Slurm's: `sbatch` runs its script here, the queue and the
-//! accounting are files. What only a real Slurm can show is in `recovery.rs` and `allocations.rs`.
+//! Lost jobs and allocations, with fakes for Slurm: `sbatch` runs its script on this machine, the queue and the accounting are
+//! files. `recovery.rs` and `allocations.rs` have the tests with a real Slurm.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -12,7 +12,7 @@ const PARTITIONS: &str = "PartitionName=cpu MaxNodes=UNLIMITED MaxTime=2-00:00:0
                           TotalNodes=4 RootOnly=NO Hidden=NO";
 const TOOLS: [&str; 6] = ["sbatch", "squeue", "sacct", "scancel", "scontrol", "sinfo"];
 
-/// Runs the script as a node would.
+/// An `sbatch` that runs the script as a node would.
 const SBATCH: &str = "cat >script
 n=$((70 + $(ls numbers | wc -l))); touch numbers/$n
 echo \"$n|RUNNING|cpu|1|N/A|N/A|1:00:00|n1|(null)|x|None\" >queue
@@ -33,22 +33,22 @@ jobs:
 - {name: a, command: 'touch began; test -e go || sleep 600', resource_requirements: small}
 ";
 
-/// Submits what never starts.
+/// An `sbatch` whose jobs never start.
 const SBATCH_PENDING: &str = "cat >script
 echo '70|PENDING|cpu|1|N/A|N/A|1:00:00||(null)|x|Priority' >queue
 echo 70";
 
 const RECORD: &str = "70|CANCELLED by 0|0:15|2026-01-01T00:00:00|2026-01-01T00:01:00|n1|x\n";
 
-/// The state of the server that `torc submit` left in the background.
+/// The state of the background server of `torc submit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum ServerState {
     Serves,
     Left,
     Killed,
 }
 
-const FATES: [Fate; 3] = [Fate::Serves, Fate::Left, Fate::Killed];
+const SERVER_STATES: [ServerState; 3] = [ServerState::Serves, ServerState::Left, ServerState::Killed];
 
 struct FakeSlurm {
     env: TestEnv,
@@ -75,7 +75,7 @@ impl FakeSlurm {
         std::fs::set_permissions(self.env.path(&path), PermissionsExt::from_mode(0o755)).unwrap();
     }
 
-    /// The server looks at Slurm when it starts, and then only when it is told to.
+    /// Prepares a call. The server queries Slurm when it starts and then only on request.
     fn call(&self, line: &str) -> Call {
         let replaced = |call: Call, tool: &str| {
             call.env(&format!("TORC_FAKE_{}", tool.to_uppercase()), self.env.path(&format!("slurm/{tool}")))
@@ -95,7 +95,7 @@ impl FakeSlurm {
         until(|| self.state() == state, || format!("it is {} and not {state}", self.state()));
     }
 
-    /// A job runs in an allocation; then its runner is gone without a word, and Slurm says that the allocation was cancelled.
+    /// Runs a job in an allocation, kills its runner, and has Slurm report the allocation as canceled.
     fn lose(&self) {
         self.env.write("w.yaml", DOCUMENT);
         self.call("submit w.yaml").run().exits(0);
@@ -110,10 +110,10 @@ impl FakeSlurm {
             || "the runner does not go".to_owned(),
         );
         self.cancel();
-        assert_eq!(self.state(), "running", "nobody has told anybody");
+        assert_eq!(self.state(), "running", "the server does not know of the loss");
     }
 
-    /// Submits an allocation that waits in the queue.
+    /// Submits an allocation, which stays in the queue.
     fn submit_pending(&self) {
         self.program("sbatch", SBATCH_PENDING);
         self.env.write("w.yaml", DOCUMENT);
@@ -122,22 +122,22 @@ impl FakeSlurm {
         until(submitted, || "nothing was submitted".to_owned());
     }
 
-    /// Slurm says that the allocation was cancelled.
+    /// Has Slurm report the allocation as canceled.
     fn cancel(&self) {
         self.env.write("slurm/queue", "");
         self.env.write("slurm/records", RECORD);
     }
 
-    /// The server in the background meets its fate.
-    fn befalls(&self, fate: Fate) {
+    /// Brings the background server into a state.
+    fn put_server_into(&self, server: ServerState) {
         let servers = || {
             let found = self.env.processes().into_iter();
             found.filter(|process| process.command.contains("server --background")).collect::<Vec<_>>()
         };
-        let signal = match fate {
-            Fate::Serves => return,
-            Fate::Left => Signal::SIGTERM,
-            Fate::Killed => Signal::SIGKILL,
+        let signal = match server {
+            ServerState::Serves => return,
+            ServerState::Left => Signal::SIGTERM,
+            ServerState::Killed => Signal::SIGKILL,
         };
         for server in servers() {
             let _ = nix::sys::signal::kill(Pid::from_raw(server.pid), signal);
@@ -148,61 +148,61 @@ impl FakeSlurm {
 
 // R01, R05
 #[test]
-fn sync_status_finds_losses_whatever_became_of_the_server() {
-    for fate in FATES {
+fn sync_status_finds_losses_in_every_state_of_the_server() {
+    for server in SERVER_STATES {
         let slurm = FakeSlurm::new();
         slurm.lose();
-        slurm.befalls(fate);
+        slurm.put_server_into(server);
         let done = slurm.json("workflows sync-status w");
-        assert_eq!(text(&done["jobs"][0], "job"), "a", "{fate:?}: {done:#}");
-        assert_eq!(text(&done["allocations"][0], "was"), "active", "{fate:?}: {done:#}");
-        assert_eq!((slurm.state(), done.get("unreachable")), ("failed".into(), None), "{fate:?}: {done:#}");
+        assert_eq!(text(&done["jobs"][0], "job"), "a", "{server:?}: {done:#}");
+        assert_eq!(text(&done["allocations"][0], "was"), "active", "{server:?}: {done:#}");
+        assert_eq!((slurm.state(), done.get("unreachable")), ("failed".into(), None), "{server:?}: {done:#}");
     }
 }
 
 // R02, R05, R06
 #[test]
-fn an_allocation_that_disappears_from_the_queue_is_over() {
-    for fate in FATES {
+fn an_allocation_missing_from_the_queue_is_complete() {
+    for server in SERVER_STATES {
         let slurm = FakeSlurm::new();
         slurm.submit_pending();
-        slurm.befalls(fate);
+        slurm.put_server_into(server);
         slurm.cancel();
         let done = slurm.json("workflows sync-status w");
-        assert_eq!(text(&done["allocations"][0], "was"), "pending", "{fate:?}: {done:#}");
-        assert_eq!(slurm.json("get allocations w")["items"][0]["status"], "complete", "{fate:?}");
+        assert_eq!(text(&done["allocations"][0], "was"), "pending", "{server:?}: {done:#}");
+        assert_eq!(slurm.json("get allocations w")["items"][0]["status"], "complete", "{server:?}");
     }
 }
 
-// R01, R06. No other process asks Slurm.
+// R01, R06. No other process queries Slurm.
 #[test]
-fn watch_asks_slurm_when_nothing_serves_the_store() {
-    for fate in [Fate::Left, Fate::Killed] {
+fn watch_queries_slurm_when_no_server_runs() {
+    for server in [ServerState::Left, ServerState::Killed] {
         let slurm = FakeSlurm::new();
         slurm.lose();
-        slurm.befalls(fate);
+        slurm.put_server_into(server);
         let watched = slurm.call("watch w -p 1").run().exits(3);
-        watched.says("no torc process serves this store").says("torc submit w").says("job a of w was lost");
-        assert_eq!(slurm.state(), "failed", "{fate:?}");
+        watched.prints("no torc process serves this store").prints("torc submit w").prints("job a of w was lost");
+        assert_eq!(slurm.state(), "failed", "{server:?}");
     }
 }
 
 // R02, R06
 #[test]
-fn watch_sees_a_pending_allocation_go_while_it_watches() {
+fn watch_notices_a_canceled_pending_allocation() {
     let slurm = FakeSlurm::new();
     slurm.submit_pending();
-    slurm.befalls(Fate::Killed);
+    slurm.put_server_into(ServerState::Killed);
     let watch = slurm.call("watch w -p 1").start();
-    watch.says("1 allocation pending");
+    watch.prints("1 allocation pending");
     slurm.cancel();
-    watch.says("was pending and is over");
-    watch.says("0 allocations pending, 0 active");
+    watch.prints("was pending and is over");
+    watch.prints("0 allocations pending, 0 active");
 }
 
-// R04. The store stays on the address that it was served on before.
+// R04. The server listens at the address of the one before.
 #[test]
-fn recover_serves_a_dead_store_again_where_it_was_served() {
+fn recover_restarts_a_dead_server_at_its_address() {
     let slurm = FakeSlurm::new();
     slurm.env.write("w.yaml", DOCUMENT);
     let url = || {
@@ -213,42 +213,42 @@ fn recover_serves_a_dead_store_again_where_it_was_served() {
     slurm.call("submit w.yaml --bind 127.0.0.1:0").run().exits(0);
     let (_, first) = url().unwrap();
     slurm.lose();
-    slurm.befalls(Fate::Killed);
+    slurm.put_server_into(ServerState::Killed);
     slurm.env.write("go", "");
-    slurm.call("recover w").run().exits(0).says("job a of w was lost").says("running in the background");
+    slurm.call("recover w").run().exits(0).prints("job a of w was lost").prints("running in the background");
     let (address, second) = url().unwrap();
     assert!(address.starts_with("http://127.0.0.1:") && first != second, "{address}");
     slurm.until_state("completed");
-    slurm.befalls(Fate::Killed);
-    slurm.call("workflows reset-status w").run().exits(0).says("start with: torc submit w");
+    slurm.put_server_into(ServerState::Killed);
+    slurm.call("workflows reset-status w").run().exits(0).prints("start with: torc submit w");
     slurm.call("slurm regenerate w --account a --submit --bind 127.0.0.2:0").run().exits(0);
     let (address, _) = url().unwrap();
     assert!(address.starts_with("http://127.0.0.2:"), "{address}");
 }
 
-// The runner of the server has nothing to do; it leaves with the server, and not before.
+// The runner of the server is idle, and exits only with the server.
 #[test]
 fn a_server_with_a_runner_registers_it_once() {
     let slurm = FakeSlurm::new();
     let document = DOCUMENT.replace("test -e go || sleep 600", "sleep 3");
     slurm.env.write("w.yaml", document);
     let server = slurm.call("server --with-runner --idle-exit 1s --bind 127.0.0.1:0").start();
-    server.says("serving");
+    server.prints("serving");
     slurm.call("apply -f w.yaml").run().exits(0);
     slurm.until_state("completed");
     let runners = slurm.json("get runners --all");
     let local = runners["items"].as_array().unwrap().iter().filter(|one| one["kind"] == "local").count();
     assert_eq!(local, 1, "{runners:#}");
-    // Its server looks at Slurm only when it is told to.
+    // The server queries Slurm only on request.
     slurm.cancel();
     slurm.json("workflows sync-status w");
-    server.says("nothing left to do");
+    server.prints("nothing left to do");
     server.finish().exits(0);
 }
 
 // R01, R05
 #[test]
-fn sync_status_finds_what_was_lost_and_a_dry_run_only_says_so() {
+fn sync_status_finds_losses_and_a_dry_run_changes_nothing() {
     let slurm = FakeSlurm::new();
     slurm.lose();
     let would = slurm.json("workflows sync-status w --dry-run");
@@ -257,21 +257,21 @@ fn sync_status_finds_what_was_lost_and_a_dry_run_only_says_so() {
     assert_eq!((&done["jobs"], &done["allocations"]), (&would["jobs"], &would["allocations"]));
     assert_eq!((slurm.state(), text(&done["allocations"][0], "was")), ("failed".into(), "active".into()));
     assert_eq!(slurm.json("get results w")["items"][0]["returnCode"], -128);
-    slurm.call("workflows sync-status w").run().exits(0).says("nothing was lost");
+    slurm.call("workflows sync-status w").run().exits(0).prints("nothing was lost");
 }
 
 // R01, R04
 #[test]
-fn recover_finds_what_was_lost_before_it_asks_whether_it_may_begin() {
-    for fate in FATES {
-        recover_after_a_loss(fate);
+fn recover_finds_losses_before_it_decides() {
+    for server in SERVER_STATES {
+        recover_after_a_loss(server);
     }
 }
 
-fn recover_after_a_loss(fate: Fate) {
+fn recover_after_a_loss(server: ServerState) {
     let slurm = FakeSlurm::new();
     slurm.lose();
-    slurm.befalls(fate);
+    slurm.put_server_into(server);
     let would = slurm.json("recover w --dry-run");
     assert_eq!((text(&would["orphans"]["jobs"][0], "job"), &would["again"]), ("a".into(), &1.into()), "{would:#}");
     assert_eq!(slurm.state(), "running", "a dry run changes nothing");
@@ -306,7 +306,7 @@ fn a_dry_run_of_recover_shows_what_recover_does() {
     slurm.env.write("go", "");
     let done = slurm.json("recover w");
     assert_eq!((&would["jobs"], &would["again"]), (&done["jobs"], &done["again"]));
-    // Names of schedulers carry the time at which they were planned.
+    // Names of schedulers contain the time of their plan.
     let schedulers = |report: &Value| -> Vec<Value> {
         let planned = report["regenerated"]["schedulers"].as_array().unwrap();
         let mut planned = planned.clone();
@@ -342,7 +342,7 @@ spec:
 
 // R14
 #[test]
-fn a_plan_follows_the_cluster_of_its_workflow_unless_a_profile_is_named() {
+fn a_plan_uses_the_workflows_cluster_or_a_named_profile() {
     let slurm = FakeSlurm::new();
     slurm.env.write("w.yaml", CLUSTER);
     let profile = "name = \"own\"\n[[partitions]]\nname = \"mine\"\ncpusPerNode = 4\nmemoryMb = 4000\n\
@@ -355,9 +355,9 @@ fn a_plan_follows_the_cluster_of_its_workflow_unless_a_profile_is_named() {
     }
 }
 
-// Commands of Slurm's that never come back: whoever waits for an answer is told that there is none, in the end.
+// Commands of Slurm that never exit: commands that wait for them fail after a timeout.
 #[test]
-fn a_command_that_hangs_is_not_waited_for_without_end() {
+fn a_hanging_slurm_command_times_out() {
     let slurm = FakeSlurm::new();
     slurm.env.write("w.yaml", DOCUMENT);
     slurm.call("submit w.yaml").run().exits(0);
@@ -372,8 +372,8 @@ fn a_command_that_hangs_is_not_waited_for_without_end() {
     }
     let found = sync.finish().exits(0).json();
     assert_eq!((found["jobs"].as_array().map(Vec::len), &found["inDoubt"][0]), (Some(0), &"torc-wf1-a1".into()));
-    delete.finish().exits(7).says("may still be in Slurm").says("--force");
-    partitions.finish().exits(6).says("took longer than 20 s");
-    slurm.call("delete w -y --force").run().exits(0).says("workflow/w deleted");
+    delete.finish().exits(7).prints("may still be in Slurm").prints("--force");
+    partitions.finish().exits(6).prints("took longer than 20 s");
+    slurm.call("delete w -y --force").run().exits(0).prints("workflow/w deleted");
     assert_eq!(slurm.json("get workflows")["items"].as_array().map(Vec::len), Some(0));
 }

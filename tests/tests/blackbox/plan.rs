@@ -1,4 +1,4 @@
-//! `torc plan -o json`: from a document to its jobs, exactly. Needs no store and leaves none.
+//! `torc plan -o json`: the exact jobs of a document, without a store.
 
 use serde_json::{Value, json};
 use torc_tests::env::TestEnv;
@@ -7,7 +7,7 @@ fn plan(env: &TestEnv, file: &str) -> Value {
     env.json(&format!("plan -f {file}"))
 }
 
-/// A planned job that needs nothing in particular.
+/// Returns a planned job without requirements.
 fn job(name: &str, command: &str, depends_on: &[&str]) -> Value {
     json!({
         "name": name,
@@ -19,7 +19,7 @@ fn job(name: &str, command: &str, depends_on: &[&str]) -> Value {
     })
 }
 
-/// The plan of a bare file in YAML.
+/// Asserts the plan of a bare file in YAML.
 #[track_caller]
 fn check(text: &str, expected: &[Value]) {
     let env = TestEnv::new();
@@ -131,7 +131,7 @@ jobs:
 }
 
 #[test]
-fn variables_fill_in_and_shell_variables_are_left_alone() {
+fn variables_are_replaced_and_shell_variables_kept() {
     check(
         "
 variables: {tool: /opt/tool, level: 3}
@@ -187,7 +187,7 @@ fn tables_give_a_job_for_each_row() {
     env.write("sites.csv", "site,year\nnorth,2020\n\"south, east\",2021\n");
     env.write("sites.jsonl", "{\"site\": \"north\", \"year\": 2020}\n{\"site\": \"south, east\", \"year\": 2021}\n");
     env.write("sites.json", "[{\"site\": \"north\", \"year\": 2020}, {\"site\": \"south, east\", \"year\": 2021}]");
-    env.write("names.txt", "# who\nada\n\ngrace\n");
+    env.write("names.txt", "# names\nada\n\ngrace\n");
     let expected = json!({
         "workflow": "w",
         "jobs": [job("j_2020", "run 'north'", &[]), job("j_2021", "run 'south, east'", &[])],
@@ -211,13 +211,13 @@ fn tables_give_a_job_for_each_row() {
 }
 
 #[test]
-fn tables_that_are_wrong_are_refused() {
+fn invalid_tables_are_refused() {
     let env = TestEnv::new();
     env.write("w.yaml", "name: w\njobs: [{name: 'j_{a}', command: 'x {b}', parameters_file: t.csv}]\n");
-    env.torc("plan -f w.yaml").exits(4).says("t.csv");
+    env.torc("plan -f w.yaml").exits(4).prints("t.csv");
     for (table, words) in [("a,b\n1,\n", "t.csv"), ("a,b\n1,2,3\n", "t.csv"), ("", "t.csv")] {
         env.write("t.csv", table);
-        env.torc("plan -f w.yaml").exits(4).says(words);
+        env.torc("plan -f w.yaml").exits(4).prints(words);
     }
 }
 
@@ -232,7 +232,7 @@ jobs:
 ";
 
 const JSON5: &str = r"
-// The same in JSON5.
+// The same document in JSON5.
 {
   name: 'same',
   resource_requirements: [{name: 'small', num_cpus: 2, memory: '1g', runtime: 'PT5M'}],
@@ -246,7 +246,7 @@ const JSON5: &str = r"
 ";
 
 const KDL: &str = r#"
-// The same in KDL.
+// The same document in KDL.
 name "same"
 resource_requirements "small" {
     num_cpus 2
@@ -344,7 +344,7 @@ jobs:
 }
 
 #[test]
-fn what_is_planned_is_what_is_stored() {
+fn the_stored_jobs_equal_the_plan() {
     let env = TestEnv::new();
     env.write("w.yaml", YAML);
     let planned = plan(&env, "w.yaml");

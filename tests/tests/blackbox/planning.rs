@@ -1,4 +1,4 @@
-//! `torc hpc` and `torc slurm generate`: clusters, partitions and schedulers, with programs in place of Slurm's.
+//! `torc hpc` and `torc slurm generate`: clusters, partitions and schedulers, with fakes for Slurm.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -11,7 +11,7 @@ PartitionName=gpu MaxNodes=UNLIMITED MaxTime=1-00:00:00 OverSubscribe=EXCLUSIVE 
 ";
 const NODES: &str = "cpu|10|8|16000|(null)|idle\ngpu|2|16|64000|gpu:a100:4|idle\n";
 
-/// An environment with programs that answer as Slurm would.
+/// Creates an environment with programs that answer as Slurm does.
 pub fn lab() -> TestEnv {
     let env = TestEnv::new();
     program(&env, "scontrol", &format!("cat <<'END'\n{PARTITIONS}END"));
@@ -21,13 +21,13 @@ pub fn lab() -> TestEnv {
     env
 }
 
-/// Writes a program.
+/// Writes an executable script.
 pub fn program(env: &TestEnv, name: &str, script: &str) {
     env.write(name, format!("#!/bin/bash\n{script}\n"));
     std::fs::set_permissions(env.path(name), PermissionsExt::from_mode(0o755)).unwrap();
 }
 
-/// A call that finds these programs instead of Slurm's.
+/// Prepares a call that finds these programs instead of those of Slurm.
 pub fn call(env: &TestEnv, line: &str) -> Call {
     ["SCONTROL", "SINFO", "SQUEUE", "SBATCH"]
         .into_iter()
@@ -80,7 +80,7 @@ fn clusters_are_known_or_detected() {
 }
 
 #[test]
-fn a_persons_own_profile_comes_first() {
+fn a_users_profile_has_precedence() {
     let env = lab();
     let profile = "name = \"mine\"\n[detect]\nvariables = { SITE = \"mine\" }\n\
                    [[partitions]]\nname = \"p\"\ncpusPerNode = 4\nmemoryMb = 4000\nmaxWalltime = \"1h\"\n";
@@ -95,7 +95,7 @@ fn a_persons_own_profile_comes_first() {
 }
 
 #[test]
-fn where_a_job_fits() {
+fn hpc_match_lists_matching_partitions() {
     let env = lab();
     let fits = json(&env, "hpc match --cpus 2 --memory 1g --gpus 2");
     assert_eq!((fits["items"][0]["fits"].as_bool(), fits["items"][1]["chosen"].as_bool()), (Some(false), Some(true)));
@@ -105,7 +105,7 @@ fn where_a_job_fits() {
 }
 
 #[test]
-fn no_slurm_is_told_with_what_to_do() {
+fn a_missing_slurm_is_reported_with_a_hint() {
     let env = lab();
     let outcome = env.call("hpc detect").env("TORC_FAKE_SCONTROL", "/nowhere/scontrol").run().exits(5);
     assert!(
@@ -123,7 +123,7 @@ fn no_slurm_is_told_with_what_to_do() {
 }
 
 #[test]
-fn a_cluster_becomes_a_document_that_is_valid() {
+fn a_detected_cluster_becomes_a_valid_document() {
     let env = lab();
     call(&env, "hpc generate --name home --account a --to cluster.yaml").run().exits(0);
     env.torc("validate -f cluster.yaml").exits(0);
@@ -158,7 +158,7 @@ fn schedulers_are_written_into_the_document() {
     assert!(!env.lines("w.yaml").iter().any(|line| line.contains("schedule_nodes")));
 }
 
-/// A workflow that is warned and ended early, as its configuration says, with one job of a runtime.
+/// Returns a workflow with one job of a runtime, an early signal and a headroom.
 fn warned(runtime: &str, signal: &str, headroom: u32) -> String {
     format!(
         "name: w\nexecution_config: {{mode: slurm, srun_termination_signal: {signal}, sigkill_headroom_seconds: {headroom}}}\n\
@@ -167,7 +167,7 @@ fn warned(runtime: &str, signal: &str, headroom: u32) -> String {
     )
 }
 
-/// Start-up takes 3 minutes at most, and steps end on whole minutes.
+/// A walltime includes 3 minutes for the start, and steps end on whole minutes.
 // R13, X10, X11
 #[test]
 fn walltimes_leave_time_for_warning_and_headroom() {
@@ -184,13 +184,13 @@ fn walltimes_leave_time_for_warning_and_headroom() {
         let sized = warned(runtime, signal, headroom).replacen("name: w\n", "name: w\nslurm_cluster: here\n", 1);
         env.write("sized.yaml", sized);
         let plan = env.torc("plan sized.yaml cluster.yaml -o json").exits(0).json();
-        assert_eq!(plan["allocations"][0]["walltimeSeconds"], minutes * 60, "the plan agrees");
+        assert_eq!(plan["allocations"][0]["walltimeSeconds"], minutes * 60, "the plan differs");
     }
 }
 
 // R13, X10
 #[test]
-fn a_runtime_beyond_every_partition_is_told_with_its_numbers() {
+fn a_runtime_beyond_every_partition_is_reported() {
     let env = lab();
     call(&env, "hpc generate --name here --to cluster.yaml").run().exits(0);
     env.write("w.yaml", warned("P2D", "TERM@120", 180).replacen("name: w\n", "name: w\nslurm_cluster: here\n", 1));
@@ -207,7 +207,7 @@ fn a_runtime_beyond_every_partition_is_told_with_its_numbers() {
 }
 
 #[test]
-fn a_plan_shows_allocations_and_what_they_cost() {
+fn a_plan_shows_allocations_and_their_cost() {
     let env = lab();
     env.write("w.yaml", STUDY);
     assert_eq!(json(&env, "plan w.yaml")["allocations"], Value::Null);
@@ -218,11 +218,11 @@ fn a_plan_shows_allocations_and_what_they_cost() {
     env.write("d.yaml", STUDY.replace("name: study\n", "name: study\nslurm_cluster: here\n"));
     let sized = call(&env, "plan d.yaml cluster.yaml -o json").run().exits(0).json();
     assert_eq!(sized["nodeHours"].as_f64(), Some(49.5));
-    call(&env, "plan d.yaml cluster.yaml").run().exits(0).says("49.5 node-hours");
+    call(&env, "plan d.yaml cluster.yaml").run().exits(0).prints("49.5 node-hours");
 }
 
 #[test]
-fn every_format_stays_what_it_is() {
+fn every_format_is_edited_in_place() {
     let env = lab();
     env.write("w.json5", "{// mine\nname: 'w', jobs: [{name: 'a', command: 'x'}]}");
     json(&env, "slurm generate w.json5 --account a");
@@ -267,18 +267,18 @@ fn a_document_that_cannot_be_edited_names_the_line() {
 
 // R09
 #[test]
-fn create_slurm_stores_the_plan_and_leaves_the_file() {
+fn create_slurm_stores_the_plan_and_keeps_the_file() {
     let env = lab();
     env.write("w.yaml", STUDY);
     let done = json(&env, "workflows create-slurm w.yaml --account a");
     assert_eq!((text(&done, "workflow"), done["id"].as_i64()), ("study".to_owned(), Some(1)));
-    assert_eq!(env.lines("w.yaml").join("\n").trim(), STUDY.trim(), "the file is as it was");
+    assert_eq!(env.lines("w.yaml").join("\n").trim(), STUDY.trim(), "the file has changed");
     let stored = env.torc("workflows export study").exits(0).stdout;
     assert!(stored.contains("slurmSchedulers:") && stored.contains("actionType: schedule_nodes"), "{stored}");
     let states = env.states("study");
-    assert!(states.values().all(|state| state != "completed"), "nothing runs: {states:?}");
+    assert!(states.values().all(|state| state != "completed"), "no job may run: {states:?}");
     env.write("again.yaml", stored);
-    call(&env, "workflows create-slurm again.yaml --account a").run().exits(2).says("--overwrite");
+    call(&env, "workflows create-slurm again.yaml --account a").run().exits(2).prints("--overwrite");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A server, its runners and its clients, as separate processes that may die one by one.
+//! A server, its runners and its clients as separate processes, any of which may be killed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -25,14 +25,14 @@ fn a_server_a_runner_and_clients() {
         "client/w.yaml",
         "name: w\nparameters: {i: '1:20'}\njobs: [{name: 'j_{i}', command: 'echo {i} >> ran', use_parameters: [i]}]\n",
     );
-    server.torc(&env, "apply -f w.yaml").exits(0).says("workflow/w created: 20 jobs added");
+    server.torc(&env, "apply -f w.yaml").exits(0).prints("workflow/w created: 20 jobs added");
     assert_eq!(env.lines("client/ran").len(), 0, "with a server, apply returns at once");
     server.torc(&env, "runner w").exits(0);
     server.torc(&env, "wait workflow/w --for condition=Succeeded --timeout 1m").exits(0);
     assert_eq!(env.lines("client/ran").len(), 20);
     assert_eq!(server.items(&env, "get results w").len(), 20);
 
-    // The same by flags, and with the token itself.
+    // The same with flags, and with the token instead of its file.
     let flags = format!("get jobs w --url {} --token-file {}", server.url, token.display());
     env.call(&flags).folder(env.path("client")).run().exits(0);
     let secret = fs::read_to_string(&token).unwrap();
@@ -42,15 +42,15 @@ fn a_server_a_runner_and_clients() {
 }
 
 #[test]
-fn apply_can_wait_and_run_brings_a_runner_along() {
+fn apply_can_wait_and_run_starts_a_runner() {
     let env = TestEnv::new();
     let server = Server::start(&env);
     env.write("client/w.yaml", "name: w\njobs: [{name: a, command: 'true'}]\n");
     env.write("client/bad.yaml", "name: bad\njobs: [{name: a, command: 'false'}]\n");
-    server.torc(&env, "run w.yaml").exits(0).says("w: succeeded");
-    server.torc(&env, "apply -f w.yaml --wait").exits(0).says("unchanged");
+    server.torc(&env, "run w.yaml").exits(0).prints("w: succeeded");
+    server.torc(&env, "apply -f w.yaml --wait").exits(0).prints("unchanged");
     let runner = server.call(&env, "runner").start();
-    server.torc(&env, "apply -f bad.yaml --wait").exits(3).says("bad: failed");
+    server.torc(&env, "apply -f bad.yaml --wait").exits(3).prints("bad: failed");
     runner.signal(Signal::SIGTERM);
     runner.finish().exits(130);
     server.stop();
@@ -58,7 +58,7 @@ fn apply_can_wait_and_run_brings_a_runner_along() {
 }
 
 #[test]
-fn nobody_without_a_token_gets_anywhere() {
+fn requests_without_a_token_are_refused() {
     let env = TestEnv::new();
     let server = Server::start(&env);
     env.write("client/w.yaml", "name: w\njobs: [{name: a, command: 'true'}]\n");
@@ -86,24 +86,24 @@ fn nobody_without_a_token_gets_anywhere() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_told() {
+fn an_unreachable_server_is_reported() {
     let env = TestEnv::new();
     let server = Server::start(&env);
     let url = server.url.clone();
-    server.torc(&env, "get jobs nobody").exits(5).says("nobody");
-    server.torc(&env, "describe workflow nobody").exits(5);
-    server.torc(&env, "runner nobody").exits(5);
+    server.torc(&env, "get jobs missing").exits(5).prints("missing");
+    server.torc(&env, "describe workflow missing").exits(5);
+    server.torc(&env, "runner missing").exits(5);
     server.stop();
     for line in ["get workflows", "wait w", "runner", "cancel w"] {
         env.call(&format!("{line} --url {url}")).env("TORC_TOKEN", "x").run().exits(6);
     }
     env.write("w.yaml", "name: w\njobs: [{name: a, command: 'true'}]\n");
     env.call(&format!("apply -f w.yaml --url {url}")).env("TORC_TOKEN", "x").run().exits(6);
-    env.torc("get workflows --url nonsense").says("nonsense");
+    env.torc("get workflows --url nonsense").prints("nonsense");
 }
 
 #[test]
-fn waiting_ends_with_the_time_or_with_the_truth() {
+fn wait_ends_at_its_timeout_or_when_the_outcome_is_known() {
     let env = TestEnv::new();
     let server = Server::start(&env);
     env.write("client/w.yaml", GATED);
@@ -121,7 +121,7 @@ fn waiting_ends_with_the_time_or_with_the_truth() {
 }
 
 #[test]
-fn a_workflow_is_suspended_cancelled_retried_and_resumed() {
+fn a_workflow_is_suspended_canceled_retried_and_resumed() {
     let env = TestEnv::new();
     let server = Server::start(&env);
     env.write("client/w.yaml", GATED);
@@ -129,12 +129,12 @@ fn a_workflow_is_suspended_cancelled_retried_and_resumed() {
     server.torc(&env, "apply -f w.yaml").exits(0);
     until(|| server.state(&env, "gated", "a") == "running", || "a runs".to_owned());
 
-    server.torc(&env, "suspend gated").exits(0).says("workflow/gated suspended");
+    server.torc(&env, "suspend gated").exits(0).prints("workflow/gated suspended");
     server.torc(&env, "wait gated --for condition=Suspended --timeout 1m").exits(0);
     env.write("client/go", "");
     until(|| server.state(&env, "gated", "a") == "completed", || "running jobs go on".to_owned());
-    server.torc(&env, "apply -f w.yaml").exits(0).says("unchanged");
-    assert_eq!(server.state(&env, "gated", "b"), "ready", "the next apply does not undo a suspension");
+    server.torc(&env, "apply -f w.yaml").exits(0).prints("unchanged");
+    assert_eq!(server.state(&env, "gated", "b"), "ready", "the next apply resumes no suspended workflow");
     server.torc(&env, "resume gated").exits(0);
     server.torc(&env, "wait gated --for condition=Succeeded --timeout 1m").exits(0);
 
@@ -142,7 +142,7 @@ fn a_workflow_is_suspended_cancelled_retried_and_resumed() {
     server.torc(&env, "retry gated --all").exits(0);
     until(|| env.lines("client/ran").len() == 3, || "a runs again".to_owned());
     until(|| server.state(&env, "gated", "a") == "running", || "a runs again".to_owned());
-    server.torc(&env, "cancel gated").exits(0).says("workflow/gated canceled");
+    server.torc(&env, "cancel gated").exits(0).prints("workflow/gated canceled");
     until(|| server.state(&env, "gated", "a") == "canceled", || format!("a is {}", server.state(&env, "gated", "a")));
     assert_eq!(server.state(&env, "gated", "b"), "canceled");
     server.torc(&env, "wait gated --for condition=Succeeded --timeout 1m").exits(3);
@@ -160,7 +160,7 @@ fn a_workflow_is_suspended_cancelled_retried_and_resumed() {
 }
 
 #[test]
-fn a_deleted_workflow_leaves_no_job_behind() {
+fn deleting_a_workflow_ends_its_jobs() {
     let env = TestEnv::new();
     let server = Server::start(&env);
     env.write("client/w.yaml", "name: w\njobs: [{name: a, command: 'echo a >> ran; exec sleep 4711'}]\n");
@@ -169,7 +169,7 @@ fn a_deleted_workflow_leaves_no_job_behind() {
     let sleeping = || env.processes().iter().any(|process| process.command.contains("sleep 4711"));
     until(|| env.lines("client/ran").len() == 1 && sleeping(), || "the job runs".to_owned());
     server.torc(&env, "delete w --yes").exits(0);
-    until(|| !sleeping(), || "the job of a deleted workflow goes on".to_owned());
+    until(|| !sleeping(), || "the job of a deleted workflow still runs".to_owned());
     server.torc(&env, "get jobs w").exits(5);
     runner.signal(Signal::SIGTERM);
     runner.finish().exits(130);
@@ -177,7 +177,7 @@ fn a_deleted_workflow_leaves_no_job_behind() {
     env.expect_nothing_left();
 }
 
-/// The job does not end when it is asked to, so that there is time to look.
+/// The job ignores SIGTERM, so that the test sees both attempts.
 #[test]
 fn an_edit_stops_the_jobs_that_it_changes() {
     let env = TestEnv::new();
@@ -192,7 +192,7 @@ jobs:
   - name: a
     command: |
       mkdir alive || touch two-alive
-      trap 'touch told' TERM
+      trap 'touch printed' TERM
       echo started >> ran
       until test -e {end}; do sleep 0.02; done
       rmdir alive
@@ -205,9 +205,9 @@ jobs:
     server.torc(&env, "apply -f w.yaml").exits(0);
     until(|| ran() == 1, || "the job does not run".to_owned());
     env.write("client/w.yaml", text("second-may-end"));
-    server.torc(&env, "apply -f w.yaml").exits(0).says("1 job changed");
-    until(|| env.path("client/told").exists(), || "the attempt before the edit is not asked to end".to_owned());
-    // The runner gets other work meanwhile, but not this.
+    server.torc(&env, "apply -f w.yaml").exits(0).prints("1 job changed");
+    until(|| env.path("client/signaled").exists(), || "the attempt before the edit got no signal".to_owned());
+    // The runner gets other jobs meanwhile, but not the changed one.
     env.write("client/v.yaml", "name: v\njobs: [{name: b, command: 'true'}]\n");
     server.torc(&env, "apply -f v.yaml").exits(0);
     server.torc(&env, "wait v --for condition=Succeeded --timeout 1h").exits(0);
@@ -218,10 +218,10 @@ jobs:
     let results = server.items(&env, "get results w");
     assert_eq!((results.len(), &results[0]["attempt"], &results[0]["status"]), (1, &1.into(), &"canceled".into()));
     env.write("client/w.yaml", "name: w\njobs: [{name: b, command: 'true'}]\n");
-    fs::remove_file(env.path("client/told")).unwrap();
-    server.torc(&env, "apply -f w.yaml").exits(0).says("1 job added, 1 removed");
+    fs::remove_file(env.path("client/signaled")).unwrap();
+    server.torc(&env, "apply -f w.yaml").exits(0).prints("1 job added, 1 removed");
     server.torc(&env, "wait w --for condition=Succeeded --timeout 1h").exits(0);
-    until(|| env.path("client/told").exists(), || "a removed job goes on".to_owned());
+    until(|| env.path("client/signaled").exists(), || "a removed job got no signal".to_owned());
     env.write("client/second-may-end", "");
     runner.signal(Signal::SIGTERM);
     runner.finish().exits(130);
@@ -265,7 +265,7 @@ jobs:
 }
 
 #[test]
-fn a_runner_that_is_killed_is_succeeded_by_the_next_one() {
+fn a_new_runner_adopts_the_jobs_of_a_killed_one() {
     let env = TestEnv::new();
     let server = Server::start(&env);
     env.write("client/w.yaml", GATED);
@@ -308,12 +308,12 @@ fn a_watch_shows_each_event_once_and_in_order() {
     env.write("client/w.yaml", GATED);
     server.torc(&env, "apply -f w.yaml").exits(0);
     let watch = server.call(&env, "get events gated -w -o json").start();
-    watch.says("WorkflowCreated");
+    watch.prints("WorkflowCreated");
     let runner = server.call(&env, "runner gated").start();
     until(|| env.lines("client/ran").len() == 1, || runner.stderr());
     env.write("client/go", "");
     runner.finish().exits(0);
-    watch.says("WorkflowFinished");
+    watch.prints("WorkflowFinished");
     watch.signal(Signal::SIGINT);
     let seen = sequences(&watch.finish().exits(130).stdout);
     let all: Vec<i64> =
@@ -323,7 +323,7 @@ fn a_watch_shows_each_event_once_and_in_order() {
 }
 
 #[test]
-fn a_watch_goes_on_after_the_server_was_restarted() {
+fn a_watch_continues_after_a_server_restart() {
     let env = TestEnv::new();
     let server = Server::start(&env);
     let bind = server.url.trim_start_matches("http://").to_owned();
@@ -331,13 +331,13 @@ fn a_watch_goes_on_after_the_server_was_restarted() {
     env.write("client/v.yaml", "name: second\njobs: [{name: a, command: 'true'}]\n");
     server.torc(&env, "apply -f w.yaml").exits(0);
     let watch = server.call(&env, "get events -w -o json").start();
-    watch.says("WorkflowCreated");
+    watch.prints("WorkflowCreated");
     server.stop();
-    watch.says("waiting for the server at");
+    watch.prints("waiting for the server at");
     let server = Server::with_flags(&env, &format!("--bind {bind}"));
-    watch.says("going on");
+    watch.prints("connected");
     server.torc(&env, "apply -f v.yaml").exits(0);
-    watch.says("\"second\"");
+    watch.prints("\"second\"");
     watch.signal(Signal::SIGINT);
     let seen = sequences(&watch.finish().exits(130).stdout);
     let all: Vec<i64> =
@@ -346,7 +346,7 @@ fn a_watch_goes_on_after_the_server_was_restarted() {
     server.stop();
 }
 
-/// The sequence numbers of a stream of JSON values.
+/// Returns the sequence numbers of a stream of JSON values.
 fn sequences(text: &str) -> Vec<i64> {
     let mut numbers = Vec::new();
     for value in serde_json::Deserializer::from_str(text).into_iter::<serde_json::Value>() {
@@ -358,7 +358,7 @@ fn sequences(text: &str) -> Vec<i64> {
 }
 
 #[test]
-fn labels_and_capacity_decide_who_gets_a_job() {
+fn labels_and_capacity_select_the_runner() {
     let env = TestEnv::new();
     let server = Server::start(&env);
     env.write(
@@ -374,7 +374,7 @@ jobs:
     );
     server.torc(&env, "apply -f w.yaml").exits(0);
     // P07
-    server.torc(&env, "runner --num-cpus 1 --idle-exit 1s").exits(0).says("there was nothing to do");
+    server.torc(&env, "runner --num-cpus 1 --idle-exit 1s").exits(0).prints("there was nothing to do");
     assert_eq!(server.state(&env, "w", "plain"), "completed");
     assert_eq!(
         (server.state(&env, "w", "special"), server.state(&env, "w", "wide")),
@@ -390,11 +390,11 @@ jobs:
 }
 
 #[test]
-fn a_store_is_served_once() {
+fn a_store_has_at_most_one_server() {
     let env = TestEnv::new();
     let server = Server::start(&env);
-    env.torc("server --bind 127.0.0.1:0 --database data/lab.db").exits(7).says("the store is in use by process");
-    env.torc(&format!("server --bind {} --database data/other.db", server.address())).exits(7).says("--bind");
+    env.torc("server --bind 127.0.0.1:0 --database data/lab.db").exits(7).prints("the store is in use by process");
+    env.torc(&format!("server --bind {} --database data/other.db", server.address())).exits(7).prints("--bind");
     server.stop();
     let again = Server::start(&env);
     again.stop();
@@ -404,9 +404,9 @@ fn a_store_is_served_once() {
 fn a_server_can_run_jobs_itself() {
     let env = TestEnv::new();
     let server = env.start("server --bind 127.0.0.1:0 --with-runner");
-    server.says("token file: ");
+    server.prints("token file: ");
     env.write("w.yaml", "name: w\njobs: [{name: a, command: echo hello}]\n");
-    env.torc("apply -f w.yaml").exits(0).says("w: succeeded");
+    env.torc("apply -f w.yaml").exits(0).prints("w: succeeded");
     assert_eq!(env.torc("logs a").exits(0).stdout, "hello\n");
     server.signal(Signal::SIGTERM);
     server.finish().exits(0);

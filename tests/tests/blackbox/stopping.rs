@@ -1,9 +1,9 @@
-//! Ctrl-C, and two processes in one folder: what stops, what goes on, and who does it.
+//! Ctrl-C and SIGTERM, and two `torc` processes in one folder.
 
 use nix::sys::signal::Signal;
 use torc_tests::env::{Running, TestEnv, eventually, until};
 
-/// Two jobs that end when there is a file `go`, and one that waits for both; all write down their starts.
+/// Two jobs that end when a file `go` exists, and one that depends on both. All log their starts.
 const GATED: &str = "
 name: gated
 jobs:
@@ -24,11 +24,11 @@ fn gated(env: &TestEnv) -> Running {
 }
 
 #[test]
-fn one_interrupt_gives_jobs_back_and_the_next_apply_goes_on() {
+fn one_interrupt_releases_jobs_and_the_next_apply_runs_them() {
     let env = TestEnv::new();
     let first = gated(&env);
     first.signal(Signal::SIGINT);
-    first.finish().exits(130).says("the same command goes on where it was");
+    first.finish().exits(130).prints("run the same command again to continue");
     env.expect_nothing_left();
     assert_eq!(env.states("")["a"], "ready");
     assert_eq!(env.states("")["after"], "blocked");
@@ -40,7 +40,7 @@ fn one_interrupt_gives_jobs_back_and_the_next_apply_goes_on() {
     );
 
     env.write("go", "");
-    env.torc("apply -f w.yaml").exits(0).says("workflow/gated unchanged");
+    env.torc("apply -f w.yaml").exits(0).prints("workflow/gated unchanged");
     let expected = ["a 1 terminated", "a 2 completed", "after 1 completed", "b 1 terminated", "b 2 completed"];
     assert_eq!(env.attempts(""), expected);
 }
@@ -72,7 +72,7 @@ fn a_runner_is_listed_with_its_own_process() {
 }
 
 #[test]
-fn a_second_interrupt_ends_stubborn_jobs_at_once() {
+fn a_second_interrupt_kills_jobs_at_once() {
     let env = TestEnv::new();
     env.write(
         "w.yaml",
@@ -84,7 +84,7 @@ jobs: [{name: a, command: 'trap \"\" TERM INT; echo a >> started; (trap \"\" TER
     let first = env.start("apply -f w.yaml");
     started(&env, 1);
     first.signal(Signal::SIGINT);
-    first.says("Ctrl-C again ends them at once");
+    first.prints("press Ctrl-C again to kill them");
     first.signal(Signal::SIGINT);
     first.finish().exits(130);
     env.expect_nothing_left();
@@ -96,37 +96,37 @@ fn a_second_torc_follows_the_first() {
     let env = TestEnv::new();
     let first = gated(&env);
     let second = env.start("apply -f w.yaml");
-    second.says("following there");
+    second.prints("already runs this store: following it");
     assert_eq!(env.states("")["a"], "running");
     env.write("go", "");
     first.finish().exits(0);
-    second.finish().exits(0).says("gated: succeeded");
+    second.finish().exits(0).prints("gated: succeeded");
     assert_eq!(env.attempts(""), ["a 1 completed", "after 1 completed", "b 1 completed"]);
     env.expect_nothing_left();
 }
 
 #[test]
-fn interrupting_the_follower_leaves_the_jobs_alone() {
+fn interrupting_a_follower_ends_no_job() {
     let env = TestEnv::new();
     let first = gated(&env);
     let second = env.start("apply -f w.yaml");
-    second.says("following there");
-    second.says("workflow/gated unchanged");
+    second.prints("already runs this store: following it");
+    second.prints("workflow/gated unchanged");
     second.signal(Signal::SIGINT);
-    second.finish().exits(130).says("the jobs go on in the other process");
+    second.finish().exits(130).prints("the other process still runs the jobs");
     env.write("go", "");
     first.finish().exits(0);
     assert_eq!(env.lines("started").len(), 3);
 }
 
 #[test]
-fn the_follower_takes_over_from_one_that_was_killed() {
+fn a_follower_takes_over_from_a_killed_owner() {
     let env = TestEnv::new();
     let first = gated(&env);
     let second = env.start("apply -f w.yaml --num-cpus 2");
-    second.says("workflow/gated unchanged");
+    second.prints("workflow/gated unchanged");
     first.kill();
-    second.says("taking over");
+    second.prints("taking over");
     env.write("go", "");
     second.finish().exits(0);
     assert_eq!(env.attempts(""), ["a 1 completed", "after 1 completed", "b 1 completed"]);
@@ -135,14 +135,14 @@ fn the_follower_takes_over_from_one_that_was_killed() {
 }
 
 #[test]
-fn the_follower_takes_over_from_one_that_left() {
+fn a_follower_takes_over_from_a_stopped_owner() {
     let env = TestEnv::new();
     let first = gated(&env);
     let second = env.start("apply -f w.yaml --num-cpus 2");
-    second.says("workflow/gated unchanged");
+    second.prints("workflow/gated unchanged");
     first.signal(Signal::SIGINT);
     first.finish().exits(130);
-    second.says("taking over");
+    second.prints("taking over");
     env.write("go", "");
     second.finish().exits(0);
     let expected = ["a 1 terminated", "a 2 completed", "after 1 completed", "b 1 terminated", "b 2 completed"];
@@ -151,7 +151,7 @@ fn the_follower_takes_over_from_one_that_left() {
 }
 
 #[test]
-fn a_second_workflow_is_run_by_whoever_is_there() {
+fn the_owner_also_runs_a_second_workflow() {
     let env = TestEnv::new();
     env.write("short.yaml", "name: short\njobs: [{name: s, command: 'echo s >> started'}]\n");
     let first = gated(&env);
@@ -161,10 +161,10 @@ fn a_second_workflow_is_run_by_whoever_is_there() {
         "name: long\njobs: [{name: l, command: 'echo l >> started; until test -e end; do sleep 0.02; done'}]\n",
     );
     let second = env.start("apply -f long.yaml");
-    second.says("workflow/long created");
+    second.prints("workflow/long created");
     env.write("go", "");
     first.finish().exits(0);
-    // The first is done with its own; what the second wants goes on.
+    // The first workflow is done, and its owner now runs the second one.
     eventually("the second workflow runs", || env.lines("started").contains(&"l".to_owned()).then_some(()));
     env.write("end", "");
     second.finish().exits(0);
@@ -173,7 +173,7 @@ fn a_second_workflow_is_run_by_whoever_is_there() {
 }
 
 #[test]
-fn what_a_job_leaves_in_the_background_ends() {
+fn background_processes_of_a_job_are_ended() {
     let env = TestEnv::new();
     env.write(
         "w.yaml",
@@ -191,19 +191,19 @@ jobs:
 }
 
 #[test]
-fn a_watch_goes_on_with_the_next_owner_where_it_was() {
+fn a_watch_continues_with_the_next_owner() {
     let env = TestEnv::new();
     let first = gated(&env);
     let watch = env.start("get events -w -o json");
-    watch.says("WorkflowCreated");
+    watch.prints("WorkflowCreated");
     first.kill();
     env.write("go", "");
     env.torc("apply -f w.yaml").exits(0);
     let all = env.items("get events");
     let last = all.last().expect("events")["sequence"].clone();
-    // The owner may be gone before the watch has heard of everything; the next one tells the rest.
+    // The owner may exit before the watch has received all events; the next owner sends the rest.
     let server = env.start("server --bind 127.0.0.1:0");
-    watch.says(&format!("\"sequence\":{last}"));
+    watch.prints(&format!("\"sequence\":{last}"));
     watch.signal(Signal::SIGINT);
     let text = watch.finish().exits(130).stdout;
     let mut seen = Vec::new();
@@ -221,15 +221,15 @@ fn a_watch_goes_on_with_the_next_owner_where_it_was() {
 }
 
 #[test]
-fn a_watch_says_what_it_waits_for_and_shows_what_happens_meanwhile() {
+fn a_watch_without_an_owner_waits_for_one() {
     let env = TestEnv::new();
     env.write("one.yaml", "name: one\njobs: [{name: a, command: 'true'}]\n");
     env.write("two.yaml", "name: two\njobs: [{name: b, command: 'true'}]\n");
     env.torc("apply -f one.yaml").exits(0);
     let watch = env.start("get workflows -w");
-    watch.says("waiting for the next one who does");
+    watch.prints("no torc process serves this store; waiting for one");
     assert!(watch.stdout().contains("one"), "{}", watch.stdout());
-    // Whoever comes may be gone before the watch has heard of it.
+    // The next owner may exit before the watch has connected to it.
     env.torc("apply -f two.yaml").exits(0);
     until(
         || watch.stdout().lines().any(|line| line.starts_with("two") && line.contains("Succeeded")),

@@ -1,4 +1,4 @@
-//! The store when things go wrong around it: what is told, and that nothing is lost. And copies: backup, restore, gc.
+//! The store on broken disks and with damaged files: errors, and no lost results. Also backup, restore and gc.
 
 use std::fs;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
@@ -15,13 +15,13 @@ fn with_one(env: &TestEnv) {
     env.torc("apply -f one.yaml").exits(0);
 }
 
-/// Everything that a store says about the workflow `one`.
+/// Returns the jobs and results of the workflow `one`.
 fn content(env: &TestEnv) -> (Vec<serde_json::Value>, Vec<serde_json::Value>) {
     (env.items("get jobs one"), env.items("get results one"))
 }
 
 #[test]
-fn a_file_in_the_place_of_the_folder_is_told() {
+fn a_file_in_place_of_the_store_folder_is_reported() {
     let env = TestEnv::new();
     env.write("one.yaml", ONE);
     env.write(".torc", "precious");
@@ -33,7 +33,7 @@ fn a_file_in_the_place_of_the_folder_is_told() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_to_is_told() {
+fn an_unwritable_store_folder_is_reported() {
     let env = TestEnv::new();
     with_one(&env);
     let before = content(&env);
@@ -41,7 +41,7 @@ fn a_folder_that_cannot_be_written_to_is_told() {
     {
         let _closed = ReadOnly::new(&env, ".torc");
         let outcome = env.torc("apply -f two.yaml").exits(7);
-        // A read-only mount fails at the lock, a folder without the permission at the database.
+        // A read-only mount fails at the lock, a folder without permission at the database.
         let failed = ["could not use the store in", "could not serve the store"];
         assert!(failed.iter().any(|words| outcome.stderr.contains(words)), "{}", outcome.stderr);
         assert!(outcome.stderr.contains("folder must be writable"), "{}", outcome.stderr);
@@ -52,7 +52,7 @@ fn a_folder_that_cannot_be_written_to_is_told() {
 }
 
 #[test]
-fn a_folder_in_which_no_store_can_be_made_is_told() {
+fn an_unwritable_project_folder_is_reported() {
     let env = TestEnv::new();
     env.write("place/one.yaml", ONE);
     let _closed = ReadOnly::new(&env, "place");
@@ -61,7 +61,7 @@ fn a_folder_in_which_no_store_can_be_made_is_told() {
     env.call("plan -f one.yaml").folder(env.path("place")).run().exits(0);
 }
 
-/// A folder that nobody can write to: by a read-only mount for root, whom permissions do not stop, else by permissions.
+/// A folder without write access: for root, whom permissions do not stop, by a read-only mount, for others by permissions.
 struct ReadOnly {
     path: std::path::PathBuf,
     mounted: bool,
@@ -101,33 +101,33 @@ fn unmount(path: &std::path::Path) {
 }
 
 #[test]
-fn a_store_of_a_newer_version_is_left_alone() {
+fn a_store_of_a_newer_version_is_not_changed() {
     let env = TestEnv::new();
     with_one(&env);
-    // The schema's version, as SQLite keeps it in the header of its file.
+    // SQLite stores the version of the schema in the header of the file.
     let file = fs::OpenOptions::new().write(true).open(env.path(".torc/torc.db")).unwrap();
     file.write_all_at(&9_999_u32.to_be_bytes(), 60).unwrap();
     drop(file);
     let bytes = fs::read(env.path(".torc/torc.db")).unwrap();
     for verb in ["apply -f two.yaml", "get jobs", "gc --older-than 1s"] {
-        env.torc(verb).exits(4).says("9999").says("it was written by a newer version");
+        env.torc(verb).exits(4).prints("9999").prints("it was written by a newer version");
     }
     assert_eq!(fs::read(env.path(".torc/torc.db")).unwrap(), bytes, "nothing was changed");
 }
 
 #[test]
-fn a_file_that_is_no_store_is_left_alone() {
-    for content in [&b"this is no database, but somebody's notes\n"[..], &[0x5a; 100_000]] {
+fn a_file_that_is_no_store_is_not_changed() {
+    for content in [&b"this is no database, but some notes\n"[..], &[0x5a; 100_000]] {
         let env = TestEnv::new();
         env.write("one.yaml", ONE);
         env.write(".torc/torc.db", content);
-        env.torc("apply -f one.yaml").exits(4).says("nothing was changed");
+        env.torc("apply -f one.yaml").exits(4).prints("nothing was changed");
         assert_eq!(fs::read(env.path(".torc/torc.db")).unwrap(), content);
     }
 }
 
 #[test]
-fn a_damaged_store_is_told_and_a_backup_brings_it_back() {
+fn a_damaged_store_is_reported_and_can_be_restored() {
     let env = TestEnv::new();
     with_one(&env);
     let before = content(&env);
@@ -139,7 +139,7 @@ fn a_damaged_store_is_told_and_a_backup_brings_it_back() {
     let outcome = env.torc("apply -f two.yaml");
     assert!(![Some(0), None].contains(&outcome.code), "{outcome:?}");
     assert!(!outcome.stderr.contains("panicked"), "{}", outcome.stderr);
-    env.torc("restore copy.db").exits(0).says("was restored; what was there is in");
+    env.torc("restore copy.db").exits(0).prints("was restored; what was there is in");
     assert_eq!(content(&env), before);
     assert_eq!(fs::read(env.path(".torc/torc.db.before-restore-1")).unwrap(), bytes);
 }
@@ -147,7 +147,7 @@ fn a_damaged_store_is_told_and_a_backup_brings_it_back() {
 #[test]
 fn a_full_disk_loses_nothing() {
     let env = TestEnv::new();
-    // Room for a write-ahead log with a commit for every job, which a busy machine makes.
+    // Space for a write-ahead log with one commit per job, as on a busy machine.
     let Some(disk) = SmallDisk::new(&env, "disk", "12m") else {
         return full_by_limit(&env);
     };
@@ -173,12 +173,12 @@ fn a_full_disk_loses_nothing() {
     drop(disk);
 }
 
-/// Enough jobs that their rows do not fit into what is left of a page.
+/// Returns so many jobs that their rows do not fit into the rest of a page.
 fn many() -> String {
     "name: many\nparameters: {i: '1:300'}\njobs: [{name: 'job_with_a_long_name_{i}', command: 'echo {i} >> $TORC_OUTPUT_DIR/ran', use_parameters: [i]}]\n".to_owned()
 }
 
-/// The same for somebody who may not mount: no file may grow any more.
+/// Limits the size of all files instead of the disk, for a user who may not mount.
 fn full_by_limit(env: &TestEnv) {
     with_one(env);
     env.write("many.yaml", many());
@@ -209,10 +209,10 @@ jobs:
     let filler = disk.path.join("filler");
     let _ = fs::write(&filler, vec![0; 8 << 20]);
     env.write("logs/go", "");
-    first.says("no space is left");
+    first.prints("no space is left");
     assert_eq!(env.lines("logs/ran").len(), 2, "a child started before its parent's result was durable");
     fs::remove_file(&filler).unwrap();
-    // It has waited, and goes on with what it was asked to run.
+    // The second process has waited and now runs its workflow.
     first.finish().exits(0);
     assert_eq!(env.lines("logs/ran"), ["first", "gate", "last"]);
     env.expect_nothing_left();
@@ -220,12 +220,12 @@ jobs:
 }
 
 #[test]
-fn copies_and_returns() {
+fn a_backup_can_be_restored() {
     let env = TestEnv::new();
     with_one(&env);
     let before = content(&env);
-    env.torc("backup copy.db").exits(0).says("the store was copied to");
-    env.torc("backup copy.db").says("copy.db");
+    env.torc("backup copy.db").exits(0).prints("the store was copied to");
+    env.torc("backup copy.db").prints("copy.db");
     assert_ne!(env.torc("backup copy.db").code, Some(0), "an existing file is never overwritten");
     env.torc("delete one --yes").exits(0);
     env.torc("get jobs one").exits(5);
@@ -238,7 +238,7 @@ fn copies_and_returns() {
 }
 
 #[test]
-fn a_copy_can_be_made_while_jobs_run_and_a_store_in_use_is_not_replaced() {
+fn a_store_in_use_can_be_backed_up_but_not_restored() {
     let env = TestEnv::new();
     env.write(
         "w.yaml",
@@ -247,7 +247,7 @@ fn a_copy_can_be_made_while_jobs_run_and_a_store_in_use_is_not_replaced() {
     let apply = env.start("apply -f w.yaml");
     until(|| env.path("started").exists(), || apply.stderr());
     env.torc("backup copy.db").exits(0);
-    env.torc("restore copy.db").exits(7).says("the store is in use by process");
+    env.torc("restore copy.db").exits(7).prints("the store is in use by process");
     env.write("go", "");
     apply.finish().exits(0);
     let elsewhere = TestEnv::new();
@@ -257,7 +257,7 @@ fn a_copy_can_be_made_while_jobs_run_and_a_store_in_use_is_not_replaced() {
 }
 
 #[test]
-fn old_attempts_go_and_the_latest_stays() {
+fn gc_removes_old_attempts_and_keeps_the_latest() {
     let env = TestEnv::new();
     env.write("w.yaml", "name: w\njobs: [{name: a, command: 'echo $TORC_ATTEMPT_ID; test -e good'}]\n");
     env.torc("apply -f w.yaml").exits(3);
@@ -278,7 +278,7 @@ fn old_attempts_go_and_the_latest_stays() {
 }
 
 #[test]
-fn a_deleted_workflow_is_gone_and_its_number_is_not_used_again() {
+fn the_number_of_a_deleted_workflow_is_not_reused() {
     let env = TestEnv::new();
     with_one(&env);
     env.torc("delete workflow/one").exits(0);

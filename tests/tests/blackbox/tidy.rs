@@ -1,10 +1,11 @@
-//! The shape that ARCHITECTURE.md promises: what is absent stays absent, and nothing grows out of hand.
+//! The rules of ARCHITECTURE.md: layers, forbidden dependencies, sizes, and complete lists.
 
 mod cycles;
+mod words;
 
 use std::fs;
 
-use torc_tests::env::project_root;
+use torc_tests::env::{TestEnv, project_root};
 
 fn sources(folder: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
@@ -24,7 +25,7 @@ fn sources(folder: &str) -> Vec<(String, String)> {
     found
 }
 
-/// The part of a file that is not its test module.
+/// Returns the part of a file before its test module.
 fn product(text: &str) -> &str {
     text.split("#[cfg(test)]\nmod tests {").next().unwrap()
 }
@@ -90,7 +91,7 @@ fn dependencies_point_one_way() {
     }
 }
 
-/// Documents are loaded and validated with an evaluator of CEL, behind the feature `load` of `torc-api`. The runner sees no documents.
+/// Only the feature `load` of `torc-api` needs CEL, and the runner loads no documents.
 #[test]
 fn the_runner_does_not_link_cel() {
     let manifest = |folder: &str| fs::read_to_string(project_root().join(folder).join("Cargo.toml")).unwrap();
@@ -113,9 +114,9 @@ fn sql_is_in_the_store_and_in_the_files_that_a_runner_writes() {
     }
 }
 
-/// A clock that is set, or that jumps, must not end a lease, a job or a runner.
+/// Setting the clock must not end a lease, a job or a runner.
 #[test]
-fn what_a_runner_decides_knows_no_time_of_day() {
+fn runner_decisions_use_no_wall_clock() {
     for (name, text) in sources("runner/src") {
         let measures = name.starts_with("runner/src/state") || name.starts_with("runner/src/shim");
         for word in ["SystemTime", "wall_ms"] {
@@ -123,21 +124,21 @@ fn what_a_runner_decides_knows_no_time_of_day() {
         }
     }
     let clock = fs::read_to_string(project_root().join("runner/src/clock.rs")).unwrap();
-    assert!(clock.contains("ClockId::Boottime"), "the runner's clock goes on during suspend");
+    assert!(clock.contains("ClockId::Boottime"), "the runner's clock must advance during suspend");
 }
 
 #[test]
-fn jobs_are_moved_by_one_function_only() {
+fn one_function_changes_states_of_jobs() {
     for folder in ["core/src", "controller/src", "store/src"] {
         for (name, text) in sources(folder).into_iter().filter(|(name, _)| !is_test(name)) {
             let uses = product(&text).matches("next_state(").count();
             let allowed = match name.as_str() {
                 "core/src/job.rs" => continue,
-                // `transition` for every move, and the rows of a new workflow.
-                "core/src/engine/workflow.rs" | "core/src/engine/apply.rs" => 1,
+                // `Graph::transition`, and the rows of a new workflow.
+                "core/src/engine/workflow/graph.rs" | "core/src/engine/apply.rs" => 1,
                 _ => 0,
             };
-            assert!(uses <= allowed, "{name} decides moves of jobs by itself");
+            assert!(uses <= allowed, "{name} calls `next_state`");
         }
     }
     for (name, text) in sources("store/src") {
@@ -169,7 +170,7 @@ fn nothing_is_left_unfinished() {
     }
 }
 
-/// Every field of the document has a line in its reference, in both spellings.
+/// Every field of the document has a line in its reference.
 #[test]
 fn the_reference_of_the_document_is_complete() {
     let page = fs::read_to_string(project_root().join("docs/reference/document.md")).unwrap();
@@ -182,6 +183,23 @@ fn the_reference_of_the_document_is_complete() {
         });
     }
     assert_eq!(missing, Vec::<String>::new(), "add these to docs/reference/document.md");
+}
+
+#[test]
+fn generated_files_are_current() {
+    let env = TestEnv::new();
+    let files = [
+        ("crds/torc.dev.yaml", "crd print"),
+        ("docs/reference/openapi.json", "reference openapi"),
+        ("docs/reference/cli.md", "reference cli"),
+        ("docs/reference/crds.md", "reference crds"),
+        ("docs/reference/environment.md", "reference environment"),
+        ("docs/reference/http-routes.md", "reference http"),
+    ];
+    for (file, line) in files {
+        let stored = fs::read_to_string(project_root().join(file)).unwrap();
+        assert!(env.torc(line).exits(0).stdout == stored, "{file} is not current: run tests/generate");
+    }
 }
 
 #[test]
@@ -213,9 +231,9 @@ fn collect_fields(schema: &serde_json::Value, visit: &mut dyn FnMut(&str)) {
     }
 }
 
-/// `cargo run -p torc`, the first command that a user types, must not ask which of two programs is meant.
+/// `cargo run -p torc` works only if the package has a single program.
 #[test]
-fn the_first_command_of_the_readme_knows_its_program() {
+fn the_first_command_of_the_readme_is_unambiguous() {
     let readme = fs::read_to_string(project_root().join("README.md")).unwrap();
     assert!(readme.contains("cargo run --release -p torc -- apply -f docs/examples/diamond.yaml"));
     assert!(project_root().join("docs/examples/diamond.yaml").exists());

@@ -1,4 +1,4 @@
-//! Who may do what, and who is believed to be the server: real processes, real certificates, real sockets.
+//! Access rights and the identity of the server, with real processes, certificates and sockets.
 
 use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -21,7 +21,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn a_whole_workflow_over_tls_with_a_pinned_certificate_and_the_token_of_its_runner() {
+fn a_workflow_runs_over_tls_with_a_runner_token() {
     let env = TestEnv::new();
     let server = Server::with_flags(&env, "--bind 0.0.0.0:0 --advertise 127.0.0.1");
     assert!(server.url.starts_with("https://127.0.0.1:"), "{}", server.url);
@@ -45,7 +45,7 @@ fn a_whole_workflow_over_tls_with_a_pinned_certificate_and_the_token_of_its_runn
     server.torc(&env, "wait w --for condition=Succeeded --timeout 1m").exits(0);
     let data = server.torc(&env, "get user-data w -o json").exits(0).json();
     assert_eq!(data["items"][0]["data"], 5, "the job talked to the server by itself");
-    // What jobs see is the token of their workflow, never the administrator's, and for nobody else to read.
+    // Jobs see the token of their workflow, never the administrator's, and other users cannot read it.
     let shown: Value = serde_json::from_str(&fs::read_to_string(env.path("client/shown")).unwrap()).unwrap();
     assert_eq!(shown["statement"]["scope"], "runner");
     assert_eq!(shown["statement"]["workflow"], 1);
@@ -53,7 +53,7 @@ fn a_whole_workflow_over_tls_with_a_pinned_certificate_and_the_token_of_its_runn
 }
 
 #[test]
-fn jobs_of_an_apply_in_the_foreground_see_the_token_of_their_workflow_alone() {
+fn jobs_of_apply_see_only_the_token_of_their_workflow() {
     let env = TestEnv::new();
     let job = "cat $TORC_TOKEN_FILE > seen; stat -c %a $TORC_TOKEN_FILE > mode; test -f $TORC_SERVER_FILE";
     env.write("w.yaml", format!("name: w\njobs: [{{name: a, command: '{job}'}}]\n"));
@@ -68,7 +68,7 @@ fn jobs_of_an_apply_in_the_foreground_see_the_token_of_their_workflow_alone() {
 }
 
 #[test]
-fn a_server_that_is_not_the_one_that_was_meant_is_told_nothing() {
+fn a_client_sends_no_token_to_a_wrong_server() {
     let env = TestEnv::new();
     let server = Server::with_flags(&env, "--bind 127.0.0.1:0 --tls");
     let address = server.address();
@@ -79,37 +79,40 @@ fn a_server_that_is_not_the_one_that_was_meant_is_told_nothing() {
     env.write("no-pin", format!("{token}\n"));
     env.write("half-pin", format!("{token}~abcd\n"));
     server.torc(&env, "get workflows").exits(0);
-    server.torc_with_token(&env, "other-pin", "get workflows").exits(7).says("should be abababab");
-    server.torc_with_token(&env, "no-pin", "get workflows").exits(7).says("nobody that is trusted");
-    server.torc_with_token(&env, "half-pin", "get workflows").exits(4).says("fingerprint");
-    // By the certificate itself, and by a fingerprint that was passed on otherwise.
+    server.torc_with_token(&env, "other-pin", "get workflows").exits(7).prints("expected abababab");
+    server
+        .torc_with_token(&env, "no-pin", "get workflows")
+        .exits(7)
+        .prints("the issuer of its certificate is not trusted");
+    server.torc_with_token(&env, "half-pin", "get workflows").exits(4).prints("fingerprint");
+    // The server is identified by its certificate, or by a fingerprint that a user copied.
     let certificate = env.text_path("data/lab.db.tls.crt");
     server.torc_with_token(&env, "no-pin", &format!("get workflows --ca-cert {certificate}")).exits(0);
     let pin = text(&server.announced, "certificateSha256");
     server.torc_with_token(&env, "no-pin", &format!("get workflows --certificate-sha256 {pin}")).exits(0);
     server.torc_with_token(&env, "other-pin", &format!("get workflows --certificate-sha256 {pin}")).exits(0);
-    // A name that is not in the certificate.
+    // This address is not in the certificate.
     let wide = TestEnv::new();
     let wide_server = Server::with_flags(&wide, "--bind 0.0.0.0:0");
     let wide_port = wide_server.address().rsplit_once(':').unwrap().1.to_owned();
     let call = wide.call(&format!("get workflows --url https://127.0.0.2:{wide_port}")).folder(wide.path("client"));
     let call = call.arg("--ca-cert").arg(wide.path("data/lab.db.tls.crt")).env("TORC_TOKEN", "x");
-    call.run().exits(7).says("not for this name");
-    // Plain words to a server with TLS, and TLS to a plain one.
-    env.call(&format!("get workflows --url http://{address}")).env("TORC_TOKEN", token).run().exits(4).says("https");
+    call.run().exits(7).prints("not valid for this host name");
+    // Plain HTTP to a server with TLS, and TLS to a plain one.
+    env.call(&format!("get workflows --url http://{address}")).env("TORC_TOKEN", token).run().exits(4).prints("https");
     let plain_env = TestEnv::new();
     let plain = Server::with_flags(&plain_env, "--bind 127.0.0.1:0");
     let line = format!("get workflows --url https://{}", plain.address());
-    plain_env.call(&line).env("TORC_TOKEN", "x").run().exits(7).says("speaks http, not https");
-    // A token that is for one certificate never goes over the wire in plain words.
-    let line = format!("get workflows --url http://nobody.invalid:{port}");
-    env.call(&line).env("TORC_TOKEN", word.trim()).run().exits(4).says("write https://");
+    plain_env.call(&line).env("TORC_TOKEN", "x").run().exits(7).prints("speaks HTTP, not HTTPS");
+    // A token with a fingerprint is never sent over plain HTTP.
+    let line = format!("get workflows --url http://missing.invalid:{port}");
+    env.call(&line).env("TORC_TOKEN", word.trim()).run().exits(4).prints("use https://");
 }
 
 #[test]
-fn a_certificate_that_was_given_is_read_again_when_it_is_replaced() {
+fn a_replaced_certificate_is_reloaded() {
     let env = TestEnv::new();
-    // Two servers make certificates; the second one's replaces the first one's under a third.
+    // Two servers generate certificates. A third one uses the first, which the test then replaces by the second.
     for name in ["one", "two"] {
         let call = env.call(&format!("server --bind 127.0.0.1:0 --tls --database {name}/x.db -o json"));
         drop(Server::from_call(&env, call));
@@ -135,12 +138,12 @@ fn a_certificate_that_was_given_is_read_again_when_it_is_replaced() {
     place("two");
     until(|| trusting("two") == Some(0), || "the new certificate is not shown".to_owned());
     assert_eq!(trusting("one"), Some(7));
-    // Whoever is in the folder goes by the file.
+    // Commands in the folder use the certificate of the file.
     env.torc("get workflows").exits(0);
 }
 
 #[test]
-fn each_scope_gets_its_own_and_nothing_else() {
+fn each_scope_has_exactly_its_rights() {
     let env = TestEnv::new();
     let server = Server::with_flags(&env, "--bind 127.0.0.1:0");
     server.create_token(&env, "ada", "--scope owner --user ada");
@@ -158,8 +161,8 @@ fn each_scope_gets_its_own_and_nothing_else() {
     assert_eq!(names("bob"), ["two"]);
     assert_eq!(names("runner"), ["one"]);
     assert_eq!(names("data/lab.db.token"), ["one", "two"]);
-    // Owners: everything with theirs, nothing with others'.
-    server.torc_with_token(&env, "ada", &format!("apply -f {two}")).exits(7).says("belongs to bob");
+    // Owners may do everything with their workflows and nothing with others.
+    server.torc_with_token(&env, "ada", &format!("apply -f {two}")).exits(7).prints("belongs to bob");
     for line in
         ["get jobs two", "cancel two", "delete two --yes", "retry two", "get events two", "runner two", "runner"]
     {
@@ -172,7 +175,7 @@ fn each_scope_gets_its_own_and_nothing_else() {
     server.torc_with_token(&env, "ada", "backup copy.db").exits(7);
     server.torc_with_token(&env, "ada", "suspend one").exits(0);
     server.torc_with_token(&env, "ada", "resume one").exits(0);
-    // Runners: their workflow, and of that only what runners and jobs need.
+    // Runners may only do what runners and jobs of their workflow need.
     server.torc_with_token(&env, "runner", "get jobs one").exits(0);
     for line in ["get jobs two", "cancel one", "delete one --yes", "retry one", "suspend one", "runner", "runner two"] {
         server.torc_with_token(&env, "runner", line).exits(7);
@@ -181,16 +184,16 @@ fn each_scope_gets_its_own_and_nothing_else() {
     server.torc_with_token(&env, "runner", "token create --scope runner --workflow one").exits(7);
     server.torc_with_token(&env, "runner", "runner one").exits(0);
     server.torc_with_token(&env, "metrics", "get workflows").exits(7);
-    // A token whose time is over, and one that was changed.
+    // An expired token, and a modified one.
     server.create_token(&env, "brief", "--scope owner --user ada --expires 1s");
     until(|| server.torc_with_token(&env, "brief", "get workflows").code == Some(7), || "it never expires".to_owned());
-    server.torc_with_token(&env, "brief", "get workflows").says("expired");
+    server.torc_with_token(&env, "brief", "get workflows").prints("expired");
     let changed = fs::read_to_string(env.path("ada")).unwrap().replacen("torc1.e", "torc1.f", 1);
     env.write("changed", changed);
     server.torc_with_token(&env, "changed", "get workflows").exits(7);
-    // All of it is on record.
-    let deeds = server.torc(&env, "get audit -o json").exits(0).json();
-    let deeds: Vec<String> = deeds["items"].as_array().unwrap().iter().map(deed).collect();
+    // The audit log has all of it.
+    let rows = server.torc(&env, "get audit -o json").exits(0).json();
+    let rows: Vec<String> = rows["items"].as_array().unwrap().iter().map(audit_text).collect();
     for wanted in [
         "ada owner apply workflows/one ok",
         "ada owner apply workflows/two Forbidden",
@@ -199,22 +202,22 @@ fn each_scope_gets_its_own_and_nothing_else() {
         "ada owner suspend workflows/one/suspend ok",
         "runner of workflow 1 runner cancel workflows/one/cancel Forbidden",
     ] {
-        assert!(deeds.iter().any(|deed| deed == wanted), "`{wanted}` is missing in {deeds:#?}");
+        assert!(rows.iter().any(|row| row == wanted), "`{wanted}` is missing in {rows:#?}");
     }
     let own = server.torc_with_token(&env, "ada", "get audit -o json").exits(0).json();
     assert!(own["items"].as_array().unwrap().iter().all(|item| text(item, "who") == "ada"));
 }
 
-fn deed(item: &Value) -> String {
+fn audit_text(item: &Value) -> String {
     ["who", "scope", "verb", "object", "outcome"].map(|field| text(item, field)).join(" ")
 }
 
 #[test]
-fn a_key_that_was_given_outlives_the_store_and_another_ends_all_tokens() {
+fn a_token_key_survives_the_store_and_a_new_key_ends_tokens() {
     let env = TestEnv::new();
     env.write("key", "0123456789abcdef0123456789abcdef\n");
     env.write("short", "abc\n");
-    env.torc(&format!("{SERVER} --bind 127.0.0.1:0 --token-key-file short")).exits(4).says("at least 32 bytes");
+    env.torc(&format!("{SERVER} --bind 127.0.0.1:0 --token-key-file short")).exits(4).prints("at least 32 bytes");
     let server = Server::with_flags(&env, "--bind 127.0.0.1:0 --token-key-file key");
     server.create_token(&env, "ada", "--scope owner --user ada");
     server.torc_with_token(&env, "ada", "get workflows").exits(0);
@@ -223,17 +226,17 @@ fn a_key_that_was_given_outlives_the_store_and_another_ends_all_tokens() {
     server.torc_with_token(&env, "ada", "get workflows").exits(0);
     drop(server);
     let server = Server::with_flags(&env, "--bind 127.0.0.1:0");
-    server.torc_with_token(&env, "ada", "get workflows").exits(7).says("its key has changed");
+    server.torc_with_token(&env, "ada", "get workflows").exits(7).prints("its key has changed");
 }
 
 #[test]
-fn what_contradicts_itself_is_refused_and_plain_http_beyond_this_machine_is_warned_of() {
+fn contradicting_tls_flags_are_refused() {
     let env = TestEnv::new();
     env.torc("server --bind 0.0.0.0:0 --insecure-http --tls").exits(2);
     env.torc("server --bind 127.0.0.1:0 --tls-cert none.pem").exits(2);
-    env.torc("server --bind 127.0.0.1:0 --tls-cert none.pem --tls-key none.key").exits(4).says("none.pem");
+    env.torc("server --bind 127.0.0.1:0 --tls-cert none.pem --tls-key none.key").exits(4).prints("none.pem");
     let server = Server::with_flags(&env, "--bind 0.0.0.0:0 --insecure-http");
-    server.process().says("not encrypted");
+    server.process().prints("not encrypted");
     assert!(server.url.starts_with("http://"));
     let port = server.address().rsplit_once(':').unwrap().1.to_owned();
     let line = format!("get workflows --url http://127.0.0.1:{port}");
@@ -241,12 +244,12 @@ fn what_contradicts_itself_is_refused_and_plain_http_beyond_this_machine_is_warn
 }
 
 #[test]
-fn others_are_told_a_host_that_leads_to_the_server_and_one_that_does_not_is_warned_of() {
+fn an_unreachable_advertised_host_is_warned_about() {
     let env = TestEnv::new();
     let server = Server::with_flags(&env, "--bind 0.0.0.0:0");
     server.torc(&env, "get workflows").exits(0);
     assert!(!server.process().stderr().contains("leads nowhere"), "{}", server.process().stderr());
-    // The certificate is for that host, too.
+    // The certificate includes that host.
     let host = server.address().rsplit_once(':').unwrap().0.to_owned();
     let token = fs::read_to_string(env.path("data/lab.db.token")).unwrap();
     env.write("no-pin", token.split('~').next().unwrap());
@@ -255,26 +258,26 @@ fn others_are_told_a_host_that_leads_to_the_server_and_one_that_does_not_is_warn
     assert_eq!(call.code, Some(0), "{host}: {}", call.stderr);
     let other = TestEnv::new();
     let server = Server::with_flags(&other, "--bind 0.0.0.0:0 --advertise logn1.invalid");
-    server.process().says("'logn1.invalid', which leads nowhere");
-    // Nobody vouches for a certificate that the server makes for itself.
-    env.torc("server --bind 0.0.0.0:0 --tls-ca ca.crt --database x.db").exits(2).says("--tls-cert");
+    server.process().prints("'logn1.invalid' of --advertise does not resolve");
+    // No authority signs a certificate that the server generates.
+    env.torc("server --bind 0.0.0.0:0 --tls-ca ca.crt --database x.db").exits(2).prints("--tls-cert");
 }
 
 #[test]
-fn the_server_inside_apply_listens_where_it_is_told() {
+fn the_server_of_apply_listens_at_the_configured_address() {
     let env = TestEnv::new();
     env.write("w.yaml", "name: w\njobs: [{name: a, command: 'until test -e go; do sleep 0.05; done'}]\n");
     let info = || serde_json::from_slice::<Value>(&fs::read(env.path(".torc/server.json")).ok()?).ok();
     let apply = env.start("apply -f w.yaml --bind 0.0.0.0:0 --advertise login.example");
-    let said = eventually("the owner says where it is", &info);
-    assert!(text(&said, "url").starts_with("https://login.example:"), "{said}");
-    assert!(said["certificateSha256"].is_string(), "{said}");
-    // Others in the folder attach to it by its address on this machine.
+    let printed = eventually("the owner writes its address", &info);
+    assert!(text(&printed, "url").starts_with("https://login.example:"), "{printed}");
+    assert!(printed["certificateSha256"].is_string(), "{printed}");
+    // Other commands in the folder use its address on this machine.
     until(|| env.items("get workflows").len() == 1, || "the workflow is not there".to_owned());
     env.write("go", "");
     apply.finish().exits(0);
     fs::remove_file(env.path("go")).unwrap();
-    // In the background as well.
+    // A background server does the same.
     env.write("v.yaml", "name: v\njobs: [{name: a, command: 'until test -e go; do sleep 0.05; done'}]\n");
     env.torc("apply -f v.yaml --detach --bind 0.0.0.0:0 --advertise login.example").exits(0);
     assert!(text(&info().unwrap(), "url").starts_with("https://login.example:"));
@@ -282,7 +285,7 @@ fn the_server_inside_apply_listens_where_it_is_told() {
     env.torc("wait v --for condition=Succeeded --timeout 1m").exits(0);
 }
 
-/// Sends bytes as they are, and reads what comes until the other side closes.
+/// Sends raw bytes and reads until the server closes the connection.
 fn converse(address: &str, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -293,24 +296,24 @@ fn converse(address: &str, bytes: &[u8]) -> String {
 }
 
 #[test]
-fn those_who_never_finish_hold_up_nobody() {
+fn unfinished_connections_block_no_others() {
     let env = TestEnv::new();
     let server = Server::with_flags(&env, "--bind 127.0.0.1:0 --tls");
     let address = server.address();
-    // Silent connections, halves of greetings, and plain words do not keep others out.
+    // Silent connections, unfinished handshakes and plain text do not block others.
     let idle: Vec<TcpStream> = (0..50).map(|_| TcpStream::connect(address).unwrap()).collect();
     let mut half = TcpStream::connect(address).unwrap();
     half.write_all(&[0x16, 3, 1]).unwrap();
     server.torc(&env, "get workflows").exits(0);
     let answer = converse(address, b"GET /v1/version HTTP/1.1\r\nhost: x\r\n\r\n");
     assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("TlsRequired"), "{answer}");
-    // A greeting that is never finished is given up on.
+    // An unfinished handshake times out.
     half.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let mut rest = Vec::new();
     let closed = half.read_to_end(&mut rest).map_or_else(|error| error.kind() == ErrorKind::ConnectionReset, |_| true);
     assert!(closed, "the server still waits");
     drop(idle);
-    // Nothing is read of a body before it is known whose it is.
+    // A body is not read before the request is authenticated.
     let plain_env = TestEnv::new();
     let plain = Server::with_flags(&plain_env, "--bind 127.0.0.1:0");
     let head = "POST /v1/workflows HTTP/1.1\r\nhost: x\r\ncontent-length: 100000000\r\nconnection: close\r\n\r\n";
@@ -319,7 +322,7 @@ fn those_who_never_finish_hold_up_nobody() {
 }
 
 #[test]
-fn at_the_limit_of_connections_the_next_one_waits() {
+fn a_connection_over_the_limit_waits() {
     let env = TestEnv::new();
     let call = env.call(SERVER).arg("--bind").arg("127.0.0.1:0").env("TORC_SERVER_MAX_CONNECTIONS", "2");
     let server = Server::from_call(&env, call);
@@ -330,9 +333,9 @@ fn at_the_limit_of_connections_the_next_one_waits() {
     waiting.finish().exits(0);
 }
 
-/// Every route of the API's own description is closed to those without a token, and to those with the wrong one.
+/// Every route of the OpenAPI document is refused without a token and with a wrong one.
 #[test]
-fn every_route_is_closed_to_strangers() {
+fn every_route_requires_a_token() {
     let env = TestEnv::new();
     let server = Server::with_flags(&env, "--bind 127.0.0.1:0");
     let file = workflow(&env, "w", "true");
@@ -374,10 +377,10 @@ fn every_route_is_closed_to_strangers() {
 }
 
 #[test]
-fn tokens_of_administrators_and_of_metrics_may_be_given() {
+fn admin_and_metrics_tokens_can_be_configured() {
     let env = TestEnv::new();
-    env.write("admin", "a-word-that-nobody-guesses\n");
-    env.write("figures", "another-word-for-figures\n");
+    env.write("admin", "a-long-admin-token\n");
+    env.write("figures", "a-long-metrics-token\n");
     let server = Server::with_flags(&env, "--bind 127.0.0.1:0 --admin-token-file admin --metrics-token-file figures");
     assert_eq!(text(&server.announced, "tokenFile"), "admin");
     assert!(!env.path("data/lab.db.token").exists(), "no other one is made");
@@ -388,10 +391,10 @@ fn tokens_of_administrators_and_of_metrics_may_be_given() {
             format!("GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\nauthorization: Bearer {token}\r\n\r\n");
         converse(server.address(), request.as_bytes())
     };
-    assert!(ask("another-word-for-figures").starts_with("HTTP/1.1 200"));
-    assert!(ask("another-word-for-figure").starts_with("HTTP/1.1 401"));
+    assert!(ask("a-long-metrics-token").starts_with("HTTP/1.1 200"));
+    assert!(ask("a-long-metrics-toke").starts_with("HTTP/1.1 401"));
     let other = TestEnv::new();
     other.write("admin", "short\n");
-    other.torc("server --bind 127.0.0.1:0 --admin-token-file admin").exits(4).says("too short");
-    other.torc("server --bind 127.0.0.1:0 --admin-token-file nowhere").exits(5).says("could not read the token file");
+    other.torc("server --bind 127.0.0.1:0 --admin-token-file admin").exits(4).prints("too short");
+    other.torc("server --bind 127.0.0.1:0 --admin-token-file nowhere").exits(5).prints("could not read the token file");
 }

@@ -1,6 +1,8 @@
-//! What a runner was handed of its server's certificate: a file that the server keeps up to date. A server is believed if its
-//! certificate is in the file, whatever its names and its time, as those of a login node are many and clocks of nodes may be wrong;
-//! or if those in the file vouch for it, as they do after a renewal; or if the machine trusts it, as it does a proxy in front.
+//! Verifies a server by a certificate file that the server keeps up to date for its runners. A certificate is accepted in three cases:
+//!
+//! * The file contains it. Its names and validity do not matter: login nodes have many names, and clocks of nodes may be wrong.
+//! * A certificate of the file signed it, as after a renewal.
+//! * The machine trusts it, as with a proxy in front of the server.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,14 +14,14 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{Error, RootCertStore};
 
-/// Believes what a file says at the moment of each connection.
+/// The certificates of a file, read again for each connection.
 #[derive(Debug)]
 pub(super) struct CertificateFile {
     file: PathBuf,
-    /// What it said the last time: it is removed when the allocation is over, and the runner still has to say goodbye.
+    /// The last content. The server removes the file when the allocation ends, while the runner still has to deregister.
     known: Mutex<Vec<CertificateDer<'static>>>,
     provider: Arc<CryptoProvider>,
-    /// None where the machine trusts nobody.
+    /// `None` on a machine without CA certificates.
     machine: Option<rustls_platform_verifier::Verifier>,
 }
 
@@ -39,14 +41,14 @@ impl CertificateFile {
         known.clone()
     }
 
-    /// Checks with those in the file; none where nobody in it can vouch for anybody.
+    /// Returns a verifier with the certificates of the file as CAs; `None` if none of them can be a CA.
     fn authority(&self, certificates: &[CertificateDer<'static>]) -> Option<Arc<WebPkiServerVerifier>> {
         let mut store = RootCertStore::empty();
         store.add_parsable_certificates(certificates.iter().cloned());
         WebPkiServerVerifier::builder_with_provider(Arc::new(store), Arc::clone(&self.provider)).build().ok()
     }
 
-    /// Accepts a certificate, or says why not.
+    /// Verifies a server's certificate.
     pub fn verify(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -60,11 +62,11 @@ impl CertificateFile {
             return Ok(ServerCertVerified::assertion());
         }
         let by_machine = || {
-            let nobody = Error::General(format!("{} cannot be read", self.file.display()));
-            self.machine.as_ref().ok_or(nobody)?.verify_server_cert(end_entity, others, name, ocsp, now)
+            let unreadable = Error::General(format!("{} cannot be read", self.file.display()));
+            self.machine.as_ref().ok_or(unreadable)?.verify_server_cert(end_entity, others, name, ocsp, now)
         };
         match self.authority(&certificates) {
-            // What those say who should know is the better reason.
+            // The error of the file's CAs is more useful than that of the machine's.
             Some(authority) => authority
                 .verify_server_cert(end_entity, others, name, ocsp, now)
                 .or_else(|reason| by_machine().map_err(|_| reason)),
@@ -104,33 +106,33 @@ mod tests {
     }
 
     #[test]
-    fn the_certificate_in_the_file_and_what_those_in_it_vouch_for_is_believed() {
+    fn certificates_in_the_file_and_signed_by_it_are_accepted() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("server.crt");
-        let handed = CertificateFile::new(&file, super::super::cryptography());
+        let verifier = CertificateFile::new(&file, super::super::cryptography());
         let (ours, strange) = (authority("ours"), authority("strange"));
         let (first, renewed, foreign) = (issue(&ours, "login1"), issue(&ours, "login1"), issue(&strange, "login1"));
         let now = UnixTime::since_unix_epoch(Duration::from_secs(1_800_000_000));
-        let believes = |certificate: &Certificate, name: &str, now: UnixTime| {
+        let accepts = |certificate: &Certificate, name: &str, now: UnixTime| {
             let name = ServerName::try_from(name.to_owned()).unwrap();
-            handed.verify(certificate.der(), &[], &name, &[], now).map(drop)
+            verifier.verify(certificate.der(), &[], &name, &[], now).map(drop)
         };
         let write = |text: &[&Certificate]| {
             let text: String = text.iter().map(|certificate| certificate.pem()).collect();
             std::fs::write(&file, text).unwrap();
         };
-        assert!(believes(&first, "login1", now).is_err(), "nothing was handed over");
+        assert!(accepts(&first, "login1", now).is_err(), "the file does not exist");
         write(&[&first]);
-        believes(&first, "login1", now).unwrap();
-        believes(&first, "another-name", UnixTime::since_unix_epoch(Duration::ZERO)).unwrap();
-        assert!(believes(&renewed, "login1", now).is_err(), "nobody in the file vouches for it");
-        // It is read anew for every connection.
+        accepts(&first, "login1", now).unwrap();
+        accepts(&first, "another-name", UnixTime::since_unix_epoch(Duration::ZERO)).unwrap();
+        assert!(accepts(&renewed, "login1", now).is_err(), "the file has no CA for it");
+        // The file is read again for every connection.
         write(&[&renewed]);
-        believes(&renewed, "login1", now).unwrap();
-        assert!(believes(&first, "login1", now).is_err());
+        accepts(&renewed, "login1", now).unwrap();
+        assert!(accepts(&first, "login1", now).is_err());
         write(&[&first, &ours.certificate]);
-        believes(&renewed, "login1", now).unwrap();
-        let wrong_name = believes(&renewed, "another-name", now).unwrap_err();
+        accepts(&renewed, "login1", now).unwrap();
+        let wrong_name = accepts(&renewed, "another-name", now).unwrap_err();
         assert!(matches!(
             wrong_name,
             Error::InvalidCertificate(
@@ -138,13 +140,13 @@ mod tests {
             )
         ));
         assert_eq!(
-            believes(&foreign, "login1", now).unwrap_err(),
+            accepts(&foreign, "login1", now).unwrap_err(),
             Error::InvalidCertificate(CertificateError::UnknownIssuer)
         );
-        // Half a file, and none, are no reason to forget.
+        // An incomplete or missing file keeps the last content.
         std::fs::write(&file, "-----BEGIN").unwrap();
-        believes(&first, "login1", now).unwrap();
+        accepts(&first, "login1", now).unwrap();
         std::fs::remove_file(&file).unwrap();
-        believes(&renewed, "login1", now).unwrap();
+        accepts(&renewed, "login1", now).unwrap();
     }
 }

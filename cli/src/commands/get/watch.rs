@@ -1,7 +1,7 @@
-//! `torc get -w`: what changes after the list was printed.
+//! `torc get -w`: changes after the list was printed.
 
 use std::collections::{HashMap, HashSet};
-use std::time::{Duration, Instant, SystemTime};
+use std::convert::Infallible;
 
 use torc_api::allocation::Allocation;
 use torc_api::api::{Event, Job, JobResult, Runner, RunnerStatus, Workflow, WorkflowAction};
@@ -11,37 +11,32 @@ use super::{GetArgs, Resource, workflow_id};
 use crate::client::{Client, ClientError, WatchMessage};
 use crate::connection::{ServerConnection, resolve_workflow};
 use crate::context::CommandContext;
-use crate::embedded::store_dir::StoreDir;
 use crate::error::{CliError, ExitStatus};
 use crate::output::{Listing, Printer};
-use crate::use_cases::follow::REMOTE_TIMEOUT;
-use crate::use_cases::interrupts::Interrupts;
+use crate::use_cases::watch_store::watch_store;
 
-/// How often a store that nobody serves is looked at for somebody who does.
-const PAUSE: Duration = Duration::from_millis(500);
-
-/// What has been printed.
+/// The state that the output shows so far.
 pub struct Seen {
-    /// The list as it was printed.
+    /// The printer of the list, which keeps column widths.
     pub listing: Listing,
-    /// Workflows and how they stood.
+    /// Statuses of workflows by workflow id.
     pub workflows: HashMap<i64, WorkflowStatus>,
-    /// Jobs as they stood.
+    /// Jobs by id.
     pub jobs: HashMap<i64, Job>,
     /// Results by job, run and attempt.
     pub results: HashSet<(i64, i32, i32)>,
-    /// Actions as they stood.
+    /// Actions by id.
     pub actions: HashMap<i64, WorkflowAction>,
-    /// Allocations as they stood.
+    /// Allocations by id.
     pub allocations: HashMap<i64, Allocation>,
-    /// Runners and what was said of them.
+    /// Status and number of running and queued jobs by runner id.
     pub runners: HashMap<i64, (RunnerStatus, i64, i64)>,
-    /// The last event.
+    /// The sequence number of the last event.
     pub sequence: i64,
 }
 
 impl Seen {
-    /// Nothing yet.
+    /// Returns the state before anything is printed.
     pub fn new(output: Printer) -> Self {
         Self {
             listing: Listing::new(output),
@@ -56,18 +51,17 @@ impl Seen {
     }
 }
 
-/// What tells one result from another.
+/// Returns the job, run and attempt of a result.
 pub fn result_key(result: &JobResult) -> (i64, i32, i32) {
     (result.job_id, result.run_id, result.attempt)
 }
 
-/// What is looked at in a runner.
+/// Returns the id of a runner and the values whose changes are printed.
 pub fn runner_key(runner: &Runner) -> (i64, (RunnerStatus, i64, i64)) {
     (runner.id, (runner.status, runner.running, runner.queued))
 }
 
-/// Prints changes until a person stops it. Whoever serves the store may leave and another one come: it goes on after the last
-/// event that was seen.
+/// Prints changes until the user interrupts the command. Continues after the last event when another process serves the store.
 pub async fn run(
     context: &CommandContext,
     args: &GetArgs,
@@ -76,100 +70,17 @@ pub async fn run(
     name: Option<&str>,
     mut seen: Seen,
 ) -> Result<ExitStatus, CliError> {
-    let mut interrupts = Interrupts::listen()?;
-    let mut waiting = Waiting::new(context);
-    let mut next = Some(connection);
-    loop {
-        let opened = match next.take() {
-            Some(connection) => Ok(connection),
-            None => ServerConnection::open(&context.settings, &context.folder).await,
-        };
-        let ended = match opened {
-            Ok(connection) => {
-                let round = Round { args, client: connection.client(), resource, name };
-                let ended = if connection.is_served() {
-                    waiting.over(context);
-                    tokio::select! {
-                        ended = round.watch(&mut seen) => ended,
-                        () = interrupts.next() => return Ok(ExitStatus::Interrupted),
-                    }
-                } else {
-                    round.replay(&mut seen).await
-                };
-                // Nothing changes while the store is ours; holding it would keep others from running.
-                connection.close().await;
-                ended
-            }
-            Err(error) => Err(error),
-        };
-        match ended {
-            Err(error) if error.kind != ExitStatus::Unreachable || waiting.is_too_long(context) => return Err(error),
-            _ => {}
+    let look = async |connection: &ServerConnection| -> Result<Option<Infallible>, CliError> {
+        let round = Round { args, client: connection.client(), resource, name };
+        if connection.is_served() {
+            round.watch(&mut seen).await?;
+        } else {
+            round.replay(&mut seen).await?;
         }
-        waiting.begin(context);
-        tokio::select! {
-            () = waiting.for_a_change() => {}
-            () = interrupts.next() => return Ok(ExitStatus::Interrupted),
-        }
-    }
-}
-
-/// Waiting for whoever serves the store next.
-struct Waiting {
-    since: Option<Instant>,
-    store_dir: Option<StoreDir>,
-}
-
-impl Waiting {
-    fn new(context: &CommandContext) -> Self {
-        Self { since: None, store_dir: StoreDir::find(&context.folder).filter(|_| context.settings.url.is_none()) }
-    }
-
-    fn begin(&mut self, context: &CommandContext) {
-        if self.since.is_some() {
-            return;
-        }
-        self.since = Some(Instant::now());
-        context.output.progress(&match &context.settings.url {
-            Some(url) => format!("waiting for the server at {url}"),
-            None => "nobody runs the workflows of this folder: waiting for the next one who does".to_owned(),
-        });
-    }
-
-    fn over(&mut self, context: &CommandContext) {
-        if self.since.take().is_some() {
-            context.output.progress("going on");
-        }
-    }
-
-    /// A server is restarted in minutes; the next owner of a folder may come tomorrow.
-    fn is_too_long(&self, context: &CommandContext) -> bool {
-        context.settings.url.is_some() && self.since.is_some_and(|since| since.elapsed() > REMOTE_TIMEOUT)
-    }
-
-    /// A store is opened again when somebody has it or had it: opening a large one takes a while.
-    async fn for_a_change(&self) {
-        let before = self.store_dir.as_ref().map(traces);
-        loop {
-            tokio::time::sleep(PAUSE).await;
-            let Some(store_dir) = &self.store_dir else { return };
-            if store_dir.server_info().is_some() || Some(traces(store_dir)) != before {
-                return;
-            }
-        }
-    }
-}
-
-/// What anybody who writes to a store changes.
-fn traces(store_dir: &StoreDir) -> Vec<Option<(SystemTime, u64)>> {
-    let log = format!("{}-wal", store_dir.database.display());
-    [store_dir.database.clone(), log.into()]
-        .iter()
-        .map(|path| {
-            let metadata = std::fs::metadata(path).ok()?;
-            Some((metadata.modified().ok()?, metadata.len()))
-        })
-        .collect()
+        Ok(None)
+    };
+    watch_store(context, connection, None, look).await?;
+    Ok(ExitStatus::Interrupted)
 }
 
 struct Round<'a> {
@@ -180,7 +91,7 @@ struct Round<'a> {
 }
 
 impl Round<'_> {
-    /// The workflow that is looked at; all where none is.
+    /// Returns the watched workflow; `None` for all.
     async fn workflow_id(&self) -> Result<Option<i64>, CliError> {
         match self.resource {
             Resource::Jobs | Resource::Results | Resource::Actions => {
@@ -194,7 +105,7 @@ impl Round<'_> {
         }
     }
 
-    /// What has happened since, where nobody is there who would tell.
+    /// Prints the changes since the last event, from a store without an owner.
     async fn replay(&self, seen: &mut Seen) -> Result<(), CliError> {
         let workflow = self.workflow_id().await?;
         for event in self.client.events(workflow, Some(seen.sequence), None).await? {
@@ -216,7 +127,7 @@ impl Round<'_> {
         }
     }
 
-    /// What changed between the list and the watch, and what the watch does not say.
+    /// Prints changes between the list and the watch, and changes of resources that the watch does not contain.
     async fn catch_up(&self, workflow: Option<i64>, seen: &mut Seen) -> Result<(), CliError> {
         match (self.resource, workflow) {
             (Resource::Workflows, None) => {
@@ -278,7 +189,7 @@ impl Round<'_> {
         }
     }
 
-    /// Jobs of an event, as they stand after it.
+    /// Returns the jobs of an event in their new states.
     async fn moved(&self, event: &Event, workflow: i64, seen: &mut Seen) -> Result<Vec<Job>, ClientError> {
         let mut moved = Vec::new();
         for transition in &event.jobs {
@@ -310,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_tells_one_thing_from_another() {
+    fn keys_identify_results_and_runners() {
         let result: JobResult = serde_json::from_value(
             serde_json::json!({ "workflow": "w", "job": "j", "jobId": 3, "runId": 4, "attempt": 5,
             "status": "completed", "endTime": "t", "durationSeconds": 1.0 }),
@@ -323,9 +234,8 @@ mod tests {
     }
 
     #[test]
-    fn any_filter_of_jobs_hides_the_unknown() {
-        let client =
-            Client::trusting("http://127.0.0.1:1", None, &crate::client::Trust::System, None).expect("a client");
+    fn a_filter_hides_jobs_that_were_not_listed() {
+        let client = Client::new("http://127.0.0.1:1", None, &crate::client::Trust::System, None).expect("a client");
         let filtered =
             |args: GetArgs| Round { args: &args, client: &client, resource: Resource::Jobs, name: None }.is_filtered();
         assert!(!filtered(GetArgs::default()));

@@ -45,7 +45,7 @@ impl Distant {
                     offset: known.unwrap_or_default(),
                     lines: self.lines.filter(|_| known.is_none()).and_then(|lines| i64::try_from(lines).ok()),
                 };
-                let piece = match client.log_piece(&attempt.workflow, &attempt.job, &wanted).await {
+                let piece = match client.log_chunk(&attempt.workflow, &attempt.job, &wanted).await {
                     Err(error) if has_ended_meanwhile(attempt, &error) => break,
                     answer => answer?,
                 };

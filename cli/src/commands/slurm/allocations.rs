@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use torc_slurm::accounting::{self, AccountingRecord};
 use torc_slurm::exec::Slurm;
-use torc_slurm::records::{self, Record};
 
-use crate::client::{Client, SlurmStatsFilter};
+use crate::client::Client;
 use crate::connection::{explain_missing, resolve_workflow};
 use crate::error::{CliError, ExitStatus};
-use crate::sites::AT_ONCE;
+use crate::sites::COMMAND_SCHEDULE;
+use torc_api::filter::SlurmStatsFilter;
 
 /// A workflow and the numbers of the Slurm jobs that ran it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,14 +50,14 @@ pub async fn of_workflow(client: &Client, reference: Option<&str>) -> Result<Slu
 }
 
 /// Everything that the accounting has about them.
-pub async fn ask_accounting(jobs: &SlurmJobs) -> Result<Vec<Record>, CliError> {
+pub async fn ask_accounting(jobs: &SlurmJobs) -> Result<Vec<AccountingRecord>, CliError> {
     if jobs.ids.is_empty() {
         let message = format!("workflow {} has not run in Slurm", jobs.workflow);
         return Err(CliError::new(ExitStatus::NotFound, message).hint("`torc get runners --all` shows who has run it"));
     }
     let slurm = Slurm::default().replaced_by(|name| std::env::var(name).ok());
-    let answer = slurm.ask_again(&records::ask(jobs.ids.iter().map(String::as_str)), AT_ONCE).await;
-    let records = answer.and_then(|answer| records::read(&answer.text));
+    let answer = slurm.ask_again(&accounting::ask(jobs.ids.iter().map(String::as_str)), COMMAND_SCHEDULE).await;
+    let records = answer.and_then(|answer| accounting::read(&answer.text));
     records.map_err(|trouble| {
         CliError::new(ExitStatus::Unreachable, format!("Slurm's accounting does not answer: {trouble}"))
             .hint("run this where `sacct` works, e.g. on a login node")

@@ -12,11 +12,12 @@ use serde::Serialize;
 
 use self::patterns::{Kind, findings};
 use super::allocations::{SlurmJobs, of_workflow};
-use crate::client::{Client, JobFilter};
+use crate::client::Client;
 use crate::connection::{explain_missing, with_client};
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 use crate::output::Listing;
+use torc_api::filter::JobFilter;
 
 /// Look through the logs of a workflow's allocations, runners and jobs for what is known to go wrong.
 ///

@@ -7,9 +7,9 @@ use clap::Args;
 use jiff::Timestamp;
 use torc_core::planning::compare::{QueueEstimate, compare};
 use torc_core::planning::generate::Planned;
+use torc_slurm::error::SlurmError;
 use torc_slurm::exec::Slurm;
-use torc_slurm::script::{Marker, Request, Worker, script};
-use torc_slurm::trouble::SlurmError;
+use torc_slurm::script::{Marker, Request, ScriptRunner, script};
 use torc_slurm::{sbatch, sinfo, squeue};
 
 use super::plan::{PlanArgs, plan};
@@ -33,15 +33,18 @@ pub struct PlanAllocationsArgs {
 pub(super) async fn run(context: &CommandContext, args: &PlanAllocationsArgs) -> Result<ExitStatus, CliError> {
     let planned = plan(context, &args.file, &args.plan).await?;
     let slurm = sites::slurm(&args.plan.site.way.prefix());
-    let nodes =
-        slurm.ask_again(&sinfo::nodes().within(sites::PATIENCE), sites::AT_ONCE).await.map_err(sites::trouble)?;
-    let nodes = sinfo::read_nodes(&nodes.text).map_err(sites::trouble)?;
+    let nodes = slurm
+        .ask_again(&sinfo::nodes().within(sites::QUERY_TIMEOUT), sites::COMMAND_SCHEDULE)
+        .await
+        .map_err(sites::slurm_error)?;
+    let nodes = sinfo::read_nodes(&nodes.text).map_err(sites::slurm_error)?;
     let mut rows = Vec::new();
     for one in &planned.plan.planned {
         let partition = one.scheduler.partition.clone().unwrap_or_default();
-        let queue =
-            slurm.ask_again(&squeue::jobs_of_partition(&partition).within(sites::PATIENCE), sites::AT_ONCE).await;
-        let queued = squeue::read_jobs(queue).map_err(sites::trouble)?;
+        let queue = slurm
+            .ask_again(&squeue::jobs_of_partition(&partition).within(sites::QUERY_TIMEOUT), sites::COMMAND_SCHEDULE)
+            .await;
+        let queued = squeue::read_jobs(queue).map_err(sites::slurm_error)?;
         let idle = sinfo::idle(&nodes, &partition);
         rows.push(row(&slurm, one, &partition, idle, queued.len()).await?);
     }
@@ -100,7 +103,7 @@ struct Wait {
 async fn wait(slurm: &Slurm, planned: &Planned, nodes: i64) -> Result<Wait, CliError> {
     let mut request = Request::of_scheduler(&planned.scheduler, None);
     request.nodes = nodes;
-    let worker = Worker {
+    let worker = ScriptRunner {
         command: &["true".to_owned()],
         arguments: &[],
         allocation: "torc-plan",
@@ -112,12 +115,12 @@ async fn wait(slurm: &Slurm, planned: &Planned, nodes: i64) -> Result<Wait, CliE
     };
     let text = script(&request, &BTreeMap::new(), &Marker { own: "torc-plan", shared_name: None }, &worker)
         .map_err(|error| CliError::invalid("the scheduler cannot be written for sbatch").because(error))?;
-    match slurm.ask(&sbatch::test(&text).within(sites::PATIENCE)).await {
+    match slurm.ask(&sbatch::test(&text).within(sites::QUERY_TIMEOUT)).await {
         Ok(answer) => {
             let start = sbatch::read_start(&answer);
             Ok(Wait { seconds: start.map(|at| (at - Timestamp::now().as_second()).max(0)), refused: None })
         }
-        Err(SlurmError::Refused { sentence }) => Ok(Wait { seconds: None, refused: Some(sentence) }),
-        Err(other) => Err(sites::trouble(other)),
+        Err(SlurmError::Refused { message: sentence }) => Ok(Wait { seconds: None, refused: Some(sentence) }),
+        Err(other) => Err(sites::slurm_error(other)),
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use jiff::Timestamp;
 use serde::Serialize;
-use torc_slurm::records::Record;
+use torc_slurm::accounting::AccountingRecord;
 
 use super::allocations::{ask_accounting, of_workflow};
 use crate::client::Client;
@@ -65,8 +65,8 @@ pub struct SacctRow {
     pub node_list: Option<String>,
 }
 
-impl From<Record> for SacctRow {
-    fn from(record: Record) -> Self {
+impl From<AccountingRecord> for SacctRow {
+    fn from(record: AccountingRecord) -> Self {
         let time = |seconds: i64| Timestamp::from_second(seconds).ok().map(|time| time.to_string());
         Self {
             slurm_job_id: record.id,
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn a_record_of_the_accounting_is_a_row() {
         let text = "77.1|FAILED|2:0|2026-11-16T13:00:00|2026-11-16T14:00:00|3600|2|8|28800|02:00:00|3M|n[1-2]|step\n";
-        let record = torc_slurm::records::read(text).expect("readable").remove(0);
+        let record = torc_slurm::accounting::read(text).expect("readable").remove(0);
         let row = SacctRow::from(record.clone());
         let time =
             |seconds: Option<i64>| seconds.and_then(|at| Timestamp::from_second(at).ok()).map(|at| at.to_string());

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 
 use clap::Args;
 use serde::Serialize;
+use torc_api::filter::{JobFilter, SlurmStatsFilter};
 use torc_api::slurm_stats::SlurmStats;
 
-use crate::client::{Client, JobFilter, SlurmStatsFilter};
+use crate::client::Client;
 use crate::connection::{explain_missing, resolve_workflow, with_client};
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
@@ -46,7 +47,12 @@ pub struct StatsRow {
 pub async fn run(context: &CommandContext, args: &StatsArgs) -> Result<ExitStatus, CliError> {
     let rows = with_client(&context.settings, &context.folder, async |client: &Client| {
         let workflow = resolve_workflow(client, args.workflow.as_deref()).await?;
-        let filter = SlurmStatsFilter { job: args.job.clone(), run: args.run, attempt: args.attempt };
+        let filter = SlurmStatsFilter {
+            job_id: args.job.clone(),
+            run_id: args.run,
+            attempt_id: args.attempt,
+            ..SlurmStatsFilter::default()
+        };
         let stats = client.slurm_stats(&workflow, &filter).await.map_err(explain_missing)?;
         let jobs = client.jobs(&workflow, &JobFilter::default(), None).await.map_err(explain_missing)?;
         let names: HashMap<i64, String> = jobs.into_iter().map(|job| (job.id, job.name)).collect();

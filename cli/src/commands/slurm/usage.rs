@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde::Serialize;
-use torc_slurm::records::Record;
+use torc_slurm::accounting::AccountingRecord;
 
 use super::allocations::{ask_accounting, of_workflow};
 use crate::client::Client;
@@ -38,7 +38,7 @@ pub struct Usage {
 }
 
 /// Adds up allocations. Steps are parts of them and count for nothing more.
-pub fn add_up(workflow: &str, records: &[Record]) -> Usage {
+pub fn add_up(workflow: &str, records: &[AccountingRecord]) -> Usage {
     let mut usage = Usage { workflow: workflow.to_owned(), ..Usage::default() };
     for record in records.iter().filter(|record| record.is_allocation() && record.start.is_some()) {
         usage.allocations += 1;
@@ -90,7 +90,7 @@ mod tests {
 2|RUNNING|0:0|2026-11-16T13:00:00|Unknown|1800|1|4|7200|00:00:00||n1|b
 3|CANCELLED by 0|0:0|None|2026-11-16T14:00:00|0|4|0|0|00:00:00||None assigned|c
 ";
-        let usage = add_up("w", &torc_slurm::records::read(text).expect("readable"));
+        let usage = add_up("w", &torc_slurm::accounting::read(text).expect("readable"));
         assert_eq!((usage.allocations, usage.running), (2, 1), "one never started");
         assert_eq!((usage.node_seconds, usage.cpu_seconds), (9_000, 36_000));
         assert!((usage.used_cpu_seconds - 7_200.0).abs() < 1e-9);

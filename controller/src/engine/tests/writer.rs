@@ -180,6 +180,6 @@ async fn the_queue_is_done_before_the_writer_ends() {
     let engine = server.engine.clone();
     server.stop.queue.cancel();
     tokio::time::timeout(LIMIT, server.writer).await.expect("the writer ends").unwrap();
-    let error = engine.find(("default", "w")).await.unwrap_err();
+    let error = engine.find("default", "w").await.unwrap_err();
     assert_eq!(error.body.code, torc_api::error_code::ErrorCode::Stopped);
 }

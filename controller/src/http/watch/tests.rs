@@ -10,11 +10,11 @@ async fn watcher(
     grant: Grant,
     workflow: Option<i64>,
     last: i64,
-) -> (Watch, mpsc::Receiver<SseEvent>) {
+) -> (WatchStream, mpsc::Receiver<SseEvent>) {
     let (sender, receiver) = mpsc::channel(BUFFER);
     let theirs = server.engine.theirs(&grant).await.unwrap();
     let (engine, workflow) = (server.engine.clone(), workflow.map(WorkflowId));
-    (Watch { engine, workflow, grant, theirs, last, last_status: None, sender }, receiver)
+    (WatchStream { engine, workflow, grant, theirs, last, last_status: None, sender }, receiver)
 }
 
 fn event(sequence: i64, workflow: Option<i64>) -> Event {
@@ -108,5 +108,5 @@ async fn a_workflow_that_is_new_is_theirs_from_its_first_event() {
     let of_ada = events["items"].as_array().unwrap().iter().filter(|one| one["workflow"] != "two").count();
     assert_eq!(sent(&mut receiver).len(), of_ada);
     assert!(watch.forward(Err(broadcast::error::RecvError::Closed)).await.is_err());
-    assert!(STATUS_INTERVAL <= Duration::from_secs(1), "a status is at most a second old");
+    assert!(STATUS_DELAYS.1 <= Duration::from_secs(1), "a status is at most a second old");
 }

@@ -1,14 +1,14 @@
-//! What the status of a Slurm cluster says, and when it is worth writing. Pure.
+//! The status of a SlurmCluster, and when to write it.
 
 use std::time::Duration;
 
 use torc_api::cluster::SlurmClusterStatus;
-use torc_api::status::Condition;
+use torc_api::condition::Condition;
 
-/// That Slurm has answered again is written at most so often.
+/// Minimum interval between writes that only update the time of contact.
 const CONTACT: Duration = Duration::from_secs(60);
 
-/// The status: what is known of the cluster, with times that move only when a value does.
+/// Returns the status. Its times change only when a value changes.
 pub(super) fn report(
     found: SlurmClusterStatus,
     before: Option<&SlurmClusterStatus>,
@@ -24,7 +24,7 @@ pub(super) fn report(
     SlurmClusterStatus { conditions: conditions.collect(), ..found }
 }
 
-/// Whether to write it. `age` is how long ago this process wrote the last one.
+/// Returns whether to write a status. `age` is the time since this process wrote the last one.
 pub(super) fn is_due(before: Option<&SlurmClusterStatus>, after: &SlurmClusterStatus, age: Option<Duration>) -> bool {
     let Some(before) = before else { return true };
     let besides = |status: &SlurmClusterStatus| SlurmClusterStatus { last_contact_time: None, ..status.clone() };
@@ -33,14 +33,16 @@ pub(super) fn is_due(before: Option<&SlurmClusterStatus>, after: &SlurmClusterSt
 
 #[cfg(test)]
 mod tests {
+    use torc_api::condition::ConditionStatus;
+
     use super::*;
 
-    fn status(ready: &str, contact: &str) -> SlurmClusterStatus {
+    fn status(ready: ConditionStatus, contact: &str) -> SlurmClusterStatus {
         SlurmClusterStatus {
             last_contact_time: Some(contact.to_owned()),
             conditions: vec![Condition {
                 type_: "Ready".to_owned(),
-                status: ready.to_owned(),
+                status: ready,
                 reason: "Answered".to_owned(),
                 message: String::new(),
                 last_transition_time: "then".to_owned(),
@@ -52,24 +54,24 @@ mod tests {
 
     #[test]
     fn times_move_with_values() {
-        let before = status("True", "1");
+        let before = status(ConditionStatus::True, "1");
         let since = |found: SlurmClusterStatus, before: Option<&SlurmClusterStatus>| {
             report(found, before, 3, "now").conditions[0].clone()
         };
-        assert_eq!(since(status("True", "2"), Some(&before)).last_transition_time, "then");
-        assert_eq!(since(status("False", "2"), Some(&before)).last_transition_time, "now");
-        assert_eq!(since(status("True", "2"), None).observed_generation, Some(3));
+        assert_eq!(since(status(ConditionStatus::True, "2"), Some(&before)).last_transition_time, "then");
+        assert_eq!(since(status(ConditionStatus::False, "2"), Some(&before)).last_transition_time, "now");
+        assert_eq!(since(status(ConditionStatus::True, "2"), None).observed_generation, Some(3));
     }
 
     #[test]
     fn contact_alone_is_written_once_a_minute() {
-        let before = status("True", "1");
+        let before = status(ConditionStatus::True, "1");
         let seconds = |seconds| Some(Duration::from_secs(seconds));
         for (after, age, expected) in [
-            (status("True", "1"), seconds(600), false),
-            (status("True", "2"), seconds(59), false),
-            (status("True", "2"), seconds(60), true),
-            (status("False", "1"), seconds(0), true),
+            (status(ConditionStatus::True, "1"), seconds(600), false),
+            (status(ConditionStatus::True, "2"), seconds(59), false),
+            (status(ConditionStatus::True, "2"), seconds(60), true),
+            (status(ConditionStatus::False, "1"), seconds(0), true),
         ] {
             assert_eq!(is_due(Some(&before), &after, age), expected, "{after:?}");
         }
@@ -78,13 +80,18 @@ mod tests {
 
     #[test]
     fn everything_but_the_contact_is_written_at_once() {
-        let before = status("True", "1");
+        let before = status(ConditionStatus::True, "1");
         let mut counted = before.clone();
         counted.partition_count = Some(3);
         assert!(is_due(Some(&before), &counted, Some(Duration::ZERO)));
-        assert!(is_due(Some(&before), &status("True", "2"), None), "this process has written none");
+        assert!(is_due(Some(&before), &status(ConditionStatus::True, "2"), None), "this process has written none");
         assert!(!is_due(Some(&before), &before, None));
-        let said = report(SlurmClusterStatus { partition_count: Some(7), ..status("True", "9") }, None, 5, "now");
+        let said = report(
+            SlurmClusterStatus { partition_count: Some(7), ..status(ConditionStatus::True, "9") },
+            None,
+            5,
+            "now",
+        );
         assert_eq!((said.partition_count, said.last_contact_time.as_deref()), (Some(7), Some("9")));
         let condition = &said.conditions[0];
         assert_eq!((condition.reason.as_str(), condition.last_transition_time.as_str()), ("Answered", "now"));

@@ -1,48 +1,48 @@
-//! Whether to take a lease, by one's own clock. Pure.
+//! Decides when to take a lease, by the local clock.
 
 use std::time::Duration;
 
-/// How long a lease lasts that is not renewed.
+/// Duration of a lease that is not renewed.
 pub(super) const LEASE_SECONDS: i32 = 15;
-/// Between two attempts.
-pub(super) const RETRY: Duration = Duration::from_secs(2);
+/// Interval between attempts and renewals.
+pub(super) const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 
-/// What a lease says.
+/// The content of a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Record {
-    /// Who has it; empty when it was given back.
+pub(super) struct LeaseRecord {
+    /// The holder; empty when the lease was released.
     pub holder: String,
-    /// How often it has changed hands.
+    /// The number of changes of the holder.
     pub transitions: i64,
-    /// How long it lasts.
+    /// The duration.
     pub seconds: i32,
 }
 
-/// What to do about it.
+/// The next step of a candidate or a leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// It is ours already.
+pub(super) enum LeaseStep {
+    /// Renew the lease: this process holds it.
     Renew,
-    /// Nobody has it any more.
+    /// Take the lease: it was released or has expired.
     Take,
-    /// Somebody has it.
+    /// Wait: another server holds it.
     Wait,
 }
 
-/// Decides. `age_ms` is how long ago, by our own clock, it was last seen to change: the times in it are of other clocks.
-pub(super) fn step(record: Option<&Record>, me: &str, age_ms: u64) -> Step {
+/// Decides the next step. `age_ms` is the local time since the lease last changed: the times in it are of other clocks.
+pub(super) fn decide(record: Option<&LeaseRecord>, me: &str, age_ms: u64) -> LeaseStep {
     match record {
-        None => Step::Take,
-        Some(record) if record.holder == me => Step::Renew,
-        Some(record) if record.holder.is_empty() => Step::Take,
-        // Our own Pod had it: a container starts only after the one before it has ended.
-        Some(record) if who(&record.holder) == who(me) => Step::Take,
-        Some(record) if age_ms > u64::from(record.seconds.max(1).unsigned_abs()) * 1_000 => Step::Take,
-        Some(_) => Step::Wait,
+        None => LeaseStep::Take,
+        Some(record) if record.holder == me => LeaseStep::Renew,
+        Some(record) if record.holder.is_empty() => LeaseStep::Take,
+        // The lease belongs to an earlier container of this Pod, which has ended before this one started.
+        Some(record) if who(&record.holder) == who(me) => LeaseStep::Take,
+        Some(record) if age_ms > u64::from(record.seconds.max(1).unsigned_abs()) * 1_000 => LeaseStep::Take,
+        Some(_) => LeaseStep::Wait,
     }
 }
 
-/// Whose an identity is, without what tells its processes apart.
+/// Returns the part of an identity that all processes of one server share.
 pub(super) fn who(identity: &str) -> &str {
     identity.rsplit_once('_').map_or(identity, |(who, _)| who)
 }
@@ -54,44 +54,44 @@ mod tests {
 
     #[test]
     fn who_takes_a_lease() {
-        let record = |holder: &str, seconds| Record { holder: holder.to_owned(), transitions: 3, seconds };
+        let record = |holder: &str, seconds| LeaseRecord { holder: holder.to_owned(), transitions: 3, seconds };
         for (seen, age_ms, expected) in [
-            (None, 0, Step::Take),
-            (Some(record("", 15)), 0, Step::Take),
-            (Some(record("other", 15)), 0, Step::Wait),
-            (Some(record("other", 15)), 15_000, Step::Wait),
-            (Some(record("other", 15)), 15_001, Step::Take),
-            (Some(record("other", 0)), 500, Step::Wait),
-            (Some(record("other", -5)), 1_001, Step::Take),
-            (Some(record("me_1", 15)), 60_000, Step::Renew),
-            (Some(record("me_0", 15)), 0, Step::Take),
-            (Some(record("me_too_1", 15)), 0, Step::Wait),
-            (Some(record("m_1", 15)), 0, Step::Wait),
+            (None, 0, LeaseStep::Take),
+            (Some(record("", 15)), 0, LeaseStep::Take),
+            (Some(record("other", 15)), 0, LeaseStep::Wait),
+            (Some(record("other", 15)), 15_000, LeaseStep::Wait),
+            (Some(record("other", 15)), 15_001, LeaseStep::Take),
+            (Some(record("other", 0)), 500, LeaseStep::Wait),
+            (Some(record("other", -5)), 1_001, LeaseStep::Take),
+            (Some(record("me_1", 15)), 60_000, LeaseStep::Renew),
+            (Some(record("me_0", 15)), 0, LeaseStep::Take),
+            (Some(record("me_too_1", 15)), 0, LeaseStep::Wait),
+            (Some(record("m_1", 15)), 0, LeaseStep::Wait),
         ] {
-            assert_eq!(step(seen.as_ref(), "me_1", age_ms), expected, "{seen:?} after {age_ms} ms");
+            assert_eq!(decide(seen.as_ref(), "me_1", age_ms), expected, "{seen:?} after {age_ms} ms");
         }
     }
 
     #[test]
     fn a_leader_stops_believing_before_another_one_starts() {
-        assert!(RENEW_WITHIN + RETRY < Duration::from_secs(u64::from(LEASE_SECONDS.unsigned_abs())));
+        assert!(RENEW_WITHIN + RETRY_INTERVAL < Duration::from_secs(u64::from(LEASE_SECONDS.unsigned_abs())));
     }
 
     #[test]
     fn a_lease_lasts_as_long_as_it_says_and_is_tried_for_often() {
-        let record = |seconds| Record { holder: "other_1".to_owned(), transitions: 3, seconds };
+        let record = |seconds| LeaseRecord { holder: "other_1".to_owned(), transitions: 3, seconds };
         for (seconds, age_ms, expected) in [
-            (1, 1_000, Step::Wait),
-            (1, 1_001, Step::Take),
-            (20, 15_001, Step::Wait),
-            (20, 20_000, Step::Wait),
-            (20, 20_001, Step::Take),
-            (0, 1_000, Step::Wait),
-            (0, 1_001, Step::Take),
+            (1, 1_000, LeaseStep::Wait),
+            (1, 1_001, LeaseStep::Take),
+            (20, 15_001, LeaseStep::Wait),
+            (20, 20_000, LeaseStep::Wait),
+            (20, 20_001, LeaseStep::Take),
+            (0, 1_000, LeaseStep::Wait),
+            (0, 1_001, LeaseStep::Take),
         ] {
-            assert_eq!(step(Some(&record(seconds)), "me_1", age_ms), expected, "{seconds} s after {age_ms} ms");
+            assert_eq!(decide(Some(&record(seconds)), "me_1", age_ms), expected, "{seconds} s after {age_ms} ms");
         }
-        assert!(RETRY * 3 <= RENEW_WITHIN, "a leader may miss two renewals");
+        assert!(RETRY_INTERVAL * 3 <= RENEW_WITHIN, "a leader may miss two renewals");
         assert_eq!([who("a_b_c"), who("a"), who("a_")], ["a_b", "a", "a"]);
     }
 }

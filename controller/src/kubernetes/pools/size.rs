@@ -1,4 +1,4 @@
-//! How large a pool of runner Pods should be. Pure.
+//! The size of a pool of runner Pods.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,33 +7,33 @@ use serde::Deserialize;
 use serde_json::Value;
 use torc_api::quantity::parse_memory;
 use torc_core::class::labels_match;
-use torc_core::engine::Demand;
+use torc_core::engine::PoolDemand;
 
-/// A pool that has had nothing to do for so long gets smaller, unless it says otherwise.
+/// Default time without work after which a pool gets smaller.
 const COOL_DOWN_SECONDS: u32 = 60;
 
-/// A pool as the chart describes it.
+/// A pool, as the chart describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Pool {
-    /// What its Pods belong to.
+    /// The workload that creates its Pods.
     #[serde(flatten)]
-    pub home: Home,
-    /// So many Pods stay when there is nothing to do.
+    pub target: PoolTarget,
+    /// Minimum number of Pods.
     #[serde(default)]
     pub idle: i32,
-    /// There are never more.
+    /// Maximum number of Pods.
     pub max: i32,
-    /// It gets smaller when it has had nothing to do for so long.
+    /// Seconds without work after which the pool gets smaller.
     #[serde(default = "cool_down_seconds")]
     pub cool_down_seconds: u32,
-    /// What a Pod may use, as Kubernetes writes it.
+    /// Resource limits of a Pod, in the notation of Kubernetes.
     #[serde(default)]
     pub limits: BTreeMap<String, Value>,
-    /// Labels of its runners.
+    /// Labels of the runners.
     #[serde(default)]
     pub labels: Vec<String>,
-    /// The only workflow that they serve, as `name` or `namespace/name`; empty for all.
+    /// The only workflow that the runners serve, as `name` or `namespace/name`; empty for all.
     #[serde(default)]
     pub workflow: String,
 }
@@ -42,17 +42,17 @@ const fn cool_down_seconds() -> u32 {
     COOL_DOWN_SECONDS
 }
 
-/// What the Pods of a pool belong to.
+/// The workload that creates the Pods of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Home {
-    /// Which of its Pods goes when it gets smaller, nobody can say.
+pub enum PoolTarget {
+    /// A Deployment, which removes any of its Pods.
     Deployment(String),
-    /// The one with the highest number goes first.
+    /// A StatefulSet, which removes the Pod with the highest number first.
     StatefulSet(String),
 }
 
-impl Home {
+impl PoolTarget {
     pub fn name(&self) -> &str {
         match self {
             Self::Deployment(name) | Self::StatefulSet(name) => name,
@@ -64,15 +64,15 @@ impl Home {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct BusyRunners {
     pub count: i32,
-    /// The highest number of a Pod that has work, and one.
+    /// One more than the highest number of a Pod with work.
     pub up_to: i32,
 }
 
 impl BusyRunners {
-    /// Of the hosts whose runners have work, those that are Pods of this pool.
-    pub fn of<'a>(home: &Home, hosts: impl Iterator<Item = &'a str>) -> Self {
+    /// Counts the Pods of this pool among `hosts`, the hosts of all runners that have work.
+    pub fn of<'a>(target: &PoolTarget, hosts: impl Iterator<Item = &'a str>) -> Self {
         let mut busy = Self::default();
-        for rest in hosts.filter_map(|host| host.strip_prefix(home.name())?.strip_prefix('-')) {
+        for rest in hosts.filter_map(|host| host.strip_prefix(target.name())?.strip_prefix('-')) {
             busy.count += 1;
             busy.up_to = busy.up_to.max(rest.parse::<i32>().map_or(i32::MAX, |number| number.saturating_add(1)));
         }
@@ -80,33 +80,33 @@ impl BusyRunners {
     }
 }
 
-/// What the size depends on.
+/// The input of [`size`].
 pub(super) struct Sizing<'a> {
-    pub demands: &'a [Demand],
+    pub demands: &'a [PoolDemand],
     pub current: i32,
     pub busy: BusyRunners,
-    /// For how long none of its runners has had work.
+    /// The time since a runner of the pool last had work.
     pub quiet_for: Duration,
 }
 
-/// How many Pods there should be. A pool grows at once; it gets smaller only where no job is lost by it.
+/// Returns the number of Pods. A pool grows at once; it gets smaller only where no job is lost.
 pub(super) fn size(pool: &Pool, sizing: &Sizing<'_>) -> i32 {
     let wanted = pods_for(pool, sizing.demands).clamp(pool.idle.min(pool.max), pool.max.max(0));
     if wanted >= sizing.current {
         return wanted;
     }
-    let least = match pool.home {
-        Home::StatefulSet(_) => sizing.busy.up_to.min(sizing.current),
-        Home::Deployment(_) if sizing.busy.count > 0 => sizing.current,
-        Home::Deployment(_) => 0,
+    let least = match pool.target {
+        PoolTarget::StatefulSet(_) => sizing.busy.up_to.min(sizing.current),
+        PoolTarget::Deployment(_) if sizing.busy.count > 0 => sizing.current,
+        PoolTarget::Deployment(_) => 0,
     };
     let cool_down = Duration::from_secs(pool.cool_down_seconds.into());
     let may_shrink = sizing.quiet_for >= cool_down || sizing.busy.count > 0;
     if may_shrink { wanted.max(least) } else { sizing.current }
 }
 
-/// As many Pods as it takes to run everything at once.
-fn pods_for(pool: &Pool, demands: &[Demand]) -> i32 {
+/// Returns the number of Pods that run all jobs at once.
+fn pods_for(pool: &Pool, demands: &[PoolDemand]) -> i32 {
     let mut thousandths: i64 = 0;
     for demand in demands.iter().filter(|demand| serves(pool, demand)) {
         let at_once = at_once(pool, demand);
@@ -117,14 +117,14 @@ fn pods_for(pool: &Pool, demands: &[Demand]) -> i32 {
     i32::try_from((thousandths + 999) / 1_000).unwrap_or(i32::MAX)
 }
 
-fn serves(pool: &Pool, demand: &Demand) -> bool {
+fn serves(pool: &Pool, demand: &PoolDemand) -> bool {
     let name = demand.workflow.rsplit('/').next().unwrap_or_default();
     let is_its = pool.workflow.is_empty() || pool.workflow == demand.workflow || pool.workflow == name;
     is_its && labels_match(&demand.labels, &pool.labels)
 }
 
-/// How many such jobs a Pod runs at once; none if it is too small. What a Pod does not limit, it has.
-fn at_once(pool: &Pool, demand: &Demand) -> i64 {
+/// Returns the number of such jobs that a Pod runs at once; 0 if it is too small. A resource without a limit is unlimited.
+fn at_once(pool: &Pool, demand: &PoolDemand) -> i64 {
     let needs = &demand.needs;
     let limit =
         |name: &str, parse: fn(&str) -> Option<i64>| pool.limits.get(name).and_then(|value| parse(&text(value)));
@@ -140,7 +140,7 @@ fn at_once(pool: &Pool, demand: &Demand) -> i64 {
     if needs.num_nodes > 1 { 0 } else { smallest.min(10_000) }
 }
 
-/// A quantity as YAML gives it: `4` is a number there, `500m` is not.
+/// Returns a quantity as text: in YAML, `4` is a number and `500m` is not.
 fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
@@ -149,7 +149,7 @@ fn whole(text: &str) -> Option<i64> {
     text.parse().ok()
 }
 
-/// Whole CPUs of `2`, `1500m`: a part of one is told to the runner as a whole one.
+/// Returns the whole CPUs of `2` or `1500m`, rounded up like the runner does.
 fn cpus(text: &str) -> Option<i64> {
     match text.strip_suffix('m') {
         Some(thousandths) => Some((thousandths.parse::<i64>().ok()?.saturating_add(999) / 1_000).max(1)),
@@ -157,7 +157,7 @@ fn cpus(text: &str) -> Option<i64> {
     }
 }
 
-/// Bytes of `2Gi`, `500M`, `1073741824`; powers of 1,000 and 1,024 make no difference worth a Pod.
+/// Returns the bytes of `2Gi`, `500M` or `1073741824`. Units of 1,000 and 1,024 count alike: the difference is less than a Pod.
 fn bytes(text: &str) -> Option<i64> {
     text.parse().ok().or_else(|| parse_memory(text).ok())
 }
@@ -171,16 +171,16 @@ mod tests {
 
     use super::*;
 
-    fn pool(home: &str) -> Pool {
+    fn pool(target: &str) -> Pool {
         serde_json::from_value(json!({
-            home: "torc-cpu", "idle": 1, "max": 5, "limits": {"cpu": 4, "memory": "8Gi"}, "labels": ["fast"],
+            target: "torc-cpu", "idle": 1, "max": 5, "limits": {"cpu": 4, "memory": "8Gi"}, "labels": ["fast"],
         }))
         .unwrap()
     }
 
-    fn demand(jobs: i64, cpus: i64, memory_gib: i64) -> Demand {
+    fn demand(jobs: i64, cpus: i64, memory_gib: i64) -> PoolDemand {
         let needs = Requirements { num_cpus: cpus, memory_bytes: memory_gib << 30, ..Requirements::default() };
-        Demand { workflow: "default/w".to_owned(), needs, labels: vec!["fast".to_owned()], jobs }
+        PoolDemand { workflow: "default/w".to_owned(), needs, labels: vec!["fast".to_owned()], jobs }
     }
 
     #[test]
@@ -194,9 +194,9 @@ mod tests {
             (vec![demand(2, 1, 1), demand(1, 2, 1)], 1),
             (vec![demand(1_000_000, 1, 1)], 5),
             (vec![demand(10, 8, 1)], 1),
-            (vec![Demand { labels: vec!["gpu".to_owned()], ..demand(10, 1, 1) }], 1),
-            // Its runners would not take them.
-            (vec![Demand { labels: vec![], ..demand(10, 1, 1) }], 1),
+            (vec![PoolDemand { labels: vec!["gpu".to_owned()], ..demand(10, 1, 1) }], 1),
+            // The labels of its runners do not match.
+            (vec![PoolDemand { labels: vec![], ..demand(10, 1, 1) }], 1),
         ] {
             let sizing =
                 Sizing { demands: &demands, current: 1, busy: BusyRunners::default(), quiet_for: Duration::ZERO };
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn a_pool_gets_smaller_only_where_nothing_runs() {
         let minute = Duration::from_secs(60);
-        for (home, hosts, quiet_for, expected) in [
+        for (target, hosts, quiet_for, expected) in [
             ("deployment", vec![], Duration::ZERO, 4),
             ("deployment", vec![], minute, 1),
             ("deployment", vec!["torc-cpu-7d9-x2"], minute, 4),
@@ -224,10 +224,10 @@ mod tests {
             ("statefulSet", vec!["torc-cpu-0", "torc-cpu-3"], Duration::ZERO, 4),
             ("statefulSet", vec!["torc-cpu-3", "torc-cpu-0"], Duration::ZERO, 4),
         ] {
-            let pool = pool(home);
-            let busy = BusyRunners::of(&pool.home, hosts.iter().copied());
+            let pool = pool(target);
+            let busy = BusyRunners::of(&pool.target, hosts.iter().copied());
             let sizing = Sizing { demands: &[], current: 4, busy, quiet_for };
-            assert_eq!(size(&pool, &sizing), expected, "{home} {hosts:?}");
+            assert_eq!(size(&pool, &sizing), expected, "{target} {hosts:?}");
         }
         let hasty = Pool { cool_down_seconds: 5, ..pool("deployment") };
         for (seconds, expected) in [(4, 4), (5, 1)] {
@@ -274,7 +274,7 @@ mod tests {
                 num_nodes: count("numNodes", 1),
                 ..Requirements::default()
             };
-            let demand = Demand { needs: requirements, ..demand(1, 1, 0) };
+            let demand = PoolDemand { needs: requirements, ..demand(1, 1, 0) };
             assert_eq!(at_once(&pool, &demand), expected, "{limits} {needs}");
         }
     }
@@ -297,7 +297,7 @@ mod tests {
         assert_eq!(pool("deployment").cool_down_seconds, 60);
         let sizing = |seconds, busy| Sizing { demands: &[], current: 4, busy, quiet_for: Duration::from_secs(seconds) };
         let busy = BusyRunners { count: 1, up_to: 3 };
-        for (home, busy, seconds, expected) in [
+        for (target, busy, seconds, expected) in [
             ("deployment", BusyRunners::default(), 59, 4),
             ("deployment", BusyRunners::default(), 60, 1),
             ("statefulSet", BusyRunners::default(), 59, 4),
@@ -306,13 +306,13 @@ mod tests {
             ("statefulSet", BusyRunners { count: 1, up_to: 9 }, 0, 4),
             ("deployment", busy, 99, 4),
         ] {
-            assert_eq!(size(&pool(home), &sizing(seconds, busy)), expected, "{home} {busy:?} after {seconds} s");
+            assert_eq!(size(&pool(target), &sizing(seconds, busy)), expected, "{target} {busy:?} after {seconds} s");
         }
     }
 
     #[test]
     fn busy_pods_are_those_of_the_pool() {
-        let home = Home::StatefulSet("torc-cpu".to_owned());
+        let target = PoolTarget::StatefulSet("torc-cpu".to_owned());
         for (hosts, count, up_to) in [
             (vec![], 0, 0),
             (vec!["torc-cpu-0"], 1, 1),
@@ -320,7 +320,7 @@ mod tests {
             (vec!["torc-cpu", "torc-cpus-1", "other-5", "xtorc-cpu-4"], 0, 0),
             (vec!["torc-cpu-7d9-x2"], 1, i32::MAX),
         ] {
-            assert_eq!(BusyRunners::of(&home, hosts.iter().copied()), BusyRunners { count, up_to }, "{hosts:?}");
+            assert_eq!(BusyRunners::of(&target, hosts.iter().copied()), BusyRunners { count, up_to }, "{hosts:?}");
         }
     }
 

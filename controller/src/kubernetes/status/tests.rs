@@ -3,23 +3,22 @@
 use torc_api::state::Cause;
 use torc_api::status::FailureSample;
 
-use super::super::rejection::Reason;
 use super::*;
 
 const EARLY: &str = "2026-01-01T00:00:00Z";
 const LATE: &str = "2026-01-01T00:10:00Z";
 const NOW: &str = "2026-01-01T01:00:00Z";
 
-fn stated(type_: &str, status: &str, reason: &str, since: &str) -> Condition {
+fn stated(type_: ConditionType, status: ConditionStatus, reason: ConditionReason, since: &str) -> Condition {
     Condition { last_transition_time: since.to_owned(), ..plain(type_, status, reason, String::new(), 1) }
 }
 
 fn running() -> WorkflowStatus {
     WorkflowStatus {
         conditions: vec![
-            stated("Accepted", "True", "Planned", EARLY),
-            stated("Finished", "False", "Running", EARLY),
-            stated("Succeeded", "Unknown", "Running", EARLY),
+            stated(ConditionType::Accepted, ConditionStatus::True, ConditionReason::Planned, EARLY),
+            stated(ConditionType::Finished, ConditionStatus::False, ConditionReason::Running, EARLY),
+            stated(ConditionType::Succeeded, ConditionStatus::Unknown, ConditionReason::Running, EARLY),
         ],
         ..WorkflowStatus::default()
     }
@@ -59,7 +58,7 @@ fn every_condition_is_there_from_the_first_time() {
 
 #[test]
 fn what_was_never_accepted() {
-    let rejection = Rejection { reason: Reason::CycleFound, message: "jobs wait for each other".to_owned() };
+    let rejection = Rejection { reason: ConditionReason::CycleFound, message: "jobs wait for each other".to_owned() };
     let status = status(&view(None, Some(&rejection)));
     assert_eq!(summary(&status)[0], "Accepted=False/CycleFound@3");
     assert_eq!(summary(&status)[5..], ["Finished=False/NotStarted@3", "Succeeded=False/InvalidSpec@3"]);
@@ -69,7 +68,7 @@ fn what_was_never_accepted() {
 
 #[test]
 fn a_refused_edit_leaves_what_was_accepted_before_as_it_is() {
-    let rejection = Rejection { reason: Reason::InvalidSpec, message: "no".to_owned() };
+    let rejection = Rejection { reason: ConditionReason::InvalidSpec, message: "no".to_owned() };
     let running = running();
     let status = status(&View { accepted: Some(2), ..view(Some(&running), Some(&rejection)) });
     let said = summary(&status);
@@ -82,11 +81,19 @@ fn times_of_change_move_only_with_the_value() {
     let running = running();
     for (before, expected) in [
         (vec![], EARLY),
-        (vec![stated("Accepted", "True", "Planned", LATE)], LATE),
-        (vec![stated("Accepted", "False", "InvalidSpec", LATE)], NOW),
-        (vec![stated("Accepted", "False", "InvalidSpec", EARLY)], NOW),
-        (vec![stated("Finished", "True", "Done", LATE)], EARLY),
-        (vec![stated("Accepted", "False", "InvalidSpec", "2025-01-01T00:00:00Z")], EARLY),
+        (vec![stated(ConditionType::Accepted, ConditionStatus::True, ConditionReason::Planned, LATE)], LATE),
+        (vec![stated(ConditionType::Accepted, ConditionStatus::False, ConditionReason::InvalidSpec, LATE)], NOW),
+        (vec![stated(ConditionType::Accepted, ConditionStatus::False, ConditionReason::InvalidSpec, EARLY)], NOW),
+        (vec![stated(ConditionType::Finished, ConditionStatus::True, ConditionReason::Succeeded, LATE)], EARLY),
+        (
+            vec![stated(
+                ConditionType::Accepted,
+                ConditionStatus::False,
+                ConditionReason::InvalidSpec,
+                "2025-01-01T00:00:00Z",
+            )],
+            EARLY,
+        ),
     ] {
         let view = View { accepted: Some(3), before: &before, ..view(Some(&running), None) };
         assert_eq!(status(&view).conditions[0].last_transition_time, expected, "{before:?}");
@@ -171,7 +178,7 @@ fn a_message_is_cut_at_a_character() {
 
 #[test]
 fn a_rejection_that_lingers_keeps_both_reasons() {
-    let rejection = Rejection { reason: Reason::TooLarge, message: "big".to_owned() };
+    let rejection = Rejection { reason: ConditionReason::TooLarge, message: "big".to_owned() };
     let view = View { lingers: Some("waits"), ..view(None, Some(&rejection)) };
     let said = status(&view);
     let of = |at: usize| (summary(&said)[at].clone(), said.conditions[at].message.clone());

@@ -12,7 +12,7 @@ fn deleted(seconds_ago: i64, spec: Value) -> Value {
     object
 }
 
-async fn pass(fixture: &Fixture, found: &Arc<Guarded>) -> kube::runtime::controller::Action {
+async fn pass(fixture: &Fixture, found: &Arc<GuardedWorkflow>) -> kube::runtime::controller::Action {
     reconcile(Arc::clone(found), Arc::clone(&fixture.context)).await.unwrap()
 }
 
@@ -21,7 +21,7 @@ fn released(calls: &[Call]) -> Option<&Call> {
 }
 
 async fn is_stored(fixture: &Fixture) -> bool {
-    fixture.server.engine.find(("lab", "w")).await.is_ok()
+    fixture.server.engine.find("lab", "w").await.is_ok()
 }
 
 /// A fixture whose object has one job, which a runner has begun.

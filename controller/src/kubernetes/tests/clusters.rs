@@ -1,6 +1,6 @@
 //! Slurm clusters as objects: the engine has those that there are.
 
-use super::super::clusters::{Known, look};
+use super::super::clusters::{ClusterStates, look};
 use super::*;
 
 fn cluster(name: &str, generation: i64, account: &str) -> DeserializeGuard<SlurmCluster> {
@@ -15,7 +15,7 @@ fn cluster(name: &str, generation: i64, account: &str) -> DeserializeGuard<Slurm
 #[tokio::test]
 async fn clusters_follow_their_objects() {
     let mut fixture = Fixture::new().await;
-    let mut known = Known::default();
+    let mut states = ClusterStates::default();
     let stored = async |fixture: &Fixture| {
         let page = fixture.server.ok("GET", "/v1/slurmclusters", None).await;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -25,13 +25,13 @@ async fn clusters_follow_their_objects() {
     for one in [cluster("a", 1, "x"), cluster("b", 1, "y")] {
         fixture.clusters.apply_watcher_event(&Event::Apply(one));
     }
-    look(&fixture.context, &mut known).await.unwrap();
+    look(&fixture.context, &mut states).await.unwrap();
     assert_eq!(stored(&fixture).await, ["a x", "b y"]);
     fixture.clusters.apply_watcher_event(&Event::Apply(cluster("a", 1, "same generation")));
     fixture.clusters.apply_watcher_event(&Event::Apply(cluster("b", 2, "z")));
-    look(&fixture.context, &mut known).await.unwrap();
+    look(&fixture.context, &mut states).await.unwrap();
     assert_eq!(stored(&fixture).await, ["a x", "b z"]);
     fixture.clusters.apply_watcher_event(&Event::Delete(cluster("a", 1, "x")));
-    look(&fixture.context, &mut known).await.unwrap();
+    look(&fixture.context, &mut states).await.unwrap();
     assert_eq!(stored(&fixture).await, ["b z"]);
 }

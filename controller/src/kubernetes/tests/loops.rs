@@ -29,7 +29,7 @@ fn beside(
     fixture: &Fixture,
     client: kube::Client,
     leadership: Leadership,
-    stores: Vec<Store<Guarded>>,
+    stores: Vec<Store<GuardedWorkflow>>,
 ) -> Arc<Context> {
     let context = &fixture.context;
     let (config, readiness, url) = (context.config.clone(), context.readiness.clone(), context.api_url.clone());
@@ -44,7 +44,7 @@ fn deposed(fixture: &Fixture, api: &FakeApi) -> Arc<Context> {
 }
 
 /// A workflow whose object is gone.
-async fn with_stray() -> Fixture {
+async fn with_orphan() -> Fixture {
     let mut fixture = Fixture::new().await;
     let found = fixture.sees(workflow("gone", 1, jobs(&["a"])));
     reconcile(Arc::clone(&found), Arc::clone(&fixture.context)).await.unwrap();
@@ -58,13 +58,13 @@ async fn is_canceled(fixture: &Fixture) -> bool {
 
 #[tokio::test]
 async fn strays_are_looked_for_with_a_full_list_and_in_office() {
-    let (unlisted, led_by_others, leading) = (with_stray().await, with_stray().await, with_stray().await);
+    let (unlisted, led_by_others, leading) = (with_orphan().await, with_orphan().await, with_orphan().await);
     unlisted.context.readiness.lists();
     let stop = CancellationToken::new();
     let start = |context: &Arc<Context>| tokio::spawn(orphans::run(Arc::clone(context), stop.clone()));
     let tasks =
         [start(&unlisted.context), start(&deposed(&led_by_others, &led_by_others.api)), start(&leading.context)];
-    until("the end of a stray", async || is_canceled(&leading).await).await;
+    until("the end of an orphan", async || is_canceled(&leading).await).await;
     assert!(!is_canceled(&unlisted).await, "its object may yet be listed");
     assert!(!is_canceled(&led_by_others).await, "another server leads");
     unlisted.context.readiness.listed();
@@ -144,7 +144,7 @@ async fn events_are_told_again_after_trouble() {
     fixture.api.calls();
     let stop = CancellationToken::new();
     let task = tokio::spawn(events::run(Arc::clone(&fixture.context), stop.clone()));
-    let told = async || fixture.server.engine.told().await.unwrap() > 0;
+    let told = async || fixture.server.engine.event_cursor().await.unwrap() > 0;
     until("an event", told).await;
     let posts = fixture.api.lines().iter().filter(|line| line.starts_with("POST")).count();
     assert_eq!(posts, 2, "one was refused");

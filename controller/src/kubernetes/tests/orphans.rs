@@ -25,7 +25,7 @@ async fn a_workflow_whose_object_is_gone_is_cancelled() {
     };
     look(&fixture.context).await.unwrap();
     assert_eq!(canceled(&fixture).await, Vec::<String>::new(), "both objects are there");
-    let gone: Guarded = serde_json::from_value(workflow("gone", 1, jobs(&["a"]))).unwrap();
+    let gone: GuardedWorkflow = serde_json::from_value(workflow("gone", 1, jobs(&["a"]))).unwrap();
     let uid = object_of(&gone);
     fixture.workflows.apply_watcher_event(&Event::Delete(gone));
     assert!(fixture.context.recall(&uid, None).workflow.is_some());

@@ -9,7 +9,7 @@ use super::*;
 
 const W: &str = "/apis/torc.dev/v1alpha1/namespaces/lab/workflows/w";
 
-async fn pass(fixture: &Fixture, found: &Arc<Guarded>) -> Action {
+async fn pass(fixture: &Fixture, found: &Arc<GuardedWorkflow>) -> Action {
     reconcile(Arc::clone(found), Arc::clone(&fixture.context)).await.unwrap()
 }
 

@@ -1,4 +1,4 @@
-//! What reviews have found out, for a short while. Pure.
+//! A cache of token reviews.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -7,21 +7,21 @@ use sha2::{Digest as _, Sha256};
 
 use crate::caller::Caller;
 
-/// Somebody who is known stays so for this long, whatever happens to the account.
+/// Time for which an accepted token stays accepted, even if its account is deleted.
 const KNOWN: Duration = Duration::from_secs(60);
-/// Somebody who is not may come back sooner: an account may have just been put on a list.
+/// Time for which a refused token stays refused: its account may have just been added to a list.
 const UNKNOWN: Duration = Duration::from_secs(10);
-/// So many are remembered; with more, those that are over go first, then all.
+/// Maximum number of cached reviews. When it is reached, expired ones are removed, and all if that is not enough.
 const MAX_CACHED_REVIEWS: usize = 10_000;
 
-/// Results of reviews, by the hash of the token: what is kept cannot be used as a token.
+/// Results of reviews by the hash of the token: the key cannot be used as a token.
 #[derive(Default)]
 pub(super) struct ReviewCache {
     known: HashMap<[u8; 32], (Option<Caller>, Instant)>,
 }
 
 impl ReviewCache {
-    /// What is known of a token; the inner `None` is somebody who is nobody.
+    /// Returns the cached result; the inner `None` stands for a refused token.
     pub fn recall(&self, token: &str, now: Instant) -> Option<Option<Caller>> {
         self.known.get(&hash(token)).filter(|(_, until)| now < *until).map(|(caller, _)| caller.clone())
     }
@@ -70,7 +70,7 @@ mod tests {
             cache.remember(&number.to_string(), None, now);
         }
         assert!(cache.known.len() <= MAX_CACHED_REVIEWS);
-        // Those that are over make room first: whoever is known stays so.
+        // Expired entries are removed first, so that valid ones stay.
         let later = now + UNKNOWN;
         let mut cache = ReviewCache::default();
         for number in 0..MAX_CACHED_REVIEWS - 1 {

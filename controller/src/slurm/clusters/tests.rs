@@ -80,10 +80,10 @@ async fn only_the_slurm_of_this_machine_needs_no_description() {
     assert_eq!(clusters.get("lab", Some(&spec(2))).unwrap().last_contact_ms, None);
 }
 
-fn ready(cluster: &Cluster) -> (String, String, String) {
+fn ready(cluster: &ClusterConnection) -> (String, String, String) {
     let condition = cluster.status().conditions.remove(0);
     assert_eq!(condition.type_, "Ready");
-    (condition.status, condition.reason, condition.message)
+    (condition.status.to_string(), condition.reason, condition.message)
 }
 
 #[tokio::test]

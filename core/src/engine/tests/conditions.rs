@@ -1,8 +1,8 @@
 //! What a status says, and since when.
 
+use torc_api::condition::{Condition, ConditionStatus};
 use torc_api::failure::RecoveryPolicy;
 use torc_api::state::Cause;
-use torc_api::status::Condition;
 use torc_api::wire::SyncRequest;
 
 use super::plan::{Plan, job};
@@ -18,7 +18,7 @@ fn summary(world: &World) -> Vec<String> {
     conditions(world)
         .iter()
         .filter(|condition| (condition.type_.as_str(), condition.reason.as_str()) != ("AllocationsReady", "NotNeeded"))
-        .filter(|condition| condition.status == "True" || condition.type_ == "Succeeded")
+        .filter(|condition| condition.status == ConditionStatus::True || condition.type_ == "Succeeded")
         .map(|condition| format!("{}={}/{}", condition.type_, condition.status, condition.reason))
         .collect()
 }
@@ -132,7 +132,7 @@ fn a_workflow_that_tries_again_what_was_lost_or_ran_out_is_recovering_until_that
     let expected = ["Accepted=True/Planned", "Recovering=True/OutOfMemory", "Succeeded=Unknown/Recovering"];
     assert_eq!(summary(&world), expected);
     let said = recovery(&world).unwrap();
-    assert_eq!((said.round, said.message.as_str()), (1, "2 jobs are tried again: 1 after OutOfMemory, 1 after Lost"));
+    assert_eq!((said.round, said.message.as_str()), (1, "2 jobs are retried: 1 after OutOfMemory, 1 after Lost"));
     assert_eq!(world.reasons().iter().filter(|reason| **reason == "RecoveryStarted").count(), 1);
     let begun = since(&world, "Recovering");
     world.pass(1_000);
@@ -194,7 +194,7 @@ fn a_workflow_is_stopped_at_its_deadline() {
 }
 
 #[test]
-fn what_another_controller_looks_after_is_left_alone() {
+fn objects_of_another_controller_are_ignored() {
     for (manager, is_ours) in [(None, true), (Some("torc.dev/torc"), true), (Some("example.com/other"), false)] {
         let plan = Plan::new([job("a")]).with(|spec| spec.managed_by = manager.map(str::to_owned));
         let mut world = World::with(&plan);

@@ -478,7 +478,7 @@ fn pairs(kind: &str) -> Vec<&'static Pair> {
 
 const KINDS: [(&str, &[Rule]); 2] = [("Workflow", WORKFLOW), ("SlurmCluster", CLUSTER)];
 
-/// Rules about the name are in `a_name_has_at_most_52_characters`, those about updates in `what_may_not_change`.
+/// Rules about the name are in `a_name_has_at_most_52_characters`, those about updates in `immutable_fields_are_refused_with_the_same_message`.
 fn key(rule: &Rule) -> (&'static str, &'static str) {
     (rule.place, rule.field.unwrap_or(""))
 }
@@ -510,7 +510,7 @@ fn every_rule_has_a_pair() {
     assert_eq!(
         transitions,
         [("spec", "runId"), ("spec", "stopPolicy"), ("spec", "managedBy")],
-        "rules of `what_may_not_change`"
+        "rules of `immutable_fields_are_refused_with_the_same_message`"
     );
 }
 

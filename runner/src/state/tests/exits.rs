@@ -100,7 +100,7 @@ fn completion_can_be_ignored_but_not_cancellation() {
 
 // J20
 #[test]
-fn by_number_of_jobs_nothing_is_taken_near_the_end() {
+fn no_job_is_leased_near_the_end_of_the_time_limit() {
     let began = BootInstant(1_000 * SECOND);
     let asks = |left: u64, max_parallel_jobs, terms: RunnerPolicy| {
         let time = Some(TimeSpan { began, end: began.plus(Duration::from_secs(left)) });

@@ -1,7 +1,7 @@
 //! Heartbeats from the agent to the shim. A lease lasts 120 s unless a test says otherwise.
 
 use super::*;
-use crate::state::jobs::Stage;
+use crate::state::jobs::JobStage;
 
 const ALLOWED_SILENCE: Duration = Duration::from_secs(40);
 /// A ninth of a lease, in whole microseconds.

@@ -4,7 +4,7 @@ use torc_api::execution::{ExecutionConfig, ExecutionMode};
 use torc_api::wire::LeaseRole;
 
 use super::*;
-use crate::state::jobs::Stage;
+use crate::state::jobs::JobStage;
 
 fn orders(agent: &AgentHarness) -> Vec<(i64, bool)> {
     let orders = agent.effects.iter().filter_map(|effect| match effect {

@@ -1,9 +1,9 @@
 //! Jobs that become steps of an allocation.
 
 use torc_api::execution::{ExecutionConfig, ExecutionMode};
+use torc_slurm::error::SlurmError;
 use torc_slurm::sacct::StepAccount;
 use torc_slurm::sstat::Sample;
-use torc_slurm::trouble::SlurmError;
 
 use super::*;
 use crate::series::Measurement;
@@ -614,7 +614,7 @@ fn out_of_memory_is_reported_with_its_peak_if_that_comes_soon() {
 fn without_an_accounting_nothing_waits_for_it() {
     for trouble in [
         SlurmError::Missing { program: "sacct".to_owned() },
-        SlurmError::Refused { sentence: "Slurm accounting storage is disabled".to_owned() },
+        SlurmError::Refused { message: "Slurm accounting storage is disabled".to_owned() },
         SlurmError::NoAnswer {
             reason: "Could not establish a configuration source".to_owned(),
             maybe_delivered: false,

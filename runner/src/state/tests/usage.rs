@@ -126,7 +126,7 @@ fn a_job_that_was_quicker_than_its_killer_has_its_own_result() {
 
 // X07, X15
 #[test]
-fn nobody_is_killed_when_a_condition_is_missing() {
+fn memory_is_enforced_only_if_every_condition_holds() {
     let config = |change: fn(&mut ExecutionConfig)| {
         let mut config = ExecutionConfig::default();
         change(&mut config);

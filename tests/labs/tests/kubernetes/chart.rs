@@ -1,4 +1,4 @@
-//! The Helm chart as it is rendered, without a cluster.
+//! The rendered Helm chart, without a cluster.
 
 mod values;
 
@@ -8,13 +8,13 @@ use std::sync::OnceLock;
 use serde_json::{Value, json};
 use torc_tests::labs::kube::helm;
 
-/// What each switch comes to: rendered once, for Helm makes new keys each time, which takes a while.
+/// Returns the rendered objects for each set of values. Helm takes long to generate keys, so all tests share them.
 fn switches() -> &'static [(&'static [&'static str], Vec<Value>)] {
     static RENDERED: OnceLock<Vec<(&[&str], Vec<Value>)>> = OnceLock::new();
     RENDERED.get_or_init(|| SWITCHES.iter().map(|values| (*values, render(values))).collect())
 }
 
-/// Helm's arguments for some values.
+/// Returns the arguments of Helm for some values.
 fn arguments<'a>(verb: &'a [&'a str], values: &'a [&'a str]) -> Vec<&'a str> {
     let mut arguments = verb.to_vec();
     for value in values {
@@ -23,14 +23,14 @@ fn arguments<'a>(verb: &'a [&'a str], values: &'a [&'a str]) -> Vec<&'a str> {
     arguments
 }
 
-/// The objects of the chart with some values, `key=JSON` each.
+/// Renders the chart with some values, `key=JSON` each.
 fn render(values: &[&str]) -> Vec<Value> {
     let output = helm(&arguments(&["template", "torc", "charts/torc", "--namespace", "torc-system"], values));
     assert!(output.status.success(), "{values:?}: {}", String::from_utf8_lossy(&output.stderr));
     serde_saphyr::from_multiple(&String::from_utf8_lossy(&output.stdout)).unwrap()
 }
 
-/// What Helm says about values that it refuses.
+/// Returns the error of Helm about invalid values.
 fn refused(values: &[&str]) -> String {
     let output = helm(&arguments(&["template", "torc", "charts/torc"], values));
     assert!(!output.status.success(), "{values:?} were accepted");
@@ -51,7 +51,7 @@ fn names(objects: &[Value], kind: &str) -> Vec<String> {
     all(objects, kind).iter().map(|object| object["metadata"]["name"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Everything at once.
+/// Values that enable every object.
 const EVERYTHING: &[&str] = &[
     "podDisruptionBudget.enabled=true",
     "networkPolicy={\"enabled\": true, \"from\": [{\"namespaceSelector\": {}}], \"runnersTo\": [{\"ipBlock\": {\"cidr\": \"10.0.0.0/8\"}}]}",
@@ -74,7 +74,7 @@ const EVERYTHING: &[&str] = &[
       \"runtimeClassName\": \"nvidia\", \"env\": [{\"name\": \"A\", \"value\": \"b\"}]}]",
 ];
 
-/// Values of which each changes what is rendered.
+/// Sets of values with different objects.
 const SWITCHES: &[&[&str]] = &[
     &[],
     EVERYTHING,
@@ -106,7 +106,7 @@ fn nulls(value: &Value, path: &str, found: &mut Vec<String>) {
     }
 }
 
-/// The Pod of an object that makes Pods, and whether it is one.
+/// Returns the Pod template of an object that creates Pods, or the Pod itself.
 fn pod(object: &Value) -> Option<&Value> {
     match object["kind"].as_str()? {
         "Deployment" => Some(&object["spec"]["template"]["spec"]),
@@ -116,7 +116,7 @@ fn pod(object: &Value) -> Option<&Value> {
 }
 
 #[test]
-fn the_charts_are_in_order() {
+fn the_charts_pass_helm_lint() {
     let output = helm(&["lint", "--strict", "charts/torc-crds"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     for values in [&[], EVERYTHING] {
@@ -126,7 +126,7 @@ fn the_charts_are_in_order() {
 }
 
 #[test]
-fn no_switch_leaves_a_null_or_an_object_without_labels() {
+fn no_value_renders_a_null_or_an_object_without_labels() {
     for (values, objects) in switches() {
         for object in objects {
             let mut found = Vec::new();
@@ -142,7 +142,7 @@ fn no_switch_leaves_a_null_or_an_object_without_labels() {
 }
 
 #[test]
-fn every_container_may_do_nothing_beyond_its_own_files() {
+fn every_container_is_confined() {
     for (_, objects) in switches() {
         let pods: Vec<&Value> = objects.iter().filter_map(pod).collect();
         assert!(pods.len() >= 2, "a server and a test");
@@ -159,14 +159,14 @@ fn every_container_may_do_nothing_beyond_its_own_files() {
                 });
                 assert_eq!(container["securityContext"], expected, "{}", container["name"]);
             }
-            // Only the server speaks with Kubernetes.
+            // Only the server calls the API server.
             let is_server = pod["containers"][0]["name"] == "server";
             assert_eq!(pod["automountServiceAccountToken"] == false, !is_server);
         }
     }
 }
 
-/// What an account may do: `where: group/resource[names] verbs`.
+/// Returns the rights of an account as `where: group/resource[names] verbs`.
 fn rights(objects: &[Value], account: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for binding in objects.iter().filter(|object| object["kind"].as_str().unwrap().ends_with("RoleBinding")) {
@@ -203,7 +203,7 @@ fn lines(expected: &[&str]) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_server_may_do_what_it_must_and_nothing_more() {
+fn the_servers_roles_are_exactly_those_it_needs() {
     let of_cluster = [
         "cluster: torc.dev/slurmclusters get,list,watch",
         "cluster: torc.dev/slurmclusters/status get,patch",
@@ -240,7 +240,7 @@ fn the_server_may_do_what_it_must_and_nothing_more() {
 }
 
 #[test]
-fn runners_and_clients_have_no_right_of_their_own() {
+fn runners_and_clients_have_no_roles_by_default() {
     let objects = render(EVERYTHING);
     for account in ["torc-runner", "torc-admin"] {
         assert_eq!(one(&objects, "ServiceAccount", account)["automountServiceAccountToken"], false);
@@ -254,7 +254,7 @@ fn runners_and_clients_have_no_right_of_their_own() {
         of_people,
         BTreeSet::from([("a", "torc-viewer"), ("a", "torc-editor"), ("b", "torc-viewer"), ("b", "torc-editor")])
     );
-    // Whoever may reach the server may not have everything, and may run nothing in any Pod.
+    // Access to the server includes neither cluster-wide rights nor `pods/exec`.
     let rules = |name: &str| -> BTreeSet<String> {
         let words = |rule: &Value, key: &str| {
             let words = rule[key].as_array().into_iter().flatten().map(|word| word.as_str().unwrap());
@@ -270,13 +270,13 @@ fn runners_and_clients_have_no_right_of_their_own() {
     assert_eq!(rules("torc-admin"), lines(&["serviceaccounts/token[torc-admin] create"]));
     let binding = one(&objects, "RoleBinding", "torc-client");
     assert_eq!((&binding["roleRef"]["name"], &binding["subjects"][0]["name"]), (&json!("torc-client"), &json!("lab")));
-    assert_eq!(names(&render(&[]), "RoleBinding"), ["torc"], "nobody is bound who was not named");
+    assert_eq!(names(&render(&[]), "RoleBinding"), ["torc"], "an account is bound without a value that names it");
     let certificate = &one(&objects, "ConfigMap", "torc-client")["data"];
     assert_eq!(certificate.as_object().unwrap().keys().collect::<Vec<_>>(), ["ca.crt"]);
 }
 
 #[test]
-fn the_clusters_own_roles_take_up_viewers_and_editors() {
+fn the_view_and_edit_roles_aggregate_workflow_rights() {
     let objects = render(&[]);
     let viewer = one(&objects, "ClusterRole", "torc-viewer");
     assert_eq!(viewer["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-view"], "true");
@@ -286,7 +286,7 @@ fn the_clusters_own_roles_take_up_viewers_and_editors() {
     assert_eq!(editor["rules"][0]["resources"], json!(["workflows", "workflows/scale"]));
     let verbs = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
     assert_eq!(editor["rules"][0]["verbs"], json!(verbs));
-    // With the right to see workflows comes that to see their jobs, through the server.
+    // Viewers of workflows may also read their jobs, through the server.
     let tokens = |role: &Value| {
         let rules = role["rules"].as_array().unwrap().iter();
         rules.filter(|rule| rule["resources"][0] == "serviceaccounts/token").cloned().collect::<Vec<_>>()
@@ -334,13 +334,13 @@ fn one_server_writes_one_store() {
 }
 
 #[test]
-fn without_tls_nobody_is_told_to_use_it() {
+fn without_tls_no_url_uses_https() {
     let objects = render(&["tls.mode=\"off\"", "runnerPools=[{\"name\": \"cpu\"}]"]);
     assert_eq!(names(&objects, "Secret"), ["torc-token"]);
     let pod = &one(&objects, "Deployment", "torc")["spec"]["template"]["spec"];
     assert_eq!(pod["containers"][0]["readinessProbe"]["httpGet"]["scheme"], "HTTP");
     assert!(pod["containers"][0]["args"].as_array().unwrap().contains(&json!("--insecure-http")));
-    // Otherwise runners in Slurm allocations are handed the authority, too.
+    // Without this value, runners in Slurm allocations also get the CA.
     let names_authority = |objects: &[Value]| {
         let container = &one(objects, "Deployment", "torc")["spec"]["template"]["spec"]["containers"][0];
         container["args"].as_array().unwrap().contains(&json!("--tls-ca=/etc/torc/tls/ca.crt"))
@@ -353,7 +353,7 @@ fn without_tls_nobody_is_told_to_use_it() {
 }
 
 #[test]
-fn a_given_secret_is_used_and_none_is_made() {
+fn a_given_secret_is_used_and_none_created() {
     let objects = render(&[
         "tls={\"mode\": \"secret\", \"secretName\": \"certificate\", \"caKey\": \"authority\"}",
         "token.secretName=\"word\"",
@@ -368,7 +368,7 @@ fn a_given_secret_is_used_and_none_is_made() {
     let endpoint = &one(&objects, "ServiceMonitor", "torc")["spec"]["endpoints"][0];
     assert_eq!(endpoint["authorization"]["credentials"], json!({ "name": "word", "key": "metrics" }));
     assert_eq!(endpoint["tlsConfig"]["ca"]["secret"], json!({ "name": "certificate", "key": "authority" }));
-    // What is not made here is the same at every rendering, so that nothing starts anew.
+    // Objects without generated secrets are equal in every rendering, so no Pod restarts.
     let checksum = || {
         let objects = render(&["tls.mode=\"off\"", "token.secretName=\"word\""]);
         one(&objects, "Deployment", "torc")["spec"]["template"]["metadata"]["annotations"].clone()
@@ -377,7 +377,7 @@ fn a_given_secret_is_used_and_none_is_made() {
 }
 
 #[test]
-fn a_runners_capacity_is_its_limits() {
+fn a_runners_capacity_is_its_resource_limits() {
     let objects = render(EVERYTHING);
     let of = |name: &str| one(&objects, "Deployment", name)["spec"]["template"]["spec"]["containers"][0].clone();
     let limit = |resource: &str| json!({ "resourceFieldRef": { "containerName": "runner", "resource": resource, "divisor": "1" } });
@@ -396,14 +396,14 @@ fn a_runners_capacity_is_its_limits() {
 }
 
 #[test]
-fn pools_have_the_size_that_was_said() {
+fn pools_have_the_configured_size() {
     let objects = render(&["runnerPools=[{\"name\": \"none\", \"replicas\": 0}, {\"name\": \"one\"}, \
          {\"name\": \"idle\", \"autoscale\": {\"idle\": 2, \"max\": 3, \"coolDownSeconds\": 0}}, {\"name\": \"zero\", \"autoscale\": {\"max\": 1}, \
           \"terminationGracePeriodSeconds\": 0}]"]);
     for (name, replicas) in [("torc-none", Some(0)), ("torc-one", Some(1)), ("torc-idle", None), ("torc-zero", None)] {
-        let said = one(&objects, "Deployment", name)["spec"].get("replicas").cloned();
+        let printed = one(&objects, "Deployment", name)["spec"].get("replicas").cloned();
         assert_eq!(
-            said,
+            printed,
             replicas.map(|count| json!(count)),
             "{name}: the server sets the size of what follows the work"
         );
@@ -423,7 +423,7 @@ fn pools_have_the_size_that_was_said() {
 }
 
 #[test]
-fn a_disruption_budget_needs_several() {
+fn a_disruption_budget_needs_several_replicas() {
     let objects = render(&[
         "podDisruptionBudget.enabled=true",
         "runnerPools=[{\"name\": \"one\"}, {\"name\": \"two\", \"replicas\": 2}, {\"name\": \"a\", \"autoscale\": {\"max\": 4}}, \
@@ -434,14 +434,14 @@ fn a_disruption_budget_needs_several() {
     assert_eq!(names(&render(&[]), "PodDisruptionBudget"), Vec::<String>::new());
 }
 
-/// Whether a selector takes something with these labels.
-fn takes(selector: &Value, labels: &Value) -> bool {
+/// Returns whether a selector matches these labels.
+fn matches(selector: &Value, labels: &Value) -> bool {
     let wanted = selector["matchLabels"].as_object().unwrap();
     assert!(!wanted.is_empty(), "a selector without labels takes everything");
     wanted.iter().all(|(key, value)| labels[key] == *value)
 }
 
-/// The labels of Pods, by the name of what makes them.
+/// Returns the labels of Pods by the name of their controller.
 fn pod_labels(objects: &[Value]) -> BTreeMap<String, Value> {
     let makers = objects.iter().filter(|object| pod(object).is_some());
     makers
@@ -454,11 +454,11 @@ fn pod_labels(objects: &[Value]) -> BTreeMap<String, Value> {
 }
 
 #[test]
-fn selectors_take_the_pods_that_they_are_meant_for() {
+fn selectors_match_exactly_their_pods() {
     let objects = render(EVERYTHING);
     let labels = pod_labels(&objects);
     let taken = |selector: &Value| -> Vec<&str> {
-        labels.iter().filter(|(_, labels)| takes(selector, labels)).map(|(name, _)| name.as_str()).collect()
+        labels.iter().filter(|(_, labels)| matches(selector, labels)).map(|(name, _)| name.as_str()).collect()
     };
     let service = one(&objects, "Service", "torc");
     assert_eq!(taken(&json!({ "matchLabels": service["spec"]["selector"] })), ["torc"]);
@@ -470,34 +470,30 @@ fn selectors_take_the_pods_that_they_are_meant_for() {
     let server = &one(&objects, "NetworkPolicy", "torc")["spec"];
     assert_eq!(taken(&server["podSelector"]), ["torc"]);
     let rule = &server["ingress"][0];
-    // Runners and the test come in, and whom the values name.
+    // Ingress is allowed for runners, the Helm test and the peers in the values.
     assert_eq!(taken(&rule["from"][0]["podSelector"]), ["torc", "torc-cpu", "torc-gpu", "torc-test"]);
     assert_eq!(rule["from"][1], json!({ "namespaceSelector": {} }));
     let port = &one(&objects, "Deployment", "torc")["spec"]["template"]["spec"]["containers"][0]["ports"][0];
     assert_eq!((&rule["ports"], &port["name"]), (&json!([{ "port": "api" }]), &json!("api")));
     let runners = &one(&objects, "NetworkPolicy", "torc-runner")["spec"];
     assert_eq!(taken(&runners["podSelector"]), ["torc-cpu", "torc-gpu"]);
-    assert_eq!(
-        (&runners["policyTypes"], runners.get("ingress")),
-        (&json!(["Ingress", "Egress"]), None),
-        "nobody calls"
-    );
+    assert_eq!((&runners["policyTypes"], runners.get("ingress")), (&json!(["Ingress", "Egress"]), None), "no ingress");
     assert_eq!(taken(&runners["egress"][0]["to"][0]["podSelector"]), ["torc"]);
     assert_eq!(runners["egress"][2]["to"], json!([{ "ipBlock": { "cidr": "10.0.0.0/8" } }]));
 
-    // A policy that is switched on keeps strangers out; jobs go where they like unless somebody says otherwise.
+    // A policy limits ingress. Egress is open unless the values limit it.
     let plain = render(&["networkPolicy.enabled=true", "runnerPools=[{\"name\": \"cpu\"}]"]);
     assert_eq!(one(&plain, "NetworkPolicy", "torc")["spec"]["ingress"][0]["from"].as_array().unwrap().len(), 1);
     assert_eq!(one(&plain, "NetworkPolicy", "torc-runner")["spec"]["policyTypes"], json!(["Ingress"]));
 
     let monitor = &one(&objects, "ServiceMonitor", "torc")["spec"];
-    assert!(takes(&monitor["selector"], &service["metadata"]["labels"]));
+    assert!(matches(&monitor["selector"], &service["metadata"]["labels"]));
     assert_eq!(monitor["endpoints"][0]["port"], service["spec"]["ports"][0]["name"]);
     assert_eq!(service["spec"]["ports"][0]["targetPort"], port["name"]);
 }
 
 #[test]
-fn jobs_run_where_the_values_say() {
+fn pods_are_scheduled_as_the_values_say() {
     let variables = |values: &[&str]| {
         environment(&one(&render(values), "Deployment", "torc")["spec"]["template"]["spec"]["containers"][0])
     };
@@ -505,7 +501,7 @@ fn jobs_run_where_the_values_say() {
     assert!(!variables(&[]).contains_key("TORC_KUBERNETES_WORKING_DIR"));
 }
 
-/// Every key of the values, as `a.b`; what is a map for people to fill has none below it.
+/// Collects every key of the values as `a.b`. Maps that users fill have no keys below.
 fn keys(values: &Value, path: &str, found: &mut BTreeSet<String>) {
     for (key, value) in values.as_object().unwrap() {
         let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
@@ -517,7 +513,7 @@ fn keys(values: &Value, path: &str, found: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn the_schema_and_the_page_know_every_value() {
+fn the_schema_and_the_page_list_every_value() {
     let values: Value = serde_saphyr::from_str(include_str!("../../../../charts/torc/values.yaml")).unwrap();
     let schema: Value = serde_json::from_str(include_str!("../../../../charts/torc/values.schema.json")).unwrap();
     let mut written = BTreeSet::new();
@@ -528,14 +524,14 @@ fn the_schema_and_the_page_know_every_value() {
         let fields = schema["properties"].as_object().filter(|_| !path.ends_with("resources"));
         match fields {
             Some(fields) => {
-                assert_eq!(schema["additionalProperties"], false, "`{path}` takes words that nobody knows");
+                assert_eq!(schema["additionalProperties"], false, "`{path}` accepts unknown keys");
                 let below = |key: &String| if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
                 open.extend(fields.iter().map(|(key, schema)| (below(key), schema)));
             }
             None => drop(known.insert(path)),
         }
     }
-    // What charts that use this one pass on is Helm's.
+    // `global` belongs to Helm.
     known.remove("global");
     assert_eq!(written, known, "values.yaml and values.schema.json");
     let page = include_str!("../../../../docs/reference/chart.md");
@@ -549,7 +545,7 @@ fn the_schema_and_the_page_know_every_value() {
 }
 
 #[test]
-fn values_that_mean_nothing_are_refused() {
+fn meaningless_values_are_refused() {
     for (values, words) in [
         (&["sever={}"][..], "sever"),
         (&["server.replicas=2"], "replicas"),
@@ -580,13 +576,13 @@ fn values_that_mean_nothing_are_refused() {
         (&["rbac.clusterWide=false"], "set watchNamespaces"),
         (&["serviceAccount.create=false"], "serviceAccount.name is needed"),
     ] {
-        let said = refused(values);
-        assert!(said.contains(words), "{values:?}: {said}");
+        let printed = refused(values);
+        assert!(printed.contains(words), "{values:?}: {printed}");
     }
 }
 
 #[test]
-fn the_notes_say_what_to_do() {
+fn the_notes_list_the_next_commands() {
     let notes = |values: &[&str]| {
         let verb = ["install", "torc", "charts/torc", "--dry-run=client", "--namespace", "torc-system"];
         let output = helm(&arguments(&verb, values));

@@ -1,8 +1,8 @@
-//! The same rules with and without a cluster: every file of `tests/conformance` through `torc validate` and through a real API
-//! server, with the same verdict and, where the rule is Torc's own, in the same words.
+//! The same rules with and without a cluster: `torc validate` and a real API server accept and refuse the same files of
+//! `tests/conformance`, with the same message where the rule is one of Torc.
 //!
-//! `accepted` and `refused` have a file for each rule. Files of `planned` break rules that only the planner can know: an API server
-//! takes them, and in a cluster the condition `Accepted` says what `torc validate` says. What is different for another reason is in
+//! `accepted` and `refused` have a file for each rule. Files of `planned` break rules that only the planner knows: an API server
+//! accepts them, and the condition `Accepted` has the message of `torc validate`. Other differences are in
 //! EXCEPTIONS below and in docs/reference/standalone-and-cluster.md.
 
 use std::fs;
@@ -13,7 +13,7 @@ use torc_tests::conformance::Case;
 use torc_tests::env::{Outcome, TestEnv, project_root, until};
 use torc_tests::labs::kube::{Controller, KubeLab};
 
-/// Documents on which the two do not agree, whether standalone and the API server take them, and why.
+/// Documents that only one of the two accepts: whether standalone Torc and the API server do, and the reason.
 const EXCEPTIONS: [(&str, &str, bool, bool, &str); 3] = [
     (
         "yaml-1.1",
@@ -38,11 +38,11 @@ const EXCEPTIONS: [(&str, &str, bool, bool, &str); 3] = [
     ),
 ];
 
-/// A Kubernetes as a person sees it who has `kubectl` and `torc`.
+/// A Kubernetes, used through `kubectl` and `torc`.
 #[derive(Clone)]
 struct Cluster(KubeLab);
 
-/// The Kubernetes of this suite, with the definitions of the binary under test.
+/// Returns the Kubernetes of this suite, with the definitions of the binary under test.
 fn cluster() -> Cluster {
     Cluster(KubeLab::shared("conformance"))
 }
@@ -54,9 +54,9 @@ impl Cluster {
 
     fn kubectl_with(&self, line: &str, input: &str) -> Outcome {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let said = self.0.attempt_with(&words, input.as_bytes());
+        let printed = self.0.attempt_with(&words, input.as_bytes());
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Outcome { code: said.status.code(), stdout: text(&said.stdout), stderr: text(&said.stderr) }
+        Outcome { code: printed.status.code(), stdout: text(&printed.stdout), stderr: text(&printed.stderr) }
     }
 
     fn json(&self, line: &str) -> Value {
@@ -68,13 +68,13 @@ impl Cluster {
     }
 }
 
-/// What both say of a file.
-fn verdicts(kube: &Cluster, path: &Path) -> (Outcome, Outcome) {
+/// Returns the outcomes of `torc validate` and of a server-side dry run.
+fn outcomes(kube: &Cluster, path: &Path) -> (Outcome, Outcome) {
     let ours = TestEnv::new().call("validate -f").arg(path).run();
     (ours, kube.kubectl(&format!("apply --dry-run=server -f {}", path.display())))
 }
 
-/// Each case in one of a few threads: most of the time is kubectl's start.
+/// Checks the cases in several threads, because kubectl takes long to start.
 fn each(cases: &[Case], look: impl Fn(&Case) + Sync) {
     std::thread::scope(|scope| {
         for part in cases.chunks(cases.len().div_ceil(4)) {
@@ -84,42 +84,42 @@ fn each(cases: &[Case], look: impl Fn(&Case) + Sync) {
 }
 
 #[test]
-fn what_one_accepts_the_other_accepts() {
+fn accepted_documents_are_accepted_by_the_api_server() {
     let kube = cluster();
     each(&Case::all("accepted"), |case| {
-        let (ours, theirs) = verdicts(&kube, &case.path);
-        ours.exits(0).says("is valid");
-        theirs.exits(0).says("(server dry run)");
+        let (ours, theirs) = outcomes(&kube, &case.path);
+        ours.exits(0).prints("is valid");
+        theirs.exits(0).prints("(server dry run)");
     });
 }
 
 #[test]
-fn what_one_refuses_the_other_refuses_in_the_same_words() {
+fn refused_documents_get_the_same_message_from_the_api_server() {
     let kube = cluster();
     each(&Case::all("refused"), |case| {
-        let (ours, theirs) = verdicts(&kube, &case.path);
-        ours.exits(4).says(case.message("torc")).says(case.field());
-        let theirs = theirs.exits(1).says(case.message("kubectl"));
-        // Words about the document as a whole name the field themselves.
+        let (ours, theirs) = outcomes(&kube, &case.path);
+        ours.exits(4).prints(case.message("torc")).prints(case.field());
+        let theirs = theirs.exits(1).prints(case.message("kubectl"));
+        // Messages about the whole document contain the field.
         if case.field() != "apiVersion" {
-            theirs.says(case.field());
+            theirs.prints(case.field());
         }
     });
 }
 
 #[test]
-fn what_only_the_planner_knows_is_taken_by_an_api_server() {
+fn the_api_server_accepts_documents_with_planning_errors() {
     let kube = cluster();
     each(&Case::all("planned"), |case| {
-        let (ours, theirs) = verdicts(&kube, &case.path);
-        ours.exits(4).says(case.message("torc")).says(case.field());
+        let (ours, theirs) = outcomes(&kube, &case.path);
+        ours.exits(4).prints(case.message("torc")).prints(case.field());
         theirs.exits(0);
     });
 }
 
-/// What an API server takes and the planner refuses: the controller says so, in the words of `torc validate`.
+/// The controller reports planning errors with the message of `torc validate`.
 #[test]
-fn what_only_the_planner_knows_is_told_by_the_controller() {
+fn the_controller_reports_planning_errors_like_validate() {
     let here = TestEnv::new();
     let namespace = KubeLab::shared("conformance").namespace("planned");
     let _controller = Controller::start(&here, &namespace);
@@ -132,8 +132,8 @@ fn what_only_the_planner_knows_is_told_by_the_controller() {
             || namespace.condition(&name, "Accepted").starts_with("False/"),
             || format!("{name}: {:#}", namespace.status(&name)),
         );
-        let said = namespace.message(&name, "Accepted");
-        assert!(said.contains(case.message("torc")) && said.contains(case.field()), "{name}: {said}");
+        let printed = namespace.message(&name, "Accepted");
+        assert!(printed.contains(case.message("torc")) && printed.contains(case.field()), "{name}: {printed}");
         assert_eq!(namespace.condition(&name, "Succeeded"), "False/InvalidSpec", "{name}");
     }
     namespace.kubectl("delete twf --all --timeout=60s");
@@ -148,13 +148,13 @@ fn the_exceptions_are_those_that_the_book_lists() {
         let text =
             format!("apiVersion: torc.dev/v1alpha1\nkind: Workflow\nmetadata: {{name: {name}}}\nspec:\n  {spec}\n");
         env.write("w.yaml", &text);
-        let (ours, theirs) = verdicts(&kube, &env.path("w.yaml"));
+        let (ours, theirs) = outcomes(&kube, &env.path("w.yaml"));
         assert_eq!((ours.code == Some(0), theirs.code == Some(0)), (here, there), "{name}\n{ours:?}\n{theirs:?}");
         assert!(page.contains(why), "the page does not say: {why}");
     }
 }
 
-/// Everything that the book shows in Kubernetes' form can be applied.
+/// The API server accepts every example of the book with an envelope.
 #[test]
 fn the_examples_are_accepted() {
     let kube = cluster();
@@ -162,7 +162,7 @@ fn the_examples_are_accepted() {
     for entry in fs::read_dir(project_root().join("docs/examples")).unwrap() {
         let path = entry.unwrap().path();
         if fs::read_to_string(&path).unwrap().contains("apiVersion: torc.dev/v1alpha1") {
-            let (ours, theirs) = verdicts(&kube, &path);
+            let (ours, theirs) = outcomes(&kube, &path);
             ours.exits(0);
             theirs.exits(0);
             seen += 1;
@@ -171,7 +171,7 @@ fn the_examples_are_accepted() {
     assert!(seen > 3, "{seen} examples have an envelope");
 }
 
-/// A small generator of its own: numbers in place of chance, so that every run sees the same documents.
+/// Returns a pseudo-random specification. The same seed gives the same document.
 fn random_spec(mut seed: u64) -> Value {
     let mut next = move |below: u64| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -207,7 +207,7 @@ fn random_spec(mut seed: u64) -> Value {
 }
 
 #[test]
-fn random_documents_get_the_same_verdict() {
+fn random_documents_are_accepted_or_refused_by_both() {
     let kube = cluster();
     let env = TestEnv::new();
     for seed in 0..40 {
@@ -221,7 +221,7 @@ fn random_documents_get_the_same_verdict() {
     let cases: Vec<Case> = (0..40).map(|seed| Case::read(env.path(&format!("random-{seed}.json")))).collect();
     let counts = [std::sync::atomic::AtomicU32::new(0), std::sync::atomic::AtomicU32::new(0)];
     each(&cases, |case| {
-        let (ours, theirs) = verdicts(&kube, &case.path);
+        let (ours, theirs) = outcomes(&kube, &case.path);
         let accepted = ours.code == Some(0);
         assert_eq!(accepted, theirs.code == Some(0), "{}\n{}\n{}", case.text, ours.stderr, theirs.stderr);
         counts[usize::from(accepted)].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -234,9 +234,9 @@ fn document(name: &str, spec: &str) -> String {
     format!("apiVersion: torc.dev/v1alpha1\nkind: Workflow\nmetadata: {{name: {name}}}\nspec:\n{jobs}\n{spec}\n")
 }
 
-/// What may not change is refused by the API server and by a store of one's own, in the same words.
+/// The API server and a local store refuse changes of immutable fields with the same message.
 #[test]
-fn what_may_not_change() {
+fn immutable_fields_are_refused_with_the_same_message() {
     let kube = cluster();
     let cases = [
         ("run", "  runId: 2", "  runId: 1", "must not become lower", "  runId: 3"),
@@ -259,12 +259,12 @@ fn what_may_not_change() {
     let env = TestEnv::new();
     for (name, first, refused, words, accepted) in cases {
         kube.kubectl_with("apply -f -", &document(name, first)).exits(0);
-        kube.kubectl_with("apply -f -", &document(name, refused)).exits(1).says(words);
+        kube.kubectl_with("apply -f -", &document(name, refused)).exits(1).prints(words);
         kube.kubectl_with("apply -f -", &document(name, accepted)).exits(0);
         let apply = |spec: &str| env.call("apply --no-run -f -").stdin(document(name, spec)).run();
         apply(first).exits(0);
-        apply(refused).exits(4).says(words);
-        env.call("apply --dry-run -f -").stdin(document(name, refused)).run().exits(4).says(words);
+        apply(refused).exits(4).prints(words);
+        env.call("apply --dry-run -f -").stdin(document(name, refused)).run().exits(4).prints(words);
         apply(accepted).exits(0);
     }
 }
@@ -308,26 +308,26 @@ fn kubectl_shows_columns_and_explains_fields() {
     assert_eq!(rows[0][7..], ["PROJECT", "CLUSTER", "RUN", "READY", "BLOCKED", "MESSAGE"]);
     assert_eq!(rows[1][7..], ["wind", "hpc", "2", "6", "7", "five-of-nine"]);
     assert!(kube.kubectl("get torc").exits(0).stdout.contains("workflow.torc.dev/shown"), "the category");
-    kube.kubectl("explain twf.spec.jobs.parameters").exits(0).says("Parameter name to value");
-    kube.kubectl("explain slc.spec.commandPrefix").exits(0).says("Words put before every Slurm command");
-    kube.kubectl("explain twf").exits(0).says("What should have run");
+    kube.kubectl("explain twf.spec.jobs.parameters").exits(0).prints("Parameter name to value");
+    kube.kubectl("explain slc.spec.commandPrefix").exits(0).prints("Words put before every Slurm command");
+    kube.kubectl("explain twf").exits(0).prints("What should have run");
 }
 
-/// What the rules cost is estimated by the API server when it takes the definition, and counted when it takes an object. Both must have
-/// room: an estimate that grows with the next version of Kubernetes would leave clusters without definitions.
+/// The API server estimates the cost of the rules for a definition, and measures it for an object. Both need a margin: with a
+/// higher estimate, the next version of Kubernetes would refuse the definitions.
 #[test]
-fn the_rules_leave_room_in_an_api_servers_budget() {
+fn the_cost_of_the_rules_is_below_the_api_servers_limit() {
     let kube = cluster();
     let mut definition = kube.json("get crd workflows.torc.dev");
     let spec = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
-    // A fifth more of what costs most, and twice of the rest.
+    // The largest lists may grow by a fifth, the others to twice their size.
     for (list, limit, more) in [("resourceRequirements", 4_000, 4_800), ("slurmSchedulers", 1_000, 2_000)] {
         let most = definition.pointer_mut(&format!("{spec}/{list}/maxItems")).unwrap();
         assert_eq!(*most, json!(limit), "{list}");
         *most = json!(more);
     }
     kube.kubectl_with("replace --dry-run=server -f -", &definition.to_string()).exits(0);
-    // As many as there may be, with the longest texts that come to something.
+    // The largest allowed lists, with the longest texts.
     let digits = |most: usize, unit: &str| format!("{}{unit}", "0".repeat(most - unit.len()));
     let one = |i: usize| json!({"name": format!("r{i}"), "numCpus": 1, "memory": digits(64, "1g"), "runtime": digits(64, "1h")});
     let document = json!({
@@ -337,22 +337,22 @@ fn the_rules_leave_room_in_an_api_servers_budget() {
     kube.kubectl_with("apply --server-side --dry-run=server -f -", &document.to_string()).exits(0);
 }
 
-/// Another cluster, because definitions are taken away: nothing, an older one, and ours; objects stay.
+/// Needs a separate cluster: it has no definitions at first, then older ones, then the current ones. Objects stay.
 #[test]
-fn definitions_are_installed_compared_and_brought_up_to_date() {
+fn definitions_are_installed_compared_and_upgraded() {
     let kube = Cluster(KubeLab::empty());
     kube.torc("crd check")
         .exits(5)
-        .says("customresourcedefinition/workflows.torc.dev is missing")
-        .says("torc crd install");
-    kube.torc("crd install --context lab").exits(0).says("customresourcedefinition/slurmclusters.torc.dev created");
-    kube.torc("crd install").exits(0).says("customresourcedefinition/workflows.torc.dev unchanged");
-    kube.torc("crd check --context lab").exits(0).says("customresourcedefinition/workflows.torc.dev is up to date");
-    kube.torc("crd check --context nowhere").exits(5).says("no usable context 'nowhere'");
+        .prints("customresourcedefinition/workflows.torc.dev is missing")
+        .prints("torc crd install");
+    kube.torc("crd install --context lab").exits(0).prints("customresourcedefinition/slurmclusters.torc.dev created");
+    kube.torc("crd install").exits(0).prints("customresourcedefinition/workflows.torc.dev unchanged");
+    kube.torc("crd check --context lab").exits(0).prints("customresourcedefinition/workflows.torc.dev is up to date");
+    kube.torc("crd check --context nowhere").exits(5).prints("no usable context 'nowhere'");
     let checked = kube.torc("crd check -o json").exits(0).json();
     assert_eq!(checked["items"][1], json!({"name": "workflows.torc.dev", "status": "Current"}));
 
-    // An older one: without one of our fields, and without a rule. Somebody else manages these parts then.
+    // An older definition without one field and one rule, with another field manager.
     kube.kubectl_with("apply -f -", &document("kept", "  runId: 3")).exits(0);
     let schema = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
     let patch = json!([
@@ -361,21 +361,23 @@ fn definitions_are_installed_compared_and_brought_up_to_date() {
         {"op": "remove", "path": format!("{schema}/x-kubernetes-validations")},
     ]);
     kube.kubectl(&format!("patch crd workflows.torc.dev --type=json -p {patch}")).exits(0);
-    // Where the definition is older, a field that it does not know is refused and not dropped.
+    // An older definition refuses an unknown field instead of dropping it.
     let here = TestEnv::new();
     here.write("w.yaml", document("newer", "  project: tide"));
     let refused = here.call("apply -f w.yaml --context lab").env("KUBECONFIG", kube.0.administrator());
-    let refused = refused.run().exits(4).says(".spec.project: field not declared in schema");
-    refused.says("the definitions are older than this program: `torc crd install`");
-    kube.torc("crd check").exits(9).says("customresourcedefinition/workflows.torc.dev is older than this program");
-    kube.torc("crd install --force-conflicts").exits(0).says("customresourcedefinition/workflows.torc.dev configured");
+    let refused = refused.run().exits(4).prints(".spec.project: field not declared in schema");
+    refused.prints("the definitions are older than this program: `torc crd install`");
+    kube.torc("crd check").exits(9).prints("customresourcedefinition/workflows.torc.dev is older than this program");
+    kube.torc("crd install --force-conflicts")
+        .exits(0)
+        .prints("customresourcedefinition/workflows.torc.dev configured");
     kube.torc("crd check").exits(0);
     assert_eq!(kube.json("get twf kept")["spec"]["runId"], 3);
-    // The API server takes a moment to serve what it has accepted.
+    // The API server serves an accepted definition after a moment.
     until(
         || kube.kubectl_with("apply -f -", &document("kept", "  runId: 2")).stderr.contains("must not become lower"),
         || "the rule does not come back".to_owned(),
     );
     kube.0.run("kill", &["kube-apiserver"]);
-    kube.torc("crd check").exits(6).says("the API server does not answer");
+    kube.torc("crd check").exits(6).prints("the API server does not answer");
 }

@@ -1,34 +1,34 @@
-//! Workflows as custom resources, on a real API server: `kubectl` alone, `torc server --kubernetes` as a process with the rights of the
+//! Workflows as custom resources on a real API server: `kubectl` alone, `torc server --kubernetes` as a process with the roles of the
 //! chart, and runners as processes.
 
 mod chaos;
 mod command_line;
+mod deleted;
+mod edits;
 mod refusals;
 mod rights;
 mod size;
 mod slurm;
 mod sources;
-mod strays;
 mod trust;
-mod verbs;
 
 use serde_json::{Value, json};
 use torc_tests::env::{TestEnv, until};
 use torc_tests::labs::kube::{Controller, KubeLab, Namespace};
 use torc_tests::labs::shared::Turn;
 
-/// The API server of this suite.
+/// Returns the API server of this suite.
 fn kube() -> KubeLab {
     KubeLab::shared("objects")
 }
 
-/// The API server of tests that take it away, for one test at a time.
+/// Returns the API server of tests that stop it, for one test at a time.
 fn fragile() -> (Turn, KubeLab) {
     let turn = Turn::alone("kube-fragile");
     (turn, KubeLab::shared("fragile"))
 }
 
-/// A cluster of a test's own: a namespace, and a folder with a store.
+/// A namespace of a test, and a folder with a store.
 struct Cluster {
     env: TestEnv,
     namespace: Namespace,
@@ -43,20 +43,20 @@ impl Cluster {
         Self { env: TestEnv::new(), namespace: kube.namespace(name) }
     }
 
-    /// A controller that is the only one.
+    /// Starts the only controller.
     fn controller(&self) -> Controller {
         Controller::start(&self.env, &self.namespace)
     }
 
-    /// What `torc` says as a client of a controller.
+    /// Returns the items of a list that `torc` gets from a controller.
     fn items(&self, controller: &Controller, line: &str) -> Vec<Value> {
         let call = self.env.call(line).arg("-o").arg("json").arg("-n").arg(&self.namespace.name);
         let call = call.env("TORC_API_URL", format!("http://{}", controller.address));
-        let said = call.env("TORC_TOKEN_FILE", self.env.path("data/lab.db.token")).run().exits(0).json();
-        said["items"].as_array().unwrap().clone()
+        let printed = call.env("TORC_TOKEN_FILE", self.env.path("data/lab.db.token")).run().exits(0).json();
+        printed["items"].as_array().unwrap().clone()
     }
 
-    /// Every attempt that ended, as "job run attempt status".
+    /// Returns every attempt that has ended, as "job run attempt status".
     fn attempts(&self, controller: &Controller, workflow: &str) -> Vec<String> {
         let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let one = |result: &Value| ["job", "runId", "attempt", "status"].map(|field| word(&result[field])).join(" ");
@@ -73,7 +73,7 @@ fn jobs(jobs: &[(&str, &str)]) -> Value {
 }
 
 #[test]
-fn kubectl_alone_runs_a_workflow_and_sees_how_it_is() {
+fn kubectl_alone_runs_a_workflow_and_shows_its_status() {
     let cluster = Cluster::new("alone");
     let (controller, namespace) = (cluster.controller(), &cluster.namespace);
     let spec = json!({"project": "p", "jobs": [
@@ -107,7 +107,7 @@ fn kubectl_alone_runs_a_workflow_and_sees_how_it_is() {
     let wide = namespace.kubectl("get twf -o wide");
     assert!(wide.contains("4 jobs completed"), "{wide}");
 
-    // Each is told once, whoever looks how often.
+    // Each event is published once.
     until(|| namespace.events("demo").len() == 2, || format!("{:?}", namespace.events("demo")));
     assert_eq!(namespace.events("demo"), ["PlanAccepted", "WorkflowFinished"]);
     let described = namespace.kubectl("describe twf demo");
@@ -129,7 +129,7 @@ fn an_edit_runs_only_what_changed() {
     namespace.expect("w", "Finished", "True/Succeeded");
     let expected = ["a 1 1 completed", "b 1 1 completed", "b 1 2 completed", "c 1 1 completed"];
     assert_eq!(cluster.attempts(&controller, "w"), expected);
-    // A label is no edit.
+    // A label does not change the document.
     namespace.kubectl("label twf w colour=blue");
     let generation = namespace.workflow("w").unwrap()["metadata"]["generation"].clone();
     namespace.expect("w", "Finished", "True/Succeeded");
@@ -138,7 +138,7 @@ fn an_edit_runs_only_what_changed() {
 }
 
 #[test]
-fn a_restarted_server_says_nothing_new_and_goes_on() {
+fn a_restarted_server_repeats_no_event() {
     let cluster = Cluster::new("restart");
     let (mut controller, namespace) = (cluster.controller(), &cluster.namespace);
     let _runner = controller.runner(&cluster.env, "runner");
@@ -156,13 +156,13 @@ fn a_restarted_server_says_nothing_new_and_goes_on() {
     namespace.apply("next", &jobs(&[("a", "true")]));
     namespace.expect("next", "Finished", "True/Succeeded");
     let after = namespace.workflow("done").unwrap()["metadata"]["resourceVersion"].clone();
-    assert_eq!(before, after, "there was nothing new to say of it");
+    assert_eq!(before, after, "the status was written again");
     until(|| namespace.events("next").len() == 2, || format!("{:?}", namespace.events("next")));
-    assert_eq!(namespace.events("done"), Vec::<String>::new(), "and nothing to tell");
+    assert_eq!(namespace.events("done"), Vec::<String>::new(), "an event was repeated");
 }
 
 #[test]
-fn an_object_says_whose_it_is_and_where_its_jobs_run() {
+fn an_object_names_its_owner_and_its_cluster() {
     let cluster = Cluster::new("place");
     let (controller, namespace) = (cluster.controller(), &cluster.namespace);
     let _runner = controller.runner(&cluster.env, "runner");
@@ -178,7 +178,7 @@ fn an_object_says_whose_it_is_and_where_its_jobs_run() {
         namespace.expect(name, "Finished", "True/Succeeded");
     }
     assert_eq!(cluster.env.lines("here/note"), ["ran"]);
-    // Slurm where the server is: there is no object of that name, and none is needed.
+    // A cluster `local` needs no object: the server calls Slurm on its own machine.
     let mut spec = jobs(&[("a", "true")]);
     spec["slurmCluster"] = json!("local");
     namespace.apply("slurm", &spec);

@@ -1,4 +1,4 @@
-//! Allocations on a real Slurm: they appear by themselves, fail in every way, are replaced, and are never asked for twice.
+//! Allocations on a real Slurm: submitted for jobs, lost in every way, replaced, and never submitted twice.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,23 +9,23 @@ use serde_json::Value;
 use torc_api::token::Credential;
 use torc_tests::env::{Outcome, Running};
 use torc_tests::labs::shared::Turn;
-use torc_tests::labs::slurm::{SlurmLab, patiently};
+use torc_tests::labs::slurm::{SlurmLab, wait_for};
 
 use crate::slurm_env::SlurmEnv;
 
 mod chaos;
 mod handover;
-mod manners;
 mod outages;
+mod scheduler_options;
 mod sharing;
 mod time;
 
-/// The Slurm of this suite.
+/// Returns the Slurm of this suite.
 fn slurm() -> SlurmLab {
     SlurmLab::shared("allocations")
 }
 
-/// Most tests share the Slurm; those that take a part of it away have it for themselves.
+/// Waits for a turn. Most tests share the Slurm; those that stop a part of it use `alone`.
 fn shared() -> Turn {
     Turn::shared("slurm-allocations")
 }
@@ -35,69 +35,69 @@ fn alone() -> Turn {
 }
 
 impl SlurmEnv {
-    /// None as long as there is no store.
+    /// Returns the allocations of the store, or none before there is one.
     fn allocations(&self) -> Vec<Value> {
         if self.env.path(".torc/torc.db").exists() { self.items("get allocations") } else { Vec::new() }
     }
 
-    /// Slurm's numbers of all allocations.
+    /// Returns the Slurm job ids of all allocations.
     fn numbers(&self) -> Vec<String> {
         self.slurm_jobs(|_| true)
     }
 
-    /// What Slurm's queue says of a job; empty when it is not waiting or running.
+    /// Returns the state of a Slurm job in the queue, or an empty text if it is neither pending nor running.
     fn queued(&self, number: &str) -> String {
         let all = self.slurm.command("squeue", &["-h", "-a", "-o", "%i %T"]);
         let line = all.lines().find_map(|line| line.strip_prefix(&format!("{number} ")).map(str::to_owned));
         line.unwrap_or_default()
     }
 
-    /// Waits until the workflow has an active allocation; its number in Slurm.
+    /// Waits until the workflow has an active allocation and returns its Slurm job id.
     fn active(&self) -> String {
-        patiently("an active allocation", || {
+        wait_for("an active allocation", || {
             let active = self.allocations().into_iter().find(|one| one["status"] == "active")?;
             Some(active["slurmJobId"].as_str()?.to_owned())
         })
     }
 
-    /// Slurm lets what it has requeued wait for two minutes; an administrator need not.
+    /// Releases a requeued job, which Slurm would delay for two minutes.
     fn hurry(&self, number: &str) {
-        patiently("a requeued allocation", || (self.queued(number) == "PENDING").then_some(()));
+        wait_for("a requeued allocation", || (self.queued(number) == "PENDING").then_some(()));
         self.slurm.command("scontrol", &["update", &format!("JobId={number}"), "StartTime=now"]);
     }
 
-    /// What the accounting has on record, which it learns a little later than the queue.
+    /// Returns the records of the accounting, which are written a little later than the queue.
     fn recorded(&self, arguments: &[&str]) -> String {
-        patiently("a record of the accounting", || {
-            // A slurmdbd that has just come back refuses connections for a moment.
+        wait_for("a record of the accounting", || {
+            // A restarted slurmdbd refuses connections for a moment.
             let output = self.slurm.attempt("sacct", &[&["-X", "-n", "-P"], arguments].concat());
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
-            // Until it knows the name, it says "allocation".
+            // The name is "allocation" at first.
             (!text.trim().is_empty() && !text.starts_with("allocation")).then_some(text)
         })
     }
 
     fn until_exists(&self, name: &str) {
-        patiently(&format!("{name} exists"), || self.env.path(name).exists().then_some(()));
+        wait_for(&format!("{name} exists"), || self.env.path(name).exists().then_some(()));
     }
 
-    /// The end of a call that waits for Slurm.
+    /// Waits until a call that waits for Slurm exits.
     fn end(&self, mut running: Running) -> Outcome {
-        patiently("torc ends", || running.has_ended().then_some(()));
+        wait_for("torc ends", || running.has_ended().then_some(()));
         running.finish()
     }
 
-    /// Every attempt that ended, as "job attempt cause".
+    /// Returns every attempt that has ended, as "job attempt cause".
     fn causes(&self) -> BTreeSet<String> {
         let word = |value: &Value| value.as_str().unwrap_or("-").to_owned();
         let results = self.items("get results");
         results.iter().map(|one| format!("{} {} {}", word(&one["job"]), one["attempt"], word(&one["cause"]))).collect()
     }
 
-    /// Nothing of this store waits or runs in Slurm.
+    /// Waits until no allocation of this store is pending or running.
     fn expect_nothing_queued(&self) {
         for number in self.numbers() {
-            patiently("nothing is left in Slurm", || self.queued(&number).is_empty().then_some(()));
+            wait_for("nothing is left in Slurm", || self.queued(&number).is_empty().then_some(()));
         }
     }
 
@@ -106,7 +106,7 @@ impl SlurmEnv {
     }
 }
 
-/// A workflow that says what its jobs need and where.
+/// Returns a workflow whose allocations are sized from the requirements of its jobs.
 fn sized(jobs: &str, more: &str) -> String {
     format!(
         "apiVersion: torc.dev/v1alpha1\nkind: Workflow\nmetadata: {{name: w}}\nspec:\n  slurmCluster: local\n  {more}\n  \
@@ -114,13 +114,13 @@ fn sized(jobs: &str, more: &str) -> String {
     )
 }
 
-/// A job that hangs the first time and is done at once the second.
+/// Returns a job that hangs in its first attempt and ends at once in the second.
 const SECOND_TIME_LUCKY: &str = "    - name: job
       command: \"if [ -e first ]; then touch second; else touch first; sleep 600; fi\"
       resourceRequirements: small
 ";
 
-/// The same for a file of Torc 1.0, with an allocation that somebody described.
+/// Returns a file of Torc 1.0 with an explicit scheduler.
 fn scheduled(scheduler: &str, action: &str) -> String {
     format!(
         "name: w
@@ -151,7 +151,7 @@ actions:
 
 // J02, J03, R13, R16
 #[test]
-fn what_jobs_need_appears_by_itself_and_goes_when_they_are_done() {
+fn allocations_are_submitted_for_jobs_and_canceled_after_them() {
     let _calm = shared();
     let login = SlurmEnv::new(slurm());
     let jobs = "    - name: \"work_{i}\"\n      command: \"echo {i} $SLURM_JOB_ID >>ran\"\n      \
@@ -159,14 +159,14 @@ fn what_jobs_need_appears_by_itself_and_goes_when_they_are_done() {
                 - name: last\n      command: \"test -n \\\"$SLURM_JOB_ID\\\"\"\n      dependsOnRegexes: [\"work_.*\"]\n";
     login.env.write("w.yaml", sized(jobs, "maxAllocations: 2"));
     let running = login.call("apply -f w.yaml").start();
-    login.end(running).exits(0).says("13 of 13 jobs completed").says("allocation");
+    login.end(running).exits(0).prints("13 of 13 jobs completed").prints("allocation");
     let places: BTreeSet<String> =
         login.env.lines("ran").iter().map(|line| line.split(' ').nth(1).unwrap().to_owned()).collect();
     let allocations = login.allocations();
     let numbers: BTreeSet<String> = login.numbers().into_iter().collect();
     assert!(!places.is_empty() && places.is_subset(&numbers), "{places:?} {numbers:?}");
     assert!((1..=2).contains(&allocations.len()), "{allocations:?}");
-    // The other one may have been canceled before it started, once the jobs were done.
+    // The other allocation may have been canceled before it started, after the jobs were done.
     let has_run = |one: &&Value| places.contains(one["slurmJobId"].as_str().unwrap_or_default());
     let one = allocations.iter().find(has_run).unwrap();
     for field in ["workflow", "cluster", "status", "slurmState", "nodes", "partition"] {
@@ -178,7 +178,7 @@ fn what_jobs_need_appears_by_itself_and_goes_when_they_are_done() {
     assert!(times[0].is_some() && times.is_sorted(), "{one}");
     login.expect_nothing_queued();
     let files = fs::read_dir(login.env.path(".torc/allocations")).unwrap().count();
-    assert_eq!(files, 0, "nobody needs the secrets any more");
+    assert_eq!(files, 0, "the credential files were not removed");
     let counts = &login.items("get workflows")[0]["status"]["allocations"];
     assert_eq!((counts["pending"].as_i64(), counts["active"].as_i64()), (Some(0), Some(0)));
     assert_eq!(counts["finished"].as_i64(), Some(allocations.len() as i64));
@@ -186,7 +186,7 @@ fn what_jobs_need_appears_by_itself_and_goes_when_they_are_done() {
 
 // R01
 #[test]
-fn an_allocation_that_somebody_cancels_is_replaced() {
+fn a_canceled_active_allocation_is_replaced() {
     let _calm = shared();
     let login = SlurmEnv::new(slurm());
     login.env.write("w.yaml", sized(SECOND_TIME_LUCKY, "maxAllocations: 1"));
@@ -204,20 +204,20 @@ fn an_allocation_that_somebody_cancels_is_replaced() {
 
 // R02
 #[test]
-fn a_pending_allocation_that_somebody_cancels_is_replaced() {
+fn a_canceled_pending_allocation_is_replaced() {
     let _calm = shared();
     let login = SlurmEnv::new(slurm());
     fs::write(login.env.path("first"), "").unwrap();
     login.env.write("w.yaml", scheduled("    extra: --hold", ""));
     let running = login.call("apply -f w.yaml").start();
-    let number = patiently("a number", || login.numbers().pop());
-    patiently("Slurm's own reason", || {
+    let number = wait_for("a number", || login.numbers().pop());
+    wait_for("Slurm's own reason", || {
         let one = login.allocations().remove(0);
         (one["slurmReason"] == "JobHeldUser" && one["status"] == "pending").then_some(())
     });
-    running.says("1 allocation pending (JobHeldUser)");
+    running.prints("1 allocation pending (JobHeldUser)");
     login.slurm.command("scancel", &[&number]);
-    let second = patiently("another number", || login.numbers().into_iter().find(|one| *one != number));
+    let second = wait_for("another number", || login.numbers().into_iter().find(|one| *one != number));
     assert_eq!(login.allocations()[0]["status"], "complete");
     assert_eq!(login.allocations()[1]["origin"], "recovery");
     login.slurm.command("scontrol", &["release", &second]);
@@ -225,16 +225,16 @@ fn a_pending_allocation_that_somebody_cancels_is_replaced() {
 }
 
 #[test]
-fn an_allocation_whose_time_is_up_is_replaced() {
+fn an_allocation_out_of_time_is_replaced() {
     let _calm = shared();
     let login = SlurmEnv::new(slurm());
-    // Slurm gives one CPU of a shared node to whoever does not ask for more; its job needs two.
+    // Without an explicit count, Slurm grants one CPU of a shared node, but the job needs two.
     login.env.write("w.yaml", scheduled("", "").replace("num_cpus: 1", "num_cpus: 2"));
     let running = login.call("apply -f w.yaml").start();
     login.until_exists("first");
     let number = login.active();
-    // Slurm refuses an end in the second of the start.
-    patiently("its time is up", || {
+    // Slurm refuses an end time within a second of the start.
+    wait_for("its time is up", || {
         let ended = login.slurm.attempt("scontrol", &["update", &format!("JobId={number}"), "EndTime=now"]);
         ended.status.success().then_some(())
     });
@@ -243,9 +243,9 @@ fn an_allocation_whose_time_is_up_is_replaced() {
 }
 
 #[test]
-fn a_preempted_allocation_comes_back_or_is_replaced() {
+fn a_preempted_allocation_is_requeued_or_replaced() {
     let _calm = shared();
-    // In the one partition Slurm requeues what it preempts, in the other it cancels it.
+    // One partition requeues preempted jobs, the other cancels them.
     for (partition, node, allocations) in [("standby", "n3", 1), ("cut", "n4", 2)] {
         let login = SlurmEnv::new(slurm());
         let scheduler = format!("    partition: {partition}\n    extra: --exclusive --nodelist={node}");
@@ -266,13 +266,13 @@ fn a_preempted_allocation_comes_back_or_is_replaced() {
 }
 
 #[test]
-fn what_slurm_refuses_is_told_and_tried_again_when_the_document_is_corrected() {
+fn a_refused_submission_is_reported_and_retried_after_an_edit() {
     let _calm = shared();
     let login = SlurmEnv::new(slurm());
     fs::write(login.env.path("first"), "").unwrap();
     login.env.write("w.yaml", scheduled("    partition: nowhere", "    num_allocations: 2"));
     let running = login.call("apply -f w.yaml").start();
-    running.says("invalid partition specified: nowhere");
+    running.prints("invalid partition specified: nowhere");
     let actions = login.items("get actions w");
     assert_ne!(actions[0]["status"], "executed", "an action is executed when Slurm has what it asks for");
     let workflow = login.items("get workflows").remove(0);
@@ -290,11 +290,11 @@ fn what_slurm_refuses_is_told_and_tried_again_when_the_document_is_corrected() {
     login.expect_nothing_queued();
 }
 
-/// An `sbatch` that submits and then never answers.
+/// An `sbatch` that submits and then hangs.
 const HANGING_SBATCH: &str = "#!/bin/sh\nsbatch \"$@\" >submitted && touch hangs && exec sleep 600\n";
 
 #[test]
-fn what_was_submitted_just_before_a_crash_is_found_again_and_not_submitted_twice() {
+fn an_allocation_submitted_before_a_crash_is_adopted() {
     let _calm = shared();
     let login = SlurmEnv::new(slurm());
     fs::write(login.env.path("first"), "").unwrap();
@@ -313,14 +313,14 @@ fn what_was_submitted_just_before_a_crash_is_found_again_and_not_submitted_twice
     assert_eq!(known.lines().count(), 1, "Slurm has seen it once: {known}");
 }
 
-/// What tells this store from others: the end of the name that Slurm knows.
+/// Returns the identity of this store: the end of the name of its Slurm jobs.
 fn identity(login: &SlurmEnv) -> String {
     let name = login.recorded(&["-j", &login.numbers()[0], "-o", "JobName"]);
     name.trim().rsplit('-').next().unwrap().to_owned()
 }
 
 #[test]
-fn whoever_stops_apply_leaves_nothing_behind_and_goes_on_later() {
+fn a_stopped_apply_cancels_its_allocations_and_can_continue() {
     let _calm = shared();
     let login = SlurmEnv::new(slurm());
     login.env.write("w.yaml", sized(SECOND_TIME_LUCKY, ""));
@@ -328,7 +328,7 @@ fn whoever_stops_apply_leaves_nothing_behind_and_goes_on_later() {
     login.until_exists("first");
     let number = login.active();
     running.signal(Signal::SIGINT);
-    running.says("cancelling 1 allocation");
+    running.prints("canceling 1 allocation");
     login.end(running).exits(130);
     assert_eq!(login.queued(&number), "");
     assert_eq!(login.allocations()[0]["status"], "canceled");
@@ -338,7 +338,7 @@ fn whoever_stops_apply_leaves_nothing_behind_and_goes_on_later() {
 }
 
 #[test]
-fn a_killed_apply_is_continued_with_the_allocation_that_runs() {
+fn a_killed_apply_continues_with_its_running_allocation() {
     let _calm = shared();
     let login = SlurmEnv::new(slurm());
     let job = "    - name: job\n      command: \"echo ran >>ran; touch first; until [ -e go ]; do sleep 0.1; done\"\n      \
@@ -355,7 +355,7 @@ fn a_killed_apply_is_continued_with_the_allocation_that_runs() {
 }
 
 #[test]
-fn deleting_a_workflow_waits_until_its_allocations_are_gone() {
+fn deleting_a_workflow_waits_for_the_end_of_its_allocations() {
     let _calm = shared();
     let login = SlurmEnv::new(slurm());
     login.env.write("w.yaml", sized(SECOND_TIME_LUCKY, ""));
@@ -410,18 +410,18 @@ actions:
 }
 
 #[test]
-fn a_job_that_fits_nowhere_is_told_about() {
+fn a_job_without_a_matching_partition_is_reported() {
     let _calm = shared();
     let login = SlurmEnv::new(slurm());
     let document = sized(SECOND_TIME_LUCKY, "").replace("numCpus: 1", "numCpus: 99");
     login.env.write("w.yaml", document);
     let running = login.call("apply -f w.yaml").start();
     let outcome = login.end(running).exits(3);
-    outcome.says("99 CPUs on a node are more than any partition has (4)");
+    outcome.prints("99 CPUs on a node are more than any partition has (4)");
 }
 
 #[test]
-fn a_cluster_is_described_kept_and_reached_with_a_prefix() {
+fn a_cluster_is_reached_with_a_command_prefix() {
     let _calm = shared();
     let login = SlurmEnv::new(slurm());
     fs::write(login.env.path("first"), "").unwrap();
@@ -433,21 +433,21 @@ fn a_cluster_is_described_kept_and_reached_with_a_prefix() {
     );
     let workflow = sized(SECOND_TIME_LUCKY, "").replace("slurmCluster: local", "slurmCluster: lab");
     login.env.write("w.yaml", cluster + &workflow);
-    // Without SLURM_CONF only the prefix leads to Slurm.
+    // Without SLURM_CONF, only the prefix reaches Slurm.
     let call = login.env.call("apply -f w.yaml").env("TORC_SERVER_SLURM_POLL_INTERVAL", "1");
-    login.end(call.start()).exits(0).says("slurmcluster/lab created");
+    login.end(call.start()).exits(0).prints("slurmcluster/lab created");
     let one = &login.allocations()[0];
     assert_eq!((one["cluster"].as_str(), one["account"].as_str()), (Some("lab"), Some("root")));
     let clusters = login.items("get slurmclusters");
     assert_eq!((clusters.len(), clusters[0]["name"].as_str()), (1, Some("lab")));
-    login.torc("describe slurmcluster lab").exits(0).says("SLURM_CONF");
-    login.torc("delete slurmcluster/lab").exits(0).says("slurmcluster/lab deleted");
+    login.torc("describe slurmcluster lab").exits(0).prints("SLURM_CONF");
+    login.torc("delete slurmcluster/lab").exits(0).prints("slurmcluster/lab deleted");
     assert_eq!(login.items("get slurmclusters").len(), 0);
 }
 
 // R01, R16
 #[test]
-fn a_node_that_dies_takes_nothing_with_it_that_does_not_come_back() {
+fn jobs_of_a_dead_node_run_again() {
     let _alone = alone();
     let login = SlurmEnv::new(slurm());
     login.env.write("w.yaml", sized(SECOND_TIME_LUCKY, "maxAllocations: 1"));
@@ -463,12 +463,12 @@ fn a_node_that_dies_takes_nothing_with_it_that_does_not_come_back() {
     outcome.exits(0);
     assert!(login.env.path("second").exists());
     let first = login.causes().into_iter().find(|line| line.starts_with("job 1")).unwrap();
-    // Whoever notices first says why: Slurm, or the runner that comes back to the allocation without the job.
+    // The cause is that of Slurm or of the restarted runner, whichever notices the loss first.
     assert!(["job 1 Preempted", "job 1 NodeFailure", "job 1 Lost"].contains(&first.as_str()), "{first}");
 }
 
 impl SlurmEnv {
-    /// What the server counts.
+    /// Returns the metrics of the server.
     fn metrics(&self) -> String {
         let info: Value = serde_json::from_str(&self.env.lines(".torc/server.json").join("\n")).unwrap();
         let word = self.env.lines(".torc/token")[0].clone();
@@ -476,7 +476,7 @@ impl SlurmEnv {
         let url = format!("{}/metrics", info["url"].as_str().unwrap());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            // The second test to come here finds it done. What is asked for is no secret; the server's certificate is its own.
+            // Fails only if a provider is installed. The certificate is not checked: it is self-signed, and the response is no secret.
             let _ = rustls::crypto::ring::default_provider().install_default();
             let client = reqwest::Client::builder().tls_danger_accept_invalid_certs(true).build().unwrap();
             client.get(url).bearer_auth(token).send().await.unwrap().text().await.unwrap()

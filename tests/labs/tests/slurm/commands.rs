@@ -1,4 +1,4 @@
-//! Slurm's commands against a real Slurm: what is asked, what is answered, and what the answers mean.
+//! Commands of Slurm on a real Slurm: arguments, output, and its interpretation.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,16 +7,16 @@ use std::os::unix::fs::PermissionsExt;
 use tempfile::TempDir;
 use torc_api::slurm::SlurmState;
 use torc_api::state::Cause;
+use torc_slurm::error::SlurmError;
 use torc_slurm::exec::Slurm;
-use torc_slurm::script::{Marker, Request, Worker, environment_file, script};
+use torc_slurm::script::{Marker, Request, ScriptRunner, environment_file, script};
 use torc_slurm::squeue::QueuedJob;
-use torc_slurm::trouble::SlurmError;
-use torc_slurm::{partitions, sacct, sbatch, scontrol, sinfo, squeue, srun, sstat, step_end};
-use torc_tests::labs::slurm::{SlurmLab, until_found};
+use torc_slurm::{partitions, sacct, sbatch, scontrol, sinfo, squeue, srun, sstat, step_failure};
+use torc_tests::labs::slurm::{SlurmLab, wait_for_async};
 
 mod steps;
 
-/// The Slurm of this suite.
+/// Returns the Slurm of this suite.
 fn slurm() -> SlurmLab {
     SlurmLab::shared("commands")
 }
@@ -37,7 +37,7 @@ impl Submitter {
         self.folder.path().join(name).to_string_lossy().into_owned()
     }
 
-    /// A batch script that runs a line of shell.
+    /// Returns a batch script that runs a line of shell.
     fn script(&self, marker: &Marker<'_>, request: &Request<'_>, line: &str, one_per_node: bool) -> String {
         let file = self.path("variables.env");
         let variables = BTreeMap::from([("TORC_TOKEN".to_owned(), "it's $ecret".to_owned())]);
@@ -45,7 +45,7 @@ impl Submitter {
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
         let command = ["bash", "-c", line].map(str::to_owned);
         let (folder, output) = (self.path(""), self.path("out.%j"));
-        let worker = Worker {
+        let worker = ScriptRunner {
             command: &command,
             arguments: &[],
             allocation: marker.own,
@@ -72,25 +72,25 @@ impl Submitter {
 
     async fn until_running(&self, id: &str) {
         let look = || async { self.queued(id).await.filter(|job| job.state == SlurmState::Running) };
-        until_found("a running allocation", look).await;
+        wait_for_async("a running allocation", look).await;
     }
 
-    /// The state in which the accounting says that a job ended.
+    /// Returns the final state of a job in the accounting.
     async fn end_of(&self, id: &str) -> SlurmState {
         let look = || async {
             let text = self.slurm.ask(&sacct::jobs([id])).await.unwrap().text;
             sacct::read_jobs(&text).unwrap().into_iter().map(|job| job.state).find(|state| state.is_over())
         };
-        until_found("the end of an allocation", look).await
+        wait_for_async("the end of an allocation", look).await
     }
 
-    /// What the accounting says about a step, as soon as it is over.
+    /// Waits until a step is over and returns its record in the accounting.
     async fn account(&self, id: &str, name: &str) -> sacct::StepAccount {
         let look = || async {
             let mut steps = sacct::read_steps(&self.slurm.ask(&sacct::steps(id, &[])).await.unwrap().text);
             steps.remove(name).filter(|account| account.has_numbers() && account.state.is_over())
         };
-        until_found("the account of a step", look).await
+        wait_for_async("the account of a step", look).await
     }
 
     fn output(&self, id: &str) -> String {
@@ -114,11 +114,16 @@ const SMALL: Request<'static> = Request {
     extra: Some("--mem=300M"),
 };
 
-/// `srun` and its arguments as the runner writes them, for a shell.
+/// Returns the `srun` line of the runner, quoted for a shell.
 fn step(name: &str, mebibytes: i64, command: &str) -> String {
-    let limits = srun::Limits { cpus: 1, memory_bytes: mebibytes << 20, gpus: 0 };
-    let step =
-        srun::Step { allocation: "$SLURM_JOB_ID", name, nodes: 1, limits: Some(limits), ..srun::Step::default() };
+    let limits = srun::StepLimits { cpus: 1, memory_bytes: mebibytes << 20, gpus: 0 };
+    let step = srun::SrunStep {
+        allocation: "$SLURM_JOB_ID",
+        name,
+        nodes: 1,
+        limits: Some(limits),
+        ..srun::SrunStep::default()
+    };
     let words = srun::arguments(&step, command);
     let (jobid, rest) = words.split_first().unwrap();
     format!("srun {jobid} {}", torc_slurm::shell::line(rest.iter().map(String::as_str)))
@@ -157,14 +162,14 @@ async fn a_finished_allocation_and_its_steps() {
         let number = |name: &str| steps.iter().find(|(known, _)| known == name).map(|(_, number)| *number);
         Some((number("wf1_j1_r1_a1")?, number("wf1_j2_r1_a1")?))
     };
-    let (busy, idle) = until_found("the numbers of the steps", look).await;
+    let (busy, idle) = wait_for_async("the numbers of the steps", look).await;
     assert_ne!(busy, idle);
     let sample = || async {
         let call = sstat::calls(&id, &[busy, idle, 99]).remove(0);
         let (samples, _) = sstat::read(submitter.slurm.ask(&call).await);
         samples.into_iter().find(|sample| sample.step == busy && sample.memory_bytes > Some(0))
     };
-    let sample = until_found("a sample of a running step", sample).await;
+    let sample = wait_for_async("a sample of a running step", sample).await;
 
     assert_eq!(submitter.end_of(&id).await, SlurmState::Completed);
     assert_eq!(submitter.output(&id).lines().next(), Some("token: it's $ecret, none"));
@@ -180,7 +185,7 @@ async fn a_finished_allocation_and_its_steps() {
 }
 
 #[tokio::test]
-async fn a_cancelled_allocation() {
+async fn a_canceled_allocation_is_recorded_as_canceled() {
     let submitter = Submitter::new();
     let held = Request { extra: Some("--mem=10M --hold"), ..SMALL };
     let id = submitter.submit("torc-wf2-a1", &held, "sleep 100").await;
@@ -192,7 +197,7 @@ async fn a_cancelled_allocation() {
     assert!(left.end.unwrap() - left.start.unwrap() == 300 && left.node_list.is_some(), "{left:?}");
     for _ in 0..2 {
         let answer = submitter.slurm.ask(&sbatch::cancel([id.as_str(), running.as_str()])).await;
-        assert_eq!(sbatch::read_cancelled(answer), Ok(()), "what is cancelled already is cancelled");
+        assert_eq!(sbatch::read_cancelled(answer), Ok(()), "a second cancellation succeeds");
     }
     assert_eq!(submitter.end_of(&id).await, SlurmState::Cancelled);
     assert_eq!(submitter.end_of(&running).await, SlurmState::Cancelled);
@@ -206,23 +211,23 @@ async fn a_step_that_runs_out_of_memory() {
     submitter.end_of(&id).await;
     let account = submitter.account(&id, "wf3_j1_r1_a1").await;
     assert_eq!(account.state, SlurmState::OutOfMemory);
-    assert_eq!(step_end::cause(account.state, 1), Some(Cause::OutOfMemory), "{}", submitter.output(&id));
+    assert_eq!(step_failure::cause(account.state, 1), Some(Cause::OutOfMemory), "{}", submitter.output(&id));
 }
 
 #[tokio::test]
 async fn an_allocation_that_runs_out_of_time() {
     let submitter = Submitter::new();
-    // Slurm may end the step a moment before the allocation; a script that then fails by itself would not have timed out.
+    // Slurm may end the step a moment before the allocation. The script must not fail then, because that is no timeout.
     let line = format!("{}; sleep 1000", step("wf4_j1_r1_a1", 30, "sleep 1000"));
     let id = submitter.submit("torc-wf4-a1", &SMALL, &line).await;
     submitter.until_running(&id).await;
-    // Slurm knows no limit below a minute, but an administrator can move the end.
+    // Slurm has no limits below a minute, but an administrator can move the end time.
     slurm().command("scontrol", &["update", &format!("JobId={id}"), "EndTime=now"]);
     assert_eq!(submitter.end_of(&id).await, SlurmState::Timeout);
 }
 
 #[tokio::test]
-async fn a_preempted_allocation_waits_again() {
+async fn a_preempted_allocation_is_requeued() {
     let submitter = Submitter::new();
     let first = Request { partition: Some("standby"), extra: Some("--exclusive --nodelist=n4"), ..SMALL };
     let id = submitter.submit("torc-wf5-a1", &first, "sleep 1000").await;
@@ -230,7 +235,7 @@ async fn a_preempted_allocation_waits_again() {
     let taker = Request { extra: Some("--exclusive --nodelist=n4"), ..SMALL };
     let other = submitter.submit("torc-wf5-a2", &taker, "sleep 5").await;
     let look = || async { submitter.queued(&id).await.filter(|job| job.state != SlurmState::Running) };
-    let job = until_found("the preemption", look).await;
+    let job = wait_for_async("the preemption", look).await;
     assert!(matches!(job.state, SlurmState::Pending | SlurmState::ComingBack), "{job:?}");
     let detail = scontrol::read_jobs(&submitter.slurm.ask(&scontrol::job(&id)).await.unwrap().text);
     assert_eq!(detail[0].restarts, 1);
@@ -263,7 +268,7 @@ async fn a_runner_on_every_node_and_one_allocation_after_another() {
 }
 
 #[tokio::test]
-async fn texts_arrive_as_they_were_written() {
+async fn texts_are_passed_unchanged() {
     let submitter = Submitter::new();
     let text = r##"a "b" \c #d 'e' $HOME =f, %g"##;
     let held = Request { extra: Some("--mem=10M --hold"), ..SMALL };
@@ -282,18 +287,18 @@ async fn texts_arrive_as_they_were_written() {
 }
 
 #[tokio::test]
-async fn what_slurm_refuses_and_what_it_does_not_know() {
+async fn refusals_and_outages_of_slurm_are_distinguished() {
     let submitter = Submitter::new();
     let marker = Marker { own: "torc-wf8-a1", shared_name: None };
     let nowhere = Request { partition: Some("nowhere"), ..SMALL };
     let refused = submitter.slurm.ask(&sbatch::submit(&submitter.script(&marker, &nowhere, "true", false))).await;
-    let Err(SlurmError::Refused { sentence }) = refused else { panic!("{refused:?}") };
+    let Err(SlurmError::Refused { message: sentence }) = refused else { panic!("{refused:?}") };
     assert!(sentence.contains("Invalid partition name specified"), "{sentence}");
     for ids in [vec!["1"], vec!["1", "2"]] {
         assert_eq!(squeue::read_jobs(submitter.slurm.ask(&squeue::jobs(ids.clone())).await), Ok(Vec::new()), "{ids:?}");
         assert_eq!(submitter.slurm.ask(&sacct::jobs(ids)).await.unwrap().text, "");
     }
-    // A Slurm whose controller is away does not answer, and nothing follows from that.
+    // No conclusion is drawn from a Slurm whose controller is down.
     let conf = fs::read_to_string(slurm().conf()).unwrap();
     let away: String = conf
         .lines()

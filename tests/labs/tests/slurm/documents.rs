@@ -2,12 +2,12 @@
 
 use torc_tests::documents::{Command, Given, Literal, Outcome, literals, words};
 use torc_tests::env::{text, until};
-use torc_tests::labs::slurm::{SlurmLab, patiently};
+use torc_tests::labs::slurm::{SlurmLab, wait_for};
 
 use crate::recovery::HEAD;
 use crate::slurm_env::SlurmEnv;
 
-/// The command lines of the table that are run in this world.
+/// Returns the command lines of the table for this environment.
 fn commands(given: Given) -> Vec<(&'static Literal, &'static Command)> {
     let of = |literal: &'static Literal| {
         literal.outcomes.iter().filter_map(move |outcome| match outcome {
@@ -49,7 +49,7 @@ fn schedulers_are_regenerated_as_printed() {
 
 // S01, S07, S08, S10
 #[test]
-fn slurm_answers_the_questions_as_printed() {
+fn slurm_queries_work_as_printed() {
     let commands = commands(Given::Step);
     assert_eq!(commands.len(), 3, "squeue, sstat and sacct");
     let login = SlurmEnv::new(SlurmLab::shared("documents"));
@@ -64,10 +64,11 @@ fn slurm_answers_the_questions_as_printed() {
             .map(|word| word.replace("{job}", &job).trim_matches('"').to_owned())
             .collect();
         let arguments: Vec<&str> = words[1..].iter().map(String::as_str).collect();
-        // A step is known to the accounting a moment after its start.
-        let said = || login.slurm.command(&words[0], &arguments);
-        let is_there = |said: &String| command.says.iter().all(|words| said.contains(&words.replace("{job}", &job)));
-        patiently(literal.printed, || Some(said()).filter(is_there));
+        // The accounting lists a step a moment after its start.
+        let printed = || login.slurm.command(&words[0], &arguments);
+        let is_there =
+            |printed: &String| command.says.iter().all(|words| printed.contains(&words.replace("{job}", &job)));
+        wait_for(literal.printed, || Some(printed()).filter(is_there));
     }
     login.torc("cancel w").exits(0);
     until(|| login.slurm_jobs(SlurmEnv::is_live).is_empty(), || "the allocation does not go".to_owned());

@@ -1,4 +1,4 @@
-//! Suites on a real Slurm. Each suite has a Slurm of its own, which its tests share.
+//! Suites on a real Slurm. The tests of a suite share one Slurm.
 #![allow(clippy::unwrap_used)]
 
 mod allocations;

@@ -1,4 +1,4 @@
-//! Recovery on a real Slurm: what was lost is found, failed jobs get what they lacked, allocations are planned anew.
+//! Recovery on a real Slurm: lost jobs are found, failed jobs get more resources, allocations are regenerated.
 
 use serde_json::Value;
 use torc_tests::labs::slurm::SlurmLab;
@@ -6,7 +6,7 @@ use torc_tests::labs::slurm::SlurmLab;
 use crate::slurm_env::SlurmEnv;
 use torc_tests::env::{kill, text, until};
 
-/// An environment with a document. Only `sync-status` and the like look at Slurm.
+/// Creates an environment with a document. Only commands such as `sync-status` query Slurm.
 fn login(document: &str) -> SlurmEnv {
     let login = SlurmEnv::without_polling(SlurmLab::shared("recovery"));
     login.env.write("w.yaml", format!("{HEAD}{document}"));
@@ -24,7 +24,7 @@ impl SlurmEnv {
     }
 }
 
-/// A workflow with a scheduler and the action that requests its nodes; jobs follow.
+/// The start of a workflow, with a scheduler and the action that requests its nodes.
 pub const HEAD: &str = "\
 name: w
 resource_requirements:
@@ -37,7 +37,7 @@ actions:
 
 // J03, R01, R05, R07, R08, R09, R10, R11, R12, R14
 #[test]
-fn what_was_lost_is_found_and_its_allocations_are_planned_anew() {
+fn lost_jobs_are_found_and_their_allocations_regenerated() {
     let login = login(
         "recovery: {policy: Never}\njobs:\n\
          - {name: a, command: 'test -e go || sleep 600', resource_requirements: small}\n\
@@ -45,8 +45,8 @@ fn what_was_lost_is_found_and_its_allocations_are_planned_anew() {
     );
     login.call("submit w.yaml").run().exits(0);
     login.until_state("a", "running");
-    login.call("recover w").run().exits(7).says("1 job still running");
-    // Nobody is told: the runner is gone without a word, and its allocation with it.
+    login.call("recover w").run().exits(7).prints("1 job still running");
+    // The runner is killed with its allocation and reports nothing.
     let runners = login.items("get runners");
     let runner = runners.iter().find(|one| text(one, "kind") == "slurm").unwrap();
     kill(i32::try_from(runner["pid"].as_i64().unwrap()).unwrap());
@@ -58,7 +58,7 @@ fn what_was_lost_is_found_and_its_allocations_are_planned_anew() {
         (text(&report["jobs"][0], "job"), text(&report["allocations"][0], "was")),
         ("a".into(), "active".into())
     );
-    assert_eq!(login.state("a"), "failed", "the policy says never");
+    assert_eq!(login.state("a"), "failed", "the policy retries no lost job");
     let results = login.items("get results w");
     assert_eq!((results[0]["returnCode"].as_i64(), text(&results[0], "status")), (Some(-128), "failed".into()));
 
@@ -69,7 +69,7 @@ fn what_was_lost_is_found_and_its_allocations_are_planned_anew() {
     assert_eq!(login.items("get actions w"), before, "a dry run changes nothing");
     let done = login.json("slurm regenerate w --partition debug --submit");
     assert_eq!((done["pendingJobs"].as_i64(), would["pendingJobs"].as_i64()), (Some(2), Some(2)));
-    // The server that looked after it may have left: there was nothing to do.
+    // The idle background server may have exited.
     login.call("submit w").run().exits(0);
     let deferred: Vec<bool> =
         done["schedulers"].as_array().unwrap().iter().map(|one| one["deferred"] == true).collect();
@@ -81,8 +81,7 @@ fn what_was_lost_is_found_and_its_allocations_are_planned_anew() {
     assert_eq!(recovery.len(), 1, "only for jobs that wait");
     assert_eq!(recovery[0]["scheduler"], done["schedulers"][1]["name"]);
     login.until_state("b", "completed");
-    // One that was lost and one for what was ready. A job that waited is quick enough to find room in that one, before Slurm has
-    // been asked for its own.
+    // One for the lost allocation and one for ready jobs. A waiting job may get a place in that one before its own is submitted.
     let allocations = login.items("get allocations w");
     assert!((2..=3).contains(&allocations.len()), "{allocations:?}");
     let nothing = login.json("slurm regenerate w --submit");
@@ -91,7 +90,7 @@ fn what_was_lost_is_found_and_its_allocations_are_planned_anew() {
 
 // R04, R06, S20
 #[test]
-fn watch_recovers_a_job_with_more_memory_and_leaves_what_failed_by_itself() {
+fn watch_retries_only_failures_that_more_memory_can_fix() {
     let login = login(
         "jobs:\n\
          - name: eater\n  command: python3 -c 'x = bytearray(75 << 20); import time; time.sleep(1)'\n  resource_requirements: small\n\
@@ -106,7 +105,7 @@ fn watch_recovers_a_job_with_more_memory_and_leaves_what_failed_by_itself() {
         would["jobs"].as_array().unwrap().iter().map(|one| (text(one, "job"), text(one, "decision"))).collect();
     assert_eq!(decisions, [("eater".into(), "Retry".into()), ("bad".into(), "Leave".into())]);
     assert_eq!(login.state("eater"), "failed", "a dry run changes nothing");
-    // The second round finds nothing that would help.
+    // More memory would not help the remaining job.
     login.call("watch w --recover -m 2 -p 1 --partition debug").run().exits(3);
     assert_eq!((login.state("eater"), login.state("after")), ("completed".into(), "completed".into()));
     assert_eq!(login.state("bad"), "failed");
@@ -118,13 +117,13 @@ fn watch_recovers_a_job_with_more_memory_and_leaves_what_failed_by_itself() {
     assert_eq!(bad["resources"]["memoryBytes"].as_i64(), Some(60 << 20), "no other job's requirements change");
 }
 
-// R06, R14. Nobody serves the store: who asks for allocations leaves somebody who submits them.
+// R06, R14. No server runs, so the command starts one that submits the allocations.
 #[test]
-fn watch_asks_for_allocations_where_there_are_none_and_sees_to_them() {
+fn watch_submits_and_monitors_missing_allocations() {
     let login = login("jobs:\n- {name: a, command: 'true', resource_requirements: small}\n");
     login.call("apply -f w.yaml --no-run").run().exits(0);
     assert_eq!(login.slurm_jobs(SlurmEnv::is_live), Vec::<String>::new());
-    login.call("watch w --auto-schedule -p 1 --partition debug").run().exits(0).says("running in the background");
+    login.call("watch w --auto-schedule -p 1 --partition debug").run().exits(0).prints("running in the background");
     assert_eq!(login.state("a"), "completed");
     let actions = login.items("get actions w");
     assert_eq!(text(&actions[0], "status"), "executed", "the document's own action asks for nothing more");

@@ -1,4 +1,4 @@
-//! A test environment whose commands talk to the real Slurm of a suite.
+//! A test environment whose commands use the real Slurm of a suite.
 
 use serde_json::Value;
 use torc_tests::env::{Call, Outcome, TestEnv};
@@ -8,48 +8,48 @@ use torc_tests::labs::slurm::SlurmLab;
 pub struct SlurmEnv {
     pub env: TestEnv,
     pub slurm: SlurmLab,
-    /// Seconds between two looks of the server at Slurm.
+    /// Seconds between two queries of the server to Slurm.
     poll_interval: u32,
 }
 
 impl SlurmEnv {
-    /// An environment whose server looks at Slurm every second.
+    /// Creates an environment whose server queries Slurm every second.
     pub fn new(slurm: SlurmLab) -> Self {
         Self { env: TestEnv::new(), slurm, poll_interval: 1 }
     }
 
-    /// An environment whose server looks at Slurm when it starts and when a command makes it, but not again by itself.
+    /// Creates an environment whose server queries Slurm only at its start and on request.
     pub fn without_polling(slurm: SlurmLab) -> Self {
         Self { env: TestEnv::new(), slurm, poll_interval: 600 }
     }
 
-    /// A call of `torc`.
+    /// Prepares a call of `torc`.
     pub fn call(&self, line: &str) -> Call {
         let call = self.env.call(line).env("SLURM_CONF", self.slurm.conf());
         call.env("TORC_SERVER_SLURM_POLL_INTERVAL", self.poll_interval.to_string())
     }
 
-    /// Runs `torc` to its end.
+    /// Runs `torc` and waits until it exits.
     pub fn torc(&self, line: &str) -> Outcome {
         self.call(line).run()
     }
 
-    /// The JSON that a command prints.
+    /// Returns the JSON that a command prints.
     pub fn json(&self, line: &str) -> Value {
         self.call(line).arg("-o").arg("json").run().exits(0).json()
     }
 
-    /// The items of a list.
+    /// Returns the items of a list that a command prints.
     pub fn items(&self, line: &str) -> Vec<Value> {
         self.json(line)["items"].as_array().unwrap().clone()
     }
 
-    /// Whether an allocation waits or runs.
+    /// Returns whether an allocation is pending or active.
     pub fn is_live(row: &Value) -> bool {
         row["status"] == "pending" || row["status"] == "active"
     }
 
-    /// The Slurm jobs of the allocations that match; none as long as there is no store.
+    /// Returns the Slurm jobs of the allocations that match, or none before there is a store.
     pub fn slurm_jobs(&self, matches: impl Fn(&Value) -> bool) -> Vec<String> {
         let outcome = self.torc("get allocations -o json");
         let list: Value = serde_json::from_str(&outcome.stdout).unwrap_or_default();
@@ -60,7 +60,7 @@ impl SlurmEnv {
 
 impl Drop for SlurmEnv {
     fn drop(&mut self) {
-        // The Slurm is shared: a test that fails must not leave its allocations to the others.
+        // The Slurm is shared, so the allocations of a failed test are canceled.
         for id in self.slurm_jobs(Self::is_live) {
             self.slurm.attempt("scancel", &[&id]);
         }

@@ -1,4 +1,4 @@
-//! Machines that are reached over SSH: real sshds on loopback ports, each with its own home.
+//! Workers over SSH: real sshds on loopback ports, each with its own home.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use torc_tests::env::{Outcome, Running, TestEnv, eventually, kill, text, until};
 use torc_tests::labs::sshd::{Machine, with_ssh};
 
-/// A server with its token, and the machines that work for it.
+/// A server with its token, and its workers.
 struct Workers {
     env: TestEnv,
     server: Option<Running>,
@@ -25,7 +25,7 @@ impl Workers {
 
     fn serving(env: TestEnv, flags: &str, machines: usize) -> Self {
         let server = env.start(&format!("server --bind 127.0.0.1:0 -o json {flags}"));
-        eventually("the server says where it is", || serde_json::from_str::<Value>(&server.stdout()).ok());
+        eventually("the server prints its address", || serde_json::from_str::<Value>(&server.stdout()).ok());
         let machines = (0..machines).map(|number| Machine::start(&env, &format!("m{number}"))).collect();
         Self { env, server: Some(server), machines }
     }
@@ -45,7 +45,7 @@ impl Workers {
         self.env.write("workers.txt", lines.join("\n"));
     }
 
-    /// Every worker's state by its address.
+    /// Returns the state of every worker by its address.
     fn states(&self) -> BTreeMap<String, String> {
         let standings = self.items("remote status w");
         standings.iter().map(|standing| (text(standing, "worker"), text(standing, "state"))).collect()
@@ -71,7 +71,7 @@ impl Workers {
     }
 }
 
-/// Jobs that note where they ran, and wait for a sign. Nothing is leased ahead, so that who has room gets the next one.
+/// Returns jobs that log their machine and wait for a file. Nothing is leased ahead, so an idle machine gets the next job.
 const GATED: &str = "
 name: w
 parameters: {i: '1:8'}
@@ -94,33 +94,33 @@ fn jobs_spread_over_the_machines_and_none_runs_twice() {
     workers.env.write("w.yaml", GATED);
     let started =
         workers.torc("remote run workers.txt w.yaml --num-cpus 2 --memory 1g --num-gpus 0 --prefetch off").exits(0);
-    started.clone().says("workflow/w created: 8 jobs added");
+    started.clone().prints("workflow/w created: 8 jobs added");
     for machine in &workers.machines {
-        started.clone().says(&format!("{}: started", machine.address()));
+        started.clone().prints(&format!("{}: started", machine.address()));
     }
-    // Two CPUs each: six of eight at once, so every machine has its share.
+    // Two CPUs each: six of eight jobs run at the same time, so every machine runs some.
     until(|| ran(&workers.env).len() == 6, || format!("{:?}", ran(&workers.env)));
     let homes: BTreeSet<String> = ran(&workers.env).into_iter().map(|(_, home)| home).collect();
     assert_eq!(homes.len(), 3, "{homes:?}");
 
-    // They are in sessions of their own: a login that ends does not end them.
+    // The runners have their own sessions, so the end of a login does not end them.
     for machine in 0..3 {
         let runner = Pid::from_raw(workers.runner_pid(machine));
         assert_eq!(nix::unistd::getsid(Some(runner)).unwrap(), runner);
     }
 
-    // The server knows what they are, and the command names them by worker.
+    // The server stores the workers, and the command lists them by address.
     let runners = workers.items("get runners");
     assert_eq!(runners.len(), 3);
     assert!(runners.iter().all(|runner| text(runner, "kind") == "remote"), "{runners:#?}");
-    workers.torc("get runners").exits(0).says("remote");
+    workers.torc("get runners").exits(0).prints("remote");
     let standings = workers.items("remote status w");
     assert_eq!(standings.len(), 3);
     for standing in &standings {
         assert_eq!((text(standing, "state"), &standing["running"]), ("running".to_owned(), &Value::from(2)));
     }
 
-    // Again: nothing to start.
+    // A second call starts no runner.
     let again = workers.torc("remote run workers.txt w").exits(0);
     assert_eq!(again.stdout.matches("already running").count(), 3, "{}", again.stdout);
     assert_eq!(workers.items("get runners").len(), 3);
@@ -130,9 +130,9 @@ fn jobs_spread_over_the_machines_and_none_runs_twice() {
     let mut jobs: Vec<String> = ran(&workers.env).into_iter().map(|(job, _)| job).collect();
     jobs.sort();
     assert_eq!(jobs, ["1", "2", "3", "4", "5", "6", "7", "8"]);
-    // The runners leave by themselves, and say why.
+    // The runners exit without a command and print the reason.
     until(|| workers.states().values().all(|state| state == "stopped"), || format!("{:?}", workers.states()));
-    workers.torc("remote status w").exits(0).says("everything it serves has settled");
+    workers.torc("remote status w").exits(0).prints("everything it serves has settled");
     workers.close();
 }
 
@@ -148,12 +148,12 @@ fn a_dead_runner_is_noticed_and_started_again() {
     kill(workers.runner_pid(0));
     until(|| workers.states()[&dead] == "dead", || format!("{:?}", workers.states()));
     assert_eq!(workers.states()[&alive], "running");
-    workers.torc("remote status w").exits(0).says("`torc remote run` starts it again");
+    workers.torc("remote status w").exits(0).prints("`torc remote run` starts it again");
 
-    // No file: the server knows the workers. The shim held the jobs, and its new runner takes them over.
+    // The server knows the workers without a file. The shim kept the jobs, and the new runner adopts them.
     let again = workers.torc("remote run w --num-cpus 4 --memory 1g --num-gpus 0 --prefetch off").exits(0);
-    again.clone().says(&format!("{dead}: started"));
-    again.says(&format!("{alive}: already running"));
+    again.clone().prints(&format!("{dead}: started"));
+    again.prints(&format!("{alive}: already running"));
     assert_eq!(workers.states()[&dead], "running");
     workers.env.write("go", "");
     workers.torc("wait workflow/w --for condition=Succeeded --timeout 1m").exits(0);
@@ -164,17 +164,17 @@ fn a_dead_runner_is_noticed_and_started_again() {
 
 // J04
 #[test]
-fn machines_that_cannot_be_used_are_told_and_the_others_go_on() {
+fn unusable_machines_are_reported_and_others_work() {
     let mut workers = Workers::new(1);
     let script = "#!/bin/sh\ntest \"$1\" = --version && echo torc 0.0.1 && exit 0\necho unknown verb >&2\nexit 2\n";
     let old = Machine::with_program(&workers.env, "old", script);
     let bare = Machine::with_program(&workers.env, "bare", "");
     fs::remove_file(bare.home.join("bin/torc")).unwrap();
     workers.list_workers();
-    // Nobody listens on this port, and no test is given it.
-    let nobody = "127.0.0.1:1".to_owned();
+    // No process listens on this port, which is below those of the tests.
+    let unreachable = "127.0.0.1:1".to_owned();
     let good = workers.machines[0].address();
-    let list = format!("# machines\n{good}\n{}  # old\n{}\n{nobody}\n{good}\n", old.address(), bare.address());
+    let list = format!("# machines\n{good}\n{}  # old\n{}\n{unreachable}\n{good}\n", old.address(), bare.address());
     workers.env.write("workers.txt", list);
     workers.env.write("w.yaml", "name: w\njobs: [{name: a, command: 'echo a >> ran'}]\n");
     let started = workers.torc("remote run workers.txt w.yaml").exits(6);
@@ -189,19 +189,19 @@ fn machines_that_cannot_be_used_are_told_and_the_others_go_on() {
         "see whether `ssh -p 1 127.0.0.1 true` works".to_owned(),
         "3 of 4 workers could not be started".to_owned(),
     ] {
-        started.clone().says(&words);
+        started.clone().prints(&words);
     }
     workers.torc("wait workflow/w --for condition=Succeeded --timeout 1m").exits(0);
     assert_eq!(workers.env.lines("ran"), ["a"]);
     let states = workers.states();
-    assert_eq!(states[&nobody], "unreachable");
+    assert_eq!(states[&unreachable], "unreachable");
     assert_eq!(states[&good], "stopped");
     assert_eq!(states[&bare.address()], "unknown", "its machine answers");
-    // Another program in the place of torc is found by its path.
+    // A program with another name is found by its path.
     let torc = workers.machines[0].home.join("bin/torc");
     let with_path = format!("remote run w --remote-torc {} -o json", torc.display());
-    workers.torc(&with_path).exits(6).says("1 of 4 workers could not be started");
-    // There is nothing left to do, so all of them leave.
+    workers.torc(&with_path).exits(6).prints("1 of 4 workers could not be started");
+    // All workers exit, because no job is left.
     let stopped = || workers.states().values().filter(|state| *state == "stopped").count();
     until(|| stopped() == 3, || format!("{} have stopped", stopped()));
     workers.machines.extend([old, bare]);
@@ -210,7 +210,7 @@ fn machines_that_cannot_be_used_are_told_and_the_others_go_on() {
 
 // J04
 #[test]
-fn a_runner_is_stopped_and_its_logs_are_brought_and_deleted() {
+fn a_runner_is_stopped_and_its_logs_are_collected() {
     let workers = Workers::new(2);
     workers.list_workers();
     let job = "trap 'echo asked; exit 3' TERM; echo begun >> ran; while true; do sleep 0.05; done";
@@ -224,13 +224,13 @@ fn a_runner_is_stopped_and_its_logs_are_brought_and_deleted() {
     until(|| workers.env.lines("ran").len() == 2, || format!("{:?}", workers.env.lines("ran")));
     let (first, second) = (workers.machines[0].address(), workers.machines[1].address());
 
-    workers.torc("remote delete-logs w --yes").exits(7).says("its runner is at work");
-    workers.torc(&format!("remote remove-worker w {first}")).exits(7).says("torc remote stop w");
-    // Only the one that is named; the other goes on.
-    workers.torc(&format!("remote stop w {first}")).exits(0).says("stopped");
+    workers.torc("remote delete-logs w --yes").exits(7).prints("its runner is at work");
+    workers.torc(&format!("remote remove-worker w {first}")).exits(7).prints("torc remote stop w");
+    // Only the named worker stops.
+    workers.torc(&format!("remote stop w {first}")).exits(0).prints("stopped");
     assert_eq!(workers.states()[&first], "stopped");
     assert_eq!(workers.states()[&second], "running");
-    workers.torc("remote stop w").exits(0).says("not running");
+    workers.torc("remote stop w").exits(0).prints("not running");
     assert_eq!(workers.states()[&second], "stopped");
 
     workers.torc("remote collect-logs w -o here").exits(0);
@@ -241,16 +241,16 @@ fn a_runner_is_stopped_and_its_logs_are_brought_and_deleted() {
         assert!(outputs.iter().any(|path| fs::read_to_string(path).unwrap().contains("asked")), "{outputs:?}");
         assert!(!folder.join("token").exists(), "the token stays where it is");
     }
-    workers.torc("remote delete-logs w").exits(7).says("--yes");
+    workers.torc("remote delete-logs w").exits(7).prints("--yes");
     assert!(workers.worker_folder(0).join("job_stdio").exists());
     workers.torc(&format!("remote collect-logs w {second} --output-dir there --delete")).exits(0);
     assert!(!workers.worker_folder(1).join("job_stdio").exists());
     assert!(workers.worker_folder(0).join("job_stdio").exists());
     workers.torc("remote delete-logs w --yes").exits(0);
     assert!(!workers.worker_folder(0).join("runner.log").exists());
-    workers.torc(&format!("remote remove-worker w {first}")).exits(0).says("removed");
+    workers.torc(&format!("remote remove-worker w {first}")).exits(0).prints("removed");
     assert_eq!(workers.items("remote list-workers w").len(), 1);
-    workers.torc(&format!("remote remove-worker w {first}")).exits(5).says("has no worker");
+    workers.torc(&format!("remote remove-worker w {first}")).exits(5).prints("has no worker");
     workers.close();
 }
 
@@ -263,15 +263,15 @@ fn the_jobs_of_a_killed_runner_are_stopped_too() {
     workers.torc("remote run workers.txt w.yaml --num-cpus 1 --memory 1g --num-gpus 0").exits(0);
     until(|| ran(&workers.env).len() == 1, || format!("{:?}", ran(&workers.env)));
     kill(workers.runner_pid(0));
-    workers.torc("remote stop w").exits(0).says("stopped");
+    workers.torc("remote stop w").exits(0).prints("stopped");
     let jobs = || workers.env.processes().into_iter().filter(|process| process.command.contains("until test -e go"));
-    assert_eq!(jobs().count(), 0, "its shim has ended them, and nobody waited for its minute");
+    assert_eq!(jobs().count(), 0, "the shim has ended the jobs without waiting for its timeout");
     workers.close();
 }
 
 // J04
 #[test]
-fn force_ends_what_does_not_want_to() {
+fn force_kills_jobs_that_ignore_sigterm() {
     let workers = Workers::new(1);
     workers.list_workers();
     let job = "trap '' TERM; echo begun >> ran; while true; do sleep 0.05; done";
@@ -279,9 +279,9 @@ fn force_ends_what_does_not_want_to() {
     workers.env.write("w.yaml", format!("name: w\n{lead}\njobs: [{{name: a, command: \"{job}\"}}]\n"));
     workers.torc("remote run workers.txt w.yaml").exits(0);
     until(|| workers.env.lines("ran").len() == 1, || "the job has not begun".to_owned());
-    workers.torc("remote stop w --timeout 1s").exits(8).says("--force");
+    workers.torc("remote stop w --timeout 1s").exits(8).prints("--force");
     assert_eq!(workers.states()[&workers.machines[0].address()], "running");
-    workers.torc("remote stop w --force").exits(0).says("stopped");
+    workers.torc("remote stop w --force").exits(0).prints("stopped");
     until(
         || !workers.env.processes().iter().any(|process| process.command.contains("trap")),
         || format!("{:#?}", workers.env.processes()),
@@ -291,12 +291,12 @@ fn force_ends_what_does_not_want_to() {
 
 // J04
 #[test]
-fn nobody_else_sees_the_token() {
+fn the_token_is_hidden_from_other_users() {
     let workers = Workers::new(1);
     workers.list_workers();
     workers.env.write("w.yaml", GATED);
     let token = fs::read_to_string(workers.env.path(".torc/token")).unwrap().trim().to_owned();
-    // While ssh is at work, too: the command is watched from its start to its end.
+    // The test checks all command lines from the start of the command to its end.
     let mut running = with_ssh(&workers.env, workers.env.call("remote run workers.txt w.yaml")).start();
     let mut seen = Vec::new();
     until(
@@ -326,7 +326,7 @@ fn nobody_else_sees_the_token() {
 
 // J04
 #[test]
-fn workers_trust_a_certificate_that_the_server_was_given() {
+fn workers_trust_the_servers_configured_certificate() {
     let env = TestEnv::new();
     let made = rcgen::generate_simple_self_signed(vec!["login1.example.org".to_owned()]).unwrap();
     env.write("tls.crt", made.cert.pem());
@@ -343,42 +343,46 @@ fn workers_trust_a_certificate_that_the_server_was_given() {
 }
 
 #[test]
-fn lists_of_workers_and_servers_that_are_not_there() {
+fn missing_worker_lists_and_servers_are_reported() {
     let workers = Workers::new(0);
     workers.env.write("w.yaml", "name: w\njobs: [{name: a, command: 'true'}]\n");
     workers.torc("apply -f w.yaml --no-run").exits(0);
-    workers.torc("remote add-workers w alice@n1 n2:2222 alice@n1").exits(0).says("alice@n1 is named more than once");
+    workers.torc("remote add-workers w alice@n1 n2:2222 alice@n1").exits(0).prints("alice@n1 is named more than once");
     workers.env.write("more", "n3\nn 4\n-oProxyCommand=x\n");
-    workers.torc("remote add-workers-from-file w more").exits(4).says("more:2: 'n 4'").says("must not begin with '-'");
+    workers
+        .torc("remote add-workers-from-file w more")
+        .exits(4)
+        .prints("more:2: 'n 4'")
+        .prints("must not begin with '-'");
     workers.env.write("more", "n3 # new\nalice@n1\n");
     workers
         .torc("remote add-workers-from-file w more")
         .exits(0)
-        .says("1 worker added, 3 in all")
-        .says("alice@n1 already");
+        .prints("1 worker added, 3 in all")
+        .prints("alice@n1 already");
     let mut names: Vec<String> =
         workers.items("remote list-workers w").iter().map(|item| text(item, "address")).collect();
     names.sort();
     assert_eq!(names, ["alice@n1", "n2:2222", "n3"]);
-    // Other machines cannot reach a loopback address of this one: nothing is tried.
-    workers.torc("remote run w").exits(7).says("an address of this machine alone").says("--advertise https://");
-    workers.torc("remote run more missing").exits(5).says("torc get workflows");
-    workers.torc("remote run nofile w").exits(5).says("one worker a line");
-    // The server forgets them with their workflow.
+    // Other machines cannot reach a loopback address, so no login is tried.
+    workers.torc("remote run w").exits(7).prints("an address of this machine alone").prints("--advertise https://");
+    workers.torc("remote run more missing").exits(5).prints("torc get workflows");
+    workers.torc("remote run nofile w").exits(5).prints("one worker a line");
+    // The workers are deleted with their workflow.
     workers.torc("delete workflow/w --yes").exits(0);
     workers.torc("apply -f w.yaml --no-run").exits(0);
-    workers.torc("remote list-workers w").exits(0).says("nothing found");
-    workers.torc("remote status w").exits(5).says("torc remote run FILE w");
+    workers.torc("remote list-workers w").exits(0).prints("nothing found");
+    workers.torc("remote status w").exits(5).prints("torc remote run FILE w");
     workers.close();
 
     let env = TestEnv::new();
     env.write("w.yaml", "name: w\njobs: [{name: a, command: 'true'}]\n");
     env.write("workers.txt", "n1\n");
-    env.torc("remote run workers.txt w.yaml").exits(6).says("torc server --bind").says("--advertise");
+    env.torc("remote run workers.txt w.yaml").exits(6).prints("torc server --bind").prints("--advertise");
     env.expect_nothing_left();
 }
 
-/// Every file below a folder.
+/// Returns every file below a folder.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {

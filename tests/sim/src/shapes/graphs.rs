@@ -1,4 +1,4 @@
-//! Jobs with dependencies.
+//! Workflows whose jobs depend on each other.
 
 use super::{Shape, equal_runners, job, millis, shape};
 use crate::random::Random;

@@ -33,7 +33,7 @@ fn one(seed: u64, runners: Vec<RunnerPlan>, jobs: Vec<JobPlan>) -> Scenario {
     Scenario::new(seed, runners, vec![WorkflowPlan::new("jobs", jobs)])
 }
 
-/// A job on a runner of its own keeps another workflow from completing.
+/// Returns a scenario in which a job on a separate runner keeps another workflow from completing.
 fn equal_few(seed: u64) -> Scenario {
     let mut scenario = after_pause(seed);
     let mut background = WorkflowPlan { name: "background".to_owned(), ..warm_up(1, seconds(60)) };
@@ -109,7 +109,7 @@ fn gpu_large(seed: u64) -> Scenario {
     staggered(seed, gpu_nodes(200), gpu_jobs(4_000))
 }
 
-/// The seed decides about the order in which runners arrive, within 100 ms.
+/// Returns a scenario whose runners arrive in random order within 100 ms.
 fn staggered(seed: u64, mut runners: Vec<RunnerPlan>, jobs: Vec<JobPlan>) -> Scenario {
     let mut random = Random::new(seed, 7);
     for runner in &mut runners {

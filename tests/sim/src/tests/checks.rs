@@ -62,7 +62,7 @@ fn check_dependencies(scenario: &Scenario, trace: &Trace) {
     }
 }
 
-/// No job runs twice at the same time, and none runs again after it has succeeded.
+/// Asserts that no job runs twice at the same time, or again after it has succeeded.
 fn check_attempts(trace: &Trace) {
     let mut free_from: BTreeMap<JobRef, Option<Time>> = BTreeMap::new();
     for attempt in &trace.attempts {

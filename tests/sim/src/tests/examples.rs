@@ -1,4 +1,4 @@
-//! Small scenarios whose course is known.
+//! Small scenarios with known schedules.
 
 use std::time::Duration;
 

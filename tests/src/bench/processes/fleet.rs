@@ -33,7 +33,7 @@ pub struct Schedule {
 
 /// A server and its runners. Fields are dropped in this order; the environment kills what the runners leave behind.
 pub struct Fleet {
-    /// By host.
+    /// Runners by the name of their host.
     runners: BTreeMap<String, Child>,
     server: Server,
     env: TestEnv,

@@ -30,7 +30,7 @@ pub const ALL: &[ProcessShape] = &[
     ProcessShape { name: "fork-join", max_ratio: 1.2, build: fork_join },
 ];
 
-/// 8 jobs of 5 s on 2 runners with 4 CPUs that have completed another workflow before.
+/// Returns 8 jobs of 5 s on 2 runners with 4 CPUs that have completed another workflow before.
 fn equal_few() -> Scenario {
     let equal = |count: usize, milliseconds| (0..count).map(|number| job(number, milliseconds)).collect();
     let warm_up = WorkflowPlan { is_warm_up: true, ..WorkflowPlan::new("warm-up", equal(16, 500)) };
@@ -39,22 +39,22 @@ fn equal_few() -> Scenario {
     Scenario::new(SEED, runners(2, 4), vec![warm_up, measured])
 }
 
-/// 40 jobs of 0.5-2 s on 4 runners with 2 CPUs.
+/// Returns 40 jobs of 0.5-2 s on 4 runners with 2 CPUs.
 fn medium() -> Scenario {
     independent(runners(4, 2), 40, 500, 2_000)
 }
 
-/// 400 jobs of 0.1-0.5 s on 4 runners with 4 CPUs.
+/// Returns 400 jobs of 0.1-0.5 s on 4 runners with 4 CPUs.
 fn short_many() -> Scenario {
     independent(runners(4, 4), 400, 100, 500)
 }
 
-/// 60 jobs of 0.1-1 s on 2 runners with 4 CPUs.
+/// Returns 60 jobs of 0.1-1 s on 2 runners with 4 CPUs.
 fn short_few() -> Scenario {
     independent(runners(2, 4), 60, 100, 1_000)
 }
 
-/// Twice 1, 30 and 1 jobs of 0.2-1 s on 2 runners with 4 CPUs.
+/// Returns twice 1, 30 and 1 jobs of 0.2-1 s on 2 runners with 4 CPUs.
 fn fork_join() -> Scenario {
     let mut random = Random::new(SEED, 0);
     let mut jobs: Vec<JobPlan> = Vec::new();

@@ -32,7 +32,7 @@ pub struct ShapeResult {
     runs: Vec<Run>,
 }
 
-/// One seed.
+/// The figures of one seed.
 #[derive(Clone, Copy)]
 struct Run {
     measures: Measures,

@@ -1,11 +1,11 @@
-//! The harness on shell scripts that behave like test binaries, well and badly.
+//! Tests of the harness on a shell script that behaves like a test binary.
 
 use std::os::unix::fs::PermissionsExt as _;
 
 use super::super::catalog::{Binary, list_tests};
 use super::*;
 
-/// A binary with one test for each kind of end.
+/// A binary with one test for each outcome.
 const SCRIPT: &str = r#"#!/bin/sh
 if [ "$1" = --list ]; then printf '%s: test\n' good bad hangs leaves skips absent where; exit; fi
 [ "$1" = absent ] && { echo "running 0 tests"; exit; }
@@ -27,7 +27,7 @@ fn binary(folder: &Path) -> Binary {
 }
 
 #[test]
-fn every_test_ends_with_its_own_outcome_whatever_the_others_do() {
+fn every_test_has_the_outcome_of_its_own_process() {
     let folder = TempDir::new().expect("a folder");
     let tests = list_tests(&binary(folder.path())).expect("names");
     assert_eq!(tests.len(), 7);
@@ -45,7 +45,7 @@ fn every_test_ends_with_its_own_outcome_whatever_the_others_do() {
     };
     assert_eq!(reason("bad"), "exit status: 101");
     assert!(of("bad").output.contains("assertion failed"));
-    assert_eq!(reason("hangs"), "hung: ended by the harness after 2 s");
+    assert_eq!(reason("hangs"), "hung: killed by the harness after 2 s");
     assert_eq!(reason("leaves"), "processes left behind: sleep 1000");
     assert_eq!(reason("absent"), "the binary did not run the test");
     let own = runner.folder.path();
@@ -67,7 +67,7 @@ fn a_test_that_waits_for_its_turn_is_not_hung() {
     let after = |seconds| start + Duration::from_secs(seconds);
     let mut watchdog = Watchdog { timeout: Duration::from_secs(120), start, turns_taken: 0 };
     assert!(!watchdog.is_expired(after(120)) && watchdog.is_expired(after(121)));
-    assert!(!watchdog.is_hung(after(121), 1), "it got its turn since it started");
+    assert!(!watchdog.is_hung(after(121), 1), "it got its turn after it started");
     assert!(!watchdog.is_expired(after(241)) && watchdog.is_expired(after(242)));
-    assert!(watchdog.is_hung(after(242), 1), "it has had its turn for the whole time");
+    assert!(watchdog.is_hung(after(242), 1), "it had its turn for the whole time");
 }

@@ -1,4 +1,4 @@
-//! The same commands with a Kubernetes cluster, whose API server answers what each name asks for.
+//! The same commands with a Kubernetes cluster. The fake API server responds by the name in the request.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -13,7 +13,7 @@ use torc_tests::env::{TestEnv, until};
 use super::table::Cell;
 use super::{Deviations, with_files};
 
-/// Calls with the kubeconfig of the cluster. The first word after a slash, or the name of the document, says what the API server answers.
+/// Calls with the kubeconfig of the cluster. The name after a slash, or that of the document, selects the response of the API server.
 #[rustfmt::skip]
 pub const CELLS: &[Cell] = &[
     Cell("apply -f succeeded.yaml --wait", 0),
@@ -62,7 +62,7 @@ pub const CELLS: &[Cell] = &[
     Cell("status w", 5),
     Cell("admin release-finalizers", 0),
     Cell("crd print", 0),
-    // Without the cluster, with one that is not there, that refuses, or whose definitions are older or complete.
+    // No cluster, an unreachable one, one that refuses, and ones with older or complete definitions.
     Cell("crd check", 5),
     Cell("crd check", 6),
     Cell("crd check", 7),
@@ -82,16 +82,16 @@ pub const CELLS: &[Cell] = &[
     Cell("wait active", 130),
 ];
 
-/// How the API server of a cluster answers.
+/// The responses of an API server.
 #[derive(Clone, Default)]
 struct Answers {
-    /// Custom resource definitions by name, with those that are installed.
+    /// The API server has these custom resource definitions.
     definitions: Arc<Mutex<HashMap<String, Value>>>,
-    /// Everything is forbidden.
+    /// The API server responds 403 to every request.
     forbids: bool,
 }
 
-/// Answers requests for as long as the test lives; the URL.
+/// Starts an API server for the duration of the test and returns its URL.
 fn api_server(answers: Answers) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -179,7 +179,7 @@ impl Answers {
         }
     }
 
-    /// Whether a patch only changes some fields, and was not applied whole.
+    /// Returns whether a patch is a merge patch and not a server-side apply.
     fn is_merge(&self, body: &[u8]) -> bool {
         serde_json::from_slice::<Value>(body).is_ok_and(|value| value.get("kind").is_none())
     }
@@ -210,7 +210,7 @@ fn workflow(name: &str, changed: bool) -> Value {
     })
 }
 
-/// Writes a kubeconfig that leads to an API server.
+/// Writes a kubeconfig for an API server.
 fn kubeconfig(env: &TestEnv, file: &str, url: &str) {
     let text = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "lab",

@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: 130 for a command that was stopped, 0 for a server that was told to end.
+//! Ctrl-C and SIGTERM: 130 for a stopped command, 0 for a stopped server.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use torc_tests::env::{Running, Server, TestEnv, eventually, until};
 use super::table::INTERRUPTED;
 use super::{DEAD_URL, Deviations, admin, call_in, served, with_files, without_slurm};
 
-/// Waits until a process handles both signals itself. Before that they would end it in another way.
+/// Waits until a process handles both signals. Before that they would kill it.
 pub fn until_it_listens(running: &mut Running) {
     let wanted = (1_u64 << (Signal::SIGINT as u32 - 1)) | (1 << (Signal::SIGTERM as u32 - 1));
     let caught = |pid: i32| -> Option<u64> {
@@ -22,7 +22,7 @@ pub fn until_it_listens(running: &mut Running) {
     until(|| listens(running), || "the command does not listen for signals".to_owned());
 }
 
-/// A server with a workflow that waits for ever, one whose job runs, and one for Slurm.
+/// Starts a server with a workflow that waits for ever, one whose job runs, and one for Slurm.
 fn busy() -> (TestEnv, Server) {
     let (env, server) = served();
     env.write("client/gate.txt", "until test -e go; do sleep 0.05; done\n");
@@ -34,7 +34,7 @@ fn busy() -> (TestEnv, Server) {
 }
 
 #[test]
-fn a_command_that_a_signal_stops_exits_with_130() {
+fn a_command_stopped_by_a_signal_exits_with_130() {
     let (env, server) = busy();
     let mut deviations = Deviations::default();
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
@@ -50,22 +50,22 @@ fn a_command_that_a_signal_stops_exits_with_130() {
         }
     }
     deviations.expect_none();
-    // Who only followed leaves the workflows alone.
+    // Stopped followers do not change the workflows.
     assert_eq!(server.state(&env, "gate", "a"), "running");
     assert_eq!(server.state(&env, "held", "a"), "ready");
 }
 
 #[test]
-fn a_runner_that_stays_waits_for_its_server() {
+fn a_persistent_runner_waits_for_its_server() {
     let env = TestEnv::new();
     let waiting = env.call("runner --persistent").env("TORC_API_URL", DEAD_URL).start();
-    waiting.says("trying again");
+    waiting.prints("trying again");
     waiting.signal(Signal::SIGTERM);
     waiting.finish().exits(130);
 }
 
 #[test]
-fn a_command_that_runs_jobs_here_exits_with_130() {
+fn a_command_that_runs_jobs_exits_with_130_when_stopped() {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let env = TestEnv::new();
         with_files(&env, "local");
@@ -88,15 +88,15 @@ fn a_follower_of_a_server_in_the_background_exits_with_130() {
         let env = TestEnv::new();
         with_files(&env, "local");
         let mut running = call_in(&env, "local", line).start();
-        running.says("running in the background");
+        running.prints("running in the background");
         until_it_listens(&mut running);
         running.signal(signal);
-        running.finish().exits(130).says("stopped following; the workflows go on");
+        running.finish().exits(130).prints("stopped following; the workflows go on");
     }
 }
 
 #[test]
-fn a_server_that_is_told_to_end_exits_with_0() {
+fn a_stopped_server_exits_with_0() {
     let env = TestEnv::new();
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         for flags in ["", "--with-runner"] {

@@ -1,9 +1,9 @@
-//! The table. A new command, or a new code of one, needs a row here.
+//! The table of exit codes. A new command, or a new code of a command, needs a row.
 
-/// A call and the code that it exits with.
+/// A call and its exit code.
 pub struct Cell(pub &'static str, pub i32);
 
-/// Every exit code and its word in JSON.
+/// Every exit code with its name in JSON.
 pub const WORDS: [(i32, &str); 11] = [
     (0, "Success"),
     (1, "Unexpected"),
@@ -21,7 +21,7 @@ pub const WORDS: [(i32, &str); 11] = [
 /// Commands that the reference page does not show.
 pub const HIDDEN: [&str; 3] = ["shim", "reference", "remote-agent"];
 
-/// Every command and every code that it exits with in these tests.
+/// Every command with all of its exit codes in these tests.
 #[rustfmt::skip]
 pub const CODES: &[(&str, &[i32])] = &[
     ("apply", &[0, 1, 2, 3, 4, 5, 6, 7, 130]),
@@ -114,9 +114,9 @@ pub const CODES: &[(&str, &[i32])] = &[
     ("remote-agent", &[0, 2, 4]),
 ];
 
-/// A call with complete arguments, and its code: in a folder without a store; with the address of a server that is not there; with a
+/// A call with complete arguments, and its codes: in a folder without a store; with the address of an unreachable server; with a
 /// server and without its token; with a server and its token, after workflow `w` has succeeded and `fail` has failed.
-/// `{w}` is the workflow. The last column is filled from top to bottom, so what changes `w` stands below what reads it.
+/// `{w}` is the workflow. The last column runs from top to bottom, so calls that change `w` follow those that read it.
 #[rustfmt::skip]
 pub const ROWS: &[(&str, [i32; 4])] = &[
     ("apply -f w.yaml",                              [0, 6, 7, 0]),
@@ -222,10 +222,10 @@ pub const ROWS: &[(&str, [i32; 4])] = &[
     ("workflows create-slurm w.yaml --account a --profile kestrel", [0, 6, 7, 0]),
 ];
 
-/// More calls with a server and its token, one after the other.
+/// More calls with a server and its token, in order.
 #[rustfmt::skip]
 pub const CELLS: &[Cell] = &[
-    // Success, and what a followed workflow came to.
+    // Success, and the outcomes of followed workflows.
     Cell("apply -f w.yaml --wait", 0),
     Cell("apply -f fail.yaml", 0),
     Cell("apply -f fail.yaml --wait", 3),
@@ -255,7 +255,7 @@ pub const CELLS: &[Cell] = &[
     Cell("slurm schedule-nodes large", 0),
     Cell("suspend large", 0),
     Cell("submit slurm.yaml --wait", 3),
-    // A document, a table or a setting is wrong.
+    // A document, a table or a setting is invalid.
     Cell("apply -f bad.yaml", 4),
     Cell("apply -f w.yaml --url ftp://here", 4),
     Cell("run bad.yaml", 4),
@@ -283,7 +283,7 @@ pub const CELLS: &[Cell] = &[
     Cell("token show signed", 4),
     Cell("server --database new.db --bind nowhere", 4),
     Cell("server --database text --bind 127.0.0.1:0", 4),
-    // There is no such file, job, workflow, profile or name.
+    // The file, job, workflow, profile or name does not exist.
     Cell("apply -f none.yaml", 5),
     Cell("run none.yaml", 5),
     Cell("exec -C none", 5),
@@ -327,7 +327,7 @@ pub const CELLS: &[Cell] = &[
     // Two documents differ.
     Cell("diff -f w.yaml", 0),
     Cell("diff -f changed.yaml", 9),
-    // The arguments do not go together.
+    // The arguments contradict each other.
     Cell("apply -f w.yaml --detach --no-run", 2),
     Cell("run w.yaml w", 2),
     Cell("exec", 2),
@@ -348,7 +348,7 @@ pub const CELLS: &[Cell] = &[
     Cell("server --tls-cert x", 2),
     Cell("run w --kubeconfig none", 2),
     Cell("get jobs w --url http://127.0.0.1:1 --context lab", 2),
-    // What the disk does not allow.
+    // The disk refuses.
     Cell("get jobs w --token-file folder", 1),
     Cell("token show folder", 1),
     Cell("ro-crate export w --to none/x", 1),
@@ -356,12 +356,12 @@ pub const CELLS: &[Cell] = &[
     Cell("plot w --dir text", 1),
     Cell("hpc generate --profile kestrel --to none/x", 1),
     Cell("workflows reconcile w 1 --base-dir journals", 1),
-    // What is gone is not there any more.
+    // Deleted objects.
     Cell("delete w -y", 0),
     Cell("delete w -y", 5),
 ];
 
-/// Calls in a folder with a store of its own, one after the other.
+/// Calls in a folder with a store, in order.
 #[rustfmt::skip]
 pub const LOCAL: &[Cell] = &[
     Cell("apply -f w.yaml --no-run", 0),
@@ -400,7 +400,7 @@ pub const LOCAL: &[Cell] = &[
 /// Calls in a folder whose `.torc` is a file.
 pub const DISK: &[Cell] = &[Cell("apply -f w.yaml", 1), Cell("server --bind 127.0.0.1:0", 1)];
 
-/// Calls where Slurm answers, does not answer, and refuses.
+/// Calls with a Slurm that responds, does not respond, or refuses.
 #[rustfmt::skip]
 pub const SLURM: &[Cell] = &[
     Cell("hpc detect", 0),
@@ -411,7 +411,7 @@ pub const SLURM: &[Cell] = &[
     Cell("slurm plan-allocations w.yaml --account a", 7),
 ];
 
-/// What goes on until it is stopped, and exits with 130 when a signal does that.
+/// Calls that run until a signal stops them, and then exit with 130.
 pub const INTERRUPTED: [&str; 12] = [
     "apply -f held.yaml --wait",
     "run held",

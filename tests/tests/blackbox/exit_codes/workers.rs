@@ -1,4 +1,4 @@
-//! Machines that are reached over SSH: a program that runs the words on this machine stands in for `ssh`.
+//! Workers over SSH, with a fake `ssh` that runs the command on this machine.
 
 use nix::sys::signal::Signal;
 use torc_tests::env::{Call, Server, TestEnv, binary, until};
@@ -6,7 +6,7 @@ use torc_tests::env::{Call, Server, TestEnv, binary, until};
 use super::table::Cell;
 use super::{Deviations, admin, served};
 
-/// Calls with a worker that answers, one that nobody can reach, and one that refuses.
+/// Calls with a worker that responds, an unreachable one, and one that refuses.
 #[rustfmt::skip]
 pub const CELLS: &[Cell] = &[
     Cell("remote run workers gate", 0),
@@ -24,7 +24,7 @@ pub const CELLS: &[Cell] = &[
     Cell("remote-agent", 0),
 ];
 
-/// Calls to a worker that does not answer, and to one whose login fails for another reason.
+/// Calls with a worker that does not respond, and with one whose login fails.
 const BROKEN: [(&str, &str, i32); 8] = [
     ("/nowhere/ssh", "remote run gate", 6),
     ("/nowhere/ssh", "remote status gate", 0),
@@ -36,7 +36,7 @@ const BROKEN: [(&str, &str, i32); 8] = [
     ("false", "remote collect-logs gate", 7),
 ];
 
-/// The last word is the command line for the shell over there, as with ssh.
+/// A fake `ssh`: the last argument is the command line for the remote shell.
 const SSH: &str = "for last; do :; done\nexec sh -c \"$last\"\n";
 
 fn call(env: &TestEnv, server: &Server, ssh: &str, line: &str) -> Call {
@@ -80,12 +80,12 @@ fn each_outcome_with_workers_has_its_code() {
 
 // J04
 #[test]
-fn later_commands_know_the_program_that_run_was_given() {
+fn later_commands_use_the_program_that_run_was_given() {
     let (env, server) = served();
     env.write("client/ssh.sh", SSH);
     env.write("client/workers", "localhost\n");
     env.write("client/w.yaml", "name: w\njobs: [{name: a, command: 'true', labels: [worker]}]\n");
-    // The PATH of the login has no `torc`: the path that was typed is the only way to it.
+    // The PATH of the login has no `torc`, so only the given path leads to it.
     let ssh = format!("env PATH=/usr/bin:/bin sh {}", env.text_path("client/ssh.sh"));
     let remote = |line: &str| admin(&env, &server, line).env("TORC_SSH", ssh.as_str());
     admin(&env, &server, "apply -f w.yaml").run().exits(0);
@@ -99,6 +99,6 @@ fn later_commands_know_the_program_that_run_was_given() {
         remote(line).run().exits(0);
     }
     let nothing = env.text_path("client/nothing");
-    remote("remote status w -o json").arg("--remote-torc").arg(&nothing).run().exits(0).says("unknown");
+    remote("remote status w -o json").arg("--remote-torc").arg(&nothing).run().exits(0).prints("unknown");
     server.process().signal(Signal::SIGTERM);
 }

@@ -1,10 +1,10 @@
-//! Each value of the chart, in the place where it belongs.
+//! Each value of the chart reaches the right field.
 
 use serde_json::{Value, json};
 
 use super::{environment, one, render};
 
-/// A value of every kind that changes what is rendered, each unlike the default.
+/// A value for every key, each different from the default.
 const VALUES: &[&str] = &[
     "image={\"repository\": \"lab/torc\", \"digest\": \"sha256:0000000000000000000000000000000000000000000000000000000000000000\"}",
     "imagePullSecrets=[{\"name\": \"registry\"}]",
@@ -40,13 +40,13 @@ fn has_words(list: &Value, words: &[&str]) {
     }
 }
 
-/// The entry of a list that has this name.
+/// Returns the entry of a list with this name.
 fn named<'a>(list: &'a Value, name: &str) -> &'a Value {
     list.as_array().unwrap().iter().find(|entry| entry["name"] == name).unwrap_or_else(|| panic!("no {name} in {list}"))
 }
 
 #[test]
-fn every_value_has_its_place_in_the_servers_pod() {
+fn every_server_value_reaches_the_servers_pod() {
     let objects = render(VALUES);
     let server = &one(&objects, "Deployment", "torc")["spec"]["template"];
     assert_eq!(
@@ -120,7 +120,7 @@ fn every_value_has_its_place_in_the_servers_pod() {
 }
 
 #[test]
-fn every_value_has_its_place_in_a_runners_pod() {
+fn every_pool_value_reaches_a_runners_pod() {
     let objects = render(VALUES);
     let template = &one(&objects, "Deployment", "torc-gpu")["spec"]["template"];
     assert_eq!(
@@ -175,7 +175,7 @@ fn every_value_has_its_place_in_a_runners_pod() {
     }
     let token = &named(&pod["volumes"], "account")["projected"]["sources"][0]["serviceAccountToken"];
     assert_eq!((&token["audience"], &token["path"]), (&json!("us"), &json!("token")));
-    // Without the right to review tokens runners show the one of the Secret.
+    // Without token reviews, runners use the token of the Secret.
     let plain = render(&[
         "tokenReview.enabled=false",
         "tls.mode=\"off\"",
@@ -188,7 +188,7 @@ fn every_value_has_its_place_in_a_runners_pod() {
 }
 
 #[test]
-fn every_value_has_its_place_around_the_pods() {
+fn every_other_value_reaches_its_object() {
     let objects = render(VALUES);
     let service = one(&objects, "Service", "torc");
     for (note, expected) in [
@@ -219,7 +219,7 @@ fn every_value_has_its_place_around_the_pods() {
     let words = ["port", "path", "interval", "scheme"].map(|field| endpoint[field].as_str().unwrap());
     assert_eq!(words, ["https", "/metrics", "9s", "https"]);
     assert_eq!(endpoint["tlsConfig"]["serverName"], "torc.torc-system.svc");
-    // The pools' own Pods may call the server, besides those who are named; nobody calls a runner.
+    // Runners and the named peers may call the server. Runners accept no connections.
     let callers = &one(&objects, "NetworkPolicy", "torc")["spec"]["ingress"];
     assert_eq!(callers[0]["ports"], json!([{"port": "api"}]));
     assert_eq!(callers[0]["from"][0]["podSelector"]["matchLabels"]["app.kubernetes.io/instance"], "torc");
@@ -241,21 +241,21 @@ fn every_value_has_its_place_around_the_pods() {
 }
 
 #[test]
-fn what_is_made_is_made_anew_and_good_for_every_name_of_the_service() {
+fn generated_secrets_differ_and_cover_all_names_of_the_service() {
     let values = ["service.advertiseUrl=\"https://torc.example.org:7421\"", "runnerPools=[{\"name\": \"cpu\"}]"];
     let (first, second) = (render(&values), render(&values));
     let note = |objects: &[Value], name: &str, key: &str| {
         one(objects, "Deployment", name)["spec"]["template"]["metadata"]["annotations"][key].clone()
     };
     for (name, key) in [("torc", "torc.dev/secrets"), ("torc-cpu", "torc.dev/authority")] {
-        assert_ne!(note(&first, name, key), note(&second, name, key), "another Secret starts {name} anew");
+        assert_ne!(note(&first, name, key), note(&second, name, key), "another Secret restarts {name}");
     }
     let words = &one(&first, "Secret", "torc-token")["data"];
-    assert_ne!(words["token"], words["metrics"], "who reads metrics is no administrator");
+    assert_ne!(words["token"], words["metrics"], "the metrics token equals the administrator's");
     let certificate = one(&first, "Secret", "torc-tls")["data"]["tls.crt"].as_str().unwrap().to_owned();
     let script = "printf %s \"$1\" | base64 -d | openssl x509 -noout -ext subjectAltName";
-    let said = std::process::Command::new("bash").args(["-c", script, "names", &certificate]).output().unwrap();
-    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let printed = std::process::Command::new("bash").args(["-c", script, "names", &certificate]).output().unwrap();
+    let printed = String::from_utf8_lossy(&printed.stdout).into_owned();
     for name in [
         "torc",
         "torc.torc-system",
@@ -264,6 +264,6 @@ fn what_is_made_is_made_anew_and_good_for_every_name_of_the_service() {
         "localhost",
         "torc.example.org",
     ] {
-        assert!(said.split([',', '\n']).any(|one| one.trim() == format!("DNS:{name}")), "{name}: {said}");
+        assert!(printed.split([',', '\n']).any(|one| one.trim() == format!("DNS:{name}")), "{name}: {printed}");
     }
 }

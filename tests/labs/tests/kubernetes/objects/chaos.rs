@@ -1,4 +1,4 @@
-//! Servers that are killed or frozen while they lead, and an API server that goes away: nothing is lost, and nothing happens twice.
+//! Leaders that are killed or frozen, and outages of the API server: no result is lost, and no job runs twice.
 
 use std::fs;
 use std::io::Write as _;
@@ -11,7 +11,7 @@ use torc_tests::labs::kube::{Controller, Service, expect_status, free_address, r
 
 use super::{Cluster, fragile, jobs};
 
-/// Two servers on one store, of which one leads.
+/// Two servers on one store, one of which is the leader.
 struct Pair {
     controllers: Vec<Controller>,
     service: Service,
@@ -31,12 +31,12 @@ impl Pair {
             controllers.push(controller);
         }
         let service = Service::start(controllers.iter().map(|one| one.address.clone()).collect());
-        controllers[1].process().says("one_");
+        controllers[1].process().prints("one_");
         Self { controllers, service }
     }
 }
 
-/// Every job appends its name to a file, so that whatever ran twice is there twice.
+/// Returns jobs that append their names to a file, so that a job that ran twice is visible.
 fn marked(cluster: &Cluster, count: usize) -> serde_json::Value {
     let file = cluster.env.text_path("ran");
     json!({"jobs": [{
@@ -44,7 +44,7 @@ fn marked(cluster: &Cluster, count: usize) -> serde_json::Value {
     }]})
 }
 
-/// Whether somebody waits to be answered at an address.
+/// Returns whether a client is connected to an address.
 fn has_connection(address: &str) -> bool {
     let port: u16 = address.rsplit(':').next().unwrap().parse().unwrap();
     let peer = format!(":{port:04X} 01");
@@ -61,7 +61,7 @@ fn expect_each_once(cluster: &Cluster, count: usize) {
 fn another_server_takes_over_when_the_leader_is_killed() {
     let cluster = Cluster::new("killed");
     let mut pair = Pair::start(&cluster);
-    assert!(!pair.controllers[1].is_ready(), "whoever stands by is not ready");
+    assert!(!pair.controllers[1].is_ready(), "the standby is not ready");
     let _runner = runner(&cluster.env, "runner", &pair.service.address);
     let namespace = &cluster.namespace;
     namespace.apply("w", &marked(&cluster, 40));
@@ -73,25 +73,25 @@ fn another_server_takes_over_when_the_leader_is_killed() {
     until(|| pair.controllers[1].is_ready(), || pair.controllers[1].process().stderr());
     expect_each_once(&cluster, 40);
     assert_eq!(namespace.events("w").iter().filter(|reason| *reason == "PlanAccepted").count(), 1);
-    // The same Pod again: its container was killed, and the next one does not wait for the lease.
+    // A new container of the same Pod does not wait for the lease.
     let before = namespace.lab.object("lease", "torc", "torc").unwrap();
     pair.controllers[1].kill();
     let address = &pair.controllers[1].address;
     let call = Controller::call(&cluster.env, namespace, "two", address).env("TORC_KUBERNETES_LEASE", "torc");
     pair.controllers[1].process = Some(call.start());
     pair.controllers[1].expect_ready();
-    assert_eq!(pair.controllers[1].tells("standing by"), 0, "{}", pair.controllers[1].process().stderr());
+    assert_eq!(pair.controllers[1].log_lines("standing by"), 0, "{}", pair.controllers[1].process().stderr());
     let after = namespace.lab.object("lease", "torc", "torc").unwrap();
     let transitions = |lease: &serde_json::Value| lease["spec"]["leaseTransitions"].as_i64().unwrap();
     assert_eq!(transitions(&after), transitions(&before) + 1, "under a number of its own");
-    // In order: the next one need not wait until the lease has run out.
+    // After an orderly stop, the other server does not wait for the expiry of the lease.
     let process = pair.controllers[1].process.take().unwrap();
     process.signal(Signal::SIGTERM);
     process.finish().exits(0);
     let lease = namespace.lab.object("lease", "torc", "torc").unwrap();
     assert_eq!(lease["spec"].get("holderIdentity"), None, "{lease:#}");
 
-    // Frozen in the middle of a write: whoever comes next cannot write, and says for whom it waits.
+    // The leader is frozen during a write: the next one cannot write, and logs the process that it waits for.
     let mut frozen =
         Command::new("sqlite3").arg(cluster.env.path("data/lab.db")).stdin(Stdio::piped()).spawn().unwrap();
     let mut input = frozen.stdin.take().unwrap();
@@ -105,11 +105,11 @@ fn another_server_takes_over_when_the_leader_is_killed() {
     drop(input);
     frozen.wait().unwrap();
     third.expect_ready();
-    assert_eq!(third.tells(waits), 1, "{}", third.process().stderr());
+    assert_eq!(third.log_lines(waits), 1, "{}", third.process().stderr());
 }
 
 #[test]
-fn a_leader_that_was_frozen_writes_nothing_any_more_and_ends() {
+fn a_leader_frozen_past_its_lease_writes_nothing_and_exits() {
     let (_turn, kube) = fragile();
     let cluster = Cluster::of(&kube, "frozen");
     let mut pair = Pair::start(&cluster);
@@ -123,18 +123,18 @@ fn a_leader_that_was_frozen_writes_nothing_any_more_and_ends() {
     expect_status(namespace, "w", "some have ended", |status| {
         (status["jobs"]["completed"].as_i64()? > 3).then_some(())
     });
-    // It still has the store open, believes to lead, and is asked to write. The API server cannot tell it about the lease: the
-    // store alone can.
+    // The old leader still has the store open and gets a write request. It cannot reach the API server, so only the store can
+    // refuse the write.
     let call = cluster.env.call("cancel w").arg("-n").arg(&namespace.name);
     let call = call.env("TORC_API_URL", format!("http://{}", pair.controllers[0].address));
     let asked = call.env("TORC_TOKEN_FILE", cluster.env.path("data/lab.db.token")).start();
-    until(|| has_connection(&pair.controllers[0].address), || "nobody asks".to_owned());
+    until(|| has_connection(&pair.controllers[0].address), || "no request is pending".to_owned());
     namespace.lab.run("freeze", &["kube-apiserver"]);
     frozen.signal(Signal::SIGCONT);
     let asked = asked.finish();
     let outcome = frozen.finish();
     namespace.lab.run("thaw", &["kube-apiserver"]);
-    assert_ne!(asked.code, Some(0), "it was told that the workflow is cancelled");
+    assert_ne!(asked.code, Some(0), "the cancellation was acknowledged");
     assert_eq!(outcome.code, Some(7), "{}", outcome.stderr);
     assert!(outcome.stderr.contains("another server leads"), "{}", outcome.stderr);
     namespace.expect("w", "Finished", "True/Succeeded");
@@ -145,7 +145,7 @@ fn a_leader_that_was_frozen_writes_nothing_any_more_and_ends() {
 }
 
 #[test]
-fn runs_go_on_while_the_api_server_and_etcd_are_away() {
+fn runs_continue_while_api_server_and_etcd_are_down() {
     let (_turn, kube) = fragile();
     let cluster = Cluster::of(&kube, "away");
     let namespace = &cluster.namespace;
@@ -161,7 +161,7 @@ fn runs_go_on_while_the_api_server_and_etcd_are_away() {
     namespace.lab.run("compact", &[]);
     namespace.lab.run("kill", &["kube-apiserver"]);
     namespace.lab.run("kill", &["etcd"]);
-    // Runners are served all the same.
+    // The server still serves runners.
     let done = || fs::read_to_string(cluster.env.path("ran")).unwrap_or_default().lines().count();
     until(|| done() == 30, || format!("{} have ended", done()));
     namespace.lab.run("start", &["etcd"]);
@@ -169,11 +169,11 @@ fn runs_go_on_while_the_api_server_and_etcd_are_away() {
     namespace.lab.run("compact", &[]);
     namespace.expect("w", "Finished", "True/Succeeded");
     expect_each_once(&cluster, 30);
-    // Watches have come back: what is new is seen.
+    // The watches are restored and see new objects.
     namespace.apply("next", &jobs(&[("a", "true")]));
     namespace.expect("next", "Finished", "True/Succeeded");
-    // Where they stood the API server did not know any more.
-    assert!(controller.tells("too old resource version") > 0, "{}", controller.process().stderr());
+    // The API server had forgotten their resource version.
+    assert!(controller.log_lines("too old resource version") > 0, "{}", controller.process().stderr());
     namespace.lab.run("compact", &[]);
     namespace.kubectl("delete twf --all --timeout=60s");
     until(|| controller.is_ready(), || controller.process().stderr());

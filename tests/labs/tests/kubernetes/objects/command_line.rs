@@ -1,4 +1,4 @@
-//! `torc` with a context of kubectl: verbs on objects go through the API server, and need no server of Torc.
+//! `torc` with a context of kubectl: commands that write objects go through the API server, and need no server of Torc.
 
 use serde_json::{Value, json};
 use torc_tests::env::Outcome;
@@ -11,7 +11,7 @@ fn document(kind: &str, name: &str, spec: &Value) -> Value {
 }
 
 impl Cluster {
-    /// `torc` as an administrator of the cluster.
+    /// Runs `torc` as an administrator of the cluster.
     fn torc(&self, line: &str) -> Outcome {
         let call = self.env.call(line).arg("--context").arg("lab").arg("-n").arg(&self.namespace.name);
         call.env("KUBECONFIG", self.namespace.lab.administrator()).run()
@@ -23,89 +23,82 @@ impl Cluster {
 }
 
 #[test]
-fn verbs_on_objects_need_an_api_server_and_nothing_else() {
+fn commands_on_objects_need_only_an_api_server() {
     let cluster = Cluster::new("objects");
     let (lab, namespace) = (&cluster.env, &cluster.namespace);
     let write = |file: &str, documents: &[Value]| {
         let texts: Vec<String> = documents.iter().map(Value::to_string).collect();
         lab.write(file, texts.join("\n---\n"));
     };
-    // Clusters come first, wherever they are in a file: workflows may name them.
+    // Clusters are applied before workflows, which may name them.
     let unreached = document("SlurmCluster", "unreached", &json!({"commandPrefix": ["/bin/false"]}));
     write("w.yaml", &[document("Workflow", "w", &jobs(&[("a", "true")])), unreached]);
-    cluster.torc("apply -f w.yaml --dry-run").exits(0).says("workflow/w created (dry run)");
+    cluster.torc("apply -f w.yaml --dry-run").exits(0).prints("workflow/w created (dry run)");
     assert!(namespace.workflow("w").is_none(), "it was only asked");
-    let said = cluster.torc("apply -f w.yaml").exits(0).stdout;
-    assert_eq!(said, "slurmcluster/unreached created\nworkflow/w created\n");
-    cluster.torc("apply -f w.yaml").exits(0).says("workflow/w unchanged");
-    cluster.torc("diff -f w.yaml").exits(0).says("workflow/w unchanged");
+    let printed = cluster.torc("apply -f w.yaml").exits(0).stdout;
+    assert_eq!(printed, "slurmcluster/unreached created\nworkflow/w created\n");
+    cluster.torc("apply -f w.yaml").exits(0).prints("workflow/w unchanged");
+    cluster.torc("diff -f w.yaml").exits(0).prints("workflow/w unchanged");
     write("w.yaml", &[document("Workflow", "w", &jobs(&[("a", "echo other")]))]);
-    cluster.torc("diff -f w.yaml").exits(9).says("echo other").says("workflow/w configured (dry run)");
+    cluster.torc("diff -f w.yaml").exits(9).prints("echo other").prints("workflow/w configured (dry run)");
     assert_eq!(cluster.spec("w")["jobs"][0]["command"], "true", "a difference changes nothing");
-    cluster.torc("apply -f w.yaml").exits(0).says("workflow/w configured");
-    cluster.torc("get slurmclusters unreached").exits(0).says("unreached");
-    cluster.torc("delete slurmclusters unreached").exits(0).says("slurmcluster/unreached deleted");
+    cluster.torc("apply -f w.yaml").exits(0).prints("workflow/w configured");
+    cluster.torc("delete slurmclusters unreached").exits(0).prints("slurmcluster/unreached deleted");
 
-    // Somebody else answers for a field now.
+    // Another field manager owns a field now.
     let theirs = document("Workflow", "w", &jobs(&[("a", "echo theirs")])).to_string();
     let words = ["apply", "--server-side", "--force-conflicts", "--namespace", &namespace.name, "-f", "-"];
     namespace.lab.pipe(&words, theirs.as_bytes());
-    let refused = cluster.torc("apply -f w.yaml").exits(7).says("--force-conflicts takes the fields over");
-    refused.says("spec.jobs").says("kubectl");
-    cluster.torc("apply -f w.yaml --force-conflicts").exits(0).says("workflow/w configured");
+    let refused = cluster.torc("apply -f w.yaml").exits(7).prints("take over these fields with --force-conflicts");
+    refused.prints("spec.jobs").prints("kubectl");
+    cluster.torc("apply -f w.yaml --force-conflicts").exits(0).prints("workflow/w configured");
     assert_eq!(cluster.spec("w")["jobs"][0]["command"], "echo other");
 
-    cluster.torc("suspend").exits(0).says("workflow/w suspended");
+    cluster.torc("suspend").exits(0).prints("workflow/w suspended");
     assert_eq!(cluster.spec("w")["suspend"], true);
-    cluster.torc("resume w").exits(0).says("workflow/w resumed");
+    cluster.torc("resume w").exits(0).prints("workflow/w resumed");
     assert_eq!(cluster.spec("w")["suspend"], false);
-    cluster.torc("cancel workflow/w").exits(0).says("workflow/w canceled");
+    cluster.torc("cancel workflow/w").exits(0).prints("workflow/w canceled");
     assert_eq!(cluster.spec("w")["stopPolicy"], "Cancel");
-    cluster.torc("retry w").exits(0).says("workflow/w runs again: run 2");
+    cluster.torc("retry w").exits(0).prints("workflow/w restarted as run 2");
     let spec = cluster.spec("w");
     assert_eq!((&spec["runId"], &spec["stopPolicy"]), (&json!(2), &json!("None")));
 
     write("v.yaml", &[document("Workflow", "v", &jobs(&[("a", "true")]))]);
     cluster.torc("apply -f v.yaml").exits(0);
-    cluster.torc("suspend").exits(2).says(&format!("there are several workflows in {}: name one", namespace.name));
-    let names = |line: &str| -> Vec<String> {
-        let items = cluster.torc(line).exits(0).json()["items"].as_array().unwrap().clone();
-        items.iter().map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()).collect()
-    };
-    assert_eq!(names("get workflows -o json"), ["v", "w"]);
-    assert_eq!(names("get workflows --limit 1 -o json"), ["v"]);
-    assert_eq!(names("get workflow w -o json"), ["w"]);
+    cluster.torc("suspend").exits(2).prints(&format!("there are several workflows in {}: name one", namespace.name));
+    // The output of a write has the shape that the server gives to workflows.
+    assert_eq!(cluster.torc("resume w -o json").exits(0).json()["items"][0]["name"], "w");
 
-    // Nobody looks after them here, so nothing comes of waiting.
-    cluster.torc("wait w --timeout 1s").exits(8).says("the time is over, and workflow/w is not");
+    // No controller runs here, so no condition is ever met.
+    cluster.torc("wait w --timeout 1s").exits(8).prints("timed out waiting for `condition=Finished` of workflow/w");
     cluster.torc("wait w --for delete --timeout 1s").exits(8);
-    cluster.torc("get workflows nobody").exits(5).says("not found");
-    cluster.torc("wait nobody").exits(5);
-    cluster.torc("wait nobody --for delete").exits(0);
-    cluster.torc("delete nobody").exits(5).says(&format!("there is no workflow/nobody in {}", namespace.name));
-    cluster.torc("delete nobody --ignore-not-found").exits(0);
-    cluster.torc("delete v w").exits(0).says("workflow/v deleted").says("workflow/w deleted");
-    cluster.torc("suspend").exits(5).says(&format!("there is no workflow in {}", namespace.name));
-    cluster.torc("apply -f v.yaml --no-run").exits(2).says("`suspend: true` in the document");
-    cluster.torc("run v").exits(2).says("about this machine");
+    cluster.torc("wait missing").exits(5);
+    cluster.torc("wait missing --for delete").exits(0);
+    cluster.torc("delete missing").exits(5).prints(&format!("there is no workflow/missing in {}", namespace.name));
+    cluster.torc("delete missing --ignore-not-found").exits(0);
+    cluster.torc("delete v w").exits(0).prints("workflow/v deleted").prints("workflow/w deleted");
+    cluster.torc("suspend").exits(5).prints(&format!("there is no workflow in {}", namespace.name));
+    cluster.torc("apply -f v.yaml --no-run").exits(2).prints("`suspend: true` in the document");
+    cluster.torc("run v").exits(2).prints("runs on this machine");
     let many: Vec<Value> = (0..950).map(|i| json!({"name": format!("j{i}"), "command": "x".repeat(1_000)})).collect();
     write("large.yaml", &[document("Workflow", "large", &json!({"jobs": many}))]);
-    cluster.torc("apply -f large.yaml").exits(4).says("and 900 are allowed").says("ConfigMaps");
+    cluster.torc("apply -f large.yaml").exits(4).prints("and 900 are allowed").prints("ConfigMaps");
     assert!(namespace.workflow("large").is_none());
 }
 
 #[test]
-fn an_apply_that_waits_says_how_it_ended() {
+fn a_waiting_apply_prints_the_outcome() {
     let cluster = Cluster::new("waited");
     let (controller, namespace) = (cluster.controller(), &cluster.namespace);
     let _runner = controller.runner(&cluster.env, "runner");
     for (name, command, code, word) in [("good", "true", 0, "succeeded"), ("bad", "false", 3, "did not succeed")] {
         cluster.env.write("w.json", document("Workflow", name, &jobs(&[("a", command)])).to_string());
-        cluster.torc("apply -f w.json --wait").exits(code).says(&format!("workflow/{name}: {word}"));
+        cluster.torc("apply -f w.json --wait").exits(code).prints(&format!("workflow/{name}: {word}"));
         assert!(condition(&namespace.workflow(name).unwrap(), "Finished").starts_with("True/"));
-        cluster.torc(&format!("wait {name}")).exits(0).says(&format!("workflow/{name} is finished"));
+        cluster.torc(&format!("wait {name}")).exits(0).prints(&format!("workflow/{name} condition met"));
     }
-    cluster.torc("wait bad --for condition=Succeeded").exits(3).says("cannot become succeeded by itself");
+    cluster.torc("wait bad --for condition=Succeeded").exits(3).prints("`condition=Succeeded` can no longer be met");
     cluster.torc("delete good bad").exits(0);
     cluster.torc("wait good --for delete --timeout 60s").exits(0);
 }

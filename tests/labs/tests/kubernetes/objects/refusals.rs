@@ -1,4 +1,4 @@
-//! Documents that are not accepted: they say why, and nothing else suffers.
+//! Refused documents: their reasons, and no effect on others.
 
 use serde_json::{Value, json};
 use torc_tests::env::until;
@@ -6,7 +6,7 @@ use torc_tests::env::until;
 use super::{Cluster, jobs};
 
 #[test]
-fn what_cannot_be_planned_says_why() {
+fn invalid_documents_have_a_reason() {
     let cluster = Cluster::new("refused");
     let (_controller, namespace) = (cluster.controller(), &cluster.namespace);
     let job = |name: &str, after: &[&str]| json!({"name": name, "command": "true", "dependsOn": after});
@@ -14,7 +14,7 @@ fn what_cannot_be_planned_says_why() {
     let cases: [(&str, Value, &str); 5] = [
         ("cycle", json!({"jobs": [job("a", &["b"]), job("b", &["a"])]}), "False/CycleFound"),
         ("double", json!({"jobs": [job("a", &[]), job("a", &[])]}), "False/DuplicateName"),
-        ("unknown", json!({"jobs": [job("a", &["nobody"])]}), "False/InvalidSpec"),
+        ("unknown", json!({"jobs": [job("a", &["missing"])]}), "False/InvalidSpec"),
         ("cluster", json!({"slurmCluster": "nowhere", "jobs": [job("a", &[])]}), "False/ClusterNotFound"),
         (
             "source",
@@ -22,19 +22,19 @@ fn what_cannot_be_planned_says_why() {
             "False/SourceMissing",
         ),
     ];
-    for (name, spec, said) in &cases {
+    for (name, spec, condition) in &cases {
         namespace.apply(name, spec);
-        namespace.expect(name, "Accepted", said);
+        namespace.expect(name, "Accepted", condition);
         assert_eq!(namespace.condition(name, "Succeeded"), "False/InvalidSpec", "{name}");
         assert_eq!(namespace.condition(name, "Finished"), "False/NotStarted", "{name}");
     }
-    let told = namespace.kubectl("get twf cycle -o wide");
-    assert!(told.contains("InvalidSpec") && told.contains("a -> b -> a"), "{told}");
+    let printed = namespace.kubectl("get twf cycle -o wide");
+    assert!(printed.contains("InvalidSpec") && printed.contains("a -> b -> a"), "{printed}");
     until(
         || cases.iter().all(|(name, ..)| namespace.events(name) == ["PlanRejected"]),
         || format!("{:?}", cases.iter().map(|(name, ..)| namespace.events(name)).collect::<Vec<_>>()),
     );
-    // What was missing comes, and nobody has to touch the object. What was wrong is put right.
+    // The object is accepted once the missing cluster exists, or after an edit.
     cluster.namespace.lab.pipe(
         &["apply", "--namespace", &namespace.name, "-f", "-"],
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "tables"}, "data": {"t": "x\n1\n2\n"}})
@@ -45,26 +45,26 @@ fn what_cannot_be_planned_says_why() {
     assert_eq!(namespace.status("source")["plan"]["jobCount"], 2);
     namespace.apply("cycle", &json!({"jobs": [job("a", &[]), job("b", &["a"])]}));
     namespace.expect("cycle", "Accepted", "True/Planned");
-    // What was never accepted has nothing to clean up.
+    // An object that was never accepted has no finalizer.
     namespace.kubectl("delete twf --all --timeout=60s");
 }
 
 #[test]
-fn a_refused_edit_leaves_what_runs_as_it_is() {
+fn a_refused_edit_does_not_disturb_running_jobs() {
     let cluster = Cluster::new("refused-edit");
     let (controller, namespace) = (cluster.controller(), &cluster.namespace);
     namespace.apply("w", &jobs(&[("a", "true")]));
     namespace.expect("w", "Accepted", "True/Planned");
-    namespace.apply("w", &json!({"jobs": [{"name": "a", "command": "true", "dependsOn": ["nobody"]}]}));
+    namespace.apply("w", &json!({"jobs": [{"name": "a", "command": "true", "dependsOn": ["missing"]}]}));
     namespace.expect("w", "Accepted", "False/InvalidSpec");
-    // Another one is another refusal, and told again.
+    // Another invalid edit is reported again.
     namespace.apply("w", &json!({"jobs": [{"name": "a", "command": "true", "dependsOn": ["a"]}]}));
     namespace.expect("w", "Accepted", "False/CycleFound");
     namespace.apply("w", &json!({"jobs": [{"name": "a", "command": "echo", "dependsOn": ["a"]}]}));
     let refusals = || namespace.events("w").iter().filter(|reason| *reason == "PlanRejected").count();
     until(|| refusals() == 3, || format!("{:?}", namespace.events("w")));
     let _runner = controller.runner(&cluster.env, "runner");
-    // The older generation goes on, and says that it is the older one.
+    // The older generation runs on, and the condition names it.
     until(
         || namespace.status("w")["jobs"]["completed"] == 1,
         || format!("{:#}", namespace.workflow("w").unwrap_or_default()),
@@ -75,7 +75,7 @@ fn a_refused_edit_leaves_what_runs_as_it_is() {
 }
 
 #[test]
-fn an_object_that_is_too_large_says_what_to_do() {
+fn an_object_that_is_too_large_has_a_hint() {
     let cluster = Cluster::new("too-large");
     let (_controller, namespace) = (cluster.controller(), &cluster.namespace);
     let command = format!("echo {}", "x".repeat(1_000));
@@ -86,6 +86,6 @@ fn an_object_that_is_too_large_says_what_to_do() {
     let server_side = ["apply", "--server-side", "--namespace", &namespace.name, "-f", "-"];
     namespace.lab.pipe(&server_side, document.to_string().as_bytes());
     namespace.expect("w", "Accepted", "False/TooLarge");
-    let said = namespace.kubectl("get twf w -o wide");
-    assert!(said.contains("`parameters`") && said.contains("ConfigMaps"), "{said}");
+    let printed = namespace.kubectl("get twf w -o wide");
+    assert!(printed.contains("`parameters`") && printed.contains("ConfigMaps"), "{printed}");
 }

@@ -1,4 +1,4 @@
-//! Where a server looks, and what it says where it may not.
+//! Watched namespaces, and missing rights.
 
 use serde_json::json;
 use torc_tests::env::until;
@@ -7,7 +7,7 @@ use torc_tests::labs::kube::{Controller, free_address, runner};
 use super::{Cluster, jobs, kube};
 
 #[test]
-fn only_the_named_namespaces_are_looked_after() {
+fn only_configured_namespaces_are_watched() {
     let cluster = Cluster::new("named-a");
     let (lab, first) = (kube(), &cluster.namespace);
     let (second, other) = (lab.namespace("named-b"), lab.namespace("named-c"));
@@ -26,14 +26,14 @@ fn only_the_named_namespaces_are_looked_after() {
         until(|| namespace.events("w").len() == 2, || format!("{:?}", namespace.events("w")));
         namespace.kubectl("delete twf --all --timeout=60s");
     }
-    // Everything else has ended, and this one was never touched.
+    // All other workflows have ended, and this one has no status.
     let object = other.workflow("w").unwrap();
     assert!(object.get("status").is_none() && object["metadata"].get("finalizers").is_none(), "{object:#}");
     assert_eq!(other.events("w"), Vec::<String>::new());
 }
 
 #[test]
-fn a_missing_right_is_told_once_with_what_helps_and_can_be_given_later() {
+fn a_missing_right_is_logged_once_and_can_be_granted_later() {
     let cluster = Cluster::new("rightless");
     let (lab, namespace) = (kube(), &cluster.namespace);
     lab.kubectl(&["create", "serviceaccount", "rightless", "--namespace", "torc"]);
@@ -51,7 +51,7 @@ fn a_missing_right_is_told_once_with_what_helps_and_can_be_given_later() {
         controller.readiness()
     );
 
-    // What it needs for workflows, and no more: no Slurm clusters, no Events, no reviews of tokens.
+    // Only the rights for workflows: no Slurm clusters, no Events, no token reviews.
     let grant = |name: &str, resource: &str, verbs: &str| {
         let (resource, verbs) = (format!("--resource={resource}"), format!("--verb={verbs}"));
         namespace.kubectl(&format!("create role {name} {resource} {verbs}"));
@@ -60,29 +60,29 @@ fn a_missing_right_is_told_once_with_what_helps_and_can_be_given_later() {
     grant("status", "workflows.torc.dev/status", "get,patch");
     grant("objects", "workflows.torc.dev", "get,list,watch,patch,delete");
     controller.expect_ready();
-    assert_eq!(controller.tells("workflows are not being watched"), 1, "{}", controller.process().stderr());
+    assert_eq!(controller.log_lines("workflows are not being watched"), 1, "{}", controller.process().stderr());
     let _runner = controller.runner(&cluster.env, "runner");
     namespace.apply("w", &jobs(&[("a", "true")]));
     namespace.expect("w", "Finished", "True/Succeeded");
     namespace.apply("cycle", &json!({"jobs": [{"name": "a", "command": "true", "dependsOn": ["a"]}]}));
     namespace.expect("cycle", "Accepted", "False/CycleFound");
-    assert_eq!(controller.tells("event was not published"), 1, "{}", controller.process().stderr());
-    assert_eq!(controller.tells("Slurm clusters are not being watched, so workflows cannot name any"), 1);
+    assert_eq!(controller.log_lines("event was not published"), 1, "{}", controller.process().stderr());
+    assert_eq!(controller.log_lines("Slurm clusters are not being watched, so workflows cannot name any"), 1);
     for _ in 0..3 {
         let call = cluster.env.call("get workflows").env("TORC_API_URL", format!("http://{address}"));
         call.env("TORC_TOKEN", "no.real.token").run().exits(7);
     }
     assert_eq!(
-        controller.tells("tokens of service accounts cannot be reviewed"),
+        controller.log_lines("tokens of service accounts cannot be reviewed"),
         1,
         "{}",
         controller.process().stderr()
     );
-    until(|| controller.tells("events are not told") == 1, || controller.process().stderr());
+    until(|| controller.log_lines("events are not told") == 1, || controller.process().stderr());
     grant("events", "events.events.k8s.io", "create,patch");
     until(|| namespace.events("w").len() == 2, || controller.process().stderr());
-    assert_eq!(controller.tells("events are not told"), 1, "{}", controller.process().stderr());
-    // Nothing else is in the log again and again.
-    assert!(controller.tells("WARN") < 9, "{}", controller.process().stderr());
+    assert_eq!(controller.log_lines("events are not told"), 1, "{}", controller.process().stderr());
+    // No other warning is repeated.
+    assert!(controller.log_lines("WARN") < 9, "{}", controller.process().stderr());
     namespace.kubectl("delete twf --all --timeout=60s");
 }

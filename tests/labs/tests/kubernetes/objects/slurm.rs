@@ -3,13 +3,13 @@
 
 use serde_json::json;
 use torc_tests::labs::kube::{Controller, condition, expect_status, free_address};
-use torc_tests::labs::slurm::{SlurmLab, patiently};
+use torc_tests::labs::slurm::{SlurmLab, wait_for};
 use torc_tests::labs::sshd::Machine;
 
 use super::Cluster;
 
 #[test]
-fn allocations_of_a_workflow_come_and_go_with_its_object() {
+fn allocations_end_with_the_object_of_their_workflow() {
     let slurm = SlurmLab::shared("kubernetes");
     let cluster = Cluster::new("slurm");
     let namespace = &cluster.namespace;
@@ -25,7 +25,7 @@ fn allocations_of_a_workflow_come_and_go_with_its_object() {
     let mut controller = Controller::with(call, &address);
     controller.expect_ready();
 
-    // Named before it is there.
+    // The workflow names a cluster that does not exist yet.
     let spec = |command: &str| {
         json!({
             "slurmCluster": "lab", "jobs": [{"name": "a", "command": command}],
@@ -41,7 +41,7 @@ fn allocations_of_a_workflow_come_and_go_with_its_object() {
     });
     namespace.lab.pipe(&["apply", "-f", "-"], described.to_string().as_bytes());
     namespace.expect("w", "Accepted", "True/Planned");
-    let found = patiently("the cluster answers", || {
+    let found = wait_for("the cluster answers", || {
         let object = namespace.lab.object("slurmcluster", "default", "lab")?;
         (condition(&object, "Ready") == "True/Answered").then_some(object)
     });
@@ -52,17 +52,17 @@ fn allocations_of_a_workflow_come_and_go_with_its_object() {
         ["NAME", "READY", "PARTITIONS", "LAST-CONTACT", "AGE"]
     );
 
-    patiently("it has run", || (namespace.condition("w", "Finished") == "True/Succeeded").then_some(()));
+    wait_for("it has run", || (namespace.condition("w", "Finished") == "True/Succeeded").then_some(()));
     let ended = |name: &str| namespace.events(name).contains(&"AllocationEnded".to_owned());
-    patiently("its allocation has ended", || ended("w").then_some(()));
-    let told = namespace.events("w");
+    wait_for("its allocation has ended", || ended("w").then_some(()));
+    let printed = namespace.events("w");
     for reason in ["AllocationStarted", "AllocationSubmitted", "PlanAccepted", "PlanRejected", "WorkflowFinished"] {
-        assert!(told.iter().filter(|one| *one == reason).count() == 1, "{reason} in {told:?}");
+        assert!(printed.iter().filter(|one| *one == reason).count() == 1, "{reason} in {printed:?}");
     }
 
-    // Deleted in the middle: its allocation is gone when the object is.
+    // The object of a running workflow disappears after its allocation has ended.
     namespace.apply("long", &spec("sleep 600"));
-    patiently("it runs", || (namespace.status("long")["jobs"]["running"] == 1).then_some(()));
+    wait_for("it runs", || (namespace.status("long")["jobs"]["running"] == 1).then_some(()));
     expect_status(namespace, "long", "the allocation counts", |status| {
         (status["allocations"]["active"] == 1).then_some(())
     });
@@ -70,9 +70,9 @@ fn allocations_of_a_workflow_come_and_go_with_its_object() {
     let queue = slurm.command("squeue", &["--noheader", "--states=PENDING,RUNNING", "--format=%j"]);
     assert!(!queue.contains("torc-wf"), "{queue}");
 
-    // A Slurm that cannot be reached keeps an object for a while, and not for ever.
+    // An unreachable Slurm delays the deletion of an object only for a limited time.
     namespace.apply("stuck", &spec("sleep 600"));
-    patiently("it runs", || (namespace.status("stuck")["allocations"]["active"] == 1).then_some(()));
+    wait_for("it runs", || (namespace.status("stuck")["allocations"]["active"] == 1).then_some(()));
     controller.kill();
     let call = Controller::call(&cluster.env, namespace, "alone", &address)
         .env("TORC_KUBERNETES_CLEANUP_SECONDS", "3")
@@ -81,7 +81,7 @@ fn allocations_of_a_workflow_come_and_go_with_its_object() {
     controller.expect_ready();
     let lost = r#"--patch={"spec":{"commandPrefix":["/nowhere/ssh"]}}"#;
     namespace.lab.kubectl(&["patch", "slurmcluster", "lab", "--type=merge", lost]);
-    patiently("the cluster does not answer", || {
+    wait_for("the cluster does not answer", || {
         let object = namespace.lab.object("slurmcluster", "default", "lab")?;
         (condition(&object, "Ready") == "False/Unreachable").then_some(())
     });

@@ -1,11 +1,11 @@
-//! Parameter tables that live in ConfigMaps: they are followed, and what is wrong with them is told.
+//! Parameter tables in ConfigMaps: changes are followed, and errors reported.
 
 use serde_json::{Value, json};
 use torc_tests::labs::kube::expect_status;
 
 use super::Cluster;
 
-/// A workflow with a job for each row of a table.
+/// Returns a workflow with a job for each row of a table.
 fn of_table(config_map: &str, key: &str) -> Value {
     json!({
         "sources": [{"name": "t.csv", "configMapName": config_map, "key": key}],
@@ -14,7 +14,7 @@ fn of_table(config_map: &str, key: &str) -> Value {
 }
 
 #[test]
-fn a_workflow_follows_its_tables() {
+fn a_workflow_follows_its_config_maps() {
     let cluster = Cluster::new("tables");
     let (controller, namespace) = (cluster.controller(), &cluster.namespace);
     let _runner = controller.runner(&cluster.env, "runner");
@@ -25,7 +25,7 @@ fn a_workflow_follows_its_tables() {
     namespace.touch("w");
     expect_status(namespace, "w", "the new row has run", |status| (status["progress"] == "3/3").then_some(()));
     assert_eq!(cluster.attempts(&controller, "w"), ["j1 1 1 completed", "j2 1 1 completed", "j3 1 1 completed"]);
-    // Without its table it is not accepted any more; what has run stays as it is.
+    // Without its table the workflow is not accepted. Its results stay.
     namespace.kubectl("delete configmap tables");
     namespace.touch("w");
     namespace.expect("w", "Accepted", "False/SourceMissing");
@@ -37,25 +37,25 @@ fn a_workflow_follows_its_tables() {
 }
 
 #[test]
-fn what_is_wrong_with_a_table_is_told() {
+fn errors_of_a_table_are_reported() {
     let cluster = Cluster::new("no-tables");
     let (_controller, namespace) = (cluster.controller(), &cluster.namespace);
     let rows: String = (0..20_000).map(|number| format!("\n{number:>040}")).collect();
     namespace.config_map("tables", &json!({"broken": "x,y\n1\n", "large": format!("x{rows}")}));
     let mut file = of_table("tables", "large");
     file["jobs"][0]["parametersFile"] = json!("other.csv");
-    for (name, spec, said, message) in [
+    for (name, spec, condition, message) in [
         ("key", of_table("tables", "t"), "False/SourceMissing", "ConfigMap 'tables' has no key 't'"),
         ("map", of_table("nowhere", "t"), "False/SourceMissing", "there is no ConfigMap 'nowhere'"),
         ("broken", of_table("tables", "broken"), "False/InvalidSpec", "is not a table"),
         ("file", file, "False/InvalidSpec", "there is no source 'other.csv'"),
     ] {
         namespace.apply(name, &spec);
-        namespace.expect(name, "Accepted", said);
-        let told = namespace.message(name, "Accepted");
-        assert!(told.contains(message), "{name}: {told}");
+        namespace.expect(name, "Accepted", condition);
+        let printed = namespace.message(name, "Accepted");
+        assert!(printed.contains(message), "{name}: {printed}");
     }
-    // As large as a ConfigMap can be: the object stays small.
+    // The object stays small even with the largest possible ConfigMap.
     namespace.apply("large", &of_table("tables", "large"));
     namespace.expect("large", "Accepted", "True/Planned");
     let object = namespace.workflow("large").unwrap();

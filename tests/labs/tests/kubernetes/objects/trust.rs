@@ -1,4 +1,4 @@
-//! Runners that show the token of their service account, and pools of them that grow with the work.
+//! Runners with the token of their service account, and pools of them that scale with the work.
 
 use std::fs;
 use std::process::Command;
@@ -10,7 +10,7 @@ use torc_tests::labs::kube::{Controller, Namespace, expect_status, free_address}
 
 use super::{Cluster, jobs};
 
-/// A controller that knows the service account `runner` of its namespace.
+/// Starts a controller that accepts the service account `runner` of its namespace.
 fn reviewing(cluster: &Cluster) -> Controller {
     let address = free_address();
     let namespace = &cluster.namespace;
@@ -26,7 +26,7 @@ fn reviewing(cluster: &Cluster) -> Controller {
 }
 
 #[test]
-fn service_accounts_are_runners_and_administrators() {
+fn service_accounts_act_as_runners_and_administrators() {
     let cluster = Cluster::new("accounts");
     let (controller, namespace) = (reviewing(&cluster), &cluster.namespace);
     let token = |account: &str, audience: &str| {
@@ -35,7 +35,7 @@ fn service_accounts_are_runners_and_administrators() {
         fs::write(&file, token).unwrap();
         file
     };
-    for account in ["runner", "boss", "nobody"] {
+    for account in ["runner", "boss", "guest"] {
         namespace.kubectl(&format!("create serviceaccount {account}"));
     }
     let torc = |line: &str, token: &std::path::Path| {
@@ -54,15 +54,15 @@ fn service_accounts_are_runners_and_administrators() {
     namespace.expect("w", "Finished", "True/Succeeded");
     running.kill();
 
-    // A runner's account runs jobs, and does nothing else.
+    // The account of a runner may only run jobs.
     torc("get jobs w", &runner).exits(0);
     torc("cancel w", &runner).exits(7);
     torc("get workflows", &token("boss", "torc")).exits(0);
     torc("cancel w", &token("boss", "torc")).exits(0);
-    // Not on a list, or meant for somebody else.
-    torc("get workflows", &token("nobody", "torc")).exits(7);
+    // An account that is on no list, and a token for another audience.
+    torc("get workflows", &token("guest", "torc")).exits(7);
     torc("get workflows", &token("runner", "https://kubernetes.default.svc")).exits(7);
-    // Signed by the right key, and over.
+    // A valid signature, but expired.
     let uid = namespace.kubectl("get serviceaccount boss -o jsonpath={.metadata.uid}");
     let signed = |lifetime: i64| {
         let file = cluster.env.path(&format!("boss.{lifetime}.token"));
@@ -71,13 +71,13 @@ fn service_accounts_are_runners_and_administrators() {
     };
     torc("get workflows", &signed(600)).exits(0);
     torc("get workflows", &signed(-600)).exits(7);
-    // The account is gone, and with it what its tokens are worth. (One that was seen before is known for a minute.)
+    // Tokens of a deleted account are refused. (A token that was seen before is cached for a minute.)
     let late = signed(601);
     namespace.kubectl("delete serviceaccount boss");
     torc("get workflows", &late).exits(7);
 }
 
-/// A token as the API server makes it, with a lifetime of one's choice.
+/// Signs a token like the API server, with any lifetime.
 fn signed_token(namespace: &Namespace, account: &str, uid: &str, lifetime: i64) -> String {
     let now = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()).unwrap();
     let claims = json!({
@@ -89,13 +89,13 @@ fn signed_token(namespace: &Namespace, account: &str, uid: &str, lifetime: i64) 
         head=$(printf '{"alg":"RS256","typ":"JWT"}' | encode) body=$(printf %s "$2" | encode)
         printf '%s.%s.%s' "$head" "$body" "$(printf %s "$head.$body" | openssl dgst -sha256 -sign "$1" -binary | encode)""#;
     let key = namespace.lab.account_key();
-    let said = Command::new("bash").args(["-c", script, "sign"]).arg(key).arg(claims.to_string()).output().unwrap();
-    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
-    String::from_utf8(said.stdout).unwrap()
+    let printed = Command::new("bash").args(["-c", script, "sign"]).arg(key).arg(claims.to_string()).output().unwrap();
+    assert!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));
+    String::from_utf8(printed.stdout).unwrap()
 }
 
 #[test]
-fn accounts_of_a_namespace_see_that_namespace_alone() {
+fn accounts_see_only_their_namespace() {
     let (cluster, other) = (Cluster::new("seen"), Cluster::new("unseen"));
     let controller = reviewing(&cluster);
     let token = |cluster: &Cluster, account: &str| {
@@ -135,17 +135,17 @@ fn accounts_of_a_namespace_see_that_namespace_alone() {
         torc(&format!("token create --scope viewer -n {theirs}"), token).exits(7);
         torc("gc --older-than 30d", token).exits(7);
     }
-    // Only those who may edit change something, and only in their namespace.
+    // Only editors change workflows, and only in their namespace.
     torc(&format!("suspend w -n {mine}"), &viewer).exits(7);
     torc(&format!("suspend w -n {mine}"), &editor).exits(0);
     torc(&format!("cancel x -n {theirs}"), &editor).exits(7);
-    // Who has the name in another namespace is somebody else.
+    // An account of the same name in another namespace is another account.
     torc(&format!("get jobs w -n {mine}"), &token(&other, "editor")).exits(7);
     torc(&format!("get jobs x -n {theirs}"), &other.env.path("editor.token")).exits(0);
 }
 
 #[test]
-fn a_pool_grows_with_the_work_and_gets_smaller_after_it() {
+fn a_pool_grows_and_shrinks_with_the_work() {
     let cluster = Cluster::new("pools");
     let namespace = &cluster.namespace;
     let replicas =
@@ -171,7 +171,7 @@ fn a_pool_grows_with_the_work_and_gets_smaller_after_it() {
     expect(2);
     namespace.apply("w", &spec(100));
     expect(3);
-    // A runner of the pool, as far as its name goes. While it has work, nobody can say which Pod would go.
+    // A runner with a name of the pool. While it has work, Kubernetes could remove its Pod, so the pool does not shrink.
     let folder = cluster.env.path("pod");
     fs::create_dir_all(&folder).unwrap();
     let pod = ["unshare", "--uts", "sh", "-c", "hostname torc-cpu-7d9f-x2; exec \"$@\"", "sh"];
@@ -181,7 +181,7 @@ fn a_pool_grows_with_the_work_and_gets_smaller_after_it() {
     expect_status(namespace, "w", "only the long one is left", |status| {
         (status["progress"] == "100/101").then_some(())
     });
-    assert_eq!((replicas(), controller.tells("goes from 3")), (Some(3), 0), "{}", controller.process().stderr());
+    assert_eq!((replicas(), controller.log_lines("goes from 3")), (Some(3), 0), "{}", controller.process().stderr());
     namespace.expect("w", "Finished", "True/Succeeded");
     expect(0);
     assert!(cluster.attempts(&controller, "w").iter().all(|attempt| attempt.ends_with("1 1 completed")));

@@ -1,21 +1,21 @@
-//! Slurm falls ill in the middle of a workflow: it finishes all the same, no result is lost, and no job pays for it.
+//! Failures of Slurm during a workflow: it finishes, no result is lost, and no job loses a retry.
 
 use std::collections::BTreeMap;
 
 use super::*;
 
-/// Jobs that say when they have begun and ended, as many as keep four nodes busy for a while.
+/// Returns jobs that log their start and end, enough to keep four nodes busy.
 fn many(mode: &str) -> String {
     let jobs = "    - name: \"j{i}\"\n      command: \"echo begun {i} >>ran; sleep 2; echo ended {i} >>ran\"\n      \
                 resourceRequirements: half\n      parameters: {i: \"1:48\"}\n";
     let document =
         sized(jobs, &format!("maxAllocations: 4\n  executionConfig: {{mode: {mode}, staggeredStart: false}}"));
-    // Two jobs fill a node, so that there is an allocation on each.
+    // Two jobs fill a node, so each node has an allocation.
     document.replace("- {name: small, numCpus: 1, memory: 100m,", "- {name: half, numCpus: 2, memory: 100m,")
 }
 
 impl SlurmEnv {
-    /// How often each job was lost, by name.
+    /// Returns how often each job was lost.
     fn losses(&self) -> BTreeMap<String, usize> {
         let mut losses = BTreeMap::new();
         for result in self.items("get results") {
@@ -34,19 +34,19 @@ impl SlurmEnv {
     }
 }
 
-/// The daemon of a node dies and another allocation is cancelled while all nodes are busy.
-fn a_node_falls_silent_and_an_allocation_is_cancelled(mode: &str) {
+/// Kills the daemon of a node and cancels another allocation while all nodes are busy.
+fn a_node_falls_silent_and_an_allocation_is_canceled(mode: &str) {
     let _alone = alone();
     let login = SlurmEnv::new(slurm());
     login.env.write("w.yaml", many(mode));
     let running = login.call("apply -f w.yaml").start();
-    patiently("jobs have ended on every node", || (login.count("ended") >= 8).then_some(()));
+    wait_for("jobs have ended on every node", || (login.count("ended") >= 8).then_some(()));
     let list = login.slurm.command("squeue", &["-h", "-t", "R", "-o", "%i %N"]);
     let nodes: Vec<(&str, &str)> = list.lines().filter_map(|line| line.split_once(' ')).collect();
     assert!(nodes.len() > 1, "{list}");
     let silent = Silent::new(&login.slurm, nodes[0].1);
     login.slurm.command("scancel", &[nodes[1].0]);
-    login.end(running).exits(0).says("48 of 48 jobs completed");
+    login.end(running).exits(0).prints("48 of 48 jobs completed");
     drop(silent);
     let ended: BTreeSet<String> = login.env.lines("ran").into_iter().filter(|line| line.starts_with("ended")).collect();
     assert_eq!(ended.len(), 48);
@@ -59,17 +59,17 @@ fn a_node_falls_silent_and_an_allocation_is_cancelled(mode: &str) {
 
 // R01, R16
 #[test]
-fn a_silent_node_and_a_cancelled_allocation_in_direct_mode() {
-    a_node_falls_silent_and_an_allocation_is_cancelled("direct");
+fn direct_mode_survives_a_silent_node_and_a_canceled_allocation() {
+    a_node_falls_silent_and_an_allocation_is_canceled("direct");
 }
 
 // R01, R16, S01
 #[test]
-fn a_silent_node_and_a_cancelled_allocation_in_slurm_mode() {
-    a_node_falls_silent_and_an_allocation_is_cancelled("slurm");
+fn slurm_mode_survives_a_silent_node_and_a_canceled_allocation() {
+    a_node_falls_silent_and_an_allocation_is_canceled("slurm");
 }
 
-/// A node whose daemon is not there, until the test is over.
+/// A node whose daemon is stopped until the test ends.
 struct Silent<'a> {
     slurm: &'a SlurmLab,
     number: String,
@@ -89,7 +89,7 @@ impl Drop for Silent<'_> {
     }
 }
 
-/// A daemon that is taken away, and comes back whatever becomes of the test: others need it.
+/// A daemon that is stopped, and started again when dropped: other tests need it.
 struct Away<'a> {
     slurm: &'a SlurmLab,
     daemon: &'static str,
@@ -108,9 +108,9 @@ impl Drop for Away<'_> {
     }
 }
 
-// Without its controller Slurm makes no steps: `srun` gives up after a while, and the job is tried again as if it had not been.
+// Without its controller Slurm creates no steps. `srun` fails after a while, and the attempt does not count.
 #[test]
-fn a_step_that_cannot_be_asked_for_is_no_failure_of_its_job() {
+fn a_step_that_cannot_be_created_is_retried() {
     let _alone = alone();
     let login = SlurmEnv::new(slurm());
     let document = scheduled("    extra: --cpus-per-task=2", "").replace(
@@ -126,7 +126,7 @@ fn a_step_that_cannot_be_asked_for_is_no_failure_of_its_job() {
     login.active();
     let away = Away::new(&login.slurm, "slurmctld");
     login.env.write("away", "");
-    patiently("srun has given up", || {
+    wait_for("srun has given up", || {
         let results = login.items("get results");
         let given_up = results.iter().find(|one| one["job"] == "next")?;
         assert_eq!(given_up["cause"], "Stopped", "{given_up:#}");

@@ -1,4 +1,4 @@
-//! What runners in allocations are handed, and that it stays good for as long as they may need it.
+//! Credentials of runners in allocations, which stay valid as long as the runners may need them.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
 use super::*;
 
-/// A private authority, and the certificates that it issues.
+/// A private CA.
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
 }
@@ -19,7 +19,7 @@ impl Authority {
         Self { issuer: Issuer::new(wanted, KeyPair::generate().unwrap()) }
     }
 
-    /// A certificate for a name and its key take the place of those that are there.
+    /// Replaces the certificate and its key by new ones for a name.
     fn issue(&self, env: &torc_tests::env::TestEnv, name: &str) {
         let key = KeyPair::generate().unwrap();
         let certificate = CertificateParams::new(vec![name.to_owned()]).unwrap().signed_by(&key, &self.issuer).unwrap();
@@ -30,23 +30,23 @@ impl Authority {
     }
 }
 
-/// The file of the hand-over with this ending.
-fn handed(login: &SlurmEnv, ending: &str) -> Option<String> {
+/// Returns the content of the credential file with this extension.
+fn credential(login: &SlurmEnv, ending: &str) -> Option<String> {
     let files = fs::read_dir(login.env.path(".torc/allocations")).ok()?;
     let mut paths = files.filter_map(|file| Some(file.ok()?.path()));
     let path = paths.find(|path| path.extension().is_some_and(|found| found == ending))?;
     fs::read_to_string(path).ok()
 }
 
-/// `PATH` with the programs under test first.
+/// Returns the `PATH` with the programs under test first.
 fn path_with_torc() -> String {
     let bin = torc_tests::env::binary();
     format!("{}:{}", bin.parent().map(Path::display).unwrap(), std::env::var("PATH").unwrap())
 }
 
-// The certificate is for another name and of an authority that nobody trusts; and it is replaced while the job runs.
+// The certificate is for another name, its CA is in no trust store, and it is replaced while the job runs.
 #[test]
-fn a_certificate_that_was_given_is_believed_in_allocations_also_after_it_was_replaced() {
+fn runners_in_allocations_trust_a_replaced_certificate() {
     let _calm = shared();
     let login = SlurmEnv::new(slurm());
     let authority = Authority::new();
@@ -59,10 +59,10 @@ fn a_certificate_that_was_given_is_believed_in_allocations_also_after_it_was_rep
     let running = login.call(line).env("PATH", path_with_torc()).start();
     login.until_exists("first");
     let before = fs::read_to_string(login.env.path("tls/tls.crt")).unwrap().replace("\r\n", "\n");
-    assert_eq!(handed(&login, "crt").as_deref(), Some(before.as_str()));
+    assert_eq!(credential(&login, "crt").as_deref(), Some(before.as_str()));
     authority.issue(&login.env, "login2.example.org");
     let after = fs::read_to_string(login.env.path("tls/tls.crt")).unwrap().replace("\r\n", "\n");
-    patiently("runners are handed the new one", || (handed(&login, "crt")? == after).then_some(()));
+    wait_for("runners are handed the new one", || (credential(&login, "crt")? == after).then_some(()));
     login.env.write("go", "");
     login.end(running).exits(0);
     assert_eq!(login.env.lines("seen"), ["2"]);
@@ -72,11 +72,11 @@ fn a_certificate_that_was_given_is_believed_in_allocations_also_after_it_was_rep
         "nothing had to be done twice: {:?}",
         login.causes()
     );
-    assert_eq!(handed(&login, "crt"), None, "nobody needs it any more");
+    assert_eq!(credential(&login, "crt"), None, "the credential file was not removed");
 }
 
 #[test]
-fn a_runner_gets_another_token_before_its_own_ends() {
+fn a_runner_gets_a_new_token_before_the_old_one_expires() {
     let _calm = shared();
     let login = SlurmEnv::new(slurm());
     let job = "    - name: job\n      command: \"touch first; until [ -e go ]; do sleep 0.1; done\"\n      \
@@ -86,17 +86,17 @@ fn a_runner_gets_another_token_before_its_own_ends() {
     let running = login.call("apply -f w.yaml").env("TORC_SERVER_RUNNER_TOKEN_LIFETIME", "6s").start();
     login.until_exists("first");
     let expires = || {
-        login.env.write("token", handed(&login, "token")?);
-        let said = login.torc("token show token -o json").exits(0).json();
+        login.env.write("token", credential(&login, "token")?);
+        let printed = login.torc("token show token -o json").exits(0).json();
         assert_eq!(
-            (said["statement"]["scope"].as_str(), said["statement"]["workflow"].as_i64()),
+            (printed["statement"]["scope"].as_str(), printed["statement"]["workflow"].as_i64()),
             (Some("runner"), Some(1))
         );
-        said["statement"]["expires"].as_i64()
+        printed["statement"]["expires"].as_i64()
     };
     let first = expires().unwrap();
-    // Long after the one that it began with has ended.
-    patiently("a token that is good for longer", || (expires()? > first + 12).then_some(()));
+    // Long after its first token has expired.
+    wait_for("a token that is good for longer", || (expires()? > first + 12).then_some(()));
     login.env.write("go", "");
     login.end(running).exits(0);
     assert!(login.env.path("next").exists());
@@ -105,40 +105,40 @@ fn a_runner_gets_another_token_before_its_own_ends() {
     assert_eq!(login.numbers().len(), 1, "the runner was there all the time");
 }
 
-// An allocation that waits in the queue goes where the server is when it starts.
+// A pending allocation uses the address that the server has when it starts.
 #[test]
-fn an_allocation_that_waited_finds_a_server_that_has_moved() {
+fn a_queued_allocation_finds_a_moved_server() {
     let _calm = shared();
     let login = SlurmEnv::new(slurm());
     fs::write(login.env.path("first"), "").unwrap();
     let far = "    extra: --begin=now+3600";
     login.env.write("w.yaml", scheduled(far, ""));
     let first = login.call("apply -f w.yaml --advertise 127.0.0.1").start();
-    let number = patiently("an allocation in the queue", || login.numbers().pop());
-    let before = handed(&login, "env").unwrap();
+    let number = wait_for("an allocation in the queue", || login.numbers().pop());
+    let before = credential(&login, "env").unwrap();
     first.kill();
     fs::remove_file(login.env.path(".torc/server.json")).unwrap();
     let second = login.call("apply -f w.yaml --advertise 127.0.0.2").start();
-    patiently("the new address is handed over", || (handed(&login, "env")? != before).then_some(()));
+    wait_for("the new address is handed over", || (credential(&login, "env")? != before).then_some(()));
     login.slurm.command("scontrol", &["update", &format!("JobId={number}"), "StartTime=now"]);
     login.end(second).exits(0);
     assert_eq!(login.numbers(), [number]);
     assert!(login.env.path("second").exists());
 }
 
-// Whoever has an account on the machine sees command lines, and what Slurm tells everybody.
+// Every user of the machine sees command lines, and the job records of Slurm.
 #[test]
-fn no_secret_is_where_others_look() {
+fn no_secret_is_visible_to_other_users() {
     let _calm = shared();
     let login = SlurmEnv::new(slurm());
     let job = "    - name: look\n      command: \"env >variables; cat $TORC_TOKEN_FILE >own; cat /proc/[0-9]*/cmdline | tr '\\\\0' ' ' >lines; \
                for file in .torc/allocations/*; do stat -c '%a %n' $file; done >modes; touch first; \
                until [ -e go ]; do sleep 0.1; done\"\n      resourceRequirements: small\n";
     login.env.write("w.yaml", sized(job, ""));
-    // What whoever submits has for another server is nothing for the job.
+    // The job does not inherit the credentials of the submitting user for another server.
     let running = login.call("apply -f w.yaml").env("TORC_TOKEN", "a-secret-of-another-server").start();
     login.until_exists("first");
-    let token = handed(&login, "token").unwrap();
+    let token = credential(&login, "token").unwrap();
     let number = login.active();
     let show = login.slurm.command("scontrol", &["show", "job", "-d", &number]);
     let queue = login.slurm.command("squeue", &["-j", &number, "-o", "%all"]);

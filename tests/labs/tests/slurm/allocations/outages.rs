@@ -1,19 +1,19 @@
-//! A Slurm that is away for a minute, or is there and does not answer. It is one of its own, so that the others need not wait.
+//! A Slurm that is down for a minute, or hangs. These tests have a separate Slurm, so that others need not wait.
 
 use std::time::{Duration, Instant};
 
 use super::*;
 
-/// As long as it takes to restart a controller that has a lot to remember.
+/// Time to restart a controller with a large state.
 const A_MINUTE: Duration = Duration::from_secs(60);
 
-/// The Slurm whose daemons are stopped, for one test at a time.
+/// Returns the Slurm whose daemons are stopped, for one test at a time.
 fn ill() -> (Turn, SlurmEnv) {
     let turn = Turn::alone("slurm-outages");
     (turn, SlurmEnv::new(SlurmLab::shared("outages")))
 }
 
-/// Something that was done to a daemon, and is undone whatever becomes of the test.
+/// A failure of a daemon, repaired when dropped.
 struct Illness<'a> {
     login: &'a SlurmEnv,
     daemon: &'static str,
@@ -34,7 +34,7 @@ impl Drop for Illness<'_> {
 }
 
 impl SlurmEnv {
-    /// How often a command of Slurm's was called.
+    /// Returns the number of calls of a Slurm command.
     fn calls(&self, command: &str) -> u64 {
         let prefix = format!("torc_slurm_calls_total{{command=\"{command}\"}} ");
         let metrics = self.metrics();
@@ -46,7 +46,7 @@ impl SlurmEnv {
     }
 }
 
-/// Jobs that wait until they are let go, one to follow each turn; and one that is too big for their allocation.
+/// Returns jobs that wait for a file, a dependent of each, and one that is too big for their allocation.
 const JOBS: &str = "    - name: holds
       command: \"echo holds >>ran; touch first; until [ -e go ]; do sleep 0.1; done\"
       resourceRequirements: long
@@ -65,12 +65,12 @@ const JOBS: &str = "    - name: holds
       resourceRequirements: wide
 ";
 
-// R01, R16. First the accounting is away for a minute, then the controller; meanwhile jobs end and start, and an allocation is needed.
+// R01, R16. The accounting is down for a minute, then the controller. Meanwhile jobs end and start, and an allocation is needed.
 #[test]
-fn a_slurm_that_is_away_for_a_minute_takes_nothing_away() {
+fn an_outage_of_slurm_loses_nothing() {
     let (_turn, login) = ill();
     let document = sized(JOBS, "maxAllocations: 2\n  executionConfig: {mode: direct, staggeredStart: false}");
-    // One allocation takes the long ones side by side; it has not the memory for the other.
+    // One allocation runs the long jobs at the same time. It has too little memory for the other job.
     let needs = "  resourceRequirements:\n    - {name: wide, numCpus: 1, memory: 3000m, runtime: PT2M}\n    \
                  - {name: long, numCpus: 1, memory: 100m, runtime: PT20M}\n";
     login.env.write("w.yaml", document.replace("  resourceRequirements:\n", needs));
@@ -81,23 +81,23 @@ fn a_slurm_that_is_away_for_a_minute_takes_nothing_away() {
         let (began, looks) = (Instant::now(), login.calls("squeue"));
         let away = Illness::new(&login, daemon, "stop", "start");
         login.env.write(&format!("away_{daemon}"), "");
-        patiently("a minute without it, and looks in vain", || {
+        wait_for("a minute without it, and looks in vain", || {
             let has_looked = login.calls("squeue") > looks + 2;
             (began.elapsed() >= A_MINUTE && has_looked).then_some(())
         });
-        patiently("a job that starts without it", || login.has_run(&format!("next_{daemon}")).then_some(()));
+        wait_for("a job that starts without it", || login.has_run(&format!("next_{daemon}")).then_some(()));
         let live = |one: &&Value| one["status"] == "active";
         assert!(login.allocations().iter().filter(live).count() > 0, "{daemon}: {:?}", login.allocations());
-        // Asked by a person, it says no more than it knows.
+        // `sync-status` reports the outage and no losses.
         let found = login.torc("workflows sync-status w -o json").exits(0).json();
         assert_eq!(found["jobs"].as_array().map(Vec::len), Some(0), "{daemon}: {found:#}");
         if daemon == "slurmctld" {
-            login.torc("explain job/wide -w w").exits(0).says("Slurm");
+            login.torc("explain job/wide -w w").exits(0).prints("Slurm");
         }
         drop(away);
     }
     login.env.write("go", "");
-    login.end(running).exits(0).says("6 of 6 jobs completed");
+    login.end(running).exits(0).prints("6 of 6 jobs completed");
     let ran = login.env.lines("ran");
     let distinct: BTreeSet<&String> = ran.iter().collect();
     assert_eq!((ran.len(), distinct.len()), (6, 6), "nothing ran twice: {:?}", login.causes());
@@ -111,10 +111,10 @@ fn a_slurm_that_is_away_for_a_minute_takes_nothing_away() {
     assert_eq!(distinct.len(), own.len(), "{own:?}");
 }
 
-// R05. A controller that is there and does not answer: Slurm's commands hang until they give up by themselves. Whoever asks Torc is
-// answered, jobs go on, and what is not known is not taken for gone.
+// R05. The controller hangs, and with it the commands of Slurm until their own timeout. Commands of Torc answer, jobs run on, and
+// allocations in an unknown state do not count as ended.
 #[test]
-fn a_slurm_that_hangs_holds_nobody_up() {
+fn a_hanging_slurm_delays_no_command_and_no_job() {
     let (_turn, login) = ill();
     let job = "    - name: job\n      command: \"touch first; until [ -e go ]; do sleep 0.1; done\"\n      \
                resourceRequirements: small\n    - name: next\n      command: \"touch second; until [ -e done ]; do sleep 0.1; done\"\n      \
@@ -125,8 +125,8 @@ fn a_slurm_that_hangs_holds_nobody_up() {
     let number = login.active();
     let looks = login.calls("squeue");
     let frozen = Illness::new(&login, "slurmctld", "freeze", "thaw");
-    patiently("the loop has asked", || (login.calls("squeue") > looks).then_some(()));
-    // Everything here is said and done while it hangs.
+    wait_for("the loop has asked", || (login.calls("squeue") > looks).then_some(()));
+    // All of the following happens while it hangs.
     let asked: Vec<Running> =
         ["workflows sync-status w -o json", "delete w -y"].map(|line| login.call(line).start()).into_iter().collect();
     for line in ["get allocations w", "explain job/next -w w", "status w", "get slurmclusters", "get results w"] {
@@ -136,11 +136,11 @@ fn a_slurm_that_hangs_holds_nobody_up() {
     let found = login.end(asked.next().unwrap()).exits(0).json();
     assert_eq!(found["jobs"].as_array().map(Vec::len), Some(0), "{found:#}");
     assert_eq!(found["inDoubt"].as_array().map(Vec::len), Some(1), "{found:#}");
-    // It is cancelled and not forgotten: nobody could say that its allocation is gone.
-    login.end(asked.next().unwrap()).exits(7).says("may still be in Slurm").says("--force");
+    // The workflow is canceled but not deleted, because its allocation may still be alive.
+    login.end(asked.next().unwrap()).exits(7).prints("may still be in Slurm").prints("--force");
     assert_eq!(login.allocations()[0]["slurmJobId"], number.as_str());
     drop(frozen);
     login.torc("delete w -y").exits(0);
-    patiently("nothing is left in Slurm", || login.queued(&number).is_empty().then_some(()));
+    wait_for("nothing is left in Slurm", || login.queued(&number).is_empty().then_some(()));
     assert_eq!(login.items("get workflows").len(), 0);
 }

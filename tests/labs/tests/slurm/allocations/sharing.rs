@@ -4,7 +4,7 @@ use torc_tests::env::{Server, rendezvous, results_by_runner};
 
 use super::*;
 
-/// Submits an allocation of a whole node with a runner of all workflows; its number in Slurm.
+/// Submits an allocation of a whole node with a runner of all workflows, and returns its Slurm job id.
 fn submit_runner(login: &SlurmEnv, server: &Server) -> String {
     let script = login.env.text_path("runner.sh");
     let words = ["sbatch", "--parsable", "-c", "4", "--mem=600M", "--time=20", "-o", "runner-%j.out", &script];
@@ -12,7 +12,7 @@ fn submit_runner(login: &SlurmEnv, server: &Server) -> String {
     call.env("SLURM_CONF", login.slurm.conf()).run().exits(0).stdout.trim().to_owned()
 }
 
-// P01, P06. The first workflow teaches both runners durations, by which they lease ahead in the second.
+// P01, P06. Both runners learn durations in the first workflow and lease ahead in the second.
 #[test]
 fn two_idle_allocations_share_eight_jobs() {
     let _calm = shared();
@@ -21,7 +21,7 @@ fn two_idle_allocations_share_eight_jobs() {
     login.env.write("runner.sh", "#!/bin/sh\nexec \"$@\"\n");
     let numbers = [submit_runner(&login, &server), submit_runner(&login, &server)];
     let items = |line: &str| server.items(&login.env, line);
-    let runners: BTreeSet<i64> = patiently("both runners are active", || {
+    let runners: BTreeSet<i64> = wait_for("both runners are active", || {
         let active = items("get runners").into_iter().filter(|runner| runner["status"] == "active");
         let active: BTreeSet<i64> = active.map(|runner| runner["id"].as_i64().unwrap()).collect();
         (active.len() == 2).then_some(active)
@@ -35,6 +35,6 @@ fn two_idle_allocations_share_eight_jobs() {
     }
     for number in &numbers {
         login.slurm.command("scancel", &[number]);
-        patiently("the allocation is gone", || login.queued(number).is_empty().then_some(()));
+        wait_for("the allocation is gone", || login.queued(number).is_empty().then_some(()));
     }
 }

@@ -1,8 +1,8 @@
-//! Allocations are long enough for the jobs that they were sized for, whatever their workflow keeps for the end.
+//! Allocations are long enough for their jobs, with any early signal and any headroom.
 
 use super::*;
 
-/// One job of a minute that notes every signal before its time is over, and the walltime that its allocation needs.
+/// Returns a job of a minute that logs early signals, and the walltime that its allocation needs.
 struct Case {
     config: &'static str,
     minutes: i64,
@@ -19,7 +19,7 @@ const CASES: [Case; 3] = [
 
 // X05, X10, X11, R13
 #[test]
-fn a_sized_allocation_gives_its_job_time_before_any_signal() {
+fn a_sized_allocation_leaves_its_job_enough_time() {
     let _calm = shared();
     let logins: Vec<(SlurmEnv, Running, i64)> = CASES
         .iter()

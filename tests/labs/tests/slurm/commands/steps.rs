@@ -1,9 +1,9 @@
-//! The runner in a real allocation: jobs as steps, what Slurm measures of them, and what becomes of them when Slurm ends them.
+//! The runner in a real allocation: jobs as steps, their statistics, and steps that Slurm ends.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use torc_tests::labs::slurm::patiently;
+use torc_tests::labs::slurm::wait_for;
 
 use super::slurm;
 use torc_tests::env::{Server, TestEnv, eventually, most_at_once};
@@ -23,7 +23,7 @@ impl Batch {
         Self { env, server }
     }
 
-    /// Submits an allocation whose runners serve the workflow; Slurm's number.
+    /// Submits an allocation whose runners serve the workflow, and returns its Slurm job id.
     fn submit(&self, options: &str, launch: &str) -> String {
         let runner = self.env.slurm_job_runner();
         let line = format!(
@@ -51,7 +51,7 @@ impl Batch {
         slurm().command("sbatch", &words).trim().to_owned()
     }
 
-    /// Waits until the workflow has settled. Slurm takes its time.
+    /// Waits until the workflow has settled, with a deadline for Slurm.
     fn finish(&self) -> Vec<Value> {
         let wait = || self.server.torc(&self.env, "wait w --for condition=Finished --timeout 60s");
         let settled = (0..4).any(|_| wait().code == Some(0));
@@ -64,14 +64,14 @@ impl Batch {
     }
 
     fn logs(&self, job: &str) -> Vec<String> {
-        let said = self.server.torc(&self.env, &format!("logs {job} -w w")).exits(0).stdout;
-        let mut lines: Vec<String> = said.lines().map(str::to_owned).collect();
+        let printed = self.server.torc(&self.env, &format!("logs {job} -w w")).exits(0).stdout;
+        let mut lines: Vec<String> = printed.lines().map(str::to_owned).collect();
         lines.sort();
         lines
     }
 }
 
-/// The result of an attempt.
+/// Returns the result of an attempt.
 fn result<'a>(results: &'a [Value], job: &str, attempt: i64) -> &'a Value {
     let is_it = |result: &&Value| result["job"] == job && result["attempt"] == attempt;
     results.iter().find(is_it).unwrap_or_else(|| panic!("no attempt {attempt} of {job} in {results:#?}"))
@@ -89,8 +89,8 @@ resource_requirements:
   - {name: gpu, num_cpus: 1, memory: 60m, num_gpus: 1, runtime: PT1M}
 ";
 
-// J02, J21, X01, X09, X12, S01, S03, S04, S07, S08, S10, S11, S12, S13, S17. An allocation of three nodes with one runner: jobs of
-// one node share them, and those of two own two of them.
+// J02, J21, X01, X09, X12, S01, S03, S04, S07, S08, S10, S11, S12, S13, S17. An allocation of three nodes has one runner. Jobs of one
+// node share nodes, and those of two nodes have two for themselves.
 #[test]
 fn steps_on_all_nodes_of_an_allocation() {
     let batch = Batch::new(&format!(
@@ -115,19 +115,19 @@ jobs:
     let results = batch.finish();
     let of = |job: &str| end(result(&results, job, 1));
     assert_eq!(of("busy"), ("completed", 0, ""));
-    assert_eq!(of("hog"), ("failed", 137, "OutOfMemory"), "srun itself only says 1");
+    assert_eq!(of("hog"), ("failed", 137, "OutOfMemory"), "srun exits with 1");
     assert_eq!(of("wrong"), ("failed", 3, "ExitCode"));
     assert_eq!(result(&results, "hog", 1)["message"], "state of its step in Slurm: OUT_OF_MEMORY");
 
-    // Six steps side by side on six CPUs, each limited to its own share.
+    // Six steps at the same time on six CPUs, each with its share of the memory.
     let times = batch.env.lines("out/times");
     assert!(most_at_once(&times) > 2, "steps share nodes and use all of them: {times:?}");
     let used: BTreeSet<String> = (1..=6).flat_map(|i| batch.logs(&format!("part_{i}"))).collect();
     assert!(used.len() > 1, "on more than one node: {used:?}");
 
-    // A leader of two nodes runs once and reaches both; with tasks the command itself runs on both.
-    let said = batch.logs("leader");
-    let [list, first, second] = <[String; 3]>::try_from(said).unwrap_or_else(|said| panic!("{said:?}"));
+    // Without tasks, a command with two nodes runs once and can reach both. With tasks, it runs on both.
+    let printed = batch.logs("leader");
+    let [list, first, second] = <[String; 3]>::try_from(printed).unwrap_or_else(|printed| panic!("{printed:?}"));
     let nodes: Vec<&str> = list["list ".len().min(list.len())..].split(',').collect();
     assert!(list.starts_with("list n") && nodes.len() == 2, "{list}");
     assert_ne!(first, second);
@@ -138,9 +138,9 @@ jobs:
     assert_eq!(tasks.len(), 4, "{tasks:?}");
     assert!((0..4).all(|task| tasks[task].starts_with(&format!("{task} of 4 on n"))), "{tasks:?}");
     assert_eq!(batch.logs("device").len(), 1);
-    assert_ne!(batch.logs("device")[0], "", "Slurm says which device");
+    assert_ne!(batch.logs("device")[0], "", "the job sees its device");
 
-    // What Slurm measured while it ran, and what its accounting says, are one.
+    // The result merges the samples of the running step with the accounting.
     let busy = result(&results, "busy", 1);
     let number = |field: &str| busy[field].as_f64().unwrap_or_default();
     assert!(number("peakCpuPercent") > 20.0, "{busy:#}");
@@ -157,7 +157,7 @@ jobs:
     assert!((merged["averageCpuPercent"].as_f64().unwrap() - average).abs() < 1.0, "{merged:#} {stats:#}");
     let runner = &batch.server.items(&batch.env, "get runners --all")[0];
     assert_eq!((&runner["capacity"]["nodes"], &runner["slurmJobId"]), (&3.into(), &id.as_str().into()), "{runner:#}");
-    // The verbs that ask the accounting themselves.
+    // Commands that query the accounting directly.
     let slurm = |line: &str| {
         let call = batch.server.call(&batch.env, line).env("SLURM_CONF", slurm().conf());
         call.arg("-o").arg("json").run().exits(0).json()
@@ -173,7 +173,7 @@ jobs:
     assert!(found.iter().any(|line| line["kind"] == "OutOfMemory" && line["job"] == "hog"), "{found:#?}");
 }
 
-// X10, X11, X16, S05, S06, S10, S20. Slurm knows no limit below a minute and looks at limits every half minute.
+// X10, X11, X16, S05, S06, S10, S20. Slurm has no limits below a minute and checks them every half minute.
 #[test]
 fn a_step_gets_its_signal_and_runs_out_of_time() {
     let batch = Batch::new(&format!(
@@ -190,16 +190,16 @@ jobs:
     assert_eq!(end(result(&results, "careful", 1)), ("completed", 0, ""));
     let careful = batch.logs("careful");
     assert!(careful.contains(&"saved".to_owned()), "{careful:?}");
-    // By Slurm's limit alone it would have had a minute.
+    // Slurm's limit alone would have been a minute.
     let seconds = result(&results, "careful", 1)["durationSeconds"].as_f64().unwrap();
     assert!((25.0..50.0).contains(&seconds), "warned after half a minute, and not at the end: {seconds}");
     assert_eq!(end(result(&results, "stubborn", 1)), ("terminated", 152, "Timeout"));
     assert_eq!(result(&results, "stubborn", 1)["message"], "state of its step in Slurm: TIMEOUT");
 }
 
-// X05, X10, S05. Somebody gives the allocation more time: the step that runs gets it, and so does the next one.
+// X05, X10, S05. An administrator extends the allocation: the running step and the next one get the time.
 #[test]
-fn a_step_gets_its_part_of_the_time_that_the_allocation_is_given() {
+fn a_step_gets_the_time_added_to_its_allocation() {
     let batch = Batch::new(&format!(
         "name: w
 execution_config: {{mode: slurm}}
@@ -211,7 +211,7 @@ jobs:
     ));
     let id = batch.submit("--nodes=1 --cpus-per-task=1 --mem=100M --time=5", "");
     let slurm = slurm();
-    patiently("the job has begun", || batch.env.path("out/begun").exists().then_some(()));
+    wait_for("the job has begun", || batch.env.path("out/begun").exists().then_some(()));
     let minutes = |text: &str| {
         let word = text.split_whitespace().find_map(|word| word.strip_prefix("TimeLimit=00:"))?;
         word.split(':').next()?.parse::<u32>().ok()
@@ -219,7 +219,7 @@ jobs:
     let shown = || slurm.command("scontrol", &["-o", "show", "step", &format!("{id}.0")]);
     assert!(minutes(&shown()).is_some_and(|minutes| minutes < 5), "{}", shown());
     slurm.command("scontrol", &["update", &format!("JobId={id}"), "TimeLimit=30"]);
-    patiently("the step has more time", || (minutes(&shown())? > 20).then_some(()));
+    wait_for("the step has more time", || (minutes(&shown())? > 20).then_some(()));
     batch.env.write("out/go", "");
     let results = batch.finish();
     assert_eq!(end(result(&results, "long", 1)), ("completed", 0, ""));
@@ -227,9 +227,9 @@ jobs:
     assert!(minutes(&next).is_some_and(|minutes| minutes > 20), "{next}");
 }
 
-// J02, J23. What Slurm takes away is tried again, and no retry is used up.
+// J02, J23. Jobs of a lost allocation run again without using a retry.
 #[test]
-fn a_requeued_allocation_goes_on_and_a_cancelled_one_loses_nothing() {
+fn requeued_and_canceled_allocations_lose_no_job() {
     let batch = Batch::new(&format!(
         "name: w
 {REQUIREMENTS}
@@ -241,7 +241,7 @@ jobs:
     let id = batch.submit(options, "");
     let slurm = slurm();
     for attempt in 1..=2 {
-        // Not only srun: a step that is cut off while it is being made ends with a code of srun's own.
+        // Waits for the step: if srun is interrupted while it creates one, the exit code is that of srun.
         let begun = batch.env.path(&format!("out/begun_{attempt}"));
         eventually("the job has begun", || begun.exists().then_some(()));
         match attempt {
@@ -254,7 +254,7 @@ jobs:
             })
         });
         if attempt == 1 {
-            // Slurm lets a requeued job wait for two minutes.
+            // Slurm would delay a requeued job for two minutes.
             eventually("the requeued allocation", || {
                 let state = slurm.command("squeue", &["-h", "-t", "all", "-j", &id, "-o", "%T"]);
                 if state.trim() == "PENDING" {
@@ -272,7 +272,7 @@ jobs:
     assert_eq!((of_first, runners.len()), (2, 3), "the same allocation twice, then another: {runners:#?}");
 }
 
-// J06. A runner that starts processes itself starts them on its own node and counts no other; one on every node uses them all.
+// J06. In direct mode, a runner uses only its own node. One runner per node uses all of them.
 #[test]
 fn direct_mode_on_several_nodes() {
     let document = format!(

@@ -1,0 +1,4 @@
+//! Parsers of values that several Slurm commands print.
+
+pub mod amounts;
+pub mod fields;
