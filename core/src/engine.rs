@@ -54,6 +54,7 @@ mod session;
 mod spawn;
 mod status;
 mod sync;
+mod task_lease;
 mod tx;
 mod verbs;
 mod workflow;

@@ -24,6 +24,7 @@ use super::workflow::LiveWorkflow;
 use super::workflows::Workflows;
 use crate::ids::{JobId, Now, RunnerId, WorkflowId};
 use crate::job::JobEvent;
+use crate::rows::TaskLease;
 
 /// The life cycle of leases, which changes workflows and runners together.
 pub(super) struct Leases<'a> {
@@ -94,11 +95,7 @@ impl LiveWorkflow {
             let granted = self.transition(job, JobEvent::Granted, tx);
             debug_assert!(granted.is_ok());
         } else {
-            self.change_task(target, tx, |lease| {
-                lease.lease_id = lease_id;
-                lease.runner = Some(runner);
-                lease.started_ms = None;
-            });
+            self.change_task(target, tx, |lease| lease.grant(lease_id, runner));
         }
         self.current_lease(target).map(|lease| lease.key)
     }
@@ -109,10 +106,7 @@ impl LiveWorkflow {
             let job = self.graph.ordinal(target.number);
             return job.is_some_and(|job| self.transition(job, JobEvent::LeaseEnded, tx).is_ok());
         }
-        self.change_task(target, tx, |lease| {
-            lease.runner = None;
-            lease.started_ms = None;
-        });
+        self.change_task(target, tx, TaskLease::release);
         true
     }
 

@@ -75,11 +75,11 @@ impl LiveWorkflow {
                 };
                 let _ = self.transition(job, event, tx);
             }
-            Some(Cause::Stopped) => self.recoveries.change_lease(job_id, tx, release),
+            Some(Cause::Stopped) => self.recoveries.change_lease(job_id, tx, TaskLease::release),
             Some(Cause::Lost) if tries + 1 < TaskLease::MAX_TRIES => {
                 self.recoveries.change_lease(job_id, tx, |lease| {
                     lease.tries += 1;
-                    release(lease);
+                    lease.release();
                 });
             }
             script_cause => {
@@ -96,10 +96,4 @@ impl LiveWorkflow {
             }
         }
     }
-}
-
-/// Removes the runner from a lease.
-fn release(lease: &mut TaskLease) {
-    lease.runner = None;
-    lease.started_ms = None;
 }

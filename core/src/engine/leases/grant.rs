@@ -13,6 +13,9 @@ use crate::engine::workflow::LiveWorkflow;
 use crate::ids::{Now, RunnerId};
 use crate::matching::{Choice, choose};
 
+/// Exit code of a shell for a command that it cannot execute.
+const CANNOT_EXECUTE: i32 = 126;
+
 impl Leases<'_> {
     /// Leases jobs to a runner and adds them to the answer.
     pub fn grant_jobs(&mut self, id: RunnerId, want: WorkRequest, response: &mut SyncResponse, tx: &mut Tx) {
@@ -94,7 +97,7 @@ impl Leases<'_> {
     ) {
         let finished = FinishedAttempt {
             key,
-            return_code: 126,
+            return_code: CANNOT_EXECUTE,
             cause: Some(Cause::StartFailed),
             message: Some(message),
             ..FinishedAttempt::default()

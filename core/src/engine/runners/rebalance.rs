@@ -13,9 +13,9 @@ use super::{LiveRunner, Runners};
 use crate::class::{fits, minus};
 use crate::ids::{JobId, Now, RunnerId, WorkflowId};
 
-/// Maximum number of leases that are examined for one runner in one sync.
+/// Maximum number of leases that are examined for one runner in one sync. Limits the time of a sync; few runners start more jobs at once.
 pub(super) const MAX_LEASES_EXAMINED: usize = 256;
-/// Maximum number of times that a lease moves.
+/// Maximum number of times that a lease moves. A lease that moved more often would oscillate between runners.
 pub(super) const MAX_MOVES: u8 = 2;
 /// Time after which a request counts as unanswered, and other holders are requested. Longer than a sync over a slow link.
 const REQUEST_TIMEOUT_MS: u64 = 2_000;

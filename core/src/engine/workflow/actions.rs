@@ -306,7 +306,7 @@ impl Actions {
 
     /// Ends the current attempt of an action whose start is unknown, so that the next one has another log.
     pub fn next_attempt(&mut self, id: JobId, tx: &mut Tx) {
-        self.change_lease(id, tx, next_attempt);
+        self.change_lease(id, tx, TaskLease::next_attempt);
     }
 
     /// Skips the parts of a worker that has left, and lets the actions of a single worker wait for another one.
@@ -320,8 +320,7 @@ impl Actions {
                 false => reset_trigger(row),
                 true => {
                     row.state = ActionState::Skipped;
-                    row.lease.runner = None;
-                    row.lease.started_ms = None;
+                    row.lease.release();
                     row.message = Some("its worker left before it was executed".to_owned());
                 }
             });
@@ -368,7 +367,7 @@ impl Actions {
             row.stderr.clone_from(&finished.stderr);
             row.lease.tries = outcome.tries;
             if outcome.state == ActionState::Pending {
-                next_attempt(&mut row.lease);
+                row.lease.next_attempt();
             } else {
                 row.lease.runner = outcome.runner;
                 row.lease.started_ms = Some(before(ended_ms, finished.duration_ms));
@@ -418,16 +417,6 @@ impl Actions {
 fn reset_trigger(row: &mut ActionRow) {
     row.state = ActionState::Waiting;
     row.worker = None;
-    next_attempt(&mut row.lease);
+    row.lease.next_attempt();
     row.lease.tries = 0;
-}
-
-/// Ends the current attempt. An attempt without a lease is still to come.
-fn next_attempt(task: &mut TaskLease) {
-    if task.lease_id > 0 {
-        task.attempt += 1;
-        task.lease_id = 0;
-    }
-    task.runner = None;
-    task.started_ms = None;
 }
