@@ -12,7 +12,7 @@ use super::tx::Tx;
 use super::workflow::LiveWorkflow;
 use crate::expanded::Requirements;
 use crate::failure::policy::{decide, may_escalate};
-use crate::failure::{FailureDecision, Evidence, AttemptFailure, LimitReached, NodeShape, Policy};
+use crate::failure::{AttemptFailure, Evidence, FailureDecision, LimitReached, NodeShape, Policy};
 use crate::ids::{RunnerId, WorkflowId};
 use crate::job::{Ending, JobEvent};
 
@@ -115,7 +115,9 @@ impl LiveWorkflow {
             FailureDecision::RetryWith(requirements) => {
                 AttemptOutcome { requirements: Some(requirements), ..Ending::Retry.into() }
             }
-            FailureDecision::RunScript(script) => AttemptOutcome { script: Some(script.to_owned()), ..Ending::Recover.into() },
+            FailureDecision::RunScript(script) => {
+                AttemptOutcome { script: Some(script.to_owned()), ..Ending::Recover.into() }
+            }
             FailureDecision::PendingFailed(limit) => AttemptOutcome { limit, ..Ending::PendingFailed.into() },
             FailureDecision::Fail(limit) => AttemptOutcome { limit, ..failed.into() },
         }

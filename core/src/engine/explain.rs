@@ -11,7 +11,7 @@ use super::runners::Fleet;
 use super::workflow::LiveWorkflow;
 use super::{CommandError, Engine};
 use crate::explain::{
-    EndedAttempt, JobFacts, RecoveryHint, ServingRunner, ScriptFacts, SlurmFacts, WaitingAllocation, WorkflowFacts,
+    EndedAttempt, JobFacts, RecoveryHint, ScriptFacts, ServingRunner, SlurmFacts, WaitingAllocation, WorkflowFacts,
     next_steps, raised, stories, why, why_ready,
 };
 use crate::failure::{Evidence, Multipliers, escalate};

@@ -15,7 +15,7 @@ use super::{CommandError, Engine};
 use crate::ids::{Now, WorkflowId};
 use crate::planning::course;
 use crate::planning::fit::{Walltime, WalltimeMargin};
-use crate::planning::generate::{SchedulerPlan, PlannedScheduler, PlanSettings, plan};
+use crate::planning::generate::{PlanSettings, PlannedScheduler, SchedulerPlan, plan};
 use crate::planning::groups::PendingJob;
 use crate::planning::partition::PartitionLimits;
 use crate::rows::{AllocationRow, Regenerated};
@@ -144,7 +144,12 @@ impl Engine {
     }
 
     /// Requests the planned allocations of jobs without dependencies. Returns their names.
-    fn order_planned_nodes(&mut self, id: WorkflowId, plan: &SchedulerPlan, tx: &mut Tx) -> Result<Vec<String>, CommandError> {
+    fn order_planned_nodes(
+        &mut self,
+        id: WorkflowId,
+        plan: &SchedulerPlan,
+        tx: &mut Tx,
+    ) -> Result<Vec<String>, CommandError> {
         let mut names = Vec::new();
         for planned in plan.planned.iter().filter(|planned| !planned.waits) {
             let (action, count) = (planned.action(|_| ""), planned.allocations);
@@ -190,7 +195,10 @@ pub(super) fn check_regeneration(workflow: &LiveWorkflow) -> Result<(), CommandE
 }
 
 /// Plans schedulers for all jobs that are still to run. Returns the plan and the number of these jobs.
-fn plan_pending_jobs(workflow: &LiveWorkflow, regenerate: Regenerate<'_>) -> Result<(SchedulerPlan, usize), CommandError> {
+fn plan_pending_jobs(
+    workflow: &LiveWorkflow,
+    regenerate: Regenerate<'_>,
+) -> Result<(SchedulerPlan, usize), CommandError> {
     let graph = &workflow.graph;
     let included = workflow.require_jobs(&regenerate.request.include_jobs)?;
     let is_pending = |job: &u32| {

@@ -41,8 +41,12 @@ fn row(id: i64) -> AllocationRow {
 }
 
 fn needs(spec: WorkflowSpec, rows: &[AllocationRow]) -> WorkflowDemand {
-    let live =
-        |row: &AllocationRow| LiveAllocation { row: row.clone(), stage: AllocationStage::Pending, runners: 0, idle_polls: 0 };
+    let live = |row: &AllocationRow| LiveAllocation {
+        row: row.clone(),
+        stage: AllocationStage::Pending,
+        runners: 0,
+        idle_polls: 0,
+    };
     WorkflowDemand {
         workflow: WorkflowId(3),
         name: "w".to_owned(),

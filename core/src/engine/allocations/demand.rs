@@ -113,7 +113,11 @@ impl Fleet<'_> {
             let (cpus, memory_bytes, gpus) = (all(row.cpus), all(row.memory_bytes), all(row.gpus));
             let total = Resources { cpus, memory_bytes, gpus, nodes: row.nodes };
             let free = if is_starting { total } else { Resources::default() };
-            return AllocationStage::Running { seconds_left: if is_starting { seconds_left } else { 0 }, free, busy_seconds: 0 };
+            return AllocationStage::Running {
+                seconds_left: if is_starting { seconds_left } else { 0 },
+                free,
+                busy_seconds: 0,
+            };
         }
         let mut free = Resources::default();
         let mut busy_seconds = 0;

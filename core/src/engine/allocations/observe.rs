@@ -14,7 +14,7 @@ use crate::engine::tx::Tx;
 use crate::engine::workflow::Observation;
 use crate::engine::workflows::Workflows;
 use crate::ids::{AllocationId, AllocationKey, JobId, RunnerId, WorkflowId};
-use crate::planning::orphans::{self, KnownAllocation, OrphanFindings, KnownRunner, RunningJob, SlurmObservation};
+use crate::planning::orphans::{self, KnownAllocation, KnownRunner, OrphanFindings, RunningJob, SlurmObservation};
 use crate::rows::AllocationRow;
 
 /// Difference of start times above which an allocation has restarted. Slurm rounds times to seconds.
