@@ -59,7 +59,7 @@ fn layered() -> Plan {
 }
 
 #[test]
-fn a_retry_takes_each_job_below_once_however_many_ways_lead_there() {
+fn a_retry_visits_each_dependent_once() {
     let mut world = World::with(&layered());
     let workflow = world.workflow();
     let id = world.register(&runner("one"));

@@ -24,7 +24,7 @@ fn edited(plan: Plan) -> Plan {
 }
 
 #[test]
-fn a_changed_job_waits_until_its_runner_has_ended_the_attempt_before() {
+fn a_changed_job_waits_for_the_end_of_its_earlier_attempt() {
     let (mut world, plan, id) = busy();
     let [a, b] = ["a", "b"].map(|name| world.key(name));
     let other = world.register(&runner("two"));
@@ -54,7 +54,7 @@ fn a_changed_job_waits_until_its_runner_has_ended_the_attempt_before() {
 
 /// What it did was not what is wanted now, so it is recorded as cancelled and nothing follows from it.
 #[test]
-fn an_attempt_that_succeeds_while_it_is_being_ended_does_not_count() {
+fn success_of_a_revoked_attempt_does_not_count() {
     let (mut world, plan, id) = busy();
     let a = world.key("a");
     world.apply(&edited(plan));
@@ -70,7 +70,7 @@ fn an_attempt_that_succeeds_while_it_is_being_ended_does_not_count() {
 }
 
 #[test]
-fn the_end_is_also_that_the_runner_has_it_no_more_has_left_or_is_silent() {
+fn a_revoked_lease_ends_when_its_runner_is_gone_or_silent() {
     type How = fn(&mut World, RunnerId);
     let ways: [(&str, How); 4] = [
         ("its runner has ended it", |world, id| drop(world.sync(id, &say(3)))),
@@ -118,7 +118,7 @@ fn a_lease_whose_answer_is_on_its_way_is_waited_for() {
 }
 
 #[test]
-fn edits_retries_and_cancellations_in_between_change_nothing_about_the_waiting() {
+fn edits_retries_and_cancellations_keep_the_wait() {
     let (mut world, plan, id) = busy();
     let a = world.key("a");
     let workflow = world.workflow();
@@ -182,7 +182,7 @@ fn lost(promised: bool, started: bool) -> (World, AttemptKey, RunnerId) {
 }
 
 #[test]
-fn a_late_result_of_a_lost_attempt_counts_until_the_next_one_has_started() {
+fn late_result_counts_until_a_newer_attempt_starts() {
     for (promised, attempt) in [(false, 2), (true, 3)] {
         let (mut world, late, other) = lost(promised, false);
         let promise = world.key("a");
@@ -213,7 +213,7 @@ fn a_late_result_of_a_lost_attempt_counts_until_the_next_one_has_started() {
 }
 
 #[test]
-fn a_lost_attempt_that_still_runs_goes_on_if_the_next_one_has_not_started() {
+fn a_lost_attempt_is_adopted_before_the_next_one_starts() {
     let (mut world, late, _) = lost(false, false);
     let back = world.register(&runner("one"));
     let answer = world.sync(back, &SyncRequest { running: vec![running(late)], ..say(1) });
@@ -253,7 +253,7 @@ fn what_was_lost_before_an_edit_does_not_count_after_it() {
 }
 
 #[test]
-fn a_number_is_used_again_only_on_the_word_of_the_runner_that_had_it() {
+fn an_attempt_number_is_reused_only_after_its_runner_confirms() {
     type How = fn(&mut World, RunnerId, AttemptKey) -> RunnerId;
     let ways: [(&str, How, i32); 7] = [
         (

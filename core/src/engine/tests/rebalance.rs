@@ -276,7 +276,7 @@ fn withheld_leases_come_when_the_free_runner_is_busy() {
 
 // P01
 #[test]
-fn an_idle_runner_gets_its_share_before_the_loaded_one_has_finished() {
+fn an_idle_runner_gets_its_share_early() {
     let mut fleet = Fleet::new(40, 100);
     let loaded = fleet.register(2);
     fleet.sync(loaded);
@@ -320,7 +320,7 @@ fn free_capacity_beside_running_jobs_takes_leases_over_too() {
 }
 
 #[test]
-fn nothing_is_taken_from_who_would_be_idle_or_for_whom_it_does_not_fit() {
+fn leases_move_only_where_they_help() {
     let mut fleet = Fleet::new(4, 10);
     let loaded = fleet.register(8);
     fleet.sync(loaded);

@@ -471,7 +471,7 @@ fn what_was_cancelled_is_not_recovered() {
 
 // S20
 #[test]
-fn a_job_that_used_more_than_it_asked_for_gets_more_than_it_used() {
+fn recovery_grants_more_than_was_used() {
     let mut world = World::with(&plan());
     world.run_all("n1", |name| (name == "a").then_some((137, Cause::ExitCode)));
     let (id, mut latest) = (world.workflow(), world.latest());

@@ -66,7 +66,7 @@ impl Lab {
 }
 
 #[test]
-fn the_next_attempt_is_given_out_only_after_the_script_has_succeeded() {
+fn the_next_attempt_waits_for_its_recovery_script() {
     let mut lab = Lab::new(&plan(rule(vec![7], vec![])));
     let (one, two) = (lab.hire("one"), lab.hire("two"));
     let lease = lab.ask(one).remove(0);
@@ -125,7 +125,7 @@ fn a_script_that_fails_settles_the_job() {
 }
 
 #[test]
-fn the_runner_of_the_attempt_is_preferred_and_others_take_over_when_it_is_gone() {
+fn a_script_prefers_the_runner_of_the_attempt() {
     let mut lab = Lab::new(&plan(rule(vec![7], vec![])));
     let (one, two) = (lab.hire("one"), lab.hire("two"));
     let key = lab.ask(one).remove(0).key;

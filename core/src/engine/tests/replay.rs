@@ -134,7 +134,7 @@ fn a_report_from_before_the_workflow_existed_is_refused() {
 
 // J14
 #[test]
-fn a_runner_that_drained_stays_registered_until_its_results_are_there() {
+fn a_drained_runner_stays_until_its_results_arrive() {
     let (mut world, id, key) = drained();
     let result = written(&world, success(key));
     world.silence(DAY_MS);
@@ -145,7 +145,7 @@ fn a_runner_that_drained_stays_registered_until_its_results_are_there() {
 }
 
 #[test]
-fn an_agent_that_never_reached_the_server_brings_results_of_the_runner_before() {
+fn an_agent_replays_results_of_its_predecessor() {
     let (mut world, id, key) = drained();
     let result = JournalledResult { runner: None, ..written(&world, success(key)) };
     assert_eq!(replay(&mut world, &[result]), [(ReplayOutcome::Accepted, None)]);

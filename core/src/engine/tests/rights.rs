@@ -79,7 +79,7 @@ fn only_an_administrators_runner_serves_more_than_one_workflow() {
 }
 
 #[test]
-fn a_token_speaks_for_runners_and_attempts_of_its_workflow_alone() {
+fn a_token_is_valid_only_for_its_workflow() {
     let (mut world, id) = world();
     let everything = world.register(&runner("h1"));
     let own = world.register(&scoped("h2", "w"));

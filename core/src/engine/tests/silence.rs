@@ -51,7 +51,7 @@ fn after_it_promises_return_and_started_jobs_are_in_doubt() {
 }
 
 #[test]
-fn what_a_runner_was_promised_and_never_started_is_given_to_the_next_one() {
+fn unstarted_leases_of_a_silent_runner_move() {
     let mut world = World::with(&Plan::new([job("a")]));
     let died = world.register(&runner("one"));
     world.sync(died, &ask(1, 1));
