@@ -1,4 +1,4 @@
-//! Who gets what: order, packing, working ahead, and random queues against a slow search.
+//! Tests of matching: order, packing, leases ahead of time, and random queues against a slow search.
 
 use proptest::prelude::*;
 use torc_api::wire::Resources;

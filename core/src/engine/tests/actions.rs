@@ -202,7 +202,7 @@ fn a_stopped_runner_is_no_failure_and_a_lost_one_is() {
     assert_eq!((tries(&lab), lab.states()), (1, vec![Pending]));
     let mut other = lab.hire("two");
     let lease = lab.ask(&mut other).remove(0);
-    // A promise that nobody acted upon is no try.
+    // A lease that was never started is no try.
     lab.say(&mut other, SyncRequest { returned: vec![lease.key], leaving: true, ..say(1) });
     assert_eq!((tries(&lab), lab.states()), (1, vec![Pending]));
 }

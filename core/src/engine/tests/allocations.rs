@@ -144,7 +144,7 @@ fn a_runner_activates_and_identifies_its_allocation() {
     let row = world.row(other);
     assert_eq!((row.slurm_job_id.as_deref(), row.status), (Some("8"), AllocationStatus::Active));
     assert!(world.reasons().contains(&"AllocationStarted"));
-    // Somebody's own allocation is none of ours.
+    // Allocations of other users are ignored.
     world.runner_in("n3", "99");
     assert_eq!(world.database.allocations.len(), 2);
 }

@@ -1,4 +1,4 @@
-//! What a status says, and since when.
+//! Tests of conditions and their times.
 
 use torc_api::condition::{Condition, ConditionStatus};
 use torc_api::failure::RecoveryPolicy;

@@ -8,7 +8,7 @@ use super::world::{World, ask, failure, runner, running, say, success};
 use crate::engine::Retry;
 use crate::rows::Changes;
 
-/// What a message of runner 1 writes.
+/// Returns the changes of a message of runner 1.
 fn written(world: &mut World, request: &SyncRequest) -> Changes {
     let id = world.engine.runners()[0].id;
     let mut tx = world.engine.begin(world.now);

@@ -31,7 +31,7 @@ fn a_changed_job_waits_for_the_end_of_its_earlier_attempt() {
     world.apply(&edited(plan));
     assert_eq!(world.states(&["a", "b", "c"]), [JobState::Blocked; 3]);
     assert_eq!(world.sync(other, &ask(1, 8)).leases, []);
-    // It is told in every answer until it has happened, also after a restart of the server.
+    // Every answer repeats it until it is done, also after a restart of the server.
     for sequence in [3, 4] {
         let answer = world.sync(id, &SyncRequest { running: vec![running(a)], queued: vec![b], ..ask(sequence, 8) });
         assert_eq!((answer.cancel, answer.leases.len()), (vec![a, b], 0));
@@ -52,7 +52,7 @@ fn a_changed_job_waits_for_the_end_of_its_earlier_attempt() {
     assert!(world.database.detached_leases.is_empty());
 }
 
-/// What it did was not what is wanted now, so it is recorded as cancelled and nothing follows from it.
+/// Its definition is outdated, so the result is recorded as canceled and has no consequences.
 #[test]
 fn success_of_a_revoked_attempt_does_not_count() {
     let (mut world, plan, id) = busy();
@@ -64,7 +64,7 @@ fn success_of_a_revoked_attempt_does_not_count() {
     let result = world.results_of("a")[0];
     assert_eq!((result.state, result.cause, result.return_code), (JobState::Canceled, Some(Cause::Canceled), 0));
     assert_eq!(result.message.as_deref(), Some("canceled by a later command"));
-    // Told twice, it is written once.
+    // A repeated report is written once.
     assert_eq!(world.sync(id, &SyncRequest { finished: vec![success(a)], ..say(4) }).refused, [a]);
     assert_eq!(world.results_of("a").len(), 1);
 }
@@ -151,7 +151,7 @@ fn a_removed_job_and_a_deleted_workflow_have_nothing_that_waits() {
     assert!(world.database.detached_leases.is_empty());
 }
 
-/// A lease that a person cancelled may have been started before its runner heard of that.
+/// A canceled lease may have started before its runner received the cancellation.
 #[test]
 fn what_became_of_a_cancelled_lease_is_recorded() {
     let (mut world, _, id) = busy();
@@ -226,7 +226,7 @@ fn a_lost_attempt_is_adopted_before_the_next_one_starts() {
     assert_eq!((world.state_of("a"), world.results_of("a")[1].attempt), (JobState::Completed, 2));
 }
 
-/// The next attempt may have been started by somebody whom we have not heard of yet.
+/// The next attempt may have started on a runner that has not reported yet.
 #[test]
 fn a_late_failure_waits_for_the_promise_that_it_took_back() {
     let (mut world, late, other) = lost(true, false);
@@ -296,7 +296,7 @@ fn an_attempt_number_is_reused_only_after_its_runner_confirms() {
             },
             2,
         ),
-        // The agent alone died: its shim has told the next one what was started.
+        // Only the agent died: its shim reports started jobs to the next agent.
         (
             "taken over",
             |world, _, _| {
@@ -306,7 +306,7 @@ fn an_attempt_number_is_reused_only_after_its_runner_confirms() {
             },
             1,
         ),
-        // Agent and shim died together: whoever comes next in their place knows nothing of what they started.
+        // Agent and shim died together: their successor does not know what they started.
         (
             "succeeded",
             |world, _, _| {

@@ -1,4 +1,4 @@
-//! What runners say they hold against what they were promised: confirmed, adopted, taken over, reclaimed.
+//! Tests of lease reconciliation: confirmed, adopted, taken over and reclaimed leases.
 
 use torc_api::state::JobState;
 use torc_api::wire::{AttemptKey, RunnerDirective, RunnerScope, SyncRequest, WorkRequest};
@@ -125,7 +125,7 @@ fn what_really_runs_wins_over_a_promise() {
     assert_eq!((world.state_of("a"), world.job("a").runner, world.key("a")), (JobState::Running, Some(back), key));
     let answer = world.sync(other, &SyncRequest { queued: vec![promised], ..say(2) });
     assert_eq!(answer.cancel, [promised]);
-    // And what runs is not taken by somebody who comes later.
+    // A running job is not adopted by a later runner.
     let answer = world.sync(other, &SyncRequest { running: vec![running(promised)], ..say(3) });
     assert_eq!(answer.cancel, [promised]);
     assert_eq!(world.job("a").runner, Some(back));
@@ -267,7 +267,7 @@ fn a_runner_of_one_workflow_finds_it_in_its_namespace() {
     assert_eq!(world.sync(id, &ask(1, 8)).verdict, RunnerDirective::Continue);
 }
 
-/// A store may hold thousands of workflows that have settled: nobody looks at them when a runner speaks.
+/// A sync does not visit settled workflows, of which a store may have thousands.
 #[test]
 fn only_a_retry_makes_a_settled_workflow_live() {
     let mut world = World::with(&Plan::new([job("a")]));

@@ -70,7 +70,7 @@ impl Fleet {
         self.runners[index].id.unwrap()
     }
 
-    /// How many leases a runner was asked to give back.
+    /// Returns the number of leases that a runner has to return.
     fn asked_back(&self, index: usize) -> usize {
         self.world.engine.runners.get(&self.id(index)).unwrap().return_request_count()
     }
@@ -400,7 +400,7 @@ fn a_runner_that_has_started_it_keeps_it() {
     let loaded = fleet.register(2);
     fleet.sync(loaded);
     let idle = fleet.register(1);
-    // The loaded one starts everything before it hears that some is asked for.
+    // The loaded runner starts everything before it receives the request to return leases.
     let now = fleet.world.now.mono_ms;
     let (id, request) = (fleet.id(idle), fleet.runners[idle].message(0, 1, now));
     fleet.world.sync(id, &request);

@@ -1,4 +1,4 @@
-//! What people ask for when jobs have failed or allocations are gone.
+//! Tests of recovery commands.
 
 use torc_api::action::{Action, ActionState, ActionType, TriggerType};
 use torc_api::allocation::{AllocationOrigin, OrphanedJob};
@@ -57,7 +57,7 @@ fn partitions() -> Vec<PartitionLimits> {
     }]
 }
 
-/// A recovery without any wishes.
+/// A recovery with default options.
 pub fn recovery(latest: &LatestResults) -> Recover<'_> {
     Recover { latest, options: RecoveryOptions::default(), partitions: &[], regenerate: None, lost: &[] }
 }
@@ -85,7 +85,7 @@ impl World {
         profile.recovery_scheduler.clone()
     }
 
-    /// Runs everything that is ready; each ends as is said.
+    /// Runs everything that is ready, with the given end.
     fn run_all(&mut self, host: &str, end: impl Fn(&str) -> Option<(i32, Cause)>) {
         let id = self.register(&runner(host));
         let leases = self.sync(id, &ask(1, 8)).leases;

@@ -1,4 +1,4 @@
-//! Whose is what: a table of who may deal with which workflow, runner and attempt.
+//! Tests of the rights of tokens to workflows, runners and attempts.
 
 use torc_api::token::Grant;
 use torc_api::wire::{AttemptKey, RegisterRequest, RunnerScope, SyncRequest};
@@ -110,7 +110,7 @@ fn a_runner_of_one_workflow_takes_over_nothing_of_others() {
     let first = world.register(&scoped("h", "w"));
     let leases = world.sync(first, &ask(1, 1)).leases;
     assert_eq!(leases.len(), 1);
-    // The same place, another workflow: whoever says so may only be pretending.
+    // The same place but another workflow: the claim may be false.
     let pretender = world.register(&scoped("h", "v"));
     assert_eq!(world.job("a").runner, Some(first));
     let successor = world.register(&scoped("h", "default/w"));
