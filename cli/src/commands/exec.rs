@@ -89,7 +89,7 @@ pub async fn run(context: &CommandContext, args: &ExecArgs) -> Result<ExitStatus
         return Ok(ExitStatus::Success);
     }
     let text = document_text(&document);
-    let made = documents::made(&text, "<exec>", context.settings.namespace.as_deref(), context.output)?;
+    let made = documents::load_generated(&text, "<exec>", context.settings.namespace.as_deref(), context.output)?;
     run::run_target(context, Target::Documents(made.into())).await
 }
 

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::connection::ServerConnection;
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
-use crate::output::known;
+use crate::output::without_nulls;
 
 /// Say whether the server, or the store of this folder, can be reached.
 ///
@@ -22,7 +22,7 @@ pub async fn run(context: &CommandContext, _: &PingArgs) -> Result<ExitStatus, C
     connection.close().await;
     let version = version?;
     let value = json!({ "url": url, "version": version.version, "protocol": version.protocol });
-    context.output.value(&known(value), || match &url {
+    context.output.value(&without_nulls(value), || match &url {
         Some(url) => format!("{url} answers: torc {}\n", version.version),
         None => format!("the store of this folder can be used, and nobody serves it: torc {}\n", version.version),
     })?;

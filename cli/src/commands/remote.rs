@@ -17,7 +17,7 @@ use crate::connection::{bare_name, explain_missing};
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 use crate::output::human;
-use crate::remote::ssh::{Ssh, Trouble};
+use crate::remote::ssh::{Ssh, WorkerError};
 use crate::settings::RunnerArgs;
 
 /// Run jobs on machines that are reached over SSH.
@@ -237,10 +237,10 @@ async fn chosen_workers(client: &Client, chosen: &ChosenArgs) -> Result<Vec<Work
 }
 
 /// What came of an order to one worker.
-type Answer<T> = (Worker, Result<T, Trouble>);
+type Answer<T> = (Worker, Result<T, WorkerError>);
 
 /// The error of a command that did not do everything: some workers failed, and their advice is what to do next.
-fn partly_failed(failed: &[(String, Trouble)], of: usize, what: &str, again: &str) -> CliError {
+fn partly_failed(failed: &[(String, WorkerError)], of: usize, what: &str, again: &str) -> CliError {
     let unreachable = failed.iter().any(|(_, trouble)| trouble.unreachable);
     let kind = if unreachable { ExitStatus::Unreachable } else { ExitStatus::Refused };
     let message = format!("{} of {} could not be {what}", failed.len(), human::count(count(of), "worker"));
@@ -277,8 +277,8 @@ mod tests {
 
     #[test]
     fn workers_that_failed_decide_the_exit_code() {
-        let trouble = |unreachable| Trouble { unreachable, reason: "r".to_owned(), advice: "a".to_owned() };
-        let failed = |all: &[bool]| -> Vec<(String, Trouble)> {
+        let trouble = |unreachable| WorkerError { unreachable, reason: "r".to_owned(), advice: "a".to_owned() };
+        let failed = |all: &[bool]| -> Vec<(String, WorkerError)> {
             all.iter().map(|one| ("n".to_owned(), trouble(*one))).collect()
         };
         for (all, code) in

@@ -27,7 +27,7 @@ pub async fn run(context: &CommandContext) -> Result<ExitStatus, CliError> {
         agent::send_logs(folder).map_err(|error| CliError::unexpected("could not send the logs", error))?;
         return Ok(ExitStatus::Success);
     }
-    let report = agent::obey(order).await;
+    let report = agent::execute(order).await;
     let line = serde_json::to_string(&report).map_err(|error| CliError::unexpected("could not report", error))?;
     context.output.raw(format!("{REPORT}{line}\n").as_bytes())?;
     Ok(ExitStatus::Success)

@@ -10,7 +10,7 @@ use crate::context::CommandContext;
 use crate::embedded::store_dir::StoreDir;
 use crate::embedded::{StoreAccess, acquire_or_attach};
 use crate::error::{CliError, ExitStatus};
-use crate::output::known;
+use crate::output::without_nulls;
 
 /// Put a backup in the place of the store.
 ///
@@ -51,7 +51,7 @@ pub async fn run(context: &CommandContext, args: &RestoreArgs) -> Result<ExitSta
     let kept = replace(&store_dir.database, &args.file)
         .map_err(|error| CliError::unexpected(format!("could not replace {}", store_dir.database.display()), error))?;
     let value = json!({ "database": store_dir.database, "kept": kept });
-    context.output.value(&known(value), || {
+    context.output.value(&without_nulls(value), || {
         let before = kept.as_ref().map_or(String::new(), |path| format!("; what was there is in {}", path.display()));
         format!("{} was restored{before}\n", store_dir.database.display())
     })?;

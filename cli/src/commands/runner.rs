@@ -115,7 +115,7 @@ pub async fn serve(
         Some(_) => workflow.map(str::to_owned),
     };
     let (folder, _claim) = match &serving.worker {
-        Some(worker) => claim_place(&worker.runner_place())?,
+        Some(worker) => claim_place(&worker.runner_folder())?,
         None => claim_folder(&state_folder(&context.settings.run, &client.url(), id.as_deref()))?,
     };
     if let Some(error) = away {

@@ -13,7 +13,7 @@ use crate::connection::{bare_name, explain_missing, with_client};
 use crate::context::CommandContext;
 use crate::embedded::store_dir::StoreDir;
 use crate::error::{CliError, ExitStatus};
-use crate::output::known;
+use crate::output::without_nulls;
 use crate::token_file::read_token;
 
 /// Make and look at tokens that allow less than the server's own.
@@ -139,7 +139,7 @@ fn show(context: &CommandContext, args: &ShowArgs) -> Result<ExitStatus, CliErro
         Some(statement) => json!({ "statement": statement, "certificateSha256": certificate }),
         None => json!({ "statement": { "scope": "admin" }, "certificateSha256": certificate }),
     };
-    context.output.value(&known(value), || lines(statement.as_ref(), certificate.as_deref()))?;
+    context.output.value(&without_nulls(value), || lines(statement.as_ref(), certificate.as_deref()))?;
     Ok(ExitStatus::Success)
 }
 
@@ -212,6 +212,9 @@ mod tests {
                 "made by:     ada, 1970-01-01T00:01:00Z\nexpires:     never\ncertificate: any that is trusted here\n";
             assert_eq!(sentence(grant), format!("allows:      {expected}\n{end}"));
         }
-        assert_eq!(known(json!({ "a": null, "b": 1, "c": { "d": null } })), json!({ "b": 1, "c": { "d": null } }));
+        assert_eq!(
+            without_nulls(json!({ "a": null, "b": 1, "c": { "d": null } })),
+            json!({ "b": 1, "c": { "d": null } })
+        );
     }
 }

@@ -15,7 +15,7 @@ use crate::error::{CliError, ExitStatus};
 use crate::output::human;
 use crate::remote::parallel;
 use crate::remote::request::{LOGS, RequestOutcome, WorkerRequest};
-use crate::remote::ssh::{Ssh, Trouble};
+use crate::remote::ssh::{Ssh, WorkerError};
 
 /// Brings the logs of every worker into a folder of its own.
 pub async fn collect(
@@ -59,18 +59,18 @@ fn started(workers: Vec<Worker>) -> Vec<Worker> {
     workers.into_iter().filter(|worker| worker.kept.folder.is_some()).collect()
 }
 
-fn troubles<T>(answers: Vec<Answer<T>>) -> Vec<(String, Trouble)> {
+fn troubles<T>(answers: Vec<Answer<T>>) -> Vec<(String, WorkerError)> {
     answers.into_iter().filter_map(|(worker, answer)| Some((worker.address.to_string(), answer.err()?))).collect()
 }
 
-fn conclude(failed: &[(String, Trouble)], of: usize, what: &str) -> Result<ExitStatus, CliError> {
+fn conclude(failed: &[(String, WorkerError)], of: usize, what: &str) -> Result<ExitStatus, CliError> {
     if failed.is_empty() {
         return Ok(ExitStatus::Success);
     }
     Err(partly_failed(failed, of, what, "then run the same command again"))
 }
 
-fn row(worker: &Worker, answer: &Result<PathBuf, Trouble>) -> LogsRow {
+fn row(worker: &Worker, answer: &Result<PathBuf, WorkerError>) -> LogsRow {
     LogsRow {
         worker: worker.address.to_string(),
         files: answer.as_ref().ok().and_then(|folder| count_files(folder).ok()),
@@ -94,8 +94,8 @@ async fn bring(ssh: Ssh, worker: Worker, into: PathBuf) -> Answer<PathBuf> {
     (worker, answer)
 }
 
-async fn fetch(ssh: &Ssh, worker: &Worker, folder: PathBuf, into: &Path) -> Result<(), Trouble> {
-    let failed = |error: io::Error| Trouble {
+async fn fetch(ssh: &Ssh, worker: &Worker, folder: PathBuf, into: &Path) -> Result<(), WorkerError> {
+    let failed = |error: io::Error| WorkerError {
         unreachable: false,
         reason: format!("could not write to {}: {error}", into.display()),
         advice: "make room, or name another folder with --output-dir".to_owned(),

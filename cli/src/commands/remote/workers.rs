@@ -123,7 +123,7 @@ pub async fn remove(
             .any(|runner| runner.status == RunnerStatus::Active);
         if at_work && !force {
             return Err(CliError::new(ExitStatus::Refused, format!("the runner of {address} is at work"))
-                .hint(format!("stop it first: torc remote stop {workflow} {address}"))
+                .hint(format!("stop it first with `torc remote stop {workflow} {address}`"))
                 .hint("or let it go on until the workflow has settled, and pass --force"));
         }
         client.remove_remote_worker(workflow, &address).await?;
