@@ -157,11 +157,11 @@ impl EngineHandle {
         let key = (metadata.namespace().to_owned(), metadata.name.clone());
         let (owner, grant) = (owner.to_owned(), grant.clone());
         if request.dry_run {
-            self.read(move |engine| Ok(engine.may_apply(&grant, &key.0, &key.1)?)).await?;
+            self.read(move |engine| Ok(engine.rights().may_apply(&grant, &key.0, &key.1)?)).await?;
             return self.preview(request, expanded).await;
         }
         self.write(move |engine, tx| {
-            engine.may_apply(&grant, &key.0, &key.1)?;
+            engine.rights().may_apply(&grant, &key.0, &key.1)?;
             refuse(forbidden_changes(engine, &request.document))?;
             let apply = Apply {
                 document: &request.document,
@@ -286,7 +286,7 @@ impl EngineHandle {
     pub async fn register(&self, request: RegisterRequest, grant: Grant) -> Result<RegisterResponse, EngineError> {
         audit::set_object(format!("runners on {}", request.host));
         self.write(move |engine, tx| {
-            if !engine.may_serve(&grant, &request.scope) {
+            if !engine.rights().may_serve(&grant, &request.scope) {
                 let message = "the token allows no runner for that: name the workflow that it is for";
                 return Err(EngineError::forbidden(message.to_owned()));
             }

@@ -9,6 +9,11 @@ pub fn rfc3339(ms: i64) -> String {
     format!("{:.3}", Timestamp::from_millisecond(ms).unwrap_or(limit))
 }
 
+/// Returns the time `ms` before another one. `ms` comes from a runner, so it may be absurdly large.
+pub(crate) fn before(now_ms: i64, ms: u64) -> i64 {
+    now_ms.saturating_sub(i64::try_from(ms).unwrap_or(i64::MAX))
+}
+
 #[cfg(test)]
 mod tests {
     use super::rfc3339;

@@ -8,7 +8,7 @@ use torc_api::recovery::{
     ClassifyRequest, CorrectResourcesReport, CorrectResourcesRequest, RecoverReport, RecoverRequest, RegenerateReport,
     RegenerateRequest, ScheduleNodesRequest,
 };
-use torc_core::engine::{Engine, LatestResults, Recover, Regenerate};
+use torc_core::engine::{CorrectResources, Engine, LatestResults, Recover, Regenerate};
 use torc_core::failure::{Multipliers, RecoveryOptions};
 use torc_core::ids::WorkflowId;
 use torc_core::planning::partition::Partition;
@@ -79,9 +79,23 @@ impl EngineHandle {
         let latest = self.latest_results(id, false).await?;
         let CorrectResourcesRequest { dry_run, no_downsize, jobs } = request;
         if dry_run {
-            return self.read(move |engine| Ok(engine.correction_preview(id, &jobs, (&latest, !no_downsize))?)).await;
+            return self
+                .read(move |engine| {
+                    Ok(engine.correction_preview(
+                        id,
+                        CorrectResources { references: &jobs, latest: &latest, may_reduce: !no_downsize },
+                    )?)
+                })
+                .await;
         }
-        self.write(move |engine, tx| Ok(engine.correct_resources(id, &jobs, (&latest, !no_downsize), tx)?)).await
+        self.write(move |engine, tx| {
+            Ok(engine.correct_resources(
+                id,
+                CorrectResources { references: &jobs, latest: &latest, may_reduce: !no_downsize },
+                tx,
+            )?)
+        })
+        .await
     }
 
     /// Classifies failed jobs that need a manual decision.

@@ -22,7 +22,7 @@ impl EngineHandle {
         let (namespace, workflow, grant) = (namespace.to_owned(), workflow.to_owned(), grant.clone());
         self.read(move |engine| {
             let id = engine.find(&namespace, &workflow)?;
-            Ok(engine.is_theirs(&grant, id).then_some(id))
+            Ok(engine.rights().includes(&grant, id).then_some(id))
         })
         .await
     }
@@ -33,7 +33,7 @@ impl EngineHandle {
             return Ok(None);
         }
         let grant = grant.clone();
-        self.read(move |engine| Ok(engine.theirs(&grant))).await
+        self.read(move |engine| Ok(engine.rights().included(&grant))).await
     }
 
     /// Returns the runners that the bearer may see: those that only serve workflows to which the bearer has access. Members of a
@@ -47,7 +47,8 @@ impl EngineHandle {
         self.read(move |engine| {
             let scope = |runner: &Runner| runner.workflow.clone().map(RunnerScope::Workflow);
             let sees_pools = matches!(grant, Grant::Viewer { .. } | Grant::Editor { .. });
-            let theirs = |runner: &Runner| scope(runner).map_or(sees_pools, |scope| engine.may_serve(&grant, &scope));
+            let theirs =
+                |runner: &Runner| scope(runner).map_or(sees_pools, |scope| engine.rights().may_serve(&grant, &scope));
             Ok(runners.into_iter().filter(theirs).collect())
         })
         .await

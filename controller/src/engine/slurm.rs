@@ -9,7 +9,7 @@ use torc_api::document::{Document, SlurmClusterDocument};
 use torc_api::filter::AllocationFilter;
 use torc_api::recovery::SyncStatusRequest;
 use torc_api::wire::RunnerScope;
-use torc_core::engine::{Activity, AllocationKey, AllocationSummary, Demand, Observation, allocation_view};
+use torc_core::engine::{Activity, AllocationKey, AllocationSummary, Observation, PoolDemand, allocation_view};
 use torc_core::ids::{JobId, WorkflowId};
 use torc_core::planning::course::WorkflowDemand;
 use torc_core::planning::partition::Partition;
@@ -87,7 +87,7 @@ impl EngineHandle {
     }
 
     /// Returns the demand for runners outside of Slurm.
-    pub(crate) async fn demands(&self) -> Result<Vec<Demand>, EngineError> {
+    pub(crate) async fn demands(&self) -> Result<Vec<PoolDemand>, EngineError> {
         self.read(|engine| Ok(engine.demands())).await
     }
 
@@ -147,7 +147,8 @@ impl EngineHandle {
         (begun, executed): (Vec<JobId>, Vec<JobId>),
     ) -> Result<Vec<AllocationRow>, EngineError> {
         self.write(move |engine, tx| {
-            engine.begin_actions(workflow, (&begun, &executed), tx);
+            begun.iter().for_each(|action| engine.begin_action(workflow, *action, tx));
+            executed.iter().for_each(|action| engine.skip_action(workflow, *action, tx));
             Ok(engine.intend_allocations(workflow, rows, tx)?)
         })
         .await
@@ -181,7 +182,7 @@ impl EngineHandle {
     /// Stores the partitions of a cluster, which limit what a retry may request.
     pub(crate) async fn note_partitions(&self, cluster: String, partitions: Vec<Partition>) -> Result<(), EngineError> {
         self.write(move |engine, _| {
-            engine.note_partitions(cluster, partitions);
+            engine.set_partitions(cluster, partitions);
             Ok(())
         })
         .await

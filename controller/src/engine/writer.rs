@@ -182,7 +182,7 @@ impl EngineWriter {
             EngineCommand::Read(read) => Some(read),
             EngineCommand::Write(write) => Some(write(Ok((engine, tx)))),
             EngineCommand::Sync { runner, request, grant, reply } => {
-                if !engine.may_sync(&grant, runner, &request) {
+                if !engine.rights().may_sync(&grant, runner, &request) {
                     return Some(reply_with(reply, Err(EngineError::not_theirs())));
                 }
                 let _span = info_span!("sync", runner = runner.0).entered();

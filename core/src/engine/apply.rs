@@ -1,4 +1,4 @@
-//! Applying a document: a new one is stored, the same one changes nothing, an edited one changes only what it must.
+//! Applies documents: a new one creates a workflow, an equal one changes nothing, an edited one changes only what it must.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -6,81 +6,77 @@ use std::sync::Arc;
 use torc_api::api::{ApplyOutcome, ApplyResponse, JobChanges};
 use torc_api::document::WorkflowDocument;
 use torc_api::event_reason::EventReason;
+use torc_api::quantity::count;
 use torc_api::state::JobState;
 use torc_api::workflow::{RerunPolicy, WorkflowSpec};
 
 use super::Engine;
-use super::failures::Failures;
-use super::status::counted;
 use super::tx::Tx;
-use super::workflow::Workflow;
+use super::workflow::Graph;
+use super::workflow::LiveWorkflow;
 use crate::expanded::{Expanded, ExpandedJob};
 use crate::hash::{digest, job_hash};
 use crate::ids::{JobId, ProfileId, WorkflowId};
 use crate::job::{JobEvent, next_state};
 use crate::rows::{JobProfile, JobRow, ProfileRow, WorkflowRow};
 
-/// A document to apply, already expanded and without problems.
+/// A document to apply, already expanded and validated.
 pub struct Apply<'a> {
-    /// The document.
+    /// The document to apply, as the user wrote it.
     pub document: &'a WorkflowDocument,
-    /// What it comes to.
+    /// The jobs and files that the document expands to.
     pub expanded: &'a Expanded,
-    /// Who applies it.
+    /// Owner of a new workflow.
     pub owner: &'a str,
-    /// The folder jobs run in, when the workflow is new.
+    /// Working directory of the jobs of a new workflow.
     pub working_dir: &'a str,
-    /// It is not to be run in this session, unless it is already.
+    /// Only stores the workflow. It is not run in this session unless it already is.
     pub store_only: bool,
 }
 
 impl Engine {
-    /// Makes the live state match a document.
+    /// Creates or edits the workflow that a document names.
     pub fn apply(&mut self, apply: &Apply<'_>, tx: &mut Tx) -> Result<ApplyResponse, serde_json::Error> {
         let metadata = &apply.document.metadata;
         let document = serde_json::to_string(apply.document)?;
-        let key = (metadata.namespace().to_owned(), metadata.name.clone());
-        let existing = self.names.get(&key).copied();
-        let (id, outcome, changes) = match existing {
+        let existing = self.workflows.named(metadata.namespace(), &metadata.name);
+        let (id, outcome, changes) = match existing.map(|workflow| (workflow.id(), workflow.row())) {
             None => {
                 let id = self.create(apply, document, tx);
-                self.names.insert(key, id);
                 (id, ApplyOutcome::Created, apply_changes(None, apply.expanded, None))
             }
-            Some(id) if self.workflows.get(&id).is_some_and(|workflow| workflow.row.document == document) => {
+            Some((id, row)) if row.document == document => {
                 (id, ApplyOutcome::Unchanged, self.preview(apply.document, apply.expanded))
             }
-            Some(id) => {
+            Some((id, _)) => {
                 let changes = self.edit(id, apply, document, tx);
                 (id, ApplyOutcome::Configured, changes)
             }
         };
         if !apply.store_only {
-            self.session.workflows.insert(id);
+            self.workflows.session.add(id);
         }
-        self.wake_version += 1;
+        self.runners.wake();
         let (namespace, name) = (metadata.namespace().to_owned(), metadata.name.clone());
         Ok(ApplyResponse { name, namespace, id: Some(id.0), outcome, changes })
     }
 
-    /// What applying would do to the jobs of a workflow.
+    /// Returns the effects of a document on the jobs of the workflow that it names.
     pub fn preview(&self, document: &WorkflowDocument, expanded: &Expanded) -> JobChanges {
-        let key = (document.metadata.namespace().to_owned(), document.metadata.name.clone());
-        let existing = self.names.get(&key).and_then(|id| self.workflows.get(id));
-        let rerun = existing.and_then(|workflow| rerun(workflow, &document.spec));
-        apply_changes(existing.map(WorkflowRef), expanded, rerun)
+        let existing = self.workflows.named(document.metadata.namespace(), &document.metadata.name);
+        let rerun = existing.and_then(|workflow| new_run_policy(workflow, &document.spec));
+        apply_changes(existing.map(|workflow| &workflow.graph), expanded, rerun)
     }
 
     /// Returns the specification that a document would replace.
     pub fn stored_spec(&self, document: &WorkflowDocument) -> Option<&WorkflowSpec> {
-        let key = (document.metadata.namespace().to_owned(), document.metadata.name.clone());
-        self.names.get(&key).and_then(|id| self.workflows.get(id)).map(|workflow| &*workflow.spec)
+        let existing = self.workflows.named(document.metadata.namespace(), &document.metadata.name);
+        existing.map(LiveWorkflow::spec)
     }
 
-    /// The document of a workflow as it is stored.
+    /// Returns the stored document of a workflow.
     pub fn stored_document(&self, namespace: &str, name: &str) -> Option<&str> {
-        let id = self.names.get(&(namespace.to_owned(), name.to_owned()))?;
-        self.workflows.get(id).map(|workflow| workflow.row.document.as_str())
+        self.workflows.named(namespace, name).map(|workflow| workflow.row().document.as_str())
     }
 
     fn create(&mut self, apply: &Apply<'_>, document: String, tx: &mut Tx) -> WorkflowId {
@@ -103,27 +99,27 @@ impl Engine {
         let mut plan = PlanBuilder::new(&row, apply.expanded, HashMap::new());
         let jobs = plan.rows(None, tx);
         tx.changes.workflow(&row);
-        tx.event(Some(id), EventReason::WorkflowCreated, format!("created with {}", counted(jobs.len() as i64)));
-        let profiles = plan.profiles;
-        let mut workflow = Workflow::build(row, Arc::new(spec.clone()), profiles.clone(), &jobs);
+        tx.event(Some(id), EventReason::WorkflowCreated, format!("created with {}", count(jobs.len() as i64, "job")));
+        let graph = Graph::new(id, plan.profiles.clone(), &jobs);
+        let mut workflow = LiveWorkflow::new(row, Arc::new(spec.clone()), graph);
         workflow.declare_data(apply.expanded, tx);
         let changes = tx.changes.rows();
-        changes.profiles.extend(profiles);
+        changes.profiles.extend(plan.profiles);
         changes.jobs.extend(jobs);
         workflow.create_actions(tx);
-        self.workflows.insert(id, workflow);
-        self.live.insert(id);
-        if self.workflows.get(&id).is_some_and(Workflow::is_canceled) {
-            self.cancel_jobs(id, tx);
+        let is_canceled = workflow.is_canceled();
+        self.workflows.insert(workflow);
+        if is_canceled {
+            self.leases().cancel_jobs(id, tx);
         }
         id
     }
 
     fn edit(&mut self, id: WorkflowId, apply: &Apply<'_>, document: String, tx: &mut Tx) -> JobChanges {
-        let Some(old) = self.workflows.remove(&id) else { return JobChanges::default() };
+        let Some(old) = self.workflows.take(id) else { return JobChanges::default() };
         let spec = &apply.document.spec;
-        let changes = apply_changes(Some(WorkflowRef(&old)), apply.expanded, rerun(&old, spec));
-        let mut row = old.row.clone();
+        let changes = apply_changes(Some(&old.graph), apply.expanded, new_run_policy(&old, spec));
+        let mut row = old.row().clone();
         row.document = document;
         row.generation += 1;
         row.digest = digest(apply.expanded);
@@ -132,71 +128,72 @@ impl Engine {
         row.run = new_run.unwrap_or(row.run);
         let known = old.graph.profiles().map(|entry| (entry.complete(), entry.id())).collect();
         let mut plan = PlanBuilder::new(&row, apply.expanded, known);
-        let mut rows = plan.rows(Some(&old), tx);
-        rows.extend(old.surviving_spawned(apply.expanded));
+        let mut rows = plan.rows(Some(&old.graph), tx);
+        rows.extend(old.graph.surviving_spawned(&apply.expanded.jobs.iter().map(|job| job.name.as_str()).collect()));
         rows.sort_unstable_by_key(|row| row.id);
-        let new_profiles = plan.profiles;
-        let all_profiles = old.graph.profile_rows().chain(new_profiles.iter().cloned());
-        let mut workflow = Workflow::build(row, Arc::new(spec.clone()), all_profiles, &rows);
+        let graph = Graph::new(id, old.graph.profile_rows().chain(plan.profiles.iter().cloned()), &rows);
+        let mut workflow = LiveWorkflow::new(row, Arc::new(spec.clone()), graph);
         workflow.inherit(&old);
         workflow.declare_data(apply.expanded, tx);
         workflow.adopt_actions(Some(&old), tx);
         if let Some(run) = new_run {
             workflow.begin_run(run, tx);
-            workflow.data.forget_ephemeral(tx);
         }
-        tx.changes.rows().profiles.extend(new_profiles);
-        tx.changes.workflow(&workflow.row);
+        tx.changes.rows().profiles.extend(plan.profiles);
+        workflow.record.save(tx);
         match describe(&changes) {
             Some(text) => tx.event(Some(id), EventReason::WorkflowConfigured, text),
-            None => tx.event(Some(id), EventReason::WorkflowUpdated, "the jobs are as they were".to_owned()),
+            None => tx.event(Some(id), EventReason::WorkflowUpdated, "the jobs did not change".to_owned()),
         }
 
-        let mut again = BTreeSet::new();
-        for (index, mut row) in rows.into_iter().enumerate() {
-            let before = old.graph.ordinal(row.id);
-            let definition_changed = before.is_none_or(|job| *old.graph.job(job).hash() != row.hash)
-                || workflow.drop_lost_parents(index as u32, &mut row);
-            if definition_changed {
-                again.insert(index as u32);
-            }
-            if definition_changed || before.is_some_and(|job| differs(&old.graph.row(job), &row)) {
-                tx.changes.job(row);
-            }
-        }
+        let mut reset = record_changed_jobs(&old.graph, &workflow.graph, rows, tx);
         if new_run.is_some() {
-            again.extend(workflow.to_rerun(spec.rerun_policy.unwrap_or_default()));
+            let policy = spec.rerun_policy.unwrap_or_default();
+            let runs_again = |job: &u32| runs_again(policy, workflow.graph.job(*job).state());
+            reset.extend(workflow.graph.ordinals().filter(runs_again));
         }
-        let replans = new_run.is_some() || workflow.has_left_its_plan(&old);
-        self.drop_removed(&old, &workflow, tx);
-        self.workflows.insert(id, workflow);
-        self.live.insert(id);
-        if replans {
-            self.undo_regeneration(id, tx);
+        if new_run.is_some() || has_left_recovery_plan(&old.graph, &workflow.graph) {
+            workflow.forget_regenerated(tx);
         }
-        self.reset(id, again, tx);
-        if self.workflows.get(&id).is_some_and(Workflow::is_canceled) {
-            self.cancel_jobs(id, tx);
+        let is_canceled = workflow.is_canceled();
+        let mut leases = self.leases();
+        leases.forget_removed(&old, &workflow, tx);
+        leases.workflows.put_back(workflow);
+        leases.reset(id, reset, tx);
+        if is_canceled {
+            leases.cancel_jobs(id, tx);
         }
         changes
     }
-
-    /// Jobs that are no longer wanted. A runner that has one is told to end it, for its key is no longer known.
-    pub(super) fn drop_removed(&mut self, old: &Workflow, new: &Workflow, tx: &mut Tx) {
-        for (_, job) in old.graph.iter().filter(|(_, job)| new.graph.ordinal(job.id()).is_none()) {
-            tx.changes.rows().removed_jobs.push(job.id());
-            if old.recoveries.get(job.id()).is_some() {
-                tx.changes.recovery_ended(job.id());
-            }
-            for lease in old.leases.expired_of(job.id()) {
-                tx.changes.detached_ended(lease.lease_id);
-            }
-        }
-        self.forget_leases(|target| target.workflow == new.id() && !new.has_target(target), tx);
-    }
 }
 
-/// What an edit did to the jobs; nothing if it was about something else.
+/// Records the rows of jobs that an edit has changed. Returns the jobs that have to run again.
+fn record_changed_jobs(old: &Graph, new: &Graph, rows: Vec<JobRow>, tx: &mut Tx) -> BTreeSet<u32> {
+    let mut reset = BTreeSet::new();
+    for (job, mut row) in (0..).zip(rows) {
+        let before = old.ordinal(row.id);
+        let is_redefined =
+            before.is_none_or(|job| *old.job(job).hash() != row.hash) || new.drop_removed_parents(job, &mut row);
+        if is_redefined {
+            reset.insert(job);
+        }
+        if is_redefined || before.is_some_and(|job| differs(&old.row(job), &row)) {
+            tx.changes.job(row);
+        }
+    }
+    reset
+}
+
+/// Returns whether an edit has given a job other requirements, labels or schedulers than those that recovery planned allocations for.
+fn has_left_recovery_plan(old: &Graph, new: &Graph) -> bool {
+    old.ordinals().any(|job| {
+        let planned = old.profile(job).recovery_scheduler.as_deref();
+        let now = new.ordinal(old.job(job).id()).filter(|_| planned.is_some());
+        now.is_some_and(|now| new.profile(now).recovery_scheduler.as_deref() != planned)
+    })
+}
+
+/// Describes the effects of an edit on the jobs; none if it changed something else.
 fn describe(changes: &JobChanges) -> Option<String> {
     let parts = [
         (changes.added.count, "added"),
@@ -207,26 +204,22 @@ fn describe(changes: &JobChanges) -> Option<String> {
         (changes.adjusted.count, "adjusted"),
     ];
     let mut parts = parts.into_iter().filter(|(count, _)| *count > 0);
-    let (count, word) = parts.next()?;
+    let (first, word) = parts.next()?;
     let rest = parts.chain((changes.unchanged > 0).then_some((changes.unchanged, "unchanged")));
     let rest: String = rest.map(|(count, word)| format!(", {count} {word}")).collect();
-    Some(format!("{} {word}{rest}", counted(count)))
+    Some(format!("{} {word}{rest}", count(first, "job")))
 }
 
 fn differs(before: &JobRow, after: &JobRow) -> bool {
     before.profile != after.profile || before.priority != after.priority || before.depends_on != after.depends_on
 }
 
-/// A live workflow, for comparing it with a document.
-#[derive(Clone, Copy)]
-pub struct WorkflowRef<'a>(&'a Workflow);
-
-/// Which jobs a document runs again by asking for a new run; none when it does not.
-fn rerun(workflow: &Workflow, spec: &WorkflowSpec) -> Option<RerunPolicy> {
-    spec.run_id.filter(|run| *run > workflow.row.run).map(|_| spec.rerun_policy.unwrap_or_default())
+/// Returns the policy of the new run that a document requests; none if it requests no new run.
+fn new_run_policy(workflow: &LiveWorkflow, spec: &WorkflowSpec) -> Option<RerunPolicy> {
+    spec.run_id.filter(|run| *run > workflow.row().run).map(|_| spec.rerun_policy.unwrap_or_default())
 }
 
-/// Whether a new run takes a job that stands here.
+/// Returns whether a new run resets a job in this state.
 fn runs_again(policy: RerunPolicy, state: JobState) -> bool {
     match policy {
         RerunPolicy::All => state != JobState::Disabled,
@@ -237,61 +230,61 @@ fn runs_again(policy: RerunPolicy, state: JobState) -> bool {
     }
 }
 
-/// What applying a document does to the jobs of a workflow; without one every job is new.
-pub fn apply_changes(existing: Option<WorkflowRef<'_>>, expanded: &Expanded, rerun: Option<RerunPolicy>) -> JobChanges {
+/// Returns the effects of applying a document on the jobs of a workflow. Without a workflow, all jobs are new.
+fn apply_changes(existing: Option<&Graph>, expanded: &Expanded, rerun: Option<RerunPolicy>) -> JobChanges {
     let mut changes = JobChanges::default();
-    let Some(WorkflowRef(old)) = existing else {
+    let Some(old) = existing else {
         for job in &expanded.jobs {
             changes.added.push(&job.name);
         }
         return changes;
     };
-    let old_by_name = old.graph.by_name();
-    let mut again = vec![false; expanded.jobs.len()];
+    let old_by_name = old.by_name();
+    let mut reset = vec![false; expanded.jobs.len()];
     for (index, job) in expanded.jobs.iter().enumerate() {
         let Some(before) = old_by_name.get(job.name.as_str()).copied() else {
             changes.added.push(&job.name);
-            again[index] = true;
+            reset[index] = true;
             continue;
         };
-        let record = old.graph.job(before);
+        let record = old.job(before);
         if *record.hash() != job_hash(expanded, index) {
             changes.changed.push(&job.name);
-            again[index] = true;
+            reset[index] = true;
         } else if rerun.is_some_and(|policy| runs_again(policy, record.state())) {
             changes.rerun.push(&job.name);
-            again[index] = true;
+            reset[index] = true;
         }
     }
-    let downstream = downstream_of(expanded, &again);
-    for (index, job) in expanded.jobs.iter().enumerate().filter(|(index, _)| !again[*index]) {
+    let downstream = with_downstream(expanded, &reset);
+    for (index, job) in expanded.jobs.iter().enumerate().filter(|(index, _)| !reset[*index]) {
         let before = old_by_name[job.name.as_str()];
-        let adjusted = !old.graph.complete_profile(before).is_as_declared(&profile_of(expanded, job))
-            || old.graph.job(before).priority() != job.priority;
+        let is_adjusted = !old.complete_profile(before).is_as_declared(&profile_of(expanded, job))
+            || old.job(before).priority() != job.priority;
         if downstream[index] {
             changes.downstream.push(&job.name);
-        } else if adjusted {
+        } else if is_adjusted {
             changes.adjusted.push(&job.name);
         } else {
             changes.unchanged += 1;
         }
     }
-    let wanted: HashMap<&str, bool> =
-        expanded.jobs.iter().zip(&downstream).map(|(job, again)| (job.name.as_str(), *again)).collect();
-    old.changes_beside_document(&wanted, &mut changes);
+    let declared: HashMap<&str, bool> =
+        expanded.jobs.iter().zip(&downstream).map(|(job, is_reset)| (job.name.as_str(), *is_reset)).collect();
+    old.undeclared_changes(&declared, &mut changes);
     changes
 }
 
-/// Which jobs depend, directly or not, on one that runs again.
-fn downstream_of(expanded: &Expanded, again: &[bool]) -> Vec<bool> {
+/// Returns, for each job, whether it is reset or depends on a job that is reset.
+fn with_downstream(expanded: &Expanded, reset: &[bool]) -> Vec<bool> {
     let mut children: Vec<Vec<u32>> = vec![Vec::new(); expanded.jobs.len()];
     for (index, job) in expanded.jobs.iter().enumerate() {
         for parent in &job.depends_on {
             children[*parent as usize].push(index as u32);
         }
     }
-    let mut reached = again.to_vec();
-    let mut open: Vec<u32> = (0..again.len() as u32).filter(|job| again[*job as usize]).collect();
+    let mut reached = reset.to_vec();
+    let mut open: Vec<u32> = (0..reset.len() as u32).filter(|job| reset[*job as usize]).collect();
     while let Some(job) = open.pop() {
         for child in &children[job as usize] {
             if !std::mem::replace(&mut reached[*child as usize], true) {
@@ -302,13 +295,13 @@ fn downstream_of(expanded: &Expanded, again: &[bool]) -> Vec<bool> {
     reached
 }
 
-/// Rows in the making.
+/// Builds the rows of the jobs of a document.
 struct PlanBuilder<'a> {
     workflow: WorkflowId,
     run: i32,
     expanded: &'a Expanded,
     known: HashMap<JobProfile, ProfileId>,
-    /// Profiles that are new.
+    /// Profiles that the workflow does not have yet.
     profiles: Vec<ProfileRow>,
 }
 
@@ -317,15 +310,15 @@ impl<'a> PlanBuilder<'a> {
         Self { workflow: row.id, run: row.run, expanded, known, profiles: Vec::new() }
     }
 
-    /// The jobs' rows, sorted by number. Jobs that exist keep their number and where they stand.
-    fn rows(&mut self, old: Option<&Workflow>, tx: &mut Tx) -> Vec<JobRow> {
-        let by_name = old.map(|old| old.graph.by_name()).unwrap_or_default();
+    /// Returns the rows of the jobs, sorted by number. Existing jobs keep their number and state.
+    fn rows(&mut self, old: Option<&Graph>, tx: &mut Tx) -> Vec<JobRow> {
+        let by_name = old.map(Graph::by_name).unwrap_or_default();
         let before: Vec<Option<u32>> =
             self.expanded.jobs.iter().map(|job| by_name.get(job.name.as_str()).copied()).collect();
         let ids: Vec<JobId> = before
             .iter()
             .map(|before| match (old, before) {
-                (Some(old), Some(before)) => old.graph.job(*before).id(),
+                (Some(old), Some(before)) => old.job(*before).id(),
                 _ => tx.next_job(),
             })
             .collect();
@@ -333,27 +326,28 @@ impl<'a> PlanBuilder<'a> {
         if let Some(old) = old {
             for (index, (row, before)) in rows.iter_mut().zip(&before).enumerate() {
                 if let Some(before) = before {
-                    let record = old.graph.job(*before);
-                    row.state = record.state();
-                    row.run = record.run();
-                    row.attempt = record.attempt();
-                    row.lease_id = record.lease_id();
-                    row.runner = record.runner();
-                    row.started_ms = record.started_ms();
-                    // What recovery has given to a job stays, as long as the document asks for the same.
-                    let present = old.graph.profile_entry(*before);
-                    let is_recovered =
-                        present.common().declared.is_some() || present.common().recovery_scheduler.is_some();
-                    if is_recovered
-                        && present.complete().is_as_declared(&profile_of(self.expanded, &self.expanded.jobs[index]))
-                    {
-                        row.profile = present.id();
-                    }
+                    self.keep_progress(&self.expanded.jobs[index], old, *before, row);
                 }
             }
             rows.sort_unstable_by_key(|row| row.id);
         }
         rows
+    }
+
+    /// Copies the state of an existing job. What recovery has given to the job stays as long as its declaration is the same.
+    fn keep_progress(&self, job: &ExpandedJob, old: &Graph, before: u32, row: &mut JobRow) {
+        let record = old.job(before);
+        row.state = record.state();
+        row.run = record.run();
+        row.attempt = record.attempt();
+        row.lease_id = record.lease_id();
+        row.runner = record.runner();
+        row.started_ms = record.started_ms();
+        let entry = old.profile_entry(before);
+        let is_recovered = entry.common().declared.is_some() || entry.common().recovery_scheduler.is_some();
+        if is_recovered && entry.complete().is_as_declared(&profile_of(self.expanded, job)) {
+            row.profile = entry.id();
+        }
     }
 
     fn new_row(&mut self, index: usize, ids: &[JobId], tx: &mut Tx) -> JobRow {
@@ -420,37 +414,6 @@ pub(super) fn profile_of(expanded: &Expanded, job: &ExpandedJob) -> JobProfile {
     }
 }
 
-impl Workflow {
-    /// Takes over what is remembered about jobs beside their rows.
-    pub(super) fn inherit(&mut self, old: &Workflow) {
-        let names = self.graph.by_name();
-        let mut failures = Failures::default();
-        failures.inherit(&old.failures, |name| names.contains_key(name), |job| self.graph.state_of(job));
-        self.failures = failures;
-        self.data = old.data.clone();
-        self.allocations = old.allocations.after_an_edit();
-        self.inherit_leases(old);
-        for row in old.recoveries.iter() {
-            if self.graph.ordinal(row.job).is_some() {
-                self.recoveries.insert(row.clone());
-            }
-        }
-    }
-
-    /// An edit gave a job other requirements, labels or schedulers than those that recovery planned its allocations for.
-    fn has_left_its_plan(&self, old: &Workflow) -> bool {
-        let planned_for = |job: u32| old.graph.profile(job).recovery_scheduler.as_deref();
-        old.graph.all().filter(|job| planned_for(*job).is_some()).any(|job| {
-            let now = self.graph.ordinal(old.graph.job(job).id());
-            now.is_some_and(|now| self.graph.profile(now).recovery_scheduler.as_deref() != planned_for(job))
-        })
-    }
-
-    fn to_rerun(&self, policy: RerunPolicy) -> impl Iterator<Item = u32> + '_ {
-        self.graph.all().filter(move |job| runs_again(policy, self.graph.job(*job).state()))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use torc_api::api::JobNames;
@@ -458,7 +421,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_edit_is_told_without_what_did_not_happen() {
+    fn description_of_an_edit_lists_only_what_changed() {
         let count = |count: i64| JobNames { count, names: Vec::new() };
         let none = JobChanges::default();
         for (changes, expected) in [

@@ -1,4 +1,4 @@
-//! Collects what a group of commands changed, until it is written in one transaction.
+//! Collects the changes of a transaction until they are written.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -11,31 +11,31 @@ use crate::rows::{
     ResultRow, RunnerRow, UserDataRow, WorkflowRow,
 };
 
-/// What a group of commands changed.
+/// The changes of a transaction.
 #[derive(Debug, Default)]
 pub(super) struct ChangeSet {
     changes: Changes,
     updates: HashMap<JobId, usize>,
     moves: HashMap<WorkflowId, Vec<(JobId, i32, JobState)>>,
     workflows: HashMap<WorkflowId, usize>,
-    /// By the lease's number; none for one that is over.
+    /// By lease number; none for leases that have ended.
     detached_leases: BTreeMap<i64, Option<DetachedLease>>,
-    /// None for those that are gone.
+    /// None for actions that were removed.
     actions: BTreeMap<JobId, Option<ActionRow>>,
-    /// None for those that have ended.
+    /// None for scripts that have ended.
     recoveries: BTreeMap<JobId, Option<RecoveryRow>>,
     allocations: BTreeMap<AllocationId, AllocationRow>,
 }
 
 impl ChangeSet {
-    /// The workflows that something was recorded of.
+    /// Returns the workflows that have changed.
     pub(super) fn touched(&self) -> BTreeSet<WorkflowId> {
         let actions = self.actions.values().flatten().map(|row| &row.workflow);
         let allocations = self.allocations.values().map(|row| &row.workflow);
         self.moves.keys().chain(self.workflows.keys()).chain(actions).chain(allocations).copied().collect()
     }
 
-    /// Moves of jobs become one event for each workflow.
+    /// Adds one event for the moved jobs of each workflow.
     pub(super) fn announce_moves(&mut self, now: Now) {
         let mut moves: Vec<_> = std::mem::take(&mut self.moves).into_iter().collect();
         moves.sort_by_key(|(workflow, _)| *workflow);
@@ -50,7 +50,7 @@ impl ChangeSet {
         }
     }
 
-    /// What has to be written, with its events numbered.
+    /// Returns what has to be written, with numbered events.
     pub(super) fn finish(mut self, last_event: &mut i64) -> Changes {
         for (lease_id, detached) in self.detached_leases {
             match detached {
@@ -78,12 +78,13 @@ impl ChangeSet {
         self.changes
     }
 
+    /// Records a change of the state of a job.
     pub(super) fn moved(&mut self, workflow: WorkflowId, update: JobUpdate) {
         self.moves.entry(workflow).or_default().push((update.id, update.attempt, update.state));
         self.updated(update);
     }
 
-    /// A job changed in a way that is no move, e.g. its runner did.
+    /// Records a change of a job that is no change of state, e.g. of its runner.
     pub(super) fn updated(&mut self, update: JobUpdate) {
         match self.updates.get(&update.id) {
             Some(index) => self.changes.job_updates[*index] = update,
@@ -94,7 +95,7 @@ impl ChangeSet {
         }
     }
 
-    /// A job's definition changed. An update of the same group that came before it is overtaken by it.
+    /// Records a change of the definition of a job. It replaces an earlier update of the same transaction.
     pub(super) fn job(&mut self, row: JobRow) {
         if let Some(index) = self.updates.get(&row.id) {
             self.changes.job_updates[*index] = JobUpdate {
@@ -168,13 +169,13 @@ impl ChangeSet {
         self.detached_leases.insert(lease_id, None);
     }
 
-    /// Data is new or has changed.
+    /// Records new or changed user data.
     pub(super) fn data(&mut self, row: UserDataRow) {
         self.changes.removed_user_data.retain(|(workflow, name)| (*workflow, name) != (row.workflow, &row.name));
         self.changes.user_data.push(row);
     }
 
-    /// Data is gone.
+    /// Records removed user data.
     pub(super) fn data_removed(&mut self, workflow: WorkflowId, name: String) {
         self.changes.user_data.retain(|row| (row.workflow, &row.name) != (workflow, &name));
         self.changes.removed_user_data.push((workflow, name));
@@ -184,22 +185,21 @@ impl ChangeSet {
         self.changes.events.push(row);
     }
 
-    /// This was told already.
+    /// Returns whether the transaction already has an event with this reason.
     pub(super) fn has_event(&self, workflow: WorkflowId, reason: EventReason) -> bool {
         self.changes.events.iter().any(|event| event.workflow == Some(workflow) && event.reason == reason.as_str())
     }
 
-    /// Somebody did something, or was refused.
     pub(super) fn audit(&mut self, row: AuditRow) {
         self.changes.audit.push(row);
     }
 
-    /// The rows that are kept as they come.
+    /// Returns the lists of rows that need no deduplication.
     pub(super) fn rows(&mut self) -> &mut Changes {
         &mut self.changes
     }
 
-    /// The workflow is gone: nothing of it is written any more.
+    /// Records that a workflow is deleted, and drops all of its other changes.
     pub(super) fn deleted(&mut self, workflow: WorkflowId, jobs: impl Fn(JobId) -> bool) {
         self.moves.remove(&workflow);
         self.detached_leases.retain(|_, detached| detached.is_none_or(|lease| lease.workflow != workflow));

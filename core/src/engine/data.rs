@@ -1,41 +1,38 @@
-//! Values that jobs exchange: what the document says, what was written since, and who has to run again because of it.
+//! User data: values that jobs exchange, and the jobs that have read outdated values.
 //!
-//! A change takes a number from the sequence of leases. So the number of a job's latest lease says which values it was given,
-//! and nothing else has to be remembered.
+//! A change has a number from the sequence of leases. The number of the latest lease of a job therefore identifies the values that it was given.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 use torc_api::event_reason::EventReason;
-use torc_api::state::{Cause, JobState};
-use torc_api::wire::{AttemptKey, FinishedAttempt};
+use torc_api::state::JobState;
 
-use super::held_leases::LeaseTarget;
 use super::tx::Tx;
-use super::user_data::undeclared;
-use super::workflow::Workflow;
+use super::workflow::LiveWorkflow;
+use super::workflow::undeclared;
 use super::{CommandError, Engine};
 use crate::expand::fill_data;
 use crate::expanded::Expanded;
-use crate::ids::{JobId, RunnerId, WorkflowId};
+use crate::ids::{JobId, WorkflowId};
 use crate::lineage;
 use crate::rows::UserDataRow;
 
-/// The largest value, as JSON. Values are kept in memory and travel with every lease that names them.
-pub const LARGEST_VALUE: usize = 1 << 20;
+/// Maximum size of a value as JSON. Values stay in memory and are sent with each lease that names them.
+pub const MAX_VALUE_BYTES: usize = 1 << 20;
 
-/// What became of a value that somebody wrote.
+/// The effect of writing a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DataWritten {
-    /// It is not what was there before.
+    /// True if the value differs from the one before.
     pub changed: bool,
-    /// Jobs that have completed with the value before it.
+    /// Number of completed jobs that have read the earlier value.
     pub stale_jobs: i64,
 }
 
 impl Engine {
-    /// Writes a value, or takes back what was written. `job` is the one that writes; none for a person.
+    /// Writes a value, or deletes the written one. `job`: the job that writes; none for a user.
     pub fn write_data(
         &mut self,
         id: WorkflowId,
@@ -46,75 +43,54 @@ impl Engine {
     ) -> Result<DataWritten, CommandError> {
         check_name(name)?;
         check_size(name, value.as_ref())?;
-        let workflow = self.workflows.get_mut(&id).ok_or_else(|| CommandError::NoWorkflow(id.to_string()))?;
+        let workflow = self.workflows.require_mut(id)?;
         let job = job.and_then(|job| workflow.graph.find(job)).map(|job| workflow.graph.job(job).id());
         let before = workflow.data.get(name);
         if before.is_none() && value.is_none() {
-            return Err(CommandError::NoData { workflow: workflow.row.name.clone(), name: name.to_owned() });
+            return Err(CommandError::NoData { workflow: workflow.row().name.clone(), name: name.to_owned() });
         }
         let row = UserDataRow { written: value, job, ..before.cloned().unwrap_or_else(|| undeclared(id, name)) };
         if before.is_some_and(|before| before.value() == row.value()) && row.value().is_some() {
             return Ok(DataWritten::default());
         }
         workflow.data.put(row, tx);
-        let verb =
-            if workflow.data.get(name).is_some_and(|row| row.written.is_some()) { "written" } else { "taken back" };
+        let verb = if workflow.data.get(name).is_some_and(|row| row.written.is_some()) { "written" } else { "deleted" };
         tx.event(Some(id), EventReason::UserDataChanged, format!("user data `{name}` was {verb}"));
         let stale_jobs = workflow.stale_readers(name).count() as i64;
         Ok(DataWritten { changed: true, stale_jobs })
     }
 
-    /// A job that is about to be given out lacks a value that it reads. It fails here, before anybody starts it.
-    pub(super) fn fail_without_data(
-        &mut self,
-        runner: RunnerId,
-        target: LeaseTarget,
-        key: AttemptKey,
-        message: String,
-        tx: &mut Tx,
-    ) {
-        let finished = FinishedAttempt {
-            key,
-            return_code: 126,
-            cause: Some(Cause::StartFailed),
-            message: Some(message),
-            ..FinishedAttempt::default()
-        };
-        self.drop_lease(target, Some(runner));
-        self.end_lease(target, &finished, None, tx);
-    }
-
-    /// Jobs that have completed with data that has changed since: (job, data), by name.
+    /// Returns the completed jobs that have read outdated user data, with the name of the data.
     pub fn stale_jobs(&self, id: WorkflowId) -> Result<Vec<(String, String)>, CommandError> {
-        let workflow = self.workflow(id)?;
+        let workflow = self.workflows.require(id)?;
         let stale = |job| Some((workflow.graph.name(job).to_owned(), workflow.stale_data(job)?.to_owned()));
-        Ok(workflow.graph.all().filter_map(stale).collect())
+        Ok(workflow.graph.ordinals().filter_map(stale).collect())
     }
 
-    /// Data that a job reads, nobody writes and nobody has given a value: (data, one of its readers), by name.
+    /// Returns the user data without a value that jobs read and no job writes, with one reader of each.
     pub fn missing_data(&self, id: WorkflowId) -> Result<Vec<(String, String)>, CommandError> {
-        let workflow = self.workflow(id)?;
-        let profiles = || workflow.graph.all().map(|job| (job, workflow.graph.profile(job)));
+        let workflow = self.workflows.require(id)?;
+        let profiles = || workflow.graph.ordinals().map(|job| (job, workflow.graph.profile(job)));
         let written: std::collections::HashSet<&str> =
             profiles().flat_map(|(_, profile)| &profile.output_user_data).map(String::as_str).collect();
         let mut missing = BTreeMap::new();
         for (job, profile) in profiles() {
-            let lacks = |name: &&String| !written.contains(name.as_str()) && workflow.data.value(name).is_none();
-            for name in profile.input_user_data.iter().filter(lacks) {
+            let is_missing = |name: &&String| !written.contains(name.as_str()) && workflow.data.value(name).is_none();
+            for name in profile.input_user_data.iter().filter(is_missing) {
                 missing.entry(name.clone()).or_insert_with(|| workflow.graph.name(job).to_owned());
             }
         }
         Ok(missing.into_iter().collect())
     }
 
-    /// The names of jobs that are wanted, of those that there are.
-    pub fn known_jobs(&self, id: WorkflowId, wanted: impl Fn(&str) -> bool) -> Result<Vec<String>, CommandError> {
-        let workflow = self.workflow(id)?;
-        let names = workflow.graph.all().map(|job| workflow.graph.name(job));
-        Ok(names.filter(|name| wanted(name)).map(str::to_owned).collect())
+    /// Returns the names of jobs that match.
+    pub fn known_jobs(&self, id: WorkflowId, matches: impl Fn(&str) -> bool) -> Result<Vec<String>, CommandError> {
+        let workflow = self.workflows.require(id)?;
+        let names = workflow.graph.ordinals().map(|job| workflow.graph.name(job));
+        Ok(names.filter(|name| matches(name)).map(str::to_owned).collect())
     }
 
-    /// A job's command with the data that it would be given now.
+    /// Returns the command of a job with its current user data.
     pub fn filled_command(&self, id: WorkflowId, job: JobId) -> Option<String> {
         let workflow = self.workflows.get(&id)?;
         workflow.graph.ordinal(job).map(|job| workflow.filled_command(job))
@@ -134,28 +110,27 @@ fn check_name(name: &str) -> Result<(), CommandError> {
 
 fn check_size(name: &str, value: Option<&Value>) -> Result<(), CommandError> {
     let size = value.map_or(0, |value| value.to_string().len());
-    if size > LARGEST_VALUE {
+    if size > MAX_VALUE_BYTES {
         let message = format!(
-            "user data `{name}` has {size} bytes, and {LARGEST_VALUE} is the limit: write a file and pass its path"
+            "user data `{name}` has {size} bytes, and {MAX_VALUE_BYTES} is the limit: write a file and pass its path"
         );
         return Err(CommandError::Invalid(message));
     }
     Ok(())
 }
 
-impl Workflow {
-    /// Brings the data of an edited or new document in.
+impl LiveWorkflow {
+    /// Adds the user data of a new or edited document.
     pub(super) fn declare_data(&mut self, expanded: &Expanded, tx: &mut Tx) {
-        let mut data = std::mem::take(&mut self.data);
-        data.declare(self.id(), expanded, |job| self.graph.ordinal(job).is_some(), tx);
-        self.data = data;
+        let (id, graph) = (self.id(), &self.graph);
+        self.data.declare(id, expanded, |job| graph.ordinal(job).is_some(), tx);
     }
 
-    /// Why a job cannot start: a value that it reads and that nobody has written.
-    pub(super) fn lacks_data(&self, job: u32) -> Option<String> {
+    /// Returns an error message if an input of a job has no value.
+    pub(super) fn missing_input(&self, job: u32) -> Option<String> {
         let name = self.graph.profile(job).input_user_data.iter().find(|name| self.data.value(name).is_none())?;
         let writer = |job: &u32| self.graph.profile(*job).output_user_data.contains(name);
-        Some(match self.graph.all().find(writer) {
+        Some(match self.graph.ordinals().find(writer) {
             Some(writer) => {
                 format!("user data `{name}` has no value: job '{}' should have written it", self.graph.name(writer))
             }
@@ -163,29 +138,30 @@ impl Workflow {
         })
     }
 
-    /// Data that has changed since a job that has completed was given it.
+    /// Returns the name of user data that has changed since a completed job has read it.
     pub(super) fn stale_data(&self, job: u32) -> Option<&str> {
         let record = self.graph.job(job);
         if record.state() != JobState::Completed {
             return None;
         }
-        // What a job itself writes while it runs is nothing new to it.
+        // A value that the job wrote itself while it ran is not new to it.
         let newer = |row: &&UserDataRow| row.lease_id > record.lease_id() && row.job != Some(record.id());
         let inputs = self.graph.profile(job).input_user_data.iter();
         inputs.filter_map(|name| self.data.get(name)).find(newer).map(|row| row.name.as_str())
     }
 
+    /// Returns the completed jobs that have read an outdated value.
     fn stale_readers<'a>(&'a self, name: &'a str) -> impl Iterator<Item = u32> + 'a {
         let reads = move |job: &u32| self.graph.profile(*job).input_user_data.iter().any(|input| input == name);
-        self.graph.all().filter(reads).filter(|job| self.stale_data(*job).is_some())
+        self.graph.ordinals().filter(reads).filter(|job| self.stale_data(*job).is_some())
     }
 
-    /// A job's command with the data that it reads.
+    /// Returns the command of a job with the user data that it reads.
     pub(super) fn filled_command(&self, job: u32) -> String {
         self.filled(self.graph.command(job), &self.graph.profile(job).input_user_data).into_owned()
     }
 
-    /// A text in which tokens of these data are replaced by their values.
+    /// Returns a text in which the placeholders of these user data are replaced by their values.
     pub(super) fn filled<'t>(&self, text: &'t str, names: &[String]) -> Cow<'t, str> {
         if names.is_empty() {
             return Cow::Borrowed(text);

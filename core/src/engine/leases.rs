@@ -1,11 +1,11 @@
-//! Leases: promises of work to runners. One life cycle for jobs, the commands of actions and recovery scripts.
+//! Leases: work that is granted to runners. One life cycle for jobs, the commands of actions, and recovery scripts.
 //!
-//! A lease is granted, confirmed by its runner (it waits, it has started), and ends by a report. It is released when the runner gives it
-//! back unstarted, abandoned when the runner no longer has it, revoked when it is no longer wanted, and moves when another runner goes
-//! on in the place of its holder. The roles differ only in what is written down and in what follows from the end of an attempt.
+//! A lease is granted, confirmed by its runner as waiting or started, and ended by a report. It is released when the runner returns it
+//! unstarted, abandoned when the runner no longer has it, revoked when a command no longer needs it, and transferred to the successor of
+//! its runner. The roles differ only in what is recorded and in what follows from the end of an attempt.
 //!
-//! A lease is known by its number. The attempt's number in a runner's key is the one that the lease was granted with; the job may have
-//! gone on to a higher one meanwhile, when the lease expired and turned up again.
+//! The lease number identifies a lease. The attempt number in the key of a runner is the one at the time of the grant. The job may have
+//! a higher one by now, if the lease expired and was revived.
 
 mod detached;
 mod end;
@@ -18,13 +18,19 @@ pub(super) use end::NotHeldReason;
 
 use torc_api::wire::{AttemptKey, LeaseRole};
 
-use super::Engine;
-use super::held_leases::LeaseTarget;
-use super::runners::Runner;
+use super::runners::{Fleet, LeaseTarget, LiveRunner, Runners};
 use super::tx::Tx;
-use super::workflow::Workflow;
-use crate::ids::{JobId, RunnerId, WorkflowId};
+use super::workflow::LiveWorkflow;
+use super::workflows::Workflows;
+use crate::ids::{JobId, Now, RunnerId, WorkflowId};
 use crate::job::JobEvent;
+use crate::rows::TaskLease;
+
+/// The life cycle of leases, which changes workflows and runners together.
+pub(super) struct Leases<'a> {
+    pub workflows: &'a mut Workflows,
+    pub runners: &'a mut Runners,
+}
 
 /// The latest lease of a target that has not ended.
 #[derive(Clone, Copy, Debug)]
@@ -35,18 +41,18 @@ pub(super) struct CurrentLease {
 }
 
 impl CurrentLease {
-    /// Whether a key names this lease.
+    /// Returns whether a key names this lease.
     fn is(&self, key: &AttemptKey) -> bool {
         key.lease_id > 0 && (self.key.lease_id, self.key.run) == (key.lease_id, key.run)
     }
 }
 
-impl Workflow {
+impl LiveWorkflow {
     pub(super) fn job_target(&self, job: u32) -> LeaseTarget {
         LeaseTarget { workflow: self.id(), number: self.graph.job(job).id(), role: LeaseRole::Job }
     }
 
-    /// Returns what a key names.
+    /// Returns the target that a key names.
     fn target_of(&self, key: &AttemptKey) -> Option<LeaseTarget> {
         let number = JobId(key.job);
         let target = |role| LeaseTarget { workflow: self.id(), number, role };
@@ -63,11 +69,8 @@ impl Workflow {
         if target.role.is_job() {
             let job = self.graph.ordinal(target.number)?;
             let record = self.graph.job(job);
-            return Some(CurrentLease {
-                key: self.graph.key(job),
-                runner: record.runner(),
-                started_ms: record.started_ms(),
-            });
+            let key = self.graph.key(job);
+            return Some(CurrentLease { key, runner: record.runner(), started_ms: record.started_ms() });
         }
         let lease = self.task_lease(target)?;
         let key = self.task_key(target.number, lease);
@@ -81,71 +84,71 @@ impl Workflow {
         jobs.chain(self.held_tasks()).collect()
     }
 
-    /// Gives a new lease to a runner and returns its key.
+    /// Assigns a new lease to a runner and returns its key.
     fn grant(&mut self, target: LeaseTarget, runner: RunnerId, tx: &mut Tx) -> Option<AttemptKey> {
         let lease_id = tx.next_lease();
         if target.role.is_job() {
             let job = self.graph.ordinal(target.number)?;
             let is_unconfirmed = self.attempt_is_unconfirmed(job);
             self.graph.assign_lease(job, runner, lease_id, is_unconfirmed);
-            // Only ready jobs are in the queues that choices come from.
+            // Choices come from the queues, which hold only ready jobs.
             let granted = self.transition(job, JobEvent::Granted, tx);
             debug_assert!(granted.is_ok());
         } else {
-            self.change_task(target, tx, |lease| {
-                lease.lease_id = lease_id;
-                lease.runner = Some(runner);
-                lease.started_ms = None;
-            });
+            self.change_task(target, tx, |lease| lease.grant(lease_id, runner));
         }
         self.current_lease(target).map(|lease| lease.key)
     }
 
-    /// Takes a lease that has not started back from its runner. Returns whether it could be.
+    /// Takes an unstarted lease back from its runner. Returns whether the lease was unstarted.
     fn release(&mut self, target: LeaseTarget, tx: &mut Tx) -> bool {
         if target.role.is_job() {
             let job = self.graph.ordinal(target.number);
             return job.is_some_and(|job| self.transition(job, JobEvent::LeaseEnded, tx).is_ok());
         }
-        self.change_task(target, tx, |lease| {
-            lease.runner = None;
-            lease.started_ms = None;
-        });
+        self.change_task(target, tx, TaskLease::release);
         true
     }
 
-    /// Names another runner as the holder of a lease.
+    /// Names the successor of a runner as the holder of a lease.
     fn set_holder(&mut self, target: LeaseTarget, runner: RunnerId, tx: &mut Tx) {
         if !target.role.is_job() {
             return self.change_task(target, tx, |lease| lease.runner = Some(runner));
         }
-        let Some(job) = self.graph.ordinal(target.number) else { return };
-        self.graph.transfer(job, runner, tx);
+        if let Some(job) = self.graph.ordinal(target.number) {
+            self.graph.transfer(job, runner, tx);
+        }
     }
 }
 
-impl Engine {
-    /// Returns what a key names.
-    fn target_of(&self, key: &AttemptKey) -> Option<LeaseTarget> {
-        self.workflows.get(&WorkflowId(key.workflow))?.target_of(key)
+impl Workflows {
+    /// Returns the target that a key names.
+    pub fn target_of(&self, key: &AttemptKey) -> Option<LeaseTarget> {
+        self.get(&WorkflowId(key.workflow))?.target_of(key)
     }
 
-    fn current_lease(&self, target: LeaseTarget) -> Option<CurrentLease> {
-        self.workflows.get(&target.workflow)?.current_lease(target)
+    pub fn current_lease(&self, target: LeaseTarget) -> Option<CurrentLease> {
+        self.get(&target.workflow)?.current_lease(target)
     }
 
-    /// Returns what a key names, if it is the current lease and the runner holds it.
-    pub(super) fn held_by(&self, id: RunnerId, key: &AttemptKey) -> Option<LeaseTarget> {
+    /// Returns the target of a key if the key names the current lease and the runner holds it.
+    pub fn held_by(&self, id: RunnerId, key: &AttemptKey) -> Option<LeaseTarget> {
         let target = self.target_of(key)?;
         let lease = self.current_lease(target)?;
         (lease.is(key) && lease.runner == Some(id)).then_some(target)
     }
 
-    /// Returns the job whose current lease this is, if the runner holds it.
-    pub(super) fn held_job(&self, id: RunnerId, key: &AttemptKey) -> Option<(&Workflow, u32)> {
+    /// Returns the job of a key if the key names the current lease and the runner holds it.
+    pub fn held_job(&self, id: RunnerId, key: &AttemptKey) -> Option<(&LiveWorkflow, u32)> {
         let target = self.held_by(id, key).filter(|target| target.role.is_job())?;
-        let workflow = self.workflows.get(&target.workflow)?;
+        let workflow = self.get(&target.workflow)?;
         Some((workflow, workflow.graph.ordinal(target.number)?))
+    }
+}
+
+impl Leases<'_> {
+    fn fleet(&self, now: Now) -> Fleet<'_> {
+        Fleet { workflows: self.workflows, runners: self.runners, now }
     }
 
     /// Grants a lease to a runner and returns its key.
@@ -156,24 +159,24 @@ impl Engine {
         Some(key)
     }
 
-    /// Another runner goes on in the place of an earlier one, with its leases.
-    pub(super) fn transfer_leases(&mut self, earlier: Runner, successor: &mut Runner, tx: &mut Tx) {
-        let (from, to) = (earlier.row.id, successor.row.id);
+    /// Transfers the leases of a runner to its successor.
+    pub fn transfer(&mut self, mut earlier: LiveRunner, successor: &mut LiveRunner, tx: &mut Tx) {
+        let (from, to) = (earlier.id(), successor.id());
         for (target, _) in earlier.leases.sorted() {
             let Some(workflow) = self.workflows.get_mut(&target.workflow) else { continue };
             if workflow.current_lease(target).is_some_and(|lease| lease.runner == Some(from)) {
                 workflow.set_holder(target, to, tx);
             }
         }
-        successor.leases.succeed(to, earlier.leases);
+        successor.leases.succeed(to, std::mem::take(&mut earlier.leases));
         successor.leases.revoked().for_each(|lease| tx.changes.detached(*lease));
         for workflow in self.workflows.values_mut() {
-            workflow.worker_succeeded(from, to, tx);
+            workflow.actions.transfer_worker(from, to, tx);
         }
     }
 
-    /// Forgets the leases of targets that are no longer there. Their runners are told to end them, for their keys are no longer known.
-    pub(super) fn forget_leases(&mut self, is_gone: impl Fn(&LeaseTarget) -> bool, tx: &mut Tx) {
+    /// Forgets the leases of targets that no longer exist. The answers to their runners cancel them, because their keys are unknown.
+    pub fn forget(&mut self, is_gone: impl Fn(&LeaseTarget) -> bool, tx: &mut Tx) {
         for runner in self.runners.values_mut() {
             for lease_id in runner.leases.forget(&is_gone) {
                 tx.changes.detached_ended(lease_id);
@@ -181,8 +184,8 @@ impl Engine {
         }
     }
 
-    /// A new run has let go of what some leases were of.
-    pub(super) fn forget_leases_without_target(&mut self, id: WorkflowId, tx: &mut Tx) {
+    /// Forgets the leases of actions that a new run has removed.
+    pub fn forget_without_target(&mut self, id: WorkflowId, tx: &mut Tx) {
         let Some(workflow) = self.workflows.get(&id) else { return };
         for runner in self.runners.values_mut() {
             for lease_id in runner.leases.forget(|target| target.workflow == id && !workflow.has_target(target)) {
@@ -191,11 +194,28 @@ impl Engine {
         }
     }
 
-    /// What runners held before a restart they still hold, until they say otherwise.
-    pub(super) fn restore_held_leases(&mut self, workflow: &Workflow) {
-        for (target, holder, key) in workflow.held_leases() {
-            if let Some(runner) = self.runners.get_mut(&holder) {
-                runner.leases.hold(target, key, 0);
+    /// Records the jobs that an edit has removed, and forgets their leases.
+    pub fn forget_removed(&mut self, old: &LiveWorkflow, new: &LiveWorkflow, tx: &mut Tx) {
+        let removed = old.graph.iter().map(|(_, job)| job.id()).filter(|id| new.graph.ordinal(*id).is_none());
+        for id in removed {
+            tx.changes.rows().removed_jobs.push(id);
+            if old.recoveries.get(id).is_some() {
+                tx.changes.recovery_ended(id);
+            }
+            for lease in old.leases.expired_of(id) {
+                tx.changes.detached_ended(lease.lease_id);
+            }
+        }
+        self.forget(|target| target.workflow == new.id() && !new.has_target(target), tx);
+    }
+
+    /// Restores the leases that runners held before a restart.
+    pub fn restore_held(&mut self) {
+        for workflow in self.workflows.values() {
+            for (target, holder, key) in workflow.held_leases() {
+                if let Some(runner) = self.runners.get_mut(&holder) {
+                    runner.leases.hold(target, key, 0);
+                }
             }
         }
     }

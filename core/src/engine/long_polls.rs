@@ -1,6 +1,6 @@
-//! Syncs that wait on the server until there is something to say.
+//! Syncs that wait on the server until the answer has anything new.
 //!
-//! Generic over the caller's clock (`T`) and over the handle that takes the answer (`R`): the server and the simulator share it.
+//! Generic over the clock of the caller (`T`) and the handle for the answer (`R`), because the server and the simulator use it.
 
 use std::time::Duration;
 
@@ -10,64 +10,63 @@ use super::tx::Tx;
 use super::{Engine, SyncAnswer};
 use crate::ids::RunnerId;
 
-/// An answer to one runner can concern another: a lease is asked back, or capacity is no longer free. After this many rounds the rest
-/// is left to the next message.
+/// Number of times that waiting syncs are polled for one change. An answer to one runner can concern another, e.g. a lease is requested
+/// back. What is left after these passes waits for the next message.
 const MAX_PASSES: usize = 4;
 
 /// All waiting syncs of a server.
 #[derive(Debug)]
 pub struct LongPolls<T, R> {
     waiting: Vec<LongPoll<T, R>>,
-    /// `Engine::wake_version` when the waiting runners were last looked at.
+    /// `Engine::wake_version` at the last poll.
     seen_version: u64,
 }
 
-/// A sync that waits.
+/// A sync that waits for a change.
 #[derive(Debug)]
 pub struct LongPoll<T, R> {
     /// The runner that waits.
     pub runner: RunnerId,
-    /// Its message.
+    /// The message to answer.
     pub request: Box<SyncRequest>,
-    /// It is answered at this time at the latest.
+    /// Latest time of the answer.
     pub until: T,
-    /// Takes the answer.
+    /// Handle for the answer.
     pub reply: R,
 }
 
 impl<T: Copy + Ord, R> LongPolls<T, R> {
-    /// Returns an empty list for a state.
+    /// Returns an empty list.
     pub fn new(engine: &Engine) -> Self {
         Self { waiting: Vec::new(), seen_version: engine.wake_version() }
     }
 
-    /// Whether no sync waits.
+    /// Returns whether no sync waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Returns the time at which the first of them has waited for long enough.
+    /// Returns the earliest time at which a sync has to be answered.
     pub fn next_timeout(&self) -> Option<T> {
         self.waiting.iter().map(|poll| poll.until).min()
     }
 
-    /// Lets a sync wait.
+    /// Adds a sync to the waiting ones.
     pub fn park(&mut self, poll: LongPoll<T, R>) {
         self.waiting.push(poll);
     }
 
-    /// Removes all of them, without an answer.
+    /// Removes all syncs without an answer, and returns their handles.
     pub fn take_all(&mut self) -> Vec<R> {
         self.waiting.drain(..).map(|poll| poll.reply).collect()
     }
 
-    /// Another state has taken the place of the one that was looked at.
+    /// Continues with a state that was read again.
     pub fn restart(&mut self, engine: &Engine) {
         self.seen_version = engine.wake_version();
     }
 
-    /// Answers syncs for which something may have changed, that have waited until `until`, or that a newer message has overtaken.
-    /// With `everyone` all of them are answered.
+    /// Answers the syncs that have news, that have waited until `until`, or that a newer message has overtaken. With `everyone`, answers all.
     pub fn answer(&mut self, engine: &mut Engine, tx: &mut Tx, until: T, everyone: bool) -> Vec<(R, SyncResponse)> {
         let mut answers = Vec::new();
         for pass in 0..MAX_PASSES {
@@ -77,8 +76,8 @@ impl<T: Copy + Ord, R> LongPolls<T, R> {
             }
             self.seen_version = engine.wake_version();
             for poll in std::mem::take(&mut self.waiting) {
-                let is_asked = is_changed || engine.is_overtaken(poll.runner, poll.request.sequence);
-                let found = if is_asked { engine.poll(poll.runner, &poll.request, tx) } else { None };
+                let is_polled = is_changed || engine.is_overtaken(poll.runner, poll.request.sequence);
+                let found = if is_polled { engine.poll(poll.runner, &poll.request, tx) } else { None };
                 let over = || (everyone || poll.until <= until).then(|| engine.plain_response(poll.runner));
                 match found.or_else(over) {
                     Some(mut response) => {
@@ -94,7 +93,7 @@ impl<T: Copy + Ord, R> LongPolls<T, R> {
 }
 
 impl SyncAnswer {
-    /// Returns how long this answer may wait for a change; none if it is to be sent at once. The wait is at most a third of the lease,
+    /// Returns how long this answer may wait for a change; none if it has to be sent now. The wait is at most a third of the lease duration,
     /// so that the lease cannot expire meanwhile.
     pub fn wait(&self, request: &SyncRequest) -> Option<Duration> {
         if !self.may_wait || request.wait_ms == 0 {
@@ -110,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_waits_for_the_shortest_of_its_limits() {
+    fn wait_is_the_shortest_of_its_limits() {
         for (wait_ms, lease_ms, expected) in [
             (0, 120_000, None),
             (1, 120_000, Some(1)),

@@ -1,20 +1,22 @@
-//! Commands for failed jobs: recover them, decide about those that need a manual decision, correct requirements.
+//! Commands for failed jobs: recover them, decide about them manually, correct their requirements.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
 use torc_api::allocation::OrphanedJob;
 use torc_api::event_reason::EventReason;
+use torc_api::quantity::count;
 use torc_api::recovery::{
     CorrectResourcesReport, Correction, FailureClass, RecoverReport, RecoveredJob, RecoveryDecision, RegenerateReport,
 };
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::FinishedAttempt;
 
-use super::regenerate::Regenerate;
+use super::nodes::nodes_for;
+use super::regenerate::{Regenerate, check_regeneration};
 use super::reports::lost_attempt;
 use super::tx::Tx;
-use super::workflow::Workflow;
+use super::workflow::LiveWorkflow;
 use super::{CommandError, Engine};
 use crate::expanded::Requirements;
 use crate::explain::raised;
@@ -29,22 +31,33 @@ use crate::rows::ResultRow;
 /// The latest result of each job that has one.
 pub type LatestResults = HashMap<JobId, ResultRow>;
 
-/// A recovery on request.
+/// A recovery that a user has requested.
 #[derive(Clone, Copy, Debug)]
 pub struct Recover<'a> {
     /// The latest result of each failed job.
     pub latest: &'a LatestResults,
     /// Options of the request.
     pub options: RecoveryOptions,
-    /// Partitions of the workflow's cluster; what the owner of the store knows counts when empty.
+    /// Partitions of the cluster. If empty, those that the owner of the store knows.
     pub partitions: &'a [Partition],
-    /// Allocations that are planned for the jobs that are still to run.
+    /// The plan of allocations for the jobs that are still to run.
     pub regenerate: Option<Regenerate<'a>>,
-    /// Jobs that a preview takes for lost.
+    /// Jobs that a preview assumes lost.
     pub lost: &'a [OrphanedJob],
 }
 
-/// A failed job and what is done about it.
+/// A correction of requirements that a user has requested.
+#[derive(Clone, Copy, Debug)]
+pub struct CorrectResources<'a> {
+    /// Names or numbers of jobs; all jobs if empty.
+    pub references: &'a [String],
+    /// The latest result of each job that has one.
+    pub latest: &'a LatestResults,
+    /// True if requirements may be reduced, too.
+    pub may_reduce: bool,
+}
+
+/// A failed job and the decision about it.
 struct JobRecovery {
     job: u32,
     report: RecoveredJob,
@@ -52,47 +65,57 @@ struct JobRecovery {
 }
 
 impl Engine {
-    /// Returns what a recovery would do: it is carried out on a copy of the workflow.
+    /// Returns the effects of a recovery, by executing it on a copy of the workflow.
     pub fn recover_preview(
         &self,
         id: WorkflowId,
-        wanted: Recover<'_>,
+        recover: Recover<'_>,
         now: Now,
     ) -> Result<RecoverReport, CommandError> {
         let mut copy = self.copy_of(id)?;
         let tx = &mut copy.begin(now);
-        let latest = copy.assume_lost(id, wanted, tx)?;
-        let decided = self.decide_about_failed(copy.workflow(id)?, Recover { latest: &latest, ..wanted })?;
-        let report = copy.carry_out_recovery(id, decided, wanted.regenerate, tx)?;
+        let latest = copy.assume_lost(id, recover, tx)?;
+        let decided = self.decide_about_failed(copy.workflows.require(id)?, Recover { latest: &latest, ..recover })?;
+        let report = copy.execute_recovery(id, decided, recover.regenerate, tx)?;
         let preview = |planned| RegenerateReport { dry_run: true, allocations: Vec::new(), ..planned };
         Ok(RecoverReport { dry_run: true, regenerated: report.regenerated.map(preview), ..report })
     }
 
-    /// Retries failed jobs, each with more of what it lacked, and plans allocations for them if that is wanted. No other job's
-    /// requirements change.
-    pub fn recover(&mut self, id: WorkflowId, wanted: Recover<'_>, tx: &mut Tx) -> Result<RecoverReport, CommandError> {
-        let decided = self.decide_about_failed(self.workflow(id)?, wanted)?;
-        self.carry_out_recovery(id, decided, wanted.regenerate, tx)
+    /// Retries failed jobs, with more memory or time where that was exceeded, and plans allocations for them if requested. The requirements
+    /// of other jobs do not change.
+    pub fn recover(
+        &mut self,
+        id: WorkflowId,
+        recover: Recover<'_>,
+        tx: &mut Tx,
+    ) -> Result<RecoverReport, CommandError> {
+        let decided = self.decide_about_failed(self.workflows.require(id)?, recover)?;
+        self.execute_recovery(id, decided, recover.regenerate, tx)
     }
 
-    /// Records jobs as lost, and returns the latest results with theirs.
+    /// Records jobs as lost, and returns the latest results including theirs.
     fn assume_lost<'a>(
         &mut self,
         id: WorkflowId,
-        wanted: Recover<'a>,
+        recover: Recover<'a>,
         tx: &mut Tx,
     ) -> Result<Cow<'a, LatestResults>, CommandError> {
-        for lost in wanted.lost {
-            let workflow = self.workflow(id)?;
+        for lost in recover.lost {
+            let workflow = self.workflows.require(id)?;
             let Some(job) = workflow.graph.find(&lost.job) else { continue };
             if matches!(workflow.graph.job(job).state(), JobState::Leased | JobState::Running) {
                 let target = workflow.job_target(job);
                 let Some(lease) = workflow.current_lease(target) else { continue };
                 let report = lost_attempt(lease.key, lease.started_ms, "", tx.now);
-                self.end_lease(target, &FinishedAttempt { cause: Some(lost.cause), ..report }, lease.runner, tx);
+                self.leases().end_lease(
+                    target,
+                    &FinishedAttempt { cause: Some(lost.cause), ..report },
+                    lease.runner,
+                    tx,
+                );
             }
         }
-        let mut latest = Cow::Borrowed(wanted.latest);
+        let mut latest = Cow::Borrowed(recover.latest);
         let results = std::mem::take(&mut tx.changes.rows().results);
         if !results.is_empty() {
             latest.to_mut().extend(results.into_iter().map(|row| (row.job, row)));
@@ -100,29 +123,33 @@ impl Engine {
         Ok(latest)
     }
 
-    fn decide_about_failed(&self, workflow: &Workflow, wanted: Recover<'_>) -> Result<Vec<JobRecovery>, CommandError> {
-        workflow.check_that_nothing_runs()?;
-        if wanted.regenerate.is_some() {
-            workflow.may_be_regenerated()?;
+    fn decide_about_failed(
+        &self,
+        workflow: &LiveWorkflow,
+        recover: Recover<'_>,
+    ) -> Result<Vec<JobRecovery>, CommandError> {
+        check_that_nothing_runs(workflow)?;
+        if recover.regenerate.is_some() {
+            check_regeneration(workflow)?;
         }
         let is_failed = |job: &u32| {
             let state = workflow.graph.job(*job).state();
             matches!(state, JobState::Failed | JobState::Terminated | JobState::PendingFailed)
         };
-        let failed = workflow.graph.all().filter(is_failed);
-        Ok(failed.map(|job| self.decide_about(workflow, job, wanted)).collect())
+        let failed = workflow.graph.ordinals().filter(is_failed);
+        Ok(failed.map(|job| self.decide_about(workflow, job, recover)).collect())
     }
 
-    fn decide_about(&self, workflow: &Workflow, job: u32, wanted: Recover<'_>) -> JobRecovery {
+    fn decide_about(&self, workflow: &LiveWorkflow, job: u32, recover: Recover<'_>) -> JobRecovery {
         let record = workflow.graph.job(job);
         let needs = &workflow.graph.profile(job).requirements;
-        let evidence = Evidence::of_result(needs, wanted.latest.get(&record.id()));
+        let evidence = Evidence::of_result(needs, recover.latest.get(&record.id()));
         let cause = diagnose(&evidence);
         let nodes = match cause {
-            Cause::OutOfMemory | Cause::Timeout => self.nodes_after_recovery(workflow, job, wanted),
+            Cause::OutOfMemory | Cause::Timeout => self.nodes_after_recovery(workflow, job, recover),
             _ => Vec::new(),
         };
-        let (decision, requirements, reason) = match decide(&evidence, wanted.options, &nodes) {
+        let (decision, requirements, reason) = match decide(&evidence, recover.options, &nodes) {
             ManualDecision::Retry => (RecoveryDecision::Retry, None, None),
             ManualDecision::RetryWith(requirements) => (RecoveryDecision::Retry, Some(requirements), None),
             ManualDecision::Leave(limit) => (RecoveryDecision::Leave, None, limit.map(|limit| limit.to_string())),
@@ -140,9 +167,9 @@ impl Engine {
     }
 
     /// Returns the nodes that a job could get after this recovery.
-    fn nodes_after_recovery(&self, workflow: &Workflow, job: u32, wanted: Recover<'_>) -> Vec<NodeShape> {
+    fn nodes_after_recovery(&self, workflow: &LiveWorkflow, job: u32, recover: Recover<'_>) -> Vec<NodeShape> {
         let is_for_allocations = workflow.graph.profile(job).labels.is_empty();
-        match wanted.regenerate.filter(|_| is_for_allocations) {
+        match recover.regenerate.filter(|_| is_for_allocations) {
             Some(plan) => {
                 let mut nodes = NodeShape::of_partitions(plan.partitions, plan.request.partition.as_deref());
                 for node in &mut nodes {
@@ -150,34 +177,32 @@ impl Engine {
                 }
                 nodes
             }
-            None if is_for_allocations && workflow.sizes_itself() && !wanted.partitions.is_empty() => {
-                NodeShape::of_partitions(wanted.partitions, None)
+            None if is_for_allocations && workflow.schedulers.are_sized_by_jobs() && !recover.partitions.is_empty() => {
+                NodeShape::of_partitions(recover.partitions, None)
             }
-            None => self.nodes_for(workflow, job),
+            None => nodes_for(&self.workflows, &self.runners, workflow, job),
         }
     }
 
-    fn carry_out_recovery(
+    fn execute_recovery(
         &mut self,
         id: WorkflowId,
         decided: Vec<JobRecovery>,
         regenerate: Option<Regenerate<'_>>,
         tx: &mut Tx,
     ) -> Result<RecoverReport, CommandError> {
-        let workflow = self.workflow_mut(id)?;
+        let workflow = self.workflows.require_mut(id)?;
         for one in &decided {
             if let Some(requirements) = &one.requirements {
                 workflow.graph.set_requirements(one.job, requirements, tx);
             }
         }
         let retried = retried(&decided);
-        let count = retried.len();
-        let affected = if retried.is_empty() { 0 } else { self.reset(id, retried, tx).len() };
+        let retries = retried.len();
+        let affected = if retried.is_empty() { 0 } else { self.leases().reset(id, retried, tx).len() };
         if affected > 0 {
-            self.session.workflows.insert(id);
-            let failed = if count == 1 { "1 failed job is".to_owned() } else { format!("{count} failed jobs are") };
-            let all = if affected == 1 { "1 job".to_owned() } else { format!("{affected} jobs") };
-            let message = format!("{failed} retried, {all} in all");
+            self.workflows.session.add(id);
+            let message = format!("{} retried, {} in all", count(retries, "failed job"), count(affected, "job"));
             tx.event(Some(id), EventReason::RecoveryStarted, message);
         }
         let regenerated = match regenerate {
@@ -188,19 +213,12 @@ impl Engine {
         Ok(RecoverReport { dry_run: false, jobs, again: affected as i64, regenerated })
     }
 
-    /// Returns a state with a copy of one workflow, to find out what a command would do.
+    /// Returns a state with a copy of one workflow, to preview a command.
     pub(super) fn copy_of(&self, id: WorkflowId) -> Result<Self, CommandError> {
-        let workflow = self.workflow(id)?.without(&BTreeSet::new());
-        Ok(Self {
-            workflows: [(id, workflow)].into(),
-            live: self.live.iter().copied().filter(|live| *live == id).collect(),
-            session: self.session.clone(),
-            last: self.last,
-            ..Self::default()
-        })
+        Ok(Self { workflows: self.workflows.copy_of(id)?, last: self.last, ..Self::default() })
     }
 
-    /// A person decides about failed jobs that wait for that. Returns how many jobs that concerns.
+    /// Executes the decision of a user about pending failed jobs. Returns the number of jobs.
     pub fn classify(
         &mut self,
         id: WorkflowId,
@@ -208,57 +226,59 @@ impl Engine {
         class: FailureClass,
         tx: &mut Tx,
     ) -> Result<i64, CommandError> {
-        let workflow = self.workflow_mut(id)?;
-        let jobs = workflow.waiting_for_decision(references)?;
-        let count = jobs.len() as i64;
+        let workflow = self.workflows.require_mut(id)?;
+        let jobs = pending_failed(workflow, references)?;
+        let affected = jobs.len() as i64;
         match class {
             FailureClass::Retry => {
-                self.reset(id, jobs, tx);
-                self.session.workflows.insert(id);
+                self.leases().reset(id, jobs, tx);
+                self.workflows.session.add(id);
             }
             FailureClass::Fail => {
                 for job in jobs {
-                    // The state was checked, so this is always legal.
+                    // A pending failed job can always fail.
                     if workflow.transition(job, JobEvent::Ended(Ending::Failed), tx).is_ok() {
                         workflow.settle_dependents(job, tx);
                     }
                 }
-                self.wake_version += 1;
+                self.runners.wake();
             }
         }
-        let word = if class == FailureClass::Retry { "tried again" } else { "failed" };
-        tx.event(Some(id), EventReason::FailuresDecided, format!("{count} jobs are {word}: a person said so"));
-        Ok(count)
+        let decision = if class == FailureClass::Retry { "retried" } else { "failed" };
+        tx.event(
+            Some(id),
+            EventReason::FailuresDecided,
+            format!("{} {decision} by a manual decision", count(affected, "job")),
+        );
+        Ok(affected)
     }
 
-    /// Requirements that do not fit what was observed of the jobs that have them. Changes nothing.
+    /// Returns better requirements for jobs whose observed usage does not match. Changes nothing.
     pub fn correction_preview(
         &self,
         id: WorkflowId,
-        references: &[String],
-        (latest, may_reduce): (&LatestResults, bool),
+        correction: CorrectResources<'_>,
     ) -> Result<CorrectResourcesReport, CommandError> {
-        let found = self.mismatches(id, references, latest, may_reduce)?;
+        let found = self.mismatches(id, correction)?;
         Ok(CorrectResourcesReport { dry_run: true, corrections: found.iter().map(ResourceMismatch::report).collect() })
     }
 
-    /// Corrects them, for the next attempt of each of these jobs.
+    /// Corrects requirements that do not match the observed usage, for the next attempts of the jobs.
     pub fn correct_resources(
         &mut self,
         id: WorkflowId,
-        references: &[String],
-        (latest, may_reduce): (&LatestResults, bool),
+        correction: CorrectResources<'_>,
         tx: &mut Tx,
     ) -> Result<CorrectResourcesReport, CommandError> {
-        let found = self.mismatches(id, references, latest, may_reduce)?;
-        let workflow = self.workflow_mut(id)?;
+        let found = self.mismatches(id, correction)?;
+        let workflow = self.workflows.require_mut(id)?;
         for mismatch in &found {
             for job in &mismatch.jobs {
                 workflow.graph.set_requirements(*job, &mismatch.better, tx);
             }
         }
         if !found.is_empty() {
-            let message = format!("{} sets of requirements were corrected", found.len());
+            let message = format!("{} of requirements corrected", count(found.len(), "set"));
             tx.event(Some(id), EventReason::RequirementsCorrected, message);
         }
         Ok(CorrectResourcesReport { dry_run: false, corrections: found.iter().map(ResourceMismatch::report).collect() })
@@ -267,26 +287,26 @@ impl Engine {
     fn mismatches(
         &self,
         id: WorkflowId,
-        references: &[String],
-        latest: &LatestResults,
-        may_reduce: bool,
+        correction: CorrectResources<'_>,
     ) -> Result<Vec<ResourceMismatch>, CommandError> {
-        let workflow = self.workflow(id)?;
-        let chosen = if references.is_empty() { None } else { Some(workflow.find_all(references)?) };
+        let workflow = self.workflows.require(id)?;
+        let CorrectResources { references, latest, may_reduce } = correction;
+        let chosen = if references.is_empty() { None } else { Some(workflow.require_jobs(references)?) };
         let mut by_needs: HashMap<&Requirements, Vec<u32>> = HashMap::new();
-        for job in workflow.graph.all().filter(|job| chosen.as_ref().is_none_or(|jobs| jobs.contains(job))) {
+        for job in workflow.graph.ordinals().filter(|job| chosen.as_ref().is_none_or(|jobs| jobs.contains(job))) {
             by_needs.entry(&workflow.graph.profile(job).requirements).or_default().push(job);
         }
         let mut found = Vec::new();
         for (needs, jobs) in by_needs {
-            // The requirements of jobs that declare none are assumed, not estimated.
+            // Jobs without requirements have assumed ones, which are not an estimate.
             if needs.name == torc_api::resources::DEFAULT_REQUIREMENTS {
                 continue;
             }
             let results = jobs.iter().filter_map(|job| latest.get(&workflow.graph.job(*job).id()));
             let observed: Vec<ObservedJob> = results.map(observation).collect();
             let may_reduce = may_reduce && observed.len() == jobs.len();
-            let nodes = jobs.first().map_or_else(Vec::new, |job| self.nodes_for(workflow, *job));
+            let nodes =
+                jobs.first().map_or_else(Vec::new, |job| nodes_for(&self.workflows, &self.runners, workflow, *job));
             if let Some(better) = correct(needs, &observed, may_reduce, &nodes) {
                 found.push(ResourceMismatch { needs: needs.clone(), better, jobs, observed: observed.len() });
             }
@@ -296,7 +316,7 @@ impl Engine {
     }
 }
 
-/// Requirements that do not fit what was observed.
+/// Requirements that do not match the observed usage of their jobs.
 struct ResourceMismatch {
     needs: Requirements,
     better: Requirements,
@@ -328,36 +348,35 @@ fn observation(row: &ResultRow) -> ObservedJob {
     }
 }
 
-impl Workflow {
-    fn check_that_nothing_runs(&self) -> Result<(), CommandError> {
-        let live = self.graph.counts().leased + self.graph.counts().running;
-        if live > 0 {
-            let jobs = if live == 1 { "1 job".to_owned() } else { format!("{live} jobs") };
-            let message =
-                format!("recovery of workflow '{}' waits until all have ended: {jobs} still running", self.row.name);
-            return Err(CommandError::Conflict(message));
-        }
-        if self.is_canceled() {
-            let message = format!("workflow '{}' was cancelled; `torc resume` takes that back", self.row.name);
-            return Err(CommandError::Conflict(message));
-        }
-        Ok(())
+fn check_that_nothing_runs(workflow: &LiveWorkflow) -> Result<(), CommandError> {
+    let (name, counts) = (&workflow.row().name, workflow.graph.counts());
+    let live = counts.leased + counts.running;
+    if live > 0 {
+        let message = format!("workflow '{name}' cannot be recovered yet: {} still running", count(live, "job"));
+        return Err(CommandError::Conflict(message));
     }
+    if workflow.is_canceled() {
+        let message = format!("workflow '{name}' is canceled; run `torc resume {name}` first");
+        return Err(CommandError::Conflict(message));
+    }
+    Ok(())
+}
 
-    fn waiting_for_decision(&self, references: &[String]) -> Result<BTreeSet<u32>, CommandError> {
-        let waits = |job: u32| self.graph.job(job).state() == JobState::PendingFailed;
-        if references.is_empty() {
-            return Ok(self.graph.all().filter(|job| waits(*job)).collect());
-        }
-        let jobs = self.find_all(references)?;
-        match jobs.iter().find(|job| !waits(**job)) {
-            None => Ok(jobs),
-            Some(job) => {
-                let (name, state) = (self.graph.name(*job), self.graph.job(*job).state());
-                Err(CommandError::Conflict(format!(
-                    "job '{name}' is {state}; only one that is pending_failed waits for a decision"
-                )))
-            }
+/// Returns the jobs that wait for a manual decision: the named ones, or all.
+fn pending_failed(workflow: &LiveWorkflow, references: &[String]) -> Result<BTreeSet<u32>, CommandError> {
+    let graph = &workflow.graph;
+    let is_pending = |job: &u32| graph.job(*job).state() == JobState::PendingFailed;
+    if references.is_empty() {
+        return Ok(graph.ordinals().filter(is_pending).collect());
+    }
+    let jobs = workflow.require_jobs(references)?;
+    match jobs.iter().find(|job| !is_pending(job)) {
+        None => Ok(jobs),
+        Some(job) => {
+            let (name, state) = (graph.name(*job), graph.job(*job).state());
+            Err(CommandError::Conflict(format!(
+                "job '{name}' is {state}; only a job that is pending_failed waits for a decision"
+            )))
         }
     }
 }

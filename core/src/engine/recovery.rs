@@ -1,4 +1,4 @@
-//! Recovery scripts: a failed job waits until its script has succeeded, and is ready only then.
+//! Recovery scripts: a failed job waits until its script has succeeded, and is ready again only then.
 
 use torc_api::event_reason::EventReason;
 use torc_api::state::Cause;
@@ -6,14 +6,14 @@ use torc_api::termination::EndMargin;
 use torc_api::wire::FinishedAttempt;
 
 use super::tx::Tx;
-use super::workflow::Workflow;
+use super::workflow::LiveWorkflow;
 use crate::class::RunnerView;
 use crate::ids::{JobId, RunnerId};
 use crate::job::{Ending, JobEvent};
 use crate::rows::{RecoveryRow, TaskLease};
 
-/// How many waiting scripts are looked at for one answer.
-const LOOK_AT_MOST: usize = 64;
+/// Number of waiting scripts that are examined for one answer. Limits the time of a sync, and is more than a runner executes at once.
+const MAX_SCRIPTS_EXAMINED: usize = 64;
 
 /// The attempt that a recovery script follows.
 pub(super) struct FailedAttempt<'a> {
@@ -22,8 +22,8 @@ pub(super) struct FailedAttempt<'a> {
     pub runner: Option<RunnerId>,
 }
 
-impl Workflow {
-    /// A job has failed, and a script runs before it is tried again.
+impl LiveWorkflow {
+    /// Lets a failed job wait for a recovery script.
     pub fn begin_recovery(&mut self, job: u32, script: String, failed: &FailedAttempt<'_>, tx: &mut Tx) {
         let key = self.graph.key(job);
         let row = RecoveryRow {
@@ -39,28 +39,25 @@ impl Workflow {
         self.recoveries.insert(row);
     }
 
-    /// The first scripts that this runner may have now. Elsewhere than where the attempt failed, the job has to fit.
+    /// Returns waiting scripts that a runner may execute now. The job has to fit the runner, because the next attempt should follow there.
     pub fn recoveries_for(
         &self,
         runner: RunnerId,
-        place: &RunnerView<'_>,
+        view: &RunnerView<'_>,
         end: EndMargin,
         is_there: impl Fn(RunnerId) -> bool,
-        limit: usize,
     ) -> Vec<JobId> {
         if !self.is_active() {
             return Vec::new();
         }
         let suits = |job: &JobId| {
             let class = self.graph.ordinal(*job).and_then(|job| self.graph.class_of(job));
-            class.is_some_and(|class| class.suits(place, end))
+            class.is_some_and(|class| class.suits(view, end))
         };
-        self.recoveries.for_runner(runner, is_there).take(LOOK_AT_MOST).filter(suits).take(limit).collect()
+        self.recoveries.for_runner(runner, is_there).take(MAX_SCRIPTS_EXAMINED).filter(suits).collect()
     }
-}
 
-impl Workflow {
-    /// A recovery script has ended, or is known to be gone after it had been started.
+    /// Ends an attempt of a recovery script: the job is ready, the script is retried, or the job fails.
     pub fn end_recovery(&mut self, job_id: JobId, finished: &FinishedAttempt, tx: &mut Tx) {
         let (Some(job), Some(row)) = (self.graph.ordinal(job_id), self.recoveries.get(job_id)) else { return };
         let (cause, tries) = (row.cause, row.lease.tries);
@@ -72,19 +69,21 @@ impl Workflow {
                 tx.event(Some(self.id()), EventReason::JobRecovered, message);
                 self.graph.next_attempt(job);
                 let event = match self.graph.job(job).ending() {
-                    // A lease of it is still being ended: the next attempt waits for that.
+                    // A revoked lease of the job has not ended: the next attempt waits for that.
                     1.. => JobEvent::Reset { unmet: self.graph.count_unmet(job) },
                     _ => JobEvent::Recovered,
                 };
                 let _ = self.transition(job, event, tx);
             }
-            Some(Cause::Stopped) => self.recoveries.change(job_id, tx, |row| free(&mut row.lease)),
-            Some(Cause::Lost) if tries + 1 < TaskLease::MAX_TRIES => self.recoveries.change(job_id, tx, |row| {
-                row.lease.tries += 1;
-                free(&mut row.lease);
-            }),
-            why => {
-                let how = match why {
+            Some(Cause::Stopped) => self.recoveries.change_lease(job_id, tx, TaskLease::release),
+            Some(Cause::Lost) if tries + 1 < TaskLease::MAX_TRIES => {
+                self.recoveries.change_lease(job_id, tx, |lease| {
+                    lease.tries += 1;
+                    lease.release();
+                });
+            }
+            script_cause => {
+                let how = match script_cause {
                     Some(Cause::Lost) => "was lost too often".to_owned(),
                     _ => format!("ended with exit code {}", finished.return_code),
                 };
@@ -97,10 +96,4 @@ impl Workflow {
             }
         }
     }
-}
-
-/// No runner has it.
-fn free(task: &mut TaskLease) {
-    task.runner = None;
-    task.started_ms = None;
 }

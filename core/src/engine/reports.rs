@@ -1,12 +1,15 @@
-//! Reports of attempts that ended.
+//! Reports of attempts that have ended.
 
-use torc_api::state::Cause;
+use torc_api::state::{Cause, JobState};
 use torc_api::wire::{AttemptKey, FinishedAttempt};
 
+use super::workflow::LiveWorkflow;
 use crate::failure::exit_codes;
-use crate::ids::Now;
+use crate::ids::{Now, RunnerId};
+use crate::rows::ResultRow;
+use crate::time::before;
 
-/// The report that nobody made of an attempt that is gone.
+/// Returns the report of a lost attempt, which its runner cannot make.
 pub(super) fn lost_attempt(key: AttemptKey, started_ms: Option<i64>, message: &str, now: Now) -> FinishedAttempt {
     let elapsed = started_ms.map_or(0, |started| (now.wall_ms - started).max(0));
     FinishedAttempt {
@@ -19,11 +22,47 @@ pub(super) fn lost_attempt(key: AttemptKey, started_ms: Option<i64>, message: &s
     }
 }
 
-/// A point in time before another. What a runner says is no reason to overflow.
-pub(super) fn ago(now_ms: i64, ms: u64) -> i64 {
-    now_ms.saturating_sub(i64::try_from(ms).unwrap_or(i64::MAX))
-}
-
+/// Returns why an attempt failed; none if it succeeded.
 pub(super) fn cause_of(finished: &FinishedAttempt) -> Option<Cause> {
     finished.cause.or_else(|| (finished.return_code != 0).then_some(Cause::ExitCode))
+}
+
+/// The part of a result that is decided, not reported.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AttemptRecord {
+    pub run: i32,
+    pub attempt: i32,
+    pub state: JobState,
+    pub cause: Option<Cause>,
+    pub runner: Option<RunnerId>,
+}
+
+impl LiveWorkflow {
+    /// Returns the record of an attempt that has ended.
+    pub(super) fn result_row(
+        &self,
+        job: u32,
+        finished: &FinishedAttempt,
+        record: AttemptRecord,
+        now: Now,
+    ) -> ResultRow {
+        let ended_ms = before(now.wall_ms, finished.ended_ms_ago);
+        let AttemptRecord { run, attempt, state, cause, runner } = record;
+        ResultRow {
+            workflow: self.id(),
+            job: self.graph.job(job).id(),
+            run,
+            attempt,
+            state,
+            return_code: finished.return_code,
+            cause,
+            message: finished.message.clone(),
+            started_ms: before(ended_ms, finished.duration_ms),
+            ended_ms,
+            runner,
+            stdout: finished.stdout.clone(),
+            stderr: finished.stderr.clone(),
+            usage: finished.usage.unwrap_or_default(),
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! Start-up: everything that was written becomes the live state again.
+//! Start-up: builds the state in memory from what is stored.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,25 +6,26 @@ use torc_api::state::Cause;
 
 use super::Engine;
 use super::allocations::SlurmRecords;
-use super::runners::Runner;
-use super::user_data::Data;
-use super::workflow::{Workflow, read_spec};
+use super::runners::LiveRunner;
+use super::workflow::Data;
+use super::workflow::Graph;
+use super::workflow::{LiveWorkflow, read_spec};
 use crate::ids::{JobId, Now, WorkflowId};
 use crate::rows::{ActionRow, AllocationRow, JobRow, ProfileRow, RecoveryRow, ResultRow, Snapshot, UserDataRow};
 
-/// A stored document cannot be read.
+/// The error that a stored document cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("the stored document of workflow {workflow} cannot be read")]
 pub struct UnreadableDocument {
-    /// Whose document.
+    /// Workflow of the document.
     pub workflow: WorkflowId,
-    /// Why.
+    /// Error of the parser.
     #[source]
     pub source: serde_json::Error,
 }
 
 impl Engine {
-    /// The live state of what was stored. Every runner gets its full lease time again.
+    /// Builds the state from what is stored. The lease duration of each runner begins again.
     pub fn restore(snapshot: Snapshot, now: Now) -> Result<Self, UnreadableDocument> {
         let mut engine = Self {
             last: snapshot.last,
@@ -53,53 +54,56 @@ impl Engine {
             recoveries.entry(recovery.workflow).or_default().push(recovery);
         }
         for runner in snapshot.runners {
-            engine.runners.insert(Runner::new(runner, now));
+            engine.runners.insert(LiveRunner::new(runner, now));
         }
         for row in snapshot.workflows {
             let id = row.id;
             let spec = read_spec(&row.document).map_err(|source| UnreadableDocument { workflow: id, source })?;
             let rows = jobs.remove(&id).unwrap_or_default();
-            let mut workflow = Workflow::build(row, spec, profiles.remove(&id).unwrap_or_default(), &rows);
+            let graph = Graph::new(id, profiles.remove(&id).unwrap_or_default(), &rows);
+            let mut workflow = LiveWorkflow::new(row, spec, graph);
             workflow.data = Data::from_rows(data.remove(&id).unwrap_or_default());
             workflow.set_actions(actions.remove(&id).unwrap_or_default());
             for row in recoveries.remove(&id).unwrap_or_default() {
                 workflow.recoveries.insert(row);
             }
-            engine.restore_held_leases(&workflow);
-            engine.names.insert((workflow.row.namespace.clone(), workflow.row.name.clone()), id);
-            if !workflow.is_over() {
-                engine.live.insert(id);
+            let is_over = workflow.is_over();
+            engine.workflows.insert(workflow);
+            if is_over {
+                engine.workflows.settle(id);
             }
-            engine.workflows.insert(id, workflow);
         }
+        let mut leases = engine.leases();
+        leases.restore_held();
         for lease in snapshot.detached_leases {
-            engine.restore_detached(lease);
+            leases.restore_detached(lease);
         }
         engine.restore_allocations(snapshot.allocations, snapshot.finished_allocations);
         engine.restore_failures(snapshot.failures, &snapshot.latest_failures);
         Ok(engine)
     }
 
-    /// Allocations, and who lives in them.
+    /// Restores allocations, and which runners live in them.
     fn restore_allocations(&mut self, live: Vec<AllocationRow>, finished: Vec<(WorkflowId, i64)>) {
         let mut finished: HashMap<WorkflowId, i64> = finished.into_iter().collect();
         let mut of_workflows: HashMap<WorkflowId, Vec<AllocationRow>> = HashMap::new();
         for row in live {
             let lives_here =
-                |runner: &&mut Runner| row.slurm_job_id.is_some() && runner.row.slurm_job_id == row.slurm_job_id;
+                |runner: &&mut LiveRunner| row.slurm_job_id.is_some() && runner.row().slurm_job_id == row.slurm_job_id;
             for runner in self.runners.values_mut().filter(lives_here) {
-                runner.allocation = Some((row.workflow, row.id));
+                runner.enter((row.workflow, row.id));
             }
             of_workflows.entry(row.workflow).or_default().push(row);
         }
-        for (id, workflow) in &mut self.workflows {
+        for workflow in self.workflows.values_mut() {
+            let id = &workflow.id();
             let live = of_workflows.remove(id).unwrap_or_default();
             workflow.allocations.restore(live, finished.remove(id).unwrap_or_default());
         }
     }
 
     fn restore_failures(&mut self, counts: Vec<(JobId, Cause, i32)>, latest: &[ResultRow]) {
-        // One pass over all jobs: looking for each one's workflow would take as long as there are workflows.
+        // One pass over all jobs, because the counts do not name the workflows.
         let mut of_jobs: HashMap<JobId, BTreeMap<Cause, i32>> = HashMap::new();
         for (job, cause, count) in counts {
             of_jobs.entry(job).or_default().insert(cause, count);
@@ -107,9 +111,7 @@ impl Engine {
         for workflow in self.workflows.values_mut() {
             let failed = workflow.graph.iter().filter_map(|(_, job)| Some((job.id(), of_jobs.remove(&job.id())?)));
             let failed = failed.collect();
-            let mut failures = std::mem::take(&mut workflow.failures);
-            failures.restore(failed, |job| workflow.graph.state_of(job));
-            workflow.failures = failures;
+            workflow.failures.restore(failed, |job| workflow.graph.state_of(job));
         }
         for result in latest {
             let Some(workflow) = self.workflows.get_mut(&result.workflow) else { continue };

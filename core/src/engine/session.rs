@@ -9,7 +9,7 @@ use crate::planning::partition::Partition;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Session {
     workflows: BTreeSet<WorkflowId>,
-    /// Whether this process submits allocations. Jobs of Slurm workflows then run there, unless a runner names their workflow.
+    /// This process submits allocations. Jobs of Slurm workflows then run there, unless a runner names their workflow.
     serves_slurm: bool,
     /// Partitions by cluster, as far as the controller has queried them.
     partitions: BTreeMap<String, Vec<Partition>>,

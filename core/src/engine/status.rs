@@ -1,4 +1,4 @@
-//! What is, for people: counts, conditions with closed sets of reasons, runners.
+//! Views of workflows, jobs and runners for the API, and the conditions of workflows.
 
 use std::collections::BTreeSet;
 
@@ -6,39 +6,44 @@ use torc_api::api;
 use torc_api::condition::{Condition, ConditionReason as Reason, ConditionStatus, ConditionType};
 use torc_api::event_reason::EventReason;
 use torc_api::quantity::count;
+use torc_api::state::JobState;
 use torc_api::status::{PlanSummary, WorkflowStatus};
 use torc_api::wire::RunnerScope;
 
+use super::activity::awaits_commands;
+use super::allocations::{allocation_counts, allocation_stall, allocations_ready, waits_for_allocation};
+use super::deadline::deadline_message;
+use super::runners::LiveRunner;
 use super::tx::Tx;
-use super::workflow::Workflow;
+use super::workflow::LiveWorkflow;
 use super::{CommandError, Engine, JobDetail};
-use crate::ids::{JobId, Now, RunnerId, WorkflowId};
+use crate::ids::{JobId, Now, WorkflowId};
 use crate::rows::Changes;
 use crate::time::rfc3339;
 
 impl Engine {
-    /// Begins a group of commands.
+    /// Begins a transaction at a time.
     pub fn begin(&self, now: Now) -> Tx {
         Tx::new(now, self.last)
     }
 
-    /// Ends a group of commands: completions are noted, conditions brought up to date, and everything to write is returned.
+    /// Ends a transaction: records completed workflows, updates conditions, and returns everything to write.
     pub fn finish(&mut self, mut tx: Tx) -> Changes {
         let touched = tx.changes.touched();
-        // Before what follows from them: who waits for the end of a workflow has then heard of its last job.
+        // The events of the jobs come before those of their workflows, so that watchers see the last job before the end.
         tx.changes.announce_moves(tx.now);
-        for id in self.to_look_at(touched) {
+        for id in self.to_update(touched) {
             if let Some(workflow) = self.workflows.get_mut(&id) {
                 workflow.trigger_actions(&mut tx);
             }
-            let is_held_back = self.is_held_back(id);
+            let awaits_commands = awaits_commands(&self.workflows, &self.runners, id);
             if let Some(workflow) = self.workflows.get_mut(&id) {
-                if !is_held_back {
-                    workflow.note_completion(&mut tx);
+                if !awaits_commands {
+                    workflow.record_completion(&mut tx);
                 }
                 workflow.refresh_conditions(&mut tx);
                 if workflow.is_over() {
-                    self.live.remove(&id);
+                    self.workflows.settle(id);
                 }
             }
         }
@@ -47,273 +52,243 @@ impl Engine {
         changes
     }
 
-    /// What was touched, and what could have ended meanwhile because its last runner has left.
-    fn to_look_at(&self, mut touched: BTreeSet<WorkflowId>) -> BTreeSet<WorkflowId> {
-        let waits_for_actions = |workflow: &&Workflow| {
-            !workflow.actions.is_empty() && workflow.row.completed_ms.is_none() && workflow.graph.is_settled()
+    /// Returns the workflows that have changed, and those that could complete now because their last runner has left.
+    fn to_update(&self, mut touched: BTreeSet<WorkflowId>) -> BTreeSet<WorkflowId> {
+        let awaits_actions = |workflow: &&LiveWorkflow| {
+            !workflow.actions.is_empty() && workflow.row().completed_ms.is_none() && workflow.is_settled()
         };
-        let live = self.live.iter().filter_map(|id| self.workflows.get(id));
-        touched.extend(live.filter(waits_for_actions).map(Workflow::id));
+        touched.extend(self.workflows.live().filter(awaits_actions).map(LiveWorkflow::id));
         touched
     }
 
-    /// Its end is not noted yet, because it has set off commands that a runner can still run. Which session a runner of an earlier
-    /// process served is not known, so it may be this workflow's.
-    pub(super) fn is_held_back(&self, id: WorkflowId) -> bool {
-        let serves = |scope: &RunnerScope| *scope == RunnerScope::Session || self.live_in_scope(scope).contains(&id);
-        self.workflows.get(&id).is_some_and(Workflow::has_open_commands)
-            && self.runners.values().any(|runner| !runner.is_silent() && serves(&runner.row.scope))
-    }
-
-    /// A workflow as the API shows it, without its document.
+    /// Returns a workflow as the API shows it, without its document.
     pub fn workflow_summary(&self, id: WorkflowId) -> Result<api::Workflow, CommandError> {
-        Ok(self.workflow(id)?.summary())
+        Ok(summary(self.workflows.require(id)?))
     }
 
-    /// The stored document of a workflow.
+    /// Returns the stored document of a workflow.
     pub fn document(&self, id: WorkflowId) -> Result<&str, CommandError> {
-        Ok(&self.workflow(id)?.row.document)
+        Ok(&self.workflows.require(id)?.row().document)
     }
 
-    /// The numbers of all workflows, of one namespace or all.
+    /// Returns the numbers of all workflows, of one namespace or of all.
     pub fn workflow_ids(&self, namespace: Option<&str>) -> Vec<WorkflowId> {
-        let wanted = |workflow: &&Workflow| namespace.is_none_or(|namespace| workflow.row.namespace == namespace);
-        self.workflows.values().filter(wanted).map(Workflow::id).collect()
+        let matches =
+            |workflow: &&LiveWorkflow| namespace.is_none_or(|namespace| workflow.row().namespace == namespace);
+        self.workflows.values().filter(matches).map(LiveWorkflow::id).collect()
     }
 
-    /// A job by name or number, with what only the live state knows.
+    /// Returns a job by name or number.
     pub fn job(&self, id: WorkflowId, reference: &str) -> Result<(JobId, JobDetail<'_>), CommandError> {
-        let workflow = self.workflow(id)?;
+        let workflow = self.workflows.require(id)?;
         let job = workflow.require_job(reference)?;
         Ok((workflow.graph.job(job).id(), workflow.graph.detail(job)))
     }
 
-    /// A workflow's name.
+    /// Returns the name of a workflow.
     pub fn workflow_name(&self, id: WorkflowId) -> Option<&str> {
-        self.workflows.get(&id).map(|workflow| workflow.row.name.as_str())
+        self.workflows.get(&id).map(|workflow| workflow.row().name.as_str())
     }
 
-    /// A job's name.
+    /// Returns the name of a job.
     pub fn job_name(&self, workflow: WorkflowId, id: JobId) -> Option<&str> {
-        let workflow = self.workflows.get(&workflow)?;
-        workflow.graph.ordinal(id).map(|job| workflow.graph.name(job))
+        let graph = &self.workflows.get(&workflow)?.graph;
+        graph.ordinal(id).map(|job| graph.name(job))
     }
 
-    /// Runners that have not left.
+    /// Returns the registered runners as the API shows them.
     pub fn runners(&self) -> Vec<api::Runner> {
-        self.runners.keys().filter_map(|id| self.runner_view(*id)).collect()
+        self.runners.values().map(|runner| self.runner_view(runner)).collect()
     }
 
-    fn runner_view(&self, id: RunnerId) -> Option<api::Runner> {
-        let runner = self.runners.get(&id)?;
-        let running = runner.leases.jobs().filter(|(workflow, job)| self.runs(*workflow, *job)).count() as i64;
-        Some(api::Runner {
-            id: id.0,
-            host: runner.row.host.clone(),
-            pid: runner.row.pid,
-            kind: runner.row.kind,
+    fn runner_view(&self, runner: &LiveRunner) -> api::Runner {
+        let row = runner.row();
+        let runs = |(workflow, job): &(WorkflowId, JobId)| {
+            let state = self.workflows.get(workflow).and_then(|workflow| workflow.graph.state_of(*job));
+            state == Some(JobState::Running)
+        };
+        let running = runner.leases.jobs().filter(runs).count() as i64;
+        api::Runner {
+            id: row.id.0,
+            host: row.host.clone(),
+            pid: row.pid,
+            kind: row.kind,
             status: if runner.is_silent() { api::RunnerStatus::Silent } else { api::RunnerStatus::Active },
-            capacity: runner.row.capacity,
-            labels: runner.row.labels.clone(),
-            workflow: match &runner.row.scope {
+            capacity: row.capacity,
+            labels: row.labels.clone(),
+            workflow: match &row.scope {
                 RunnerScope::Workflow(name) => Some(name.clone()),
                 _ => None,
             },
-            slurm_job_id: runner.row.slurm_job_id.clone(),
-            output_dir: runner.row.output_dir.clone(),
-            place: runner.row.place.clone(),
-            process: runner.row.process.clone(),
-            version: runner.row.version.clone(),
+            slurm_job_id: row.slurm_job_id.clone(),
+            output_dir: row.output_dir.clone(),
+            place: row.place.clone(),
+            process: row.process.clone(),
+            version: row.version.clone(),
             queued: runner.leases.job_count() as i64 - running,
             running,
-            start_time: rfc3339(runner.row.started_ms),
-            last_contact_time: Some(rfc3339(runner.heard_wall_ms())),
+            start_time: rfc3339(row.started_ms),
+            last_contact_time: Some(rfc3339(runner.last_contact_wall_ms())),
             end_time: None,
-        })
-    }
-
-    fn runs(&self, workflow: WorkflowId, job: JobId) -> bool {
-        let Some(workflow) = self.workflows.get(&workflow) else { return false };
-        let Some(job) = workflow.graph.ordinal(job) else { return false };
-        workflow.graph.job(job).state() == torc_api::state::JobState::Running
-    }
-
-    /// Nothing is left to do in any workflow of this session, or in any at all.
-    pub fn is_idle(&self) -> bool {
-        self.live.iter().all(|id| {
-            self.workflows.get(id).is_none_or(|workflow| workflow.graph.is_settled() && !self.is_held_back(*id))
-        })
+        }
     }
 }
 
-/// So many jobs, in words.
-pub(super) fn counted(jobs: i64) -> String {
-    count(jobs, "job")
-}
-
-impl Workflow {
-    pub(super) fn note_completion(&mut self, tx: &mut Tx) {
-        if !self.graph.is_settled() || self.row.completed_ms.is_some() {
+impl LiveWorkflow {
+    fn record_completion(&mut self, tx: &mut Tx) {
+        if !self.is_settled() || is_completed(self) {
             return;
         }
-        self.row.completed_ms = Some(tx.now.wall_ms);
-        tx.changes.workflow(&self.row);
-        let (reason, message) = match self.outcome() {
-            Reason::Succeeded => {
-                (EventReason::WorkflowFinished, format!("{} completed", counted(self.graph.counts().total)))
-            }
-            outcome => (EventReason::WorkflowFailed, format!("{outcome}: {}", self.failure_message())),
+        self.record.complete(tx);
+        let (reason, message) = match outcome(self) {
+            Reason::Succeeded => (EventReason::WorkflowFinished, all_completed(self)),
+            outcome => (EventReason::WorkflowFailed, format!("{outcome}: {}", failure_message(self))),
         };
-        tx.event(Some(self.row.id), reason, message);
+        tx.event(Some(self.id()), reason, message);
     }
 
-    /// Its end was noted: everything has ended, and so has what that set off.
-    fn is_finished(&self) -> bool {
-        self.row.completed_ms.is_some()
-    }
-
-    fn outcome(&self) -> Reason {
-        let counts = self.graph.counts();
-        if self.row.expired {
-            Reason::DeadlineExceeded
-        } else if self.is_canceled() {
-            Reason::Canceled
-        } else if counts.failed + counts.terminated + counts.canceled > 0 {
-            Reason::Failed
-        } else {
-            Reason::Succeeded
-        }
-    }
-
-    fn failure_message(&self) -> String {
-        let counts = self.graph.counts();
-        format!("{} failed, {} terminated, {} canceled", counts.failed, counts.terminated, counts.canceled)
-    }
-
-    /// Writes the conditions down when one of them says something new.
+    /// Stores the conditions if one of them has changed.
     pub(super) fn refresh_conditions(&mut self, tx: &mut Tx) {
-        let before: Vec<Condition> = serde_json::from_str(&self.row.conditions).unwrap_or_default();
-        let after = self.conditions(&before, tx.now);
-        if begins(&before, &after, |one| one.holds(ConditionType::Recovering))
-            && !tx.changes.has_event(self.row.id, EventReason::RecoveryStarted)
+        let before: Vec<Condition> = serde_json::from_str(&self.row().conditions).unwrap_or_default();
+        let after = conditions(self, &before, tx.now);
+        let begins = |holds: &dyn Fn(&Condition) -> bool| after.iter().any(holds) && !before.iter().any(holds);
+        if begins(&|one| one.holds(ConditionType::Recovering))
+            && !tx.changes.has_event(self.id(), EventReason::RecoveryStarted)
         {
-            tx.event(Some(self.row.id), EventReason::RecoveryStarted, self.failures.recovering().sentence());
+            tx.event(Some(self.id()), EventReason::RecoveryStarted, self.failures.recovering().sentence());
         }
-        if begins(&before, &after, is_exhausted) {
-            tx.event(Some(self.row.id), EventReason::RecoveryExhausted, self.stall().1);
+        let exhausted = [Reason::RecoveryExhausted];
+        if begins(&|one| one.status == ConditionStatus::True && one.has_reason(&exhausted)) {
+            tx.event(Some(self.id()), EventReason::RecoveryExhausted, stall(self).1);
         }
         if after != before
             && let Ok(text) = serde_json::to_string(&after)
         {
-            self.row.conditions = text;
-            tx.changes.workflow(&self.row);
-        }
-    }
-
-    fn conditions(&self, before: &[Condition], now: Now) -> Vec<Condition> {
-        self.current_conditions()
-            .into_iter()
-            .map(|condition| {
-                let known = before.iter().find(|known| known.type_ == condition.type_);
-                let since = known.filter(|known| known.status == condition.status);
-                Condition {
-                    last_transition_time: since
-                        .map_or_else(|| rfc3339(now.wall_ms), |known| known.last_transition_time.clone()),
-                    observed_generation: Some(self.row.generation),
-                    ..condition
-                }
-            })
-            .collect()
-    }
-
-    /// Returns every condition, always in the same order. Messages contain nothing that changes with each job.
-    fn current_conditions(&self) -> Vec<Condition> {
-        let settled = self.is_finished();
-        let suspended = self.is_suspended() && !settled;
-        let (stall, stall_message) = self.stall();
-        // Jobs of a canceled workflow are not retried.
-        let recovers = self.failures.recovering().reason().filter(|_| !self.is_canceled());
-        let sentence = if recovers.is_some() { self.failures.recovering().sentence() } else { String::new() };
-        let outcome = if settled { self.outcome() } else { Reason::Running };
-        let (succeeded, why, message) = match outcome {
-            Reason::Succeeded => {
-                (ConditionStatus::True, Reason::Completed, format!("{} completed", counted(self.graph.counts().total)))
-            }
-            Reason::Canceled => (ConditionStatus::False, Reason::Canceled, self.failure_message()),
-            Reason::DeadlineExceeded => (ConditionStatus::False, Reason::DeadlineExceeded, self.deadline_message()),
-            _ if settled => (ConditionStatus::False, Reason::JobsFailed, self.failure_message()),
-            _ if stall != Reason::NotStalled => (ConditionStatus::Unknown, Reason::Stalled, stall_message.clone()),
-            _ if suspended => (ConditionStatus::Unknown, Reason::Suspended, String::new()),
-            _ if recovers.is_some() => (ConditionStatus::Unknown, Reason::Recovering, sentence.clone()),
-            _ if self.waits_for_allocation() => (ConditionStatus::Unknown, Reason::WaitingForAllocation, String::new()),
-            _ if self.row.started_ms.is_some() => (ConditionStatus::Unknown, Reason::Running, String::new()),
-            _ => (ConditionStatus::Unknown, Reason::Pending, String::new()),
-        };
-        let suspension = match suspended {
-            true if self.is_managed_by_other() => Reason::ManagedByOther,
-            true => Reason::UserRequest,
-            false => Reason::NotSuspended,
-        };
-        let is = |type_, holds: bool, reason, message| Condition::new(type_, holds.into(), reason, message);
-        vec![
-            is(ConditionType::Accepted, true, Reason::Planned, counted(self.graph.counts().total)),
-            is(ConditionType::Suspended, suspended, suspension, String::new()),
-            self.allocations_ready(),
-            is(ConditionType::Recovering, recovers.is_some(), recovers.unwrap_or(Reason::NotRecovering), sentence),
-            is(ConditionType::Stalled, stall != Reason::NotStalled, stall, stall_message),
-            is(ConditionType::Finished, settled, outcome, String::new()),
-            Condition::new(ConditionType::Succeeded, succeeded, why, message),
-        ]
-    }
-
-    /// Returns why the workflow needs manual action, and a sentence about it.
-    fn stall(&self) -> (Reason, String) {
-        let counts = self.graph.counts();
-        let is_still = counts.leased + counts.running + counts.recovering == 0 && !self.leases.has_revoked_jobs();
-        if counts.pending_failed > 0 && counts.ready == 0 && is_still {
-            return (Reason::PendingFailedJobs, "failed jobs wait for a decision".to_owned());
-        }
-        let stuck = self.allocation_stall().filter(|_| is_still && counts.ready > 0 && !self.is_canceled());
-        stuck.unwrap_or((Reason::NotStalled, String::new()))
-    }
-
-    fn summary(&self) -> api::Workflow {
-        api::Workflow {
-            id: self.row.id.0,
-            name: self.row.name.clone(),
-            namespace: self.row.namespace.clone(),
-            owner: self.row.owner.clone(),
-            generation: self.row.generation,
-            creation_time: rfc3339(self.row.created_ms),
-            working_dir: self.row.working_dir.clone(),
-            suspended: self.is_suspended(),
-            canceled: self.is_canceled(),
-            slurm_cluster: self.cluster().map(str::to_owned),
-            enable_ro_crate: self.spec.enable_ro_crate == Some(true),
-            document: None,
-            status: WorkflowStatus {
-                observed_generation: Some(self.row.generation),
-                run_id: Some(self.row.run),
-                start_time: self.row.started_ms.map(rfc3339),
-                completion_time: self.row.completed_ms.map(rfc3339),
-                progress: Some(format!("{}/{}", self.graph.counts().settled(), self.graph.counts().total)),
-                plan: Some(PlanSummary { digest: self.row.digest.clone(), job_count: self.graph.counts().total }),
-                jobs: *self.graph.counts(),
-                allocations: self.allocation_counts(),
-                failures: self.failures.latest().cloned().collect(),
-                recovery: self.failures.recovering().status().filter(|_| !self.is_canceled()),
-                conditions: serde_json::from_str(&self.row.conditions).unwrap_or_default(),
-                ..WorkflowStatus::default()
-            },
+            self.record.set_conditions(text, tx);
         }
     }
 }
 
-/// Returns whether a condition `is` so that was not before.
-fn begins(before: &[Condition], after: &[Condition], is: impl Fn(&Condition) -> bool) -> bool {
-    after.iter().any(&is) && !before.iter().any(&is)
+/// Returns whether everything in the workflow has ended, including the commands that its end has triggered.
+fn is_completed(workflow: &LiveWorkflow) -> bool {
+    workflow.row().completed_ms.is_some()
 }
 
-fn is_exhausted(condition: &Condition) -> bool {
-    condition.status == ConditionStatus::True && condition.has_reason(&[Reason::RecoveryExhausted])
+fn outcome(workflow: &LiveWorkflow) -> Reason {
+    let counts = workflow.graph.counts();
+    if workflow.row().expired {
+        Reason::DeadlineExceeded
+    } else if workflow.is_canceled() {
+        Reason::Canceled
+    } else if counts.failed + counts.terminated + counts.canceled > 0 {
+        Reason::Failed
+    } else {
+        Reason::Succeeded
+    }
+}
+
+fn all_completed(workflow: &LiveWorkflow) -> String {
+    format!("{} completed", count(workflow.graph.counts().total, "job"))
+}
+
+fn failure_message(workflow: &LiveWorkflow) -> String {
+    let counts = workflow.graph.counts();
+    format!("{} failed, {} terminated, {} canceled", counts.failed, counts.terminated, counts.canceled)
+}
+
+fn conditions(workflow: &LiveWorkflow, before: &[Condition], now: Now) -> Vec<Condition> {
+    let with_times = |condition: Condition| {
+        let unchanged = before.iter().find(|old| old.type_ == condition.type_ && old.status == condition.status);
+        let since = unchanged.map(|old| old.last_transition_time.clone());
+        Condition {
+            last_transition_time: since.unwrap_or_else(|| rfc3339(now.wall_ms)),
+            observed_generation: Some(workflow.row().generation),
+            ..condition
+        }
+    };
+    current_conditions(workflow).into_iter().map(with_times).collect()
+}
+
+/// Returns all conditions, always in the same order. Messages contain nothing that changes with each job.
+fn current_conditions(workflow: &LiveWorkflow) -> Vec<Condition> {
+    let is_completed = is_completed(workflow);
+    let is_suspended = workflow.is_suspended() && !is_completed;
+    let (stall, stall_message) = stall(workflow);
+    let is_stalled = stall != Reason::NotStalled;
+    let recovering = workflow.failures.recovering();
+    // Jobs of a canceled workflow are not retried.
+    let recovers = recovering.reason().filter(|_| !workflow.is_canceled());
+    let sentence = if recovers.is_some() { recovering.sentence() } else { String::new() };
+    let outcome = if is_completed { outcome(workflow) } else { Reason::Running };
+    let (succeeded, reason, message) = match outcome {
+        Reason::Succeeded => (ConditionStatus::True, Reason::Completed, all_completed(workflow)),
+        Reason::Canceled => (ConditionStatus::False, Reason::Canceled, failure_message(workflow)),
+        Reason::DeadlineExceeded => (ConditionStatus::False, Reason::DeadlineExceeded, deadline_message(workflow)),
+        _ if is_completed => (ConditionStatus::False, Reason::JobsFailed, failure_message(workflow)),
+        _ if is_stalled => (ConditionStatus::Unknown, Reason::Stalled, stall_message.clone()),
+        _ if is_suspended => (ConditionStatus::Unknown, Reason::Suspended, String::new()),
+        _ if recovers.is_some() => (ConditionStatus::Unknown, Reason::Recovering, sentence.clone()),
+        _ if waits_for_allocation(workflow) => (ConditionStatus::Unknown, Reason::WaitingForAllocation, String::new()),
+        _ if workflow.row().started_ms.is_some() => (ConditionStatus::Unknown, Reason::Running, String::new()),
+        _ => (ConditionStatus::Unknown, Reason::Pending, String::new()),
+    };
+    let suspension = match is_suspended {
+        true if workflow.spec().is_managed_by_other() => Reason::ManagedByOther,
+        true => Reason::UserRequest,
+        false => Reason::NotSuspended,
+    };
+    let condition = |type_, is_true: bool, reason, message| Condition::new(type_, is_true.into(), reason, message);
+    let recovery = recovers.unwrap_or(Reason::NotRecovering);
+    vec![
+        condition(ConditionType::Accepted, true, Reason::Planned, count(workflow.graph.counts().total, "job")),
+        condition(ConditionType::Suspended, is_suspended, suspension, String::new()),
+        allocations_ready(workflow),
+        condition(ConditionType::Recovering, recovers.is_some(), recovery, sentence),
+        condition(ConditionType::Stalled, is_stalled, stall, stall_message),
+        condition(ConditionType::Finished, is_completed, outcome, String::new()),
+        Condition::new(ConditionType::Succeeded, succeeded, reason, message),
+    ]
+}
+
+/// Returns the reason why the workflow needs a manual action to continue, with a message.
+fn stall(workflow: &LiveWorkflow) -> (Reason, String) {
+    let counts = workflow.graph.counts();
+    let is_still = counts.leased + counts.running + counts.recovering == 0 && !workflow.leases.has_revoked_jobs();
+    if counts.pending_failed > 0 && counts.ready == 0 && is_still {
+        return (Reason::PendingFailedJobs, "failed jobs wait for a decision".to_owned());
+    }
+    let stall = allocation_stall(workflow).filter(|_| is_still && counts.ready > 0 && !workflow.is_canceled());
+    stall.unwrap_or((Reason::NotStalled, String::new()))
+}
+
+fn summary(workflow: &LiveWorkflow) -> api::Workflow {
+    let (row, counts) = (workflow.row(), workflow.graph.counts());
+    api::Workflow {
+        id: row.id.0,
+        name: row.name.clone(),
+        namespace: row.namespace.clone(),
+        owner: row.owner.clone(),
+        generation: row.generation,
+        creation_time: rfc3339(row.created_ms),
+        working_dir: row.working_dir.clone(),
+        suspended: workflow.is_suspended(),
+        canceled: workflow.is_canceled(),
+        slurm_cluster: workflow.schedulers.cluster().map(str::to_owned),
+        enable_ro_crate: workflow.spec().enable_ro_crate == Some(true),
+        document: None,
+        status: WorkflowStatus {
+            observed_generation: Some(row.generation),
+            run_id: Some(row.run),
+            start_time: row.started_ms.map(rfc3339),
+            completion_time: row.completed_ms.map(rfc3339),
+            progress: Some(format!("{}/{}", counts.settled(), counts.total)),
+            plan: Some(PlanSummary { digest: row.digest.clone(), job_count: counts.total }),
+            jobs: *counts,
+            allocations: allocation_counts(workflow),
+            failures: workflow.failures.latest().cloned().collect(),
+            recovery: workflow.failures.recovering().status().filter(|_| !workflow.is_canceled()),
+            conditions: serde_json::from_str(&row.conditions).unwrap_or_default(),
+            ..WorkflowStatus::default()
+        },
+    }
 }

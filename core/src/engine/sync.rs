@@ -1,12 +1,13 @@
-//! The runner protocol: what is, compared with what should be.
+//! The runner protocol: a runner reports its actual state, and the answer is the desired state.
 
 use torc_api::event_reason::EventReason;
 use torc_api::wire::{PROTOCOL, RegisterRequest, RegisterResponse, SyncRequest, SyncResponse, WorkRequest};
 
-use super::held_leases::LeaseTarget;
-use super::runners::Runner;
+use super::accounting::ingest_slurm_stats;
+use super::runners::LeaseTarget;
+use super::runners::LiveRunner;
 use super::tx::Tx;
-use super::workflow::Workflow;
+use super::workflow::LiveWorkflow;
 use super::{CommandError, Engine};
 use crate::ids::{Now, RunnerId};
 use crate::rows::RunnerRow;
@@ -14,14 +15,14 @@ use crate::rows::RunnerRow;
 /// An answer to a sync.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SyncAnswer {
-    /// What to say.
+    /// The answer if it is sent now.
     pub response: SyncResponse,
-    /// There is nothing to say yet: the answer may wait for a change.
+    /// The answer has nothing new and may wait for a change.
     pub may_wait: bool,
 }
 
 impl Engine {
-    /// A runner introduces itself. In the place of an earlier one it takes over what that one held.
+    /// Registers a runner. It succeeds earlier runners in the same place, and takes over their leases.
     pub fn register(&mut self, request: &RegisterRequest, tx: &mut Tx) -> Result<RegisterResponse, CommandError> {
         if request.protocol != PROTOCOL {
             return Err(CommandError::Protocol(request.protocol));
@@ -30,60 +31,62 @@ impl Engine {
         let id = tx.next_runner();
         let mut row = runner_row(id, request, tx.now);
         if let Some((workflow, allocation)) = allocation {
-            let home = self.workflows.get(&workflow).and_then(|home| home.allocations.get(allocation));
-            row.scheduler = row.scheduler.or_else(|| home.and_then(|home| home.scheduler.clone()));
+            let known = self.workflows.get(&workflow).and_then(|workflow| workflow.allocations.get(allocation));
+            row.scheduler = row.scheduler.or_else(|| known.and_then(|known| known.scheduler.clone()));
         }
         tx.changes.runner(&row);
         tx.event(None, EventReason::RunnerRegistered, format!("runner {id} on {} has registered", row.host));
-        let mut runner = Runner::new(row, tx.now);
-        runner.allocation = allocation;
-        for predecessor in self.in_place(request) {
-            self.succeed(predecessor, &mut runner, tx);
+        let mut runner = LiveRunner::new(row, tx.now);
+        if let Some(allocation) = allocation {
+            runner.enter(allocation);
         }
-        let lease_ms = self.lease_ms(&self.live_in_scope(&request.scope));
+        for predecessor in self.predecessors(request) {
+            if let Some(mut earlier) = self.runners.remove(predecessor) {
+                earlier.end(tx);
+                self.leases().transfer(earlier, &mut runner, tx);
+            }
+        }
+        let lease_ms = self.workflows.lease_ms(&self.workflows.live_in_scope(&request.scope));
         self.runners.insert(runner);
         Ok(RegisterResponse { runner: id.0, version: env!("CARGO_PKG_VERSION").to_owned(), lease_ms })
     }
 
-    fn in_place(&self, request: &RegisterRequest) -> Vec<RunnerId> {
+    /// Returns the registered runners in the place of a new one.
+    fn predecessors(&self, request: &RegisterRequest) -> Vec<RunnerId> {
         let RegisterRequest { host, place, scope, .. } = request;
-        let same = |runner: &Runner| {
-            let row = &runner.row;
-            !place.is_empty() && row.place == *place && row.host == *host && self.may_succeed(scope, &row.scope)
+        let is_same = |row: &RunnerRow| {
+            !place.is_empty()
+                && row.place == *place
+                && row.host == *host
+                && self.workflows.may_succeed(scope, &row.scope)
         };
-        self.runners.iter().filter(|(_, runner)| same(runner)).map(|(id, _)| *id).collect()
+        self.runners.values().map(LiveRunner::row).filter(|row| is_same(row)).map(|row| row.id).collect()
     }
 
-    fn succeed(&mut self, predecessor: RunnerId, successor: &mut Runner, tx: &mut Tx) {
-        let Some(mut earlier) = self.remove_runner(predecessor) else { return };
-        earlier.row.ended_ms = Some(tx.now.wall_ms);
-        tx.changes.runner(&earlier.row);
-        self.transfer_leases(earlier, successor, tx);
-    }
-
-    /// A runner says what is; the answer says what should be.
+    /// Records the actual state of a runner, and answers with the desired state.
     pub fn sync(&mut self, id: RunnerId, request: &SyncRequest, tx: &mut Tx) -> Result<SyncAnswer, CommandError> {
         let runner = self.runners.get_mut(&id).ok_or(CommandError::NoRunner(id))?;
-        let newest = runner.hear(request, tx.now);
+        let is_newest = runner.record_message(request, tx.now);
         let mut response = SyncResponse { sequence: request.sequence, ..SyncResponse::default() };
         for finished in &request.finished {
-            if self.is_from_another_store(finished, tx.now) || !self.accept_result(id, finished, tx) {
+            if self.workflows.is_from_another_store(finished, tx.now) || !self.leases().accept_result(id, finished, tx)
+            {
                 response.refused.push(finished.key);
             }
         }
-        self.take_slurm_stats(&request.slurm_stats, tx);
-        if newest {
-            self.ingest(id, request, tx);
+        ingest_slurm_stats(&self.workflows, &request.slurm_stats, tx);
+        if is_newest {
+            self.leases().ingest(id, request, tx);
         }
-        self.answer(id, request, newest, &mut response, tx);
-        let nothing_reported =
-            request.finished.is_empty() && request.returned.is_empty() && request.slurm_stats.is_empty();
-        let nothing_to_say = newest && !self.should_respond(id, request, &response);
-        let may_wait = nothing_to_say && nothing_reported && !request.leaving;
+        self.answer(id, request, is_newest, &mut response, tx);
+        let has_reports =
+            !request.finished.is_empty() || !request.returned.is_empty() || !request.slurm_stats.is_empty();
+        let has_no_news = is_newest && !self.should_respond(id, request, &response);
+        let may_wait = has_no_news && !has_reports && !request.leaving;
         Ok(SyncAnswer { response, may_wait })
     }
 
-    /// What a waiting runner should be told now, if anything.
+    /// Returns the answer to a waiting sync if it has anything new.
     pub fn poll(&mut self, id: RunnerId, request: &SyncRequest, tx: &mut Tx) -> Option<SyncResponse> {
         let runner = self.runners.get(&id)?;
         if runner.sequence() != request.sequence {
@@ -96,42 +99,50 @@ impl Engine {
 
     fn should_respond(&mut self, id: RunnerId, request: &SyncRequest, response: &SyncResponse) -> bool {
         let is_new = self.runners.get_mut(&id).is_some_and(|runner| {
-            let has_new_orders = runner.has_new_directives(request, response);
-            runner.has_new_directive_for_all(request, response) || has_new_orders
+            // Both have to run: each records what the answer says.
+            let has_new_keys = runner.has_new_keys(request, response);
+            runner.has_new_directive(request, response) || has_new_keys
         });
         is_new || !response.leases.is_empty() || !response.refused.is_empty()
     }
 
-    /// A newer message has come from the runner, or it has left: the older one is not waited for any more.
-    pub fn is_overtaken(&self, id: RunnerId, sequence: u64) -> bool {
+    /// Returns whether a newer message has arrived from the runner, or the runner has left.
+    pub(super) fn is_overtaken(&self, id: RunnerId, sequence: u64) -> bool {
         self.runners.get(&id).is_none_or(|runner| runner.sequence() != sequence)
     }
 
-    /// An answer without work: for a runner whose waiting time is over.
-    pub fn plain_response(&self, id: RunnerId) -> SyncResponse {
+    /// Returns an answer without work, for a runner whose long poll has ended.
+    pub(super) fn plain_response(&self, id: RunnerId) -> SyncResponse {
         let Some(runner) = self.runners.get(&id) else { return SyncResponse::default() };
-        let scope = &runner.row.scope;
-        let live = self.live_in_scope(scope);
+        let scope = &runner.row().scope;
+        let live = self.workflows.live_in_scope(scope);
         SyncResponse {
-            verdict: self.verdict(scope),
-            lease_ms: self.lease_of(runner, &live),
-            prefetch: self.prefetch(&live),
-            terms: self.terms(scope),
-            capacity_expected: self.expects_capacity(&live),
+            verdict: self.workflows.directive(scope),
+            lease_ms: self.workflows.lease_of(runner, &live),
+            prefetch: self.workflows.prefetch(&live),
+            terms: self.workflows.runner_policy(scope),
+            capacity_expected: self.workflows.expects_capacity(&live),
             ..SyncResponse::default()
         }
     }
 
-    fn answer(&mut self, id: RunnerId, request: &SyncRequest, newest: bool, response: &mut SyncResponse, tx: &mut Tx) {
-        if newest {
+    fn answer(
+        &mut self,
+        id: RunnerId,
+        request: &SyncRequest,
+        is_newest: bool,
+        response: &mut SyncResponse,
+        tx: &mut Tx,
+    ) {
+        if is_newest {
             self.add_directives(id, request, response);
             if !request.leaving && (!request.stopping || request.completing) {
-                self.grant_tasks(id, request, response, tx);
+                self.leases().grant_tasks(id, request, response, tx);
             }
             if request.leaving || request.want == WorkRequest::default() {
-                self.withdraw_offer(id);
+                self.runners.withdraw_offer(id);
             } else {
-                self.grant(id, request.want, response, tx);
+                self.leases().grant_jobs(id, request.want, response, tx);
             }
         }
         let plain = self.plain_response(id);
@@ -142,18 +153,19 @@ impl Engine {
         response.capacity_expected = plain.capacity_expected;
     }
 
-    /// What the runner has and should not have: it ends what is not its own or was cancelled, and gives back what need not
-    /// start now.
+    /// Adds to an answer the leases that the runner has and should not have: it cancels those that are not its own or are canceled, and
+    /// returns those that need not start now.
     fn add_directives(&self, id: RunnerId, request: &SyncRequest, response: &mut SyncResponse) {
+        let held_by = |key| self.workflows.held_by(id, key);
         for key in request.running.iter().map(|running| &running.key) {
-            if self.held_by(id, key).is_none_or(|target| self.should_terminate(target)) {
+            if held_by(key).is_none_or(|target| self.should_terminate(target)) {
                 response.cancel.push(*key);
             }
         }
         for key in &request.queued {
-            match self.held_by(id, key) {
+            match held_by(key) {
                 None => response.cancel.push(*key),
-                Some(target) if self.is_wanted_back(id, target) => response.give_back.push(*key),
+                Some(target) if self.is_requested_back(id, target) => response.give_back.push(*key),
                 Some(_) => {}
             }
         }
@@ -161,18 +173,24 @@ impl Engine {
         response.give_back.sort_unstable();
     }
 
-    /// A job runs that is to be ended.
+    /// Returns whether a target is a running job of a canceled workflow.
     fn should_terminate(&self, target: LeaseTarget) -> bool {
         let workflow = self.workflows.get(&target.workflow).filter(|_| target.role.is_job());
         let should_terminate =
-            |workflow: &Workflow| Some(workflow.should_terminate(workflow.graph.ordinal(target.number)?));
+            |workflow: &LiveWorkflow| Some(workflow.should_terminate(workflow.graph.ordinal(target.number)?));
         workflow.and_then(should_terminate).unwrap_or(false)
     }
 
-    /// A job need not start now, or could start elsewhere.
-    fn is_wanted_back(&self, id: RunnerId, target: LeaseTarget) -> bool {
-        let is_suspended = || self.workflows.get(&target.workflow).is_some_and(Workflow::is_suspended);
-        target.role.is_job() && (is_suspended() || self.is_asked_back(id, target.number))
+    /// Returns whether a target is a waiting job that must not start now, or could start elsewhere.
+    fn is_requested_back(&self, id: RunnerId, target: LeaseTarget) -> bool {
+        let is_suspended = || self.workflows.get(&target.workflow).is_some_and(LiveWorkflow::is_suspended);
+        let is_for_other = || self.runners.get(&id).is_some_and(|runner| runner.is_requested_back(target.number));
+        target.role.is_job() && (is_suspended() || is_for_other())
+    }
+
+    /// Applies everything that is due: deadlines, offers and the silence of runners. Cheap if nothing is due.
+    pub fn expire(&mut self, tx: &mut Tx) {
+        self.leases().expire(tx);
     }
 }
 

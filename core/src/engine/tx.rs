@@ -1,4 +1,4 @@
-//! The transaction of a group of commands: its time, the numbers that it gives out, and what it changed.
+//! The transaction of a group of commands: its time, the numbers that it assigns, and its changes.
 
 use torc_api::event_reason::EventReason;
 
@@ -6,19 +6,19 @@ use super::change_set::ChangeSet;
 use crate::ids::{AllocationId, JobId, Now, ProfileId, RunnerId, WorkflowId};
 use crate::rows::{AuditRow, Changes, EventRow, LastIds};
 
-/// What a group of commands shares until it is written in one database transaction.
+/// The time, numbers and changes of a group of commands that is written in one database transaction.
 ///
-/// A transaction that is dropped leaves no trace: its numbers are given out again, for nothing durable carries them.
+/// The numbers of a dropped transaction are assigned again, because nothing durable has them.
 #[derive(Debug)]
 pub struct Tx {
-    /// The time of the commands.
+    /// Time of the commands.
     pub now: Now,
     pub(super) changes: ChangeSet,
     ids: LastIds,
 }
 
 impl Tx {
-    /// Begins a group. `ids` are the highest numbers that were given out before.
+    /// Begins a transaction. `ids`: the highest numbers that were assigned before.
     pub(super) fn new(now: Now, ids: LastIds) -> Self {
         Self { now, changes: ChangeSet::default(), ids }
     }
@@ -27,7 +27,7 @@ impl Tx {
         WorkflowId(next(&mut self.ids.workflow))
     }
 
-    /// Returns a number for a job or an action.
+    /// Returns a number for a job or an action, which share a sequence.
     pub(super) fn next_job(&mut self) -> JobId {
         JobId(next(&mut self.ids.job))
     }
@@ -40,7 +40,7 @@ impl Tx {
         RunnerId(next(&mut self.ids.runner))
     }
 
-    /// Returns a number for a lease or for a change of user data: one sequence, so that a lease's number tells which data it was given.
+    /// Returns a number for a lease or a change of user data. They share a sequence, so that a lease number identifies the values that the lease was given.
     pub(super) fn next_lease(&mut self) -> i64 {
         next(&mut self.ids.lease_id)
     }
@@ -59,12 +59,12 @@ impl Tx {
         });
     }
 
-    /// Records who did something, or was refused.
+    /// Adds an entry to the audit log.
     pub fn audit(&mut self, row: AuditRow) {
         self.changes.audit(row);
     }
 
-    /// Ends the group: returns what has to be written, with its events numbered, and the highest numbers given out.
+    /// Ends the transaction. Returns its changes and the highest assigned numbers.
     pub(super) fn finish(mut self) -> (Changes, LastIds) {
         let changes = self.changes.finish(&mut self.ids.event);
         (changes, self.ids)

@@ -1,4 +1,4 @@
-//! What people ask for beside the document: cancel, suspend, resume, retry, delete.
+//! Commands beside the document: suspend, resume, cancel, retry, delete.
 
 use std::collections::BTreeSet;
 
@@ -9,200 +9,154 @@ use torc_api::state::JobState;
 use torc_api::workflow::StopPolicy;
 
 use super::tx::Tx;
+use super::workflow::LiveWorkflow;
 use super::{CommandError, Engine};
 use crate::ids::WorkflowId;
-use crate::job::JobEvent;
 
-/// Which jobs run again.
+/// The jobs that a retry resets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// Every job that failed, was ended or cancelled.
+    /// All jobs that failed, were terminated or canceled.
     Failed,
-    /// These, by name or number.
+    /// The jobs with these names or numbers.
     Jobs(Vec<String>),
-    /// These, by name or number, because their files have changed, and those whose data has.
+    /// The jobs with these names or numbers, whose files have changed, and the jobs whose user data has changed.
     Changed(Vec<String>),
-    /// Everything, as a new run.
+    /// All jobs, in a new run.
     All,
 }
 
 impl Engine {
-    /// No new leases, and those that have not started are taken back; running jobs go on.
+    /// Suspends a workflow: no lease is granted, and unstarted leases are requested back. Running jobs continue.
     pub fn suspend(&mut self, id: WorkflowId, tx: &mut Tx) -> Result<(), CommandError> {
-        let workflow = self.workflow_mut(id)?;
-        if !std::mem::replace(&mut workflow.row.suspended, true) {
-            tx.changes.workflow(&workflow.row);
+        let workflow = self.workflows.require_mut(id)?;
+        if workflow.record.suspend(tx) {
             tx.event(Some(id), EventReason::WorkflowSuspended, "no new jobs start".to_owned());
-            self.wake_version += 1;
+            self.runners.wake();
         }
         Ok(())
     }
 
-    /// Undoes `suspend` and `cancel`: leases are given out again, and cancelled jobs are wanted again.
+    /// Undoes `suspend` and `cancel`: leases are granted again, and canceled jobs are reset.
     pub fn resume(&mut self, id: WorkflowId, tx: &mut Tx) -> Result<(), CommandError> {
-        let workflow = self.workflow_mut(id)?;
-        let said = match (workflow.spec.suspend, workflow.spec.stop_policy) {
+        let workflow = self.workflows.require_mut(id)?;
+        let spec = workflow.spec();
+        let setting = match (spec.suspend, spec.stop_policy) {
             (_, Some(StopPolicy::Cancel)) => Some("`stopPolicy: Cancel`"),
             (_, Some(StopPolicy::Drain)) => Some("`stopPolicy: Drain`"),
             (Some(true), _) => Some("`suspend: true`"),
-            _ if workflow.is_managed_by_other() => Some("`managedBy`"),
+            _ if spec.is_managed_by_other() => Some("`managedBy`"),
             _ => None,
         };
-        if let Some(said) = said {
-            return Err(CommandError::Conflict(format!("the document says {said}; change it and apply it again")));
+        if let Some(setting) = setting {
+            return Err(CommandError::Conflict(format!("the document sets {setting}; change it and apply it again")));
         }
         let was_exhausted = workflow.allocations.forget_unproductive();
-        if !workflow.row.suspended && !workflow.row.canceled {
+        let (was_suspended, was_canceled) = (workflow.row().suspended, workflow.row().canceled);
+        if !was_suspended && !was_canceled {
             if was_exhausted {
                 workflow.refresh_conditions(tx);
-                self.wake_version += 1;
+                self.runners.wake();
             }
             return Ok(());
         }
-        workflow.row.suspended = false;
+        let canceled = was_canceled.then(|| canceled_jobs(workflow));
+        workflow.record.resume(tx);
         tx.event(Some(id), EventReason::WorkflowResumed, "jobs start again".to_owned());
-        let canceled = workflow.row.canceled.then(|| workflow.canceled_jobs());
-        workflow.row.canceled = false;
-        workflow.row.expired = false;
-        tx.changes.workflow(&workflow.row);
         if let Some(canceled) = canceled {
-            self.reset(id, canceled, tx);
-            self.session.workflows.insert(id);
+            self.leases().reset(id, canceled, tx);
+            self.workflows.session.add(id);
         }
-        self.wake_version += 1;
+        self.runners.wake();
         Ok(())
     }
 
-    /// Nothing more starts, and what runs is ended. Returns how many jobs that concerns.
+    /// Cancels a workflow: no job starts, and runners terminate running jobs. Returns the number of affected jobs.
     pub fn cancel(&mut self, id: WorkflowId, tx: &mut Tx) -> Result<i64, CommandError> {
-        let workflow = self.workflow_mut(id)?;
-        if workflow.graph.is_settled() {
+        let workflow = self.workflows.require_mut(id)?;
+        if workflow.is_settled() {
             return Ok(0);
         }
-        workflow.row.canceled = true;
-        tx.changes.workflow(&workflow.row);
-        let affected = self.cancel_jobs(id, tx);
+        workflow.record.cancel(tx);
+        let affected = self.leases().cancel_jobs(id, tx);
         tx.event(Some(id), EventReason::WorkflowCanceled, format!("{} canceled", count(affected, "job")));
         Ok(affected)
     }
 
-    /// Cancels every job that has not ended; running ones are ended by their runners.
-    pub(super) fn cancel_jobs(&mut self, id: WorkflowId, tx: &mut Tx) -> i64 {
-        let Some(workflow) = self.workflows.get_mut(&id) else { return 0 };
-        workflow.cancel_actions(tx);
-        let mut affected = 0;
-        for job in workflow.graph.all() {
-            let Some(state) = self.workflows.get(&id).map(|workflow| workflow.graph.job(job).state()) else {
-                continue;
-            };
-            if matches!(state, JobState::Leased | JobState::Recovering) {
-                self.revoke_leases_of_job(id, job, tx);
-            }
-            let Some(workflow) = self.workflows.get_mut(&id) else { continue };
-            if state == JobState::Running || workflow.transition(job, JobEvent::Canceled, tx).is_ok() {
-                affected += 1;
-                workflow.forget_expired_leases(job, tx);
-            }
-        }
-        self.revoke_stale_actions(id, tx);
-        self.wake_version += 1;
-        affected
-    }
-
-    /// Jobs run again, and so does what depends on them. Returns how many jobs that concerns.
+    /// Resets jobs and their dependents, so that they run again. Returns the number of affected jobs.
     pub fn retry(&mut self, id: WorkflowId, which: &Retry, tx: &mut Tx) -> Result<i64, CommandError> {
-        let jobs = self.chosen(id, which)?;
+        let workflow = self.workflows.require_mut(id)?;
+        let jobs = chosen_jobs(workflow, which)?;
         if matches!(which, Retry::Changed(_)) && jobs.is_empty() {
-            self.undo_regeneration(id, tx);
+            workflow.forget_regenerated(tx);
             return Ok(0);
         }
-        let workflow = self.workflows.get_mut(&id).ok_or_else(|| CommandError::NoWorkflow(id.to_string()))?;
-        workflow.row.canceled = false;
-        workflow.row.expired = false;
+        workflow.record.uncancel(tx);
         workflow.allocations.forget_unproductive();
         if *which == Retry::All {
-            workflow.begin_run(workflow.row.run + 1, tx);
-            workflow.data.forget_ephemeral(tx);
+            workflow.begin_run(workflow.row().run + 1, tx);
+            workflow.forget_regenerated(tx);
         }
-        tx.changes.workflow(&workflow.row);
-        if *which == Retry::All {
-            self.undo_regeneration(id, tx);
-        }
-        self.forget_leases_without_target(id, tx);
-        let affected = self.reset(id, jobs, tx).len();
-        self.session.workflows.insert(id);
+        let mut leases = self.leases();
+        leases.forget_without_target(id, tx);
+        let affected = leases.reset(id, jobs, tx).len();
+        self.workflows.session.add(id);
         tx.event(Some(id), EventReason::WorkflowRetried, format!("{} reset to run again", count(affected, "job")));
         Ok(affected as i64)
     }
 
-    /// The names of the jobs that would run again.
+    /// Returns the names of the jobs that a retry would reset.
     pub fn retry_preview(&self, id: WorkflowId, which: &Retry) -> Result<JobNames, CommandError> {
-        let workflow = self.workflow(id)?;
+        let workflow = self.workflows.require(id)?;
         let mut names = JobNames::default();
-        let again = workflow.graph.with_descendants(&self.chosen(id, which)?);
-        // What they have spawned goes instead, and comes again if they say so.
-        for job in again.difference(&workflow.spawned_by(&again)) {
+        let reset = workflow.graph.with_descendants(&chosen_jobs(workflow, which)?);
+        // Jobs that these have spawned are removed. The next attempts spawn them again or not.
+        for job in reset.difference(&workflow.graph.spawned_by(&reset)) {
             names.push(workflow.graph.name(*job));
         }
         Ok(names)
     }
 
-    /// The jobs that are asked for, without what depends on them.
-    fn chosen(&self, id: WorkflowId, which: &Retry) -> Result<BTreeSet<u32>, CommandError> {
-        let workflow = self.workflow(id)?;
-        if workflow.spec.stop_policy == Some(StopPolicy::Cancel) {
-            let message = "the document says `stopPolicy: Cancel`; change it and apply it again";
-            return Err(CommandError::Conflict(message.to_owned()));
-        }
-        let all = || workflow.graph.all();
-        Ok(match which {
-            Retry::All => all().filter(|job| workflow.graph.job(*job).state() != JobState::Disabled).collect(),
-            Retry::Failed => all().filter(|job| workflow.may_be_retried(*job)).collect(),
-            Retry::Jobs(references) => workflow.find_all(references)?,
-            Retry::Changed(references) => {
-                let mut jobs = workflow.find_all(references)?;
-                jobs.extend(all().filter(|job| workflow.stale_data(*job).is_some()));
-                jobs
-            }
-        })
-    }
-
-    /// Forgets a workflow. Its running jobs are ended by their runners, for their keys are no longer known.
+    /// Deletes a workflow. Runners terminate its jobs, because their keys are unknown.
     pub fn delete(&mut self, id: WorkflowId, tx: &mut Tx) -> Result<(), CommandError> {
-        let workflow = self.workflows.remove(&id).ok_or_else(|| CommandError::NoWorkflow(id.to_string()))?;
-        self.names.remove(&(workflow.row.namespace.clone(), workflow.row.name.clone()));
-        self.session.workflows.remove(&id);
-        self.live.remove(&id);
-        self.forget_leases(|target| target.workflow == id, tx);
+        let workflow = self.workflows.remove(id).ok_or_else(|| CommandError::NoWorkflow(id.to_string()))?;
+        self.leases().forget(|target| target.workflow == id, tx);
         tx.changes.deleted(id, |job| workflow.graph.ordinal(job).is_some());
-        tx.event(None, EventReason::WorkflowDeleted, format!("workflow '{}' was deleted", workflow.row.name));
-        self.wake_version += 1;
+        tx.event(None, EventReason::WorkflowDeleted, format!("workflow '{}' was deleted", workflow.row().name));
+        self.runners.wake();
         Ok(())
     }
 }
 
-impl super::workflow::Workflow {
-    /// Returns a job by name or number.
-    pub(super) fn require_job(&self, reference: &str) -> Result<u32, CommandError> {
-        let missing = || CommandError::NoJob { workflow: self.row.name.clone(), job: reference.to_owned() };
-        self.graph.find(reference).ok_or_else(missing)
+/// Returns the jobs that a retry names, without their dependents.
+fn chosen_jobs(workflow: &LiveWorkflow, which: &Retry) -> Result<BTreeSet<u32>, CommandError> {
+    if workflow.spec().stop_policy == Some(StopPolicy::Cancel) {
+        let message = "the document sets `stopPolicy: Cancel`; change it and apply it again";
+        return Err(CommandError::Conflict(message.to_owned()));
     }
+    let all = || workflow.graph.ordinals();
+    Ok(match which {
+        Retry::All => all().filter(|job| workflow.graph.job(*job).state() != JobState::Disabled).collect(),
+        Retry::Failed => all().filter(|job| may_be_retried(workflow, *job)).collect(),
+        Retry::Jobs(references) => workflow.require_jobs(references)?,
+        Retry::Changed(references) => {
+            let mut jobs = workflow.require_jobs(references)?;
+            jobs.extend(all().filter(|job| workflow.stale_data(*job).is_some()));
+            jobs
+        }
+    })
+}
 
-    pub(super) fn find_all(&self, references: &[String]) -> Result<BTreeSet<u32>, CommandError> {
-        let missing = |job: &str| CommandError::NoJob { workflow: self.row.name.clone(), job: job.to_owned() };
-        self.graph.find_all(references).map_err(missing)
-    }
+/// Returns the jobs that were canceled or are being terminated because of a cancellation.
+fn canceled_jobs(workflow: &LiveWorkflow) -> BTreeSet<u32> {
+    let is_canceled = |(_, state): &(u32, JobState)| *state == JobState::Canceled;
+    let states = workflow.graph.iter().map(|(job, record)| (job, record.state()));
+    states.filter(|one| is_canceled(one) || workflow.should_terminate(one.0)).map(|(job, _)| job).collect()
+}
 
-    /// Jobs that were cancelled or are being ended because of that.
-    fn canceled_jobs(&self) -> BTreeSet<u32> {
-        let canceled = |job: &u32| self.graph.job(*job).state() == JobState::Canceled || self.should_terminate(*job);
-        self.graph.all().filter(canceled).collect()
-    }
-
-    /// It did not succeed, or is being ended.
-    fn may_be_retried(&self, job: u32) -> bool {
-        let state = self.graph.job(job).state();
-        matches!(state, JobState::Failed | JobState::Terminated | JobState::Canceled | JobState::PendingFailed)
-            || self.should_terminate(job)
-    }
+/// Returns whether a job did not succeed, or is being terminated.
+fn may_be_retried(workflow: &LiveWorkflow, job: u32) -> bool {
+    let state = workflow.graph.job(job).state();
+    matches!(state, JobState::Failed | JobState::Terminated | JobState::Canceled | JobState::PendingFailed)
+        || workflow.should_terminate(job)
 }

@@ -1,5 +1,16 @@
 //! A workflow in memory: its row, its document and its parts.
 
+mod actions;
+mod allocations;
+mod detached_leases;
+mod failures;
+mod graph;
+mod record;
+mod recoveries;
+mod schedulers;
+mod user_data;
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use torc_api::document::WorkflowDocument;
@@ -8,97 +19,147 @@ use torc_api::status::FailureSample;
 use torc_api::termination::EndMargin;
 use torc_api::workflow::{StopPolicy, WorkflowSpec};
 
-use super::action_list::Actions;
-use super::allocation_list::Allocations;
-use super::detached_leases::DetachedLeases;
-use super::failures::Failures;
-use super::graph::{Graph, StateChange};
-use super::recovery_scripts::Recoveries;
+pub(super) use actions::{ActionOutcome, ActionRecord, Actions, is_at_end};
+pub(super) use allocations::Allocations;
+pub use allocations::{Observation, UNPRODUCTIVE_LIMIT};
+pub(super) use graph::Graph;
+pub use graph::JobDetail;
+#[cfg(test)]
+pub(super) use graph::JobRecord;
+pub(super) use user_data::{Data, undeclared};
+
+use detached_leases::DetachedLeases;
+use failures::Failures;
+use graph::StateChange;
+use record::WorkflowRecord;
+use recoveries::Recoveries;
+use schedulers::Schedulers;
+
+use super::CommandError;
 use super::tx::Tx;
-use super::user_data::Data;
 use crate::ids::WorkflowId;
 use crate::job::{InvalidTransition, JobEvent};
-use crate::rows::{JobRow, ProfileRow, Regenerated, ResultRow, WorkflowRow};
+use crate::rows::{ResultRow, WorkflowRow};
 
-pub(super) struct Workflow {
-    pub row: WorkflowRow,
-    pub spec: Arc<WorkflowSpec>,
+/// A workflow in memory.
+pub(super) struct LiveWorkflow {
+    pub record: WorkflowRecord,
+    spec: Arc<WorkflowSpec>,
     pub graph: Graph,
+    pub schedulers: Schedulers,
     pub failures: Failures,
-    /// Values that jobs exchange.
     pub data: Data,
     pub leases: DetachedLeases,
     pub actions: Actions,
-    /// Schedulers that recovery has made.
-    pub regenerated: Vec<Regenerated>,
-    /// The document with them, as far as Slurm is concerned.
-    pub spec_with_regenerated: Option<Arc<WorkflowSpec>>,
     pub recoveries: Recoveries,
     pub allocations: Allocations,
 }
 
-impl Workflow {
-    /// Builds the live form of stored rows. `jobs` must be sorted by number; unknown dependencies are left out.
-    pub fn build(
-        row: WorkflowRow,
-        spec: Arc<WorkflowSpec>,
-        profiles: impl IntoIterator<Item = ProfileRow>,
-        jobs: &[JobRow],
-    ) -> Self {
-        let graph = Graph::new(row.id, profiles, jobs);
-        Self::with_graph(row, spec, graph)
-    }
-
-    /// Builds the live form of a row and its jobs.
-    pub fn with_graph(row: WorkflowRow, spec: Arc<WorkflowSpec>, graph: Graph) -> Self {
-        let mut workflow = Self {
+impl LiveWorkflow {
+    /// Builds the workflow of a row with its jobs. The other parts are empty.
+    pub fn new(row: WorkflowRow, spec: Arc<WorkflowSpec>, graph: Graph) -> Self {
+        Self {
             graph,
-            row,
+            schedulers: Schedulers::load(spec.clone(), &row.recovery_schedulers),
+            record: WorkflowRecord::new(row),
             spec,
             failures: Failures::default(),
             data: Data::default(),
             leases: DetachedLeases::default(),
             actions: Actions::default(),
-            regenerated: Vec::new(),
-            spec_with_regenerated: None,
             recoveries: Recoveries::default(),
             allocations: Allocations::default(),
-        };
-        workflow.load_regenerated();
-        workflow
+        }
     }
 
-    /// Returns the margin before the end of a runner's time in which its jobs get their first signal.
+    /// Returns the same workflow without some of its jobs.
+    pub fn without(&self, removed: &BTreeSet<u32>) -> Self {
+        let mut new = Self::new(self.row().clone(), self.spec.clone(), self.graph.without(removed));
+        new.inherit(self);
+        new.set_actions(self.actions.rows());
+        new
+    }
+
+    /// Returns a copy, to preview a command.
+    pub fn copy(&self) -> Self {
+        self.without(&BTreeSet::new())
+    }
+
+    /// Takes over from the workflow before an edit what its jobs have left beside their rows.
+    pub fn inherit(&mut self, old: &Self) {
+        let graph = &self.graph;
+        let names = graph.by_name();
+        self.failures.inherit(&old.failures, |name| names.contains_key(name), |job| graph.state_of(job));
+        self.data = old.data.clone();
+        self.allocations = old.allocations.after_edit();
+        for row in old.recoveries.iter().filter(|row| graph.ordinal(row.job).is_some()) {
+            self.recoveries.insert(row.clone());
+        }
+        self.inherit_leases(old);
+    }
+
+    pub fn id(&self) -> WorkflowId {
+        self.row().id
+    }
+
+    pub fn row(&self) -> &WorkflowRow {
+        self.record.row()
+    }
+
+    pub fn spec(&self) -> &WorkflowSpec {
+        &self.spec
+    }
+
+    /// Returns the margin before the end of a runner at which its jobs get their first signal.
     pub fn end_margin(&self, in_allocation: bool) -> EndMargin {
         EndMargin::of(self.spec.execution_config.as_ref(), in_allocation)
     }
 
-    pub fn id(&self) -> WorkflowId {
-        self.row.id
-    }
-
     pub fn is_suspended(&self) -> bool {
-        self.row.suspended
+        self.row().suspended
             || self.spec.suspend == Some(true)
             || self.spec.stop_policy == Some(StopPolicy::Drain)
-            || self.is_managed_by_other()
-    }
-
-    /// Another controller looks after it.
-    pub fn is_managed_by_other(&self) -> bool {
-        self.spec.is_managed_by_other()
+            || self.spec.is_managed_by_other()
     }
 
     pub fn is_canceled(&self) -> bool {
-        self.row.canceled || self.spec.stop_policy == Some(StopPolicy::Cancel)
+        self.row().canceled || self.spec.stop_policy == Some(StopPolicy::Cancel)
     }
 
-    /// The job runs, and a person wants it ended.
+    /// Returns whether no job is left to run.
+    pub fn is_settled(&self) -> bool {
+        self.graph.is_settled()
+    }
+
+    /// Returns whether jobs are left to run and may start.
+    pub fn is_active(&self) -> bool {
+        !self.is_settled() && !self.is_suspended() && !self.is_canceled()
+    }
+
+    pub fn has_ready_jobs(&self) -> bool {
+        self.graph.counts().of(JobState::Ready) > 0
+    }
+
+    /// Returns whether a job runs although its workflow is canceled.
     pub fn should_terminate(&self, job: u32) -> bool {
         self.is_canceled() && self.graph.job(job).state() == JobState::Running
     }
 
-    /// Applies an event to a job, and lets the parts of the workflow that depend on the states of jobs follow.
+    /// Returns a job by name or number, or the error that it does not exist.
+    pub fn require_job(&self, reference: &str) -> Result<u32, CommandError> {
+        self.graph.find(reference).ok_or_else(|| self.no_job(reference))
+    }
+
+    /// Returns jobs by name or number, or the error that the first unknown one does not exist.
+    pub fn require_jobs(&self, references: &[String]) -> Result<BTreeSet<u32>, CommandError> {
+        self.graph.find_all(references).map_err(|reference| self.no_job(reference))
+    }
+
+    fn no_job(&self, reference: &str) -> CommandError {
+        CommandError::NoJob { workflow: self.row().name.clone(), job: reference.to_owned() }
+    }
+
+    /// Applies an event to a job. The parts of the workflow that depend on the states of jobs follow.
     pub fn transition(&mut self, job: u32, event: JobEvent, tx: &mut Tx) -> Result<JobState, InvalidTransition> {
         let StateChange { before, after } = self.graph.transition(job, event, tx)?;
         let id = self.graph.job(job).id();
@@ -110,22 +171,18 @@ impl Workflow {
         Ok(after)
     }
 
-    /// Begins a new run; what was remembered of the one before is history.
+    /// Begins a run. The failures of the previous one are no longer shown.
     pub fn begin_run(&mut self, run: i32, tx: &mut Tx) {
-        self.row.run = run;
-        self.row.started_ms = None;
-        self.row.completed_ms = None;
-        // Whoever asks for a new run wants it to run.
-        self.row.canceled = false;
-        self.row.expired = false;
+        self.record.begin_run(run, tx);
         self.failures.begin_run();
         self.begin_run_of_actions(tx);
+        self.data.forget_ephemeral(tx);
     }
 
-    /// Keeps a sample of an attempt that failed in this run. That a runner was stopped says nothing about the job.
+    /// Keeps a sample of an attempt that failed in this run, unless it ended because its runner was stopped or the job was canceled.
     pub fn remember_failure(&mut self, result: &ResultRow) {
         let (Some(job), Some(cause)) = (self.graph.ordinal(result.job), result.cause) else { return };
-        if result.run != self.row.run || matches!(cause, Cause::Stopped | Cause::Canceled) {
+        if result.run != self.row().run || matches!(cause, Cause::Stopped | Cause::Canceled) {
             return;
         }
         let sample = FailureSample {

@@ -7,13 +7,13 @@ use torc_api::wire::RunnerScope;
 
 use super::CommandError;
 use super::session::Session;
-use super::workflow::Workflow;
+use super::workflow::LiveWorkflow;
 use crate::ids::WorkflowId;
 
 /// All workflows in memory.
 #[derive(Default)]
 pub(super) struct Workflows {
-    all: BTreeMap<WorkflowId, Workflow>,
+    all: BTreeMap<WorkflowId, LiveWorkflow>,
     /// The workflows that have not settled. Syncs and deadlines examine only these, however many have settled.
     live: BTreeSet<WorkflowId>,
     /// Numbers by namespace and name.
@@ -22,21 +22,21 @@ pub(super) struct Workflows {
 }
 
 impl Workflows {
-    pub fn get(&self, id: &WorkflowId) -> Option<&Workflow> {
+    pub fn get(&self, id: &WorkflowId) -> Option<&LiveWorkflow> {
         self.all.get(id)
     }
 
-    pub fn get_mut(&mut self, id: &WorkflowId) -> Option<&mut Workflow> {
+    pub fn get_mut(&mut self, id: &WorkflowId) -> Option<&mut LiveWorkflow> {
         self.all.get_mut(id)
     }
 
     /// Returns a workflow, or the error that it does not exist.
-    pub fn require(&self, id: WorkflowId) -> Result<&Workflow, CommandError> {
+    pub fn require(&self, id: WorkflowId) -> Result<&LiveWorkflow, CommandError> {
         self.all.get(&id).ok_or_else(|| CommandError::NoWorkflow(id.to_string()))
     }
 
     /// Returns a workflow, or the error that it does not exist.
-    pub fn require_mut(&mut self, id: WorkflowId) -> Result<&mut Workflow, CommandError> {
+    pub fn require_mut(&mut self, id: WorkflowId) -> Result<&mut LiveWorkflow, CommandError> {
         self.all.get_mut(&id).ok_or_else(|| CommandError::NoWorkflow(id.to_string()))
     }
 
@@ -44,16 +44,23 @@ impl Workflows {
         self.all.keys()
     }
 
-    pub fn values(&self) -> impl Iterator<Item = &Workflow> {
+    pub fn values(&self) -> impl Iterator<Item = &LiveWorkflow> {
         self.all.values()
     }
 
-    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut Workflow> {
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut LiveWorkflow> {
         self.all.values_mut()
     }
 
+    /// Returns a copy of one workflow with the same session, to preview a command.
+    pub fn copy_of(&self, id: WorkflowId) -> Result<Self, CommandError> {
+        let workflow = self.require(id)?.copy();
+        let live = self.live.iter().copied().filter(|live| *live == id).collect();
+        Ok(Self { all: [(id, workflow)].into(), live, names: HashMap::new(), session: self.session.clone() })
+    }
+
     /// Returns the workflows that have not settled.
-    pub fn live(&self) -> impl Iterator<Item = &Workflow> {
+    pub fn live(&self) -> impl Iterator<Item = &LiveWorkflow> {
         self.live.iter().filter_map(|id| self.all.get(id))
     }
 
@@ -62,26 +69,37 @@ impl Workflows {
     }
 
     /// Adds a workflow that has not settled, under its name.
-    pub fn insert(&mut self, workflow: Workflow) {
+    pub fn insert(&mut self, workflow: LiveWorkflow) {
         let row = workflow.row();
         self.names.insert((row.namespace.clone(), row.name.clone()), row.id);
         self.live.insert(row.id);
         self.all.insert(row.id, workflow);
     }
 
-    /// Replaces a workflow by its edited form.
-    pub fn replace(&mut self, workflow: Workflow) -> Option<Workflow> {
-        self.all.insert(workflow.id(), workflow)
+    /// Takes a workflow out to be edited. The caller puts it back.
+    pub fn take(&mut self, id: WorkflowId) -> Option<LiveWorkflow> {
+        self.all.remove(&id)
     }
 
-    /// Removes a workflow.
-    pub fn remove(&mut self, id: WorkflowId) -> Option<Workflow> {
+    /// Puts an edited workflow back.
+    pub fn put_back(&mut self, workflow: LiveWorkflow) {
+        self.all.insert(workflow.id(), workflow);
+    }
+
+    /// Removes a deleted workflow.
+    pub fn remove(&mut self, id: WorkflowId) -> Option<LiveWorkflow> {
         let workflow = self.all.remove(&id)?;
         let row = workflow.row();
         self.names.remove(&(row.namespace.clone(), row.name.clone()));
         self.session.remove(id);
         self.live.remove(&id);
         Some(workflow)
+    }
+
+    /// Continues the session of a state that was dropped and read again.
+    pub fn continue_session(&mut self, before: &Session) {
+        let all = &self.all;
+        self.session.resume(before, |id| all.contains_key(&id));
     }
 
     /// Marks a workflow as not settled.
@@ -95,7 +113,7 @@ impl Workflows {
     }
 
     /// Returns the workflow with a name.
-    pub fn named(&self, namespace: &str, name: &str) -> Option<&Workflow> {
+    pub fn named(&self, namespace: &str, name: &str) -> Option<&LiveWorkflow> {
         self.id_of(namespace, name).and_then(|id| self.all.get(&id))
     }
 
@@ -153,7 +171,7 @@ impl Workflows {
     }
 
     /// Returns all workflows in a scope.
-    pub fn in_scope<'a>(&'a self, scope: &RunnerScope) -> Box<dyn Iterator<Item = &'a Workflow> + 'a> {
+    pub fn in_scope<'a>(&'a self, scope: &RunnerScope) -> Box<dyn Iterator<Item = &'a LiveWorkflow> + 'a> {
         match scope {
             RunnerScope::All => Box::new(self.all.values().filter(|workflow| !self.is_left_to_slurm(workflow.id()))),
             RunnerScope::Session => {

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use torc_api::quantity::parse_memory;
 use torc_core::class::labels_match;
-use torc_core::engine::Demand;
+use torc_core::engine::PoolDemand;
 
 /// Default time without work after which a pool gets smaller.
 const COOL_DOWN_SECONDS: u32 = 60;
@@ -82,7 +82,7 @@ impl BusyRunners {
 
 /// The input of [`size`].
 pub(super) struct Sizing<'a> {
-    pub demands: &'a [Demand],
+    pub demands: &'a [PoolDemand],
     pub current: i32,
     pub busy: BusyRunners,
     /// The time since a runner of the pool last had work.
@@ -106,7 +106,7 @@ pub(super) fn size(pool: &Pool, sizing: &Sizing<'_>) -> i32 {
 }
 
 /// Returns the number of Pods that run all jobs at once.
-fn pods_for(pool: &Pool, demands: &[Demand]) -> i32 {
+fn pods_for(pool: &Pool, demands: &[PoolDemand]) -> i32 {
     let mut thousandths: i64 = 0;
     for demand in demands.iter().filter(|demand| serves(pool, demand)) {
         let at_once = at_once(pool, demand);
@@ -117,14 +117,14 @@ fn pods_for(pool: &Pool, demands: &[Demand]) -> i32 {
     i32::try_from((thousandths + 999) / 1_000).unwrap_or(i32::MAX)
 }
 
-fn serves(pool: &Pool, demand: &Demand) -> bool {
+fn serves(pool: &Pool, demand: &PoolDemand) -> bool {
     let name = demand.workflow.rsplit('/').next().unwrap_or_default();
     let is_its = pool.workflow.is_empty() || pool.workflow == demand.workflow || pool.workflow == name;
     is_its && labels_match(&demand.labels, &pool.labels)
 }
 
 /// Returns the number of such jobs that a Pod runs at once; 0 if it is too small. A resource without a limit is unlimited.
-fn at_once(pool: &Pool, demand: &Demand) -> i64 {
+fn at_once(pool: &Pool, demand: &PoolDemand) -> i64 {
     let needs = &demand.needs;
     let limit =
         |name: &str, parse: fn(&str) -> Option<i64>| pool.limits.get(name).and_then(|value| parse(&text(value)));
@@ -178,9 +178,9 @@ mod tests {
         .unwrap()
     }
 
-    fn demand(jobs: i64, cpus: i64, memory_gib: i64) -> Demand {
+    fn demand(jobs: i64, cpus: i64, memory_gib: i64) -> PoolDemand {
         let needs = Requirements { num_cpus: cpus, memory_bytes: memory_gib << 30, ..Requirements::default() };
-        Demand { workflow: "default/w".to_owned(), needs, labels: vec!["fast".to_owned()], jobs }
+        PoolDemand { workflow: "default/w".to_owned(), needs, labels: vec!["fast".to_owned()], jobs }
     }
 
     #[test]
@@ -194,9 +194,9 @@ mod tests {
             (vec![demand(2, 1, 1), demand(1, 2, 1)], 1),
             (vec![demand(1_000_000, 1, 1)], 5),
             (vec![demand(10, 8, 1)], 1),
-            (vec![Demand { labels: vec!["gpu".to_owned()], ..demand(10, 1, 1) }], 1),
+            (vec![PoolDemand { labels: vec!["gpu".to_owned()], ..demand(10, 1, 1) }], 1),
             // The labels of its runners do not match.
-            (vec![Demand { labels: vec![], ..demand(10, 1, 1) }], 1),
+            (vec![PoolDemand { labels: vec![], ..demand(10, 1, 1) }], 1),
         ] {
             let sizing =
                 Sizing { demands: &demands, current: 1, busy: BusyRunners::default(), quiet_for: Duration::ZERO };
@@ -274,7 +274,7 @@ mod tests {
                 num_nodes: count("numNodes", 1),
                 ..Requirements::default()
             };
-            let demand = Demand { needs: requirements, ..demand(1, 1, 0) };
+            let demand = PoolDemand { needs: requirements, ..demand(1, 1, 0) };
             assert_eq!(at_once(&pool, &demand), expected, "{limits} {needs}");
         }
     }

@@ -1,18 +1,16 @@
-//! Slurm clusters that somebody has described.
+//! Slurm clusters with documents.
 
 use torc_api::api::ApplyOutcome;
-use torc_api::cluster::LOCAL;
 use torc_api::document::SlurmClusterDocument;
 use torc_api::event_reason::EventReason;
 use torc_api::quantity::count;
 
 use crate::engine::tx::Tx;
 use crate::engine::{CommandError, Engine};
-use crate::ids::WorkflowId;
 use crate::rows::ClusterRow;
 
 impl Engine {
-    /// Makes a cluster match its document.
+    /// Creates or replaces a cluster.
     pub fn apply_cluster(
         &mut self,
         document: &SlurmClusterDocument,
@@ -34,11 +32,11 @@ impl Engine {
         tx.changes.cluster(&row);
         tx.event(None, EventReason::ClusterConfigured, format!("SlurmCluster '{name}' was applied"));
         self.slurm.clusters.insert(name, row);
-        self.wake_version += 1;
+        self.runners.wake();
         Ok(outcome)
     }
 
-    /// Forgets a cluster. One that allocations live in is still needed.
+    /// Deletes a cluster, unless an allocation in it has not ended.
     pub fn delete_cluster(&mut self, name: &str, tx: &mut Tx) -> Result<(), CommandError> {
         if !self.slurm.clusters.contains_key(name) {
             return Err(CommandError::NoCluster(name.to_owned()));
@@ -46,9 +44,8 @@ impl Engine {
         let live = self.workflows.values().flat_map(|workflow| workflow.allocations.iter());
         let live = live.filter(|row| row.cluster == name).count();
         if live > 0 {
-            let verb = if live == 1 { "lives" } else { "live" };
-            let live = count(live, "allocation");
-            let message = format!("{live} {verb} in SlurmCluster '{name}'; cancel their workflows first");
+            let (verb, live) = (if live == 1 { "has" } else { "have" }, count(live, "allocation"));
+            let message = format!("{live} in SlurmCluster '{name}' {verb} not ended; cancel their workflows first");
             return Err(CommandError::Conflict(message));
         }
         self.slurm.clusters.remove(name);
@@ -57,20 +54,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Clusters that somebody has described, by name.
+    /// Returns the clusters in the order of their names.
     pub fn clusters(&self) -> impl Iterator<Item = &ClusterRow> {
         self.slurm.clusters.values()
     }
 
-    /// A cluster that somebody has described.
+    /// Returns the cluster with a name.
     pub fn cluster(&self, name: &str) -> Option<&ClusterRow> {
         self.slurm.clusters.get(name)
-    }
-
-    /// Workflows that say they run on a cluster which nobody has described. The Slurm of this machine needs no description.
-    pub fn without_cluster(&self) -> Vec<WorkflowId> {
-        let lacks = |name: &str| name != LOCAL && !self.slurm.clusters.contains_key(name);
-        let live = self.live.iter().filter_map(|id| self.workflows.get(id));
-        live.filter(|workflow| workflow.cluster().is_some_and(lacks)).map(|workflow| workflow.id()).collect()
     }
 }

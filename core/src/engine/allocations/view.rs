@@ -1,20 +1,21 @@
-//! Allocations as people see them.
+//! Views of allocations for the API.
+
+use std::collections::BTreeSet;
 
 use torc_api::allocation::Allocation;
 use torc_api::condition::{Condition, ConditionReason as Reason, ConditionType};
 use torc_api::status::AllocationCounts;
 
-use super::Engine;
-use crate::engine::workflow::Workflow;
+use crate::engine::workflow::LiveWorkflow;
 use crate::rows::AllocationRow;
 use crate::time::rfc3339;
 
-/// The name that an allocation has in Slurm. Other stores have workflows of the same number, so it says whose it is.
+/// Returns the name of an allocation in Slurm. It contains the identity of the store, because stores number their workflows alike.
 pub fn slurm_name(row: &AllocationRow, store: &str) -> String {
     format!("{}-{store}", row.name())
 }
 
-/// An allocation as the API shows it.
+/// Returns an allocation as the API shows it.
 pub fn allocation(row: &AllocationRow, workflow: &str) -> Allocation {
     Allocation {
         name: row.name(),
@@ -44,81 +45,71 @@ pub fn allocation(row: &AllocationRow, workflow: &str) -> Allocation {
     }
 }
 
-impl Engine {
-    /// What tells this store from others.
-    pub fn identity(&self) -> &str {
-        &self.identity
-    }
+/// Returns the condition whether ready jobs have capacity, as far as that depends on Slurm.
+pub fn allocations_ready(workflow: &LiveWorkflow) -> Condition {
+    let (pending, active) = workflow.allocations.counts();
+    let summary = workflow.allocations.summary();
+    let is_needed = workflow.schedulers.is_for_slurm() && workflow.has_ready_jobs() && !workflow.is_canceled();
+    let (is_ready, reason, message) = if !is_needed {
+        (true, if active > 0 { Reason::Active } else { Reason::NotNeeded }, String::new())
+    } else if workflow.is_suspended() {
+        (false, Reason::Suspended, String::new())
+    } else if let Some(message) = &summary.refused {
+        (false, Reason::SubmitFailed, message.clone())
+    } else {
+        match (active, pending) {
+            (0, 0) => (false, Reason::WaitingForSlurm, summary.unreachable.clone().unwrap_or_default()),
+            (0, _) => (false, Reason::WaitingForSlurm, slurm_reasons(workflow)),
+            (_, 0) if summary.held_back > 0 => {
+                let message = "the limit of concurrent allocations is reached (`maxAllocations`)".to_owned();
+                (false, Reason::LimitReached, message)
+            }
+            _ => (true, Reason::Active, String::new()),
+        }
+    };
+    Condition::new(ConditionType::AllocationsReady, is_ready.into(), reason, message)
 }
 
-impl Workflow {
-    /// Whether there is capacity for the jobs that are ready, as far as that is a matter of Slurm.
-    pub fn allocations_ready(&self) -> Condition {
-        let (pending, active) = self.allocations.counts();
-        let summary = self.allocations.summary();
-        let is_needed = self.is_for_slurm() && self.graph.counts().ready > 0 && !self.is_canceled();
-        let (is_ready, reason, message) = if !is_needed {
-            let reason = if active > 0 { Reason::Active } else { Reason::NotNeeded };
-            (true, reason, String::new())
-        } else if self.is_suspended() {
-            (false, Reason::Suspended, String::new())
-        } else if let Some(sentence) = &summary.refused {
-            (false, Reason::SubmitFailed, sentence.clone())
-        } else {
-            match (active, pending) {
-                (0, 0) => (false, Reason::WaitingForSlurm, summary.unreachable.clone().unwrap_or_default()),
-                (0, _) => (false, Reason::WaitingForSlurm, self.slurm_reasons()),
-                (_, 0) if summary.held_back > 0 => {
-                    let message = "there may be no more allocations at once (`maxAllocations`)".to_owned();
-                    (false, Reason::LimitReached, message)
-                }
-                _ => (true, Reason::Active, String::new()),
-            }
-        };
-        Condition::new(ConditionType::AllocationsReady, is_ready.into(), reason, message)
-    }
+/// Returns the reasons that Slurm gives for pending allocations, each once.
+fn slurm_reasons(workflow: &LiveWorkflow) -> String {
+    let reasons = workflow.allocations.iter().filter_map(|row| row.slurm_reason.as_deref());
+    let reasons: BTreeSet<&str> = reasons.collect();
+    reasons.into_iter().collect::<Vec<&str>>().join(", ")
+}
 
-    /// Why its allocations wait, as Slurm says, each reason once.
-    fn slurm_reasons(&self) -> String {
-        let reasons = self.allocations.iter().filter_map(|row| row.slurm_reason.as_deref());
-        let reasons: std::collections::BTreeSet<&str> = reasons.collect();
-        reasons.into_iter().collect::<Vec<&str>>().join(", ")
-    }
+/// Returns whether jobs could start but wait for Slurm.
+pub fn waits_for_allocation(workflow: &LiveWorkflow) -> bool {
+    let (_, active) = workflow.allocations.counts();
+    let counts = workflow.graph.counts();
+    workflow.schedulers.is_for_slurm() && active == 0 && counts.ready > 0 && counts.leased + counts.running == 0
+}
 
-    /// Jobs could start, and wait for Slurm.
-    pub fn waits_for_allocation(&self) -> bool {
-        let (_, active) = self.allocations.counts();
-        let counts = self.graph.counts();
-        self.is_for_slurm() && active == 0 && counts.ready > 0 && counts.leased + counts.running == 0
+/// Returns the reason why no allocation will be submitted without a manual action, with a message.
+pub fn allocation_stall(workflow: &LiveWorkflow) -> Option<(Reason, String)> {
+    let (pending, active) = workflow.allocations.counts();
+    if !workflow.schedulers.is_for_slurm() || pending + active > 0 {
+        return None;
     }
+    let summary = workflow.allocations.summary();
+    if let Some(reason) = &summary.unplaced {
+        return Some((Reason::NoMatchingPartition, reason.clone()));
+    }
+    if workflow.allocations.is_exhausted() {
+        let message = "allocations end one after another without a finished job; see `torc get allocations` and the logs of \
+                       their runners, then `torc retry` or `torc resume`";
+        return Some((Reason::RecoveryExhausted, message.to_owned()));
+    }
+    summary.unreachable.as_ref().map(|message| (Reason::SlurmUnreachable, message.clone()))
+}
 
-    /// Why no allocation will come by itself, and a sentence about it.
-    pub fn allocation_stall(&self) -> Option<(Reason, String)> {
-        let (pending, active) = self.allocations.counts();
-        if !self.is_for_slurm() || pending + active > 0 {
-            return None;
-        }
-        let summary = self.allocations.summary();
-        if let Some(reason) = &summary.unplaced {
-            return Some((Reason::NoMatchingPartition, reason.clone()));
-        }
-        if self.allocations.is_exhausted() {
-            let message = "allocations end one after another without a job having ended in them; see `torc get allocations` \
-                           and the logs of their runners, then `torc retry` or `torc resume`";
-            return Some((Reason::RecoveryExhausted, message.to_owned()));
-        }
-        summary.unreachable.as_ref().map(|sentence| (Reason::SlurmUnreachable, sentence.clone()))
-    }
-
-    /// How many allocations there should be and are; none for a workflow that has nothing to do with Slurm.
-    pub fn allocation_counts(&self) -> Option<AllocationCounts> {
-        let (pending, active) = self.allocations.counts();
-        let finished = self.allocations.finished();
-        (self.is_for_slurm() || pending + active + finished > 0).then_some(AllocationCounts {
-            desired: self.allocations.summary().desired,
-            pending,
-            active,
-            finished,
-        })
-    }
+/// Returns the numbers of desired and existing allocations; none for a workflow that does not use Slurm.
+pub fn allocation_counts(workflow: &LiveWorkflow) -> Option<AllocationCounts> {
+    let (pending, active) = workflow.allocations.counts();
+    let finished = workflow.allocations.finished();
+    (workflow.schedulers.is_for_slurm() || pending + active + finished > 0).then_some(AllocationCounts {
+        desired: workflow.allocations.summary().desired,
+        pending,
+        active,
+        finished,
+    })
 }

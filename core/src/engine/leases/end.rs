@@ -4,26 +4,28 @@ use torc_api::event_reason::EventReason;
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::{FinishedAttempt, LeaseRole};
 
-use crate::engine::Engine;
-use crate::engine::held_leases::LeaseTarget;
+use super::Leases;
+use crate::engine::accounting::ingest_slurm_stats;
 use crate::engine::reports::lost_attempt;
+use crate::engine::runners::LeaseTarget;
+use crate::engine::runners::LiveRunner;
 use crate::engine::tx::Tx;
-use crate::engine::workflow::Workflow;
+use crate::engine::workflow::LiveWorkflow;
 use crate::ids::{JobId, RunnerId, WorkflowId};
 
-/// What is known of a lease that its runner does not have.
+/// The state of a lease that its runner does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum NotHeldReason {
-    /// It has not started: the attempt's number can be used for the next lease.
+    /// The lease has not started: the next lease can have the same attempt number.
     NotStarted,
-    /// Nothing. It may have started: the next lease is of the next attempt, though no retry is used up by that.
+    /// The lease may have started: the next lease has the next attempt number. This uses up no retry.
     Unknown,
-    /// The place that the runner lived in is gone, for this cause.
+    /// The allocation or host of the runner is gone, for this cause.
     Gone(Cause),
 }
 
 impl NotHeldReason {
-    /// Returns why an attempt of which no more is known is over.
+    /// Returns the cause of the end of a started attempt.
     const fn cause(self) -> Cause {
         match self {
             Self::Gone(cause) => cause,
@@ -32,20 +34,30 @@ impl NotHeldReason {
     }
 }
 
-impl Engine {
-    /// A runner reports the end of an attempt. It counts as long as nothing newer has started. One of a revoked lease is only recorded.
-    pub(in crate::engine) fn accept_result(&mut self, id: RunnerId, finished: &FinishedAttempt, tx: &mut Tx) -> bool {
+impl Leases<'_> {
+    /// Accepts the result of an attempt, as long as nothing newer has started. The result of a revoked lease is only recorded. Returns
+    /// whether the runner can forget the result, because it is recorded or known.
+    pub fn accept_result(&mut self, id: RunnerId, finished: &FinishedAttempt, tx: &mut Tx) -> bool {
         let key = &finished.key;
-        self.take_slurm_stats(finished.slurm_stats.as_deref().map_or(&[], std::slice::from_ref), tx);
-        self.note_report(id, tx);
+        let stats = finished.slurm_stats.as_deref().map_or(&[][..], std::slice::from_ref);
+        ingest_slurm_stats(self.workflows, stats, tx);
+        self.record_report(id, tx);
         if let Some(lease) = self.take_revoked(id, key) {
             self.end_revoked(lease, Ok(finished), tx);
             return true;
         }
-        match self.target_of(key) {
+        match self.workflows.target_of(key) {
             Some(target) if target.role.is_job() => self.accept_job(id, target, finished, tx),
             Some(target) => self.accept_task(id, target, finished, tx),
             None => self.refuse(finished, tx),
+        }
+    }
+
+    /// Records that the allocation of a runner was not unproductive.
+    fn record_report(&mut self, id: RunnerId, tx: &mut Tx) {
+        let Some((workflow, allocation)) = self.runners.get(&id).and_then(LiveRunner::allocation) else { return };
+        if let Some(workflow) = self.workflows.get_mut(&workflow) {
+            workflow.allocations.record_report(allocation, tx);
         }
     }
 
@@ -58,12 +70,12 @@ impl Engine {
         let state = workflow.graph.job(job).state();
         let has_expired = lease.key.run == key.run && workflow.has_expired_lease(job, key.lease_id);
         let counts = match state {
-            // All that is known against it is that it was lost.
+            // The job failed only because the attempt was lost.
             JobState::Failed | JobState::Terminated | JobState::PendingFailed if has_expired => {
                 self.undo_loss(target.workflow, job, finished, tx)
             }
-            // The answer to an earlier report was lost: it is already written down.
-            _ if lease.is(key) && (state.is_complete() || awaits_more(state)) => return true,
+            // A repetition, because the answer to the first report was lost.
+            _ if lease.is(key) && (state.is_complete() || awaits_decision(state)) => return true,
             JobState::Ready | JobState::Leased | JobState::Running if lease.is(key) => true,
             _ => has_expired && self.revive(target, key.lease_id, tx),
         };
@@ -76,8 +88,8 @@ impl Engine {
     }
 
     fn accept_task(&mut self, id: RunnerId, target: LeaseTarget, finished: &FinishedAttempt, tx: &mut Tx) -> bool {
-        let Some(lease) = self.current_lease(target).filter(|lease| lease.is(&finished.key)) else {
-            // Known already, or of an attempt that is not wanted any more.
+        let Some(lease) = self.workflows.current_lease(target).filter(|lease| lease.is(&finished.key)) else {
+            // A repetition, or the result of a superseded attempt.
             let workflow = self.workflows.get(&target.workflow);
             return workflow.is_some_and(|workflow| workflow.was_last_of_action(target, &finished.key));
         };
@@ -87,8 +99,8 @@ impl Engine {
         true
     }
 
-    /// An attempt has ended: here the roles part.
-    pub(in crate::engine) fn end_lease(
+    /// Ends an attempt, as its role requires.
+    pub fn end_lease(
         &mut self,
         target: LeaseTarget,
         finished: &FinishedAttempt,
@@ -104,42 +116,35 @@ impl Engine {
                 }
             }
             LeaseRole::Action => {
-                let host = runner.and_then(|id| self.runners.get(&id)).map(|runner| runner.row.host.as_str());
+                let host = runner.and_then(|id| self.runners.get(&id)).map(|runner| runner.row().host.as_str());
                 workflow.end_action(number, finished, runner, host, tx);
             }
             LeaseRole::Recovery => workflow.end_recovery(number, finished, tx),
         }
-        self.wake_version += 1;
+        self.runners.wake();
     }
 
-    /// A runner does not hold a lease any more.
-    pub(in crate::engine) fn drop_lease(&mut self, target: LeaseTarget, holder: Option<RunnerId>) {
+    /// Removes a lease from its holder.
+    pub fn drop_lease(&mut self, target: LeaseTarget, holder: Option<RunnerId>) {
         if let Some(holder) = holder.and_then(|holder| self.runners.get_mut(&holder)) {
             holder.leases.remove(&target);
         }
     }
 
-    /// A report that changes nothing is kept for the record all the same.
+    /// Records an event for a result that changes nothing.
     fn refuse(&self, finished: &FinishedAttempt, tx: &mut Tx) -> bool {
         let FinishedAttempt { key, return_code, .. } = finished;
         let workflow = self.workflows.get(&WorkflowId(key.workflow));
         let name = workflow.and_then(|workflow| Some(workflow.graph.name(workflow.graph.ordinal(JobId(key.job))?)));
         let job = name.map_or_else(|| format!("job {}", key.job), |name| format!("job '{name}'"));
         let message =
-            format!("attempt {} of {job} in run {} ended with {return_code} and counts no more", key.attempt, key.run);
-        tx.event(workflow.map(Workflow::id), EventReason::ResultRefused, message);
+            format!("attempt {} of {job} in run {} ended with {return_code} and is superseded", key.attempt, key.run);
+        tx.event(workflow.map(LiveWorkflow::id), EventReason::ResultRefused, message);
         false
     }
 
-    /// A runner does not have a lease any more: a promise is free again, a started attempt is lost.
-    pub(in crate::engine) fn abandon_lease(
-        &mut self,
-        id: RunnerId,
-        target: LeaseTarget,
-        why: &str,
-        reason: NotHeldReason,
-        tx: &mut Tx,
-    ) {
+    /// Ends a lease that its runner no longer has: an unstarted one is released, a started attempt is lost.
+    pub fn abandon(&mut self, id: RunnerId, target: LeaseTarget, why: &str, reason: NotHeldReason, tx: &mut Tx) {
         self.drop_lease(target, Some(id));
         let Some(workflow) = self.workflows.get_mut(&target.workflow) else { return };
         let Some(lease) = workflow.current_lease(target).filter(|lease| lease.runner == Some(id)) else { return };
@@ -150,14 +155,14 @@ impl Engine {
         } else {
             workflow.release(target, tx);
             if reason == NotHeldReason::NotStarted {
-                self.wake_version += 1;
+                self.runners.wake();
                 return;
             }
             workflow.begin_next_attempt(target, tx);
         }
-        self.wake_version += 1;
+        self.runners.wake();
         let Some(workflow) = self.workflows.get_mut(&target.workflow) else { return };
-        // What was canceled stays as it is, whatever turns up.
+        // A canceled job stays canceled, whatever its runner reports.
         let state = workflow.graph.ordinal(target.number).map(|job| workflow.graph.job(job).state());
         if let Some(lease) = expired.filter(|_| state != Some(JobState::Canceled)) {
             workflow.remember_expired_lease(lease, tx);
@@ -165,7 +170,7 @@ impl Engine {
     }
 }
 
-/// Whether the job's attempt has ended and is written down, and what follows is still to be decided.
-fn awaits_more(state: JobState) -> bool {
+/// Returns whether the attempt of a job is recorded, but what follows is still to be decided.
+fn awaits_decision(state: JobState) -> bool {
     matches!(state, JobState::PendingFailed | JobState::Recovering)
 }

@@ -1,27 +1,28 @@
-//! What silence does: a silent runner loses its promises, and after long enough what it had started.
+//! Silent runners: they lose their unstarted leases, and after a longer time the started ones.
 
+use super::{Leases, NotHeldReason};
+use crate::engine::runners::LeaseTarget;
+use crate::engine::runners::LiveRunner;
+use crate::engine::tx::Tx;
+use crate::engine::workflow::LiveWorkflow;
+use crate::ids::RunnerId;
 use torc_api::event_reason::EventReason;
 
-use super::NotHeldReason;
-use crate::engine::Engine;
-use crate::engine::held_leases::LeaseTarget;
-use crate::engine::runners::Runner;
-use crate::engine::tx::Tx;
-use crate::engine::workflow::Workflow;
-use crate::ids::RunnerId;
-
-/// Time for which a started lease of a silent runner is waited for, unless the document says otherwise.
+/// Time after which a started lease of a silent runner is lost, unless the document sets another one. Long enough to outlast the restart of
+/// a login node or a network switch.
 const ORPHAN_AFTER_MS: u64 = 3_600_000;
 
-impl Engine {
-    /// Looks at every deadline and at every runner's silence. Cheap when nothing is due.
+impl Leases<'_> {
+    /// Applies everything that is due: deadlines, offers and the silence of runners. Cheap if nothing is due.
     pub fn expire(&mut self, tx: &mut Tx) {
-        self.end_overdue(tx);
-        self.expire_offers(tx.now);
-        self.expire_lease_requests(tx.now);
-        let silence = |runner: &Runner| runner.silence_ms(tx.now);
-        let is_silent =
-            |runner: &Runner| silence(runner) > self.lease_of(runner, &self.live_in_scope(&runner.row.scope));
+        self.cancel_overdue(tx);
+        self.runners.expire_offers(tx.now);
+        self.runners.expire_return_requests(tx.now);
+        let silence = |runner: &LiveRunner| runner.silence_ms(tx.now);
+        let is_silent = |runner: &LiveRunner| {
+            let scope = self.workflows.live_in_scope(&runner.row().scope);
+            silence(runner) > self.workflows.lease_of(runner, &scope)
+        };
         let silent = self.runners.iter().filter(|(_, runner)| is_silent(runner));
         let silent: Vec<(RunnerId, u64)> = silent.map(|(id, runner)| (*id, silence(runner))).collect();
         for (id, silence_ms) in silent {
@@ -32,37 +33,37 @@ impl Engine {
     fn expire_runner(&mut self, id: RunnerId, silence_ms: u64, tx: &mut Tx) {
         let Some(runner) = self.runners.get_mut(&id) else { return };
         if runner.set_silent() {
-            let (host, seconds) = (&runner.row.host, silence_ms / 1_000);
+            let (host, seconds) = (&runner.row().host, silence_ms / 1_000);
             tx.event(None, EventReason::RunnerSilent, format!("runner {id} on {host} has been silent for {seconds} s"));
         }
         let held = runner.leases.sorted();
-        self.withdraw_offer(id);
+        self.runners.withdraw_offer(id);
         for (target, _) in held {
             let Some(workflow) = self.workflows.get_mut(&target.workflow) else { continue };
-            if !workflow.waits_for_silent(target, silence_ms) {
+            if !workflow.outlives_silence(target, silence_ms) {
                 let why = "its runner has been silent for too long";
-                self.abandon_lease(id, target, why, NotHeldReason::Unknown, tx);
+                self.abandon(id, target, why, NotHeldReason::Unknown, tx);
             }
         }
-        self.end_all_revoked(id, "its runner fell silent before it had ended it", |_| true, tx);
+        self.end_all_revoked(id, "its runner fell silent before it ended it", |_| true, tx);
         self.forget_if_empty(id, tx);
     }
 
-    /// A runner that is silent or lost and holds nothing has left without a word.
-    pub(in crate::engine) fn forget_if_empty(&mut self, id: RunnerId, tx: &mut Tx) {
+    /// Removes a silent or lost runner that holds nothing.
+    pub fn forget_if_empty(&mut self, id: RunnerId, tx: &mut Tx) {
         if self.runners.get(&id).is_some_and(|runner| runner.leases.is_empty())
-            && let Some(mut runner) = self.remove_runner(id)
+            && let Some(mut runner) = self.runners.remove(id)
         {
-            runner.row.ended_ms = Some(tx.now.wall_ms);
-            tx.changes.runner(&runner.row);
+            runner.end(tx);
             self.forget_worker(id, tx);
         }
     }
 }
 
-impl Workflow {
-    /// Whether a lease outlives the silence of its runner: it has started, and the time for which that is waited for has not passed.
-    fn waits_for_silent(&mut self, target: LeaseTarget, silence_ms: u64) -> bool {
+impl LiveWorkflow {
+    /// Returns whether a lease outlives the silence of its runner: it has started, and the time limit has not passed. Marks the attempt of
+    /// such a job as unconfirmed.
+    fn outlives_silence(&mut self, target: LeaseTarget, silence_ms: u64) -> bool {
         let has_started = self.current_lease(target).is_some_and(|lease| lease.started_ms.is_some());
         let is_over = self.orphan_after_ms().is_some_and(|limit_ms| silence_ms > limit_ms);
         if !has_started || is_over {
@@ -76,9 +77,9 @@ impl Workflow {
         true
     }
 
-    /// Returns how long a started lease of a silent runner is waited for; none means forever.
+    /// Returns the time after which a started lease of a silent runner is lost; none means never.
     fn orphan_after_ms(&self) -> Option<u64> {
-        match self.spec.orphan_after.as_deref() {
+        match self.spec().orphan_after.as_deref() {
             None => Some(ORPHAN_AFTER_MS),
             Some("never") => None,
             // The document was validated when it was applied.

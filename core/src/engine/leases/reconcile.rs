@@ -1,4 +1,4 @@
-//! What a runner says it holds, compared with what it should: confirmed, released, abandoned.
+//! Compares the leases that a runner reports with those that it should have: they are confirmed, released or abandoned.
 
 use std::collections::HashSet;
 
@@ -7,28 +7,27 @@ use torc_api::quantity::format_duration;
 use torc_api::state::JobState;
 use torc_api::wire::{AttemptKey, SyncRequest};
 
-use super::NotHeldReason;
-use crate::engine::Engine;
-use crate::engine::held_leases::LeaseTarget;
-use crate::engine::reports::ago;
+use super::{Leases, NotHeldReason};
+use crate::engine::runners::LeaseTarget;
 use crate::engine::tx::Tx;
-use crate::engine::workflow::Workflow;
-use crate::ids::RunnerId;
+use crate::engine::workflow::LiveWorkflow;
+use crate::ids::{Now, RunnerId};
 use crate::job::JobEvent;
 use crate::rows::DetachedLease;
+use crate::time::before;
 
-impl Engine {
-    /// Takes in what a runner says it holds, gave back or no longer has.
-    pub(in crate::engine) fn ingest(&mut self, id: RunnerId, request: &SyncRequest, tx: &mut Tx) {
-        self.note_waiting(id, request, tx.now);
+impl Leases<'_> {
+    /// Updates the leases of a runner from its message.
+    pub fn ingest(&mut self, id: RunnerId, request: &SyncRequest, tx: &mut Tx) {
+        self.update_waiting(id, request, tx.now);
         for key in &request.returned {
             let released = self.release_lease(id, key, tx);
             if let Some(target) = released.filter(|_| request.out_of_time.contains(key)) {
-                self.note_out_of_time(id, target, tx);
+                self.report_out_of_time(id, target, tx);
             }
         }
         for running in &request.running {
-            self.confirm_lease(id, &running.key, Some(ago(tx.now.wall_ms, running.elapsed_ms)), tx);
+            self.confirm_lease(id, &running.key, Some(before(tx.now.wall_ms, running.elapsed_ms)), tx);
         }
         for key in &request.queued {
             self.confirm_lease(id, key, None, tx);
@@ -39,41 +38,50 @@ impl Engine {
         }
     }
 
-    /// A runner gives back what it has not started: the attempt's number stays good. Returns what is released.
+    /// Records which leases wait in a runner. Wakes other runners that could start one of them.
+    fn update_waiting(&mut self, id: RunnerId, request: &SyncRequest, now: Now) {
+        let classes = self.fleet(now).classes_of(&request.queued);
+        // Another runner may have been polled before these leases waited here.
+        if self.runners.set_waiting(id, request, classes) && self.fleet(now).is_any_wanted_elsewhere(id) {
+            self.runners.wake();
+        }
+    }
+
+    /// Releases a lease that its runner has returned unstarted. Returns the released target.
     fn release_lease(&mut self, id: RunnerId, key: &AttemptKey, tx: &mut Tx) -> Option<LeaseTarget> {
         if let Some(lease) = self.take_revoked(id, key) {
-            self.end_revoked(DetachedLease { started_ms: None, ..lease }, Err("it was given back"), tx);
+            self.end_revoked(DetachedLease { started_ms: None, ..lease }, Err("it was returned"), tx);
             return None;
         }
-        let target = self.held_by(id, key)?;
+        let target = self.workflows.held_by(id, key)?;
         if !self.workflows.get_mut(&target.workflow)?.release(target, tx) {
             return None;
         }
         self.runners.get_mut(&id)?.leases.remove(&target);
-        self.wake_version += 1;
+        self.runners.wake();
         Some(target)
     }
 
-    /// Records why a runner has returned the lease of a job.
-    fn note_out_of_time(&self, id: RunnerId, target: LeaseTarget, tx: &mut Tx) {
+    /// Records an event for a lease that a runner has returned because its remaining time is too short.
+    fn report_out_of_time(&self, id: RunnerId, target: LeaseTarget, tx: &mut Tx) {
         let (Some(runner), Some(workflow)) = (self.runners.get(&id), self.workflows.get(&target.workflow)) else {
             return;
         };
         let Some(job) = workflow.graph.ordinal(target.number).filter(|_| target.role.is_job()) else { return };
         let message = format!(
             "the runner on {} returned job '{}' unstarted: too little of its time is left for a runtime of {}",
-            runner.row.host,
+            runner.row().host,
             workflow.graph.name(job),
             format_duration(workflow.graph.profile(job).requirements.runtime_seconds),
         );
         tx.event(Some(target.workflow), EventReason::LeaseReturned, message);
     }
 
-    /// A runner has a lease: it has started at `started_ms`, or waits. A lease that expired is the runner's again if no other has one;
-    /// what really runs wins even over a promise that no runner has acted upon.
+    /// Confirms a lease that a runner has, started at `started_ms` or waiting. An expired lease becomes the current one again if no newer
+    /// lease has started.
     fn confirm_lease(&mut self, id: RunnerId, key: &AttemptKey, started_ms: Option<i64>, tx: &mut Tx) {
-        let Some(target) = self.target_of(key) else { return };
-        let Some(lease) = self.current_lease(target) else { return };
+        let Some(target) = self.workflows.target_of(key) else { return };
+        let Some(lease) = self.workflows.current_lease(target) else { return };
         let is_current = lease.is(key);
         let is_free = lease.runner.is_none_or(|holder| holder == id);
         let counts = match started_ms {
@@ -91,7 +99,7 @@ impl Engine {
         }
     }
 
-    /// What a runner should have and does not name, though it has received the answer that brought it, is gone.
+    /// Abandons the leases that a runner does not name although it has received the answers that granted them.
     fn abandon_missing(&mut self, id: RunnerId, request: &SyncRequest, tx: &mut Tx) {
         let Some(runner) = self.runners.get_mut(&id).filter(|runner| !runner.leases.is_empty()) else { return };
         let running = request.running.iter().map(|running| &running.key);
@@ -101,33 +109,32 @@ impl Engine {
         for lease in missing.revoked {
             self.end_revoked(lease, Err("its runner has ended it"), tx);
         }
-        // A runner that has had an answer from here, or has its predecessor's shim, knows what was started. A successor that has just
-        // come to an empty place does not.
+        // A runner knows what was started if it has received an answer, or if it has found the shim of its predecessor.
         let knows = request.acknowledged > 0 || request.shim_found;
         let reason = if knows { NotHeldReason::NotStarted } else { NotHeldReason::Unknown };
         for target in missing.held {
-            self.abandon_lease(id, target, "its runner no longer has it", reason, tx);
+            self.abandon(id, target, "its runner no longer has it", reason, tx);
         }
     }
 
+    /// Removes a runner that leaves.
     fn retire(&mut self, id: RunnerId, request: &SyncRequest, tx: &mut Tx) {
         self.end_all_revoked(id, "its runner has left", |_| true, tx);
-        let Some(mut runner) = self.remove_runner(id) else { return };
-        runner.row.ended_ms = Some(tx.now.wall_ms);
-        tx.changes.runner(&runner.row);
-        tx.event(None, EventReason::RunnerLeft, format!("runner {id} on {} has left", runner.row.host));
+        let Some(mut runner) = self.runners.remove(id) else { return };
+        runner.end(tx);
+        tx.event(None, EventReason::RunnerLeft, format!("runner {id} on {} has left", runner.row().host));
         let queued: HashSet<(i64, i64)> = request.queued.iter().map(|key| (key.job, key.lease_id)).collect();
         for (target, held) in runner.leases.sorted() {
             let is_queued = queued.contains(&(target.number.0, held.key.lease_id));
             let reason = if is_queued { NotHeldReason::NotStarted } else { NotHeldReason::Unknown };
-            self.abandon_lease(id, target, "its runner left without it", reason, tx);
+            self.abandon(id, target, "its runner left without it", reason, tx);
         }
         self.forget_worker(id, tx);
     }
 }
 
-impl Workflow {
-    /// A runner has the current lease of a target, or one that has been revived. Returns whether it goes on as the holder.
+impl LiveWorkflow {
+    /// Confirms the current lease of a target. Returns whether the runner is a new holder or the lease has changed.
     fn confirm(&mut self, target: LeaseTarget, runner: RunnerId, started_ms: Option<i64>, tx: &mut Tx) -> bool {
         if !target.role.is_job() {
             self.confirm_task(target, runner, started_ms, tx);
@@ -156,11 +163,8 @@ impl Workflow {
     fn start(&mut self, job: u32, runner: RunnerId, started_ms: i64, tx: &mut Tx) {
         self.forget_expired_leases(job, tx);
         self.graph.set_runner(job, runner, Some(started_ms));
-        // The state was checked, so this is always legal.
+        // A ready or leased job can always start.
         let _ = self.transition(job, JobEvent::Started, tx);
-        if self.row.started_ms.is_none() {
-            self.row.started_ms = Some(started_ms.min(tx.now.wall_ms));
-            tx.changes.workflow(&self.row);
-        }
+        self.record.start(started_ms.min(tx.now.wall_ms), tx);
     }
 }

@@ -1,29 +1,29 @@
-//! A registered runner and what it holds.
+//! A registered runner and its leases.
 
 use std::collections::{HashMap, HashSet};
 
 use torc_api::wire::{AttemptKey, Resources, RunnerDirective, RunnerKind, SyncRequest, SyncResponse};
 
+use super::held_leases::RunnerLeases;
 use crate::class::RunnerView;
-use crate::engine::held_leases::RunnerLeases;
+use crate::engine::tx::Tx;
 use crate::ids::{AllocationKey, JobId, Now, RunnerId, WorkflowId};
 use crate::rows::RunnerRow;
 
-/// Time for which an offer counts after the runner's wait on the server has ended: long enough to ask again over a slow link. A runner
-/// that polls less often is not counted on.
+/// Time for which an offer is valid after the long poll of the runner has ended: enough for the next message over a slow link. Runners
+/// that poll less often do not hold back leases of others.
 const OFFER_MS: u64 = 2_000;
 
 /// Free capacity of a runner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Offer {
-    /// Resources that are still free.
     pub free: Resources,
-    /// The offer expires then; on the monotonic clock.
+    /// Time at which the offer expires, on the monotonic clock.
     pub until_ms: u64,
 }
 
 impl Offer {
-    /// Returns the time until which a runner's message counts, if it waits for `wait_ms` on the server.
+    /// Returns the time at which the offer in a message expires, if the message waits for `wait_ms` on the server.
     pub fn until(wait_ms: u64, now: Now) -> u64 {
         now.mono_ms.saturating_add(wait_ms).saturating_add(OFFER_MS)
     }
@@ -33,70 +33,68 @@ impl Offer {
     }
 }
 
-pub(in crate::engine) struct Runner {
-    pub row: RunnerRow,
-    /// When it was last heard of.
-    heard_ms: u64,
-    /// When that was, for people.
-    heard_wall_ms: i64,
-    /// The highest sequence number seen.
+/// A registered runner, with its leases and its last message.
+pub(in crate::engine) struct LiveRunner {
+    row: RunnerRow,
+    /// Time of the last message, on the monotonic clock.
+    last_contact_ms: u64,
+    /// Time of the last message, for the API.
+    last_contact_wall_ms: i64,
+    /// Highest sequence number of its messages.
     sequence: u64,
-    /// When it has to end, on our clock.
+    /// Time at which its allocation ends, on the monotonic clock.
     ends_ms: Option<u64>,
-    /// How long it may be silent, if it said so itself.
+    /// Lease duration that the runner has requested.
     lease_seconds: Option<u32>,
-    /// Its free capacity.
     pub(super) offer: Offer,
-    /// It has been silent for longer than its lease.
+    /// Its lease duration has passed since the last message.
     silent: bool,
     pub leases: RunnerLeases,
-    /// The directive that it was told last, and the message whose answer said so first.
     sent_directive: SentDirective,
-    /// What it was told to end or to give back and still has, with the message whose answer said so first.
-    sent_orders: HashMap<AttemptKey, u64>,
-    /// What waited in it when it last spoke.
+    /// Leases that the runner has to cancel or to return and still has, with the message whose answer had them first.
+    sent_keys: HashMap<AttemptKey, u64>,
+    /// Leases that had not started at its last message.
     pub(super) waiting: Vec<AttemptKey>,
-    /// Classes of the waiting leases, each once: few enough to be compared with every offer.
+    /// Classes of the waiting leases, each once: few enough to compare each with every offer.
     pub(super) waiting_classes: Vec<WaitingClass>,
-    /// Those of them that were asked back.
-    pub(super) asked_back: HashMap<JobId, AskedBack>,
-    /// The Slurm allocation that it lives in, if that is one of ours.
-    pub allocation: Option<AllocationKey>,
+    /// Waiting leases that the runner was requested to return.
+    pub(super) return_requests: HashMap<JobId, ReturnRequest>,
+    /// The Slurm allocation that it lives in, if the allocation belongs to this store.
+    allocation: Option<AllocationKey>,
 }
 
-/// A directive that a runner was told.
+/// The last directive in an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct SentDirective {
-    pub verdict: RunnerDirective,
-    /// The message whose answer said so first.
-    pub sequence: u64,
+    directive: RunnerDirective,
+    /// The message whose answer had the directive first.
+    sequence: u64,
 }
 
 /// A class of leases that wait in a runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct WaitingClass {
+pub(in crate::engine) struct WaitingClass {
     pub workflow: WorkflowId,
-    /// Index into the workflow's classes.
+    /// Index into the classes of the workflow.
     pub class: u32,
 }
 
-/// A lease that its holder was asked to give back.
+/// A request to return the lease of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct AskedBack {
-    /// The runner that could start it.
+pub(in crate::engine) struct ReturnRequest {
+    /// The runner that could start the job.
     pub taker: RunnerId,
-    /// The job's workflow.
     pub workflow: WorkflowId,
     /// Time of the request, on the monotonic clock.
     pub at_ms: u64,
 }
 
-impl Runner {
+impl LiveRunner {
     pub fn new(row: RunnerRow, now: Now) -> Self {
         Self {
             row,
-            heard_ms: now.mono_ms,
-            heard_wall_ms: now.wall_ms,
+            last_contact_ms: now.mono_ms,
+            last_contact_wall_ms: now.wall_ms,
             sequence: 0,
             ends_ms: None,
             lease_seconds: None,
@@ -104,19 +102,42 @@ impl Runner {
             silent: false,
             leases: RunnerLeases::default(),
             sent_directive: SentDirective::default(),
-            sent_orders: HashMap::new(),
+            sent_keys: HashMap::new(),
             allocation: None,
             waiting: Vec::new(),
             waiting_classes: Vec::new(),
-            asked_back: HashMap::new(),
+            return_requests: HashMap::new(),
         }
     }
 
-    /// The runner has said something. Returns whether no newer message had come before it: one that was overtaken still reports what
-    /// ended, but its view of what is held is old.
-    pub fn hear(&mut self, request: &SyncRequest, now: Now) -> bool {
-        self.heard_ms = now.mono_ms;
-        self.heard_wall_ms = now.wall_ms;
+    pub fn id(&self) -> RunnerId {
+        self.row.id
+    }
+
+    pub fn row(&self) -> &RunnerRow {
+        &self.row
+    }
+
+    pub fn allocation(&self) -> Option<AllocationKey> {
+        self.allocation
+    }
+
+    /// Records the allocation that the runner lives in.
+    pub fn enter(&mut self, allocation: AllocationKey) {
+        self.allocation = Some(allocation);
+    }
+
+    /// Records the end of the runner.
+    pub fn end(&mut self, tx: &mut Tx) {
+        self.row.ended_ms = Some(tx.now.wall_ms);
+        tx.changes.runner(&self.row);
+    }
+
+    /// Records a message. Returns whether it is the newest one: an overtaken message still reports results, but what it says about held
+    /// leases is outdated.
+    pub fn record_message(&mut self, request: &SyncRequest, now: Now) -> bool {
+        self.last_contact_ms = now.mono_ms;
+        self.last_contact_wall_ms = now.wall_ms;
         self.silent = false;
         self.lease_seconds = request.lease_seconds;
         self.ends_ms = request.remaining_ms.map(|left| now.mono_ms.saturating_add(left));
@@ -128,22 +149,22 @@ impl Runner {
         is_newest
     }
 
-    /// Returns for how long nothing was heard of it.
+    /// Returns the time since the last message.
     pub fn silence_ms(&self, now: Now) -> u64 {
-        now.mono_ms.saturating_sub(self.heard_ms)
+        now.mono_ms.saturating_sub(self.last_contact_ms)
     }
 
-    /// Returns when it was last heard of, for people.
-    pub fn heard_wall_ms(&self) -> i64 {
-        self.heard_wall_ms
+    /// Returns the time of the last message, for the API.
+    pub fn last_contact_wall_ms(&self) -> i64 {
+        self.last_contact_wall_ms
     }
 
-    /// It has been silent for longer than its lease. Returns whether that is new.
+    /// Marks the runner as silent. Returns whether it was not silent before.
     pub fn set_silent(&mut self) -> bool {
         !std::mem::replace(&mut self.silent, true)
     }
 
-    /// Whether it has been silent for longer than its lease.
+    /// Returns whether its lease duration has passed since the last message.
     pub fn is_silent(&self) -> bool {
         self.silent
     }
@@ -153,58 +174,59 @@ impl Runner {
         self.sequence
     }
 
-    /// Returns how long it may be silent, if it said so itself.
+    /// Returns the lease duration that the runner has requested.
     pub fn lease_seconds(&self) -> Option<u32> {
         self.lease_seconds
     }
 
-    /// Returns the leases that waited in it when it last spoke.
+    /// Returns the leases that had not started at its last message.
     pub fn waiting(&self) -> impl Iterator<Item = &AttemptKey> {
         self.waiting.iter()
     }
 
-    /// Returns how many leases it was asked to give back.
+    /// Returns the number of leases that it was requested to return.
     #[cfg(test)]
-    pub fn asked_back_count(&self) -> usize {
-        self.asked_back.len()
+    pub fn return_request_count(&self) -> usize {
+        self.return_requests.len()
     }
 
     #[cfg(test)]
-    pub(super) fn forget_what_is_not_kept(&mut self, now: Now) {
-        let kept = Self::new(self.row.clone(), now);
-        let before = std::mem::replace(self, kept);
+    pub(super) fn forget_unstored(&mut self, now: Now) {
+        let stored = Self::new(self.row.clone(), now);
+        let before = std::mem::replace(self, stored);
         self.leases = before.leases;
         self.leases.forget_answers();
         self.allocation = before.allocation;
     }
 
-    /// Whether an answer tells the runner to end or to give back something that it has not heard of before. It is told again
-    /// every time, but that is no reason not to let it wait for work while its jobs end.
-    pub fn has_new_directives(&mut self, request: &SyncRequest, response: &SyncResponse) -> bool {
-        let orders: HashSet<AttemptKey> = response.cancel.iter().chain(&response.give_back).copied().collect();
-        self.sent_orders.retain(|key, _| orders.contains(key));
+    /// Returns whether an answer cancels leases or requests them back that no acknowledged answer has named. Answers repeat these keys
+    /// until the leases end, but a repetition does not end a long poll.
+    pub fn has_new_keys(&mut self, request: &SyncRequest, response: &SyncResponse) -> bool {
+        let keys: HashSet<AttemptKey> = response.cancel.iter().chain(&response.give_back).copied().collect();
+        self.sent_keys.retain(|key, _| keys.contains(key));
         let mut is_new = false;
-        for key in orders {
-            is_new |= *self.sent_orders.entry(key).or_insert(request.sequence) > request.acknowledged;
+        for key in keys {
+            is_new |= *self.sent_keys.entry(key).or_insert(request.sequence) > request.acknowledged;
         }
         is_new
     }
 
-    /// Whether an answer brings a directive that the runner has not heard of. Once it knows that everything has completed, it waits
-    /// for the next workflow as for any other work.
-    pub fn has_new_directive_for_all(&mut self, request: &SyncRequest, response: &SyncResponse) -> bool {
-        if self.sent_directive.verdict != response.verdict {
-            self.sent_directive = SentDirective { verdict: response.verdict, sequence: request.sequence };
+    /// Returns whether an answer has a directive that no acknowledged answer had. A runner that knows of a completion waits for the next
+    /// workflow as for any other work.
+    pub fn has_new_directive(&mut self, request: &SyncRequest, response: &SyncResponse) -> bool {
+        if self.sent_directive.directive != response.verdict {
+            self.sent_directive = SentDirective { directive: response.verdict, sequence: request.sequence };
         }
         self.sent_directive.sequence > request.acknowledged
     }
 
-    /// Whether it lives in a Slurm allocation, where jobs are steps unless their workflow says otherwise.
+    /// Returns whether it lives in a Slurm allocation, where jobs are steps unless their workflow says otherwise.
     pub fn is_in_allocation(&self) -> bool {
         self.row.kind == RunnerKind::Slurm
     }
 
-    pub fn place(&self, now: Now) -> RunnerView<'_> {
+    /// Returns what decides whether a job fits the runner.
+    pub fn view(&self, now: Now) -> RunnerView<'_> {
         RunnerView {
             capacity: self.row.capacity,
             labels: &self.row.labels,

@@ -423,7 +423,7 @@ fn asking_for_nodes_is_left_to_the_controller() {
             .with(with([nodes(OnWorkflowStart), Action { jobs: Some(vec!["b".to_owned()]), ..nodes(OnJobsReady) }])),
     );
     let mut hand = lab.hire("one");
-    let numbers = |lab: &Lab| lab.world.engine.pending_allocations().iter().map(|p| p.action.0).collect::<Vec<_>>();
+    let numbers = |lab: &Lab| lab.world.node_requests().iter().map(|p| p.action.0).collect::<Vec<_>>();
     let pending = numbers(&lab);
     assert_eq!(pending.len(), 1);
     let a = lab.ask(&mut hand);

@@ -234,7 +234,7 @@ fn a_job_that_runs_with_nobody_is_lost_and_the_others_are_not() {
         let answer = world.sync(id, &ask(1, 1));
         world.sync(id, &SyncRequest { running: vec![running(answer.leases[0].key)], ..say(2) });
     }
-    world.engine.runners.remove(&gone);
+    world.engine.runners.forget(&gone);
     let report = world.engine.orphan_report(&world.engine.find_orphans(&[]), None);
     let lost: Vec<(&str, Cause)> = report.jobs.iter().map(|one| (one.job.as_str(), one.cause)).collect();
     assert_eq!(lost, [("b", Cause::Lost)], "the runner of the other is there");
@@ -428,7 +428,7 @@ fn an_action_is_executed_when_slurm_has_all_that_it_asked_for() {
         ..template()
     };
     let rows = world.run(|engine, tx| {
-        engine.begin_actions(id, (&[wanted.action], &[]), tx);
+        engine.begin_action(id, wanted.action, tx);
         engine.intend_allocations(id, vec![row.clone(), row], tx).unwrap()
     });
     let state = |world: &World| world.engine.actions(id).unwrap()[0].status;

@@ -132,7 +132,7 @@ fn a_workflow_that_tries_again_what_was_lost_or_ran_out_is_recovering_until_that
     let expected = ["Accepted=True/Planned", "Recovering=True/OutOfMemory", "Succeeded=Unknown/Recovering"];
     assert_eq!(summary(&world), expected);
     let said = recovery(&world).unwrap();
-    assert_eq!((said.round, said.message.as_str()), (1, "2 jobs are tried again: 1 after OutOfMemory, 1 after Lost"));
+    assert_eq!((said.round, said.message.as_str()), (1, "2 jobs are retried: 1 after OutOfMemory, 1 after Lost"));
     assert_eq!(world.reasons().iter().filter(|reason| **reason == "RecoveryStarted").count(), 1);
     let begun = since(&world, "Recovering");
     world.pass(1_000);

@@ -6,7 +6,7 @@ use torc_api::wire::SyncRequest;
 
 use super::plan::{Plan, PlannedJob, job};
 use super::world::{World, ask, runner, say, success};
-use crate::engine::{Apply, CommandError, DataWritten, LARGEST_VALUE, Retry};
+use crate::engine::{Apply, CommandError, DataWritten, MAX_VALUE_BYTES, Retry};
 use crate::expanded::{Expanded, ExpandedUserData};
 use crate::ids::RunnerId;
 
@@ -195,7 +195,7 @@ fn names_and_sizes_have_limits() {
     for name in ["", "a\nb", "__torc_lineage__x__g000001"] {
         assert!(matches!(write(&mut world, name, json!(1), None), Err(CommandError::Invalid(_))), "{name}");
     }
-    let large = json!("x".repeat(LARGEST_VALUE));
+    let large = json!("x".repeat(MAX_VALUE_BYTES));
     assert!(matches!(write(&mut world, "large", large, None), Err(CommandError::Invalid(_))));
     assert_eq!(world.database.user_data.len(), 2);
 }

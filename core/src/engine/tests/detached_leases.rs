@@ -63,7 +63,7 @@ fn an_attempt_that_succeeds_while_it_is_being_ended_does_not_count() {
     assert_eq!(world.states(&["a", "c"]), [JobState::Ready, JobState::Blocked]);
     let result = world.results_of("a")[0];
     assert_eq!((result.state, result.cause, result.return_code), (JobState::Canceled, Some(Cause::Canceled), 0));
-    assert_eq!(result.message.as_deref(), Some("it was no longer wanted"));
+    assert_eq!(result.message.as_deref(), Some("canceled by a later command"));
     // Told twice, it is written once.
     assert_eq!(world.sync(id, &SyncRequest { finished: vec![success(a)], ..say(4) }).refused, [a]);
     assert_eq!(world.results_of("a").len(), 1);
@@ -77,7 +77,7 @@ fn the_end_is_also_that_the_runner_has_it_no_more_has_left_or_is_silent() {
         ("its runner has left", |world, id| {
             drop(world.sync(id, &SyncRequest { leaving: true, acknowledged: 0, ..say(3) }))
         }),
-        ("its runner fell silent before it had ended it", |world, _| world.silence(120_001)),
+        ("its runner fell silent before it ended it", |world, _| world.silence(120_001)),
         ("its runner has ended it", |world, _| {
             let successor = world.register(&runner("one"));
             world.sync(successor, &say(1));
@@ -194,7 +194,7 @@ fn a_late_result_of_a_lost_attempt_counts_until_the_next_one_has_started() {
         let results: Vec<_> = world.results_of("a").into_iter().map(|row| (row.attempt, row.cause)).collect();
         assert_eq!(results, [(1, Some(Cause::Lost)), (attempt, None)], "what was written stays");
         let message = world.results_of("a")[1].message.as_deref();
-        assert_eq!(message, Some("started as attempt 1, given up, and turned up again"));
+        assert_eq!(message, Some("started as attempt 1, counted as lost, and reported later"));
         if promised {
             let answer = world.sync(other, &SyncRequest { queued: vec![promise], ..say(2) });
             assert_eq!(answer.cancel, [promise], "the promise is taken back");

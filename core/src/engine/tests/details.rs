@@ -297,7 +297,7 @@ fn a_group_writes_the_last_state_of_a_job_once() {
     let mut tx = world.engine.begin(now);
     world.engine.sync(id, &ask(1, 1), &mut tx).unwrap();
     let workflow = world.workflow();
-    let key = world.engine.workflows[&workflow].graph.key(0);
+    let key = world.engine.workflows.get(&workflow).unwrap().graph.key(0);
     world.engine.sync(id, &SyncRequest { running: vec![running(key)], ..say(2) }, &mut tx).unwrap();
     world.engine.sync(id, &SyncRequest { finished: vec![success(key)], ..say(3) }, &mut tx).unwrap();
     let changes = world.engine.finish(tx);

@@ -181,8 +181,8 @@ fn a_workflow_that_sizes_itself_is_limited_by_the_partitions() {
     ] {
         let mut world = World::with(&plan);
         if let Some(partitions) = partitions.clone() {
-            world.engine.note_partitions("other".to_owned(), vec![partition(1, 60)]);
-            world.engine.note_partitions("c".to_owned(), partitions);
+            world.engine.set_partitions("other".to_owned(), vec![partition(1, 60)]);
+            world.engine.set_partitions("c".to_owned(), partitions);
         }
         world.fail(&in_allocation, Cause::Timeout, late);
         match expected {

@@ -15,7 +15,7 @@ use super::allocations::{for_slurm, in_slurm, template};
 use super::plan::{Plan, job, needs};
 use super::world::{World, ask, failure, runner, running, say, success};
 use crate::engine::{
-    AllocationKey, AllocationSummary, CommandError, Demand, Observation, Retry, allocation_view, slurm_name,
+    AllocationKey, AllocationSummary, CommandError, Observation, PoolDemand, Retry, allocation_view, slurm_name,
 };
 use crate::explain::Attempt;
 use crate::ids::{AllocationId, WorkflowId};
@@ -74,7 +74,7 @@ fn a_workflow_is_explained_by_the_states_of_its_jobs() {
     assert_eq!(shown(&told.reasons), expected);
     let biggest = "the biggest, on one, has 8 CPUs, 64g of memory, 2 GPUs";
     assert!(told.reasons[0].message.ends_with(biggest), "{}", told.reasons[0].message);
-    let hint = "`torc recover w --dry-run` says what could be done about failed jobs";
+    let hint = "`torc recover w --dry-run` shows what can be done about failed jobs";
     assert_eq!(told.next.last().map(String::as_str), Some(hint));
     assert_eq!(told.next.len(), 3, "two about the biggest job, one about failed ones: {:?}", told.next);
 }
@@ -242,7 +242,7 @@ fn demands_count_what_runs_and_what_could() {
     };
     let plan = Plan::new([job("a").priority(2), job("b"), job("c").after(&["a"]), labelled("d")]);
     let mut world = World::with(&plan);
-    let demand = |labels: &[&str], jobs: i64| Demand {
+    let demand = |labels: &[&str], jobs: i64| PoolDemand {
         workflow: "default/w".to_owned(),
         needs: needs(1, 0, 1),
         labels: labels.iter().map(|label| (*label).to_owned()).collect(),
@@ -319,23 +319,6 @@ fn a_cluster_that_changes_twice_in_one_group_is_written_once() {
     let written: Vec<_> = changes.clusters.iter().map(|row| (row.name.as_str(), row.generation)).collect();
     assert_eq!(written, [("big", 2), ("back", 1)]);
     assert_eq!(changes.removed_clusters, ["gone"]);
-}
-
-#[test]
-fn workflows_without_their_cluster_are_named() {
-    let on = |name: &str, cluster: Option<&str>| {
-        let plan = Plan { name: name.to_owned(), ..Plan::new([job("a")]) };
-        plan.with(|spec| spec.slurm_cluster = cluster.map(str::to_owned))
-    };
-    let mut world = World::new();
-    for plan in [on("w", Some("big")), on("here", Some("local")), on("none", None), on("done", Some("big"))] {
-        world.apply(&plan);
-    }
-    let done = world.engine.find("default", "done").unwrap();
-    world.run(|engine, tx| engine.cancel(done, tx)).unwrap();
-    assert_eq!(world.engine.without_cluster(), [world.workflow()]);
-    world.run(|engine, tx| engine.apply_cluster(&cluster("big", "x"), tx).unwrap());
-    assert_eq!(world.engine.without_cluster(), []);
 }
 
 // S17

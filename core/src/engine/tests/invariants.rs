@@ -7,9 +7,9 @@ use torc_api::state::{Cause, JobState};
 use torc_api::status::JobCounts;
 
 use crate::engine::Engine;
-use crate::engine::held_leases::LeaseTarget;
-use crate::engine::runners::Runner;
-use crate::engine::workflow::Workflow;
+use crate::engine::runners::LeaseTarget;
+use crate::engine::runners::LiveRunner;
+use crate::engine::workflow::LiveWorkflow;
 use crate::ids::{JobId, RunnerId};
 use crate::matching::Usage;
 use crate::rows::{DetachedLease, DetachedState};
@@ -24,12 +24,12 @@ pub fn check_live(engine: &Engine) {
         check_recoveries(workflow);
     }
     check_leases(engine);
-    let open = engine.workflows.values().filter(|workflow| !workflow.graph.is_settled());
-    assert!(open.map(Workflow::id).all(|id| engine.live.contains(&id)), "a workflow is forgotten");
+    let open = engine.workflows.values().filter(|workflow| !workflow.is_settled());
+    assert!(open.map(LiveWorkflow::id).all(|id| engine.workflows.is_live(id)), "a workflow is forgotten");
     check_held(engine);
 }
 
-fn check_counts(workflow: &Workflow) {
+fn check_counts(workflow: &LiveWorkflow) {
     let mut counts = JobCounts::default();
     for (_, job) in workflow.graph.iter() {
         counts.add(job.state(), 1);
@@ -41,7 +41,7 @@ fn check_counts(workflow: &Workflow) {
     );
 }
 
-fn check_usage(workflow: &Workflow) {
+fn check_usage(workflow: &LiveWorkflow) {
     let mut usage = Usage::default();
     for (job, _) in workflow.graph.iter().filter(|(_, record)| record.state().is_held()) {
         usage.add(&workflow.graph.profile(job).requirements, 1);
@@ -49,7 +49,7 @@ fn check_usage(workflow: &Workflow) {
     assert_eq!(workflow.graph.usage(), usage, "what runners have of it");
 }
 
-fn check_queues(workflow: &Workflow) {
+fn check_queues(workflow: &LiveWorkflow) {
     let mut queued = BTreeMap::new();
     for (class, queue) in workflow.graph.queues().iter().enumerate() {
         for job in queue.jobs() {
@@ -68,12 +68,12 @@ fn check_queues(workflow: &Workflow) {
 }
 
 /// Sorts the jobs of a class: by priority, then by the path below them.
-fn rank(workflow: &Workflow, job: u32) -> (Reverse<i64>, Reverse<u32>, u32) {
+fn rank(workflow: &LiveWorkflow, job: u32) -> (Reverse<i64>, Reverse<u32>, u32) {
     let record = workflow.graph.job(job);
     (Reverse(record.priority()), Reverse(record.downstream_seconds()), job)
 }
 
-fn check_dependencies(workflow: &Workflow) {
+fn check_dependencies(workflow: &LiveWorkflow) {
     for (job, record) in workflow.graph.iter() {
         let name = workflow.graph.name(job);
         let parents: Vec<JobState> =
@@ -167,7 +167,7 @@ fn detached_leases(engine: &Engine) -> BTreeMap<i64, DetachedLease> {
 }
 
 /// Exactly the jobs that wait for a script have one.
-fn check_recoveries(workflow: &Workflow) {
+fn check_recoveries(workflow: &LiveWorkflow) {
     let recovering: BTreeSet<JobId> =
         workflow.graph.iter().filter(|(_, job)| job.state() == JobState::Recovering).map(|(_, job)| job.id()).collect();
     assert_eq!(workflow.recoveries.iter().map(|row| row.job).collect::<BTreeSet<_>>(), recovering);
@@ -175,7 +175,7 @@ fn check_recoveries(workflow: &Workflow) {
 
 /// A runner knows the leases that it holds, by their numbers.
 fn check_held(engine: &Engine) {
-    for (target, holder, key) in engine.workflows.values().flat_map(Workflow::held_leases) {
+    for (target, holder, key) in engine.workflows.values().flat_map(LiveWorkflow::held_leases) {
         let held =
             engine.runners.get(&holder).unwrap().leases.get(&target).map(|held| (held.key.lease_id, held.key.run));
         assert_eq!(held, Some((key.lease_id, key.run)), "{target:?} of runner {holder}");
@@ -185,13 +185,12 @@ fn check_held(engine: &Engine) {
 /// A state that was read again is the one that is live, but for what is not kept: who is silent, which answer brought a lease,
 /// what was asked back from whom, what the controller last made of the needs, and how many allocations ended in vain.
 pub fn check_same(live: &Engine, restored: &Engine) {
-    assert_eq!(live.live, restored.live, "nothing that has settled is looked at");
     let ids = |engine: &Engine| engine.workflows.keys().copied().collect::<Vec<_>>();
     assert_eq!(ids(live), ids(restored));
-    assert_eq!(live.names, restored.names);
+    assert_eq!(live.workflows.index(), restored.workflows.index(), "nothing that has settled is examined");
     for (live, restored) in live.workflows.values().zip(restored.workflows.values()) {
-        assert_eq!(live.row, restored.row);
-        assert_eq!(*live.spec, *restored.spec);
+        assert_eq!(live.row(), restored.row());
+        assert_eq!(live.spec(), restored.spec());
         assert_eq!(live.graph.counts(), restored.graph.counts());
         assert_eq!(jobs(live), jobs(restored));
         assert_eq!(budgets(live), budgets(restored));
@@ -201,36 +200,35 @@ pub fn check_same(live: &Engine, restored: &Engine) {
         assert!(workers.0.is_subset(workers.1), "workers with actions of their own: {workers:?}");
         assert_eq!(live.recoveries, restored.recoveries);
         assert_eq!(live.data, restored.data);
-        assert_eq!(live.regenerated, restored.regenerated);
-        assert_eq!(live.spec_with_regenerated, restored.spec_with_regenerated);
+        assert_eq!(live.schedulers, restored.schedulers);
         assert_eq!(live.leases, restored.leases);
-        let rows = |workflow: &Workflow| workflow.allocations.iter().cloned().collect::<Vec<_>>();
+        let rows = |workflow: &LiveWorkflow| workflow.allocations.iter().cloned().collect::<Vec<_>>();
         assert_eq!(rows(live), rows(restored));
         assert_eq!(live.allocations.finished(), restored.allocations.finished());
-        let latest = |workflow: &Workflow| workflow.failures.latest().cloned().collect::<Vec<_>>();
+        let latest = |workflow: &LiveWorkflow| workflow.failures.latest().cloned().collect::<Vec<_>>();
         assert!(latest(restored).ends_with(&latest(live)), "{:?} after {:?}", latest(restored), latest(live));
     }
     assert_eq!(detached_leases(live), detached_leases(restored));
-    assert_eq!(live.slurm.kept(), restored.slurm.kept());
+    assert_eq!(live.slurm.stored(), restored.slurm.stored());
     let ids = |engine: &Engine| engine.runners.keys().copied().collect::<Vec<_>>();
     assert_eq!(ids(live), ids(restored));
     for (live, restored) in live.runners.values().zip(restored.runners.values()) {
-        assert_eq!(live.row, restored.row);
-        assert_eq!(live.allocation, restored.allocation, "the allocation of runner {}", live.row.id);
-        assert_eq!(held(live), held(restored), "the leases of runner {}", live.row.id);
+        assert_eq!(live.row(), restored.row());
+        assert_eq!(live.allocation(), restored.allocation(), "the allocation of runner {}", live.id());
+        assert_eq!(held(live), held(restored), "the leases of runner {}", live.id());
     }
 }
 
 /// The leases of a runner by their numbers, and those that it is to end.
-fn held(runner: &Runner) -> (BTreeMap<LeaseTarget, i64>, Vec<DetachedLease>) {
+fn held(runner: &LiveRunner) -> (BTreeMap<LeaseTarget, i64>, Vec<DetachedLease>) {
     let held = runner.leases.iter().map(|(target, held)| (*target, held.key.lease_id));
     (held.collect(), runner.leases.revoked().copied().collect())
 }
 
-fn jobs(workflow: &Workflow) -> Vec<String> {
+fn jobs(workflow: &LiveWorkflow) -> Vec<String> {
     workflow
         .graph
-        .all()
+        .ordinals()
         .map(|job| {
             let row = workflow.graph.row(job);
             let record = workflow.graph.job(job);
@@ -242,7 +240,7 @@ fn jobs(workflow: &Workflow) -> Vec<String> {
 }
 
 /// Only causes that a budget exists for.
-fn budgets(workflow: &Workflow) -> BTreeSet<(JobId, Cause, i32)> {
+fn budgets(workflow: &LiveWorkflow) -> BTreeSet<(JobId, Cause, i32)> {
     workflow
         .failures
         .counts()

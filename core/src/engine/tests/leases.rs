@@ -134,7 +134,7 @@ fn what_really_runs_wins_over_a_promise() {
     assert_eq!(answer.refused, []);
     let result = world.results_of("a")[0];
     assert_eq!((result.attempt, result.state), (3, JobState::Completed));
-    assert_eq!(result.message.as_deref(), Some("started as attempt 1, given up, and turned up again"));
+    assert_eq!(result.message.as_deref(), Some("started as attempt 1, counted as lost, and reported later"));
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn a_settled_workflow_is_live_again_when_it_is_retried_and_not_before() {
     world.sync(id, &ask(1, 1));
     let answer = world.sync(id, &SyncRequest { finished: vec![success(world.key("a"))], ..say(2) });
     assert_eq!(answer.verdict, RunnerDirective::Complete);
-    assert!(world.engine.live.is_empty());
+    assert!(world.engine.workflows.live().next().is_none());
     let workflow = world.workflow();
     world.run(|engine, tx| engine.retry(workflow, &crate::engine::Retry::All, tx)).unwrap();
     assert_eq!(world.sync(id, &ask(3, 1)).leases.len(), 1);

@@ -72,7 +72,7 @@ impl Fleet {
 
     /// How many leases a runner was asked to give back.
     fn asked_back(&self, index: usize) -> usize {
-        self.world.engine.runners.get(&self.id(index)).unwrap().asked_back_count()
+        self.world.engine.runners.get(&self.id(index)).unwrap().return_request_count()
     }
 
     fn message(&mut self, index: usize) -> SyncRequest {
@@ -385,7 +385,7 @@ fn a_lease_that_has_moved_twice_stays() {
         assert_eq!(again.register(1), loaded);
         again.sync(loaded);
         let graph = &mut again.world.engine.workflows.get_mut(&workflow).unwrap().graph;
-        for job in graph.all() {
+        for job in graph.ordinals() {
             (0..moves).for_each(|_| graph.count_move(job));
         }
         assert_eq!(again.register(1), idle);

@@ -9,7 +9,7 @@ use torc_api::state::{Cause, JobState};
 
 use super::plan::{Plan, job, needs};
 use super::world::{World, ask, failure, runner, running, say, success};
-use crate::engine::{CommandError, LatestResults, Recover, Regenerate, Retry};
+use crate::engine::{CommandError, CorrectResources, LatestResults, Recover, Regenerate, Retry};
 use crate::failure::RecoveryOptions;
 use crate::planning::partition::Partition;
 use torc_api::wire::{FinishedAttempt, SyncRequest};
@@ -278,7 +278,7 @@ fn an_edit_that_concerns_no_job_keeps_what_recovery_planned() {
     }
     world.run_all("n1", |_| None);
     assert_eq!(world.action_states()[1], (true, ActionState::Pending), "it fires when its jobs are ready");
-    let wanted = world.engine.pending_allocations();
+    let wanted = world.node_requests();
     let asked: Vec<_> = wanted.iter().map(|one| one.definition.scheduler.clone()).collect();
     assert_eq!(asked, [schedulers[2].clone()]);
 }
@@ -308,14 +308,14 @@ fn a_recovery_action_that_fired_stays_fired_through_an_edit() {
     let mut world = World::with(&plan());
     world.regenerate(&RegenerateRequest::default());
     world.run_all("n1", |_| None);
-    let (id, action) = (world.workflow(), world.engine.pending_allocations()[0].action);
-    world.run(|engine, tx| engine.begin_actions(id, (&[], &[action]), tx));
+    let (id, action) = (world.workflow(), world.node_requests()[0].action);
+    world.run(|engine, tx| engine.skip_action(id, action, tx));
     let executed = [(false, ActionState::Executed), (true, ActionState::Executed)];
     assert_eq!(world.action_states(), executed);
     world.apply(&touched(plan()));
     assert_eq!(world.action_states(), executed);
     world.restart();
-    assert_eq!((world.action_states(), world.engine.pending_allocations().len()), (executed.to_vec(), 0));
+    assert_eq!((world.action_states(), world.node_requests().len()), (executed.to_vec(), 0));
 }
 
 #[test]
@@ -460,7 +460,7 @@ fn what_was_cancelled_is_not_recovered() {
     let id = world.workflow();
     world.run(|engine, tx| engine.cancel(id, tx)).unwrap();
     let refused = world.engine.recover_preview(id, recovery(&LatestResults::new()), world.now);
-    assert!(matches!(&refused, Err(CommandError::Conflict(message)) if message.contains("cancelled")), "{refused:?}");
+    assert!(matches!(&refused, Err(CommandError::Conflict(message)) if message.contains("canceled")), "{refused:?}");
 }
 
 // S20
@@ -501,11 +501,12 @@ fn requirements_are_corrected_by_what_was_observed() {
         row.usage.peak_memory_bytes = Some(2 * GIB);
     }
     let id = world.workflow();
-    let preview = world.engine.correction_preview(id, &[], (&latest, true)).unwrap();
+    let correction = CorrectResources { references: &[], latest: &latest, may_reduce: true };
+    let preview = world.engine.correction_preview(id, correction).unwrap();
     assert!(preview.dry_run && preview.corrections.iter().all(|one| one.changes[0].starts_with("memory from 1 GiB")));
-    let report = world.run(|engine, tx| engine.correct_resources(id, &[], (&latest, true), tx)).unwrap();
+    let report = world.run(|engine, tx| engine.correct_resources(id, correction, tx)).unwrap();
     assert_eq!(report.corrections, preview.corrections);
     assert!(!report.corrections.is_empty());
-    let again = world.engine.correction_preview(id, &[], (&latest, true)).unwrap();
+    let again = world.engine.correction_preview(id, correction).unwrap();
     assert_eq!(again.corrections, [], "the same again changes nothing");
 }

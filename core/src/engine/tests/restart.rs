@@ -19,7 +19,7 @@ use crate::rows::Changes;
 
 /// Sets everything back that the store does not keep: what only the messages since the last start have told.
 fn forget_what_is_not_kept(engine: &mut Engine, now: Now) {
-    engine.runners.forget_what_is_not_kept(now);
+    engine.runners.forget_unstored(now);
     for workflow in engine.workflows.values_mut() {
         workflow.graph.forget_unstored();
     }

@@ -111,7 +111,7 @@ fn a_late_result_is_refused_once_somebody_else_has_started() {
     let answer = world.sync(back, &report(1, success(old)));
     assert_eq!(answer.refused, [old]);
     let event = world.database.events.iter().find(|event| event.reason == "ResultRefused").unwrap();
-    assert_eq!(event.message, "attempt 1 of job 'a' in run 1 ended with 0 and counts no more");
+    assert_eq!(event.message, "attempt 1 of job 'a' in run 1 ended with 0 and is superseded");
     assert_eq!(event.workflow, Some(world.workflow()));
     assert_eq!(world.state_of("a"), JobState::Running);
     let answer = world.sync(other, &report(3, success(new)));

@@ -39,15 +39,15 @@ fn a_workflow_is_its_owners_its_runners_and_the_administrators() {
         (Grant::Pool, true),
         (Grant::Metrics, false),
     ] {
-        assert_eq!(world.engine.is_theirs(&grant, id), theirs, "{grant:?}");
-        let listed = world.engine.theirs(&grant).is_none_or(|list| list.contains(&id));
+        assert_eq!(world.engine.rights().includes(&grant, id), theirs, "{grant:?}");
+        let listed = world.engine.rights().included(&grant).is_none_or(|list| list.contains(&id));
         assert_eq!(listed, theirs, "{grant:?}");
-        let applied = world.engine.may_apply(&grant, "default", "w");
+        let applied = world.engine.rights().may_apply(&grant, "default", "w");
         assert_eq!(applied.is_ok(), theirs, "{grant:?}");
-        assert_eq!(world.engine.may_apply(&grant, "default", "new"), Ok(()), "a name that nobody has");
+        assert_eq!(world.engine.rights().may_apply(&grant, "default", "new"), Ok(()), "a name that nobody has");
     }
     let refusal = CommandError::Forbidden("workflow 'w' belongs to ada".to_owned());
-    assert_eq!(world.engine.may_apply(&owner("bob"), "default", "w"), Err(refusal));
+    assert_eq!(world.engine.rights().may_apply(&owner("bob"), "default", "w"), Err(refusal));
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn only_an_administrators_runner_serves_more_than_one_workflow() {
         (Grant::Pool, RunnerScope::All, true),
         (Grant::Metrics, of("w"), false),
     ] {
-        assert_eq!(world.engine.may_serve(&grant, &scope), may, "{grant:?} {scope:?}");
+        assert_eq!(world.engine.rights().may_serve(&grant, &scope), may, "{grant:?} {scope:?}");
     }
 }
 
@@ -84,11 +84,11 @@ fn a_token_speaks_for_runners_and_attempts_of_its_workflow_alone() {
     let everything = world.register(&runner("h1"));
     let own = world.register(&scoped("h2", "w"));
     let grant = Grant::Runner { workflow: id.0 };
-    let may = |world: &World, runner, request: &SyncRequest| world.engine.may_sync(&grant, runner, request);
+    let may = |world: &World, runner, request: &SyncRequest| world.engine.rights().may_sync(&grant, runner, request);
     assert!(may(&world, own, &ask(1, 1)));
     assert!(!may(&world, everything, &ask(1, 1)), "that one serves others, too");
-    assert!(world.engine.may_sync(&Grant::Admin, everything, &ask(1, 1)));
-    assert!(!world.engine.may_sync(&owner("bob"), own, &ask(1, 1)));
+    assert!(world.engine.rights().may_sync(&Grant::Admin, everything, &ask(1, 1)));
+    assert!(!world.engine.rights().may_sync(&owner("bob"), own, &ask(1, 1)));
     let foreign = AttemptKey { workflow: id.0 + 1, ..AttemptKey::default() };
     let mine = AttemptKey { workflow: id.0, ..AttemptKey::default() };
     for (key, allowed) in [(mine, true), (foreign, false)] {

@@ -11,6 +11,7 @@ use super::invariants;
 use super::plan::Plan;
 use crate::engine::{Apply, CommandError, Engine, SyncAnswer, Tx};
 use crate::ids::{Now, RunnerId, WorkflowId};
+use crate::planning::course::NodeRequest;
 use crate::rows::{JobRow, LastIds, ResultRow};
 use crate::testing::Database;
 
@@ -96,6 +97,11 @@ impl World {
         let apply =
             Apply { document: &document, expanded: &expanded, owner: "ada", working_dir: "/here", store_only: false };
         self.run(|engine, tx| engine.apply(&apply, tx).unwrap())
+    }
+
+    /// Returns the actions whose allocations the controller has to submit.
+    pub fn node_requests(&self) -> Vec<NodeRequest> {
+        self.engine.slurm_needs(None, self.now).into_iter().flat_map(|demand| demand.actions).collect()
     }
 
     pub fn workflow(&self) -> WorkflowId {

@@ -4,7 +4,7 @@ use crate::engine::tx::Tx;
 use crate::rows::WorkflowRow;
 
 /// The row of a workflow. Only this module writes its fields.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(in crate::engine) struct WorkflowRecord {
     row: WorkflowRow,
 }
@@ -49,7 +49,7 @@ impl WorkflowRecord {
         self.uncancel(tx);
     }
 
-    /// Undoes a cancellation.
+    /// Undoes a cancellation by a command or a deadline.
     pub fn uncancel(&mut self, tx: &mut Tx) {
         self.row.canceled = false;
         self.row.expired = false;

@@ -12,6 +12,20 @@ const LIST: &str = include_str!("words.txt");
 const OWN_PATHS: &str = "tests/tests/blackbox/tidy/words.";
 /// The page of the book with the names that stay.
 const FIXED_NAMES: &str = "docs/reference/fixed-names.md";
+/// Folders that still contain retired words. Lines leave this list, none joins it.
+const PENDING: &[&str] = &[
+    "charts/",
+    "cli/",
+    "controller/",
+    "core/",
+    "crds/",
+    "docs/design/",
+    "docs/reference/",
+    "runner/",
+    "slurm/",
+    "store/",
+    "tests/",
+];
 /// Folders that git does not track.
 const UNTRACKED: [&str; 4] = [".git", ".torc", "target", "torc_output"];
 
@@ -40,7 +54,7 @@ impl<'a> List<'a> {
                     let [path, text, _reason] = parts[..] else {
                         panic!("an exception is `PATH | TEXT | REASON`: {line}")
                     };
-                    list.exceptions.push((path.trim(), text.trim()));
+                    list.exceptions.push((if path == "*" { "" } else { path }, text));
                 }
                 _ => {
                     let (old, new) = line.split_once(" -> ").unwrap_or_else(|| panic!("expected `OLD -> NEW`: {line}"));
@@ -120,15 +134,12 @@ fn no_file_contains_a_retired_word() {
     let list = List::parse(LIST, &fixed_names);
     let mut found = Vec::new();
     visit_files(project_root(), &mut |path, text| {
-        if !path.starts_with(OWN_PATHS) && FOLDERS.iter().any(|folder| path.starts_with(folder)) {
+        if !path.starts_with(OWN_PATHS) && !PENDING.iter().any(|folder| path.starts_with(folder)) {
             found.extend(list.check(path, text));
         }
     });
     assert!(found.is_empty(), "{} retired words, see {OWN_PATHS}txt:\n{}", found.len(), found.join("\n"));
 }
-
-/// The folders that are free of retired words.
-const FOLDERS: [&str; 1] = [".github/"];
 
 #[test]
 fn the_check_finds_names_words_and_phrases() {

@@ -5,9 +5,9 @@ use torc_api::wire::{AttemptKey, LeaseRole, SyncRequest, SyncResponse};
 
 use super::History;
 use crate::class::{fits, minus};
-use crate::engine::graph::JobRecord;
 use crate::engine::tests::fleet::Promise;
 use crate::engine::tests::plan::{PlannedJob, job};
+use crate::engine::workflow::JobRecord;
 use crate::ids::{JobId, RunnerId, WorkflowId};
 
 impl History {
@@ -85,7 +85,7 @@ impl History {
 
     /// A result that counts is of an attempt that was given out after the job's parents had ended.
     pub(super) fn check_came_after_parents(&self, key: &AttemptKey) {
-        let workflow = &self.world.engine.workflows[&self.world.workflow()];
+        let workflow = self.world.engine.workflows.get(&self.world.workflow()).unwrap();
         let Some(job) = workflow.graph.ordinal(JobId(key.job)) else { return };
         let granted = self.seen.granted[key];
         for parent in workflow.graph.parents(job) {

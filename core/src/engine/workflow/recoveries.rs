@@ -1,16 +1,16 @@
-//! Jobs of a workflow that wait for their recovery scripts, and the runners that should have these.
+//! Jobs of a workflow that wait for their recovery scripts, and the runners that should execute these.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::tx::Tx;
+use crate::engine::tx::Tx;
 use crate::ids::{JobId, RunnerId};
-use crate::rows::RecoveryRow;
+use crate::rows::{RecoveryRow, TaskLease};
 
 /// Jobs of a workflow that wait for their recovery scripts.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Recoveries {
+pub(in crate::engine) struct Recoveries {
     rows: BTreeMap<JobId, RecoveryRow>,
-    /// Those that nobody has, by the runner that should have them.
+    /// Jobs whose scripts no runner holds, by the preferred runner.
     waiting: BTreeMap<Option<RunnerId>, BTreeSet<JobId>>,
 }
 
@@ -41,20 +41,20 @@ impl Recoveries {
         Some(row)
     }
 
-    /// Changes one and notes that it has to be written.
-    pub fn change(&mut self, job: JobId, tx: &mut Tx, change: impl FnOnce(&mut RecoveryRow)) {
+    /// Changes the lease of a script and records the change.
+    pub fn change_lease(&mut self, job: JobId, tx: &mut Tx, change: impl FnOnce(&mut TaskLease)) {
         if let Some(mut row) = self.remove(job) {
-            change(&mut row);
+            change(&mut row.lease);
             tx.changes.recovery(&row);
             self.insert(row);
         }
     }
 
-    /// Scripts that wait for this runner, or for one that is not there any more.
+    /// Returns waiting scripts that prefer this runner, no runner, or one that is gone.
     pub fn for_runner(&self, runner: RunnerId, is_there: impl Fn(RunnerId) -> bool) -> impl Iterator<Item = JobId> {
-        let may = move |preferred: &Option<RunnerId>| {
+        let may_run = move |preferred: &Option<RunnerId>| {
             preferred.is_none_or(|preferred| preferred == runner || !is_there(preferred))
         };
-        self.waiting.iter().filter(move |(preferred, _)| may(preferred)).flat_map(|(_, jobs)| jobs.iter().copied())
+        self.waiting.iter().filter(move |(preferred, _)| may_run(preferred)).flat_map(|(_, jobs)| jobs.iter().copied())
     }
 }

@@ -1,4 +1,4 @@
-//! Failed attempts of a workflow's jobs: how many there were, the latest ones, and which jobs are tried again because of them.
+//! Failed attempts of the jobs of a workflow: their number, the latest ones, and the jobs that are retried because of them.
 
 mod recovering;
 
@@ -7,26 +7,26 @@ use std::collections::{BTreeMap, HashMap};
 use torc_api::state::{Cause, JobState};
 use torc_api::status::FailureSample;
 
-pub(super) use recovering::Recovering;
+pub(in crate::engine) use recovering::Recovering;
 
 use crate::ids::JobId;
 
-/// Number of failures that a status shows.
-const FAILURES_SHOWN: usize = 20;
+/// Number of failures that a status shows. Enough to recognize a pattern, short enough for a custom resource.
+const MAX_FAILURES_SHOWN: usize = 20;
 
-/// Failed attempts of the present run.
+/// Failed attempts of the current run.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Failures {
-    /// By end, job and attempt: the order in which they are shown, also after a restart.
+pub(in crate::engine) struct Failures {
+    /// By end, job and attempt: the order in a status, which a restart does not change.
     latest: BTreeMap<(i64, JobId, i32), FailureSample>,
-    /// How many attempts of a job ended with a cause; only jobs that failed are in here.
+    /// Number of failed attempts by job and cause.
     counts: HashMap<JobId, BTreeMap<Cause, i32>>,
-    /// Those of them that are being tried again.
+    /// The jobs that are being retried.
     recovering: Recovering,
 }
 
 impl Failures {
-    /// Takes over the counts that a store knows.
+    /// Restores the stored counts.
     pub fn restore(
         &mut self,
         counts: HashMap<JobId, BTreeMap<Cause, i32>>,
@@ -36,7 +36,7 @@ impl Failures {
         self.recount(state_of);
     }
 
-    /// Takes over the failures of the workflow as it was before an edit; those of jobs that are gone are not shown any more.
+    /// Takes over the failures of the workflow before an edit. The samples of removed jobs are dropped.
     pub fn inherit(
         &mut self,
         old: &Self,
@@ -58,33 +58,33 @@ impl Failures {
         }
     }
 
-    /// Counts a failed attempt and returns how many of its cause there are of the job.
+    /// Counts a failed attempt. Returns the number of attempts of the job that failed for this cause.
     pub fn count(&mut self, job: JobId, cause: Cause) -> i32 {
         let count = self.counts.entry(job).or_default().entry(cause).or_default();
         *count += 1;
         *count
     }
 
-    /// Keeps a sample of a failed attempt that ended at a time.
+    /// Keeps a sample of a failed attempt.
     pub fn remember(&mut self, ended_ms: i64, job: JobId, sample: FailureSample) {
         self.latest.insert((ended_ms, job, sample.attempt), sample);
-        // A late report may be older than everything that is shown.
-        if self.latest.len() > FAILURES_SHOWN {
+        // A late report may be the oldest one itself.
+        if self.latest.len() > MAX_FAILURES_SHOWN {
             self.latest.pop_first();
         }
     }
 
-    /// A new run begins: the samples are history. The counts of a job go when it runs again.
+    /// Drops the samples of the previous run. The counts of a job are dropped when it is reset.
     pub fn begin_run(&mut self) {
         self.latest.clear();
     }
 
-    /// A job runs in a new run.
+    /// Drops the counts of a job that is reset in a new run.
     pub fn forget(&mut self, job: JobId) {
         self.counts.remove(&job);
     }
 
-    /// A job has moved, or is known to have failed: it may be tried again now.
+    /// Updates the retried jobs after a change of state.
     pub fn job_moved(&mut self, job: JobId, state: JobState) {
         if !self.counts.is_empty() || !self.recovering.is_empty() {
             self.recovering.update(job, state, self.counts.get(&job));
@@ -99,7 +99,7 @@ impl Failures {
         &self.recovering
     }
 
-    /// Returns the counts by job and cause.
+    /// Returns the number of failed attempts by job and cause.
     #[cfg(test)]
     pub fn counts(&self) -> impl Iterator<Item = (JobId, Cause, i32)> {
         self.counts.iter().flat_map(|(job, causes)| causes.iter().map(|(cause, count)| (*job, *cause, *count)))

@@ -1,4 +1,4 @@
-//! The leases that the targets of a workflow no longer go by: which have expired, and how many that were revoked have not ended.
+//! Superseded leases of a workflow: the expired ones, and the number of revoked ones that have not ended.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,29 +7,27 @@ use crate::rows::DetachedLease;
 
 /// The detached leases of a workflow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct DetachedLeases {
-    /// Few jobs are in here.
+pub(in crate::engine) struct DetachedLeases {
+    /// Expired leases by job. Few jobs have any.
     expired: HashMap<JobId, Vec<DetachedLease>>,
-    /// How many leases of its jobs and their scripts were revoked and have not ended.
+    /// Number of revoked leases of jobs and recovery scripts that have not ended.
     revoked: u32,
-    /// The same of its actions, by their numbers.
+    /// Number of revoked leases that have not ended, by action.
     revoked_actions: BTreeMap<JobId, u32>,
 }
 
 impl DetachedLeases {
-    /// Takes over the leases of the workflow as it was before an edit that have expired, and those of actions that were revoked.
+    /// Takes over from the workflow before an edit the expired leases and the revoked leases of actions.
     pub fn inherit(&mut self, old: &Self, is_there: impl Fn(JobId) -> bool) {
         let expired = old.expired.iter().filter(|(job, _)| is_there(**job));
         self.expired = expired.map(|(job, leases)| (*job, leases.clone())).collect();
         self.revoked_actions.clone_from(&old.revoked_actions);
     }
 
-    /// Remembers an expired lease.
     pub fn remember_expired(&mut self, lease: DetachedLease) {
         self.expired.entry(lease.job).or_default().push(lease);
     }
 
-    /// Returns the expired leases of a job.
     pub fn expired_of(&self, job: JobId) -> &[DetachedLease] {
         self.expired.get(&job).map_or(&[], Vec::as_slice)
     }
@@ -39,7 +37,7 @@ impl DetachedLeases {
         self.expired.remove(&job).unwrap_or_default()
     }
 
-    /// An expired lease of a job is held again. Returns whether the job has any.
+    /// Removes an expired lease that is held again. Returns whether the job had any.
     pub fn renew(&mut self, job: JobId, lease_id: i64) -> bool {
         let Some(leases) = self.expired.get_mut(&job) else { return false };
         leases.retain(|lease| lease.lease_id != lease_id);
@@ -49,27 +47,27 @@ impl DetachedLeases {
         true
     }
 
-    /// One more lease of a job has to end.
+    /// Counts a revoked lease of a job.
     pub fn job_revoked(&mut self) {
         self.revoked += 1;
     }
 
-    /// One lease of a job less has to end.
+    /// Counts the end of a revoked lease of a job.
     pub fn job_ended(&mut self) {
         self.revoked = self.revoked.saturating_sub(1);
     }
 
-    /// Whether a lease of a job was revoked and has not ended.
+    /// Returns whether a revoked lease of a job has not ended.
     pub fn has_revoked_jobs(&self) -> bool {
         self.revoked > 0
     }
 
-    /// One more lease of an action has to end.
+    /// Counts a revoked lease of an action.
     pub fn action_revoked(&mut self, action: JobId) {
         *self.revoked_actions.entry(action).or_default() += 1;
     }
 
-    /// One lease of an action less has to end.
+    /// Counts the end of a revoked lease of an action.
     pub fn action_ended(&mut self, action: JobId) {
         if let Some(count) = self.revoked_actions.get_mut(&action) {
             *count = count.saturating_sub(1);
@@ -77,12 +75,12 @@ impl DetachedLeases {
         self.revoked_actions.retain(|_, count| *count > 0);
     }
 
-    /// Whether an action waits for the end of its earlier commands.
+    /// Returns whether an action waits for the end of its earlier commands.
     pub fn awaits_end_of(&self, action: JobId) -> bool {
         self.revoked_actions.contains_key(&action)
     }
 
-    /// Actions that are no longer there wait for nothing.
+    /// Forgets the revoked leases of actions that no longer exist.
     pub fn retain_actions(&mut self, is_there: impl Fn(JobId) -> bool) {
         self.revoked_actions.retain(|id, _| is_there(*id));
     }

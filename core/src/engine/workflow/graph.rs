@@ -6,6 +6,7 @@ mod edges;
 mod job;
 mod profile;
 mod profiles;
+mod spawned;
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
@@ -14,15 +15,15 @@ use torc_api::state::JobState;
 use torc_api::status::JobCounts;
 use torc_api::wire::AttemptKey;
 
-pub(super) use job::JobRecord;
-pub(super) use profile::ProfileEntry;
+pub(in crate::engine) use job::JobRecord;
+pub(in crate::engine) use profile::ProfileEntry;
 
 use edges::Edges;
 use job::TextRange;
 use profiles::Profiles;
 
-use super::tx::Tx;
 use crate::class::Class;
+use crate::engine::tx::Tx;
 use crate::expanded::Requirements;
 use crate::ids::{JobId, ProfileId, RunnerId, WorkflowId};
 use crate::job::{InvalidTransition, JobEvent, next_state};
@@ -31,9 +32,9 @@ use crate::rows::{JobProfile, JobRow, ProfileRow};
 use crate::urgency::downstream_seconds;
 
 /// The jobs of a workflow.
-pub(super) struct Graph {
+pub(in crate::engine) struct Graph {
     workflow: WorkflowId,
-    /// Sorted by number.
+    /// Jobs, sorted by number.
     jobs: Vec<JobRecord>,
     /// The names and commands of all jobs.
     text: String,
@@ -48,7 +49,7 @@ pub(super) struct Graph {
 
 /// The state of a job before and after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct StateChange {
+pub(in crate::engine) struct StateChange {
     pub before: JobState,
     pub after: JobState,
 }
@@ -61,13 +62,13 @@ pub struct JobDetail<'a> {
     pub profile: &'a JobProfile,
     /// State of the job.
     pub state: JobState,
-    /// Current attempt.
+    /// Number of the current attempt.
     pub attempt: i32,
     /// Names of its direct dependencies, sorted.
     pub depends_on: Vec<&'a str>,
     /// Number of dependencies and revoked leases that have not ended.
     pub unmet: u32,
-    /// Whether the runner of the started attempt is silent.
+    /// The runner of the started attempt is silent.
     pub unconfirmed: bool,
 }
 
@@ -92,9 +93,9 @@ impl Graph {
             graph.add_record(job, indices.get(&job.profile).copied().unwrap_or_default());
         }
         let edges = jobs.iter().map(|job| job.depends_on.len()).sum();
-        graph.edges = Edges::new(jobs.iter().map(|job| graph.ordinals(&job.depends_on)), jobs.len(), edges);
+        graph.edges = Edges::new(jobs.iter().map(|job| graph.ordinals_of(&job.depends_on)), jobs.len(), edges);
         graph.update_paths();
-        for ordinal in graph.all() {
+        for ordinal in graph.ordinals() {
             graph.jobs[ordinal as usize].unmet = graph.count_unmet(ordinal);
             graph.enqueue(ordinal);
             graph.count_usage(ordinal, 1);
@@ -104,7 +105,7 @@ impl Graph {
 
     /// Returns the same graph without some of its jobs, and the ordinals in it of those that remain are new.
     pub fn without(&self, removed: &BTreeSet<u32>) -> Self {
-        let kept = self.all().filter(|job| !removed.contains(job));
+        let kept = self.ordinals().filter(|job| !removed.contains(job));
         let rows: Vec<JobRow> = kept.map(|job| self.row(job)).collect();
         let mut graph = Self::new(self.workflow, self.profiles.rows(self.workflow), &rows);
         graph.profiles.copy_scaled(&self.profiles);
@@ -120,7 +121,7 @@ impl Graph {
             self.add_record(job, added.get(&job.profile).copied().unwrap_or_default());
         }
         let mut edges = std::mem::take(&mut self.edges);
-        edges.append(jobs.iter().map(|job| self.ordinals(&job.depends_on)));
+        edges.append(jobs.iter().map(|job| self.ordinals_of(&job.depends_on)));
         self.edges = edges;
         self.update_paths();
         (first..self.len()).collect()
@@ -163,7 +164,7 @@ impl Graph {
         TextRange { start, length: text.len() as u32 }
     }
 
-    fn ordinals(&self, ids: &[JobId]) -> impl Iterator<Item = u32> {
+    fn ordinals_of(&self, ids: &[JobId]) -> impl Iterator<Item = u32> {
         ids.iter().filter_map(|id| self.ordinal(*id))
     }
 
@@ -186,7 +187,7 @@ impl Graph {
         self.jobs.len() as u32
     }
 
-    pub fn all(&self) -> Range<u32> {
+    pub fn ordinals(&self) -> Range<u32> {
         0..self.len()
     }
 
@@ -228,7 +229,7 @@ impl Graph {
 
     /// Returns a job by name or number. Numbers are tried if no job has that name.
     pub fn find(&self, reference: &str) -> Option<u32> {
-        let by_name = self.all().find(|job| self.name(*job) == reference);
+        let by_name = self.ordinals().find(|job| self.name(*job) == reference);
         by_name.or_else(|| self.by_number(reference))
     }
 
@@ -247,7 +248,7 @@ impl Graph {
     }
 
     pub fn by_name(&self) -> HashMap<&str, u32> {
-        self.all().map(|job| (self.name(job), job)).collect()
+        self.ordinals().map(|job| (self.name(job), job)).collect()
     }
 
     pub fn name(&self, job: u32) -> &str {

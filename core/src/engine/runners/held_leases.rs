@@ -7,9 +7,9 @@ use torc_api::wire::{AttemptKey, LeaseRole};
 use crate::ids::{JobId, RunnerId, WorkflowId};
 use crate::rows::DetachedLease;
 
-/// What a lease is of. The number is a job's or an action's; a recovery script goes by its job's.
+/// The work that a lease grants. The number is that of the job or action; a recovery script has the number of its job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct LeaseTarget {
+pub(in crate::engine) struct LeaseTarget {
     pub workflow: WorkflowId,
     pub number: JobId,
     pub role: LeaseRole,
@@ -23,45 +23,45 @@ impl LeaseTarget {
 
 /// A lease of a runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct HeldLease {
+pub(in crate::engine) struct HeldLease {
     /// The key that the runner knows it by.
     pub key: AttemptKey,
-    /// The message whose answer brought it; 0 if it came from elsewhere.
+    /// The message whose answer granted it; 0 if no answer did.
     granted_in: u64,
 }
 
-/// A lease that the runner is told to end.
+/// A lease that the runner has to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RevokedLease {
     lease: DetachedLease,
     granted_in: u64,
 }
 
-/// What a runner no longer has, though it has received the answer that brought it.
+/// Leases that a runner no longer has although it has received the answers that granted them.
 #[derive(Debug, Default)]
-pub(super) struct MissingLeases {
+pub(in crate::engine) struct MissingLeases {
     pub revoked: Vec<DetachedLease>,
     pub held: Vec<LeaseTarget>,
 }
 
-/// The leases that a runner holds, and those that it is to end.
+/// The leases that a runner holds, and the revoked ones that it has to end.
 #[derive(Debug, Default)]
-pub(super) struct RunnerLeases {
+pub(in crate::engine) struct RunnerLeases {
     held: HashMap<LeaseTarget, HeldLease>,
-    /// How many of them are of jobs.
+    /// Number of held leases of jobs.
     jobs: usize,
-    /// By their numbers.
+    /// Revoked leases by number.
     revoked: BTreeMap<i64, RevokedLease>,
 }
 
 impl RunnerLeases {
-    /// Adds a lease that the answer to the message `granted_in` brings.
+    /// Adds a lease that the answer to the message `granted_in` grants.
     pub fn hold(&mut self, target: LeaseTarget, key: AttemptKey, granted_in: u64) {
         let before = self.held.insert(target, HeldLease { key, granted_in });
         self.jobs += usize::from(target.role.is_job() && before.is_none());
     }
 
-    /// Adds a lease that the runner says it has.
+    /// Adds a lease that the runner reports.
     pub fn confirm(&mut self, target: LeaseTarget, key: AttemptKey) {
         let granted_in = self.held.get(&target).map_or(0, |held| held.granted_in);
         self.hold(target, key, granted_in);
@@ -73,33 +73,33 @@ impl RunnerLeases {
         Some(held)
     }
 
-    /// Adds a lease that the runner is to end. It held it as `before`.
+    /// Adds a revoked lease. `before`: the lease as the runner held it.
     pub fn revoke(&mut self, lease: DetachedLease, before: Option<HeldLease>) {
         let granted_in = before.map_or(0, |held| held.granted_in);
         self.revoked.insert(lease.lease_id, RevokedLease { lease, granted_in });
     }
 
-    /// Removes the lease of this key from those that the runner is to end.
+    /// Removes the revoked lease with this key.
     pub fn take_revoked(&mut self, key: &AttemptKey) -> Option<DetachedLease> {
         let same = |revoked: &&RevokedLease| revoked.lease.job.0 == key.job && revoked.lease.run == key.run;
         self.revoked.get(&key.lease_id).filter(same)?;
         self.revoked.remove(&key.lease_id).map(|revoked| revoked.lease)
     }
 
-    /// Removes leases from those that the runner is to end.
+    /// Removes the revoked leases that match.
     pub fn take_all_revoked(&mut self, which: impl Fn(&DetachedLease) -> bool) -> Vec<DetachedLease> {
         let taken = self.revoked.extract_if(.., |_, revoked| which(&revoked.lease));
         taken.map(|(_, revoked)| revoked.lease).collect()
     }
 
-    /// Removes leases of targets that are gone, and returns the numbers of those that the runner was to end.
+    /// Removes the leases of targets that no longer exist. Returns the numbers of the revoked ones.
     pub fn forget(&mut self, is_gone: impl Fn(&LeaseTarget) -> bool) -> Vec<i64> {
         self.held.retain(|target, _| !is_gone(target));
         self.jobs = self.held.keys().filter(|target| target.role.is_job()).count();
         self.take_all_revoked(|lease| is_gone(&LeaseTarget::of(lease))).iter().map(|lease| lease.lease_id).collect()
     }
 
-    /// Removes what was to be ended and returns what is missing; `named` are the numbers of jobs and leases in the message.
+    /// Removes the missing revoked leases, and returns all missing ones. `named`: numbers of jobs and leases in the message.
     pub fn take_missing(&mut self, acknowledged: u64, named: &HashSet<(i64, i64)>) -> MissingLeases {
         let is_named = |number: JobId, lease_id: i64| named.contains(&(number.0, lease_id));
         let ended = self.revoked.extract_if(.., |lease_id, revoked| {
@@ -114,7 +114,7 @@ impl RunnerLeases {
         MissingLeases { revoked, held }
     }
 
-    /// Takes over everything of an earlier runner.
+    /// Takes over the leases of an earlier runner.
     pub fn succeed(&mut self, successor: RunnerId, earlier: Self) {
         let held = earlier.held.into_iter().map(|(target, held)| (target, HeldLease { granted_in: 0, ..held }));
         self.held.extend(held);
@@ -125,7 +125,7 @@ impl RunnerLeases {
         }
     }
 
-    /// Whether the runner holds nothing and is to end nothing.
+    /// Returns whether the runner has neither held nor revoked leases.
     pub fn is_empty(&self) -> bool {
         self.held.is_empty() && self.revoked.is_empty()
     }
@@ -134,7 +134,7 @@ impl RunnerLeases {
         self.held.get(target)
     }
 
-    /// Returns how many jobs are leased to the runner.
+    /// Returns the number of held leases of jobs.
     pub fn job_count(&self) -> usize {
         self.jobs
     }
@@ -143,17 +143,17 @@ impl RunnerLeases {
         self.held.iter()
     }
 
-    /// Returns the leased jobs in no particular order.
+    /// Returns the leased jobs in any order.
     pub fn jobs(&self) -> impl Iterator<Item = (WorkflowId, JobId)> {
         self.held.keys().filter(|target| target.role.is_job()).map(|target| (target.workflow, target.number))
     }
 
-    /// Returns how many recovery scripts the runner holds.
+    /// Returns the number of held recovery scripts.
     pub fn recovery_count(&self) -> usize {
         self.held.keys().filter(|target| target.role == LeaseRole::Recovery).count()
     }
 
-    /// Returns what is leased to the runner, sorted.
+    /// Returns the held leases, sorted.
     pub fn sorted(&self) -> Vec<(LeaseTarget, HeldLease)> {
         let mut leases: Vec<(LeaseTarget, HeldLease)> =
             self.held.iter().map(|(target, held)| (*target, *held)).collect();
@@ -161,18 +161,18 @@ impl RunnerLeases {
         leases
     }
 
-    /// Returns the leases that the runner is to end.
+    /// Returns the revoked leases.
     pub fn revoked(&self) -> impl Iterator<Item = &DetachedLease> {
         self.revoked.values().map(|revoked| &revoked.lease)
     }
 
-    /// Whether the runner holds or is to end something of a workflow.
+    /// Returns whether a held or revoked lease belongs to a workflow.
     pub fn concerns(&self, workflow: WorkflowId) -> bool {
         self.held.keys().any(|target| target.workflow == workflow)
             || self.revoked.values().any(|revoked| revoked.lease.workflow == workflow)
     }
 
-    /// Forgets which answers brought the leases, as a restart does.
+    /// Forgets which answers granted the leases, as a restart does.
     #[cfg(test)]
     pub fn forget_answers(&mut self) {
         self.held.values_mut().for_each(|held| held.granted_in = 0);

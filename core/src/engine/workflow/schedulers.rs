@@ -10,7 +10,7 @@ use crate::rows::Regenerated;
 
 /// The Slurm schedulers of a workflow.
 #[derive(Debug, PartialEq)]
-pub(super) struct Schedulers {
+pub(in crate::engine) struct Schedulers {
     document: Arc<WorkflowSpec>,
     /// Schedulers that recovery has planned.
     planned: Vec<Regenerated>,

@@ -1,18 +1,18 @@
-//! The user data of a workflow: what the document says and what was written since.
+//! The user data of a workflow: declared values, and values that jobs and users have written.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::tx::Tx;
+use crate::engine::tx::Tx;
 use crate::expanded::Expanded;
 use crate::ids::{JobId, WorkflowId};
 use crate::lineage::{self, Record};
 use crate::rows::UserDataRow;
 
-/// The user data of a workflow by name; of the states of loops only the names are kept.
+/// The user data of a workflow by name. Only the names of the states of loops are kept; the store has their values.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Data {
+pub(in crate::engine) struct Data {
     rows: BTreeMap<String, UserDataRow>,
 }
 
@@ -25,12 +25,12 @@ impl Data {
         self.rows.get(name)
     }
 
-    /// Returns what readers get.
+    /// Returns the value that readers get.
     pub fn value(&self, name: &str) -> Option<&Value> {
         self.get(name)?.value()
     }
 
-    /// Returns the latest generation of a loop; 0 before the first.
+    /// Returns the latest generation of a loop; 0 before the first one.
     pub fn generation(&self, lineage: &str) -> i64 {
         let of_loop = |name: &String| match lineage::parse(name) {
             Some(Record::Generation(of, number)) if of == lineage => Some(number),
@@ -41,12 +41,12 @@ impl Data {
         names.take_while(|name| name.starts_with(lineage::PREFIX)).filter_map(of_loop).max().unwrap_or(0)
     }
 
-    /// Whether a loop has ended.
+    /// Returns whether a loop has ended.
     pub fn has_converged(&self, lineage: &str) -> bool {
         self.rows.contains_key(&lineage::final_name(lineage))
     }
 
-    /// Keeps a row whose value has changed. One without any value that the document does not have is forgotten.
+    /// Stores a changed row. A row that is neither declared nor written is removed.
     pub fn put(&mut self, row: UserDataRow, tx: &mut Tx) {
         let row = UserDataRow { lease_id: tx.next_lease(), changed_ms: tx.now.wall_ms, ..row };
         if row.written.is_none() && !row.in_document {
@@ -54,13 +54,13 @@ impl Data {
             return tx.changes.data_removed(row.workflow, row.name);
         }
         tx.changes.data(row.clone());
-        // States of loops are read from the store; here only their names count.
+        // The states of loops are read from the store.
         let kept = if lineage::parse(&row.name).is_some() { None } else { row.written.clone() };
         self.rows.insert(row.name.clone(), UserDataRow { written: kept, ..row });
     }
 
-    /// Brings the data of an edited or new document in. What was written stays, unless the document says something new. The state of a
-    /// loop goes with the job that left it.
+    /// Adds the user data of a new or edited document. Written values stay unless the document declares new ones. The state of a loop is
+    /// removed with the job that has stored it.
     pub fn declare(
         &mut self,
         workflow: WorkflowId,
@@ -80,8 +80,8 @@ impl Data {
             if before.filter(same).is_some() {
                 continue;
             }
-            let says_something_new = before.is_none_or(|row| row.declared != data.data) && data.data.is_some();
-            let written = before.and_then(|row| row.written.clone()).filter(|_| !says_something_new);
+            let is_redeclared = before.is_none_or(|row| row.declared != data.data) && data.data.is_some();
+            let written = before.and_then(|row| row.written.clone()).filter(|_| !is_redeclared);
             let row = UserDataRow {
                 in_document: true,
                 ephemeral: data.is_ephemeral,
@@ -94,7 +94,7 @@ impl Data {
         }
     }
 
-    /// A new run begins: what was written for the one before only is forgotten.
+    /// Deletes the written values of ephemeral data, because a new run begins.
     pub fn forget_ephemeral(&mut self, tx: &mut Tx) {
         let ephemeral = |row: &&UserDataRow| row.ephemeral && row.written.is_some();
         let rows: Vec<UserDataRow> = self.rows.values().filter(ephemeral).cloned().collect();
@@ -103,19 +103,19 @@ impl Data {
         }
     }
 
-    /// Forgets the states of loops that these jobs have left.
-    pub fn forget_states_of(&mut self, is_meant: impl Fn(JobId) -> bool, tx: &mut Tx) {
-        self.remove(tx, |row| lineage::parse(&row.name).is_some() && row.job.is_some_and(&is_meant));
+    /// Deletes the states of loops that these jobs have stored.
+    pub fn forget_states_of(&mut self, is_caller: impl Fn(JobId) -> bool, tx: &mut Tx) {
+        self.remove(tx, |row| lineage::parse(&row.name).is_some() && row.job.is_some_and(&is_caller));
     }
 
-    fn remove(&mut self, tx: &mut Tx, is_gone: impl Fn(&UserDataRow) -> bool) {
-        for (name, row) in self.rows.extract_if(.., |_, row| is_gone(row)) {
+    fn remove(&mut self, tx: &mut Tx, matches: impl Fn(&UserDataRow) -> bool) {
+        for (name, row) in self.rows.extract_if(.., |_, row| matches(row)) {
             tx.changes.data_removed(row.workflow, name);
         }
     }
 }
 
-/// Returns data that no document declares and that has no value yet.
-pub(super) fn undeclared(workflow: WorkflowId, name: &str) -> UserDataRow {
+/// Returns user data that is neither declared nor written.
+pub(in crate::engine) fn undeclared(workflow: WorkflowId, name: &str) -> UserDataRow {
     UserDataRow { workflow, name: name.to_owned(), ..UserDataRow::default() }
 }

@@ -3,18 +3,18 @@
 /// The dependencies of each job in both directions.
 #[derive(Default)]
 pub(super) struct Edges {
-    parents: Adjacency,
-    children: Adjacency,
+    parents: EdgeList,
+    children: EdgeList,
 }
 
 /// Edges as two flat arrays: those of job n are `targets[offsets[n]..offsets[n + 1]]`.
 #[derive(Default)]
-struct Adjacency {
+struct EdgeList {
     offsets: Vec<u32>,
     targets: Vec<u32>,
 }
 
-impl Adjacency {
+impl EdgeList {
     fn of(&self, job: u32) -> &[u32] {
         let job = job as usize;
         &self.targets[self.offsets[job] as usize..self.offsets[job + 1] as usize]
@@ -51,7 +51,7 @@ impl Edges {
         let mut offsets = Vec::with_capacity(jobs + 1);
         offsets.push(0);
         let mut built =
-            Self { parents: Adjacency { offsets, targets: Vec::with_capacity(edges) }, children: Adjacency::default() };
+            Self { parents: EdgeList { offsets, targets: Vec::with_capacity(edges) }, children: EdgeList::default() };
         built.append(parents);
         built
     }

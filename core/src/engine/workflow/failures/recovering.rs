@@ -1,4 +1,4 @@
-//! Whether recovery is under way: which jobs are being tried again because an attempt was lost or ran out of something.
+//! Recovery in progress: jobs that are retried because an attempt was lost or exceeded a limit.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,7 +8,7 @@ use torc_api::status::RecoveryProgress;
 
 use crate::ids::JobId;
 
-/// Jobs that are being tried again, counted as they come and go: a status is asked for more often than one of them moves.
+/// Jobs that are being retried. The counts are updated with each change of state, because a status is read more often.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::engine) struct Recovering {
     jobs: HashMap<JobId, RetryInfo>,
@@ -16,7 +16,7 @@ pub(in crate::engine) struct Recovering {
     rounds: BTreeMap<i32, i64>,
 }
 
-/// Why a job is tried again, and for which time.
+/// The cause for which a job is retried, and the number of its failed attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RetryInfo {
     cause: Cause,
@@ -24,7 +24,7 @@ struct RetryInfo {
 }
 
 impl Recovering {
-    /// A job with these failed attempts stands here.
+    /// Updates a job with these failed attempts.
     pub(super) fn update(&mut self, job: JobId, state: JobState, failed: Option<&BTreeMap<Cause, i32>>) {
         self.set(job, failed.and_then(|failed| retry_info(state, failed)));
     }
@@ -48,23 +48,23 @@ impl Recovering {
         }
     }
 
-    /// The reason, if recovery is under way: of several causes the one that says most about the jobs themselves.
+    /// Returns the reason of the condition, if recovery is in progress: the first cause in the order of their declaration.
     pub fn reason(&self) -> Option<ConditionReason> {
         self.causes.keys().next().and_then(|cause| condition_reason(*cause))
     }
 
-    /// A sentence that stays the same while one job after another is done.
+    /// Returns a message that does not change with each job.
     pub fn sentence(&self) -> String {
         let causes: Vec<&str> = self.causes.keys().map(|cause| cause.as_str()).collect();
-        if causes.is_empty() { String::new() } else { format!("jobs are tried again after {}", causes.join(", ")) }
+        if causes.is_empty() { String::new() } else { format!("jobs are retried after {}", causes.join(", ")) }
     }
 
-    /// How it stands: the round of the job that was tried most often, and how many jobs there are of each cause.
+    /// Returns the largest number of failed attempts of a job, and the number of jobs by cause.
     pub fn status(&self) -> Option<RecoveryProgress> {
         let round = *self.rounds.keys().next_back()?;
         let causes: Vec<String> = self.causes.iter().map(|(cause, count)| format!("{count} after {cause}")).collect();
         let verb = if self.jobs.len() == 1 { "job is" } else { "jobs are" };
-        let message = format!("{} {verb} tried again: {}", self.jobs.len(), causes.join(", "));
+        let message = format!("{} {verb} retried: {}", self.jobs.len(), causes.join(", "));
         Some(RecoveryProgress { round, message })
     }
 }
@@ -87,14 +87,14 @@ const fn condition_reason(cause: Cause) -> Option<ConditionReason> {
     })
 }
 
-/// Why a job with these failed attempts is tried again; what only a failure handler or a person retries is no recovery.
+/// Returns the cause for which a job is retried. A retry by a failure handler or a user is no recovery.
 fn retry_info(state: JobState, failed: &BTreeMap<Cause, i32>) -> Option<RetryInfo> {
     let causes = failed.iter().filter(|(cause, count)| condition_reason(**cause).is_some() && **count > 0);
     if state.is_complete() || matches!(state, JobState::PendingFailed | JobState::Disabled) {
         return None;
     }
     let round = causes.clone().map(|(_, count)| *count).sum();
-    // Of causes that came up equally often the first counts.
+    // Of equally frequent causes the first one counts.
     let (cause, _) = causes.rev().max_by_key(|(_, count)| **count)?;
     Some(RetryInfo { cause: *cause, round })
 }
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_lost_or_ran_out_is_recovered_and_only_until_it_has_ended() {
+    fn losses_and_exceeded_limits_count_until_the_job_ends() {
         let failed = BTreeMap::from([(Cause::Lost, 2), (Cause::OutOfMemory, 1), (Cause::ExitCode, 5)]);
         let expected = Some(RetryInfo { cause: Cause::Lost, round: 3 });
         for state in [JobState::Blocked, JobState::Ready, JobState::Leased, JobState::Running, JobState::Recovering] {
@@ -121,19 +121,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_follows_the_jobs() {
+    fn status_follows_the_retried_jobs() {
         let mut recovering = Recovering::default();
         assert_eq!((recovering.reason(), recovering.status()), (None, None));
         recovering.set(JobId(1), Some(RetryInfo { cause: Cause::Lost, round: 2 }));
         recovering.set(JobId(2), Some(RetryInfo { cause: Cause::Lost, round: 1 }));
         recovering.set(JobId(3), Some(RetryInfo { cause: Cause::Timeout, round: 1 }));
         assert_eq!(recovering.reason(), Some(ConditionReason::Timeout));
-        assert_eq!(recovering.sentence(), "jobs are tried again after Timeout, Lost");
-        let message = "3 jobs are tried again: 1 after Timeout, 2 after Lost".to_owned();
+        assert_eq!(recovering.sentence(), "jobs are retried after Timeout, Lost");
+        let message = "3 jobs are retried: 1 after Timeout, 2 after Lost".to_owned();
         assert_eq!(recovering.status(), Some(RecoveryProgress { round: 2, message }));
         recovering.set(JobId(1), None);
         recovering.set(JobId(3), None);
-        let message = "1 job is tried again: 1 after Lost".to_owned();
+        let message = "1 job is retried: 1 after Lost".to_owned();
         assert_eq!(recovering.status(), Some(RecoveryProgress { round: 1, message }));
         recovering.set(JobId(2), None);
         assert_eq!(recovering, Recovering::default());
