@@ -42,7 +42,7 @@ use crate::views;
 pub(crate) use changed_workflows::ChangedWorkflows;
 pub use error::EngineError;
 pub(crate) use writer::Stop;
-use writer::{EngineCommand, EngineWriter, ReplySender, WriteCommand};
+use writer::{ChangeFeeds, EngineCommand, EngineWriter, ReplySender, WriteCommand};
 
 /// Committed groups that a watcher may lag behind before it reads from the store again.
 const WATCH_BACKLOG: usize = 256;
@@ -86,8 +86,9 @@ impl EngineHandle {
         let (events, _) = broadcast::channel(WATCH_BACKLOG);
         let changed = Arc::new(Notify::new());
         let changed_workflows = ChangedWorkflows::default();
-        let told = (events.clone(), Arc::clone(&changed), changed_workflows.clone());
-        let writer = EngineWriter::new(engine, store.clone(), told, Arc::clone(&metrics), stop, issuer, clock);
+        let feeds =
+            ChangeFeeds { events: events.clone(), changed: Arc::clone(&changed), workflows: changed_workflows.clone() };
+        let writer = EngineWriter::new(engine, store.clone(), feeds, Arc::clone(&metrics), stop, issuer, clock);
         let task = tokio::spawn(writer.run(commands));
         Ok((Self { queue, events, store, limits, metrics, changed, changed_workflows }, task))
     }
@@ -277,12 +278,10 @@ impl EngineHandle {
         Ok(AffectedJobs { jobs, names: Vec::new() })
     }
 
-    /// Deletes a workflow.
     pub async fn delete(&self, id: WorkflowId) -> Result<(), EngineError> {
         self.write(move |engine, tx| Ok(engine.delete(id, tx)?)).await
     }
 
-    /// Registers a runner.
     pub async fn register(&self, request: RegisterRequest, grant: Grant) -> Result<RegisterResponse, EngineError> {
         audit::set_object(format!("runners on {}", request.host));
         self.write(move |engine, tx| {

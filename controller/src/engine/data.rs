@@ -62,7 +62,7 @@ impl EngineHandle {
     ) -> Result<(Vec<JobView>, Vec<FileRow>, Option<String>), EngineError> {
         let filter = JobFilter { workflow: Some(id.0), cursor, limit, ..JobFilter::default() };
         let page = self.store.jobs(&filter).await?;
-        let range = page.items.first().zip(page.items.last()).map(|(first, last)| (first.job.id, last.job.id));
+        let range = page.items.first().zip(page.items.last()).map(|(first, last)| first.job.id..=last.job.id);
         let files = match range {
             Some(range) => self.store.files(id, range).await?,
             None => Vec::new(),
@@ -87,7 +87,6 @@ impl EngineHandle {
         self.show_data(rows).await
     }
 
-    /// Returns one value.
     pub async fn one_user_data(&self, id: WorkflowId, name: &str) -> Result<UserData, EngineError> {
         let rows = self.store.user_data(id, Some(name)).await?;
         let mut shown = self.show_data(rows).await?;
@@ -266,7 +265,7 @@ fn split<'a>(jobs: &'a [JobView], files: &'a [FileRow]) -> impl Iterator<Item = 
 /// The existing jobs that new jobs refer to.
 struct References {
     names: HashSet<String>,
-    /// Whether an expression or a parameter may refer to any job.
+    /// `true` if an expression or a parameter may refer to any job.
     any: bool,
 }
 

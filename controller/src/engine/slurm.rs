@@ -46,7 +46,6 @@ impl EngineHandle {
         Ok(ClusterApplied { name, outcome })
     }
 
-    /// Deletes a cluster.
     pub async fn delete_cluster(&self, name: &str) -> Result<(), EngineError> {
         let name = name.to_owned();
         self.write(move |engine, tx| Ok(engine.delete_cluster(&name, tx)?)).await
@@ -144,7 +143,8 @@ impl EngineHandle {
         &self,
         workflow: WorkflowId,
         rows: Vec<AllocationRow>,
-        (begun, executed): (Vec<JobId>, Vec<JobId>),
+        begun: Vec<JobId>,
+        executed: Vec<JobId>,
     ) -> Result<Vec<AllocationRow>, EngineError> {
         self.write(move |engine, tx| {
             begun.iter().for_each(|action| engine.begin_action(workflow, *action, tx));
@@ -165,11 +165,11 @@ impl EngineHandle {
     pub(crate) async fn allocation_not_submitted(
         &self,
         key: AllocationKey,
-        sentence: String,
+        message: String,
         maybe_delivered: bool,
     ) -> Result<(), EngineError> {
         self.write(move |engine, tx| {
-            engine.allocation_not_submitted(key, &sentence, maybe_delivered, tx);
+            engine.allocation_not_submitted(key, &message, maybe_delivered, tx);
             Ok(())
         })
         .await

@@ -69,10 +69,10 @@ impl ClusterConnection {
         let answer = self.slurm.ask(call).await;
         self.metrics.slurm_call(call.tool, start.elapsed());
         match &answer {
-            Err(trouble @ (SlurmError::NoAnswer { .. } | SlurmError::Missing { .. })) => {
-                tracing::warn!(error = %trouble, "Slurm did not answer");
+            Err(error @ (SlurmError::NoAnswer { .. } | SlurmError::Missing { .. })) => {
+                tracing::warn!(%error, "Slurm did not answer");
                 let since = self.silence.take().map_or_else(|| self.now(), |(since, _)| since);
-                self.silence = Some((since, trouble.to_string()));
+                self.silence = Some((since, error.to_string()));
             }
             Ok(_) | Err(SlurmError::Refused { .. }) => {
                 self.silence = None;
@@ -105,8 +105,8 @@ impl ClusterConnection {
 
     /// Returns the last error of a Slurm that has not answered for a while.
     pub fn unreachable(&self) -> Option<String> {
-        let (since, sentence) = self.silence.as_ref()?;
-        (self.now().duration_since(*since) >= UNREACHABLE_AFTER).then(|| sentence.clone())
+        let (since, message) = self.silence.as_ref()?;
+        (self.now().duration_since(*since) >= UNREACHABLE_AFTER).then(|| message.clone())
     }
 
     /// Returns the partitions: as configured, or as detected. `None` before the first detection.
@@ -141,7 +141,7 @@ impl ClusterConnection {
         let found = self.detected.as_ref().map(|(found, _)| found.clone()).unwrap_or_default();
         let count = if self.spec.partitions.is_empty() { found.len() } else { self.spec.partitions.len() };
         let (status, reason, message) = match (&self.silence, self.last_contact_ms) {
-            (Some((_, sentence)), _) => (ConditionStatus::False, ConditionReason::Unreachable, sentence.clone()),
+            (Some((_, message)), _) => (ConditionStatus::False, ConditionReason::Unreachable, message.clone()),
             (None, Some(_)) => (ConditionStatus::True, ConditionReason::Answered, String::new()),
             (None, None) => (ConditionStatus::Unknown, ConditionReason::NotAsked, String::new()),
         };
