@@ -6,11 +6,11 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use torc_api::document::{Document, SlurmClusterDocument, WorkflowDocument};
-use torc_api::job::Job;
+use torc_api::job::JobSpec;
 use torc_api::load::{Format, LoadOptions, Loaded, Positions, load};
 use torc_api::problem::{Problem, ProblemKind};
 use torc_api::workflow::WorkflowSpec;
-use torc_core::expand::{self, Limits};
+use torc_core::expand::{self, ExpansionLimits};
 use torc_core::expanded::Expanded;
 
 pub use report::ProblemReport;
@@ -55,7 +55,7 @@ impl LoadedWorkflow {
     }
 
     /// Expands the workflow into jobs.
-    pub fn expand(&self, limits: &Limits) -> Result<Expanded, Vec<Problem>> {
+    pub fn expand(&self, limits: &ExpansionLimits) -> Result<Expanded, Vec<Problem>> {
         expand::expand(&self.document.spec, limits)
     }
 
@@ -96,7 +96,7 @@ pub fn read(paths: &[PathBuf], namespace: Option<&str>) -> Result<(Vec<LoadedWor
 }
 
 /// Reads a file that contains only jobs, which may refer to other parts of their workflow.
-pub fn read_jobs(path: &Path) -> Result<Vec<Job>, CliError> {
+pub fn read_jobs(path: &Path) -> Result<Vec<JobSpec>, CliError> {
     let mut text = read_text(path)?;
     let format = Format::from_path(&path.to_string_lossy());
     // The loader needs a workflow name; it is not used.
@@ -132,7 +132,7 @@ fn named_object(text: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Limits for finding problems. They exceed the limits of stores, which apply later.
-const CHECK_LIMITS: Limits = Limits { max_jobs: 10_000_000, max_files: 20_000_000, max_dependencies: 100_000_000 };
+const CHECK_LIMITS: ExpansionLimits = ExpansionLimits { max_jobs: 10_000_000, max_files: 20_000_000, max_dependencies: 100_000_000 };
 
 /// Reads documents and returns an error with all problems. A single valid document is not expanded here, because the server expands
 /// it.
