@@ -8,25 +8,25 @@ use torc_api::setting::FlagGroup;
 use crate::logging::LogFormat;
 use crate::settings::{Flags, bit};
 
-/// Flags of every verb.
+/// Flags of every command.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Global options")]
 pub struct GlobalArgs {
-    /// Flags that are settings.
+    /// Flags of settings.
     #[command(flatten)]
     pub settings: Flags<{ bit(FlagGroup::Global) }>,
-    /// Log more to standard error: -v for info, -vv for debug, -vvv for everything.
+    /// Log more to standard error: -v for info, -vv for debug, -vvv for trace
     #[arg(short = 'v', long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
-    /// The format of log lines on standard error.
+    /// Format of log lines on standard error
     #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value_t)]
     pub log_format: LogFormat,
 }
 
-/// Which documents.
+/// The documents of a command.
 #[derive(Clone, Debug, Args)]
 pub struct FileArgs {
-    /// A file, a folder, or `-` for standard input; may be given several times.
+    /// File, folder, or `-` for standard input; may be repeated
     #[arg(short = 'f', long = "filename", required = true, value_name = "FILE", num_args = 1..)]
     pub files: Vec<PathBuf>,
 }

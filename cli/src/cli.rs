@@ -1,4 +1,4 @@
-//! The command line: all commands with their arguments. The doc comments are the help texts; parsing does no work.
+//! The command line with all commands and arguments. The doc comments are the help texts.
 
 use std::ffi::OsString;
 
@@ -9,26 +9,27 @@ use crate::commands;
 use crate::settings::{Layers, layer};
 use crate::spellings;
 
-/// Workflows for HPC and laptops as declarative documents.
+/// Run workflows of shell commands on a laptop, a Slurm cluster or Kubernetes
 ///
-/// Write what should have run; `torc apply -f workflow.yaml` makes it so. Without a server, the state lives in a `.torc` folder here or above.
+/// Describe the jobs in a YAML file; `torc apply -f workflow.yaml` runs the jobs that have not run yet. Without a server, the state is
+/// stored in the folder `.torc`, in this folder or above.
 #[derive(Debug, Parser)]
 #[command(name = "torc", bin_name = "torc", version, propagate_version = true, max_term_width = 120)]
 pub struct Cli {
-    /// What goes for every verb.
+    /// Flags of every command.
     #[command(flatten)]
     pub global: GlobalArgs,
-    /// The verb.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// The command with the spellings of Torc 1.0.
+/// Returns the command line with the spellings of Torc 1.0.
 pub fn command() -> clap::Command {
     spellings::add_to(Cli::command())
 }
 
-/// Parses a command line; returns it with the layer of its settings.
+/// Parses a command line. Returns it with the settings from its flags.
 pub fn parse(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Result<(Cli, Layers), clap::Error> {
     let arguments = spellings::rewrite(arguments.into_iter().map(Into::into).collect());
     let mut command = command();
@@ -37,7 +38,7 @@ pub fn parse(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Result
     Ok((cli, layer(&matches)))
 }
 
-/// The verbs; each is described where its arguments are.
+/// The commands. Their modules contain the help texts.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Apply(commands::apply::ApplyArgs),
@@ -69,7 +70,7 @@ pub enum Command {
     Spawn(commands::spawn::SpawnArgs),
     RoCrate(commands::ro_crate::RoCrateArgs),
     Server(commands::server::ServerArgs),
-    Runner(commands::runner::RunnerVerbArgs),
+    Runner(commands::runner::RunnerCommandArgs),
     Remote(commands::remote::RemoteArgs),
     Hpc(commands::hpc::HpcArgs),
     Token(commands::token::TokenArgs),
@@ -81,9 +82,9 @@ pub enum Command {
     Admin(commands::admin::AdminArgs),
     Config(commands::config::ConfigArgs),
     Completions(commands::completions::CompletionsArgs),
-    CopyProgram(commands::copy_program::CopyProgramArgs),
+    Install(commands::install::InstallProgramArgs),
     #[command(hide = true)]
-    Shim(commands::shim::ShimVerbArgs),
+    Shim(commands::shim::ShimCommandArgs),
     #[command(hide = true)]
     RemoteAgent(commands::remote_agent::RemoteAgentArgs),
     #[command(hide = true)]
@@ -95,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tree_is_consistent() {
+    fn the_command_tree_is_consistent() {
         command().debug_assert();
     }
 
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_type_parses() {
+    fn common_command_lines_parse() {
         for line in [
             "torc apply -f a.yaml -f b.yaml --num-cpus 2 --memory 4g --num-gpus 0 --max-parallel-jobs 3 --output-dir out",
             "torc apply -f a.yaml b.yaml",
@@ -200,7 +201,7 @@ mod tests {
             "torc get workflows --context lab --kubeconfig k.yaml -n science",
             "torc apply -f a.yaml --context lab --force-conflicts --wait",
             "torc admin release-finalizers -A --dry-run",
-            "torc copy-program /torc/bin",
+            "torc install --to /torc/bin",
             "torc config show",
             "torc completions bash",
         ] {
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn contradictory_flags_are_refused() {
         for line in ["torc apply", "torc apply -f a.yaml --num-cpus 0", "torc apply -f a --detach --no-run", "torc get"]
         {
             assert!(parse(line.split_whitespace()).is_err(), "{line}");

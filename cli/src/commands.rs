@@ -1,4 +1,4 @@
-//! The commands, one file each: arguments, the call of a use case, and output.
+//! The commands, one file each: arguments, the call of use cases, and output.
 
 pub mod admin;
 pub mod apply;
@@ -6,7 +6,6 @@ pub mod backup;
 pub mod completions;
 pub mod config;
 pub mod control;
-pub mod copy_program;
 pub mod correct_resources;
 pub mod crd;
 pub mod delete;
@@ -17,6 +16,7 @@ pub mod explain;
 pub mod gc;
 pub mod get;
 pub mod hpc;
+pub mod install;
 pub mod jobs;
 pub mod kubernetes;
 pub mod logs;

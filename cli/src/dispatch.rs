@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use crate::cli::{self, Command};
 use crate::client::Control;
 use crate::commands::{
-    admin, apply, backup, completions, config, control, copy_program, crd, delete, describe, diff, exec, explain, gc,
-    get, hpc, jobs, kubernetes as on_cluster, logs, ping, plan, plot, recover, reference, remote, remote_agent,
-    restore, retry, ro_crate, run, runner, server, shim, slurm, spawn, status, submit, token, unpack, user_data,
-    validate, wait, watch, workflows,
+    admin, apply, backup, completions, config, control, crd, delete, describe, diff, exec, explain, gc, get, hpc,
+    install, jobs, kubernetes as on_cluster, logs, ping, plan, plot, recover, reference, remote, remote_agent, restore,
+    retry, ro_crate, run, runner, server, shim, slurm, spawn, status, submit, token, unpack, user_data, validate, wait,
+    watch, workflows,
 };
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
@@ -21,7 +21,7 @@ use crate::slurm_job_runner;
 
 /// Parses the command line, runs the command and returns its exit code.
 pub fn main(mut arguments: Vec<OsString>) -> ExitCode {
-    if slurm_job_runner::is_meant(&mut arguments) {
+    if slurm_job_runner::is_selected(&mut arguments) {
         return slurm_job_runner::main(arguments);
     }
     let (cli, flags) = match cli::parse(arguments) {
@@ -43,7 +43,7 @@ fn execute(context: &CommandContext, command: Command) -> Result<ExitStatus, Cli
         Command::Validate(args) => validate::run(context, &args),
         Command::Config(args) => config::run(context, &args),
         Command::Completions(args) => completions::run(context, &args, cli::command()),
-        Command::CopyProgram(args) => copy_program::run(context, &args),
+        Command::Install(args) => install::run(context, &args),
         Command::Reference(args) => reference::run(context, &args, cli::command()),
         Command::Unpack(args) => unpack::run(context, &args),
         Command::Shim(_) => Ok(ExitStatus::Success),
@@ -135,7 +135,7 @@ async fn execute_async(context: &CommandContext, command: Command) -> Result<Exi
         | Command::Validate(_)
         | Command::Config(_)
         | Command::Completions(_)
-        | Command::CopyProgram(_)
+        | Command::Install(_)
         | Command::Reference(_)
         | Command::Unpack(_)
         | Command::Shim(_) => Ok(ExitStatus::Success),
@@ -177,7 +177,7 @@ fn requirement(command: &Command) -> Requirement {
         | Command::Crd(_)
         | Command::Config(_)
         | Command::Completions(_)
-        | Command::CopyProgram(_)
+        | Command::Install(_)
         | Command::Reference(_)
         | Command::Unpack(_)
         | Command::Hpc(_)
@@ -284,7 +284,7 @@ mod tests {
             ("admin release-finalizers", nothing),
             ("config show", nothing),
             ("completions bash", nothing),
-            ("copy-program a", nothing),
+            ("install --to a", nothing),
             ("shim", nothing),
             ("remote-agent", nothing),
             ("reference cli", nothing),

@@ -10,35 +10,39 @@ use crate::output::{OutputFormat, Printer};
 use crate::settings::backend::is_plugin;
 use crate::settings::{self, EnvCredentials, Environment, Layers};
 
-/// What cannot be parsed, and help and versions, which are no errors: clap knows which stream they belong to.
+/// Prints a parse error, help or version. clap selects the output stream.
 pub fn refuse(error: &clap::Error) -> ExitCode {
     let _ = error.print();
     let status = if error.use_stderr() { ExitStatus::Usage } else { ExitStatus::Success };
     ExitCode::from(status.code())
 }
 
-/// Begins to log, settles the settings, does what was asked for, and tells what went wrong.
-pub fn start(log: Log, flags: Layers, verb: impl FnOnce(&CommandContext) -> Result<ExitStatus, CliError>) -> ExitCode {
+/// Starts logging, resolves the settings, runs the command, and prints its error.
+pub fn start(
+    log: Log,
+    flags: Layers,
+    command: impl FnOnce(&CommandContext) -> Result<ExitStatus, CliError>,
+) -> ExitCode {
     logging::start(log);
     let format = flags.get("client.format").and_then(|value| OutputFormat::from_name(&value.text).ok());
     let fallback = Printer::new(format.unwrap_or_default());
-    let outcome = prepare(flags).map(|context| verb(&context).map_err(|error| (context.output, error)));
+    let outcome = prepare(flags).map(|context| command(&context).map_err(|error| (context.output, error)));
     let status = match outcome {
         Ok(Ok(status)) => status,
-        Ok(Err((output, error))) => tell(output, &error),
-        Err(error) => tell(fallback, &error),
+        Ok(Err((output, error))) => report_error(output, &error),
+        Err(error) => report_error(fallback, &error),
     };
     ExitCode::from(status.code())
 }
 
-fn tell(output: Printer, error: &CliError) -> ExitStatus {
+fn report_error(output: Printer, error: &CliError) -> ExitStatus {
     output.error(error);
     if error.silent { ExitStatus::Success } else { error.kind }
 }
 
 fn prepare(flags: Layers) -> Result<CommandContext, CliError> {
-    let folder =
-        std::env::current_dir().map_err(|error| CliError::unexpected("could not find the current folder", error))?;
+    let folder = std::env::current_dir()
+        .map_err(|error| CliError::unexpected("could not determine the current folder", error))?;
     let variable = |name: &str| std::env::var(name).ok();
     let environment = Environment { variable: &variable, folder: &folder, system: Path::new("/etc") };
     let (layers, warnings) = settings::gather(flags, &environment)?;
@@ -52,14 +56,14 @@ fn prepare(flags: Layers) -> Result<CommandContext, CliError> {
     Ok(CommandContext { settings, output, folder, in_cluster: false })
 }
 
-/// Runs a verb that waits for others.
-pub fn block_on(verb: impl Future<Output = Result<ExitStatus, CliError>>) -> Result<ExitStatus, CliError> {
+/// Runs an asynchronous command.
+pub fn block_on(command: impl Future<Output = Result<ExitStatus, CliError>>) -> Result<ExitStatus, CliError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(|error| CliError::unexpected("could not start", error))?;
-    let result = runtime.block_on(verb);
-    // Whatever still waits, e.g. for standard input, must not hold the process.
+        .map_err(|error| CliError::unexpected("could not start the async runtime", error))?;
+    let result = runtime.block_on(command);
+    // A task that still waits, e.g. for standard input, must not keep the process alive.
     runtime.shutdown_background();
     result
 }
@@ -69,12 +73,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_decides_the_exit_code_unless_nobody_reads_it() {
+    fn an_error_decides_the_exit_code_unless_it_is_silent() {
         let output = Printer::new(OutputFormat::Table);
         for status in ExitStatus::ALL {
-            assert_eq!(tell(output, &CliError::new(status, "m")), status);
+            assert_eq!(report_error(output, &CliError::new(status, "m")), status);
             let silent = CliError { silent: true, ..CliError::new(status, "m") };
-            assert_eq!(tell(output, &silent), ExitStatus::Success);
+            assert_eq!(report_error(output, &silent), ExitStatus::Success);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Spellings of Torc 1.0: command lines that mean one of our commands, rewritten before they are parsed.
+//! Command lines of Torc 1.0 that are rewritten to commands of this version before parsing.
 
 use std::ffi::OsString;
 
@@ -7,15 +7,15 @@ use torc_api::setting::FlagGroup;
 
 use crate::settings;
 
-/// A command as Torc 1.0 spells it, and its meaning.
+/// A command of Torc 1.0 and its replacement.
 struct Spelling {
     /// The words of the command.
     typed: &'static [&'static str],
-    /// The words that replace them; none where only flags differ.
+    /// The words that replace them; none if only flags differ.
     meant: &'static [&'static str],
-    /// Flags with another name.
+    /// Flags with another name: old and new.
     flags: &'static [(&'static str, &'static str)],
-    /// A flag that is left out together with the last of the words that are meant.
+    /// A flag that is removed together with the last replacing word.
     without: Option<&'static str>,
     /// The help text.
     about: &'static str,
@@ -40,13 +40,13 @@ impl Spelling {
 const SPELLINGS: &[Spelling] = &[
     spelling(&["workflows", "list"], &["get", "workflows"], "List workflows"),
     spelling(&["workflows", "get"], &["describe", "workflow"], "Show one workflow in detail"),
-    spelling(&["workflows", "status"], &["status"], "Show the jobs of a workflow in numbers"),
-    spelling(&["workflows", "cancel"], &["cancel"], "End a workflow's jobs and start no more"),
+    spelling(&["workflows", "status"], &["status"], "Show the state of a workflow"),
+    spelling(&["workflows", "cancel"], &["cancel"], "Cancel workflows"),
     spelling(&["workflows", "delete"], &["delete"], "Delete workflows"),
     spelling(
         &["workflows", "reset-status"],
         &["retry", "--all"],
-        "Run all jobs again as a new run; with --failed-only those that failed, and what depends on them",
+        "Restart all jobs as a new run, or with --failed-only the failed jobs",
     )
     .without("--failed-only"),
     spelling(&["workflows", "list-actions"], &["get", "actions"], "List the actions of a workflow"),
@@ -59,15 +59,15 @@ const SPELLINGS: &[Spelling] = &[
     )
     .flags(&[("-s", "--status"), ("-j", "--job")])
     .without("--all-runs"),
-    // These have their own meaning of letters that are flags of every command.
+    // These commands use letters that are global flags of all other commands.
     spelling(&["exec"], &[], "").flags(&[("-n", "--name"), ("-o", "--output-dir")]),
     spelling(&["remote", "collect-logs"], &[], "").flags(&[("-o", "--output-dir")]),
 ];
 
-/// Groups that contain nothing but spellings, with their help texts.
-const GROUPS: &[(&str, &str)] = &[("results", "Results: list them, as in Torc 1.0")];
+/// Groups without commands of this version, with their help texts.
+const GROUPS: &[(&str, &str)] = &[("results", "List results, as in Torc 1.0")];
 
-/// Rewrites a command line to what it means.
+/// Rewrites a command line of Torc 1.0; returns all others unchanged.
 pub fn rewrite(mut arguments: Vec<OsString>) -> Vec<OsString> {
     let Some((spelling, places)) = find(&arguments) else { return arguments };
     let own = places.last().map_or(0, |place| place + 1);
@@ -97,7 +97,7 @@ pub fn add_to(mut command: Command) -> Command {
         let [group, name] = spelling.typed else { continue };
         let meant = spelling.meant.join(" ");
         let arguments =
-            Arg::new("arguments").value_name("ARGUMENT").num_args(0..).help(format!("As `torc {meant}` takes them"));
+            Arg::new("arguments").value_name("ARGUMENT").num_args(0..).help(format!("Arguments of `torc {meant}`"));
         let about = format!("{}, as `torc {meant}`", spelling.about);
         command = command
             .mut_subcommand(*group, |command| command.subcommand(Command::new(*name).about(about).arg(arguments)));
@@ -105,7 +105,7 @@ pub fn add_to(mut command: Command) -> Command {
     command
 }
 
-/// The spelling that was typed, and where its words are.
+/// Returns the matching spelling and the positions of its words.
 fn find(arguments: &[OsString]) -> Option<(&'static Spelling, Vec<usize>)> {
     SPELLINGS.iter().find_map(|spelling| {
         let mut places: Vec<usize> = Vec::new();
@@ -120,7 +120,7 @@ fn find(arguments: &[OsString]) -> Option<(&'static Spelling, Vec<usize>)> {
     })
 }
 
-/// The first word that is neither a flag of every command nor its value.
+/// Returns the position of the next word that is neither a global flag nor its value.
 fn next_word(arguments: &[OsString], from: usize) -> Option<usize> {
     let mut at = from;
     loop {
@@ -162,9 +162,8 @@ mod tests {
         words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
     }
 
-    /// Each spelling and each of its flags: what it becomes is a command that is there.
     #[test]
-    fn every_spelling_means_a_command() {
+    fn every_spelling_becomes_an_existing_command() {
         use clap::Parser as _;
         let lines = [
             ("workflows list -w --limit 3", "get workflows -w --limit 3"),

@@ -1,4 +1,4 @@
-//! Work that several commands share. A use case takes values and a client; it knows no arguments of the command line.
+//! Work that several commands share. A use case takes values and a client, not command-line arguments.
 
 pub mod background_server;
 pub mod capacity;

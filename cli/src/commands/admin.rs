@@ -1,4 +1,4 @@
-//! `torc admin`: what only somebody who looks after an installation needs.
+//! `torc admin`: administration of an installation.
 
 use clap::{Args, Subcommand};
 use kube::api::{DynamicObject, Patch, PatchParams};
@@ -10,7 +10,7 @@ use crate::kubernetes::objects::{FIELD_MANAGER, FINALIZER, ObjectKind, list_all}
 use crate::kubernetes::{api_error, find};
 use crate::output::ItemList;
 
-/// Look after an installation.
+/// Administer an installation
 #[derive(Debug, Args)]
 pub struct AdminArgs {
     #[command(subcommand)]
@@ -19,27 +19,27 @@ pub struct AdminArgs {
 
 #[derive(Debug, Subcommand)]
 enum AdminCommand {
-    /// Let go of deleted workflows that no server cleans up any more.
+    /// Remove the finalizer from deleted workflows whose server is gone
     ///
-    /// A server that is gone for good has left its finalizer on them, and they stay in Terminating, and their namespaces with them. Their
-    /// Slurm allocations are not cancelled: look for them with `squeue`, their names begin with `torc-wf`.
+    /// Without their server, deleted workflows and their namespaces stay in the state Terminating. The command does not cancel their
+    /// Slurm allocations: `squeue` lists them with names that begin with `torc-wf`.
     ReleaseFinalizers(ReleaseArgs),
 }
 
 #[derive(Debug, Args)]
 struct ReleaseArgs {
-    /// Workflows; all that are being deleted when absent.
+    /// Workflows by name (default: all that are being deleted)
     #[arg(value_name = "WORKFLOW")]
     names: Vec<String>,
-    /// In all namespaces.
+    /// Search all namespaces, not only the selected one
     #[arg(short = 'A', long)]
     all_namespaces: bool,
-    /// Only say which.
+    /// Show the workflows without changing them
     #[arg(long)]
     dry_run: bool,
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub async fn run(context: &CommandContext, args: &AdminArgs) -> Result<ExitStatus, CliError> {
     let AdminCommand::ReleaseFinalizers(args) = &args.command;
     release(context, args).await
@@ -51,7 +51,7 @@ async fn release(context: &CommandContext, args: &ReleaseArgs) -> Result<ExitSta
     let all = list_all(&ObjectKind::Workflow.api(cluster.client.clone(), namespace)).await;
     let all = all.map_err(|error| api_error("list workflows", error))?;
     let mut items = Vec::new();
-    for object in all.iter().filter(|object| is_stuck(object) && is_meant(object, &args.names)) {
+    for object in all.iter().filter(|object| is_stuck(object) && is_selected(object, &args.names)) {
         let (name, namespace) =
             (object.metadata.name.clone().unwrap_or_default(), object.metadata.namespace.as_deref());
         if !args.dry_run {
@@ -68,23 +68,23 @@ async fn release(context: &CommandContext, args: &ReleaseArgs) -> Result<ExitSta
         format!("workflow/{} in {} {word}\n", part("name"), part("namespace"))
     };
     context.output.value(&ItemList { items: &items }, || match items.is_empty() {
-        true => "no deleted workflow waits for a server\n".to_owned(),
+        true => "no deleted workflow has the finalizer\n".to_owned(),
         false => items.iter().map(line).collect(),
     })?;
     Ok(ExitStatus::Success)
 }
 
-/// Deleted, and kept by the controller's finalizer. Others' are none of our business.
+/// Returns whether only the controller's finalizer and other finalizers keep a deleted object.
 fn is_stuck(object: &DynamicObject) -> bool {
     let finalizers = object.metadata.finalizers.iter().flatten();
     object.metadata.deletion_timestamp.is_some() && finalizers.into_iter().any(|name| name == FINALIZER)
 }
 
-fn is_meant(object: &DynamicObject, names: &[String]) -> bool {
+fn is_selected(object: &DynamicObject, names: &[String]) -> bool {
     names.is_empty() || names.iter().any(|name| object.metadata.name.as_ref() == Some(name))
 }
 
-/// What takes the finalizer off; the version makes sure that nobody else has changed the list meanwhile.
+/// Returns the patch that removes the finalizer. Its resource version makes the API server reject it after a concurrent change.
 fn without_finalizer(object: &DynamicObject) -> Value {
     let others: Vec<&String> = object.metadata.finalizers.iter().flatten().filter(|name| *name != FINALIZER).collect();
     json!({ "metadata": { "finalizers": others, "resourceVersion": object.metadata.resource_version } })
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_deleted_and_ours_is_released() {
+    fn only_deleted_objects_with_our_finalizer_are_released() {
         for (finalizers, deleted, expected) in [
             (&[FINALIZER][..], true, true),
             (&[FINALIZER], false, false),
@@ -119,6 +119,8 @@ mod tests {
         }
         let patch = without_finalizer(&object(&["example.org/other", FINALIZER], true));
         assert_eq!(patch["metadata"], json!({ "finalizers": ["example.org/other"], "resourceVersion": "7" }));
-        assert!(is_meant(&object(&[], true), &["w".to_owned()]) && !is_meant(&object(&[], true), &["v".to_owned()]));
+        assert!(
+            is_selected(&object(&[], true), &["w".to_owned()]) && !is_selected(&object(&[], true), &["v".to_owned()])
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! `torc apply`: make the world match documents.
+//! `torc apply`: create or update workflows from files and run them.
 
 use clap::Args;
 use torc_api::workflow::WorkflowSpec;
@@ -22,27 +22,27 @@ use crate::use_cases::run::{Placement, Target, run_workflows};
 use crate::use_cases::statuses::REMOTE_TIMEOUT;
 use crate::use_cases::submit::{Purpose, line, submit};
 
-/// Make the world match documents, and run them here unless there is a server.
+/// Create or update workflows from files and run them
 ///
-/// Without a server the command reconciles in the foreground until the workflows have settled, and exits with their outcome.
-/// Stop it, run it again: it goes on where it was. An edited file runs again only what changed. With --url it returns at once.
+/// Without a server the command runs the workflows in the foreground until they have settled, and exits with their outcome. After an
+/// interrupt or an edit, run it again: completed jobs run again only if they have changed. With --url it returns at once.
 #[derive(Debug, Args)]
 pub struct ApplyArgs {
     #[command(flatten)]
     pub files: FileArgs,
-    /// Leave a server in the background that runs the workflows and ends when it has nothing left to do.
+    /// Run the workflows on a server in the background, which exits when it is idle
     #[arg(long, conflicts_with_all = ["no_run", "dry_run"])]
     pub detach: bool,
-    /// Only store the documents; `torc run` or another `torc apply` runs them. Runners of a server take all that is stored.
+    /// Store the workflows without running them; runners of a server run all stored workflows
     #[arg(long, conflicts_with = "dry_run")]
     pub no_run: bool,
-    /// Follow the workflows to their end where a server runs them.
+    /// Follow the workflows to their end if a server runs them
     #[arg(long, conflicts_with_all = ["no_run", "dry_run"])]
     pub wait: bool,
-    /// Only say what would change.
+    /// Show the changes without making them
     #[arg(long)]
     pub dry_run: bool,
-    /// In a cluster: take over fields that others have applied.
+    /// In a Kubernetes cluster: take over fields that other managers have set
     #[arg(long)]
     pub force_conflicts: bool,
     #[command(flatten)]
@@ -63,7 +63,7 @@ impl ApplyArgs {
     }
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub async fn run(context: &CommandContext, args: &ApplyArgs) -> Result<ExitStatus, CliError> {
     let documents = documents::read_valid(&args.files.files, context.settings.namespace.as_deref(), context.output)?;
     if let Some(url) = &context.settings.url {
@@ -88,18 +88,18 @@ pub async fn run(context: &CommandContext, args: &ApplyArgs) -> Result<ExitStatu
     run_workflows(context, &store_dir, &Target::Documents(documents), placement).await
 }
 
-/// Workflows for Slurm run on it where it is. A file for the Slurm of some machine also runs on one that has none: here.
+/// Returns where workflows for Slurm run: in Slurm if this machine has it, otherwise on this machine.
 fn placement(context: &CommandContext, documents: &Documents) -> Placement {
     let specs: Vec<&WorkflowSpec> = documents.specs().collect();
-    if has_sbatch() || !needs_the_slurm_of_this_machine(&specs, !documents.clusters.is_empty()) {
+    if has_sbatch() || !needs_local_slurm(&specs, !documents.clusters.is_empty()) {
         return Placement::Slurm;
     }
-    context.output.warning("there is no Slurm here (`sbatch` is not installed): jobs run on this machine");
+    context.output.warning("Slurm is not available (`sbatch` is not installed): jobs run on this machine");
     Placement::ThisMachine
 }
 
-/// Whether an action asks for nodes and no cluster is named or described, which leaves the Slurm of this machine.
-fn needs_the_slurm_of_this_machine(specs: &[&WorkflowSpec], has_clusters: bool) -> bool {
+/// Returns whether an action requests nodes without a cluster, which means the Slurm of this machine.
+fn needs_local_slurm(specs: &[&WorkflowSpec], has_clusters: bool) -> bool {
     let names_a_cluster = specs.iter().any(|spec| spec.slurm_cluster.is_some());
     specs.iter().any(|spec| spec.asks_slurm_for_nodes()) && !names_a_cluster && !has_clusters
 }
@@ -108,15 +108,15 @@ fn has_sbatch() -> bool {
     finds_sbatch(|name| std::env::var(name).ok())
 }
 
-/// Whether a program stands in for `sbatch`, or a folder of the path has it.
+/// Returns whether `sbatch` is replaced by a variable or is in a folder of PATH.
 fn finds_sbatch(variable: impl Fn(&str) -> Option<String>) -> bool {
-    let said = |name: &str| variable(name).filter(|text| !text.is_empty());
-    let path = said("PATH").unwrap_or_default();
-    said(Tool::Sbatch.replacement_variable()).is_some()
+    let set = |name: &str| variable(name).filter(|text| !text.is_empty());
+    let path = set("PATH").unwrap_or_default();
+    set(Tool::Sbatch.replacement_variable()).is_some()
         || std::env::split_paths(&path).any(|folder| folder.join(Tool::Sbatch.name()).is_file())
 }
 
-/// A dry run must not make a store where there is none.
+/// Prints the changes. Does not create a store where there is none.
 async fn dry_run(context: &CommandContext, documents: &Documents) -> Result<ExitStatus, CliError> {
     if StoreDir::find(&context.folder).is_none() {
         return super::diff::all_new(context, &documents.workflows);
@@ -150,7 +150,7 @@ async fn detach(
     if wait { follow_server(context, &client, &ids).await } else { Ok(ExitStatus::Success) }
 }
 
-/// Submits documents and prints what became of them; returns the ids of the workflows.
+/// Submits documents and prints the outcome. Returns the ids of the workflows.
 async fn submit_and_print(
     context: &CommandContext,
     client: &Client,
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_document_is_handed_in_for() {
+    fn flags_decide_the_purpose() {
         use clap::Parser as _;
         for (flags, purpose) in [
             ("", Purpose::Run),
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_implies_a_slurm_needs_that_of_this_machine() {
+    fn actions_without_a_cluster_need_the_local_slurm() {
         let action = |kind: &str| -> Action {
             let text =
                 format!(r#"{{"triggerType": "on_workflow_start", "actionType": "{kind}", "schedulerType": "slurm"}}"#);
@@ -214,12 +214,12 @@ mod tests {
             (vec![&named], false, false),
             (vec![&asks, &named], false, false),
         ] {
-            assert_eq!(needs_the_slurm_of_this_machine(&specs, has_clusters), expected);
+            assert_eq!(needs_local_slurm(&specs, has_clusters), expected);
         }
     }
 
     #[test]
-    fn sbatch_is_looked_for_in_every_folder_of_the_path() {
+    fn sbatch_is_searched_in_every_folder_of_the_path() {
         let folder = tempfile::tempdir().expect("a folder");
         let (with, without) = (folder.path().join("with"), folder.path().join("without"));
         for one in [&with, &without] {

@@ -1,4 +1,4 @@
-//! `torc backup`: a copy of the store while it is in use.
+//! `torc backup`: copy the store while it is in use.
 
 use std::path::PathBuf;
 
@@ -10,23 +10,23 @@ use crate::connection::with_client;
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 
-/// Write a copy of the store while it is in use.
+/// Copy the store to a file while it is in use
 ///
-/// With --url the file is written on the server's machine.
+/// With --url the server writes the file on its own machine.
 #[derive(Debug, Args)]
 pub struct BackupArgs {
-    /// The new file; it must not exist.
+    /// File to create; it must not exist
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub async fn run(context: &CommandContext, args: &BackupArgs) -> Result<ExitStatus, CliError> {
     let path = context.folder.join(&args.file);
     let Some(text) = path.to_str() else {
-        return Err(CliError::invalid(format!("{} is not named in UTF-8", path.display())));
+        return Err(CliError::invalid(format!("the path {} is not valid UTF-8", path.display())));
     };
     with_client(&context.settings, &context.folder, async |client: &Client| Ok(client.backup(text).await?)).await?;
-    context.output.value(&json!({ "path": text }), || format!("the store was copied to {text}\n"))?;
+    context.output.value(&json!({ "path": text }), || format!("store copied to {text}\n"))?;
     Ok(ExitStatus::Success)
 }

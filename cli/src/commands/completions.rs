@@ -1,4 +1,4 @@
-//! `torc completions`: a completion script for a shell.
+//! `torc completions`: print a completion script for a shell.
 
 use clap::Args;
 use clap_complete::Shell;
@@ -6,17 +6,17 @@ use clap_complete::Shell;
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 
-/// Print a completion script for a shell.
+/// Print a completion script for a shell
 ///
 /// For bash: `torc completions bash > ~/.local/share/bash-completion/completions/torc`.
 #[derive(Debug, Args)]
 pub struct CompletionsArgs {
-    /// The shell.
+    /// Shell to complete in
     #[arg(value_enum)]
     pub shell: Shell,
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub fn run(
     context: &CommandContext,
     args: &CompletionsArgs,

@@ -1,4 +1,4 @@
-//! `torc config`: settings and where they come from.
+//! `torc config`: show the settings and their sources.
 
 use clap::{Args, Subcommand};
 
@@ -7,7 +7,7 @@ use crate::error::{CliError, ExitStatus};
 use crate::output::SettingRow;
 use crate::settings::all;
 
-/// Settings and where they come from.
+/// Show the settings and their sources
 #[derive(Debug, Args)]
 pub struct ConfigArgs {
     #[command(subcommand)]
@@ -16,14 +16,14 @@ pub struct ConfigArgs {
 
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
-    /// Print every setting with its value and where that comes from.
+    /// Print every setting with its value and source
     ///
-    /// Flags win over environment variables, these over `torc.toml` in this folder or above, that over the user's
-    /// `~/.config/torc/config.toml`, that over `/etc/torc/config.toml`, and that over what is built in.
+    /// The sources, highest priority first: flags, environment variables, `torc.toml` in this folder or above, the user's
+    /// `~/.config/torc/config.toml`, `/etc/torc/config.toml`, and the built-in default.
     Show,
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub fn run(context: &CommandContext, args: &ConfigArgs) -> Result<ExitStatus, CliError> {
     let ConfigCommand::Show = args.command;
     let rows: Vec<SettingRow> = all()

@@ -1,4 +1,4 @@
-//! `torc cancel`, `torc suspend`, `torc resume`: verbs on a whole workflow. The next apply does not undo them.
+//! `torc cancel`, `torc suspend`, `torc resume`: control of whole workflows. The next apply does not undo them.
 
 use clap::Args;
 
@@ -8,26 +8,26 @@ use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 use crate::output::ItemList;
 
-/// End a workflow's jobs and start no more.
+/// Cancel workflows: end their running jobs and start no more
 #[derive(Debug, Args)]
 pub struct CancelArgs {
-    /// Workflows by name or number; may be left out where the store holds one.
+    /// Workflows by name or number (default: the only one in the store)
     #[arg(value_name = "WORKFLOW")]
     pub workflows: Vec<String>,
 }
 
-/// Start no more jobs of a workflow; running ones go on.
+/// Suspend workflows: start no more jobs; running jobs continue
 #[derive(Debug, Args)]
 pub struct SuspendArgs {
-    /// Workflows by name or number; may be left out where the store holds one.
+    /// Workflows by name or number (default: the only one in the store)
     #[arg(value_name = "WORKFLOW")]
     pub workflows: Vec<String>,
 }
 
-/// Go on with a suspended or cancelled workflow.
+/// Resume suspended or canceled workflows
 #[derive(Debug, Args)]
 pub struct ResumeArgs {
-    /// Workflows by name or number; may be left out where the store holds one.
+    /// Workflows by name or number (default: the only one in the store)
     #[arg(value_name = "WORKFLOW")]
     pub workflows: Vec<String>,
 }
@@ -66,7 +66,7 @@ async fn control(
     Ok(ExitStatus::Success)
 }
 
-/// The names that were given, or one that was not.
+/// Returns the given names, or `None` for the only workflow.
 pub fn named(names: &[String]) -> Vec<Option<&str>> {
     if names.is_empty() { vec![None] } else { names.iter().map(|name| Some(name.as_str())).collect() }
 }

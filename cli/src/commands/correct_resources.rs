@@ -1,4 +1,4 @@
-//! `torc workflows correct-resources`: requirements that fit what was observed.
+//! `torc workflows correct-resources`: adjust resource requirements to the observed usage.
 
 use std::fmt::Write as _;
 
@@ -11,27 +11,27 @@ use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 use crate::output::human;
 
-/// Correct requirements by what was observed of their jobs.
+/// Adjust resource requirements to the observed usage
 ///
-/// A fifth more than the highest peak where a job came to its limit; less only where every job succeeded and was measured, and where
-/// it saves 1 GiB, 5 % of a CPU or half an hour. The next attempts have it; the document stays as it is.
+/// Raises a requirement to 120 % of the highest peak if a job reached its limit. Lowers it only if every job succeeded and was
+/// measured, and if this saves 1 GiB, 5 % of a CPU or 30 minutes. The next attempts use the new values; the document does not change.
 #[derive(Debug, Args)]
 pub struct CorrectResourcesArgs {
-    /// The workflow, by name or number; may be left out where the store holds one.
+    /// Workflow by name or number (default: the only one in the store)
     #[arg(value_name = "WORKFLOW")]
     pub workflow: Option<String>,
-    /// Only say what would be changed.
+    /// Show the changes without making them
     #[arg(long)]
     pub dry_run: bool,
-    /// Never ask for less.
+    /// Never lower a requirement
     #[arg(long)]
     pub no_downsize: bool,
-    /// Only these jobs, by name or number.
+    /// Jobs to consider, by name or number (default: all)
     #[arg(long, value_delimiter = ',', value_name = "JOBS")]
     pub job_ids: Vec<String>,
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub async fn run(context: &CommandContext, args: &CorrectResourcesArgs) -> Result<ExitStatus, CliError> {
     with_client(&context.settings, &context.folder, async |client: &Client| {
         let name = resolve_workflow(client, args.workflow.as_deref()).await?;
@@ -46,14 +46,18 @@ pub async fn run(context: &CommandContext, args: &CorrectResourcesArgs) -> Resul
 
 fn describe(workflow: &str, report: &CorrectResourcesReport) -> String {
     if report.corrections.is_empty() {
-        return format!("workflow/{workflow}: the requirements fit what was observed\n");
+        return format!("workflow/{workflow}: the requirements fit the observed usage\n");
     }
     let mut text = String::new();
     for one in &report.corrections {
         let jobs = human::count(one.jobs, "job");
         let _ = writeln!(text, "{} ({jobs}, {} observed): {}", one.requirements, one.observed, one.changes.join(", "));
     }
-    text.push_str(if report.dry_run { "nothing was changed\n" } else { "the next attempts have it\n" });
+    text.push_str(if report.dry_run {
+        "dry run: nothing was changed\n"
+    } else {
+        "the next attempts use these values\n"
+    });
     text
 }
 
@@ -70,11 +74,11 @@ mod tests {
         };
         assert_eq!(
             describe("w", &report(false, serde_json::json!([]))),
-            "workflow/w: the requirements fit what was observed\n"
+            "workflow/w: the requirements fit the observed usage\n"
         );
         let one = serde_json::json!([{ "requirements": "small", "jobs": 1, "observed": 2, "changes": ["memory from 1 MiB to 2 MiB", "CPUs"] }]);
         let line = "small (1 job, 2 observed): memory from 1 MiB to 2 MiB, CPUs\n";
-        assert_eq!(describe("w", &report(true, one.clone())), format!("{line}nothing was changed\n"));
-        assert_eq!(describe("w", &report(false, one)), format!("{line}the next attempts have it\n"));
+        assert_eq!(describe("w", &report(true, one.clone())), format!("{line}dry run: nothing was changed\n"));
+        assert_eq!(describe("w", &report(false, one)), format!("{line}the next attempts use these values\n"));
     }
 }

@@ -1,4 +1,4 @@
-//! `torc crd`: custom resource definitions for Kubernetes, printed, installed and compared.
+//! `torc crd`: print, install and check the custom resource definitions for Kubernetes.
 
 mod status;
 
@@ -17,13 +17,14 @@ use crate::error::{CliError, ExitStatus};
 use crate::kubernetes::{api_error, connect};
 use status::{CrdStatus, compare};
 
-/// Who owns the fields that this command writes.
+/// The field manager of this command.
 const MANAGER: &str = "torc-cli";
-/// An API server needs a moment to serve what it has accepted.
-const PATIENCE: Duration = Duration::from_secs(60);
-const PAUSE: Duration = Duration::from_millis(200);
+/// Time that an API server has to serve a definition that it has accepted. It usually takes less than a second.
+const ESTABLISH_TIMEOUT: Duration = Duration::from_secs(60);
+/// Interval at which the definition is read until the API server serves it.
+const ESTABLISH_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Custom resource definitions for Kubernetes.
+/// Print, install or check the custom resource definitions for Kubernetes
 #[derive(Debug, Args)]
 pub struct CrdArgs {
     #[command(subcommand)]
@@ -32,23 +33,24 @@ pub struct CrdArgs {
 
 #[derive(Debug, Subcommand)]
 enum CrdCommand {
-    /// Print the definitions, as YAML unless JSON is asked for.
+    /// Print the definitions, as YAML by default
     Print,
-    /// Install the definitions in a cluster, or bring them up to date; objects stay as they are.
+    /// Install or update the definitions in a cluster; existing objects do not change
     Install(InstallArgs),
-    /// Compare the definitions of a cluster with those of this program: exit code 0 when there is nothing to do, 5 when one is
-    /// missing, 9 when one is older.
+    /// Compare the definitions in a cluster with those of this program
+    ///
+    /// Exits with 0 if they are up to date, with 5 if one is missing, and with 9 if one is older.
     Check,
 }
 
 #[derive(Debug, Args)]
 struct InstallArgs {
-    /// Take over fields that another program manages, such as Helm.
+    /// Take over fields that another program manages, such as Helm
     #[arg(long)]
     force_conflicts: bool,
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub async fn run(context: &CommandContext, args: &CrdArgs) -> Result<ExitStatus, CliError> {
     match &args.command {
         CrdCommand::Print => print(context),
@@ -116,16 +118,16 @@ fn conflict_or_refusal(what: &str, error: kube::Error) -> CliError {
 async fn established(api: &Api<DynamicObject>, name: &str) -> Result<(), CliError> {
     let start = Instant::now();
     loop {
-        let found = api.get(name).await.map_err(|error| api_error(&format!("look at {name}"), error))?;
+        let found = api.get(name).await.map_err(|error| api_error(&format!("read {name}"), error))?;
         if status::is_established(&found.data) {
             return Ok(());
         }
-        if start.elapsed() > PATIENCE {
-            let message = format!("the API server has accepted {name} and does not serve it");
-            let hint = format!("`kubectl describe crd {name}` tells why");
+        if start.elapsed() > ESTABLISH_TIMEOUT {
+            let message = format!("the API server has accepted {name} but does not serve it");
+            let hint = format!("`kubectl describe crd {name}` shows the reason");
             return Err(CliError::new(ExitStatus::Timeout, message).hint(hint));
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(ESTABLISH_CHECK_INTERVAL).await;
     }
 }
 
@@ -134,18 +136,18 @@ async fn check(context: &CommandContext) -> Result<ExitStatus, CliError> {
     let mut statuses = Vec::new();
     for definition in definitions() {
         let name = name(&definition).to_owned();
-        let found = api.get_opt(&name).await.map_err(|error| api_error(&format!("look at {name}"), error))?;
+        let found = api.get_opt(&name).await.map_err(|error| api_error(&format!("read {name}"), error))?;
         let found = found.map(|found| json!(found));
         statuses.push((name, compare(&definition, found.as_ref())));
     }
     let items: Vec<Value> =
         statuses.iter().map(|(name, found)| json!({ "name": name, "status": found.word() })).collect();
     context.output.value(&json!({ "items": items }), || {
-        statuses.iter().map(|(name, found)| format!("customresourcedefinition/{name} {}\n", found.in_words())).collect()
+        statuses.iter().map(|(name, found)| format!("customresourcedefinition/{name} {}\n", found.text())).collect()
     })?;
     let worst = statuses.iter().map(|(_, found)| *found).max().unwrap_or(CrdStatus::Current);
     if worst.needs_install() {
-        context.output.progress("`torc crd install` brings them up to date");
+        context.output.progress("update them with `torc crd install`");
     }
     Ok(worst.exit_status())
 }

@@ -1,4 +1,4 @@
-//! `torc delete`: forget workflows.
+//! `torc delete`: delete workflows and SlurmClusters.
 
 use std::io::{BufRead as _, IsTerminal as _};
 
@@ -11,26 +11,27 @@ use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 use crate::output::{ItemList, human};
 
-/// Delete workflows with their jobs, results and events, or SlurmClusters.
+/// Delete workflows with their jobs, results and events, or SlurmClusters
 ///
-/// Log files stay. Slurm allocations of a workflow are cancelled first. On a terminal you are asked before anything that has not finished is deleted.
+/// Keeps log files. Cancels the Slurm allocations of a workflow first. On a terminal the command asks before it deletes a workflow
+/// that has not finished.
 #[derive(Debug, Args)]
 pub struct DeleteArgs {
-    /// Workflows by name or number, e.g. `workflow/NAME`; also `slurmcluster/NAME`.
+    /// Workflows by name or number, e.g. `workflow/NAME`, or SlurmClusters as `slurmcluster/NAME`
     #[arg(value_name = "WORKFLOW", required = true)]
     pub workflows: Vec<String>,
-    /// Do not ask.
+    /// Delete without asking
     #[arg(short = 'y', long)]
     pub yes: bool,
-    /// Forget a workflow also where its allocations could not be cancelled.
+    /// Delete a workflow even if its allocations cannot be canceled
     #[arg(long)]
     pub force: bool,
-    /// A workflow that is not there is no error.
+    /// Succeed if a workflow does not exist
     #[arg(long)]
     pub ignore_not_found: bool,
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub async fn run(context: &CommandContext, args: &DeleteArgs) -> Result<ExitStatus, CliError> {
     with_client(&context.settings, &context.folder, async |client: &Client| {
         if let Some((kind, names)) = named_clusters(&args.workflows) {
@@ -43,7 +44,7 @@ pub async fn run(context: &CommandContext, args: &DeleteArgs) -> Result<ExitStat
                 Err(error) if error.is_not_found() && args.ignore_not_found => continue,
                 Err(error) => return Err(explain_missing(error)),
             };
-            if !args.yes && !agreed(context, &workflow)? {
+            if !args.yes && !confirm(context, &workflow)? {
                 return Err(CliError::new(ExitStatus::Refused, format!("workflow/{name} was not deleted")));
             }
             client.delete_workflow(&workflow.id.to_string(), args.force).await?;
@@ -56,8 +57,7 @@ pub async fn run(context: &CommandContext, args: &DeleteArgs) -> Result<ExitStat
     Ok(ExitStatus::Success)
 }
 
-/// The SlurmClusters that are meant, if any are: `slurmcluster/a slurmcluster/b`, or `slurmcluster a b`.
-/// The kind and the names, where SlurmClusters are meant.
+/// Returns the kind and the names if the arguments are SlurmClusters: `slurmcluster/a slurmcluster/b` or `slurmcluster a b`.
 pub fn named_clusters(words: &[String]) -> Option<(&str, Vec<&str>)> {
     const KINDS: [&str; 3] = ["slurmcluster", "slurmclusters", "slc"];
     let first = words.first()?;
@@ -77,7 +77,7 @@ async fn delete_clusters(
     ignore_not_found: bool,
 ) -> Result<(), CliError> {
     if names.is_empty() {
-        return Err(CliError::usage(format!("name the {kind}")));
+        return Err(CliError::usage(format!("missing name after `{kind}`")));
     }
     let mut deleted = Vec::new();
     for name in names {
@@ -91,21 +91,22 @@ async fn delete_clusters(
     context.output.value(&ItemList { items: &deleted }, || text)
 }
 
-/// kubectl's spelling `delete workflow NAME` names the kind first.
+/// Returns whether an argument is the kind in `delete workflow NAME`, as kubectl spells it.
 fn is_kind(word: &str) -> bool {
     matches!(word, "workflow" | "workflows")
 }
 
-fn agreed(context: &CommandContext, workflow: &Workflow) -> Result<bool, CliError> {
+fn confirm(context: &CommandContext, workflow: &Workflow) -> Result<bool, CliError> {
     let jobs = &workflow.status.jobs;
     if jobs.settled() == jobs.total || !std::io::stdin().is_terminal() {
         return Ok(true);
     }
     let open = jobs.total - jobs.settled();
     context.output.progress(&format!(
-        "workflow/{} has {} not ended yet. Delete it? [y/N]",
+        "{} of workflow/{} {} not finished. Delete the workflow? [y/N]",
+        human::count(open, "job"),
         workflow.name,
-        human::count(open, "job")
+        if open == 1 { "has" } else { "have" },
     ));
     let mut answer = String::new();
     std::io::stdin()

@@ -1,4 +1,4 @@
-//! `torc describe`: one thing in detail.
+//! `torc describe`: show one resource in detail.
 
 use std::fmt::Write as _;
 
@@ -14,26 +14,26 @@ use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 use crate::output::{event_text, human, status_word};
 
-/// Show one workflow, job or SlurmCluster in detail.
+/// Show a workflow, job or SlurmCluster in detail
 #[derive(Debug, Args)]
 pub struct DescribeArgs {
-    /// `workflow`, `job` or `slurmcluster`; also `workflow/NAME`.
+    /// Kind of the resource: `workflow`, `job` or `slurmcluster`; also `workflow/NAME`
     #[arg(value_name = "RESOURCE")]
     pub resource: String,
-    /// Its name or number; may be left out for the only workflow of a store.
+    /// Name or number (default: the only workflow in the store)
     #[arg(value_name = "NAME")]
     pub name: Option<String>,
-    /// The workflow of a job.
+    /// Workflow of the job (default: the only one in the store)
     #[arg(long, value_name = "WORKFLOW")]
     pub workflow: Option<String>,
 }
 
-/// The latest events that are shown.
-const EVENTS: usize = 10;
-/// How far back they are looked for.
-const RECENT: i64 = 1_000;
+/// Number of the latest events that are shown.
+const MAX_SHOWN_EVENTS: usize = 10;
+/// Number of the store's latest events that are searched. Other workflows may have written most of them.
+const SEARCHED_EVENTS: i64 = 1_000;
 
-/// Runs the verb.
+/// Runs the command.
 pub async fn run(context: &CommandContext, args: &DescribeArgs) -> Result<ExitStatus, CliError> {
     let (kind, name) = match args.resource.split_once('/') {
         Some((kind, name)) => (kind, Some(name)),
@@ -42,16 +42,16 @@ pub async fn run(context: &CommandContext, args: &DescribeArgs) -> Result<ExitSt
     with_client(&context.settings, &context.folder, async |client: &Client| match kind {
         "workflow" | "workflows" | "wf" | "twf" => workflow(context, client, name).await,
         "job" | "jobs" => {
-            let name = name.ok_or_else(|| CliError::usage("name the job"))?;
+            let name = name.ok_or_else(|| CliError::usage("missing name of the job"))?;
             job(context, client, args.workflow.as_deref(), name).await
         }
         "slurmcluster" | "slurmclusters" | "slc" => {
-            let name = name.ok_or_else(|| CliError::usage("name the SlurmCluster"))?;
+            let name = name.ok_or_else(|| CliError::usage("missing name of the SlurmCluster"))?;
             cluster(context, client, name).await
         }
         other => {
-            let message = format!("`{other}` cannot be described");
-            Err(CliError::usage(message).hint("workflow, job and slurmcluster can"))
+            let message = format!("unknown resource `{other}`");
+            Err(CliError::usage(message).hint("use workflow, job or slurmcluster"))
         }
     })
     .await?;
@@ -61,9 +61,9 @@ pub async fn run(context: &CommandContext, args: &DescribeArgs) -> Result<ExitSt
 async fn workflow(context: &CommandContext, client: &Client, name: Option<&str>) -> Result<(), CliError> {
     let name = resolve_workflow(client, name.map(bare_name)).await?;
     let workflow = client.workflow(&name).await.map_err(explain_missing)?;
-    let recent = client.last_sequence().await? - RECENT;
+    let recent = client.last_sequence().await? - SEARCHED_EVENTS;
     let mut events = client.events(Some(workflow.id), Some(recent.max(0)), None).await?;
-    let events = events.split_off(events.len().saturating_sub(EVENTS));
+    let events = events.split_off(events.len().saturating_sub(MAX_SHOWN_EVENTS));
     let actions = client.actions(&name).await?;
     let mut shown = json!(workflow);
     if let Some(fields) = shown.as_object_mut().filter(|_| !actions.is_empty()) {
@@ -106,16 +106,16 @@ fn cluster_text(cluster: &SlurmCluster) -> String {
     let detected = status.map_or(&[][..], |status| &status.partitions);
     let (partitions, source) = match spec.partitions.as_slice() {
         [] => (detected, "detected"),
-        written => (written, "as written down"),
+        written => (written, "from the document"),
     };
-    field(&mut text, "Partitions", if partitions.is_empty() { "unknown so far" } else { source });
+    field(&mut text, "Partitions", if partitions.is_empty() { "not detected yet" } else { source });
     for partition in partitions {
         let gpus = partition.gpus_per_node.map_or(String::new(), |gpus| format!(", {}", human::count(gpus, "GPU")));
         let nodes = partition.nodes.map_or(String::new(), |nodes| format!(", up to {}", human::count(nodes, "node")));
         let shared = if partition.shared == Some(true) { ", shared" } else { "" };
         let _ = writeln!(
             text,
-            "  {}: {}, {} MiB{gpus} a node{nodes}, up to {}{shared}",
+            "  {}: {}, {} MiB{gpus} per node{nodes}, up to {}{shared}",
             partition.name,
             human::count(partition.cpus_per_node, "CPU"),
             partition.memory_mb,
@@ -156,7 +156,7 @@ fn workflow_text(workflow: &Workflow, actions: &[WorkflowAction], events: &[Even
         }
     }
     if let Some(counts) = &workflow.status.allocations {
-        let counted = format!("{} active, {} pending, {} over", counts.active, counts.pending, counts.finished);
+        let counted = format!("{} active, {} pending, {} finished", counts.active, counts.pending, counts.finished);
         field(&mut text, "Allocations", counted);
     }
     if let Some(recovery) = &workflow.status.recovery {
@@ -186,15 +186,15 @@ fn workflow_text(workflow: &Workflow, actions: &[WorkflowAction], events: &[Even
     text
 }
 
-/// The most actions that are shown; `torc get actions` has all.
-const ACTIONS: usize = 20;
+/// Number of actions that are shown; `torc get actions` lists all.
+const MAX_SHOWN_ACTIONS: usize = 20;
 
 fn actions_text(text: &mut String, actions: &[WorkflowAction]) {
     if actions.is_empty() {
         return;
     }
     text.push_str("Actions:\n");
-    for action in actions.iter().take(ACTIONS) {
+    for action in actions.iter().take(MAX_SHOWN_ACTIONS) {
         let worker = action.worker.map_or(String::new(), |worker| format!(", worker {worker}"));
         let state = match action.status {
             _ if action.every_worker => "on each worker".to_owned(),
@@ -208,8 +208,8 @@ fn actions_text(text: &mut String, actions: &[WorkflowAction]) {
         let _ =
             writeln!(text, "  {:<5}{:<22}{:<16}{state}{worker}", action.id, action.trigger_type, action.action_type);
     }
-    if actions.len() > ACTIONS {
-        let _ = writeln!(text, "  and {} more: torc get actions", actions.len() - ACTIONS);
+    if actions.len() > MAX_SHOWN_ACTIONS {
+        let _ = writeln!(text, "  and {} more: torc get actions", actions.len() - MAX_SHOWN_ACTIONS);
     }
 }
 
@@ -221,7 +221,11 @@ fn job_text(job: &Job, results: &[JobResult]) -> String {
     field(
         &mut text,
         "Status",
-        if job.in_doubt { format!("{} (its runner is silent)", job.status) } else { job.status.to_string() },
+        if job.in_doubt {
+            format!("{} (unconfirmed: its runner does not report)", job.status)
+        } else {
+            job.status.to_string()
+        },
     );
     field(&mut text, "Run", job.run_id);
     field(&mut text, "Attempt", job.attempt);
@@ -302,7 +306,7 @@ mod tests {
             "message": "m", "endTime": "e", "durationSeconds": 1.5, "stdout": "/o", "stderr": "/e", "peakMemoryBytes": 1 << 20,
         }))
         .expect("a result");
-        let expected = "Name:        train\nNumber:      8\nWorkflow:    sweep\nStatus:      running (its runner is silent)\nRun:         2\n\
+        let expected = "Name:        train\nNumber:      8\nWorkflow:    sweep\nStatus:      running (unconfirmed: its runner does not report)\nRun:         2\n\
             Attempt:     3\nPriority:    5\nNeeds:       6 CPU, 7Mi, 9 GPU on each of 2 nodes, 11s\nNode:        n1\nStarted:     s\n\
             Labels:      l, m\nDepends on:  a, b\nWaits for:   1 job\nCommand:\n  one\n  two\nAttempts:\n  \
             run 1 attempt 2: failed, ExitCode, exit code 9, 1.5s\n    used: 1Mi memory peak\n    message: m\n    stdout: /o\n    stderr: /e\n";
@@ -344,10 +348,10 @@ mod tests {
         let text = workflow_text(&workflow, &[], &[event]);
         let expected = "Name:        w\nNumber:      9\nNamespace:   default\nOwner:       me\nStatus:      Waiting\nRun:         6\n\
             Generation:  5\nFolder:      /w\nCreated:     2026-01-01T00:00:00Z\nStarted:     started\nCompleted:   completed\nJobs:        7 in all\n  \
-            ready          4\n  failed         3\nAllocations: 3 active, 2 pending, 4 over\nRecovery:    round 8: soon\nLatest failures:\n  \
+            ready          4\n  failed         3\nAllocations: 3 active, 2 pending, 4 finished\nRecovery:    round 8: soon\nLatest failures:\n  \
             j (attempt 2): ExitCode, exit code 5\nLatest events:\n  T  R  M\n";
         assert_eq!(text, expected);
-        assert_eq!((EVENTS, RECENT, ACTIONS), (10, 1_000, 20));
+        assert_eq!((MAX_SHOWN_EVENTS, SEARCHED_EVENTS, MAX_SHOWN_ACTIONS), (10, 1_000, 20));
     }
 
     #[test]
@@ -387,7 +391,7 @@ mod tests {
             json!({ "lastContactTime": "t", "partitions": [partition], "conditions": [condition] }),
         ));
         let expected = "Name:        c\nCommands:    ssh l\nAccount:     a\nContact:     t\nReady:       False (R): M\nPartitions:  detected\n  \
-            p: 4 CPUs, 5 MiB, 7 GPUs a node, up to 8 nodes, up to 6h, shared\n";
+            p: 4 CPUs, 5 MiB, 7 GPUs per node, up to 8 nodes, up to 6h, shared\n";
         assert_eq!(text, expected);
         let written = cluster_text(&cluster(
             json!({ "partitions": [{ "name": "q", "cpusPerNode": 1, "memoryMb": 2, "maxWalltime": "3h" }] }),
@@ -395,10 +399,10 @@ mod tests {
         ));
         assert!(
             written.ends_with(
-                "Commands:    of this machine\nPartitions:  as written down\n  q: 1 CPU, 2 MiB a node, up to 3h\n"
+                "Commands:    of this machine\nPartitions:  from the document\n  q: 1 CPU, 2 MiB per node, up to 3h\n"
             ),
             "{written}"
         );
-        assert!(cluster_text(&cluster(json!({}), json!({}))).ends_with("Partitions:  unknown so far\n"));
+        assert!(cluster_text(&cluster(json!({}), json!({}))).ends_with("Partitions:  not detected yet\n"));
     }
 }

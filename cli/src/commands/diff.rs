@@ -1,4 +1,4 @@
-//! `torc diff`: what applying documents would change.
+//! `torc diff`: show the changes that an apply would make.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -17,20 +17,19 @@ use crate::error::{CliError, ExitStatus};
 use crate::output::{ItemList, document_text};
 use crate::use_cases::submit::{Purpose, line, submit_workflows};
 
-/// Show what applying a document would change.
+/// Show the changes that an apply would make
 ///
-/// Prints the differences of the documents and the jobs they touch. Exits with 0 when nothing would change and with 9 when
-/// something would.
+/// Prints the differences between the documents and the jobs that they affect. Exits with 0 without differences and with 9 otherwise.
 #[derive(Debug, Args)]
 pub struct DiffArgs {
     #[command(flatten)]
     pub files: FileArgs,
 }
 
-/// Names of jobs that are listed for each kind of change.
-const LISTED: usize = 20;
+/// Number of jobs that are named for each kind of change.
+const MAX_NAMED_JOBS: usize = 20;
 
-/// Runs the verb.
+/// Runs the command.
 pub async fn run(context: &CommandContext, args: &DiffArgs) -> Result<ExitStatus, CliError> {
     let documents = documents::read_valid(&args.files.files, context.settings.namespace.as_deref(), context.output)?;
     let documents = documents.workflows;
@@ -41,7 +40,7 @@ pub async fn run(context: &CommandContext, args: &DiffArgs) -> Result<ExitStatus
         .await
 }
 
-/// There is no store: everything would be new.
+/// Prints the changes for a folder without a store, where every workflow is new.
 pub fn all_new(context: &CommandContext, documents: &[LoadedWorkflow]) -> Result<ExitStatus, CliError> {
     let expanded = expand_all(documents, context.settings.server.max_jobs)?;
     let mut items: Vec<Value> = Vec::new();
@@ -56,7 +55,7 @@ pub fn all_new(context: &CommandContext, documents: &[LoadedWorkflow]) -> Result
     Ok(ExitStatus::Success)
 }
 
-/// What a store that has never seen the workflow would answer.
+/// Returns the response of a store that does not contain the workflow.
 fn new_workflow(workflow: &LoadedWorkflow, expanded: &Expanded) -> ApplyResponse {
     let mut changes = JobChanges::default();
     expanded.jobs.iter().for_each(|job| changes.added.push(&job.name));
@@ -96,7 +95,7 @@ async fn compare(
     Ok(if same { ExitStatus::Success } else { ExitStatus::Different })
 }
 
-/// What of a document differs, line by line.
+/// Returns the differences of two documents as a unified diff.
 pub fn unified(name: &str, before: &Value, after: &Value) -> String {
     let text = |value: &Value| if value.is_null() { String::new() } else { document_text(value) };
     let (before, after) = (text(before), text(after));
@@ -116,12 +115,12 @@ fn describe(response: &ApplyResponse, difference: &str) -> String {
     text.push('\n');
     let changes = &response.changes;
     for (names, sign, word) in [
-        (&changes.added, '+', "is new"),
-        (&changes.removed, '-', "goes"),
-        (&changes.changed, '~', "runs again: it changed"),
-        (&changes.rerun, '~', "runs again: the document asks for a new run"),
-        (&changes.downstream, '~', "runs again: something it depends on does"),
-        (&changes.adjusted, '.', "gets other resources, priority or labels"),
+        (&changes.added, '+', "added"),
+        (&changes.removed, '-', "removed"),
+        (&changes.changed, '~', "runs again: changed"),
+        (&changes.rerun, '~', "runs again: new run of the document"),
+        (&changes.downstream, '~', "runs again: a dependency runs again"),
+        (&changes.adjusted, '.', "adjusted: resources, priority or labels"),
     ] {
         text.push_str(&list(names, sign, word));
     }
@@ -129,27 +128,28 @@ fn describe(response: &ApplyResponse, difference: &str) -> String {
 }
 
 fn list(names: &JobNames, sign: char, word: &str) -> String {
-    let mut text: String = names.names.iter().take(LISTED).map(|name| format!("  {sign} {name} {word}\n")).collect();
-    let listed = i64::try_from(names.names.len().min(LISTED)).unwrap_or(0);
+    let mut text: String =
+        names.names.iter().take(MAX_NAMED_JOBS).map(|name| format!("  {sign} {name} {word}\n")).collect();
+    let listed = i64::try_from(names.names.len().min(MAX_NAMED_JOBS)).unwrap_or(0);
     if names.count > listed {
         text.push_str(&format!("  {sign} and {} more\n", names.count - listed));
     }
     text
 }
 
-/// In colours.
+/// Colors the lines of a diff.
 pub fn paint(difference: &str) -> String {
     let mut text = String::new();
     for line in difference.lines() {
-        let colour = match line.as_bytes().first() {
+        let color = match line.as_bytes().first() {
             Some(b'+') => Some(anstyle::AnsiColor::Green),
             Some(b'-') => Some(anstyle::AnsiColor::Red),
             Some(b'@') => Some(anstyle::AnsiColor::Cyan),
             _ => None,
         };
-        match colour {
-            Some(colour) => {
-                let style = colour.on_default();
+        match color {
+            Some(color) => {
+                let style = color.on_default();
                 text.push_str(&format!("{style}{line}{style:#}\n"));
             }
             None => text.push_str(&format!("{line}\n")),
@@ -175,9 +175,9 @@ mod tests {
     #[test]
     fn long_lists_are_cut() {
         let names = JobNames { count: 30, names: (0..30).map(|n| format!("j{n}")).collect() };
-        let text = list(&names, '+', "is new");
-        assert!(text.contains("j19 is new") && !text.contains("j20") && text.ends_with("  + and 10 more\n"), "{text}");
-        assert_eq!(list(&JobNames::default(), '+', "is new"), "");
+        let text = list(&names, '+', "added");
+        assert!(text.contains("j19 added") && !text.contains("j20") && text.ends_with("  + and 10 more\n"), "{text}");
+        assert_eq!(list(&JobNames::default(), '+', "added"), "");
     }
 
     #[test]
@@ -201,13 +201,13 @@ mod tests {
         };
         let plain = anstream::adapter::strip_str(&describe(&response, "+x\n-y\n@z\n w\n")).to_string();
         let rest = plain.split_once("adjusted\n").expect("a line").1;
-        let expected = "  + a is new\n  - b goes\n  ~ c runs again: it changed\n  ~ d runs again: the document asks for a new run\n  \
-            ~ e runs again: something it depends on does\n  . f gets other resources, priority or labels\n";
+        let expected = "  + a added\n  - b removed\n  ~ c runs again: changed\n  ~ d runs again: new run of the document\n  \
+            ~ e runs again: a dependency runs again\n  . f adjusted: resources, priority or labels\n";
         assert_eq!(rest, expected);
         assert!(plain.starts_with("+x\n-y\n@z\n w\nworkflow/w configured (dry run): "), "{plain}");
         let twenty = JobNames { count: 20, names: (0..20).map(|n| format!("j{n}")).collect() };
-        assert!(!list(&twenty, '+', "is new").contains("more"));
+        assert!(!list(&twenty, '+', "added").contains("more"));
         let unlisted = JobNames { count: 5, names: vec!["a".to_owned()] };
-        assert!(list(&unlisted, '+', "is new").ends_with("  + and 4 more\n"));
+        assert!(list(&unlisted, '+', "added").ends_with("  + and 4 more\n"));
     }
 }

@@ -1,4 +1,4 @@
-//! `torc exec`: a workflow from commands on the command line, run here.
+//! `torc exec`: run commands from the command line as a workflow.
 
 use std::path::PathBuf;
 
@@ -17,46 +17,46 @@ use output_args::OutputArgs;
 
 mod output_args;
 
-/// Make a workflow from commands and run it here.
+/// Run commands as a workflow on this machine
 ///
-/// Each command is a job. With --param every command becomes one job for each value, and `{NAME}` in it stands for the value.
-/// It exits like `torc apply`. Without --name the workflow gets a name of its own; with a name that exists it goes on where
-/// that one was. Here -n is short for --name and -o for --output-dir; --namespace and --output have no short form.
+/// Each command becomes a job. With --param each command becomes one job for each value, which replaces `{NAME}` in the command.
+/// Exits like `torc apply`. Without --name the workflow gets a unique name; with the name of an existing workflow, that one
+/// continues. Here -n is short for --name and -o for --output-dir; --namespace and --output have no short form.
 #[derive(Debug, Args)]
 pub struct ExecArgs {
-    /// The workflow's name (-n).
+    /// Name of the workflow (-n) (default: a unique name)
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// A command for the shell; may be given several times.
+    /// Shell command; may be repeated
     #[arg(short = 'c', long = "command", value_name = "CMD", num_args = 1..)]
     pub commands: Vec<String>,
-    /// A file with a command a line, or `-` for standard input; empty lines and those that begin with # are left out.
+    /// File with one command per line, or `-` for standard input; empty lines and lines that start with # are ignored
     #[arg(short = 'C', long = "commands-file", value_name = "FILE")]
     pub commands_file: Option<PathBuf>,
-    /// A parameter and its values, e.g. `i=1:10`, `lr=0.1,0.01` or `name=[a,b]`; may be given several times.
+    /// Parameter and its values, e.g. `i=1:10`, `lr=0.1,0.01` or `name=[a,b]`; may be repeated
     #[arg(long = "param", value_name = "NAME=VALUES", value_parser = parse_parameter)]
     pub parameters: Vec<(String, String)>,
-    /// Whether parameters are combined, every value of one with every value of the others, or taken side by side.
+    /// Combination of several parameters
     #[arg(long, value_enum, value_name = "HOW", default_value = "product")]
     pub link: Link,
-    /// Only print the document; `torc apply -f` takes it.
+    /// Print the document for `torc apply -f` without running it
     #[arg(long)]
     pub dry_run: bool,
-    #[command(flatten, next_help_heading = "What is kept")]
+    #[command(flatten, next_help_heading = "Recorded output")]
     pub output: OutputArgs,
     #[command(flatten)]
     pub runner: RunnerArgs,
-    /// One command and its arguments, as they are.
+    /// One command with its arguments, not interpreted by a shell
     #[arg(last = true, value_name = "COMMAND")]
     pub words: Vec<String>,
 }
 
-/// How parameters are put together.
+/// The combination of several parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Link {
-    /// Every value of one with every value of the others.
+    /// Every value of one parameter with every value of the others
     Product,
-    /// The first values together, then the second ones.
+    /// The first values of all parameters, then the second values, and so on
     Zip,
 }
 
@@ -76,7 +76,7 @@ fn parse_parameter(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub async fn run(context: &CommandContext, args: &ExecArgs) -> Result<ExitStatus, CliError> {
     let commands = commands(args)?;
     let name = args.name.clone().unwrap_or_else(|| unique_name(jiff::Zoned::now().datetime()));
@@ -97,7 +97,7 @@ fn unique_name(now: jiff::civil::DateTime) -> String {
     format!("exec-{}-{}", now.strftime("%Y%m%d-%H%M%S"), std::process::id())
 }
 
-/// The commands, in the order: given, from the file, after `--`.
+/// Returns the commands in this order: from `-c`, from the file, after `--`.
 fn commands(args: &ExecArgs) -> Result<Vec<String>, CliError> {
     let mut commands = args.commands.clone();
     if let Some(path) = &args.commands_file {
@@ -110,9 +110,7 @@ fn commands(args: &ExecArgs) -> Result<Vec<String>, CliError> {
         commands.push(args.words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "));
     }
     if commands.is_empty() {
-        return Err(
-            CliError::usage("there is no command to run").hint("torc exec -c 'COMMAND', or: torc exec -- COMMAND")
-        );
+        return Err(CliError::usage("missing command").hint("use `torc exec -c 'COMMAND'` or `torc exec -- COMMAND`"));
     }
     Ok(commands)
 }
@@ -121,7 +119,7 @@ fn is_command(line: &str) -> bool {
     !line.is_empty() && !line.starts_with('#')
 }
 
-/// A bare specification with a job for each command.
+/// Returns a Torc 1.0 specification with a job for each command.
 fn document(name: &str, commands: &[String], parameters: &[(String, String)], link: Link) -> Value {
     let rows: String = parameters.iter().map(|(name, _)| format!("_{{{name}}}")).collect();
     let values: Map<String, Value> = parameters.iter().map(|(name, text)| (name.clone(), values(text))).collect();
@@ -140,7 +138,7 @@ fn document(name: &str, commands: &[String], parameters: &[(String, String)], li
     json!({ "name": name, "jobs": jobs })
 }
 
-/// `a,b` is a list; everything else means what it means in a document.
+/// Returns a list for `a,b`. A document interprets all other text.
 fn values(text: &str) -> Value {
     if text.contains(',') && !text.starts_with('[') {
         return text.split(',').map(|value| json!(value.trim())).collect();

@@ -1,4 +1,4 @@
-//! `torc explain`: why a job or a workflow is where it is.
+//! `torc explain`: explain the state of a job or workflow.
 
 use std::fmt::Write as _;
 
@@ -13,25 +13,25 @@ use crate::connection::{bare_name, explain_missing, resolve_workflow, with_clien
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 use crate::output::human;
-use crate::settings::RunSettings;
+use crate::settings::RunnerSettings;
 
-/// Say why a job is not running, why it ran again or why it failed, with the evidence.
+/// Explain why a job waits, ran again or failed
 ///
 /// `torc explain job/NAME -w WORKFLOW` for a job, `torc explain workflow/NAME` for all jobs of a workflow.
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// `job/NAME` or `workflow/NAME`; a bare name is a job's.
+    /// `job/NAME` or `workflow/NAME`; a name without a kind is the name of a job
     #[arg(value_name = "WHAT")]
     pub what: String,
-    /// The workflow of a job; may be left out where the store holds one.
+    /// Workflow of the job (default: the only one in the store)
     #[arg(short = 'w', long, value_name = "WORKFLOW")]
     pub workflow: Option<String>,
-    /// So many lines of the error output of an attempt that failed.
+    /// Number of lines to print from the error output of each failed attempt
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub lines: usize,
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub async fn run(context: &CommandContext, args: &ExplainArgs) -> Result<ExitStatus, CliError> {
     let (kind, name) = match args.what.split_once('/') {
         Some(("workflow" | "workflows" | "wf" | "twf", name)) => ("workflow", name),
@@ -47,9 +47,9 @@ pub async fn run(context: &CommandContext, args: &ExplainArgs) -> Result<ExitSta
         }
         let workflow = resolve_workflow(client, args.workflow.as_deref().map(bare_name)).await?;
         let mut explanation = client.explain_job(&workflow, name).await.map_err(explain_missing)?;
-        for story in explanation.attempts.iter_mut().filter(|story| story.cause.is_some()) {
-            let path = story.stderr.as_deref();
-            story.stderr_tail = path.map_or_else(Vec::new, |path| last_lines_of(path, args.lines));
+        for attempt in explanation.attempts.iter_mut().filter(|attempt| attempt.cause.is_some()) {
+            let path = attempt.stderr.as_deref();
+            attempt.stderr_tail = path.map_or_else(Vec::new, |path| last_lines_of(path, args.lines));
         }
         explanation.next = steps_here(&explanation, local_capacity(&context.settings.run));
         context.output.value(&explanation, || job_text(&explanation))
@@ -59,7 +59,7 @@ pub async fn run(context: &CommandContext, args: &ExplainArgs) -> Result<ExitSta
 }
 
 /// Returns the resources that a runner of this machine would advertise.
-fn local_capacity(run: &RunSettings) -> Resources {
+fn local_capacity(run: &RunnerSettings) -> Resources {
     let gpus = || i64::try_from(detect::gpus().len()).unwrap_or(i64::MAX);
     Resources {
         cpus: run.num_cpus.unwrap_or_else(detect::cpus),
@@ -69,7 +69,7 @@ fn local_capacity(run: &RunSettings) -> Resources {
     }
 }
 
-/// The next steps, without a runner on this machine where that could not run the job.
+/// Returns the next steps. They do not suggest a runner on this machine if the job does not fit here.
 fn steps_here(explanation: &JobExplanation, here: Resources) -> Vec<String> {
     let lacks_runner = explanation.reasons.first().is_some_and(|reason| reason.reason == ReasonKind::NoRunner);
     let Some(needs) = explanation.resources.filter(|_| lacks_runner) else { return explanation.next.clone() };
@@ -87,7 +87,7 @@ fn steps_here(explanation: &JobExplanation, here: Resources) -> Vec<String> {
         nodes: needs.num_nodes,
     };
     vec![format!(
-        "this machine is too small ({}): run `torc runner {}` on one that has {}",
+        "this machine is too small ({}): run `torc runner {}` on a machine with {}",
         amounts(&here),
         explanation.workflow,
         amounts(&needed)
@@ -114,30 +114,30 @@ fn job_text(explanation: &JobExplanation) -> String {
         let _ = writeln!(text, "  recovery has raised its {}", explanation.raised.join(", its "));
     }
     if !explanation.attempts.is_empty() {
-        text.push_str("\nattempts so far:\n");
-        for story in &explanation.attempts {
-            attempt(&mut text, story);
+        text.push_str("\nattempts:\n");
+        for report in &explanation.attempts {
+            attempt(&mut text, report);
         }
     }
     next(&mut text, &explanation.next);
     text
 }
 
-fn attempt(text: &mut String, story: &AttemptReport) {
-    let node = story.node.as_deref().map_or(String::new(), |node| format!(" on {node}"));
-    let cause = story.diagnosis.map_or(String::new(), |cause| format!(", {cause}"));
-    let took = human::precise(story.duration_seconds);
-    let _ = writeln!(text, "  {}{node}: {}{cause} after {took}", story.attempt, story.status);
-    for sentence in &story.evidence {
+fn attempt(text: &mut String, report: &AttemptReport) {
+    let node = report.node.as_deref().map_or(String::new(), |node| format!(" on {node}"));
+    let cause = report.diagnosis.map_or(String::new(), |cause| format!(", {cause}"));
+    let took = human::precise(report.duration_seconds);
+    let _ = writeln!(text, "  {}{node}: {}{cause} after {took}", report.attempt, report.status);
+    for sentence in &report.evidence {
         let _ = writeln!(text, "     {sentence}");
     }
-    if !story.stderr_tail.is_empty() {
-        text.push_str("     the end of its error output:\n");
-        for line in &story.stderr_tail {
+    if !report.stderr_tail.is_empty() {
+        text.push_str("     last lines of its error output:\n");
+        for line in &report.stderr_tail {
             let _ = writeln!(text, "       | {line}");
         }
     }
-    if let Some(then) = &story.then {
+    if let Some(then) = &report.then {
         let _ = writeln!(text, "     → {then}");
     }
 }
@@ -145,7 +145,7 @@ fn attempt(text: &mut String, story: &AttemptReport) {
 fn workflow_text(explanation: &WorkflowExplanation) -> String {
     let mut text = format!("workflow/{}: {} jobs have ended\n", explanation.workflow, explanation.progress);
     for reason in &explanation.reasons {
-        let names: Vec<&str> = reason.jobs.iter().map(|standing| standing.job.as_str()).collect();
+        let names: Vec<&str> = reason.jobs.iter().map(|job| job.job.as_str()).collect();
         let more = reason.count.unwrap_or(0) - i64::try_from(names.len()).unwrap_or(0);
         let mut example = names.join(", ");
         if more > 0 && !names.is_empty() {
@@ -173,7 +173,7 @@ fn reasons(text: &mut String, reasons: &[Reason]) {
 
 fn next(text: &mut String, steps: &[String]) {
     if !steps.is_empty() {
-        text.push_str("\nwhat to do:\n");
+        text.push_str("\nnext steps:\n");
     }
     for step in steps {
         let _ = writeln!(text, "  {step}");
@@ -195,9 +195,9 @@ mod tests {
             "next": ["torc retry w"],
         }))
         .expect("an explanation");
-        let expected = "job/train is failed (attempt 3)\n  it failed\n  recovery has raised its memory, its time\n\nattempts so far:\n  \
-            2 on n1: failed, OutOfMemory after 1.5s\n     it used much\n     the end of its error output:\n       | oops\n     → tried again\n\n\
-            what to do:\n  torc retry w\n";
+        let expected = "job/train is failed (attempt 3)\n  it failed\n  recovery has raised its memory, its time\n\nattempts:\n  \
+            2 on n1: failed, OutOfMemory after 1.5s\n     it used much\n     last lines of its error output:\n       | oops\n     → tried again\n\n\
+            next steps:\n  torc retry w\n";
         assert_eq!(job_text(&explanation), expected);
     }
 
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(
             steps_here(&explanation("NoRunner", 64), here),
             [
-                "this machine is too small (2 CPUs, 1Gi of memory): run `torc runner w` on one that has 64 CPUs, 1Mi of memory"
+                "this machine is too small (2 CPUs, 1Gi of memory): run `torc runner w` on a machine with 64 CPUs, 1Mi of memory"
             ]
         );
         for small in [Resources { memory_bytes: 1, ..here }, Resources { nodes: 0, ..here }] {

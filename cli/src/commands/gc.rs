@@ -1,4 +1,4 @@
-//! `torc gc`: forget what is old.
+//! `torc gc`: delete old results, events and logs.
 
 use std::time::Duration;
 
@@ -12,23 +12,23 @@ use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 use crate::output::human;
 
-/// Forget old results, events, runners, allocations and log files.
+/// Delete old results, events, runners, allocations and log files
 ///
-/// The latest result of every job stays, however old it is, and so does the runner that it names, with its allocation.
+/// Keeps the latest result of every job regardless of its age, and the runner and allocation of that result.
 #[derive(Debug, Args)]
 pub struct GcArgs {
-    /// How old, e.g. `30d` or `12h`.
+    /// Minimum age of what is deleted, e.g. `30d` or `12h`
     #[arg(long, value_name = "AGE", value_parser = crate::args::parse_duration)]
     pub older_than: Duration,
-    /// Keep the log files.
+    /// Keep log files
     #[arg(long)]
     pub keep_logs: bool,
-    /// Only say what would go.
+    /// Show what would be deleted without deleting it
     #[arg(long)]
     pub dry_run: bool,
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub async fn run(context: &CommandContext, args: &GcArgs) -> Result<ExitStatus, CliError> {
     let older_than_seconds = i64::try_from(args.older_than.as_secs()).unwrap_or(i64::MAX);
     let request = GcRequest { older_than_seconds, dry_run: args.dry_run };
@@ -46,7 +46,7 @@ pub async fn run(context: &CommandContext, args: &GcArgs) -> Result<ExitStatus, 
         "dryRun": args.dry_run,
     });
     context.output.value(&value, || {
-        let verb = if args.dry_run { "would go" } else { "gone" };
+        let verb = if args.dry_run { "would be deleted" } else { "deleted" };
         format!(
             "{verb}: {}, {}, {}, {}, {}\n",
             human::count(gone.results, "result"),

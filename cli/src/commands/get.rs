@@ -1,4 +1,4 @@
-//! `torc get`: lists.
+//! `torc get`: list resources.
 
 mod watch;
 
@@ -14,53 +14,51 @@ use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 use crate::output::WithNamespace;
 
-/// List workflows, jobs, results, actions, runners, allocations, SlurmClusters, events, files, user data, or who did what.
-///
-/// WORKFLOW may be left out where the store holds one.
+/// List workflows, jobs, results and other resources
 #[derive(Debug, Default, Args)]
 pub struct GetArgs {
-    /// workflows, jobs, results, actions, runners, allocations, slurmclusters, events, files, user-data or audit; also `workflow/NAME`.
+    /// workflows, jobs, results, actions, runners, allocations, slurmclusters, events, files, user-data or audit; also `workflow/NAME`
     #[arg(value_name = "RESOURCE")]
     pub resource: String,
-    /// The workflow, by name or number.
+    /// Workflow by name or number (default: the only one in the store)
     #[arg(value_name = "WORKFLOW")]
     pub workflow: Option<String>,
-    /// Go on printing what changes.
+    /// After the list, print changes until interrupted
     #[arg(short = 'w', long)]
     pub watch: bool,
-    /// Jobs and results: only in these states, e.g. `failed,terminated`.
+    /// Jobs and results: list only these states, e.g. `failed,terminated`
     #[arg(long, value_delimiter = ',', value_name = "STATES", value_parser = parse_state)]
     pub status: Vec<JobState>,
-    /// Jobs and results: only of the job with this name (results: or number).
+    /// Jobs and results: list only the job with this name (results: name or number)
     #[arg(long, value_name = "NAME")]
     pub job: Option<String>,
-    /// Jobs: only names that contain this.
+    /// Jobs: list only names that contain this text
     #[arg(long, value_name = "TEXT")]
     pub contains: Option<String>,
-    /// Results: only of this run.
+    /// Results: list only this run (default: all runs)
     #[arg(long, value_name = "RUN")]
     pub run: Option<i32>,
-    /// Results: only those that did not succeed.
+    /// Results: list only those that did not succeed
     #[arg(long)]
     pub failed: bool,
-    /// Results: only with this exit code, e.g. 137.
+    /// Results: list only this exit code, e.g. 137
     #[arg(long, value_name = "CODE", allow_negative_numbers = true)]
     pub return_code: Option<i32>,
-    /// Results: only the latest of each job.
+    /// Results: list only the latest of each job
     #[arg(long)]
     pub latest: bool,
-    /// Runners: those that have left, too.
+    /// Runners: include those that have exited
     #[arg(long)]
     pub all: bool,
-    /// Workflows: of all namespaces.
+    /// Workflows: list all namespaces
     #[arg(short = 'A', long, conflicts_with = "workflow")]
     pub all_namespaces: bool,
-    /// At most so many.
+    /// Maximum number of items (default: no limit)
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
 }
 
-/// What can be listed.
+/// A kind of resource that can be listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Resource {
     #[value(aliases = ["workflow", "wf", "twf"])]
@@ -86,21 +84,21 @@ enum Resource {
     Audit,
 }
 
-/// A state on the command line.
+/// Parses a job state on the command line.
 pub fn parse_state(text: &str) -> Result<JobState, String> {
     text.parse()
 }
 
 impl GetArgs {
-    /// The resource and the name that may be in `workflow/NAME`.
+    /// Returns the resource and the name, which may be part of it as in `workflow/NAME`.
     fn target(&self) -> Result<(Resource, Option<&str>), CliError> {
         let (kind, name) = match self.resource.split_once('/') {
             Some((kind, name)) => (kind, Some(name)),
             None => (self.resource.as_str(), None),
         };
         let resource = Resource::from_str(kind, true).map_err(|_| {
-            CliError::usage(format!("there is no resource `{kind}`"))
-                .hint("workflows, jobs, results, actions, runners, allocations, slurmclusters, events, files, user-data and audit can be listed")
+            CliError::usage(format!("unknown resource `{kind}`"))
+                .hint("use workflows, jobs, results, actions, runners, allocations, slurmclusters, events, files, user-data or audit")
         })?;
         Ok((resource, name.or(self.workflow.as_deref().map(bare_name))))
     }
@@ -127,18 +125,17 @@ impl GetArgs {
     }
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub async fn run(context: &CommandContext, args: &GetArgs) -> Result<ExitStatus, CliError> {
     let (resource, name) = args.target()?;
     let unwatched = [Resource::Files, Resource::UserData, Resource::SlurmClusters, Resource::Audit];
     if args.watch && unwatched.contains(&resource) {
-        let message = "files, user data, SlurmClusters and the audit cannot be watched";
-        return Err(CliError::usage(message).hint("leave --watch out"));
+        let message = "--watch does not support files, user-data, slurmclusters and audit";
+        return Err(CliError::usage(message).hint("run the command without --watch"));
     }
     if args.all_namespaces && (args.watch || resource != Resource::Workflows || name.is_some()) {
-        return Err(
-            CliError::usage("--all-namespaces is for lists of workflows").hint("leave it out, or name one with -n")
-        );
+        return Err(CliError::usage("--all-namespaces applies only to `torc get workflows`")
+            .hint("leave it out, or select a namespace with -n"));
     }
     let mut seen = watch::Seen::new(context.output);
     let connection = ServerConnection::open(&context.settings, &context.folder).await?;
@@ -154,7 +151,7 @@ pub async fn run(context: &CommandContext, args: &GetArgs) -> Result<ExitStatus,
     watch::run(context, args, connection, resource, name, seen).await
 }
 
-/// Prints the list; before that, notes where the events stand, so that a watch goes on from there.
+/// Prints the list. Reads the last event number first, so that a watch continues after it.
 async fn first(
     args: &GetArgs,
     client: &Client,
@@ -243,9 +240,9 @@ async fn list(
             seen.listing.print(&data)?;
         }
         Resource::Audit => {
-            let mut deeds = client.audit().await?;
-            deeds.truncate(args.limit.unwrap_or(usize::MAX));
-            seen.listing.print(&deeds)?;
+            let mut entries = client.audit().await?;
+            entries.truncate(args.limit.unwrap_or(usize::MAX));
+            seen.listing.print(&entries)?;
         }
         Resource::Events => {
             let workflow = workflow_id(client, name).await?;
@@ -257,7 +254,7 @@ async fn list(
     Ok(())
 }
 
-/// The number of a workflow that was named; all workflows otherwise.
+/// Returns the id of a named workflow, and `None` for all workflows.
 async fn workflow_id(client: &Client, name: Option<&str>) -> Result<Option<i64>, CliError> {
     match name {
         Some(name) => Ok(Some(client.workflow(name).await.map_err(explain_missing)?.id)),
@@ -308,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_are_those_that_were_typed() {
+    fn flags_become_filters() {
         let args = get("results w --status failed --job j --contains c --run 2 --failed --return-code -9 --latest");
         let results = args.result_filter();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! `torc hpc`: clusters and their partitions, known or detected.
+//! `torc hpc`: show clusters and their partitions, from profiles or from Slurm.
 
 mod matching;
 mod partitions;
@@ -15,82 +15,82 @@ use crate::error::{CliError, ExitStatus};
 use crate::output::{SiteRow, human};
 use crate::sites::{self, Site};
 
-/// Clusters and their partitions: which there are, which one this is, where jobs fit.
+/// Show clusters and partitions, and find where jobs fit
 #[derive(Debug, Args)]
 pub struct HpcArgs {
     #[command(subcommand)]
     pub command: HpcCommand,
 }
 
-/// What can be asked; each is described where its arguments are.
+/// The commands of the group.
 #[derive(Debug, Subcommand)]
 pub enum HpcCommand {
     List(ListArgs),
     Detect(DetectArgs),
-    Show(ShowArgs),
+    Show(ShowClusterArgs),
     Partitions(partitions::PartitionsArgs),
     Match(matching::MatchArgs),
-    Generate(write::GenerateArgs),
+    Generate(write::GenerateClusterArgs),
 }
 
-/// List the clusters that are known.
+/// List the known clusters
 ///
-/// Those that come with Torc, and your own: files `NAME.toml` in `~/.config/torc/profiles`.
+/// Lists the profiles that come with Torc and your own: files `NAME.toml` in `~/.config/torc/profiles`.
 #[derive(Debug, Args)]
 pub struct ListArgs {}
 
-/// Say which cluster this is.
+/// Detect the cluster of this machine
 ///
-/// One that is known, by a variable, the host's name or a file; otherwise what Slurm says about itself.
+/// Recognizes a known cluster by a variable, the host name or a file. Otherwise queries Slurm.
 #[derive(Debug, Args)]
 pub struct DetectArgs {
     #[command(flatten)]
-    pub way: WayArgs,
+    pub prefix: CommandPrefixArgs,
 }
 
-/// Show what is known of a cluster.
+/// Show a cluster in detail
 #[derive(Debug, Args)]
-pub struct ShowArgs {
-    /// A profile by name, a file of your own (`.toml`), or `slurm` for what Slurm says; this cluster when absent.
+pub struct ShowClusterArgs {
+    /// Profile name, profile file (`.toml`), or `slurm` to query Slurm (default: this cluster)
     #[arg(value_name = "PROFILE")]
     pub profile: Option<String>,
     #[command(flatten)]
-    pub way: WayArgs,
+    pub prefix: CommandPrefixArgs,
 }
 
-/// How to reach Slurm's commands.
+/// Flags for the call of Slurm commands.
 #[derive(Clone, Debug, Default, Args)]
-pub struct WayArgs {
-    /// Words before every Slurm command, e.g. `ssh login1`.
+pub struct CommandPrefixArgs {
+    /// Prefix of every Slurm command, e.g. `ssh login1` (default: none)
     #[arg(long, value_name = "WORDS")]
     pub command_prefix: Option<String>,
 }
 
-impl WayArgs {
-    /// The words.
-    pub fn prefix(&self) -> Vec<String> {
+impl CommandPrefixArgs {
+    /// Returns the words of the prefix.
+    pub fn words(&self) -> Vec<String> {
         self.command_prefix.as_deref().unwrap_or_default().split_whitespace().map(str::to_owned).collect()
     }
 }
 
-/// Which cluster.
+/// Flags that select a cluster.
 #[derive(Clone, Debug, Default, Args)]
 pub struct SiteArgs {
-    /// A profile by name, a file of your own (`.toml`), or `slurm` for what Slurm says; this cluster when absent.
+    /// Profile name, profile file (`.toml`), or `slurm` to query Slurm (default: this cluster)
     #[arg(long, value_name = "PROFILE")]
     pub profile: Option<String>,
     #[command(flatten)]
-    pub way: WayArgs,
+    pub prefix: CommandPrefixArgs,
 }
 
 impl SiteArgs {
-    /// Finds it.
+    /// Finds the cluster.
     pub async fn find(&self) -> Result<Site, CliError> {
-        sites::find(self.profile.as_deref(), &self.way.prefix()).await
+        sites::find(self.profile.as_deref(), &self.prefix.words()).await
     }
 }
 
-/// Runs the group.
+/// Runs a command of the group.
 pub async fn run(context: &CommandContext, args: HpcArgs) -> Result<ExitStatus, CliError> {
     match args.command {
         HpcCommand::List(_) => list(context)?,
@@ -118,10 +118,10 @@ fn row(site: &Site) -> SiteRow {
     }
 }
 
-/// A cluster for programs.
+/// A cluster in JSON output.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Shown<'a> {
+struct ClusterDetails<'a> {
     name: &'a str,
     title: &'a str,
     origin: String,
@@ -131,7 +131,7 @@ struct Shown<'a> {
     partitions: &'a [Partition],
 }
 
-impl<'a> Shown<'a> {
+impl<'a> ClusterDetails<'a> {
     fn of(site: &'a Site) -> Self {
         let profile = &site.profile;
         Self {
@@ -147,23 +147,24 @@ impl<'a> Shown<'a> {
 
     fn headline(&self) -> String {
         let count = human::count(i64::try_from(self.partitions.len()).unwrap_or(i64::MAX), "partition");
-        let title = if self.title == self.origin { "as Slurm describes itself" } else { self.title };
+        let title = if self.title == self.origin { "detected from Slurm" } else { self.title };
         format!("{}: {title} ({}), {count}\n", self.name, self.origin)
     }
 }
 
 async fn detect(context: &CommandContext, args: &DetectArgs) -> Result<(), CliError> {
-    let site = sites::find(None, &args.way.prefix()).await?;
-    let shown = Shown::of(&site);
+    let site = sites::find(None, &args.prefix.words()).await?;
+    let shown = ClusterDetails::of(&site);
     context.output.value(&shown, || {
-        let next = "`torc hpc partitions` lists them, `torc hpc generate` writes a SlurmCluster document\n";
+        let next =
+            "list its partitions with `torc hpc partitions`; write a SlurmCluster document with `torc hpc generate`\n";
         format!("{}{next}", shown.headline())
     })
 }
 
-async fn show(context: &CommandContext, args: &ShowArgs) -> Result<(), CliError> {
-    let site = sites::find(args.profile.as_deref(), &args.way.prefix()).await?;
-    let shown = Shown::of(&site);
+async fn show(context: &CommandContext, args: &ShowClusterArgs) -> Result<(), CliError> {
+    let site = sites::find(args.profile.as_deref(), &args.prefix.words()).await?;
+    let shown = ClusterDetails::of(&site);
     context.output.value(&shown, || {
         let mut text = shown.headline();
         let factors = (shown.charge_factor_cpu, shown.charge_factor_gpu);

@@ -1,5 +1,4 @@
-//! `torc jobs`: commands on jobs, grouped as Torc 1.0 grouped them. Those that are also commands of their own are in
-//! [`crate::spellings`].
+//! `torc jobs`: commands on jobs, in the group of Torc 1.0. [`crate::spellings`] adds those that have another name here.
 
 mod decide;
 
@@ -9,21 +8,21 @@ use torc_api::recovery::FailureClass;
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 
-/// Jobs: list and show them, and decide about those that wait for that.
+/// List and show jobs, and decide about failed jobs
 #[derive(Debug, Args)]
 pub struct JobsArgs {
     #[command(subcommand)]
     pub command: JobsCommand,
 }
 
-/// What can be done with jobs; each is described where its arguments are.
+/// The commands of the group.
 #[derive(Debug, Subcommand)]
 pub enum JobsCommand {
-    Retry(decide::RetryArgs),
-    Fail(decide::FailArgs),
+    Retry(decide::RetryJobsArgs),
+    Fail(decide::FailJobsArgs),
 }
 
-/// Runs the group.
+/// Runs a command of the group.
 pub async fn run(context: &CommandContext, args: JobsArgs) -> Result<ExitStatus, CliError> {
     match args.command {
         JobsCommand::Retry(args) => decide::run(context, &args.jobs, FailureClass::Retry).await,

@@ -1,9 +1,9 @@
-//! `torc logs`: the output of a job.
+//! `torc logs`: print the output of a job.
 
 mod remote;
 mod tail;
 
-pub use remote::bring;
+pub use remote::serve_logs;
 pub use tail::last_lines_of;
 
 use std::path::PathBuf;
@@ -21,61 +21,62 @@ use crate::connection::{ServerConnection, explain_missing, resolve_workflow};
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 use crate::use_cases::interrupts::Interrupts;
-use remote::Distant;
+use remote::RemoteTail;
 use tail::Tail;
 
-/// Print the output of a job.
+/// Print the output of a job
 ///
-/// Both streams of the latest attempt, unless told otherwise. A job that printed nothing has no log.
+/// Prints both streams of the latest attempt by default. A job without output has no log.
 #[derive(Debug, Args)]
 pub struct LogsArgs {
-    /// The job, by name or number; also `job/NAME`.
+    /// Job by name or number; also `job/NAME`
     #[arg(value_name = "JOB")]
     pub job: String,
-    /// The workflow, by name or number; may be left out where the store holds one.
+    /// Workflow by name or number (default: the only one in the store)
     #[arg(short = 'w', long, value_name = "WORKFLOW")]
     pub workflow: Option<String>,
-    /// The attempt (the latest when absent).
+    /// Attempt to print (default: the latest)
     #[arg(long, value_name = "N")]
     pub attempt: Option<i32>,
-    /// The run (the latest when absent).
+    /// Run to print (default: the latest)
     #[arg(long, value_name = "N")]
     pub run: Option<i32>,
-    /// Only standard output.
+    /// Print only standard output
     #[arg(long, conflicts_with = "stderr")]
     pub stdout: bool,
-    /// Only standard error.
+    /// Print only standard error
     #[arg(long)]
     pub stderr: bool,
-    /// Go on printing until the attempt ends.
+    /// Print new output until the attempt ends
     #[arg(short = 'f', long)]
     pub follow: bool,
-    /// Only the last lines.
+    /// Print only the last lines (default: all)
     #[arg(long, value_name = "LINES")]
     pub tail: Option<usize>,
 }
 
-const PAUSE: Duration = Duration::from_millis(200);
-/// A look through the server costs others something.
-const DISTANT_PAUSE: Duration = Duration::from_secs(1);
+/// Interval at which local log files are read.
+const LOCAL_READ_INTERVAL: Duration = Duration::from_millis(200);
+/// Interval at which logs are read through the server. It is longer because each read costs a request to the runner.
+const REMOTE_READ_INTERVAL: Duration = Duration::from_secs(1);
 
-/// One attempt and where its output is.
+/// An attempt and the files of its output.
 #[derive(Debug, PartialEq, Eq)]
-struct Attempt {
+struct LoggedAttempt {
     job: String,
     run: i32,
     attempt: i32,
     files: Vec<PathBuf>,
     ended: bool,
-    /// The workflow, as it was named.
+    /// The workflow by name or number.
     workflow: String,
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub async fn run(context: &CommandContext, args: &LogsArgs) -> Result<ExitStatus, CliError> {
     let mut interrupts = Interrupts::listen()?;
     let mut tail = Tail::new(args.tail);
-    let mut distant = Distant::new(args.tail);
+    let mut remote_tail = RemoteTail::new(args.tail);
     let mut target: Option<(i32, i32)> = None;
     loop {
         let attempt = tokio::select! {
@@ -85,38 +86,42 @@ pub async fn run(context: &CommandContext, args: &LogsArgs) -> Result<ExitStatus
         target = Some((attempt.run, attempt.attempt));
         if context.in_cluster {
             tokio::select! {
-                printed = print_distant(context, &mut distant, &attempt) => printed?,
+                printed = print_remote(context, &mut remote_tail, &attempt) => printed?,
                 () = interrupts.next() => return Ok(ExitStatus::Interrupted),
             }
         } else {
             tail.print(&attempt.files, context.output)?;
         }
         if !args.follow || attempt.ended {
-            return match tail.has_printed() || distant.has_printed() {
+            return match tail.has_printed() || remote_tail.has_printed() {
                 true => Ok(ExitStatus::Success),
-                false => silent(context, &attempt),
+                false => report_no_output(context, &attempt),
             };
         }
         tokio::select! {
-            () = tokio::time::sleep(if context.in_cluster { DISTANT_PAUSE } else { PAUSE }) => {}
+            () = tokio::time::sleep(if context.in_cluster { REMOTE_READ_INTERVAL } else { LOCAL_READ_INTERVAL }) => {}
             () = interrupts.next() => return Ok(ExitStatus::Interrupted),
         }
     }
 }
 
-/// Prints what is new of a log on the disk of a runner that is elsewhere.
-async fn print_distant(context: &CommandContext, distant: &mut Distant, attempt: &Attempt) -> Result<(), CliError> {
+/// Prints new output from the disk of a runner on another machine.
+async fn print_remote(
+    context: &CommandContext,
+    remote_tail: &mut RemoteTail,
+    attempt: &LoggedAttempt,
+) -> Result<(), CliError> {
     let connection = ServerConnection::open(&context.settings, &context.folder).await?;
-    let printed = distant.print(connection.client(), attempt, context.output).await;
+    let printed = remote_tail.print(connection.client(), attempt, context.output).await;
     connection.close().await;
     printed
 }
 
-fn silent(context: &CommandContext, attempt: &Attempt) -> Result<ExitStatus, CliError> {
+fn report_no_output(context: &CommandContext, attempt: &LoggedAttempt) -> Result<ExitStatus, CliError> {
     let so_far = if attempt.ended { "" } else { " so far" };
-    let nothing = format!("attempt {} of {} has no output{so_far}", attempt.attempt, attempt.job);
+    let message_without_output = format!("attempt {} of {} has no output{so_far}", attempt.attempt, attempt.job);
     if context.in_cluster {
-        context.output.progress(&nothing);
+        context.output.progress(&message_without_output);
         return Ok(ExitStatus::Success);
     }
     let is_there = |file: &&PathBuf| match file.to_str().and_then(packs::parse_reference) {
@@ -126,22 +131,26 @@ fn silent(context: &CommandContext, attempt: &Attempt) -> Result<ExitStatus, Cli
     let absent = attempt.files.iter().filter(|file| !is_there(file));
     let missing: Vec<String> = absent.map(|file| file.display().to_string()).collect();
     if attempt.ended && !missing.is_empty() {
-        let message = format!("the log is not here: {}", missing.join(", "));
-        return Err(CliError::not_found(message).hint("it may have been removed, or be on another machine's disk"));
+        let message = format!("the log does not exist on this machine: {}", missing.join(", "));
+        return Err(CliError::not_found(message).hint("it may have been deleted, or be on the disk of another machine"));
     }
-    context.output.progress(&nothing);
+    context.output.progress(&message_without_output);
     Ok(ExitStatus::Success)
 }
 
-async fn find(context: &CommandContext, args: &LogsArgs, target: Option<(i32, i32)>) -> Result<Attempt, CliError> {
-    // The store is opened anew for each look: nobody is kept from running while we follow.
+async fn find(
+    context: &CommandContext,
+    args: &LogsArgs,
+    target: Option<(i32, i32)>,
+) -> Result<LoggedAttempt, CliError> {
+    // The store is opened for each read only, so that other processes can run it.
     let connection = ServerConnection::open(&context.settings, &context.folder).await?;
     let found = find_with(connection.client(), args, target).await;
     connection.close().await;
     found
 }
 
-async fn find_with(client: &Client, args: &LogsArgs, target: Option<(i32, i32)>) -> Result<Attempt, CliError> {
+async fn find_with(client: &Client, args: &LogsArgs, target: Option<(i32, i32)>) -> Result<LoggedAttempt, CliError> {
     let workflow = resolve_workflow(client, args.workflow.as_deref()).await?;
     let name = args.job.strip_prefix("job/").unwrap_or(&args.job);
     let job = client.job(&workflow, name).await.map_err(explain_missing)?;
@@ -153,7 +162,7 @@ async fn find_with(client: &Client, args: &LogsArgs, target: Option<(i32, i32)>)
     }
     if (job.run_id, job.attempt) != wanted || job.status != JobState::Running {
         if target.is_some() && (job.run_id, job.attempt) == wanted {
-            return Ok(Attempt {
+            return Ok(LoggedAttempt {
                 workflow,
                 job: job.name,
                 run: wanted.0,
@@ -168,10 +177,10 @@ async fn find_with(client: &Client, args: &LogsArgs, target: Option<(i32, i32)>)
     let runners = client.runners(true).await?;
     let folder = runners.iter().find(|runner| Some(runner.id) == job.runner).map(|runner| runner.output_dir.clone());
     let files = folder.map(|folder| live_files(args, &folder, id, &job)).unwrap_or_default();
-    Ok(Attempt { workflow, job: job.name, run: wanted.0, attempt: wanted.1, files, ended: false })
+    Ok(LoggedAttempt { workflow, job: job.name, run: wanted.0, attempt: wanted.1, files, ended: false })
 }
 
-/// The attempt that is meant, as (run, attempt).
+/// Returns the selected attempt as (run, attempt).
 fn choose(args: &LogsArgs, job: &Job, results: &[JobResult]) -> Option<(i32, i32)> {
     let running = (job.status == JobState::Running).then_some((job.run_id, job.attempt));
     results
@@ -186,21 +195,21 @@ fn choose(args: &LogsArgs, job: &Job, results: &[JobResult]) -> Option<(i32, i32
 
 fn never_ran(args: &LogsArgs, job: &Job) -> CliError {
     let message = match args.attempt {
-        Some(attempt) => format!("job `{}` has no attempt {attempt} that ran", job.name),
+        Some(attempt) => format!("attempt {attempt} of job `{}` has not run", job.name),
         None => format!("job `{}` has not run: it is {}", job.name, job.status),
     };
     CliError::not_found(message)
 }
 
-fn of_result(args: &LogsArgs, workflow: String, result: &JobResult) -> Attempt {
+fn of_result(args: &LogsArgs, workflow: String, result: &JobResult) -> LoggedAttempt {
     let out = result.stdout.iter().filter(|_| !args.stderr);
     let err = result.stderr.iter().filter(|_| !args.stdout);
     let mut files: Vec<PathBuf> = out.chain(err).map(PathBuf::from).collect();
     files.dedup();
-    Attempt { workflow, job: result.job.clone(), run: result.run_id, attempt: result.attempt, files, ended: true }
+    LoggedAttempt { workflow, job: result.job.clone(), run: result.run_id, attempt: result.attempt, files, ended: true }
 }
 
-/// The names that a runner gives to the logs of a job while it runs.
+/// Returns the names of the log files of a running job.
 fn live_files(args: &LogsArgs, output_dir: &str, workflow: i64, job: &Job) -> Vec<PathBuf> {
     let key = AttemptKey { workflow, job: job.id, run: job.run_id, attempt: job.attempt, lease_id: 0 };
     let [out, err, both] = key.log_files(output_dir);

@@ -1,4 +1,4 @@
-//! `torc ping`: whether a store can be reached, and who answers.
+//! `torc ping`: check the connection to the server or store.
 
 use clap::Args;
 use serde_json::json;
@@ -8,13 +8,13 @@ use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 use crate::output::known;
 
-/// Say whether the server, or the store of this folder, can be reached.
+/// Check whether the server or the store of this folder can be reached
 ///
-/// Exits with 6 when a server does not answer and with 5 when there is no store.
+/// Exits with 6 if a server does not answer and with 5 if there is no store.
 #[derive(Debug, Args)]
 pub struct PingArgs {}
 
-/// Runs the verb.
+/// Runs the command.
 pub async fn run(context: &CommandContext, _: &PingArgs) -> Result<ExitStatus, CliError> {
     let connection = ServerConnection::open(&context.settings, &context.folder).await?;
     let url = connection.is_served().then(|| connection.client().url());
@@ -24,7 +24,7 @@ pub async fn run(context: &CommandContext, _: &PingArgs) -> Result<ExitStatus, C
     let value = json!({ "url": url, "version": version.version, "protocol": version.protocol });
     context.output.value(&known(value), || match &url {
         Some(url) => format!("{url} answers: torc {}\n", version.version),
-        None => format!("the store of this folder can be used, and nobody serves it: torc {}\n", version.version),
+        None => format!("the store of this folder is available; no process serves it: torc {}\n", version.version),
     })?;
     Ok(ExitStatus::Success)
 }

@@ -1,4 +1,4 @@
-//! `torc plan`: the jobs that a document comes to.
+//! `torc plan`: show the jobs of a document.
 
 pub mod allocations;
 mod stages;
@@ -9,10 +9,10 @@ use clap::Args;
 use serde::Serialize;
 use torc_api::api::JobResources;
 use torc_api::recovery::UnplacedJob;
-use torc_core::expand::{Limits, warnings};
+use torc_core::expand::{ExpansionLimits, warnings};
 use torc_core::expanded::{Expanded, ExpandedJob};
 
-use self::allocations::Allocations;
+use self::allocations::PlannedAllocations;
 use crate::context::CommandContext;
 use crate::documents::{self, LoadedWorkflow, ProblemReport};
 use crate::error::{CliError, ExitStatus};
@@ -21,23 +21,23 @@ use crate::output::{ItemList, Printer, SchedulerRow, human};
 /// Number of jobs without an allocation that are named before the rest is counted.
 const MAX_NAMED_JOBS: usize = 10;
 
-/// Show the jobs that a document comes to.
+/// Show the jobs and allocations of a document without running them
 ///
-/// Needs no store. Draws the stages for people; `-o json` lists every job with its dependencies, implicit ones too.
+/// Needs no store. Draws the stages; `-o json` lists every job with its explicit and implicit dependencies.
 #[derive(Debug, Args)]
 pub struct PlanArgs {
-    /// A file, a folder, or `-` for standard input; may be given several times.
+    /// File, folder, or `-` for standard input; may be repeated
     #[arg(short = 'f', long = "filename", value_name = "FILE", num_args = 1.., required_unless_present = "paths")]
     pub files: Vec<PathBuf>,
-    /// The same without the flag.
+    /// Like --filename
     #[arg(value_name = "FILE", conflicts_with = "files")]
     pub paths: Vec<PathBuf>,
 }
 
-/// A plan for programs.
+/// A plan in JSON output.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Plan {
+struct WorkflowPlan {
     workflow: String,
     jobs: Vec<PlannedJob>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -59,20 +59,25 @@ struct PlannedJob {
     resources: JobResources,
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub fn run(context: &CommandContext, args: &PlanArgs) -> Result<ExitStatus, CliError> {
     let paths = if args.files.is_empty() { &args.paths } else { &args.files };
     let read = documents::read_valid(paths, context.settings.namespace.as_deref(), context.output)?;
     let (workflows, clusters) = (read.workflows, read.clusters);
     let expanded = expand_all(&workflows, context.settings.server.max_jobs)?;
-    let mut plans: Vec<Plan> = Vec::new();
+    let mut plans: Vec<WorkflowPlan> = Vec::new();
     let mut text = String::new();
     for (workflow, expanded) in workflows.iter().zip(&expanded) {
         text.push_str(&stages::draw(workflow.name(), expanded));
-        let Allocations { rows, unplaced } = allocations::of(&workflow.document.spec, expanded, &clusters);
+        let PlannedAllocations { rows, unplaced } = allocations::of(&workflow.document.spec, expanded, &clusters);
         text.push_str(&cost(context, &rows));
         text.push_str(&without_allocation(&unplaced));
-        plans.push(Plan { node_hours: node_hours(&rows), allocations: rows, unplaced, ..plan(workflow, expanded) });
+        plans.push(WorkflowPlan {
+            node_hours: node_hours(&rows),
+            allocations: rows,
+            unplaced,
+            ..plan(workflow, expanded)
+        });
     }
     print_warnings(&workflows, &expanded, context.output);
     if let [only] = plans.as_slice() {
@@ -83,7 +88,7 @@ pub fn run(context: &CommandContext, args: &PlanArgs) -> Result<ExitStatus, CliE
     Ok(ExitStatus::Success)
 }
 
-/// What allocations cost if they last as long as they may; none if there are none.
+/// Returns the cost of allocations that use their whole walltime; `None` without allocations.
 fn node_hours(allocations: &[SchedulerRow]) -> Option<f64> {
     (!allocations.is_empty()).then(|| allocations.iter().map(|one| one.node_hours).sum())
 }
@@ -105,7 +110,7 @@ fn without_allocation(unplaced: &[UnplacedJob]) -> String {
     text
 }
 
-/// Prints remarks on documents that expand.
+/// Prints warnings about documents that can be expanded.
 fn print_warnings(workflows: &[LoadedWorkflow], expanded: &[Expanded], output: Printer) {
     let mut report = ProblemReport::default();
     for (workflow, expanded) in workflows.iter().zip(expanded) {
@@ -114,9 +119,9 @@ fn print_warnings(workflows: &[LoadedWorkflow], expanded: &[Expanded], output: P
     report.print_warnings(output);
 }
 
-/// Expands every workflow, or tells everything that is wrong.
+/// Expands every workflow, or returns all problems.
 pub fn expand_all(workflows: &[LoadedWorkflow], max_jobs: usize) -> Result<Vec<Expanded>, CliError> {
-    let limits = Limits { max_jobs, ..Limits::default() };
+    let limits = ExpansionLimits { max_jobs, ..ExpansionLimits::default() };
     let mut report = ProblemReport::default();
     let mut all = Vec::new();
     for workflow in workflows {
@@ -128,10 +133,10 @@ pub fn expand_all(workflows: &[LoadedWorkflow], max_jobs: usize) -> Result<Vec<E
     report.into_result().map(|()| all)
 }
 
-fn plan(workflow: &LoadedWorkflow, expanded: &Expanded) -> Plan {
+fn plan(workflow: &LoadedWorkflow, expanded: &Expanded) -> WorkflowPlan {
     let shown = workflow.document.spec.display_name.as_deref().unwrap_or(workflow.name());
     let jobs = expanded.jobs.iter().map(|job| planned(job, expanded)).collect();
-    Plan { workflow: shown.to_owned(), jobs, allocations: Vec::new(), node_hours: None, unplaced: Vec::new() }
+    WorkflowPlan { workflow: shown.to_owned(), jobs, allocations: Vec::new(), node_hours: None, unplaced: Vec::new() }
 }
 
 fn planned(job: &ExpandedJob, expanded: &Expanded) -> PlannedJob {
@@ -198,7 +203,7 @@ mod tests {
         assert_eq!((node_hours(&[]), node_hours(&[row(1.5), row(2.0)])), (None, Some(3.5)));
         let unplaced = vec![UnplacedJob { job: "j".to_owned(), reason: "r".to_owned() }];
         let (workflow, allocations) = ("w".to_owned(), vec![row(1.5)]);
-        let plan = Plan { workflow, jobs: Vec::new(), allocations, node_hours: Some(1.5), unplaced };
+        let plan = WorkflowPlan { workflow, jobs: Vec::new(), allocations, node_hours: Some(1.5), unplaced };
         let value = serde_json::json!(plan);
         assert_eq!(
             (&value["workflow"], &value["nodeHours"], value["allocations"].as_array().map(Vec::len)),

@@ -1,4 +1,4 @@
-//! `torc plot`: pages that show what jobs and nodes used.
+//! `torc plot`: write pages about the resource usage of jobs and nodes.
 
 use std::path::{Path, PathBuf};
 
@@ -13,24 +13,24 @@ use crate::connection::{bare_name, explain_missing, resolve_workflow, with_clien
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 
-/// Make pages that show what jobs and nodes used.
+/// Write pages about the resource usage of jobs and nodes
 ///
-/// The pages need nothing but a browser: a summary with a table, a time line of slots and GPUs, CPU and memory of jobs, and of nodes.
+/// The pages open in any browser: a summary with a table, a time line of slots and GPUs, and CPU and memory of jobs and nodes.
 /// Curves need samples (`granularity: time_series`); the rest comes from results.
 #[derive(Debug, Args)]
 pub struct PlotArgs {
-    /// Files of measurements, folders that hold some, or a workflow by name or number; the only workflow of a store when absent.
+    /// Measurement files, folders with such files, or a workflow by name or number (default: the only workflow in the store)
     #[arg(value_name = "WHAT")]
     pub what: Vec<String>,
-    /// Where the pages go.
+    /// Folder for the pages
     #[arg(short = 'd', long, value_name = "DIR", default_value = "plots")]
     pub dir: PathBuf,
-    /// Workflows: this run (the latest when absent).
+    /// Run of the workflow (default: the latest)
     #[arg(long, value_name = "RUN")]
     pub run: Option<i32>,
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub async fn run(context: &CommandContext, args: &PlotArgs) -> Result<ExitStatus, CliError> {
     let paths: Vec<PathBuf> = args.what.iter().map(|what| context.folder.join(what)).collect();
     let are_paths = !paths.is_empty() && paths.iter().all(|path| path.exists());
@@ -38,22 +38,22 @@ pub async fn run(context: &CommandContext, args: &PlotArgs) -> Result<ExitStatus
         _ if are_paths => of_files(&paths).await?,
         [] => of_workflow(context, None, args.run).await?,
         [what] if what.contains('/') => {
-            return Err(CliError::not_found(format!("there is neither a file nor a folder {what}"))
+            return Err(CliError::not_found(format!("no such file or folder: {what}"))
                 .hint("measurements are in `resource_utilization` of the output folder"));
         }
         [workflow] => of_workflow(context, Some(workflow), args.run).await?,
-        _ => return Err(CliError::usage("name files and folders that exist, or one workflow")),
+        _ => return Err(CliError::usage("expected existing files and folders, or one workflow")),
     };
     if picture.jobs.is_empty() && picture.nodes.is_empty() {
-        return Err(CliError::not_found("there is nothing to draw: no results and no measurements").hint(
+        return Err(CliError::not_found("nothing to plot: no results and no measurements").hint(
             "measurements are in `resource_utilization` of the output folder, with `granularity: time_series` in the document",
         ));
     }
     let dir = context.folder.join(&args.dir);
-    let pages = picture.write(&dir).map_err(|error| CliError::unexpected("could not make the pages", error))?;
+    let pages = picture.write(&dir).map_err(|error| CliError::unexpected("could not write the pages", error))?;
     context.output.value(&json!({ "pages": pages }), || {
         let first = pages.first().map_or(dir.as_path(), PathBuf::as_path);
-        format!("{} pages in {}; begin with {}\n", pages.len(), dir.display(), first.display())
+        format!("{} pages written to {}; open {}\n", pages.len(), dir.display(), first.display())
     })?;
     Ok(ExitStatus::Success)
 }
@@ -69,11 +69,11 @@ async fn of_files(paths: &[PathBuf]) -> Result<Picture, CliError> {
 fn title_of(paths: &[PathBuf]) -> String {
     match paths {
         [one] => one.file_name().map_or("Measurements".into(), |name| name.to_string_lossy().into_owned()),
-        several => format!("{} places", several.len()),
+        several => format!("{} sources", several.len()),
     }
 }
 
-/// Results of a workflow's run, with the samples of runners whose files can be seen from here.
+/// Returns the results of a run, with the samples of runners whose files are visible on this machine.
 async fn of_workflow(context: &CommandContext, name: Option<&str>, run: Option<i32>) -> Result<Picture, CliError> {
     let gathered = with_client(&context.settings, &context.folder, async |client: &Client| {
         let name = resolve_workflow(client, name.map(bare_name)).await?;
@@ -94,7 +94,7 @@ async fn of_workflow(context: &CommandContext, name: Option<&str>, run: Option<i
         match series::read(&path).await {
             Ok(series) if (series.workflow, series.run) == (workflow.id, run) => picture.add(series),
             Ok(_) => {}
-            Err(error) => context.output.warning(&format!("{error}: its samples are left out")),
+            Err(error) => context.output.warning(&format!("{error}: the plots do not contain its samples")),
         }
     }
     picture.add_results(&results);

@@ -1,4 +1,4 @@
-//! `torc recover`: try failed jobs again, each with what it lacked, and bring their allocations back.
+//! `torc recover`: retry failed jobs with more memory or time, and submit new allocations for them.
 
 use std::fmt::Write as _;
 use std::process::Command;
@@ -22,43 +22,42 @@ use crate::use_cases::background_server::ensure_background_server;
 use crate::use_cases::next_step::start_command;
 use crate::use_cases::orphans::{Search, find_lost};
 
-/// Try failed jobs again, each with what it lacked.
+/// Retry failed jobs, with more memory or time where they ran out of it
 ///
-/// Finds lost allocations and runners first. Then decides about each failed job: one that ran out of memory or time gets more than
-/// it requested and more than it used, up to the largest node and the longest time limit. A lost job is retried as it is. A job that
-/// failed by itself stays failed unless --retry-unknown or --recovery-hook is given.
-/// A workflow with Slurm schedulers gets new allocations; allocations that are sized by the controller need none of this.
+/// Finds lost allocations and runners first. A job that ran out of memory or time gets more than it requested and more than it used,
+/// up to the largest node and the longest time limit. A lost job is retried unchanged. A job that failed with an exit code stays
+/// failed unless --retry-unknown or --recovery-hook is set. A workflow with Slurm schedulers gets new allocations.
 /// `recovery: {policy: Auto}` in the document does the same automatically.
 #[derive(Debug, Args)]
 pub struct RecoverArgs {
-    /// The workflow, by name or number; may be left out where the store holds one.
+    /// Workflow by name or number (default: the only one in the store)
     #[arg(value_name = "WORKFLOW")]
     pub workflow: Option<String>,
     #[command(flatten)]
-    pub remedy: RemedyArgs,
-    /// Only say what would be done.
+    pub recovery: RecoveryArgs,
+    /// Show the decisions without acting on them
     #[arg(long)]
     pub dry_run: bool,
-    /// Declare a runner lost that does not report and cannot be checked; may be given several times
+    /// Declare a runner lost that does not report and cannot be checked; may be repeated
     #[arg(long, value_name = "RUNNER")]
     pub assume_lost: Vec<i64>,
     #[command(flatten)]
     pub listen: ListenArgs,
 }
 
-/// What is done about failed jobs.
+/// Flags that decide about failed jobs.
 #[derive(Clone, Debug, Args)]
-pub struct RemedyArgs {
-    /// Memory of a job that ran out of it, as a multiple of what it used or had.
+pub struct RecoveryArgs {
+    /// Factor for the memory of jobs that ran out of memory
     #[arg(long, value_name = "FACTOR", default_value_t = 1.5, value_parser = factor)]
     pub memory_multiplier: f64,
-    /// Time of a job that ran out of it, as a multiple of what it ran or had.
+    /// Factor for the runtime of jobs that ran out of time
     #[arg(long, value_name = "FACTOR", default_value_t = 1.5, value_parser = factor)]
     pub runtime_multiplier: f64,
-    /// Jobs that failed by themselves are tried again too.
+    /// Retry also jobs that failed with an exit code
     #[arg(long)]
     pub retry_unknown: bool,
-    /// A command that is run, if jobs failed by themselves, before they are tried again; TORC_WORKFLOW_ID names the workflow.
+    /// Command to run before jobs that failed with an exit code are retried; it gets TORC_WORKFLOW_ID
     #[arg(long, value_name = "COMMAND")]
     pub recovery_hook: Option<String>,
     #[command(flatten)]
@@ -70,7 +69,7 @@ fn factor(text: &str) -> Result<f64, String> {
     if (1.0..=100.0).contains(&factor) { Ok(factor) } else { Err("must be between 1 and 100".to_owned()) }
 }
 
-impl RemedyArgs {
+impl RecoveryArgs {
     fn request(&self, dry_run: bool) -> RecoverRequest {
         #[expect(clippy::cast_possible_truncation, reason = "it is between 100 and 10,000")]
         let percent = |factor: f64| Some((factor * 100.0).round() as i32);
@@ -84,8 +83,8 @@ impl RemedyArgs {
     }
 }
 
-impl RemedyArgs {
-    /// Completes a request with what Slurm has. A dry run asks for exactly the same.
+impl RecoveryArgs {
+    /// Adds the allocations or partitions of Slurm to a request. A dry run computes the same.
     async fn with_slurm(
         &self,
         client: &Client,
@@ -101,7 +100,7 @@ impl RemedyArgs {
         }
         let gets_more = preview.jobs.iter().any(|one| !one.raised.is_empty());
         if gets_more && workflow.slurm_cluster.is_some() {
-            // Where Slurm cannot be asked from here, the server's knowledge counts.
+            // If Slurm cannot be queried from this machine, the server uses the partitions that it knows.
             let partitions = self.plan.partitions(client, workflow).await.unwrap_or_default();
             return Ok(RecoverRequest { partitions, ..request });
         }
@@ -109,22 +108,22 @@ impl RemedyArgs {
     }
 }
 
-/// Everything that was done, for programs.
+/// The outcome of a recovery, as in JSON output.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Recovered {
-    /// What was found to be lost.
+    /// The losses that were found.
     pub orphans: OrphanReport,
     /// The decisions about failed jobs, and the allocations that were planned for them.
     #[serde(flatten)]
     pub jobs: RecoverReport,
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub async fn run(context: &CommandContext, args: &RecoverArgs) -> Result<ExitStatus, CliError> {
     let connection = ServerConnection::open(&context.settings, &context.folder).await?;
     let is_served = connection.is_served();
-    let result = recover_and_tell(context, args, connection.client(), is_served).await;
+    let result = recover_and_print(context, args, connection.client(), is_served).await;
     connection.close().await;
     let to_serve = result?;
     if let Some(workflow) = to_serve.filter(|_| !is_served) {
@@ -133,8 +132,8 @@ pub async fn run(context: &CommandContext, args: &RecoverArgs) -> Result<ExitSta
     Ok(ExitStatus::Success)
 }
 
-/// Recovers; the workflow, if Slurm is to be asked for something.
-async fn recover_and_tell(
+/// Recovers a workflow and prints the outcome. Returns the workflow if a server must submit allocations for it.
+async fn recover_and_print(
     context: &CommandContext,
     args: &RecoverArgs,
     client: &Client,
@@ -143,37 +142,37 @@ async fn recover_and_tell(
     let name = resolve_workflow(client, args.workflow.as_deref()).await?;
     let workflow = client.workflow(&name).await.map_err(explain_missing)?;
     let search = Search { dry_run: args.dry_run, is_served, ends_left_processes: true, assume_lost: &args.assume_lost };
-    let recovered = recover(context, client, &workflow, &args.remedy, search).await?;
+    let recovered = recover(context, client, &workflow, &args.recovery, search).await?;
     let is_for_slurm = recovered.jobs.regenerated.is_some() || workflow.slurm_cluster.is_some();
     let will_be_served = is_for_slurm && !args.dry_run && recovered.jobs.again > 0;
     context.output.value(&recovered, || describe(context, &workflow, &recovered, is_served || will_be_served))?;
     Ok(will_be_served.then(|| workflow.id.to_string()))
 }
 
-/// One recovery: what was lost first, then what failed, then allocations.
+/// Runs one recovery: records losses, decides about failed jobs, and submits allocations.
 pub async fn recover(
     context: &CommandContext,
     client: &Client,
     workflow: &Workflow,
-    remedy: &RemedyArgs,
+    recovery: &RecoveryArgs,
     search: Search<'_>,
 ) -> Result<Recovered, CliError> {
     let (name, dry_run) = (workflow.id.to_string(), search.dry_run);
     let orphans = find_lost(context, client, workflow, search).await?;
-    // In a dry run what was lost still counts as running.
+    // A dry run does not record losses, so lost jobs still count as running.
     let lost = if dry_run { orphans.jobs.clone() } else { Vec::new() };
-    let preview = RecoverRequest { lost: lost.clone(), ..remedy.request(true) };
+    let preview = RecoverRequest { lost: lost.clone(), ..recovery.request(true) };
     let preview = match client.recover(&name, &preview).await {
         Err(error) if error.is_conflict() => {
             return Err(still_running(error.into(), &workflow.name, &orphans, dry_run));
         }
         answer => answer.map_err(explain_missing)?,
     };
-    if let Some(hook) = remedy.recovery_hook.as_deref().filter(|_| !dry_run && has_unknown(&preview)) {
+    if let Some(hook) = recovery.recovery_hook.as_deref().filter(|_| !dry_run && has_unknown(&preview)) {
         run_hook(context, hook, workflow)?;
     }
-    let request = RecoverRequest { lost, ..remedy.request(dry_run) };
-    let request = remedy.with_slurm(client, workflow, &preview, request).await?;
+    let request = RecoverRequest { lost, ..recovery.request(dry_run) };
+    let request = recovery.with_slurm(client, workflow, &preview, request).await?;
     let jobs = client.recover(&name, &request).await.map_err(explain_missing)?;
     if !dry_run && jobs.regenerated.is_none() && jobs.again > 0 {
         client.submit(&name).await?;
@@ -181,7 +180,7 @@ pub async fn recover(
     Ok(Recovered { orphans, jobs })
 }
 
-/// The refusal with what was found, and the way on where jobs may run on runners that do not report.
+/// Returns the error for a workflow that still runs, with the losses and with hints for runners that do not report.
 fn still_running(error: CliError, workflow: &str, orphans: &OrphanReport, dry_run: bool) -> CliError {
     if !orphans.has_losses() && orphans.unreachable.is_empty() {
         return error;
@@ -199,7 +198,7 @@ fn describe_losses(workflow: &str, orphans: &OrphanReport, dry_run: bool) -> Str
     super::sync_status::describe(workflow, orphans, dry_run, &format!("torc recover {workflow}"))
 }
 
-/// Its allocations are asked for by actions, so somebody has to ask for new ones.
+/// Returns whether a recovery must submit new allocations, because actions have submitted the earlier ones.
 fn needs_allocations(workflow: &Workflow, jobs: i64) -> bool {
     let spec = workflow.document.as_ref().map(|document| &document.spec);
     let asks = spec.is_some_and(|spec| spec.asks_slurm_for_nodes());
@@ -211,7 +210,7 @@ fn has_unknown(report: &RecoverReport) -> bool {
     report.jobs.iter().any(|one| matches!(one.cause, Cause::ExitCode | Cause::StartFailed | Cause::MissingOutput))
 }
 
-/// A person's own remedy. Its output is shown, and what it says with its exit code counts.
+/// A person's own recovery. Its output is shown, and what it says with its exit code counts.
 fn run_hook(context: &CommandContext, hook: &str, workflow: &Workflow) -> Result<(), CliError> {
     context.output.progress(&format!("recovery hook: {hook}"));
     let status = Command::new("bash")
@@ -225,42 +224,42 @@ fn run_hook(context: &CommandContext, hook: &str, workflow: &Workflow) -> Result
     if status.success() {
         return Ok(());
     }
-    Err(CliError::new(ExitStatus::WorkflowFailed, format!("the recovery hook ended with {status}"))
-        .hint("no job was tried again; mend the hook or what it found, and call `torc recover` again"))
+    Err(CliError::new(ExitStatus::WorkflowFailed, format!("the recovery hook failed: {status}"))
+        .hint("no job was retried; fix the problem and run `torc recover` again"))
 }
 
-/// What was done, for people.
+/// Describes the outcome of a recovery.
 pub fn describe(context: &CommandContext, workflow: &Workflow, recovered: &Recovered, served: bool) -> String {
     let start = start_command(workflow);
     let workflow = workflow.name.as_str();
     let mut text = String::new();
     let orphans = &recovered.orphans;
     if !orphans.allocations.is_empty() || !orphans.jobs.is_empty() || !orphans.unreachable.is_empty() {
-        // That nothing was changed is told once, at the end.
+        // The line about the dry run comes once, at the end.
         text.push_str(&describe_losses(workflow, orphans, false));
     }
     let report = &recovered.jobs;
     for one in &report.jobs {
         let what = match (one.decision, &one.reason, one.raised.as_slice()) {
             (RecoveryDecision::Leave, Some(reason), _) => format!("stays failed: {reason}"),
-            (RecoveryDecision::Leave, None, _) => "stays failed (--retry-unknown tries it again)".to_owned(),
-            (RecoveryDecision::Retry, _, []) => "tried again".to_owned(),
-            (RecoveryDecision::Retry, _, raised) => format!("tried again with {}", raised.join(", ")),
+            (RecoveryDecision::Leave, None, _) => "stays failed (--retry-unknown retries it)".to_owned(),
+            (RecoveryDecision::Retry, _, []) => "retried".to_owned(),
+            (RecoveryDecision::Retry, _, raised) => format!("retried with {}", raised.join(", ")),
         };
         let _ = writeln!(text, "{}: {} ({}) → {what}", one.job, one.cause, human::exit_code(one.return_code));
     }
     let _ = match (report.dry_run, report.again) {
-        (_, 0) if report.jobs.is_empty() => writeln!(text, "workflow/{workflow}: no job has failed"),
-        (true, again) => writeln!(text, "workflow/{workflow}: {} would run again", human::count(again, "job")),
-        (false, again) => writeln!(text, "workflow/{workflow}: {} run again", human::count(again, "job")),
+        (_, 0) if report.jobs.is_empty() => writeln!(text, "workflow/{workflow}: no failed jobs"),
+        (true, again) => writeln!(text, "workflow/{workflow}: {} would be reset to ready", human::count(again, "job")),
+        (false, again) => writeln!(text, "workflow/{workflow}: {} reset to ready", human::count(again, "job")),
     };
     if let Some(regenerated) = &report.regenerated {
         text.push_str(&regenerate::describe_plan(context, workflow, regenerated, served));
     } else if report.again > 0 && !report.dry_run && !served {
-        let _ = writeln!(text, "start with: {start}");
+        let _ = writeln!(text, "run them with: {start}");
     }
     if report.dry_run {
-        text.push_str("nothing was changed\n");
+        text.push_str("dry run: nothing was changed\n");
     }
     text
 }
@@ -271,12 +270,12 @@ mod tests {
 
     use super::*;
 
-    fn remedy(line: &str) -> RemedyArgs {
+    fn recovery(line: &str) -> RecoveryArgs {
         use clap::Parser as _;
         let cli = crate::cli::Cli::try_parse_from(format!("torc recover w {line}").split_whitespace())
             .expect("a command line");
         let crate::cli::Command::Recover(args) = cli.command else { panic!("a recover") };
-        args.remedy
+        args.recovery
     }
 
     fn job(cause: Cause, decision: RecoveryDecision, raised: &[&str]) -> torc_api::recovery::RecoveredJob {
@@ -306,13 +305,13 @@ mod tests {
         ] {
             assert_eq!(factor(text).is_ok(), accepted, "{text}");
         }
-        let usual = remedy("").request(false);
+        let usual = recovery("").request(false);
         assert_eq!((usual.memory_percent, usual.runtime_percent), (Some(150), Some(150)));
         assert_eq!((usual.dry_run, usual.retry_unknown), (false, false));
-        let said = remedy("--memory-multiplier 2 --runtime-multiplier 1.256").request(true);
+        let said = recovery("--memory-multiplier 2 --runtime-multiplier 1.256").request(true);
         assert_eq!((said.memory_percent, said.runtime_percent, said.dry_run), (Some(200), Some(126), true));
-        assert!(remedy("--retry-unknown").request(false).retry_unknown);
-        assert!(remedy("--recovery-hook x").request(false).retry_unknown, "a hook is for what failed by itself");
+        assert!(recovery("--retry-unknown").request(false).retry_unknown);
+        assert!(recovery("--recovery-hook x").request(false).retry_unknown, "a hook is for what failed by itself");
     }
 
     // R06
@@ -323,7 +322,7 @@ mod tests {
             let cli = crate::cli::Cli::try_parse_from(format!("torc watch w --recover {line}").split_whitespace())
                 .expect("a command line");
             let crate::cli::Command::Watch(args) = cli.command else { panic!("a watch") };
-            assert_eq!(args.remedy.request(false), remedy(line).request(false), "{line}");
+            assert_eq!(args.recovery.request(false), recovery(line).request(false), "{line}");
         }
     }
 
@@ -380,20 +379,20 @@ mod tests {
                 job(Cause::ExitCode, RecoveryDecision::Leave, &[]),
             ]
         };
-        let lines = "a: OutOfMemory (exit code 137, signal 9 (KILL)) → tried again with memory from 1 MiB to 2 MiB, time\n\
-            a: Lost (exit code 137, signal 9 (KILL)) → tried again\n\
-            a: ExitCode (exit code 137, signal 9 (KILL)) → stays failed (--retry-unknown tries it again)\n";
+        let lines = "a: OutOfMemory (exit code 137, signal 9 (KILL)) → retried with memory from 1 MiB to 2 MiB, time\n\
+            a: Lost (exit code 137, signal 9 (KILL)) → retried\n\
+            a: ExitCode (exit code 137, signal 9 (KILL)) → stays failed (--retry-unknown retries it)\n";
         let none = OrphanReport::default;
         assert_eq!(
             told(report(2, false, jobs()), none(), false),
-            format!("{lines}workflow/w: 2 jobs run again\nstart with: torc run w\n")
+            format!("{lines}workflow/w: 2 jobs reset to ready\nrun them with: torc run w\n")
         );
-        assert_eq!(told(report(1, false, jobs()), none(), true), format!("{lines}workflow/w: 1 job run again\n"));
+        assert_eq!(told(report(1, false, jobs()), none(), true), format!("{lines}workflow/w: 1 job reset to ready\n"));
         assert_eq!(
             told(report(2, true, jobs()), none(), false),
-            format!("{lines}workflow/w: 2 jobs would run again\nnothing was changed\n")
+            format!("{lines}workflow/w: 2 jobs would be reset to ready\ndry run: nothing was changed\n")
         );
-        assert_eq!(told(report(0, false, vec![]), none(), false), "workflow/w: no job has failed\n");
+        assert_eq!(told(report(0, false, vec![]), none(), false), "workflow/w: no failed jobs\n");
         let lost = OrphanReport {
             jobs: vec![torc_api::allocation::OrphanedJob {
                 workflow: "w".to_owned(),
@@ -405,7 +404,7 @@ mod tests {
         let text = told(report(0, true, vec![]), lost, false);
         assert!(
             text.starts_with("job a of w was lost: Lost\n")
-                && text.ends_with("no job has failed\nnothing was changed\n"),
+                && text.ends_with("no failed jobs\ndry run: nothing was changed\n"),
             "{text}"
         );
         assert_eq!(text.matches("nothing was changed").count(), 1, "{text}");
@@ -418,7 +417,7 @@ mod tests {
         let dry = RecoverReport { regenerated: Some(planned), ..report(1, true, vec![limited]) };
         let text = told(dry, none(), false);
         assert!(text.contains("→ stays failed: it ran out of memory with 8 GiB, and the largest node"), "{text}");
-        assert!(text.ends_with("nothing was changed\n"), "{text}");
+        assert!(text.ends_with("dry run: nothing was changed\n"), "{text}");
         assert_eq!(text.matches("nothing was changed").count(), 1, "{text}");
         let value = serde_json::json!(Recovered { orphans: none(), jobs: report(1, false, jobs()) });
         let mut fields: Vec<&String> = value.as_object().expect("fields").keys().collect();

@@ -1,4 +1,4 @@
-//! `torc reference`: the generated pages of docs/reference.
+//! `torc reference`: print the generated pages of docs/reference.
 
 use clap::{Args, Command, ValueEnum};
 
@@ -6,17 +6,17 @@ use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 use crate::reference;
 
-/// Print the generated reference pages.
+/// Print a generated reference page
 #[derive(Debug, Args)]
 pub struct ReferenceArgs {
-    /// Which page.
+    /// Page to print
     #[arg(value_enum)]
-    pub page: Page,
+    pub page: ReferencePage,
 }
 
-/// A generated page.
+/// A generated reference page.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Page {
+pub enum ReferencePage {
     /// docs/reference/cli.md
     Cli,
     /// docs/reference/crds.md
@@ -31,15 +31,15 @@ pub enum Page {
     Openapi,
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub fn run(context: &CommandContext, args: &ReferenceArgs, command: Command) -> Result<ExitStatus, CliError> {
     let page = match args.page {
-        Page::Cli => reference::command_line(command),
-        Page::Crds => reference::definitions::page(),
-        Page::Environment => reference::environment(),
-        Page::Events => torc_controller::events_page(),
-        Page::Http => torc_controller::reference_page(),
-        Page::Openapi => format!("{:#}\n", torc_controller::openapi_document()),
+        ReferencePage::Cli => reference::command_line(command),
+        ReferencePage::Crds => reference::definitions::page(),
+        ReferencePage::Environment => reference::environment(),
+        ReferencePage::Events => torc_controller::events_page(),
+        ReferencePage::Http => torc_controller::reference_page(),
+        ReferencePage::Openapi => format!("{:#}\n", torc_controller::openapi_document()),
     };
     context.output.raw(page.as_bytes())?;
     Ok(ExitStatus::Success)

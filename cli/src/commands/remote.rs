@@ -1,4 +1,4 @@
-//! `torc remote`: run jobs on machines that are reached over SSH.
+//! `torc remote`: run jobs on machines over SSH.
 
 mod logs;
 mod look;
@@ -20,10 +20,10 @@ use crate::output::human;
 use crate::remote::ssh::{Ssh, Trouble};
 use crate::settings::RunnerArgs;
 
-/// Run jobs on machines that are reached over SSH.
+/// Run jobs on machines over SSH
 ///
-/// Workers are written `[user@]host[:port]`. The server keeps them with their workflow, so only `run` needs a file, and only
-/// once. `torc` has to be installed on every machine, and ssh has to log in without asking.
+/// The address of a worker is `[user@]host[:port]`. The server stores the workers of each workflow, so only the first `run` needs a
+/// file. Every worker needs an installed `torc` and an SSH login without a password prompt.
 #[derive(Debug, Args)]
 pub struct RemoteArgs {
     #[command(flatten)]
@@ -32,134 +32,133 @@ pub struct RemoteArgs {
     pub command: RemoteCommand,
 }
 
-/// What can be done with workers.
+/// The commands of the group.
 #[derive(Debug, Subcommand)]
 pub enum RemoteCommand {
-    /// Add workers to a workflow, without starting anything.
+    /// Add workers to a workflow without starting them
     AddWorkers {
-        /// The workflow, by name or number.
+        /// Workflow by name or number
         workflow: String,
-        /// Workers, e.g. `alice@node1` or `node2:2222`.
+        /// Workers, e.g. `alice@node1` or `node2:2222`
         #[arg(required = true, value_name = "WORKER")]
         workers: Vec<String>,
     },
-    /// Add the workers of a file to a workflow, without starting anything.
+    /// Add the workers in a file to a workflow without starting them
     AddWorkersFromFile {
-        /// The workflow, by name or number.
+        /// Workflow by name or number
         workflow: String,
-        /// A file with a worker a line; `#` begins a comment. `-` is standard input.
+        /// File with one worker per line, or `-` for standard input; `#` starts a comment
         file: PathBuf,
     },
-    /// Forget a worker of a workflow.
+    /// Remove a worker from a workflow
     RemoveWorker {
-        /// The workflow, by name or number.
+        /// Workflow by name or number
         workflow: String,
-        /// The worker.
+        /// Worker to remove
         worker: String,
-        /// Even if its runner is at work; it goes on until the workflow has settled.
+        /// Remove the worker even if its runner is active; the runner continues until the workflow has settled
         #[arg(long)]
         force: bool,
     },
-    /// List the workers of a workflow.
+    /// List the workers of a workflow
     ListWorkers {
-        /// The workflow, by name or number.
+        /// Workflow by name or number
         workflow: String,
     },
-    /// Start a runner on every worker that has none, and return.
+    /// Start a runner on every worker that has none
     ///
-    /// The runners go on by themselves and leave when the workflow has settled. Run it again at any time: it starts only
-    /// what is not running.
+    /// The command returns at once. The runners exit when the workflow has settled. The command can be repeated: it starts only
+    /// missing runners.
     Run(Box<RunRemoteArgs>),
-    /// Say how the workers of a workflow stand.
-    Status(ChosenArgs),
-    /// End the runners of a workflow and wait until they have.
+    /// Show the state of the workers of a workflow
+    Status(WorkerSelection),
+    /// Stop the runners of a workflow and wait for their end
     ///
-    /// Their jobs are asked to end and get the time that the workflow gives them; they can be run again.
+    /// Terminates their jobs with the grace period of the workflow. The jobs return to ready.
     Stop {
         #[command(flatten)]
-        chosen: ChosenArgs,
-        /// End jobs and runners at once.
+        chosen: WorkerSelection,
+        /// Kill jobs and runners at once
         #[arg(long)]
         force: bool,
-        /// How long to wait for a runner's end.
+        /// Longest time to wait for the end of a runner
         #[arg(long, value_name = "TIME", default_value = "5m", value_parser = crate::args::parse_duration)]
         timeout: Duration,
     },
-    /// Bring the logs of runners and jobs here, into one folder for each worker.
+    /// Copy the logs of runners and jobs to this machine, into one folder per worker
     CollectLogs {
         #[command(flatten)]
-        chosen: ChosenArgs,
-        /// Where to (-o). Here -o is not the format; that is --output.
+        chosen: WorkerSelection,
+        /// Folder for the logs (-o); here -o is not short for --output
         #[arg(long, value_name = "DIR", default_value = "remote_logs")]
         output_dir: PathBuf,
-        /// Delete what was brought from the workers.
+        /// Delete the copied logs on the workers
         #[arg(long)]
         delete: bool,
     },
-    /// Delete the logs of runners and jobs on the workers.
+    /// Delete the logs of runners and jobs on the workers
     DeleteLogs {
         #[command(flatten)]
-        chosen: ChosenArgs,
-        /// Do not ask.
+        chosen: WorkerSelection,
+        /// Delete without asking
         #[arg(short = 'y', long)]
         yes: bool,
     },
 }
 
-/// Which workers, and how to reach them.
+/// A workflow and a selection of its workers.
 #[derive(Debug, Args)]
-pub struct ChosenArgs {
-    /// The workflow, by name or number.
+pub struct WorkerSelection {
+    /// Workflow by name or number
     pub workflow: String,
-    /// Only these workers; all of the workflow's when absent.
+    /// Workers (default: all of the workflow)
     #[arg(value_name = "WORKER")]
     pub workers: Vec<String>,
 }
 
-/// What `run` is told.
+/// The arguments of `run`.
 #[derive(Debug, Args)]
 pub struct RunRemoteArgs {
-    /// A file with a worker a line, and a workflow: its name, its number or its file. Without the first, the workers that
-    /// the workflow has.
+    /// File with one worker per line (default: the stored workers), and the workflow: name, number or file
     #[arg(required = true, num_args = 1..=2, value_name = "[WORKERS_FILE] WORKFLOW")]
     pub targets: Vec<String>,
-    /// The server's address as the workers reach it, where that is not the one used here.
+    /// URL at which the workers reach the server (default: the URL that this machine uses)
     #[arg(long, value_name = "URL")]
     pub advertise: Option<String>,
-    /// The folder on the workers below which logs go (the workflow's when absent).
+    /// Folder on the workers for logs (default: the folder of the workflow)
     #[arg(long, value_name = "DIR")]
     pub remote_dir: Option<PathBuf>,
-    /// Make the workflow's folder on workers that do not have it.
+    /// Create the folder of the workflow on workers that do not have it
     #[arg(long)]
     pub make_folder: bool,
-    /// Runners leave when there has been nothing to do for so long, e.g. `10m`.
+    /// Idle time after which runners exit, e.g. `10m`
     #[arg(long, value_name = "TIME", value_parser = crate::args::parse_duration)]
     pub idle_exit: Option<Duration>,
     #[command(flatten)]
     pub runner: RunnerArgs,
 }
 
-/// How to reach workers.
+/// Flags for SSH.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "SSH")]
 pub struct SshArgs {
-    /// Talk to so many workers at once.
-    #[arg(long, global = true, value_name = "N", default_value_t = 10, value_parser = parse_at_once)]
+    /// Maximum number of parallel SSH connections
+    #[arg(long, global = true, value_name = "N", default_value_t = 10, value_parser = parse_positive)]
     pub max_parallel_ssh: usize,
-    /// An option for ssh as in its configuration, e.g. `ProxyJump=login1`; may be given several times.
+    /// Option for ssh as in its configuration, e.g. `ProxyJump=login1`; may be repeated
     #[arg(long = "ssh-option", global = true, value_name = "OPTION")]
     pub options: Vec<String>,
-    /// The program `torc` on the workers [default: the one named last for the worker, else `torc`].
+    /// Path of `torc` on the workers (default: the last one set for the worker, otherwise `torc`)
     #[arg(long, global = true, value_name = "PATH")]
     pub remote_torc: Option<String>,
 }
 
-fn parse_at_once(text: &str) -> Result<usize, String> {
+fn parse_positive(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "must be a number of at least 1".to_owned())
 }
 
 impl SshArgs {
-    /// Returns the call for one worker: with the program that was typed now, else with the one that the server keeps.
+    /// Returns the SSH call for a worker, with the program from the command line or the stored one.
     fn ssh(&self, context: &CommandContext, worker: &RemoteWorker) -> Ssh {
         let program = context.settings.ssh.split_whitespace().map(str::to_owned).collect();
         Ssh { program, options: self.options.clone(), torc: program_of(self.remote_torc.as_deref(), worker) }
@@ -171,7 +170,7 @@ fn program_of(typed: Option<&str>, worker: &RemoteWorker) -> String {
     typed.or(worker.remote_torc.as_deref()).unwrap_or("torc").to_owned()
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub async fn run(context: &CommandContext, args: RemoteArgs) -> Result<ExitStatus, CliError> {
     let ssh = &args.ssh;
     match args.command {
@@ -191,14 +190,14 @@ pub async fn run(context: &CommandContext, args: RemoteArgs) -> Result<ExitStatu
     }
 }
 
-/// A worker that the server keeps, with its address.
+/// A stored worker with its parsed address.
 #[derive(Clone, Debug)]
-struct Worker {
+struct StoredWorker {
     address: WorkerAddress,
     kept: RemoteWorker,
 }
 
-impl Worker {
+impl StoredWorker {
     fn new(kept: RemoteWorker) -> Result<Self, CliError> {
         Ok(Self { address: parse_address(&kept.address)?, kept })
     }
@@ -209,18 +208,18 @@ fn count(number: usize) -> i64 {
 }
 
 fn parse_address(text: &str) -> Result<WorkerAddress, CliError> {
-    text.parse().map_err(|error| CliError::invalid(format!("'{text}' is no worker: {error}")))
+    text.parse().map_err(|error| CliError::invalid(format!("invalid worker '{text}': {error}")))
 }
 
-/// The workers that are meant: all of the workflow's, or those that were named.
-async fn chosen_workers(client: &Client, chosen: &ChosenArgs) -> Result<Vec<Worker>, CliError> {
+/// Returns the selected workers of a workflow.
+async fn chosen_workers(client: &Client, chosen: &WorkerSelection) -> Result<Vec<StoredWorker>, CliError> {
     let workflow = bare_name(&chosen.workflow);
     let all = client.remote_workers(workflow).await.map_err(explain_missing)?;
     if all.is_empty() {
         return Err(CliError::not_found(format!("workflow {workflow} has no workers"))
-            .hint(format!("`torc remote run FILE {workflow}` starts runners on those of a file")));
+            .hint(format!("start runners on the workers in a file with `torc remote run FILE {workflow}`")));
     }
-    let workers: Vec<Worker> = all.into_iter().map(Worker::new).collect::<Result<_, _>>()?;
+    let workers: Vec<StoredWorker> = all.into_iter().map(StoredWorker::new).collect::<Result<_, _>>()?;
     if chosen.workers.is_empty() {
         return Ok(workers);
     }
@@ -230,20 +229,20 @@ async fn chosen_workers(client: &Client, chosen: &ChosenArgs) -> Result<Vec<Work
         let found = workers.iter().find(|worker| worker.address == address).cloned();
         named.push(found.ok_or_else(|| {
             CliError::not_found(format!("workflow {workflow} has no worker {text}"))
-                .hint(format!("`torc remote list-workers {workflow}` lists those that it has"))
+                .hint(format!("`torc remote list-workers {workflow}` lists the workers"))
         })?);
     }
     Ok(named)
 }
 
-/// What came of an order to one worker.
-type Answer<T> = (Worker, Result<T, Trouble>);
+/// The response of one worker, or the reason why there is none.
+type WorkerAnswer<T> = (StoredWorker, Result<T, Trouble>);
 
-/// The error of a command that did not do everything: some workers failed, and their advice is what to do next.
+/// Returns the error for workers that failed, with their advice as hints.
 fn partly_failed(failed: &[(String, Trouble)], of: usize, what: &str, again: &str) -> CliError {
     let unreachable = failed.iter().any(|(_, trouble)| trouble.unreachable);
     let kind = if unreachable { ExitStatus::Unreachable } else { ExitStatus::Refused };
-    let message = format!("{} of {} could not be {what}", failed.len(), human::count(count(of), "worker"));
+    let message = format!("could not {what} {} of {}", failed.len(), human::count(count(of), "worker"));
     let lines = failed.iter().map(|(worker, trouble)| format!("  {worker}: {}", trouble.reason));
     let mut error = CliError::new(kind, message).lines(lines);
     let mut advice: Vec<&str> = failed.iter().map(|(_, trouble)| trouble.advice.as_str()).collect();
@@ -284,14 +283,14 @@ mod tests {
         for (all, code) in
             [(&[true][..], 6), (&[false], 7), (&[false, true], 6), (&[true, false], 6), (&[false, false], 7)]
         {
-            let error = partly_failed(&failed(all), 5, "started", "again");
+            let error = partly_failed(&failed(all), 5, "start", "again");
             assert_eq!(error.kind.code(), code, "{all:?}");
-            assert_eq!(error.message, format!("{} of 5 workers could not be started", all.len()));
+            assert_eq!(error.message, format!("could not start {} of 5 workers", all.len()));
             assert_eq!(error.lines.len(), all.len());
             assert_eq!(error.hints, ["a", "again"], "the same advice is given once");
         }
         for (text, accepted) in [("0", false), ("1", true), ("x", false)] {
-            assert_eq!(parse_at_once(text).is_ok(), accepted, "{text}");
+            assert_eq!(parse_positive(text).is_ok(), accepted, "{text}");
         }
         assert_eq!(parse_address("@").expect_err("no worker").kind, ExitStatus::InvalidInput);
     }

@@ -1,4 +1,4 @@
-//! `torc remote-agent`: what `torc remote` starts on a worker, never a person.
+//! `torc remote-agent`: the program that `torc remote` starts on a worker.
 
 use std::io::Read as _;
 
@@ -9,26 +9,29 @@ use crate::error::{CliError, ExitStatus};
 use crate::remote::agent;
 use crate::remote::request::{LOGS, REPORT, WorkerRequest};
 
-/// Carries out one order from standard input.
+/// Execute one request from standard input; started by `torc remote`
 #[derive(Debug, Args)]
 pub struct RemoteAgentArgs {}
 
-/// Runs the verb.
+/// Runs the command.
 pub async fn run(context: &CommandContext) -> Result<ExitStatus, CliError> {
     let mut text = String::new();
     std::io::stdin()
         .read_to_string(&mut text)
-        .map_err(|error| CliError::unexpected("could not read the order", error))?;
-    let order: WorkerRequest = serde_json::from_str(&text).map_err(|error| {
-        CliError::invalid("this is no order of this version").because(error).hint("`torc remote` starts it by itself")
+        .map_err(|error| CliError::unexpected("could not read the request", error))?;
+    let request: WorkerRequest = serde_json::from_str(&text).map_err(|error| {
+        CliError::invalid("the request has an unknown format")
+            .because(error)
+            .hint("use `torc remote` of the same version instead")
     })?;
-    if let WorkerRequest::SendLogs { folder } = &order {
+    if let WorkerRequest::SendLogs { folder } = &request {
         context.output.raw(format!("{LOGS}\n").as_bytes())?;
         agent::send_logs(folder).map_err(|error| CliError::unexpected("could not send the logs", error))?;
         return Ok(ExitStatus::Success);
     }
-    let report = agent::obey(order).await;
-    let line = serde_json::to_string(&report).map_err(|error| CliError::unexpected("could not report", error))?;
+    let report = agent::obey(request).await;
+    let line =
+        serde_json::to_string(&report).map_err(|error| CliError::unexpected("could not encode the response", error))?;
     context.output.raw(format!("{REPORT}{line}\n").as_bytes())?;
     Ok(ExitStatus::Success)
 }

@@ -1,4 +1,4 @@
-//! `torc workflows init` and `torc workflows reinit`: a start from the beginning, and one that keeps what is still good.
+//! `torc workflows init` and `torc workflows reinit`: restart a workflow completely, or only what has changed.
 
 use clap::Args;
 use torc_api::api::{RetryRequest, Workflow};
@@ -12,33 +12,33 @@ use crate::output::human;
 use crate::use_cases::changes;
 use crate::use_cases::next_step::start_command;
 
-/// Start a workflow from the beginning, after a look at what it needs.
+/// Check the inputs of a workflow and restart it
 ///
-/// Input files that no job makes must exist, and data that no job writes must have a value. A workflow that has run before
-/// starts as a new run.
+/// Input files that no job produces must exist, and user data that no job writes must have a value. A workflow that has run before
+/// starts a new run.
 #[derive(Debug, Args)]
 pub struct InitArgs {
-    /// The workflow, by name or number; may be left out where the store holds one.
+    /// Workflow by name or number (default: the only one in the store)
     #[arg(value_name = "WORKFLOW")]
     pub workflow: Option<String>,
-    /// Go on although something is missing.
+    /// Restart even if an input is missing
     #[arg(long)]
     pub force: bool,
-    /// Only look, and say what would happen.
+    /// Check and show the changes without restarting
     #[arg(long)]
     pub dry_run: bool,
 }
 
-/// Run again what has changed, as `torc retry --changed`, after a look at what the workflow needs.
+/// Check the inputs of a workflow and retry changed jobs, as `torc retry --changed`
 #[derive(Debug, Args)]
 pub struct ReinitArgs {
-    /// The workflow, by name or number; may be left out where the store holds one.
+    /// Workflow by name or number (default: the only one in the store)
     #[arg(value_name = "WORKFLOW")]
     pub workflow: Option<String>,
-    /// Go on although something is missing.
+    /// Restart even if an input is missing
     #[arg(long)]
     pub force: bool,
-    /// Only say which jobs would run again, and why.
+    /// Show the jobs and the reasons without resetting them
     #[arg(long)]
     pub dry_run: bool,
 }
@@ -75,12 +75,12 @@ async fn check_and_restart(
 ) -> Result<ExitStatus, CliError> {
     let name = resolve_workflow(client, workflow).await?;
     let workflow = client.workflow(&name).await.map_err(explain_missing)?;
-    look(context, client, &workflow, force).await?;
+    check_inputs(context, client, &workflow, force).await?;
     if again.all && is_untouched(&workflow) {
         if !again.dry_run {
-            // What recovery has planned for it belongs to the past all the same.
-            let nothing = RetryRequest { jobs: Vec::new(), all: false, changed: true, dry_run: false };
-            client.retry(&workflow.id.to_string(), &nothing).await?;
+            // A retry without jobs discards recoveries that are planned for this run.
+            let no_jobs = RetryRequest { jobs: Vec::new(), all: false, changed: true, dry_run: false };
+            client.retry(&workflow.id.to_string(), &no_jobs).await?;
         }
         context.output.value(&workflow, || untouched(&workflow, served))?;
         return Ok(ExitStatus::Success);
@@ -89,14 +89,19 @@ async fn check_and_restart(
         let existing = changes::existing_outputs(client, &workflow).await?;
         if let Some(first) = existing.first() {
             let files = human::count(existing.len() as i64, "output file");
-            context.output.warning(&format!("{files} will be written again, e.g. {first}"));
+            context.output.warning(&format!("{files} will be overwritten, e.g. {first}"));
         }
     }
     retry(context, again, client, (&workflow, served)).await
 }
 
-/// What is missing stops the start, unless a person says otherwise.
-async fn look(context: &CommandContext, client: &Client, workflow: &Workflow, force: bool) -> Result<(), CliError> {
+/// Returns an error if an input is missing; only warns with `force`.
+async fn check_inputs(
+    context: &CommandContext,
+    client: &Client,
+    workflow: &Workflow,
+    force: bool,
+) -> Result<(), CliError> {
     let missing = changes::missing(client, workflow).await?;
     if missing.is_empty() {
         return Ok(());
@@ -105,11 +110,11 @@ async fn look(context: &CommandContext, client: &Client, workflow: &Workflow, fo
         missing.iter().for_each(|line| context.output.warning(line));
         return Ok(());
     }
-    let message = format!("workflow '{}' lacks what it needs: {}", workflow.name, missing.join("; "));
-    Err(CliError::new(ExitStatus::InvalidInput, message).hint("provide it, or go on all the same with --force"))
+    let message = format!("inputs of workflow '{}' are missing: {}", workflow.name, missing.join("; "));
+    Err(CliError::new(ExitStatus::InvalidInput, message).hint("provide them, or restart anyway with --force"))
 }
 
-/// Nothing of this run has begun, so there is nothing to begin again.
+/// Returns whether no job of the first run has started.
 fn is_untouched(workflow: &Workflow) -> bool {
     let jobs = &workflow.status.jobs;
     workflow.status.run_id == Some(1) && jobs.ready + jobs.blocked == jobs.total
@@ -117,8 +122,8 @@ fn is_untouched(workflow: &Workflow) -> bool {
 
 fn untouched(workflow: &Workflow, served: bool) -> String {
     let jobs = human::count(workflow.status.jobs.total, "job");
-    let start = if served { String::new() } else { format!("start with: {}\n", start_command(workflow)) };
-    format!("workflow/{}: {jobs} ready for the first run\n{start}", workflow.name)
+    let start = if served { String::new() } else { format!("run them with: {}\n", start_command(workflow)) };
+    format!("workflow/{}: {jobs} not started yet\n{start}", workflow.name)
 }
 
 #[cfg(test)]
@@ -145,7 +150,7 @@ mod tests {
             assert_eq!(is_untouched(&workflow(run, jobs)), expected, "{run:?} {jobs:?}");
         }
         let fresh = workflow(Some(1), waiting());
-        assert_eq!(untouched(&fresh, true), "workflow/w: 5 jobs ready for the first run\n");
-        assert_eq!(untouched(&fresh, false), "workflow/w: 5 jobs ready for the first run\nstart with: torc run w\n");
+        assert_eq!(untouched(&fresh, true), "workflow/w: 5 jobs not started yet\n");
+        assert_eq!(untouched(&fresh, false), "workflow/w: 5 jobs not started yet\nrun them with: torc run w\n");
     }
 }

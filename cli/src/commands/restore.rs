@@ -1,4 +1,4 @@
-//! `torc restore`: put a backup in the place of the store.
+//! `torc restore`: replace the store with a backup.
 
 use std::path::{Path, PathBuf};
 
@@ -12,26 +12,26 @@ use crate::embedded::{StoreAccess, acquire_or_attach};
 use crate::error::{CliError, ExitStatus};
 use crate::output::known;
 
-/// Put a backup in the place of the store.
+/// Replace the store with a backup
 ///
-/// The backup is checked first, and the store that was there is kept beside it under another name.
+/// Checks the backup first, and keeps the previous store in the same folder under another name.
 #[derive(Debug, Args)]
 pub struct RestoreArgs {
-    /// A file that `torc backup` wrote.
+    /// File that `torc backup` has written
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// The database to replace: a path or a `sqlite:` URL (that of this folder's store when absent).
+    /// Database to replace: a path or a `sqlite:` URL (default: the store of this folder)
     #[arg(long, value_name = "DATABASE")]
     pub database: Option<String>,
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub async fn run(context: &CommandContext, args: &RestoreArgs) -> Result<ExitStatus, CliError> {
     if context.settings.url.is_some() {
-        return Err(CliError::usage("a store is restored on the machine it is on, without --url"));
+        return Err(CliError::usage("--url is not supported: run `torc restore` on the machine of the store"));
     }
     if !args.file.is_file() {
-        return Err(CliError::not_found(format!("there is no file {}", args.file.display())));
+        return Err(CliError::not_found(format!("no such file: {}", args.file.display())));
     }
     let store_dir = match &args.database {
         Some(database) => StoreDir::of_database(database, &context.folder)?,
@@ -42,7 +42,7 @@ pub async fn run(context: &CommandContext, args: &RestoreArgs) -> Result<ExitSta
         StoreAccess::Acquired(lock) => lock,
         StoreAccess::Attached(info, _) => {
             let message = format!("the store is in use by process {} on {}", info.pid, info.host);
-            return Err(CliError::new(ExitStatus::Refused, message).hint("stop it first"));
+            return Err(CliError::new(ExitStatus::Refused, message).hint("stop that process first"));
         }
     };
     torc_store::verify(&args.file)
@@ -52,13 +52,14 @@ pub async fn run(context: &CommandContext, args: &RestoreArgs) -> Result<ExitSta
         .map_err(|error| CliError::unexpected(format!("could not replace {}", store_dir.database.display()), error))?;
     let value = json!({ "database": store_dir.database, "kept": kept });
     context.output.value(&known(value), || {
-        let before = kept.as_ref().map_or(String::new(), |path| format!("; what was there is in {}", path.display()));
-        format!("{} was restored{before}\n", store_dir.database.display())
+        let before =
+            kept.as_ref().map_or(String::new(), |path| format!("; the previous store is in {}", path.display()));
+        format!("{} restored{before}\n", store_dir.database.display())
     })?;
     Ok(ExitStatus::Success)
 }
 
-/// Puts a copy of the backup in the place of the database; says where the old one is.
+/// Replaces the database with a copy of the backup. Returns the new path of the old database.
 fn replace(database: &Path, backup: &Path) -> std::io::Result<Option<PathBuf>> {
     let folder = database.parent().unwrap_or(Path::new("."));
     let mut copy = tempfile::Builder::new().prefix(".restore-").tempfile_in(folder)?;
@@ -66,7 +67,7 @@ fn replace(database: &Path, backup: &Path) -> std::io::Result<Option<PathBuf>> {
     copy.as_file().sync_all()?;
     let kept = database.exists().then(|| free_name(database));
     if let Some(kept) = &kept {
-        // The journal belongs to the old database and must not be played into the new one.
+        // The write-ahead log belongs to the old database and must not be applied to the new one.
         for suffix in ["", "-wal", "-shm"] {
             let from = with_suffix(database, suffix);
             if from.exists() {

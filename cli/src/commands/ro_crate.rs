@@ -1,4 +1,4 @@
-//! `torc ro-crate`: provenance.
+//! `torc ro-crate`: export provenance.
 
 use std::path::PathBuf;
 
@@ -10,32 +10,32 @@ use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 use crate::use_cases::provenance;
 
-/// Provenance of a workflow as an RO-Crate.
+/// Export the provenance of a workflow as an RO-Crate
 #[derive(Debug, Args)]
 pub struct RoCrateArgs {
     #[command(subcommand)]
     pub command: RoCrateCommand,
 }
 
-/// What can be done with provenance.
+/// The commands of the group.
 #[derive(Debug, Subcommand)]
 pub enum RoCrateCommand {
-    /// Write what ran, on what and with which files, as JSON-LD.
-    Export(ExportArgs),
+    /// Write jobs, machines and files of a workflow as JSON-LD
+    Export(ExportCrateArgs),
 }
 
-/// Where to.
+/// The workflow and the destination.
 #[derive(Debug, Args)]
-pub struct ExportArgs {
-    /// The workflow, by name or number; may be left out where the store holds one.
+pub struct ExportCrateArgs {
+    /// Workflow by name or number (default: the only one in the store)
     #[arg(value_name = "WORKFLOW")]
     pub workflow: Option<String>,
-    /// A file, or a folder to put `ro-crate-metadata.json` into (printed when absent).
+    /// File, or folder for `ro-crate-metadata.json` (default: standard output)
     #[arg(long, value_name = "FILE_OR_FOLDER")]
     pub to: Option<PathBuf>,
 }
 
-/// Runs the group.
+/// Runs a command of the group.
 pub async fn run(context: &CommandContext, args: RoCrateArgs) -> Result<ExitStatus, CliError> {
     let RoCrateCommand::Export(args) = args.command;
     let metadata = with_client(&context.settings, &context.folder, async |client: &Client| {

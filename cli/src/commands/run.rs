@@ -1,4 +1,4 @@
-//! `torc run`: run a workflow or a file here until it is done.
+//! `torc run`: run workflows or files on this machine.
 
 use std::path::{Path, PathBuf};
 
@@ -25,15 +25,15 @@ use crate::use_cases::submit::submit_to_run;
 use crate::use_cases::summary::print_summary;
 use crate::versions;
 
-/// Run a workflow or a file here until it is done.
+/// Run stored workflows or files on this machine until they have settled
 ///
-/// With --url a local runner takes the workflow's jobs from that server; without, the store of this folder is used.
+/// With --url a local runner runs the jobs of that server. Without, the command uses the store of this folder.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// Names or numbers of workflows, or files.
+    /// Workflows by name or number, or files
     #[arg(required = true, value_name = "WORKFLOW|FILE")]
     pub targets: Vec<String>,
-    /// Do not print warnings about files.
+    /// Print no warnings about files
     #[arg(long)]
     pub skip_checks: bool,
     #[command(flatten)]
@@ -42,12 +42,12 @@ pub struct RunArgs {
     pub runner: RunnerArgs,
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub async fn run(context: &CommandContext, args: &RunArgs) -> Result<ExitStatus, CliError> {
     run_target(context, target(context, args)?).await
 }
 
-/// Runs workflows until they are done: those of the server that was named, or in the store of this folder.
+/// Runs workflows of the selected server, or of the store of this folder, until they have settled.
 pub async fn run_target(context: &CommandContext, target: Target) -> Result<ExitStatus, CliError> {
     match &context.settings.url {
         Some(url) => run_for(context, &remote(&context.settings, url, &context.folder)?, target).await,
@@ -68,7 +68,7 @@ fn target(context: &CommandContext, args: &RunArgs) -> Result<Target, CliError> 
         return Ok(Target::Stored(targets.iter().map(|name| bare_name(name).to_owned()).collect()));
     }
     if files.len() < targets.len() {
-        return Err(CliError::usage("name files or workflows, not both"));
+        return Err(CliError::usage("expected files or workflows, not both"));
     }
     let namespace = context.settings.namespace.as_deref();
     if args.skip_checks {
@@ -79,12 +79,12 @@ fn target(context: &CommandContext, args: &RunArgs) -> Result<Target, CliError> 
     documents::read_valid(&files, namespace, context.output).map(Target::Documents)
 }
 
-/// Whether a target is a file, or the name of a workflow.
+/// Returns whether a target is a file and not the name of a workflow.
 pub fn is_file(target: &str) -> bool {
     target == "-" || Path::new(target).exists() || Format::from_path(target).is_some()
 }
 
-/// Runs workflows of a server that was named with a runner of our own, one after the other.
+/// Runs workflows of a server one after the other, with a runner in this process.
 async fn run_for(context: &CommandContext, client: &Client, target: Target) -> Result<ExitStatus, CliError> {
     versions::check(client, context.settings.run.skip_version_check).await?;
     let ids = match target {
@@ -101,7 +101,7 @@ async fn run_for(context: &CommandContext, client: &Client, target: Target) -> R
     let mut outcome = ExitStatus::Success;
     for id in ids {
         let folder = state_folder(&context.settings.run, &client.url(), Some(&id.to_string()));
-        // Another runner of this workflow may be at work here.
+        // Another runner of this workflow may be active on this machine.
         let (folder, _claim) = claim_folder(&folder)?;
         let mut config = runner_config(&context.settings.run, &folder, &context.folder).await?;
         config.scope = RunnerScope::Workflow(id.to_string());
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_and_names_are_told_apart() {
+    fn files_are_distinguished_from_names() {
         for (target, file) in [("-", true), ("none.yaml", true), ("x.kdl", true), ("diamond", false), ("7", false)] {
             assert_eq!(is_file(target), file, "{target}");
         }

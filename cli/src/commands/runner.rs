@@ -11,7 +11,7 @@ use torc_api::api::Workflow;
 use torc_api::wire::{RunnerKind, RunnerScope};
 use torc_api::workflow::WorkflowSpec;
 use torc_runner::detect::{self, Share};
-use torc_runner::mode::{Mode, effective};
+use torc_runner::mode::{LaunchMode, effective};
 use torc_runner::{IdleExit, RunnerConfig, RunnerExit};
 
 use super::logs;
@@ -25,37 +25,36 @@ use crate::host::host_name;
 use crate::logging::LogWriters;
 use crate::remote::folder::{WorkerFolder, WorkerRecord};
 use crate::runner_config::{runner_config, share_allocation};
-use crate::settings::RunSettings;
 use crate::settings::RunnerArgs;
+use crate::settings::RunnerSettings;
 use crate::use_cases::interrupts::Interrupts;
 use crate::use_cases::local_runner::LocalRunner;
 use crate::versions;
 
-/// Run jobs of a server on this machine.
+/// Run jobs of a server on this machine
 ///
-/// With WORKFLOW the runner leaves when that workflow has settled; without, it serves every workflow until it is stopped.
+/// With WORKFLOW the runner exits when that workflow has settled. Without, it serves all workflows until it is stopped.
 #[derive(Debug, Args)]
-pub struct RunnerVerbArgs {
-    /// The workflow to serve, by name or number; all of them when absent.
+pub struct RunnerCommandArgs {
+    /// Workflow to serve, by name or number (default: all)
     #[arg(value_name = "WORKFLOW")]
     pub workflow: Option<String>,
-    /// Leave when there has been nothing to do for so long, e.g. `10m`.
+    /// Idle time after which the runner exits, e.g. `10m`
     ///
-    /// For a WORKFLOW this is `compute_node_wait_for_new_jobs_seconds` of its document (90) when absent; without one the runner
-    /// stays.
+    /// Default with a WORKFLOW: `compute_node_wait_for_new_jobs_seconds` of its document (90). Default without: the runner does not exit.
     #[arg(long, value_name = "TIME", value_parser = crate::args::parse_duration)]
     pub idle_exit: Option<Duration>,
-    /// Started by `torc remote run`: leave its session, and live in this folder.
+    /// Folder of a worker; set by `torc remote run`
     #[arg(long, hide = true, value_name = "FOLDER", requires = "workflow")]
     pub worker_dir: Option<PathBuf>,
     #[command(flatten)]
     pub runner: RunnerArgs,
 }
 
-/// Runs the verb.
-pub async fn run(context: &CommandContext, args: &RunnerVerbArgs) -> Result<ExitStatus, CliError> {
+/// Runs the command.
+pub async fn run(context: &CommandContext, args: &RunnerCommandArgs) -> Result<ExitStatus, CliError> {
     if args.worker_dir.is_some() {
-        // Fails only for the leader of a group, which is no child of a login anyway.
+        // Fails only for the leader of a process group, which has left the login session already.
         let _ = nix::unistd::setsid();
     }
     let client = match &context.settings.url {
@@ -73,21 +72,21 @@ pub async fn run(context: &CommandContext, args: &RunnerVerbArgs) -> Result<Exit
     serve(context, &client, args.workflow.as_deref(), serving).await
 }
 
-/// Between two attempts to reach a server that is not there yet.
-const PAUSE: Duration = Duration::from_secs(2);
+/// Delay before an unreachable server is tried again.
+const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 
-/// What kind of runner serves.
+/// The kind of runner to start.
 #[derive(Clone, Debug, Default)]
 pub struct Serving {
-    /// It leaves when it has had nothing to do for so long.
+    /// Idle time after which the runner exits.
     pub idle_exit: Option<Duration>,
-    /// It is the runner of a Slurm allocation, or of a node of it.
+    /// The part of a Slurm allocation that the runner uses.
     pub share: Option<Share>,
-    /// It is the runner of a worker that is reached over SSH, and lives in this folder.
+    /// The folder of a worker that is reached over SSH.
     pub worker: Option<WorkerFolder>,
 }
 
-/// Runs jobs of a server until there is a reason to leave.
+/// Runs jobs of a server until the runner exits.
 pub async fn serve(
     context: &CommandContext,
     client: &Client,
@@ -98,11 +97,11 @@ pub async fn serve(
     let (found, away) = loop {
         match find(context, client, workflow).await {
             Ok(found) => break (found, None),
-            // One that is to stay does not mind a server that comes later than it.
+            // A persistent runner waits for a server that starts later.
             Err(error) if error.kind == ExitStatus::Unreachable && context.settings.run.persistent => {
-                context.output.progress(&format!("{}; trying again", error.message));
+                context.output.progress(&format!("{}; retrying", error.message));
                 tokio::select! {
-                    () = tokio::time::sleep(PAUSE) => {}
+                    () = tokio::time::sleep(RETRY_INTERVAL) => {}
                     () = interrupts.next() => return Ok(ExitStatus::Interrupted),
                 }
             }
@@ -115,15 +114,15 @@ pub async fn serve(
         Some(_) => workflow.map(str::to_owned),
     };
     let (folder, _claim) = match &serving.worker {
-        Some(worker) => claim_place(&worker.runner_place())?,
+        Some(worker) => claim_worker_folder(&worker.runner_place())?,
         None => claim_folder(&state_folder(&context.settings.run, &client.url(), id.as_deref()))?,
     };
     if let Some(error) = away {
-        // A runner died here while the server was away: its jobs and their results need another one, server or not.
+        // A runner died here while the server was unreachable. Its jobs and results need a new runner even without a server.
         if !torc_runner::shim::has_left(&context.folder.join(&folder)) {
             return Err(error);
         }
-        context.output.progress("the server cannot be reached: going on with what an earlier runner left here");
+        context.output.progress("the server is unreachable: continuing the jobs of an earlier runner");
     }
     let mut config = runner_config(&context.settings.run, &folder, &context.folder).await?;
     config.exit_when_complete = id.is_some();
@@ -141,28 +140,28 @@ pub async fn serve(
         return Ok(conclude(context, kind, ended));
     };
     config.kind = RunnerKind::Remote;
-    let life = WorkerRecord::begin(worker).map_err(|error| unusable(&folder, error))?;
+    let record = WorkerRecord::begin(worker).map_err(|error| unusable(&folder, error))?;
     let ended = drive(context, config, client, &mut interrupts).await;
     let reason = match &ended {
         Ok(exit) => exit.map_or("stopped", describe),
         Err(error) => error.message.as_str(),
     };
-    life.end(reason).map_err(|error| unusable(&folder, error))?;
+    record.end(reason).map_err(|error| unusable(&folder, error))?;
     ended.map(|ended| conclude(context, RunnerKind::Remote, ended))
 }
 
-/// Runs jobs until the runner leaves; nothing when a signal ended it.
+/// Runs jobs until the runner exits. Returns `None` after a signal.
 async fn drive(
     context: &CommandContext,
     config: RunnerConfig,
     client: &Client,
     interrupts: &mut Interrupts,
 ) -> Result<Option<RunnerExit>, CliError> {
-    // Nobody else sees the disk of a Pod.
+    // Only the runner can read the disk of its Pod.
     let shows_logs = config.kind == RunnerKind::Pod;
     let logs = async {
         match shows_logs {
-            true => logs::bring(client.runner_link(), host_name()).await,
+            true => logs::serve_logs(client.runner_link(), host_name()).await,
             false => std::future::pending().await,
         }
     };
@@ -172,7 +171,7 @@ async fn drive(
         () = interrupts.next() => {}
         () = logs => {}
     }
-    context.output.progress("stopping: running jobs are asked to end; Ctrl-C again ends them at once");
+    context.output.progress("stopping: terminating running jobs; press Ctrl-C again to kill them");
     runner.stop(interrupts).await.map(|()| None)
 }
 
@@ -183,10 +182,10 @@ fn conclude(context: &CommandContext, kind: RunnerKind, ended: Option<RunnerExit
     exit_status(kind, ended)
 }
 
-/// What a runner exits with; `ended` is absent when a signal ended it.
+/// Returns the exit status of a runner. `ended` is `None` after a signal.
 fn exit_status(kind: RunnerKind, ended: Option<RunnerExit>) -> ExitStatus {
     match (kind, ended) {
-        // A Pod that was told to end and has done so has not failed.
+        // A Pod that ends after a signal has not failed.
         (RunnerKind::Pod, None) => ExitStatus::Success,
         (_, None) => ExitStatus::Interrupted,
         (_, Some(RunnerExit::Dismissed)) => ExitStatus::Refused,
@@ -194,8 +193,8 @@ fn exit_status(kind: RunnerKind, ended: Option<RunnerExit>) -> ExitStatus {
     }
 }
 
-/// A runner that starts a workflow's jobs itself starts them on its own node, and must not count what the others have; unless there
-/// are jobs of several nodes, which start the rest of themselves.
+/// Returns whether the runner starts jobs directly, not with `srun`, and so uses its own node only. Jobs with several nodes start
+/// their other processes themselves, so their runner advertises all nodes.
 fn starts_directly(workflow: Option<&Workflow>, config: &RunnerConfig) -> bool {
     let spec = workflow.and_then(|workflow| workflow.document.as_ref()).map(|document| &document.spec);
     let execution = spec.and_then(|spec| spec.execution_config.clone()).unwrap_or_default();
@@ -204,10 +203,10 @@ fn starts_directly(workflow: Option<&Workflow>, config: &RunnerConfig) -> bool {
         let mut wide = wide.map(|needs| needs.name.as_str());
         wide.any(|name| spec.jobs.iter().any(|job| job.resource_requirements.as_deref() == Some(name)))
     };
-    effective(&execution, config.allocation.is_some()) == Mode::Direct && !spec.is_some_and(spreads)
+    effective(&execution, config.allocation.is_some()) == LaunchMode::Direct && !spec.is_some_and(spreads)
 }
 
-/// The workflow that is to be served, once the server and its version are known.
+/// Returns the workflow to serve, after a check of the server version.
 async fn find(context: &CommandContext, client: &Client, workflow: Option<&str>) -> Result<Option<Workflow>, CliError> {
     versions::check(client, context.settings.run.skip_version_check).await?;
     match workflow {
@@ -216,53 +215,52 @@ async fn find(context: &CommandContext, client: &Client, workflow: Option<&str>)
     }
 }
 
-/// One that serves a workflow stays as long as that says; one that serves everything stays.
-fn idle_exit(asked: Option<Duration>, workflow: Option<&str>) -> IdleExit {
-    match (asked, workflow) {
+/// Returns the idle time. The document of a workflow sets its default; a runner for all workflows does not exit.
+fn idle_exit(flag: Option<Duration>, workflow: Option<&str>) -> IdleExit {
+    match (flag, workflow) {
         (Some(time), _) => IdleExit::After(time),
-        (None, Some(_)) => IdleExit::AsTold,
+        (None, Some(_)) => IdleExit::ByPolicy,
         (None, None) => IdleExit::Never,
     }
 }
 
 fn describe(exit: RunnerExit) -> &'static str {
     match exit {
-        RunnerExit::Complete => "everything it serves has settled",
-        RunnerExit::Canceled => "what it serves was cancelled",
+        RunnerExit::Complete => "all workflows have settled",
+        RunnerExit::Canceled => "the workflow was canceled",
         RunnerExit::Stopped => "stopped",
-        RunnerExit::Deadline => "its time is over",
-        RunnerExit::Idle => "there was nothing to do",
-        RunnerExit::Drained => "the server stayed away, and everything that ran has ended",
-        RunnerExit::Dismissed => "the server sent it away",
+        RunnerExit::Deadline => "time limit reached",
+        RunnerExit::Idle => "idle",
+        RunnerExit::Drained => "the server stayed unreachable, and the running jobs have ended",
+        RunnerExit::Dismissed => "dismissed by the server",
     }
 }
 
 fn no_server() -> CliError {
     CliError::new(ExitStatus::Unreachable, "no server is running for this folder")
-        .hint("start one with `torc server`, name one with --url, or run a workflow here with `torc run`")
+        .hint("start one with `torc server`, select one with --url, or run a workflow on this machine with `torc run`")
 }
 
-/// The most runners of one host, server and workflow that share an output folder.
-const RUNNERS_IN_ONE_FOLDER: u32 = 256;
+/// Maximum number of runners of one host, server and workflow that share an output folder.
+const MAX_RUNNERS_PER_FOLDER: u32 = 256;
 
-/// The first place that no living runner has; the lock is its claim. One that a dead runner left may have a shim with jobs in
-/// it, which is taken over.
+/// Locks the first folder that no running runner uses. The new runner takes over the shim and the jobs of a dead runner there.
 pub fn claim_folder(name: &Path) -> Result<(PathBuf, Flock<File>), CliError> {
-    for number in 1..=RUNNERS_IN_ONE_FOLDER {
+    for number in 1..=MAX_RUNNERS_PER_FOLDER {
         let folder =
             if number == 1 { name.to_owned() } else { name.with_file_name(format!("{}-{number}", file_name(name))) };
         if let Some(claim) = try_claim(&folder)? {
             return Ok((folder, claim));
         }
     }
-    let message = format!("{RUNNERS_IN_ONE_FOLDER} runners use this output folder already");
-    Err(CliError::new(ExitStatus::Refused, message).hint("name another with --output-dir"))
+    let message = format!("{MAX_RUNNERS_PER_FOLDER} runners already use this output folder");
+    Err(CliError::new(ExitStatus::Refused, message).hint("set another folder with --output-dir"))
 }
 
-/// This place and no other.
-fn claim_place(folder: &Path) -> Result<(PathBuf, Flock<File>), CliError> {
+/// Locks this folder.
+fn claim_worker_folder(folder: &Path) -> Result<(PathBuf, Flock<File>), CliError> {
     let claim = try_claim(folder)?
-        .ok_or_else(|| CliError::new(ExitStatus::Refused, format!("another runner lives in {}", folder.display())))?;
+        .ok_or_else(|| CliError::new(ExitStatus::Refused, format!("another runner uses {}", folder.display())))?;
     Ok((folder.to_owned(), claim))
 }
 
@@ -279,15 +277,15 @@ fn try_claim(folder: &Path) -> Result<Option<Flock<File>>, CliError> {
 fn unusable(folder: &Path, error: std::io::Error) -> CliError {
     CliError::new(ExitStatus::Unexpected, format!("cannot use the folder {}", folder.display()))
         .because(error)
-        .hint("name another with --output-dir")
+        .hint("set another folder with --output-dir")
 }
 
 fn file_name(path: &Path) -> String {
     path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 
-/// The place of a runner of its own: one for each host, server and workflow, so that its successor finds its shim.
-pub fn state_folder(run: &RunSettings, url: &str, workflow: Option<&str>) -> PathBuf {
+/// Returns the folder of a runner: one per host, server and workflow, so that the next runner finds the shim.
+pub fn state_folder(run: &RunnerSettings, url: &str, workflow: Option<&str>) -> PathBuf {
     let name: String = format!("{}_{url}_{}", host_name(), workflow.unwrap_or("all"))
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() || c == '.' || c == '_' { c } else { '-' })
@@ -341,7 +339,7 @@ mod tests {
         for (asked, workflow, expected) in [
             (Some(time), Some("w"), IdleExit::After(time)),
             (Some(time), None, IdleExit::After(time)),
-            (None, Some("w"), IdleExit::AsTold),
+            (None, Some("w"), IdleExit::ByPolicy),
             (None, None, IdleExit::Never),
         ] {
             assert_eq!(idle_exit(asked, workflow), expected, "{asked:?} {workflow:?}");
@@ -350,7 +348,7 @@ mod tests {
 
     #[test]
     fn a_place_is_named_by_host_server_and_workflow() {
-        let run = RunSettings { output_dir: "out".into(), ..RunSettings::default() };
+        let run = RunnerSettings { output_dir: "out".into(), ..RunnerSettings::default() };
         let name = |url: &str, workflow: Option<&str>| file_name(&state_folder(&run, url, workflow));
         let host: String =
             host_name().chars().map(|c| if c.is_ascii_alphanumeric() || ".".contains(c) { c } else { '-' }).collect();

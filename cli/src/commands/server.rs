@@ -23,38 +23,38 @@ use crate::use_cases::interrupts::Interrupts;
 use crate::use_cases::local_runner::LocalRunner;
 use crate::workflow_phase::phase;
 
-/// Where the server listens, and its own settings.
+/// The flags of the listener and the server.
 type ServerFlags = Flags<{ bit(FlagGroup::Listener) | bit(FlagGroup::Listening) | bit(FlagGroup::Server) }>;
 
-/// Serve a store over HTTP.
+/// Serve a store over HTTP
 ///
-/// On the first start a token is written to a file beside the database, readable by you alone; its path is printed.
-/// Clients and runners need both: `--url` and `--token-file`.
+/// The first start writes a token to a file next to the database, which only you can read, and prints its path.
+/// Clients and runners need `--url` and `--token-file`.
 #[derive(Debug, Args)]
 pub struct ServerArgs {
-    /// Flags that are settings.
+    /// Flags of settings.
     #[command(flatten)]
     pub settings: ServerFlags,
-    /// Look after the custom resources of a Kubernetes cluster: that of KUBECONFIG, or the one that this runs in.
+    /// Reconcile the custom resources of the Kubernetes cluster of KUBECONFIG, or of the cluster of this Pod
     #[arg(long, conflicts_with_all = ["with_runner", "background"])]
     pub kubernetes: bool,
-    /// Run jobs here, too.
+    /// Run jobs on this machine, too
     #[arg(long)]
     pub with_runner: bool,
-    /// End when the local runner has had nothing to do for so long, e.g. `10m`.
+    /// Idle time of the local runner after which the server exits, e.g. `10m` (default: never)
     #[arg(long, value_name = "TIME", requires = "with_runner", value_parser = crate::args::parse_duration)]
     pub idle_exit: Option<Duration>,
-    /// Started by `torc apply --detach`: leave its session, and run only what is applied from now on.
+    /// Run in the background for the session of `torc apply --detach`
     #[arg(long, hide = true, requires = "with_runner")]
     pub background: bool,
     #[command(flatten)]
     pub runner: RunnerArgs,
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub async fn run(context: &CommandContext, args: &ServerArgs) -> Result<ExitStatus, CliError> {
     if args.background {
-        // Fails only for the leader of a group, which is no child of a terminal's job anyway.
+        // Fails only for the leader of a process group, which has left the terminal session already.
         let _ = nix::unistd::setsid();
     }
     let mut interrupts = Interrupts::listen()?;
@@ -63,10 +63,10 @@ pub async fn run(context: &CommandContext, args: &ServerArgs) -> Result<ExitStat
         None => create_store_dir(&context.folder)?,
     };
     store_dir.create_folder()?;
-    let said = &context.settings.server;
-    let listening = Listening::decide(said, None, &said.bind, resolve)?;
-    let kubernetes = args.kubernetes.then(|| Box::new(said.kubernetes.clone()));
-    // Where a lease decides who writes, no lock does: a frozen leader would hold it for ever.
+    let settings = &context.settings.server;
+    let listening = Listening::decide(settings, None, &settings.bind, resolve)?;
+    let kubernetes = args.kubernetes.then(|| Box::new(settings.kubernetes.clone()));
+    // With leader election there is no lock: a frozen leader would hold it for ever.
     let has_lease = kubernetes.as_ref().is_some_and(|config| config.lease.is_some());
     let lock = match has_lease {
         true => None,
@@ -77,23 +77,23 @@ pub async fn run(context: &CommandContext, args: &ServerArgs) -> Result<ExitStat
         Some(StoreAccess::Acquired(lock)) => Some(lock),
         Some(StoreAccess::Attached(info, _)) => {
             let message = format!("the store is in use by process {} on {}", info.pid, info.host);
-            return Err(CliError::new(ExitStatus::Refused, message).hint(format!("it answers at {}", info.url)));
+            return Err(CliError::new(ExitStatus::Refused, message).hint(format!("its URL is {}", info.url)));
         }
     };
     let slurm = Some(if args.background { RunnerScope::Session } else { RunnerScope::All });
     if listening.is_exposed() {
-        context.output.warning(
-            "requests and tokens are not encrypted: only a proxy that speaks TLS may be reachable from other machines",
-        );
+        context
+            .output
+            .warning("requests and tokens are not encrypted: let only a TLS proxy be reachable from other machines");
     }
     // A server in the background takes the address that its starter has recorded.
     if !args.background {
-        store_dir.record_bind(&said.bind);
+        store_dir.record_bind(&settings.bind);
     }
     let mode = ServeMode::Announced { listening, runner: args.with_runner, slurm, kubernetes };
     let server = tokio::select! {
         started = EmbeddedServer::start(&store_dir, lock, &context.settings, mode) => started?,
-        // Whoever stands by can be told to leave.
+        // A standby server can be stopped.
         () = interrupts.next() => return Ok(ExitStatus::Success),
     };
     if let Some(warning) = server.warning() {
@@ -127,8 +127,8 @@ async fn serve(
         return tokio::select! {
             () = interrupts.next() => Ok(ExitStatus::Success),
             () = server.superseded() => {
-                let message = "another server leads by now, and has the store";
-                Err(CliError::new(ExitStatus::Refused, message).hint("start it again: it stands by until it is needed"))
+                let message = "another server has become the leader";
+                Err(CliError::new(ExitStatus::Refused, message).hint("start this server again as a standby"))
             }
         };
     }
@@ -141,19 +141,19 @@ async fn serve(
         config.api_url = Some(server.client().url());
         config.server_file = Some(store_dir.server_file());
         config.exit_when_complete = false;
-        // It stays as long as the server: one that left for lack of work would register again while others are at work.
+        // The runner lives as long as the server. Otherwise an idle runner would exit and register again.
         config.idle_exit = IdleExit::Never;
         let mut runner = LocalRunner::start(config, server.link(), LogWriters::One);
         tokio::select! {
             ended = runner.ended() => drop(ended?),
             idle = &mut idle => {
                 idle?;
-                context.output.progress("nothing left to do: leaving");
+                context.output.progress("idle: exiting");
                 runner.stop(interrupts).await?;
                 return Ok(ExitStatus::Success);
             }
             () = interrupts.next() => {
-                context.output.progress("stopping: running jobs are asked to end");
+                context.output.progress("stopping: terminating running jobs");
                 runner.stop(interrupts).await?;
                 return Ok(ExitStatus::Success);
             }
@@ -161,11 +161,12 @@ async fn serve(
     }
 }
 
-/// The longest time between two looks at whether there is something to do.
+/// Longest interval between two checks for activity.
 const MAX_IDLE_POLL_INTERVAL: Duration = Duration::from_secs(2);
+/// Shortest interval between two checks for activity.
 const MIN_IDLE_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Ends when nothing has happened for so long and nothing comes by itself; never without a limit.
+/// Waits until the server has been idle for `limit`; for ever without a limit.
 async fn idle(server: &EmbeddedServer, scope: &RunnerScope, limit: Option<Duration>) -> Result<(), CliError> {
     let Some(limit) = limit else { return std::future::pending().await };
     let interval = (limit / 10).clamp(MIN_IDLE_POLL_INTERVAL, MAX_IDLE_POLL_INTERVAL);
@@ -175,7 +176,7 @@ async fn idle(server: &EmbeddedServer, scope: &RunnerScope, limit: Option<Durati
         if last_event.replace(activity.last_event) != Some(activity.last_event) {
             since = Instant::now();
         } else if since.elapsed() >= limit {
-            // Workflows are listed only when it matters: there may be many.
+            // Workflows are listed only after the limit, because there may be many.
             if !activity.is_busy && !is_busy(server).await? {
                 return Ok(());
             }
@@ -185,13 +186,13 @@ async fn idle(server: &EmbeddedServer, scope: &RunnerScope, limit: Option<Durati
     }
 }
 
-/// Whether something comes back by itself, or Slurm has something to do.
+/// Returns whether a job recovers or a workflow has allocations.
 async fn is_busy(server: &EmbeddedServer) -> Result<bool, CliError> {
     let workflows = server.client().workflows().await?;
     Ok(workflows.iter().any(|workflow| workflow.status.jobs.recovering > 0 || is_on_slurm(workflow)))
 }
 
-/// Slurm has something to do for it, or will have.
+/// Returns whether a workflow has allocations or will get some.
 fn is_on_slurm(workflow: &Workflow) -> bool {
     let counts = workflow.status.allocations.unwrap_or_default();
     counts.pending + counts.active > 0 || workflow.slurm_cluster.is_some() && phase(workflow).is_active()

@@ -1,4 +1,4 @@
-//! `torc shim`: the process that holds a runner's jobs. Started by runners, never by people.
+//! `torc shim`: the process that holds the jobs of a runner.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -9,16 +9,16 @@ use torc_runner::shim::{self, ShimArgs};
 use crate::error::{CliError, ExitStatus};
 use crate::output::{OutputFormat, Printer};
 
-/// The process that holds a runner's jobs.
+/// Hold the jobs of a runner; started by runners
 #[derive(Debug, Args)]
-pub struct ShimVerbArgs {
-    /// What the runner says.
+pub struct ShimCommandArgs {
+    /// Arguments from the runner
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub arguments: Vec<OsString>,
 }
 
-/// Lives the shim's whole life.
-pub fn main(args: ShimVerbArgs) -> ExitCode {
+/// Runs the shim until its end.
+pub fn main(args: ShimCommandArgs) -> ExitCode {
     match ShimArgs::parse(args.arguments).and_then(|args| shim::main(&args)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

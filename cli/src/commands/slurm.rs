@@ -1,4 +1,4 @@
-//! `torc slurm`: what Torc and Slurm know of each other, and allocations for jobs. One subcommand a file.
+//! `torc slurm`: allocations for jobs, and reports about them. One file per subcommand.
 
 pub mod allocations;
 pub mod create;
@@ -18,17 +18,17 @@ use clap::{Args, Subcommand};
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 
-/// Slurm: schedulers and allocations for the jobs of a workflow, and what its accounting says of them.
+/// Plan and submit Slurm allocations, and report their usage
 #[derive(Debug, Args)]
 pub struct SlurmArgs {
     #[command(subcommand)]
     pub command: SlurmCommand,
 }
 
-/// What can be done with Slurm; each is described where its arguments are.
+/// The commands of the group.
 #[derive(Debug, Subcommand)]
 pub enum SlurmCommand {
-    Generate(generate::GenerateArgs),
+    Generate(generate::GenerateSchedulersArgs),
     PlanAllocations(plan_allocations::PlanAllocationsArgs),
     Regenerate(regenerate::RegenerateArgs),
     ScheduleNodes(schedule_nodes::ScheduleNodesArgs),
@@ -38,7 +38,7 @@ pub enum SlurmCommand {
     ParseLogs(parse_logs::ParseLogsArgs),
 }
 
-/// Runs the group.
+/// Runs a command of the group.
 pub async fn run(context: &CommandContext, args: SlurmArgs) -> Result<ExitStatus, CliError> {
     match args.command {
         SlurmCommand::Generate(args) => generate::run(context, &args).await,

@@ -1,4 +1,4 @@
-//! `torc spawn`: a running job adds jobs to its workflow.
+//! `torc spawn`: add jobs to the workflow of the calling job.
 
 use std::path::PathBuf;
 
@@ -12,17 +12,17 @@ use crate::context::CommandContext;
 use crate::documents;
 use crate::error::{CliError, ExitStatus};
 use crate::output::human;
-use crate::use_cases::inside_job::{Attempt, with_server};
+use crate::use_cases::inside_job::{OwnAttempt, with_server};
 
-/// Add jobs to the workflow of the job that calls this.
+/// Add jobs to the workflow of the calling job
 ///
-/// They wait for the calling job. The same call again adds nothing; an empty list ends the loop.
+/// The new jobs depend on the calling job. A repeated call adds nothing; an empty list ends the loop.
 #[derive(Debug, Args)]
 pub struct SpawnArgs {
-    /// The loop that the jobs belong to.
+    /// Loop that the jobs belong to
     #[arg(long, value_name = "NAME")]
     pub lineage: String,
-    /// A file with `jobs:` as a workflow has them, or `-` for standard input.
+    /// File with `jobs:` as in a workflow, or `-` for standard input
     #[arg(
         short = 'f',
         long = "filename",
@@ -31,23 +31,23 @@ pub struct SpawnArgs {
         conflicts_with = "converged"
     )]
     pub file: Option<PathBuf>,
-    /// The loop ends here: no more jobs.
+    /// End the loop
     #[arg(long)]
     pub converged: bool,
-    /// What the loop wants to remember, as JSON; readable as user data.
+    /// State of the loop as JSON; jobs read it as user data
     #[arg(long, value_name = "JSON", value_parser = parse_state, allow_hyphen_values = true)]
     pub state: Option<Value>,
 }
 
 fn parse_state(text: &str) -> Result<Value, String> {
-    serde_json::from_str(text).map_err(|error| format!("no JSON: {error}"))
+    serde_json::from_str(text).map_err(|error| format!("invalid JSON: {error}"))
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub async fn run(context: &CommandContext, args: &SpawnArgs) -> Result<ExitStatus, CliError> {
-    let own = Attempt::of_this_process().ok_or_else(|| {
+    let own = OwnAttempt::of_this_process().ok_or_else(|| {
         CliError::usage("only a running job can spawn jobs")
-            .hint("call it in a job's command: there Torc has set TORC_JOB_ID and the other variables it needs")
+            .hint("call it in the command of a job, where Torc sets TORC_JOB_ID and the other variables")
     })?;
     let jobs = match &args.file {
         Some(file) => documents::read_jobs(file)?,
@@ -73,7 +73,7 @@ fn describe(response: &SpawnResponse) -> String {
     if response.converged {
         format!("loop {lineage} has converged after {}\n", human::count(*generation, "generation"))
     } else if response.replayed {
-        format!("loop {lineage}: the jobs were there already\n")
+        format!("loop {lineage}: the jobs already exist\n")
     } else {
         format!("loop {lineage}: {} added as generation {generation}\n", human::count(response.jobs, "job"))
     }
@@ -94,7 +94,7 @@ mod tests {
             replayed,
         };
         assert_eq!(describe(&response(true, true)), "loop l has converged after 2 generations\n");
-        assert_eq!(describe(&response(false, true)), "loop l: the jobs were there already\n");
+        assert_eq!(describe(&response(false, true)), "loop l: the jobs already exist\n");
         assert_eq!(describe(&response(false, false)), "loop l: 3 jobs added as generation 2\n");
         assert_eq!(parse_state("-1"), Ok(serde_json::json!(-1)));
         assert!(parse_state("{").is_err());

@@ -1,4 +1,4 @@
-//! `torc status`: where a workflow stands, on one screen.
+//! `torc status`: show the state of a workflow on one screen.
 
 use std::fmt::Write as _;
 
@@ -15,15 +15,15 @@ use crate::output::{human, known, status_word};
 use crate::use_cases::progress::allocations;
 use crate::workflow_phase::{WorkflowPhase, phase};
 
-/// Show where a workflow stands: its run, its jobs by state, its runners.
+/// Show the state, job counts and runners of a workflow
 #[derive(Debug, Args)]
 pub struct StatusArgs {
-    /// The workflow, by name or number; may be left out where the store holds one.
+    /// Workflow by name or number (default: the only one in the store)
     #[arg(value_name = "WORKFLOW")]
     pub workflow: Option<String>,
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub async fn run(context: &CommandContext, args: &StatusArgs) -> Result<ExitStatus, CliError> {
     with_client(&context.settings, &context.folder, async |client: &Client| {
         let name = resolve_workflow(client, args.workflow.as_deref()).await?;
@@ -37,7 +37,7 @@ pub async fn run(context: &CommandContext, args: &StatusArgs) -> Result<ExitStat
 }
 
 fn serves(runner: &Runner, workflow: &Workflow) -> bool {
-    // Runners in allocations know it by its number.
+    // Runners in allocations refer to the workflow by its id.
     runner.workflow.as_ref().is_none_or(|word| *word == workflow.name || *word == workflow.id.to_string())
 }
 
@@ -70,27 +70,27 @@ fn text(workflow: &Workflow, runners: &[Runner]) -> String {
     let _ =
         writeln!(text, "Runners:   {}", if runners.is_empty() { "none".to_owned() } else { runners.len().to_string() });
     for runner in runners {
-        let silent = if runner.status == RunnerStatus::Silent { ", silent" } else { "" };
+        let silent = if runner.status == RunnerStatus::Silent { ", not reporting" } else { "" };
         let cpus = human::count(runner.capacity.cpus, "CPU");
         let _ = writeln!(text, "  {} on {}: {cpus}, {} running{silent}", runner.id, runner.host, runner.running);
     }
     text
 }
 
-/// Where it stands and, when nothing moves by itself, what would make it move.
+/// Describes the state and, if nothing moves by itself, the next command.
 fn sentence(workflow: &Workflow, runners: &[Runner]) -> String {
     let (jobs, name) = (&workflow.status.jobs, &workflow.name);
     match phase(workflow) {
-        WorkflowPhase::Succeeded => "all jobs have ended well".to_owned(),
+        WorkflowPhase::Succeeded => "all jobs succeeded".to_owned(),
         WorkflowPhase::Failed => {
             let bad = human::count(jobs.failed + jobs.terminated + jobs.canceled, "job");
-            format!("{bad} did not succeed; run them again with: torc retry {name}")
+            format!("{bad} did not succeed; retry with: torc retry {name}")
         }
-        WorkflowPhase::Canceled => format!("go on with: torc resume {name}"),
-        WorkflowPhase::Suspended => format!("no job starts; go on with: torc resume {name}"),
+        WorkflowPhase::Canceled => format!("continue with: torc resume {name}"),
+        WorkflowPhase::Suspended => format!("no job starts; continue with: torc resume {name}"),
         WorkflowPhase::NeedsDecision => {
             let waiting = human::count(jobs.pending_failed, "job");
-            format!("{waiting} failed and wait for a decision: torc retry {name}, or torc cancel {name}")
+            format!("{waiting} failed and need a decision: torc retry {name}, or torc cancel {name}")
         }
         WorkflowPhase::Active if workflow.slurm_cluster.is_some() => {
             let allocations = allocations(workflow);
@@ -99,7 +99,7 @@ fn sentence(workflow: &Workflow, runners: &[Runner]) -> String {
             format!("{} running, {waiting} waiting; {allocations}", human::count(jobs.running, "job"))
         }
         WorkflowPhase::Active if runners.is_empty() => {
-            format!("{} to do, and no runner is there; start one with: torc run {name}", jobs.total - jobs.settled())
+            format!("{} to run, but there is no runner; start one with: torc run {name}", jobs.total - jobs.settled())
         }
         WorkflowPhase::Active => {
             let waiting = jobs.total - jobs.settled() - jobs.running;
@@ -194,13 +194,13 @@ mod tests {
             assert_eq!(serves(&runner(served, "active"), &workflow), expected, "{served:?}");
         }
         assert_eq!(sentence(&workflow, &[runner(None, "active")]), "1 job running, 2 waiting");
-        assert_eq!(sentence(&workflow, &[]), "3 to do, and no runner is there; start one with: torc run w");
+        assert_eq!(sentence(&workflow, &[]), "3 to run, but there is no runner; start one with: torc run w");
         let shown = text(&workflow, &[runner(None, "silent")]);
-        assert!(shown.ends_with("Runners:   1\n  4 on h: 1 CPU, 3 running, silent\n"), "{shown}");
+        assert!(shown.ends_with("Runners:   1\n  4 on h: 1 CPU, 3 running, not reporting\n"), "{shown}");
         let failed = crate::workflow_phase::tests::workflow(
             JobCounts { total: 9, failed: 1, terminated: 2, canceled: 3, ..JobCounts::default() },
             &["Finished"],
         );
-        assert_eq!(sentence(&failed, &[]), "6 jobs did not succeed; run them again with: torc retry w");
+        assert_eq!(sentence(&failed, &[]), "6 jobs did not succeed; retry with: torc retry w");
     }
 }

@@ -1,4 +1,4 @@
-//! `torc submit`: put a workflow on Slurm and leave it to a server.
+//! `torc submit`: run a workflow on Slurm through a server.
 
 use std::path::PathBuf;
 
@@ -21,23 +21,23 @@ use crate::error::{CliError, ExitStatus};
 use crate::listen_args::ListenArgs;
 use crate::settings::RunnerArgs;
 
-/// Put a workflow on Slurm: its allocations are asked for, and a server is left in the background unless there is one.
+/// Run a workflow on Slurm, with a server in the background
 ///
-/// A file is applied first. It must ask for allocations: with actions, which `torc slurm generate` writes, or by naming a
-/// `slurmCluster`.
+/// Submits the allocations of the workflow and starts a server unless one is running. Applies a file first. The workflow must have
+/// scheduling actions, which `torc slurm generate` writes, or a `slurmCluster`.
 #[derive(Debug, Args)]
 pub struct SubmitArgs {
-    /// A file, or a stored workflow by name or number.
+    /// File, or stored workflow by name or number
     #[arg(value_name = "FILE|WORKFLOW")]
     pub target: String,
-    /// Follow the workflow to its end.
+    /// Follow the workflow to its end
     #[arg(long)]
     pub wait: bool,
     #[command(flatten)]
     pub listen: ListenArgs,
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub async fn run(context: &CommandContext, args: &SubmitArgs) -> Result<ExitStatus, CliError> {
     if is_file(&args.target) {
         return file(context, args).await;
@@ -47,7 +47,7 @@ pub async fn run(context: &CommandContext, args: &SubmitArgs) -> Result<ExitStat
         let client = remote(&context.settings, url, &context.folder)?;
         return stored(context, &client, name).await;
     }
-    // A store that is made now would not hold it.
+    // A new store would not contain the workflow.
     let store_dir = StoreDir::find(&context.folder).ok_or_else(no_store)?;
     let client = match acquire_or_attach(&store_dir, context.settings.namespace.as_deref()).await? {
         StoreAccess::Attached(_, client) => *client,
@@ -62,7 +62,7 @@ pub async fn run(context: &CommandContext, args: &SubmitArgs) -> Result<ExitStat
 async fn file(context: &CommandContext, args: &SubmitArgs) -> Result<ExitStatus, CliError> {
     let files = vec![PathBuf::from(&args.target)];
     if args.target != "-" {
-        // What is wrong with it is told when it is applied.
+        // Apply reports invalid documents.
         let (workflows, report) = documents::read(&files, context.settings.namespace.as_deref())?;
         for workflow in workflows.iter().filter(|_| !report.has_errors()) {
             check(workflow.name(), &workflow.document.spec, &args.target)?;
@@ -90,7 +90,7 @@ async fn stored(context: &CommandContext, client: &Client, name: &str) -> Result
     }
     let workflow: Workflow = client.submit(&workflow.id.to_string()).await?;
     context.output.value(&workflow, || {
-        format!("workflow/{} submitted; `torc get allocations {0}` shows what Slurm makes of it\n", workflow.name)
+        format!("workflow/{} submitted; show its allocations with: torc get allocations {0}\n", workflow.name)
     })?;
     Ok(ExitStatus::Success)
 }
@@ -99,9 +99,9 @@ fn check(name: &str, spec: &WorkflowSpec, file: &str) -> Result<(), CliError> {
     if spec.needs_slurm() {
         return Ok(());
     }
-    Err(CliError::invalid(format!("workflow `{name}` asks for no allocations"))
-        .hint(format!("`torc slurm generate {file} --account ACCOUNT` writes schedulers and actions into it"))
-        .hint("or name a cluster in it: `slurmCluster: local` is the Slurm of this machine"))
+    Err(CliError::invalid(format!("workflow `{name}` requests no allocations"))
+        .hint(format!("add schedulers and actions with `torc slurm generate {file} --account ACCOUNT`"))
+        .hint("or set a cluster in the document: `slurmCluster: local` is the Slurm of this machine"))
 }
 
 #[cfg(test)]
@@ -110,7 +110,7 @@ mod tests {
 
     // J03
     #[test]
-    fn only_what_asks_for_allocations_is_submitted() {
+    fn only_workflows_that_request_allocations_are_submitted() {
         let action = |kind: &str| {
             let text = format!(r#"{{"triggerType": "on_workflow_start", "actionType": "{kind}"}}"#);
             WorkflowSpec { actions: vec![serde_json::from_str(&text).expect("an action")], ..WorkflowSpec::default() }
@@ -124,10 +124,10 @@ mod tests {
         ] {
             assert_eq!(check("w", &spec, "f.yaml").is_ok(), accepted, "{spec:?}");
         }
-        let error = check("w", &WorkflowSpec::default(), "f.yaml").expect_err("nothing asks");
+        let error = check("w", &WorkflowSpec::default(), "f.yaml").expect_err("no request");
         assert_eq!(
             (error.kind, error.message.as_str()),
-            (ExitStatus::InvalidInput, "workflow `w` asks for no allocations")
+            (ExitStatus::InvalidInput, "workflow `w` requests no allocations")
         );
         assert!(error.hints[0].contains("torc slurm generate f.yaml"), "{:?}", error.hints);
     }

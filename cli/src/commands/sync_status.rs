@@ -1,4 +1,4 @@
-//! `torc workflows sync-status`: find out what was lost, and nothing else.
+//! `torc workflows sync-status`: find and record lost allocations and jobs.
 
 use std::fmt::Write as _;
 
@@ -11,25 +11,25 @@ use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 use crate::use_cases::orphans::{Search, find_lost};
 
-/// Find allocations that Slurm has ended and jobs that were lost with them or with their runners.
+/// Find and record allocations that have ended and jobs that were lost
 ///
-/// One pass of what a server does all the time. Lost attempts are recorded as failed with -128; whether a job is tried again is
-/// for its workflow's recovery policy. What Slurm does not answer about stays as it is. A runner outside of Slurm is lost if its
-/// processes on this machine have ended; of others, --assume-lost decides.
+/// A server does this continuously. Lost attempts are recorded as failed with exit code -128; the recovery policy of the workflow
+/// decides whether a job is retried. Allocations that Slurm does not report on are left unchanged. A runner outside of Slurm is lost
+/// if its processes on this machine have ended; for other machines --assume-lost decides.
 #[derive(Debug, Args)]
 pub struct SyncStatusArgs {
-    /// The workflow, by name or number; may be left out where the store holds one.
+    /// Workflow by name or number (default: the only one in the store)
     #[arg(value_name = "WORKFLOW")]
     pub workflow: Option<String>,
-    /// Only say what was found.
+    /// Show the losses without recording them
     #[arg(long)]
     pub dry_run: bool,
-    /// Declare a runner lost that does not report and cannot be checked; may be given several times
+    /// Declare a runner lost that does not report and cannot be checked; may be repeated
     #[arg(long, value_name = "RUNNER")]
     pub assume_lost: Vec<i64>,
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub async fn run(context: &CommandContext, args: &SyncStatusArgs) -> Result<ExitStatus, CliError> {
     let connection = ServerConnection::open(&context.settings, &context.folder).await?;
     let search = Search {
@@ -38,12 +38,12 @@ pub async fn run(context: &CommandContext, args: &SyncStatusArgs) -> Result<Exit
         ends_left_processes: true,
         assume_lost: &args.assume_lost,
     };
-    let result = find_and_tell(context, args, connection.client(), search).await;
+    let result = find_and_print(context, args, connection.client(), search).await;
     connection.close().await;
     result
 }
 
-async fn find_and_tell(
+async fn find_and_print(
     context: &CommandContext,
     args: &SyncStatusArgs,
     client: &Client,
@@ -62,7 +62,7 @@ pub fn describe(workflow: &str, report: &OrphanReport, dry_run: bool, command: &
     let mut text = String::new();
     for one in &report.allocations {
         let number = one.slurm_job_id.as_deref().map_or(String::new(), |id| format!(" (Slurm job {id})"));
-        let _ = writeln!(text, "{}{number} was {} and is over: {}", one.name, one.was, one.slurm_state);
+        let _ = writeln!(text, "{}{number} was {} and has ended: {}", one.name, one.was, one.slurm_state);
     }
     for name in &report.requeued {
         let _ = writeln!(text, "{name} was requeued by Slurm");
@@ -71,7 +71,7 @@ pub fn describe(workflow: &str, report: &OrphanReport, dry_run: bool, command: &
         let _ = writeln!(text, "job {} of {} was lost: {}", one.job, one.workflow, one.cause);
     }
     for name in &report.in_doubt {
-        let _ = writeln!(text, "{name}: Slurm says nothing certain about it; it stays as it is");
+        let _ = writeln!(text, "{name}: Slurm gives no definite state; left unchanged");
     }
     for one in &report.unreachable {
         let _ = writeln!(text, "{}", unreachable(workflow, one));
@@ -81,12 +81,12 @@ pub fn describe(workflow: &str, report: &OrphanReport, dry_run: bool, command: &
         return format!("workflow/{workflow}: nothing was lost\n");
     }
     if dry_run {
-        text.push_str("nothing was changed\n");
+        text.push_str("dry run: nothing was changed\n");
     }
     text
 }
 
-/// Says why the jobs of a runner that does not report are not lost.
+/// Returns why the jobs of a runner that does not report are not lost.
 pub fn unreachable(workflow: &str, one: &UnreachableRunner) -> String {
     let UnreachableRunner { runner, host, pid, reason, jobs, running } = one;
     let first = jobs.first().map_or("", String::as_str);
@@ -106,17 +106,19 @@ pub fn unreachable(workflow: &str, one: &UnreachableRunner) -> String {
             "the runner has ended and left results, which the next runner in its folder reports".to_owned()
         }
         UnreachableReason::AllocationRuns => "the Slurm allocation of the runner has not ended".to_owned(),
-        UnreachableReason::NotVerified => "the runner does not report, and cannot be checked from here".to_owned(),
+        UnreachableReason::NotVerified => {
+            "the runner does not report, and its processes are not visible on this machine".to_owned()
+        }
     };
     format!("{jobs} may still run on runner {runner} (process {pid} on {host}): {why}")
 }
 
-/// The command that declares a runner lost, where that is for the user to say.
+/// Returns the command that declares a runner lost, if only the user can decide that.
 pub fn assume_lost(one: &UnreachableRunner, command: &str) -> Option<String> {
     let hint = format!("if runner {0} is gone: {command} --assume-lost {0}", one.runner);
     match one.reason {
         UnreachableReason::ResultsLeft => {
-            Some(format!("to give the results up: {command} --assume-lost {}", one.runner))
+            Some(format!("to discard the results: {command} --assume-lost {}", one.runner))
         }
         UnreachableReason::AllocationRuns | UnreachableReason::NotVerified => Some(hint),
         UnreachableReason::AgentRuns | UnreachableReason::ShimRuns | UnreachableReason::JobsRun => None,
@@ -146,12 +148,12 @@ mod tests {
             ..OrphanReport::default()
         };
         let found = format!(
-            "torc-wf1-a1 (Slurm job 7) was active and is over: {}\njob a of w was lost: {}\n",
+            "torc-wf1-a1 (Slurm job 7) was active and has ended: {}\njob a of w was lost: {}\n",
             SlurmState::NodeFailure,
             Cause::NodeFailure
         );
         assert_eq!(describe("w", &report, false, "torc x"), found);
-        assert_eq!(describe("w", &report, true, "torc x"), format!("{found}nothing was changed\n"));
+        assert_eq!(describe("w", &report, true, "torc x"), format!("{found}dry run: nothing was changed\n"));
     }
 
     #[test]
@@ -162,7 +164,7 @@ mod tests {
             runners: vec![9],
             ..OrphanReport::default()
         };
-        let expected = "a1 was requeued by Slurm\na2: Slurm says nothing certain about it; it stays as it is\n";
+        let expected = "a1 was requeued by Slurm\na2: Slurm gives no definite state; left unchanged\n";
         assert_eq!(describe("w", &report, false, "torc x"), expected);
     }
 
@@ -184,8 +186,8 @@ mod tests {
         };
         assert_eq!(
             told(NotVerified, 1),
-            "job a of w may still run on runner 3 (process 12 on n7): the runner does not report, and cannot be checked from \
-             here\n  if runner 3 is gone: torc recover w --assume-lost 3\n"
+            "job a of w may still run on runner 3 (process 12 on n7): the runner does not report, and its processes \
+             are not visible on this machine\n  if runner 3 is gone: torc recover w --assume-lost 3\n"
         );
         assert!(told(NotVerified, 4).starts_with("4 jobs of w (such as a) may still run on runner 3"));
         for (reason, is_for_the_user) in [

@@ -1,4 +1,4 @@
-//! `torc token`: tokens that allow less than everything.
+//! `torc token`: create and show tokens with limited rights.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,56 +16,56 @@ use crate::error::{CliError, ExitStatus};
 use crate::output::known;
 use crate::token_file::read_token;
 
-/// Make and look at tokens that allow less than the server's own.
+/// Create and show tokens with limited rights
 #[derive(Debug, Args)]
 pub struct TokenArgs {
     #[command(subcommand)]
     pub command: TokenCommand,
 }
 
-/// What to do with tokens.
+/// The commands of the group.
 #[derive(Debug, Subcommand)]
 pub enum TokenCommand {
-    Create(CreateArgs),
-    Show(ShowArgs),
+    Create(CreateTokenArgs),
+    Show(ShowTokenArgs),
 }
 
-/// Print a new token.
+/// Create a token and print it
 ///
-/// It allows what its scope says and nothing else. Keep it in a file that only its user can read: whoever has it can use it. The
-/// server keeps no list of tokens; another key (the file `token-key` beside the database) ends all of them.
+/// The token grants only its scope. Store it in a file that only its user can read. The server keeps no list of tokens; a new key
+/// (the file `token-key` next to the database) revokes all of them.
 #[derive(Debug, Args)]
-pub struct CreateArgs {
-    /// What it is for.
+pub struct CreateTokenArgs {
+    /// Rights of the token
     #[arg(long, value_enum)]
     pub scope: ScopeArg,
-    /// The workflow of a runner's token, by name or number.
+    /// Workflow of a runner token, by name or number
     #[arg(long, required_if_eq("scope", "runner"))]
     pub workflow: Option<String>,
-    /// The user of an owner's token.
+    /// User of an owner token
     #[arg(long, required_if_eq("scope", "owner"))]
     pub user: Option<String>,
-    /// How long it is good for, e.g. `24h` (for ever when absent).
+    /// Lifetime, e.g. `24h` (default: unlimited)
     #[arg(long, value_name = "TIME", value_parser = crate::args::parse_duration)]
     pub expires: Option<Duration>,
 }
 
-/// What a token is for.
+/// The rights of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ScopeArg {
-    /// Everything.
+    /// All rights
     Admin,
-    /// A user's workflows.
+    /// The workflows of a user
     Owner,
-    /// Reading the workflows of the namespace (`--namespace`).
+    /// Read the workflows of the namespace (`--namespace`)
     Viewer,
-    /// The workflows of the namespace, except making new ones.
+    /// Change the workflows of the namespace, but create none
     Editor,
-    /// The runners and jobs of one workflow.
+    /// Runners and jobs of one workflow
     Runner,
-    /// The runners and jobs of every workflow.
+    /// Runners and jobs of all workflows
     Pool,
-    /// Reading metrics.
+    /// Read metrics
     Metrics,
 }
 
@@ -83,15 +83,15 @@ impl ScopeArg {
     }
 }
 
-/// Say what a token is for, without printing it.
+/// Show the rights of a token without printing it
 #[derive(Debug, Args)]
-pub struct ShowArgs {
-    /// The file with the token; that of --token-file, TORC_TOKEN_FILE or the store here when absent.
+pub struct ShowTokenArgs {
+    /// File with the token (default: --token-file, TORC_TOKEN_FILE or the store of this folder)
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub async fn run(context: &CommandContext, args: &TokenArgs) -> Result<ExitStatus, CliError> {
     match &args.command {
         TokenCommand::Create(args) => create(context, args).await,
@@ -99,7 +99,7 @@ pub async fn run(context: &CommandContext, args: &TokenArgs) -> Result<ExitStatu
     }
 }
 
-async fn create(context: &CommandContext, args: &CreateArgs) -> Result<ExitStatus, CliError> {
+async fn create(context: &CommandContext, args: &CreateTokenArgs) -> Result<ExitStatus, CliError> {
     let request = TokenRequest {
         scope: args.scope.scope(),
         workflow: args.workflow.as_deref().map(|name| bare_name(name).to_owned()),
@@ -115,38 +115,37 @@ async fn create(context: &CommandContext, args: &CreateArgs) -> Result<ExitStatu
     Ok(ExitStatus::Success)
 }
 
-fn show(context: &CommandContext, args: &ShowArgs) -> Result<ExitStatus, CliError> {
+fn show(context: &CommandContext, args: &ShowTokenArgs) -> Result<ExitStatus, CliError> {
     let named = args.file.clone().or_else(|| context.settings.token_file.clone());
     let word = match (named, &context.settings.token) {
         (Some(path), None) => read_token(&path)?,
         (Some(path), Some(_)) if args.file.is_some() => read_token(&path)?,
         (_, Some(token)) => token.clone(),
         (None, None) => {
-            let store_dir =
-                StoreDir::find(&context.folder).ok_or_else(|| CliError::usage("name the file of a token"))?;
+            let store_dir = StoreDir::find(&context.folder).ok_or_else(|| CliError::usage("missing token file"))?;
             read_token(&store_dir.token_file())?
         }
     };
-    let wrong = |what: &str| CliError::invalid(format!("this is no token: {what}"));
-    let credential = Credential::parse(&word).map_err(|error| wrong(&format!("what it pins {error}")))?;
-    let statement = if trust::is_signed(&credential.token) {
+    let wrong = |what: &str| CliError::invalid(format!("invalid token: {what}"));
+    let credential = Credential::parse(&word).map_err(|error| wrong(&format!("the pinned certificate {error}")))?;
+    let claims = if trust::is_signed(&credential.token) {
         Some(trust::read(&credential.token).map_err(|error| wrong(&error.to_string()))?)
     } else {
         None
     };
     let certificate = credential.certificate.map(|pin| pin.to_string());
-    let value = match &statement {
-        Some(statement) => json!({ "statement": statement, "certificateSha256": certificate }),
+    let value = match &claims {
+        Some(claims) => json!({ "statement": claims, "certificateSha256": certificate }),
         None => json!({ "statement": { "scope": "admin" }, "certificateSha256": certificate }),
     };
-    context.output.value(&known(value), || lines(statement.as_ref(), certificate.as_deref()))?;
+    context.output.value(&known(value), || lines(claims.as_ref(), certificate.as_deref()))?;
     Ok(ExitStatus::Success)
 }
 
-fn lines(statement: Option<&Claims>, certificate: Option<&str>) -> String {
+fn lines(claims: Option<&Claims>, certificate: Option<&str>) -> String {
     let time =
         |seconds: i64| jiff::Timestamp::from_second(seconds).map_or_else(|_| "?".to_owned(), |at| at.to_string());
-    let allows = match statement.map(|statement| &statement.grant) {
+    let allows = match claims.map(|claims| &claims.grant) {
         None | Some(Grant::Admin) => "everything (admin)".to_owned(),
         Some(Grant::Owner { user }) => format!("the workflows of {user} (owner)"),
         Some(Grant::Viewer { namespace }) => format!("reading the workflows of the namespace {namespace} (viewer)"),
@@ -156,12 +155,12 @@ fn lines(statement: Option<&Claims>, certificate: Option<&str>) -> String {
         Some(Grant::Metrics) => "reading metrics (metrics)".to_owned(),
     };
     let mut text = format!("allows:      {allows}\n");
-    if let Some(statement) = statement {
-        let expires = statement.expires.map_or_else(|| "never".to_owned(), time);
-        let made = if statement.issued == 0 { String::new() } else { format!(", {}", time(statement.issued)) };
-        text.push_str(&format!("made by:     {}{made}\nexpires:     {expires}\n", statement.issuer));
+    if let Some(claims) = claims {
+        let expires = claims.expires.map_or_else(|| "never".to_owned(), time);
+        let made = if claims.issued == 0 { String::new() } else { format!(", {}", time(claims.issued)) };
+        text.push_str(&format!("made by:     {}{made}\nexpires:     {expires}\n", claims.issuer));
     }
-    text.push_str(&format!("certificate: {}\n", certificate.unwrap_or("any that is trusted here")));
+    text.push_str(&format!("certificate: {}\n", certificate.unwrap_or("any trusted certificate")));
     text
 }
 
@@ -171,9 +170,9 @@ mod tests {
 
     #[test]
     fn tokens_are_described_without_being_printed() {
-        let statement =
+        let claims =
             Claims { grant: Grant::Runner { workflow: 3 }, issuer: "ada".to_owned(), issued: 0, expires: Some(86_400) };
-        let text = lines(Some(&statement), None);
+        let text = lines(Some(&claims), None);
         assert!(text.contains("workflow 3 (runner)") && text.contains("1970-01-02T00:00:00Z"), "{text}");
         assert!(lines(None, Some("ab")).contains("everything (admin)\ncertificate: ab"));
     }
@@ -195,8 +194,8 @@ mod tests {
         }
         assert_eq!(ScopeArg::value_variants().len(), scopes.len());
         let sentence = |grant: Grant| {
-            let statement = Claims { grant, issuer: "ada".to_owned(), issued: 60, expires: None };
-            lines(Some(&statement), None)
+            let claims = Claims { grant, issuer: "ada".to_owned(), issued: 60, expires: None };
+            lines(Some(&claims), None)
         };
         let text = |name: &str| name.to_owned();
         for (grant, expected) in [
@@ -209,7 +208,7 @@ mod tests {
             (Grant::Metrics, "reading metrics (metrics)"),
         ] {
             let end =
-                "made by:     ada, 1970-01-01T00:01:00Z\nexpires:     never\ncertificate: any that is trusted here\n";
+                "made by:     ada, 1970-01-01T00:01:00Z\nexpires:     never\ncertificate: any trusted certificate\n";
             assert_eq!(sentence(grant), format!("allows:      {expected}\n{end}"));
         }
         assert_eq!(known(json!({ "a": null, "b": 1, "c": { "d": null } })), json!({ "b": 1, "c": { "d": null } }));

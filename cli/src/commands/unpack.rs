@@ -1,36 +1,36 @@
-//! `torc unpack`: packed logs as files of their own.
+//! `torc unpack`: write packed logs to separate files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
-use torc_runner::packs::{self, Entry, Stream};
+use torc_runner::packs::{self, PackEntry, Stream};
 
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 use crate::output::human;
 
-/// Write packed logs to files of their own, named as unpacked ones are.
+/// Write packed logs to separate files, with the names of unpacked logs
 ///
-/// Reads every pack in a folder, with or without its index. What a crash left unfinished at the end of a pack is left out.
+/// Reads every pack in a folder, with or without its index. Ignores an incomplete record that a crash left at the end of a pack.
 #[derive(Debug, Args)]
 pub struct UnpackArgs {
-    /// The folder of the packs.
+    /// Folder of the packs
     #[arg(value_name = "FOLDER", default_value = "torc_output/job_stdio")]
     pub folder: PathBuf,
-    /// Where the files go (the same folder when absent).
+    /// Folder for the files (default: the folder of the packs)
     #[arg(long, value_name = "FOLDER")]
     pub into: Option<PathBuf>,
-    /// Only the outputs of this attempt, e.g. `wf1_j2_r1_a1`.
+    /// Unpack only this attempt, e.g. `wf1_j2_r1_a1`
     #[arg(long, value_name = "ATTEMPT")]
     pub attempt: Option<String>,
-    /// Only list what is packed.
+    /// List the packed logs without writing them
     #[arg(long)]
     pub list: bool,
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub fn run(context: &CommandContext, args: &UnpackArgs) -> Result<ExitStatus, CliError> {
     let into = args.into.as_ref().unwrap_or(&args.folder);
     let mut found = Vec::new();
@@ -44,7 +44,7 @@ pub fn run(context: &CommandContext, args: &UnpackArgs) -> Result<ExitStatus, Cl
     }
     if !args.list {
         fs::create_dir_all(into)
-            .map_err(|error| CliError::unexpected(format!("could not make {}", into.display()), error))?;
+            .map_err(|error| CliError::unexpected(format!("could not create {}", into.display()), error))?;
         for (pack, entry) in &found {
             write(pack, entry, into)?;
         }
@@ -70,7 +70,7 @@ fn packs_in(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
     let entries = fs::read_dir(folder).map_err(|error| {
         CliError::not_found(format!("could not read the folder {}", folder.display()))
             .because(error)
-            .hint("name the folder `job_stdio` of the output folder")
+            .hint("select the folder `job_stdio` in the output folder")
     })?;
     let is_pack = |path: &PathBuf| path.extension().is_some_and(|extension| extension == packs::PACK);
     let mut found: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(is_pack).collect();
@@ -78,14 +78,14 @@ fn packs_in(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
     Ok(found)
 }
 
-fn write(pack: &Path, entry: &Entry, into: &Path) -> Result<(), CliError> {
+fn write(pack: &Path, entry: &PackEntry, into: &Path) -> Result<(), CliError> {
     let path = into.join(file_name(entry));
     packs::read(pack, entry.offset)
         .and_then(|output| fs::write(&path, output))
         .map_err(|error| CliError::unexpected(format!("could not write {}", path.display()), error))
 }
 
-fn file_name(entry: &Entry) -> String {
+fn file_name(entry: &PackEntry) -> String {
     let extension = match entry.stream {
         Stream::Out => "o",
         Stream::Err => "e",
@@ -93,11 +93,11 @@ fn file_name(entry: &Entry) -> String {
     format!("job_{}.{extension}", entry.label)
 }
 
-fn size(entry: &Entry) -> i64 {
+fn size(entry: &PackEntry) -> i64 {
     i64::try_from(entry.length).unwrap_or(i64::MAX)
 }
 
-fn item(pack: &Path, entry: &Entry) -> serde_json::Value {
+fn item(pack: &Path, entry: &PackEntry) -> serde_json::Value {
     json!({ "name": file_name(entry), "pack": pack, "offset": entry.offset, "sizeBytes": entry.length })
 }
 
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn unpacked_logs_are_named_as_if_they_had_never_been_packed() {
-        let entry = |stream| Entry { label: "wf1_j2_r1_a1".to_owned(), stream, offset: 5, length: 7 };
+        let entry = |stream| PackEntry { label: "wf1_j2_r1_a1".to_owned(), stream, offset: 5, length: 7 };
         assert_eq!(file_name(&entry(Stream::Out)), "job_wf1_j2_r1_a1.o");
         assert_eq!(file_name(&entry(Stream::Err)), "job_wf1_j2_r1_a1.e");
         let expected = json!({ "name": "job_wf1_j2_r1_a1.e", "pack": "/p", "offset": 5, "sizeBytes": 7 });

@@ -1,4 +1,4 @@
-//! `torc user-data`: the values that jobs exchange.
+//! `torc user-data`: read and write the values that jobs exchange.
 
 use std::io::Read as _;
 
@@ -11,47 +11,47 @@ use crate::connection::{explain_missing, resolve_workflow};
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 use crate::output::{Listing, human};
-use crate::use_cases::inside_job::{Attempt, with_server};
+use crate::use_cases::inside_job::{OwnAttempt, with_server};
 
-/// Values that jobs exchange: list, get, set, delete.
+/// Read and write the values that jobs exchange
 ///
-/// Inside a job the workflow is left out: `torc user-data set NAME '{"x": 1}'`.
+/// Inside a job the workflow is not needed: `torc user-data set NAME '{"x": 1}'`.
 #[derive(Debug, Args)]
 pub struct UserDataArgs {
     #[command(subcommand)]
     pub command: UserDataCommand,
 }
 
-/// What can be done with data.
+/// The commands of the group.
 #[derive(Debug, Subcommand)]
 pub enum UserDataCommand {
-    /// List all values, as `torc get user-data`.
+    /// List all values, as `torc get user-data`
     List {
-        /// The workflow, by name or number; may be left out inside a job and where the store holds one.
+        /// Workflow by name or number (default: that of the calling job, or the only one in the store)
         #[arg(value_name = "WORKFLOW")]
         workflow: Option<String>,
     },
-    /// Print one value as JSON.
+    /// Print one value as JSON
     Get {
-        /// The workflow, if it must be named, and the data's name.
+        /// Workflow (optional) and name of the value
         #[arg(value_names = ["WORKFLOW", "NAME"], num_args = 1..=2, required = true)]
         words: Vec<String>,
     },
-    /// Write a value: any JSON, or `-` to read it from standard input.
+    /// Write a value: any JSON, or `-` to read it from standard input
     Set {
-        /// The workflow, if it must be named, the data's name, and the value.
+        /// Workflow (optional), name and value
         #[arg(value_names = ["WORKFLOW", "NAME", "VALUE"], num_args = 2..=3, required = true, allow_hyphen_values = true)]
         words: Vec<String>,
     },
-    /// Take back what was written: what the document says counts again, if it says something.
+    /// Delete a written value, so that the value of the document applies again
     Delete {
-        /// The workflow, if it must be named, and the data's name.
+        /// Workflow (optional) and name of the value
         #[arg(value_names = ["WORKFLOW", "NAME"], num_args = 1..=2, required = true)]
         words: Vec<String>,
     },
 }
 
-/// Runs the group.
+/// Runs a command of the group.
 pub async fn run(context: &CommandContext, args: UserDataArgs) -> Result<ExitStatus, CliError> {
     match args.command {
         UserDataCommand::List { workflow } => {
@@ -70,7 +70,7 @@ pub async fn run(context: &CommandContext, args: UserDataArgs) -> Result<ExitSta
         UserDataCommand::Set { words } => {
             let (workflow, [name, text]) = split(words)?;
             let value =
-                WriteUserData { data: parse(&read(&text)?)?, job: Attempt::of_this_process().map(|own| own.job) };
+                WriteUserData { data: parse(&read(&text)?)?, job: OwnAttempt::of_this_process().map(|own| own.job) };
             with_server(context, async |client: &Client| {
                 write(context, client, (workflow.as_deref(), &name), Some(&value)).await
             })
@@ -87,18 +87,18 @@ pub async fn run(context: &CommandContext, args: UserDataArgs) -> Result<ExitSta
     Ok(ExitStatus::Success)
 }
 
-/// The workflow that is meant: the one that was named, that of the job that asks, or the only one there is.
+/// Returns the named workflow, that of the calling job, or the only one in the store.
 async fn workflow_of(client: &Client, named: Option<&str>) -> Result<String, CliError> {
-    match (named, Attempt::of_this_process()) {
+    match (named, OwnAttempt::of_this_process()) {
         (None, Some(own)) => Ok(own.workflow),
         (named, _) => resolve_workflow(client, named).await,
     }
 }
 
-/// The words of a line: the first is the workflow if there is one more than needed.
+/// Splits the arguments: the first is the workflow if there is one more than needed.
 fn split<const N: usize>(mut words: Vec<String>) -> Result<(Option<String>, [String; N]), CliError> {
     let workflow = (words.len() > N).then(|| words.remove(0));
-    let words = words.try_into().map_err(|_| CliError::usage("name the data, and the workflow before it"))?;
+    let words = words.try_into().map_err(|_| CliError::usage("expected [WORKFLOW] NAME [VALUE]"))?;
     Ok((workflow, words))
 }
 
@@ -114,9 +114,9 @@ fn read(text: &str) -> Result<String, CliError> {
 
 fn parse(text: &str) -> Result<Value, CliError> {
     serde_json::from_str(text).map_err(|error| {
-        CliError::invalid("the value is no JSON")
+        CliError::invalid("the value is not valid JSON")
             .because(error)
-            .hint("a text needs quotes inside the shell's: '\"like this\"'")
+            .hint("quote a text for JSON and for the shell: '\"text\"'")
     })
 }
 
@@ -126,7 +126,7 @@ async fn get(context: &CommandContext, client: &Client, workflow: Option<&str>, 
     let Some(value) = &found.data else {
         let message = format!("user data '{name}' has no value yet");
         return Err(
-            CliError::not_found(message).hint(format!("write one with: torc user-data set {workflow} {name} VALUE"))
+            CliError::not_found(message).hint(format!("set one with: torc user-data set {workflow} {name} VALUE"))
         );
     };
     context.output.value(value, || format!("{value}\n"))
@@ -140,7 +140,7 @@ async fn write(
 ) -> Result<(), CliError> {
     let workflow = workflow_of(client, workflow).await?;
     let written = client.write_user_data(&workflow, name, value).await.map_err(explain_missing)?;
-    let verb = if value.is_some() { "set" } else { "taken back" };
+    let verb = if value.is_some() { "set" } else { "deleted" };
     context.output.value(&written, || describe(&workflow, name, verb, &written))
 }
 
@@ -152,7 +152,7 @@ fn describe(workflow: &str, name: &str, verb: &str, written: &UserDataWritten) -
     if written.stale_jobs > 0 {
         let jobs = human::count(written.stale_jobs, "job");
         text.push_str(&format!(
-            "{jobs} completed with what it was before; run again with: torc retry {workflow} --changed\n"
+            "{jobs} completed with the previous value; retry with: torc retry {workflow} --changed\n"
         ));
     }
     text
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(told(false, 3), "user-data/d unchanged\n");
         assert_eq!(told(true, 0), "user-data/d set\n");
         let expected =
-            "user-data/d set\n2 jobs completed with what it was before; run again with: torc retry w --changed\n";
+            "user-data/d set\n2 jobs completed with the previous value; retry with: torc retry w --changed\n";
         assert_eq!(told(true, 2), expected);
     }
 }

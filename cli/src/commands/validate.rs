@@ -8,7 +8,7 @@ use torc_api::document::SlurmClusterDocument;
 use torc_api::problem::Problem;
 use torc_api::recovery::UnplacedJob;
 use torc_api::size::too_large;
-use torc_core::expand::{Limits, warnings};
+use torc_core::expand::{ExpansionLimits, warnings};
 
 use super::plan::allocations;
 use crate::context::CommandContext;
@@ -16,23 +16,23 @@ use crate::documents;
 use crate::error::{CliError, ExitStatus};
 use crate::output::human;
 
-/// Check documents without a store.
+/// Check documents without a store
 ///
-/// Everything that is wrong is told at once, with file, line, column and field.
+/// Reports all problems at once, with file, line, column and field.
 #[derive(Debug, Args)]
 pub struct ValidateArgs {
-    /// A file, a folder, or `-` for standard input; may be given several times.
+    /// File, folder, or `-` for standard input; may be repeated
     #[arg(short = 'f', long = "filename", value_name = "FILE", num_args = 1.., required_unless_present = "paths")]
     pub files: Vec<PathBuf>,
-    /// The same without the flag.
+    /// Like --filename
     #[arg(value_name = "FILE", conflicts_with = "files")]
     pub paths: Vec<PathBuf>,
-    /// Also refuse what only an API server would refuse: workflows of more than 900 KiB.
+    /// Apply the limits of a Kubernetes API server, too: at most 900 KiB per workflow
     #[arg(long)]
     pub kubernetes: bool,
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub fn run(context: &CommandContext, args: &ValidateArgs) -> Result<ExitStatus, CliError> {
     let paths = if args.files.is_empty() { &args.paths } else { &args.files };
     let (workflows, mut report) = documents::read(paths, context.settings.namespace.as_deref())?;
@@ -43,7 +43,7 @@ pub fn run(context: &CommandContext, args: &ValidateArgs) -> Result<ExitStatus, 
     }
     let mut valid = Vec::new();
     if !report.has_errors() {
-        let limits = Limits { max_jobs: context.settings.server.max_jobs, ..Limits::default() };
+        let limits = ExpansionLimits { max_jobs: context.settings.server.max_jobs, ..ExpansionLimits::default() };
         for workflow in &workflows {
             match workflow.expand(&limits) {
                 Ok(expanded) => {
@@ -73,7 +73,7 @@ pub fn run(context: &CommandContext, args: &ValidateArgs) -> Result<ExitStatus, 
     Ok(ExitStatus::Success)
 }
 
-/// Says why a job would wait for ever on the cluster that is described beside its workflow.
+/// Returns the warning about a job that would wait for ever on the cluster in the same files.
 fn unplaced(one: &UnplacedJob) -> Problem {
     Problem::warning(
         "spec.slurmCluster",

@@ -1,4 +1,4 @@
-//! `torc watch`: look after a workflow until it has ended, and recover it if that is wanted.
+//! `torc watch`: monitor a workflow until it has ended, and optionally recover it.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use torc_api::api::Workflow;
 use torc_api::recovery::RegenerateRequest;
 use torc_api::workflow::WorkflowSpec;
 
-use super::recover::{self, RemedyArgs};
+use super::recover::{self, RecoveryArgs};
 use crate::args::parse_duration;
 use crate::client::Client;
 use crate::connection::{ServerConnection, explain_missing, resolve_workflow};
@@ -22,33 +22,33 @@ use crate::use_cases::next_step::start_command;
 use crate::use_cases::orphans::{Search, find_lost};
 use crate::workflow_phase::{WorkflowPhase, phase};
 
-/// Look after a workflow until it has ended; with --recover, try what failed again.
+/// Monitor a workflow until it has ended, and recover it with --recover
 ///
-/// A server does all this by itself under the document's `recovery`; this is for those who would rather keep a terminal open.
+/// Checks for lost allocations and runners at a fixed interval. A server does the same by the `recovery` of the document.
 #[derive(Debug, Args)]
 pub struct WatchArgs {
-    /// The workflow, by name or number; may be left out where the store holds one.
+    /// Workflow by name or number (default: the only one in the store)
     #[arg(value_name = "WORKFLOW")]
     pub workflow: Option<String>,
-    /// Between two looks.
+    /// Interval between two checks
     #[arg(short = 'p', long, value_name = "TIME", default_value = "60s", value_parser = parse_interval)]
     pub poll_interval: Duration,
-    /// Recover the workflow when it has ended with failed jobs.
+    /// Recover the workflow when it has ended with failed jobs
     #[arg(short = 'r', long)]
     pub recover: bool,
-    /// At most so many recoveries (no limit when absent).
+    /// Maximum number of recoveries (default: no limit)
     #[arg(short = 'm', long, value_name = "N", requires = "recover")]
     pub max_retries: Option<u32>,
-    /// Ask for new allocations when jobs are ready and none is left.
+    /// Submit new allocations when jobs are ready and no allocation is left
     #[arg(long)]
     pub auto_schedule: bool,
     #[command(flatten)]
-    pub remedy: RemedyArgs,
+    pub recovery: RecoveryArgs,
     #[command(flatten)]
     pub listen: ListenArgs,
 }
 
-/// A number alone is in seconds, as in Torc 1.0.
+/// Parses an interval. A number without unit is in seconds, as in Torc 1.0.
 fn parse_interval(text: &str) -> Result<Duration, String> {
     match text.parse::<u64>() {
         Ok(seconds) => Ok(Duration::from_secs(seconds.max(1))),
@@ -56,29 +56,31 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// So many looks in a row without a live allocation, before what was lost is looked for.
-const LOOKS: u32 = 3;
-/// Between two times at which allocations are asked for.
-const COOL_DOWN: Duration = Duration::from_secs(60);
+/// Number of successive checks without a live allocation after which losses are searched.
+const CHECKS_BEFORE_SEARCH: u32 = 3;
+/// Shortest interval between two submissions of allocations.
+const SUBMIT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Runs the verb.
+/// Runs the command.
 pub async fn run(context: &CommandContext, args: &WatchArgs) -> Result<ExitStatus, CliError> {
     let mut interrupts = Interrupts::listen()?;
-    let mut watch = Watch::default();
+    let mut watch = Monitor::default();
     loop {
-        // The store is opened anew for each look: nobody is kept from running meanwhile.
+        // The store is opened for each check only, so that other processes can run it.
         let connection = ServerConnection::open(&context.settings, &context.folder).await?;
         let is_served = connection.is_served();
         watch.is_served = is_served;
-        let looked = look(context, args, connection.client(), &mut watch).await;
+        let checked = check(context, args, connection.client(), &mut watch).await;
         connection.close().await;
-        match looked? {
-            Look::Over(status) => return Ok(status),
-            // Who recovers also sees to it that what is asked for is submitted.
-            Look::Goes { workflow, is_for_slurm: true } if !is_served && (args.recover || args.auto_schedule) => {
+        match checked? {
+            CheckOutcome::Over(status) => return Ok(status),
+            // The allocations that this command requests need a server that submits them.
+            CheckOutcome::Continues { workflow, is_for_slurm: true }
+                if !is_served && (args.recover || args.auto_schedule) =>
+            {
                 ensure_background_server(context, &workflow).await?;
             }
-            Look::Goes { .. } => {}
+            CheckOutcome::Continues { .. } => {}
         }
         tokio::select! {
             () = tokio::time::sleep(args.poll_interval) => {}
@@ -87,63 +89,62 @@ pub async fn run(context: &CommandContext, args: &WatchArgs) -> Result<ExitStatu
     }
 }
 
-/// What is remembered from look to look.
+/// The state between two checks.
 #[derive(Default)]
-struct Watch {
-    said: String,
-    /// Runners that do not report, as they were told last.
-    told_unreachable: Vec<UnreachableRunner>,
-    /// It was told that no process serves the store.
-    told_unserved: bool,
-    /// A process serves the store at this look.
+struct Monitor {
+    last_line: String,
+    /// Runners that do not report, as printed last.
+    printed_unreachable: Vec<UnreachableRunner>,
+    /// Whether the line about a store without a server was printed.
+    printed_unserved: bool,
+    /// Whether a process serves the store at this check.
     is_served: bool,
     without_allocation: u32,
     recoveries: u32,
     scheduled: Option<Instant>,
 }
 
-/// What a look has come to.
-enum Look {
-    /// There is nothing to watch any more.
+/// The outcome of a check.
+enum CheckOutcome {
+    /// The workflow has ended.
     Over(ExitStatus),
-    /// It goes on.
-    Goes { workflow: String, is_for_slurm: bool },
+    /// The workflow continues.
+    Continues { workflow: String, is_for_slurm: bool },
 }
 
-/// One look.
-async fn look(
+/// Checks the workflow once.
+async fn check(
     context: &CommandContext,
     args: &WatchArgs,
     client: &Client,
-    watch: &mut Watch,
-) -> Result<Look, CliError> {
+    watch: &mut Monitor,
+) -> Result<CheckOutcome, CliError> {
     let name = resolve_workflow(client, args.workflow.as_deref()).await?;
     let mut workflow = client.workflow(&name).await.map_err(explain_missing)?;
     let id = workflow.id.to_string();
-    say(context, watch, &workflow);
-    // Every allocation is looked at: a live one hides no dead one.
-    // What these flags ask for is served from here, after this look.
+    print_status(context, watch, &workflow);
+    // With these flags the command starts a server after this check.
     if !args.recover && !args.auto_schedule {
-        tell_unserved(context, watch, &workflow);
+        print_unserved(context, watch, &workflow);
     }
     let mut is_alive = has_live_allocation(client, &id).await?;
     watch.without_allocation = if is_alive { 0 } else { watch.without_allocation + 1 };
-    let seen = Seen {
+    let snapshot = Snapshot {
         is_served: watch.is_served,
         is_alive,
-        looks_without: watch.without_allocation,
+        checks_without: watch.without_allocation,
         running: workflow.status.jobs.running,
     };
-    if may_be_lost(seen) {
+    if may_be_lost(snapshot) {
         let search = Search { is_served: watch.is_served, ..Search::default() };
         let found = find_lost(context, client, &workflow, search).await?;
-        tell_found(context, watch, &workflow.name, found.clone());
+        print_found(context, watch, &workflow.name, found.clone());
         if found.has_losses() {
             workflow = client.workflow(&id).await?;
             is_alive = has_live_allocation(client, &id).await?;
         }
     }
-    let goes = Look::Goes { workflow: id, is_for_slurm: workflow.status.allocations.is_some() };
+    let goes = CheckOutcome::Continues { workflow: id, is_for_slurm: workflow.status.allocations.is_some() };
     match phase(&workflow) {
         WorkflowPhase::Active | WorkflowPhase::Suspended => {
             if args.auto_schedule && !is_alive && workflow.status.jobs.ready > 0 {
@@ -151,15 +152,15 @@ async fn look(
             }
             Ok(goes)
         }
-        WorkflowPhase::Succeeded => Ok(Look::Over(ExitStatus::Success)),
+        WorkflowPhase::Succeeded => Ok(CheckOutcome::Over(ExitStatus::Success)),
         WorkflowPhase::Failed | WorkflowPhase::NeedsDecision => {
-            Ok(after_failure(context, args, client, &workflow, watch).await?.map_or(goes, Look::Over))
+            Ok(after_failure(context, args, client, &workflow, watch).await?.map_or(goes, CheckOutcome::Over))
         }
-        WorkflowPhase::Canceled => Ok(Look::Over(ExitStatus::WorkflowFailed)),
+        WorkflowPhase::Canceled => Ok(CheckOutcome::Over(ExitStatus::WorkflowFailed)),
     }
 }
 
-/// Slurm knows of it.
+/// Returns whether Slurm knows the allocation.
 fn is_alive(allocation: &Allocation) -> bool {
     allocation.status != AllocationStatus::Pending || allocation.slurm_job_id.is_some()
 }
@@ -168,49 +169,49 @@ async fn has_live_allocation(client: &Client, workflow: &str) -> Result<bool, Cl
     Ok(client.live_allocations(workflow).await?.iter().any(is_alive))
 }
 
-/// One look, as far as it tells whether something may be lost.
+/// The data that decides whether losses are searched.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct Snapshot {
     is_served: bool,
-    /// The store knows of a live allocation. Only a process that serves it keeps that up to date.
+    /// Whether the store knows a live allocation. Only a process that serves the store keeps this up to date.
     is_alive: bool,
-    looks_without: u32,
+    checks_without: u32,
     running: i64,
 }
 
-/// Without a live allocation, what was lost is looked for: at once if jobs are said to run, otherwise after some looks. Where no
-/// process serves the store, no other process asks Slurm whether an allocation lives.
-fn may_be_lost(seen: Seen) -> bool {
-    let is_stale = !seen.is_served && (seen.is_alive || seen.running > 0);
-    is_stale || !seen.is_alive && (seen.looks_without >= LOOKS || seen.running > 0)
+/// Returns whether losses are searched. Without a live allocation, they are searched at once if jobs are running and otherwise after
+/// some checks. Without a server no other process queries Slurm, so losses are also searched with live allocations.
+fn may_be_lost(snapshot: Snapshot) -> bool {
+    let is_stale = !snapshot.is_served && (snapshot.is_alive || snapshot.running > 0);
+    is_stale || !snapshot.is_alive && (snapshot.checks_without >= CHECKS_BEFORE_SEARCH || snapshot.running > 0)
 }
 
-/// Says what was lost, and once what cannot be judged.
-fn tell_found(context: &CommandContext, watch: &mut Watch, workflow: &str, found: OrphanReport) {
-    let is_told = watch.told_unreachable == found.unreachable;
-    watch.told_unreachable.clone_from(&found.unreachable);
-    let unreachable = if is_told { Vec::new() } else { found.unreachable };
-    let news = OrphanReport { unreachable, in_doubt: Vec::new(), requeued: Vec::new(), ..found };
-    if news.has_losses() || !news.unreachable.is_empty() {
+/// Prints the losses, and once the runners that cannot be checked.
+fn print_found(context: &CommandContext, watch: &mut Monitor, workflow: &str, found: OrphanReport) {
+    let is_printed = watch.printed_unreachable == found.unreachable;
+    watch.printed_unreachable.clone_from(&found.unreachable);
+    let unreachable = if is_printed { Vec::new() } else { found.unreachable };
+    let changes = OrphanReport { unreachable, in_doubt: Vec::new(), requeued: Vec::new(), ..found };
+    if changes.has_losses() || !changes.unreachable.is_empty() {
         let command = format!("torc workflows sync-status {workflow}");
-        context.output.progress(super::sync_status::describe(workflow, &news, false, &command).trim_end());
+        context.output.progress(super::sync_status::describe(workflow, &changes, false, &command).trim_end());
     }
 }
 
-/// Says once that nothing moves because no process serves the store.
-fn tell_unserved(context: &CommandContext, watch: &mut Watch, workflow: &Workflow) {
-    let is_news = !watch.is_served && !std::mem::replace(&mut watch.told_unserved, true);
-    watch.told_unserved &= !watch.is_served;
-    if is_news && phase(workflow).is_active() {
+/// Prints once that no job starts because no process serves the store.
+fn print_unserved(context: &CommandContext, watch: &mut Monitor, workflow: &Workflow) {
+    let is_new = !watch.is_served && !std::mem::replace(&mut watch.printed_unserved, true);
+    watch.printed_unserved &= !watch.is_served;
+    if is_new && phase(workflow).is_active() {
         let start = start_command(workflow);
         context.output.progress(&format!(
-            "{}: no torc process serves this store: no job is started and no result is taken; continue with: {start}",
+            "{}: no torc process serves this store, so no job starts; continue with: {start}",
             workflow.name
         ));
     }
 }
 
-fn say(context: &CommandContext, watch: &mut Watch, workflow: &Workflow) {
+fn print_status(context: &CommandContext, watch: &mut Monitor, workflow: &Workflow) {
     let jobs = &workflow.status.jobs;
     let allocations = workflow.status.allocations.unwrap_or_default();
     let line = format!(
@@ -224,13 +225,13 @@ fn say(context: &CommandContext, watch: &mut Watch, workflow: &Workflow) {
         human::count(allocations.pending, "allocation"),
         allocations.active,
     );
-    if watch.said != line {
+    if watch.last_line != line {
         context.output.progress(&line);
-        watch.said = line;
+        watch.last_line = line;
     }
 }
 
-/// It was recovered as often as it may be.
+/// Returns whether the maximum number of recoveries is reached.
 fn is_spent(max_retries: Option<u32>, recoveries: u32) -> bool {
     max_retries.is_some_and(|most| recoveries >= most)
 }
@@ -240,17 +241,17 @@ async fn after_failure(
     args: &WatchArgs,
     client: &Client,
     workflow: &Workflow,
-    watch: &mut Watch,
+    watch: &mut Monitor,
 ) -> Result<Option<ExitStatus>, CliError> {
     let is_spent = is_spent(args.max_retries, watch.recoveries);
     if !args.recover || is_spent {
         if is_spent && args.recover {
-            context.output.progress(&format!("{}: recovered as often as it may be", workflow.name));
+            context.output.progress(&format!("{}: the maximum number of recoveries is reached", workflow.name));
         }
         return Ok(Some(ExitStatus::WorkflowFailed));
     }
     let search = Search { is_served: watch.is_served, ends_left_processes: true, ..Search::default() };
-    let recovered = recover::recover(context, client, workflow, &args.remedy, search).await?;
+    let recovered = recover::recover(context, client, workflow, &args.recovery, search).await?;
     watch.recoveries += 1;
     context.output.progress(recover::describe(context, workflow, &recovered, true).trim_end());
     if recovered.jobs.again == 0 {
@@ -259,12 +260,12 @@ async fn after_failure(
     Ok(None)
 }
 
-/// Allocations were not asked for, or long ago.
-fn is_cool(since: Option<Duration>) -> bool {
-    since.is_none_or(|since| since >= COOL_DOWN)
+/// Returns whether the last submission is long enough ago.
+fn may_submit(since: Option<Duration>) -> bool {
+    since.is_none_or(|since| since >= SUBMIT_INTERVAL)
 }
 
-/// Its allocations follow from its jobs, and nobody has to ask for them.
+/// Returns whether the controller plans the allocations of a workflow.
 fn sizes_itself(spec: &WorkflowSpec) -> bool {
     spec.slurm_cluster.is_some() && !spec.asks_slurm_for_nodes()
 }
@@ -274,16 +275,16 @@ async fn schedule(
     args: &WatchArgs,
     client: &Client,
     workflow: &Workflow,
-    watch: &mut Watch,
+    watch: &mut Monitor,
 ) -> Result<(), CliError> {
     let spec = workflow.document.as_ref().map(|document| &document.spec);
-    if !is_cool(watch.scheduled.map(|last| last.elapsed())) || spec.is_some_and(sizes_itself) {
+    if !may_submit(watch.scheduled.map(|last| last.elapsed())) || spec.is_some_and(sizes_itself) {
         return Ok(());
     }
     watch.scheduled = Some(Instant::now());
-    let request = RegenerateRequest { submit: true, ..args.remedy.plan.request(client, workflow).await? };
+    let request = RegenerateRequest { submit: true, ..args.recovery.plan.request(client, workflow).await? };
     let report = client.regenerate(&workflow.id.to_string(), &request).await?;
-    context.output.progress(&format!("{}: asked for {}", workflow.name, report.allocations.join(", ")));
+    context.output.progress(&format!("{}: submitted {}", workflow.name, report.allocations.join(", ")));
     Ok(())
 }
 
@@ -295,32 +296,32 @@ mod tests {
 
     // R06
     #[test]
-    fn what_was_lost_is_looked_for_when_no_allocation_is_left() {
+    fn losses_are_searched_without_a_live_allocation() {
         let cases = [
             (false, 1, 1, true),
             (false, 1, 0, false),
-            (false, LOOKS - 1, 0, false),
-            (false, LOOKS, 0, true),
+            (false, CHECKS_BEFORE_SEARCH - 1, 0, false),
+            (false, CHECKS_BEFORE_SEARCH, 0, true),
             (true, 0, 9, false),
-            (true, LOOKS, 9, false),
+            (true, CHECKS_BEFORE_SEARCH, 9, false),
         ];
-        for (is_alive, looks_without, running, expected) in cases {
-            let seen = Seen { is_served: true, is_alive, looks_without, running };
-            assert_eq!(may_be_lost(seen), expected, "{seen:?}");
+        for (is_alive, checks_without, running, expected) in cases {
+            let snapshot = Snapshot { is_served: true, is_alive, checks_without, running };
+            assert_eq!(may_be_lost(snapshot), expected, "{snapshot:?}");
         }
     }
 
     // R06
     #[test]
-    fn slurm_is_asked_at_every_look_where_nothing_serves_the_store() {
+    fn losses_are_searched_at_every_check_without_a_server() {
         for (is_alive, running, expected) in [(true, 0, true), (true, 3, true), (false, 1, true), (false, 0, false)] {
-            let seen = Seen { is_served: false, is_alive, looks_without: 0, running };
-            assert_eq!(may_be_lost(seen), expected, "{seen:?}");
+            let snapshot = Snapshot { is_served: false, is_alive, checks_without: 0, running };
+            assert_eq!(may_be_lost(snapshot), expected, "{snapshot:?}");
         }
     }
 
     #[test]
-    fn looks_are_at_least_a_second_apart() {
+    fn checks_are_at_least_a_second_apart() {
         for (text, seconds) in [("0", 1), ("1", 1), ("30", 30), ("2m", 120), ("0s", 1), ("1h", 3_600)] {
             assert_eq!(parse_interval(text), Ok(Duration::from_secs(seconds)), "{text}");
         }
@@ -328,16 +329,16 @@ mod tests {
     }
 
     #[test]
-    fn recoveries_are_counted_and_allocations_asked_for_now_and_then() {
+    fn recoveries_and_submissions_are_limited() {
         for (most, done, expected) in
             [(None, 99, false), (Some(0), 0, true), (Some(2), 1, false), (Some(2), 2, true), (Some(2), 3, true)]
         {
             assert_eq!(is_spent(most, done), expected, "{done} of {most:?}");
         }
         for (since, expected) in [(None, true), (Some(59_999), false), (Some(60_000), true)] {
-            assert_eq!(is_cool(since.map(Duration::from_millis)), expected, "{since:?}");
+            assert_eq!(may_submit(since.map(Duration::from_millis)), expected, "{since:?}");
         }
-        assert_eq!(LOOKS, 3);
+        assert_eq!(CHECKS_BEFORE_SEARCH, 3);
     }
 
     #[test]

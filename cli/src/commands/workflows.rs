@@ -1,5 +1,5 @@
-//! `torc workflows`: commands on workflows, grouped as Torc 1.0 grouped them. Those that are also commands of their own are in
-//! [`crate::spellings`].
+//! `torc workflows`: commands on workflows, in the group of Torc 1.0. [`crate::spellings`] adds those that have another name
+//! here.
 
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -16,14 +16,14 @@ use crate::connection::{explain_missing, resolve_workflow, with_client};
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 
-/// Workflows: list, status, cancel, delete and more, as in Torc 1.0.
+/// List, restart, repair and export workflows, as in Torc 1.0
 #[derive(Debug, Args)]
 pub struct WorkflowsArgs {
     #[command(subcommand)]
     pub command: WorkflowsCommand,
 }
 
-/// What can be done with workflows; each is described where its arguments are.
+/// The commands of the group.
 #[derive(Debug, Subcommand)]
 pub enum WorkflowsCommand {
     Init(InitArgs),
@@ -35,15 +35,15 @@ pub enum WorkflowsCommand {
     CreateSlurm(CreateSlurmArgs),
 }
 
-/// Print a workflow's document, so that it can be applied elsewhere.
+/// Print the document of a workflow
 #[derive(Debug, Args)]
 pub struct ExportArgs {
-    /// The workflow, by name or number; may be left out where the store holds one.
+    /// Workflow by name or number (default: the only one in the store)
     #[arg(value_name = "WORKFLOW")]
     pub workflow: Option<String>,
 }
 
-/// Runs the group.
+/// Runs a command of the group.
 pub async fn run(context: &CommandContext, args: WorkflowsArgs) -> Result<ExitStatus, CliError> {
     match args.command {
         WorkflowsCommand::Init(args) => restart::init(context, &args).await,

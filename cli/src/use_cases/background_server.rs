@@ -1,4 +1,4 @@
-//! A server in the background, for allocations that outlive the command that asked for them.
+//! A server in the background, for allocations that outlive the command that submitted them.
 
 use crate::client::Client;
 use crate::connection::create_store_dir;
@@ -19,7 +19,7 @@ pub async fn ensure_background_server(context: &CommandContext, workflow: &str) 
     };
     drop(lock);
     let mut settings = context.settings.clone();
-    // A store that was served to this machine only does not become open to others by a repair.
+    // A store that was served on a loopback address keeps it.
     settings.server.embedded_bind = settings.server.embedded_bind.or_else(|| store_dir.last_bind());
     let (info, client): (_, Client) = start_background(&store_dir, &settings, Exposure::OtherMachines).await?;
     client.submit(workflow).await?;

@@ -1,5 +1,4 @@
-//! Which jobs have to run again because of their files: looks at the files where they can be seen, reads what it must, and
-//! leaves the decision to the core.
+//! Jobs that must run again because their files have changed. Reads the files of this machine; the core decides.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
@@ -18,33 +17,33 @@ use crate::client::Client;
 use crate::error::{CliError, ExitStatus};
 use crate::output::{Printer, human};
 
-/// A job that has to run again, and why.
+/// A job that must run again, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Reason {
-    /// The job's name.
+pub struct StaleJob {
+    /// The name of the job.
     pub job: String,
-    /// What has happened.
-    pub reason: Why,
-    /// To which file or data.
+    /// The change.
+    pub reason: ChangeKind,
+    /// The name of the changed file or data.
     pub what: String,
 }
 
-/// What has happened to something that a job uses.
+/// A change of something that a job uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Why {
-    /// What it reads is not what it read.
+pub enum ChangeKind {
+    /// An input file differs from the one that the job has read.
     InputChanged,
-    /// What it reads is gone.
+    /// An input file is missing.
     InputGone,
-    /// What it wrote is gone.
+    /// An output file is missing.
     OutputGone,
-    /// Data that it reads has another value.
+    /// A value of user data has changed.
     DataChanged,
 }
 
-impl From<Change> for Why {
+impl From<Change> for ChangeKind {
     fn from(change: Change) -> Self {
         match change {
             Change::InputChanged => Self::InputChanged,
@@ -54,48 +53,52 @@ impl From<Change> for Why {
     }
 }
 
-/// Everything that makes completed jobs of a workflow run again.
-pub async fn reasons(client: &Client, workflow: &Workflow, output: Printer) -> Result<Vec<Reason>, CliError> {
+/// Returns the completed jobs of a workflow that must run again.
+pub async fn stale_jobs(client: &Client, workflow: &Workflow, output: Printer) -> Result<Vec<StaleJob>, CliError> {
     let name = workflow.id.to_string();
     let uses = client.file_uses(&name).await?;
     let folder = PathBuf::from(&workflow.working_dir);
     if !uses.is_empty() && !folder.is_dir() {
-        return Err(unseen(&folder));
+        return Err(folder_missing(&folder));
     }
-    let looked = tokio::task::spawn_blocking(move || of_files(&folder, &uses, output));
-    let mut reasons = looked.await.map_err(|error| CliError::unexpected("could not look at the files", error))?;
+    let looked = tokio::task::spawn_blocking(move || stale_by_files(&folder, &uses, output));
+    let mut reasons = looked.await.map_err(|error| CliError::unexpected("could not read the files", error))?;
     let data = client.staleness(&name).await?.changed_data;
-    reasons.extend(data.into_iter().map(|used| Reason { job: used.job, reason: Why::DataChanged, what: used.data }));
+    reasons.extend(data.into_iter().map(|used| StaleJob {
+        job: used.job,
+        reason: ChangeKind::DataChanged,
+        what: used.data,
+    }));
     reasons.sort();
     Ok(reasons)
 }
 
-fn unseen(folder: &Path) -> CliError {
-    let message = format!("the files cannot be seen here: there is no folder {}", folder.display());
-    CliError::new(ExitStatus::NotFound, message).hint("run this where the workflow's files are")
+fn folder_missing(folder: &Path) -> CliError {
+    let message = format!("the folder of the workflow does not exist on this machine: {}", folder.display());
+    CliError::new(ExitStatus::NotFound, message).hint("run this command on the machine with the files of the workflow")
 }
 
-fn of_files(folder: &Path, uses: &[FileUse], output: Printer) -> Vec<Reason> {
+fn stale_by_files(folder: &Path, uses: &[FileUse], output: Printer) -> Vec<StaleJob> {
     let paths: BTreeSet<&str> = uses.iter().map(|used| used.path.as_str()).collect();
     let found: HashMap<&str, FileStat> =
         paths.iter().filter_map(|path| Some((*path, look(folder, path).ok()?))).collect();
-    let mut reader = Reader::new(folder, output, to_read(uses, &found));
+    let mut reader = FileHasher::new(folder, output, to_read(uses, &found));
     let mut reasons = BTreeSet::new();
     for used in uses {
         let change = compare(used, found.get(used.path.as_str()), || reader.hash(&used.path));
         if let Some(change) = change {
-            reasons.insert(Reason { job: used.job.clone(), reason: change.into(), what: used.path.clone() });
+            reasons.insert(StaleJob { job: used.job.clone(), reason: change.into(), what: used.path.clone() });
         }
     }
     reader.finish();
     reasons.into_iter().collect()
 }
 
-/// Bytes of the files whose time alone has changed.
+/// Returns the size of the files that must be hashed because only their time has changed.
 fn to_read(uses: &[FileUse], found: &HashMap<&str, FileStat>) -> u64 {
     let mut sizes: BTreeMap<&str, i64> = BTreeMap::new();
     for used in uses {
-        // Asked without reading: what would be read is what makes a difference then.
+        // A file must be hashed if the comparison depends on its hash.
         if let Some(now) = found.get(used.path.as_str())
             && compare(used, Some(now), || used.sha256.clone()) != compare(used, Some(now), || None)
         {
@@ -105,14 +108,14 @@ fn to_read(uses: &[FileUse], found: &HashMap<&str, FileStat>) -> u64 {
     sizes.values().map(|size| u64::try_from(*size).unwrap_or(0)).sum()
 }
 
-/// Reads files for their hashes, each once, and shows how far it has come.
-struct Reader<'a> {
+/// Hashes each file once and shows the progress.
+struct FileHasher<'a> {
     folder: &'a Path,
     known: HashMap<String, Option<String>>,
     bar: Option<ProgressBar>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> FileHasher<'a> {
     fn new(folder: &'a Path, output: Printer, bytes: u64) -> Self {
         let bar = (bytes > 0 && std::io::stderr().is_terminal()).then(|| {
             let style = ProgressStyle::with_template("reading {msg} {wide_bar} {bytes}/{total_bytes} [{eta}]");
@@ -120,7 +123,7 @@ impl<'a> Reader<'a> {
         });
         if bytes > (64 << 20) && bar.is_none() {
             let size = human::bytes(i64::try_from(bytes).unwrap_or(i64::MAX));
-            output.progress(&format!("reading {size} of files whose time has changed"));
+            output.progress(&format!("reading {size} of files with a changed modification time"));
         }
         Self { folder, known: HashMap::new(), bar }
     }
@@ -146,7 +149,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Files that have to be there before a workflow starts and are not, and data without a value, in words.
+/// Describes the missing input files and the user data without a value.
 pub async fn missing(client: &Client, workflow: &Workflow) -> Result<Vec<String>, CliError> {
     let name = workflow.id.to_string();
     let folder = Path::new(&workflow.working_dir);
@@ -156,12 +159,12 @@ pub async fn missing(client: &Client, workflow: &Workflow) -> Result<Vec<String>
     let mut missing: Vec<String> =
         absent.map(|file| format!("input file {} ({}) does not exist", file.path, file.name)).collect();
     for used in client.staleness(&name).await?.missing_data {
-        missing.push(format!("user data `{}`, which job '{}' reads, has no value", used.data, used.job));
+        missing.push(format!("user data `{}`, an input of job '{}', has no value", used.data, used.job));
     }
     Ok(missing)
 }
 
-/// Output files that are there already, of jobs that are going to write them.
+/// Returns the existing output files of a workflow.
 pub async fn existing_outputs(client: &Client, workflow: &Workflow) -> Result<Vec<String>, CliError> {
     let files = client.files(&workflow.id.to_string()).await?;
     let folder = Path::new(&workflow.working_dir);
@@ -169,21 +172,21 @@ pub async fn existing_outputs(client: &Client, workflow: &Workflow) -> Result<Ve
     Ok(written.filter(|file| look(folder, &file.path).is_ok()).map(|file| file.path).collect())
 }
 
-/// Why jobs run again, for people: a line for each reason, the first twenty.
-pub fn describe(reasons: &[Reason]) -> String {
-    const SHOWN: usize = 20;
-    let line = |reason: &Reason| {
+/// Describes the first reasons, one line each.
+pub fn describe(reasons: &[StaleJob]) -> String {
+    const MAX_SHOWN_REASONS: usize = 20;
+    let line = |reason: &StaleJob| {
         let words = match reason.reason {
-            Why::InputChanged => format!("input {} has changed", reason.what),
-            Why::InputGone => format!("input {} is gone", reason.what),
-            Why::OutputGone => format!("output {} is gone", reason.what),
-            Why::DataChanged => format!("user data `{}` has changed", reason.what),
+            ChangeKind::InputChanged => format!("input {} has changed", reason.what),
+            ChangeKind::InputGone => format!("input {} is missing", reason.what),
+            ChangeKind::OutputGone => format!("output {} is missing", reason.what),
+            ChangeKind::DataChanged => format!("user data `{}` has changed", reason.what),
         };
         format!("  {}: {words}\n", reason.job)
     };
-    let mut text: String = reasons.iter().take(SHOWN).map(line).collect();
-    if reasons.len() > SHOWN {
-        text.push_str(&format!("  … and {} more reasons (-o json lists them)\n", reasons.len() - SHOWN));
+    let mut text: String = reasons.iter().take(MAX_SHOWN_REASONS).map(line).collect();
+    if reasons.len() > MAX_SHOWN_REASONS {
+        text.push_str(&format!("  … and {} more (-o json lists all)\n", reasons.len() - MAX_SHOWN_REASONS));
     }
     text
 }
@@ -194,13 +197,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_reason_has_its_sentence_and_twenty_are_told() {
-        let reason = |job: &str, reason| Reason { job: job.to_owned(), reason, what: "f".to_owned() };
+    fn twenty_reasons_are_described() {
+        let reason = |job: &str, reason| StaleJob { job: job.to_owned(), reason, what: "f".to_owned() };
         for (why, line, word) in [
-            (Why::InputChanged, "  a: input f has changed\n", "inputChanged"),
-            (Why::InputGone, "  a: input f is gone\n", "inputGone"),
-            (Why::OutputGone, "  a: output f is gone\n", "outputGone"),
-            (Why::DataChanged, "  a: user data `f` has changed\n", "dataChanged"),
+            (ChangeKind::InputChanged, "  a: input f has changed\n", "inputChanged"),
+            (ChangeKind::InputGone, "  a: input f is missing\n", "inputGone"),
+            (ChangeKind::OutputGone, "  a: output f is missing\n", "outputGone"),
+            (ChangeKind::DataChanged, "  a: user data `f` has changed\n", "dataChanged"),
         ] {
             assert_eq!(describe(&[reason("a", why)]), line);
             assert_eq!(
@@ -208,16 +211,16 @@ mod tests {
                 serde_json::json!({ "job": "a", "reason": word, "what": "f" })
             );
         }
-        let many: Vec<Reason> = (0..21).map(|n| reason(&format!("j{n}"), Why::InputGone)).collect();
+        let many: Vec<StaleJob> = (0..21).map(|n| reason(&format!("j{n}"), ChangeKind::InputGone)).collect();
         assert!(!describe(&many[..20]).contains("more"));
-        assert!(describe(&many).ends_with("  … and 1 more reasons (-o json lists them)\n"));
+        assert!(describe(&many).ends_with("  … and 1 more (-o json lists all)\n"));
         for (change, why) in [
-            (Change::InputChanged, Why::InputChanged),
-            (Change::InputGone, Why::InputGone),
-            (Change::OutputGone, Why::OutputGone),
+            (Change::InputChanged, ChangeKind::InputChanged),
+            (Change::InputGone, ChangeKind::InputGone),
+            (Change::OutputGone, ChangeKind::OutputGone),
         ] {
-            assert_eq!(Why::from(change), why);
+            assert_eq!(ChangeKind::from(change), why);
         }
-        assert_eq!(unseen(Path::new("/f")).kind, ExitStatus::NotFound);
+        assert_eq!(folder_missing(Path::new("/f")).kind, ExitStatus::NotFound);
     }
 }

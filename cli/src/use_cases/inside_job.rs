@@ -1,4 +1,4 @@
-//! Verbs that jobs call while they run: whose job it is, and the way to its server, which may have changed since it started.
+//! Commands that jobs call while they run: their attempt, and the connection to the server, which may have changed since the start.
 
 use std::time::{Duration, Instant};
 
@@ -10,25 +10,26 @@ use crate::env;
 use crate::error::{CliError, ExitStatus};
 use crate::settings::Settings;
 
-/// How long a job waits for a server that is away: a store may change hands while its jobs run.
-const PATIENCE: Duration = Duration::from_secs(60);
-const PAUSE: Duration = Duration::from_millis(250);
+/// Time that a job waits for an unreachable server: another process may take the store over while its jobs run.
+const SERVER_TIMEOUT: Duration = Duration::from_secs(60);
+/// Delay before an unreachable server is tried again.
+const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The attempt that this process belongs to, as its runner told it.
+/// The attempt that this process belongs to, from the variables of its runner.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attempt {
-    /// The workflow's number.
+pub struct OwnAttempt {
+    /// The workflow id.
     pub workflow: String,
-    /// The job's number.
+    /// The job id.
     pub job: String,
-    /// The run.
+    /// The number of the run.
     pub run: i32,
-    /// The attempt.
+    /// The number of the attempt.
     pub attempt: i32,
 }
 
-impl Attempt {
-    /// None outside of a job.
+impl OwnAttempt {
+    /// Returns the attempt, or `None` outside of a job.
     pub fn current(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let number = |name: &str| variable(name)?.parse().ok();
         Some(Self {
@@ -39,32 +40,32 @@ impl Attempt {
         })
     }
 
-    /// That of this process.
+    /// Returns the attempt of this process.
     pub fn of_this_process() -> Option<Self> {
         Self::current(|name| std::env::var(name).ok())
     }
 }
 
-/// Does something with the store. Inside a job, a server that is away is waited for: what is asked must be harmless to repeat.
+/// Runs requests on the store. Inside a job, waits for an unreachable server and repeats the requests, which must be idempotent.
 pub async fn with_server<T>(
     context: &CommandContext,
-    verb: impl AsyncFn(&Client) -> Result<T, CliError>,
+    requests: impl AsyncFn(&Client) -> Result<T, CliError>,
 ) -> Result<T, CliError> {
-    let inside = Attempt::of_this_process().is_some();
+    let inside = OwnAttempt::of_this_process().is_some();
     let start = Instant::now();
     loop {
-        let settings = if inside { present(&context.settings) } else { context.settings.clone() };
-        match with_client(&settings, &context.folder, &verb).await {
-            Err(error) if error.kind == ExitStatus::Unreachable && inside && start.elapsed() < PATIENCE => {
-                tokio::time::sleep(PAUSE).await;
+        let settings = if inside { with_current_url(&context.settings) } else { context.settings.clone() };
+        match with_client(&settings, &context.folder, &requests).await {
+            Err(error) if error.kind == ExitStatus::Unreachable && inside && start.elapsed() < SERVER_TIMEOUT => {
+                tokio::time::sleep(RETRY_INTERVAL).await;
             }
             result => return result,
         }
     }
 }
 
-/// The settings with the address of the store's present owner, where its files can be seen.
-fn present(settings: &Settings) -> Settings {
+/// Returns the settings with the URL of the current owner of the store, if its files are visible.
+fn with_current_url(settings: &Settings) -> Settings {
     let owner = settings.server_file.as_deref().and_then(ServerInfo::read);
     let url = owner.map(|owner| owner.url_from_here().to_owned()).or_else(|| settings.url.clone());
     Settings { url, ..settings.clone() }
@@ -75,14 +76,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_attempt_is_known_by_four_numbers() {
+    fn an_attempt_has_four_numbers() {
         let all = [("TORC_WORKFLOW_ID", "3"), ("TORC_JOB_ID", "7"), ("TORC_RUN_ID", "1"), ("TORC_ATTEMPT_ID", "2")];
         let look = |known: &[(&str, &str)], name: &str| {
             known.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
         };
-        let attempt = Attempt::current(|name| look(&all, name));
-        assert_eq!(attempt, Some(Attempt { workflow: "3".into(), job: "7".into(), run: 1, attempt: 2 }));
-        assert_eq!(Attempt::current(|name| look(&all[1..], name)), None);
+        let attempt = OwnAttempt::current(|name| look(&all, name));
+        assert_eq!(attempt, Some(OwnAttempt { workflow: "3".into(), job: "7".into(), run: 1, attempt: 2 }));
+        assert_eq!(OwnAttempt::current(|name| look(&all[1..], name)), None);
     }
 
     #[test]
@@ -93,21 +94,21 @@ mod tests {
                 let known = all.iter().enumerate().find(|(at, (key, _))| *key == name && *at != missing);
                 known.map(|(_, (_, value))| (*value).to_owned())
             };
-            assert_eq!(Attempt::current(look), None, "without {}", all[missing].0);
+            assert_eq!(OwnAttempt::current(look), None, "without {}", all[missing].0);
         }
         let odd = |name: &str| Some(if name == "TORC_RUN_ID" { "x" } else { "1" }.to_owned());
-        assert_eq!(Attempt::current(odd), None);
-        assert_eq!((PATIENCE.as_secs(), PAUSE.as_millis()), (60, 250));
+        assert_eq!(OwnAttempt::current(odd), None);
+        assert_eq!((SERVER_TIMEOUT.as_secs(), RETRY_INTERVAL.as_millis()), (60, 250));
     }
 
     #[test]
-    fn the_present_owner_is_asked() {
+    fn the_url_of_the_current_owner_is_used() {
         let folder = tempfile::tempdir().expect("a folder");
         let store_dir = crate::embedded::store_dir::StoreDir::in_folder(folder.path().to_owned());
         let settings = crate::context::tests::context().settings;
         let said =
             Settings { url: Some("http://old:1".to_owned()), server_file: Some(store_dir.server_file()), ..settings };
-        assert_eq!(present(&said).url.as_deref(), Some("http://old:1"), "nobody says where it is");
+        assert_eq!(with_current_url(&said).url.as_deref(), Some("http://old:1"), "no owner is recorded");
         let info = ServerInfo {
             host: "another".to_owned(),
             pid: 1,
@@ -120,6 +121,6 @@ mod tests {
             certificate_file: None,
         };
         store_dir.write_server_info(&info).expect("a file");
-        assert_eq!(present(&said).url.as_deref(), Some("http://new:1"));
+        assert_eq!(with_current_url(&said).url.as_deref(), Some("http://new:1"));
     }
 }

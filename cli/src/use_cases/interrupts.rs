@@ -1,4 +1,4 @@
-//! Signals that end a command in order.
+//! Signals that interrupt a command.
 
 use crate::error::CliError;
 

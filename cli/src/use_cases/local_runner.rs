@@ -1,4 +1,4 @@
-//! A runner in this process.
+//! The runner of the current process.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::interrupts::Interrupts;
 use crate::error::{CliError, ExitStatus};
 use crate::logging::{LogWriters, open_runner_log};
 
-/// The longest wait for the accounting when everything else is done: six tries, five seconds apart.
+/// Longest wait for Slurm accounting at the end: six queries, 5 s apart, with a margin.
 const ACCOUNTING_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// A runner in this process.
@@ -30,7 +30,6 @@ impl LocalRunner {
         Self { task, stop, stop_now, ended: false }
     }
 
-    /// Returns whether the runner has ended.
     pub fn has_ended(&self) -> bool {
         self.ended
     }
@@ -42,23 +41,23 @@ impl LocalRunner {
         match result {
             Ok(Ok(exit)) => Ok(exit),
             Ok(Err(RunnerError::Server(error @ LinkError::Unreachable(_)))) => {
-                let message = "the server stayed out of reach: the running jobs were ended";
+                let message = "the server stayed unreachable: the running jobs were terminated";
                 Err(CliError::new(ExitStatus::Unreachable, message)
                     .because(error)
-                    .hint("with `[client.offline] enabled = true` they go on, and their results are kept"))
+                    .hint("set `enabled = true` in `[client.offline]` to keep jobs running and store their results"))
             }
             Ok(Err(RunnerError::Server(error))) => {
-                let message = "the server does not accept this runner";
+                let message = "the server rejected this runner";
                 Err(CliError::new(ExitStatus::Refused, message).because(error).hint(
-                    "`torc token show` says what the token is for; a runner for all workflows needs the administrator's",
+                    "show the rights of the token with `torc token show`; a runner for all workflows needs an admin token",
                 ))
             }
             Ok(Err(error)) => Err(CliError::unexpected("the local runner failed", error)),
-            Err(error) => Err(CliError::unexpected("the local runner ended early", error)),
+            Err(error) => Err(CliError::unexpected("the local runner crashed", error)),
         }
     }
 
-    /// Ends the runner, after its end by itself where something may still come: the accounting of an allocation learns of steps late.
+    /// Ends the runner. In an allocation it first waits for the runner to exit by itself, because accounting records of steps arrive late.
     pub async fn settle(mut self, interrupts: &mut Interrupts) -> Result<(), CliError> {
         if !self.ended && torc_runner::detect::surroundings().is_some() {
             tokio::select! {
@@ -70,7 +69,7 @@ impl LocalRunner {
         self.stop(interrupts).await
     }
 
-    /// Ends the runner in order; at once after another signal.
+    /// Stops the runner gracefully; at once after another signal.
     pub async fn stop(mut self, interrupts: &mut Interrupts) -> Result<(), CliError> {
         self.stop.cancel();
         while !self.ended {
@@ -88,7 +87,7 @@ impl LocalRunner {
         Ok(())
     }
 
-    /// Leaves the jobs to the process that takes the shim over.
+    /// Leaves the jobs to the shim, for the process that takes it over.
     pub fn abandon(self) {
         self.task.abort();
     }

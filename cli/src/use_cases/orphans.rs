@@ -1,7 +1,7 @@
-//! Finds what was lost: results that wait in journals, allocations that Slurm has ended, runners whose processes are gone.
+//! Search for losses: results in journals, allocations that have ended, and runners without processes.
 //!
-//! `torc workflows sync-status`, `torc recover` and `torc watch` share it. Slurm is asked by the owner of the store; processes are
-//! looked at here, by the user's own process, because a server opens no folder that a runner names.
+//! `torc workflows sync-status`, `torc recover` and `torc watch` share it. The owner of the store queries Slurm. This process checks
+//! the processes of runners, because a server never opens a folder that a runner names.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -23,17 +23,17 @@ use crate::output::human;
 /// Options of a search for losses.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Search<'a> {
-    /// Only say what was found.
+    /// Report losses without recording them.
     pub dry_run: bool,
-    /// A process serves the store: runners that live report to it.
+    /// Whether a process serves the store. Running runners report to it.
     pub is_served: bool,
-    /// End processes of jobs that run although their runner is gone. They keep their jobs from being lost.
+    /// Kill job processes whose runner has ended. Otherwise these jobs do not count as lost.
     pub ends_left_processes: bool,
     /// Runners that the user declares lost.
     pub assume_lost: &'a [i64],
 }
 
-/// Finds what a workflow has lost; unless it is a dry run, what was lost is recorded as such.
+/// Finds the losses of a workflow, and records them unless it is a dry run.
 pub async fn find_lost(
     context: &CommandContext,
     client: &Client,
@@ -53,7 +53,7 @@ pub async fn find_lost(
     client.sync_status(&workflow.id.to_string(), &request).await.map_err(explain_missing)
 }
 
-/// Runners that have not left; none for a caller that may not see them, who then proves nothing about them.
+/// Returns the runners that have not exited; none if the caller may not list runners.
 pub async fn visible_runners(client: &Client) -> Result<Vec<Runner>, CliError> {
     match client.runners(false).await {
         Err(ClientError::Answer { status: 403, .. }) => Ok(Vec::new()),
@@ -61,7 +61,7 @@ pub async fn visible_runners(client: &Client) -> Result<Vec<Runner>, CliError> {
     }
 }
 
-/// Brings results to the server that runners of the workflow wrote down while it was away, so that nothing that ended is lost.
+/// Replays the journals of the workflow, so that ended jobs do not count as lost.
 pub async fn replay_journals(
     context: &CommandContext,
     client: &Client,
@@ -76,7 +76,7 @@ pub async fn replay_journals(
     let mut folders: Vec<PathBuf> = busy.map(|runner| Path::new(&runner.output_dir).join(journal::FOLDER)).collect();
     folders.sort();
     folders.dedup();
-    // A journal of another user is not this user's to trust.
+    // Journals of other users are not trusted.
     folders.retain(|folder| is_own(folder));
     let replayed = replay_below(context.output, client, workflow, folders).await?;
     if replayed > 0 {
@@ -90,7 +90,7 @@ fn is_own(folder: &Path) -> bool {
     std::fs::symlink_metadata(folder).is_ok_and(|found| found.is_dir() && found.uid() == nix::unistd::getuid().as_raw())
 }
 
-/// Looks at the processes of runners, as far as they are of this machine.
+/// Checks the processes of the runners on this machine.
 pub async fn gather(
     context: &CommandContext,
     runners: Vec<Runner>,
@@ -102,14 +102,14 @@ pub async fn gather(
     };
     let store = store.and_then(|store_dir| store_dir.runner_folder().canonicalize().ok());
     let look = move || {
-        let known = runners.iter().filter(|runner| runner.slurm_job_id.is_none());
-        known.filter_map(|runner| evidence(runner, store.as_deref(), ends_left_processes)).collect()
+        let without_allocation = runners.iter().filter(|runner| runner.slurm_job_id.is_none());
+        without_allocation.filter_map(|runner| evidence(runner, store.as_deref(), ends_left_processes)).collect()
     };
     let looked = tokio::task::spawn_blocking(look).await;
-    looked.map_err(|error| CliError::unexpected("the processes of runners could not be looked at", error))
+    looked.map_err(|error| CliError::unexpected("could not check the processes of runners", error))
 }
 
-/// The processes of a runner; nothing if they are not of this machine.
+/// Returns the evidence about a runner; `None` if it is not on this machine.
 fn evidence(runner: &Runner, store: Option<&Path>, ends_left_processes: bool) -> Option<RunnerEvidence> {
     let process = runner.process.as_ref()?;
     let folder = Path::new(runner.place.strip_prefix(&runner.host)?.strip_prefix(':')?);
@@ -118,7 +118,7 @@ fn evidence(runner: &Runner, store: Option<&Path>, ends_left_processes: bool) ->
         let agent = liveness::process_state(runner.pid, process);
         let mut found = liveness::place_state(folder);
         if ends_left_processes && agent == ProcessState::Ended && found.left_processes > 0 {
-            // What cannot be ended is still there, and counts.
+            // Processes that could not be killed are counted below.
             let _ = liveness::end_left_processes(folder);
             found = liveness::place_state(folder);
         }
@@ -131,7 +131,7 @@ fn evidence(runner: &Runner, store: Option<&Path>, ends_left_processes: bool) ->
             left_results: amount(found.left_results),
         });
     }
-    // The store's own runner, on a disk that only this machine has: no process of before the boot is left.
+    // The runner of a store on a local disk: its processes ended with the reboot.
     let has_booted = !liveness::is_of_this_boot(process) && !process.boot_id.is_empty();
     (has_booted && runner.host == host_name() && store == Some(folder)).then(|| RunnerEvidence {
         runner: runner.id,
@@ -162,7 +162,7 @@ mod tests {
 
     // R03
     #[test]
-    fn processes_are_judged_where_they_can_be_seen() {
+    fn processes_of_this_machine_are_checked() {
         let folder = tempfile::tempdir().expect("a folder");
         let own = ProcessId::own().identity();
         let found = |process: &ProcessIdentity| evidence(&runner(folder.path(), process.clone()), None, false);
@@ -176,7 +176,7 @@ mod tests {
 
     // R03
     #[test]
-    fn a_boot_ends_the_runner_of_a_store_on_this_disk() {
+    fn a_reboot_ends_the_runner_of_a_local_store() {
         let folder = tempfile::tempdir().expect("a folder");
         let before = || ProcessIdentity { boot_id: "earlier".to_owned(), ..ProcessId::own().identity() };
         let known = runner(folder.path(), before());

@@ -1,4 +1,4 @@
-//! Live progress on standard error: bars on a terminal, plain lines elsewhere, nothing for programs that want neither.
+//! Live progress on standard error: bars on a terminal, plain lines otherwise.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
@@ -12,17 +12,17 @@ use torc_api::status::JobCounts;
 use crate::output::{Printer, human};
 use crate::workflow_phase::has_condition;
 
-/// Plain lines come at most so often.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Shortest interval between two plain lines of a workflow.
+const LINE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Shows how workflows move.
+/// Shows the progress of workflows.
 pub struct Progress {
     output: Printer,
     bars: Option<MultiProgress>,
-    shown: BTreeMap<i64, Shown>,
+    shown: BTreeMap<i64, WorkflowProgress>,
 }
 
-struct Shown {
+struct WorkflowProgress {
     bar: Option<ProgressBar>,
     line: String,
     last: Option<Instant>,
@@ -30,17 +30,17 @@ struct Shown {
 }
 
 impl Progress {
-    /// Bars where a person looks, lines elsewhere.
+    /// Returns a display with bars on a terminal and lines otherwise.
     pub fn new(output: Printer) -> Self {
         let bars =
             std::io::stderr().is_terminal().then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr()));
         Self { output, bars, shown: BTreeMap::new() }
     }
 
-    /// A workflow stands differently.
+    /// Shows the latest status of a workflow.
     pub fn update(&mut self, workflow: &Workflow) {
         let bars = &self.bars;
-        let shown = self.shown.entry(workflow.id).or_insert_with(|| Shown {
+        let shown = self.shown.entry(workflow.id).or_insert_with(|| WorkflowProgress {
             bar: bars.as_ref().map(|bars| bars.add(new_bar(&workflow.name))),
             line: String::new(),
             last: None,
@@ -51,10 +51,10 @@ impl Progress {
         if let Some(bar) = &shown.bar {
             bar.set_length(u64::try_from(jobs.total).unwrap_or(0));
             bar.set_position(u64::try_from(jobs.settled()).unwrap_or(0));
-            bar.set_message(told(workflow));
+            bar.set_message(activity(workflow));
         } else {
             let line = format!("{}: {}/{} done{}", workflow.name, jobs.settled(), jobs.total, suffix(workflow));
-            let due = shown.last.is_none_or(|last| last.elapsed() >= PAUSE);
+            let due = shown.last.is_none_or(|last| last.elapsed() >= LINE_INTERVAL);
             if due && line != shown.line {
                 self.output.progress(&line);
                 shown.line = line;
@@ -70,7 +70,7 @@ impl Progress {
         }
     }
 
-    /// A line among the bars.
+    /// Prints a line above the bars.
     pub fn line(&self, text: &str) {
         match &self.bars {
             Some(bars) => bars.suspend(|| self.output.progress(text)),
@@ -78,7 +78,7 @@ impl Progress {
         }
     }
 
-    /// Takes the bars away, so that a summary can take their place.
+    /// Removes the bars, so that the summary replaces them.
     pub fn finish(&mut self) {
         for shown in self.shown.values() {
             if let Some(bar) = &shown.bar {
@@ -105,17 +105,17 @@ fn stall_text(workflow: &Workflow) -> String {
 }
 
 fn suffix(workflow: &Workflow) -> String {
-    let text = told(workflow);
+    let text = activity(workflow);
     if text.is_empty() { text } else { format!(", {text}") }
 }
 
-/// What its jobs do, and what Slurm does for them.
-fn told(workflow: &Workflow) -> String {
+/// Describes the jobs and the allocations of a workflow.
+fn activity(workflow: &Workflow) -> String {
     let parts = [describe(&workflow.status.jobs), allocations(workflow)];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
 }
 
-/// Allocations, and why those that wait do.
+/// Describes the allocations, and why pending ones wait.
 pub fn allocations(workflow: &Workflow) -> String {
     let Some(counts) = workflow.status.allocations else { return String::new() };
     let is_ready = |condition: &&Condition| condition.type_ == ConditionType::AllocationsReady.as_str();
@@ -131,7 +131,7 @@ pub fn allocations(workflow: &Workflow) -> String {
     }
 }
 
-/// What moves and what went wrong, in words.
+/// Describes the running and failed jobs.
 fn describe(jobs: &JobCounts) -> String {
     let ended_badly = jobs.failed + jobs.terminated;
     [
@@ -139,7 +139,7 @@ fn describe(jobs: &JobCounts) -> String {
         (ended_badly, "failed"),
         (jobs.canceled, "canceled"),
         (jobs.recovering, "recovering"),
-        (jobs.pending_failed, "waiting for a decision"),
+        (jobs.pending_failed, "needing a decision"),
     ]
     .into_iter()
     .filter(|(count, _)| *count > 0)
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_for_counts() {
+    fn counts_are_described() {
         let jobs = JobCounts { running: 2, failed: 1, terminated: 1, canceled: 3, ..JobCounts::default() };
         assert_eq!(describe(&jobs), "2 running, 2 failed, 3 canceled");
         let mut workflow = crate::workflow_phase::tests::workflow(JobCounts::default(), &[]);
@@ -215,7 +215,7 @@ mod tests {
             ready: 7,
             ..JobCounts::default()
         };
-        assert_eq!(describe(&jobs), "1 running, 5 failed, 4 canceled, 5 recovering, 6 waiting for a decision");
+        assert_eq!(describe(&jobs), "1 running, 5 failed, 4 canceled, 5 recovering, 6 needing a decision");
         let mut workflow = crate::workflow_phase::tests::workflow(JobCounts::default(), &["Stalled"]);
         assert_eq!(stall_text(&workflow), "w: stalled: Because");
         workflow.status.conditions[0].message = "no room".to_owned();

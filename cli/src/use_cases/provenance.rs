@@ -1,4 +1,4 @@
-//! Records of provenance beside the files of workflows.
+//! Provenance records in the folders of workflows.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::client::Client;
 use crate::context::CommandContext;
 use crate::error::CliError;
 
-/// Writes a record of provenance for each workflow that asks for it and whose folder is on this machine.
+/// Writes the provenance record of each workflow that enables it and has its folder on this machine.
 pub async fn write_requested(
     context: &CommandContext,
     client: &Client,
@@ -21,13 +21,13 @@ pub async fn write_requested(
         if folder.is_dir() {
             let metadata = client.ro_crate(&workflow.id.to_string()).await?;
             let written = write(folder, &metadata)?;
-            context.output.progress(&format!("provenance: {}", written.display()));
+            context.output.progress(&format!("provenance written to {}", written.display()));
         }
     }
     Ok(())
 }
 
-/// Writes the file of a record, whole or not at all.
+/// Writes a record to a file atomically. Returns the path.
 pub fn write(path: &Path, metadata: &Value) -> Result<PathBuf, CliError> {
     let path = if path.is_dir() { path.join(FILE_NAME) } else { path.to_owned() };
     let failed = |error| CliError::unexpected(format!("could not write {}", path.display()), error);

@@ -1,4 +1,4 @@
-//! Replay of the journals that runners wrote while the server was away.
+//! Replay of the journals that runners wrote while the server was unreachable.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -15,12 +15,12 @@ use crate::client::Client;
 use crate::error::CliError;
 use crate::output::{Printer, human};
 
-/// So many results travel in one message.
-const CHUNK: usize = 500;
-/// Progress is told at most so often.
+/// Number of results in one request.
+const MAX_RESULTS_PER_REQUEST: usize = 500;
+/// Shortest interval between two lines of progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Replays the journals of a workflow's present run in these folders; how many results the server did not have before.
+/// Replays the journals of a workflow's current run in these folders. Returns the number of results that were new to the server.
 pub async fn replay_below(
     output: Printer,
     client: &Client,
@@ -31,7 +31,7 @@ pub async fn replay_below(
     let mut accepted = 0;
     for folder in folders {
         let found = search(output, folder, workflow.id, run).await?;
-        let mut report = Report::new(&workflow.name, workflow.id, run, found);
+        let mut report = ReplayReport::new(&workflow.name, workflow.id, run, found);
         let results = report.read().await;
         report.replay(output, client, results).await?;
         for (path, reason) in &report.damaged {
@@ -42,34 +42,34 @@ pub async fn replay_below(
     Ok(accepted)
 }
 
-/// Looks for journals off the async threads: a shared folder may hold a million files.
+/// Finds journals on a blocking thread, because a shared folder may contain a million files.
 pub async fn search(output: Printer, base: PathBuf, workflow: i64, run: i32) -> Result<Found, CliError> {
     let ticker = Ticker::default();
     let look = move || {
         journal::find(&base, workflow, run, |folders| {
-            ticker.tick(|| output.progress(&format!("looking for journals: {folders} folders so far")));
+            ticker.tick(|| output.progress(&format!("searching for journals: {folders} folders so far")));
         })
     };
     tokio::task::spawn_blocking(look)
         .await
-        .map_err(|error| CliError::unexpected("the search for journals ended early", error))
+        .map_err(|error| CliError::unexpected("the search for journals failed", error))
 }
 
-/// What was found and what became of it.
-pub struct Report {
+/// The journals that were found and the outcome of their results.
+pub struct ReplayReport {
     name: String,
     workflow: i64,
     run: i32,
     journals: Vec<PathBuf>,
-    /// Journals that cannot be read, and why.
+    /// Journals that cannot be read, with the reason.
     pub damaged: Vec<(PathBuf, String)>,
-    /// Folders that cannot be looked into, and why.
+    /// Folders that cannot be read, with the reason.
     closed: Vec<(PathBuf, String)>,
     names: HashMap<AttemptKey, String>,
     replayed: Vec<Replayed>,
 }
 
-impl Report {
+impl ReplayReport {
     pub fn new(name: &str, workflow: i64, run: i32, found: Found) -> Self {
         Self {
             name: name.to_owned(),
@@ -83,7 +83,7 @@ impl Report {
         }
     }
 
-    /// The results of every journal that can be read.
+    /// Returns the results of every readable journal.
     pub async fn read(&mut self) -> Vec<JournalledResult> {
         let mut results = Vec::new();
         for path in &self.journals {
@@ -104,10 +104,11 @@ impl Report {
     ) -> Result<(), CliError> {
         let (ticker, total) = (Ticker::default(), results.len());
         let workflow = self.workflow.to_string();
-        for chunk in results.chunks(CHUNK) {
+        for chunk in results.chunks(MAX_RESULTS_PER_REQUEST) {
             let request = ReplayRequest { results: chunk.to_vec() };
             let replayed = client.replay(&workflow, self.run, &request).await.map_err(|error| {
-                CliError::from(error).hint("what was replayed counts; running this again brings the rest")
+                CliError::from(error)
+                    .hint("the server keeps the results so far; run this command again to replay the rest")
             })?;
             self.replayed.extend(replayed);
             ticker.tick(|| output.progress(&format!("{} of {total} results replayed", self.replayed.len())));
@@ -169,14 +170,14 @@ impl Report {
             ),
         };
         for Replayed { key, reason, .. } in self.rejected() {
-            let reason = reason.as_deref().unwrap_or("no reason was given");
+            let reason = reason.as_deref().unwrap_or("unknown reason");
             text.push_str(&format!("  rejected: {} (attempt {}): {reason}\n", self.name_of(key), key.attempt));
         }
         for (path, reason) in &self.damaged {
             text.push_str(&format!("  damaged: {}: {reason}\n", path.display()));
         }
         for (path, reason) in &self.closed {
-            text.push_str(&format!("  not looked into: {}: {reason}\n", path.display()));
+            text.push_str(&format!("  unreadable folder: {}: {reason}\n", path.display()));
         }
         text
     }
@@ -186,7 +187,7 @@ pub fn amount(count: usize, noun: &str) -> String {
     human::count(i64::try_from(count).unwrap_or(i64::MAX), noun)
 }
 
-/// Lets something happen now and then.
+/// Limits the rate of progress lines.
 struct Ticker(Mutex<Instant>);
 
 impl Default for Ticker {
@@ -196,11 +197,11 @@ impl Default for Ticker {
 }
 
 impl Ticker {
-    fn tick(&self, tell: impl FnOnce()) {
+    fn tick(&self, report: impl FnOnce()) {
         let Ok(mut last) = self.0.lock() else { return };
         if last.elapsed() >= PROGRESS_INTERVAL {
             *last = Instant::now();
-            tell();
+            report();
         }
     }
 }

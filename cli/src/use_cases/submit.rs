@@ -77,10 +77,9 @@ pub async fn submit_workflows(
     documents: &[LoadedWorkflow],
     purpose: Purpose,
 ) -> Result<Vec<ApplyResponse>, CliError> {
-    let working_dir = context
-        .folder
-        .to_str()
-        .ok_or_else(|| CliError::invalid(format!("the folder {} is not named in UTF-8", context.folder.display())))?;
+    let working_dir = context.folder.to_str().ok_or_else(|| {
+        CliError::invalid(format!("the path of the folder {} is not valid UTF-8", context.folder.display()))
+    })?;
     let mut responses = Vec::new();
     for workflow in documents {
         let request = ApplyRequest {

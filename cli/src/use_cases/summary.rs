@@ -1,5 +1,4 @@
-//! Summaries of workflows that were followed: counts, time, failures with their cause, log and the command that
-//! shows more.
+//! Summaries of workflows: counts, time, failures with cause and log, and the next command.
 
 use std::fmt::Write as _;
 
@@ -15,10 +14,10 @@ use crate::error::{CliError, ExitStatus};
 use crate::output::{ItemList, human, status_word};
 use crate::workflow_phase::{WorkflowPhase, exit_status, phase, stuck_on_slurm};
 
-/// Failures that are listed one by one.
-const LISTED: usize = 10;
+/// Number of failures that are listed.
+const MAX_LISTED_FAILURES: usize = 10;
 
-/// Prints the summaries of workflows and returns the exit status that follows from them.
+/// Prints the summaries of workflows and returns their exit status.
 pub async fn print_summary(
     context: &CommandContext,
     client: &Client,
@@ -34,17 +33,17 @@ pub async fn print_summary(
     Ok(exit_status(workflows))
 }
 
-/// The latest failures of a workflow, for its summary.
+/// Returns the latest failures of a workflow.
 async fn failures(client: &Client, workflow: &Workflow) -> Result<Vec<JobResult>, ClientError> {
     let jobs = &workflow.status.jobs;
     if jobs.failed + jobs.terminated + jobs.pending_failed == 0 {
         return Ok(Vec::new());
     }
     let filter = ResultFilter { failed: true, latest: true, run: workflow.status.run_id, ..ResultFilter::default() };
-    client.results(&workflow.id.to_string(), &filter, Some(LISTED + 1)).await
+    client.results(&workflow.id.to_string(), &filter, Some(MAX_LISTED_FAILURES + 1)).await
 }
 
-/// Actions of a workflow that were given up.
+/// Returns the failed actions of a workflow.
 async fn failed_actions(client: &Client, workflow: &Workflow) -> Result<Vec<WorkflowAction>, ClientError> {
     let mut actions = client.actions(&workflow.id.to_string()).await?;
     actions.retain(|action| action.status == ActionState::Failed);
@@ -54,7 +53,7 @@ async fn failed_actions(client: &Client, workflow: &Workflow) -> Result<Vec<Work
 /// Describes the outcome of one workflow.
 fn describe(workflow: &Workflow, failures: &[JobResult], failed_actions: &[WorkflowAction]) -> String {
     let mut text = headline(workflow);
-    for failure in failures.iter().take(LISTED) {
+    for failure in failures.iter().take(MAX_LISTED_FAILURES) {
         let code = failure.return_code.map_or(String::new(), |code| format!(", {}", human::exit_code(code)));
         let cause = failure.cause.map_or_else(|| failure.status.to_string(), |cause| cause.to_string());
         let _ = writeln!(text, "  {}: {cause}{code}, attempt {}", failure.job, failure.attempt);
@@ -66,7 +65,7 @@ fn describe(workflow: &Workflow, failures: &[JobResult], failed_actions: &[Workf
         }
         let _ = writeln!(text, "    more: torc logs {} -w {}", quoted(&failure.job), workflow.name);
     }
-    if failures.len() > LISTED {
+    if failures.len() > MAX_LISTED_FAILURES {
         let _ = writeln!(text, "  and more: torc get results {} --failed --latest", workflow.name);
     }
     actions_text(&mut text, workflow, failed_actions);
@@ -74,9 +73,9 @@ fn describe(workflow: &Workflow, failures: &[JobResult], failed_actions: &[Workf
     text
 }
 
-/// A workflow's outcome is that of its jobs, so nothing else would tell that its commands have failed.
+/// Describes failed actions. They do not affect the outcome of a workflow, which depends on its jobs only.
 fn actions_text(text: &mut String, workflow: &Workflow, failed: &[WorkflowAction]) {
-    for action in failed.iter().take(LISTED) {
+    for action in failed.iter().take(MAX_LISTED_FAILURES) {
         let code = action.return_code.map_or(String::new(), |code| format!(", {}", human::exit_code(code)));
         let WorkflowAction { id, trigger_type, tries, .. } = action;
         let _ = writeln!(text, "  action {id} ({trigger_type}) failed after {tries} tries{code}");
@@ -91,19 +90,19 @@ fn actions_text(text: &mut String, workflow: &Workflow, failed: &[WorkflowAction
 
 fn headline(workflow: &Workflow) -> String {
     let jobs = &workflow.status.jobs;
-    let colour = match phase(workflow) {
+    let color = match phase(workflow) {
         WorkflowPhase::Succeeded => anstyle::AnsiColor::Green,
         WorkflowPhase::Active | WorkflowPhase::Suspended => anstyle::AnsiColor::Cyan,
         WorkflowPhase::Failed | WorkflowPhase::Canceled | WorkflowPhase::NeedsDecision => anstyle::AnsiColor::Red,
     };
-    let style = colour.on_default().bold();
+    let style = color.on_default().bold();
     let mut parts = vec![format!("{} of {} completed", jobs.completed, human::count(jobs.total, "job"))];
     for (count, word) in [
         (jobs.failed, "failed"),
         (jobs.terminated, "terminated"),
         (jobs.canceled, "canceled"),
         (jobs.disabled, "disabled"),
-        (jobs.pending_failed, "waiting for a decision"),
+        (jobs.pending_failed, "needing a decision"),
         (jobs.running + jobs.leased, "running"),
         (jobs.ready + jobs.blocked + jobs.uninitialized + jobs.recovering, "waiting"),
     ] {
@@ -117,8 +116,8 @@ fn headline(workflow: &Workflow) -> String {
         parts.push(format!("in {}", human::precise(seconds)));
     }
     let word = match phase(workflow) {
-        WorkflowPhase::NeedsDecision if stuck_on_slurm(workflow).is_some() => "gets no allocation".to_owned(),
-        WorkflowPhase::NeedsDecision => "waits for a decision".to_owned(),
+        WorkflowPhase::NeedsDecision if stuck_on_slurm(workflow).is_some() => "cannot get an allocation".to_owned(),
+        WorkflowPhase::NeedsDecision => "needs a decision".to_owned(),
         _ => status_word(workflow).to_lowercase(),
     };
     format!("{}: {style}{word}{style:#}, {}\n", workflow.name, parts.join(", "))
@@ -128,24 +127,24 @@ fn advice(workflow: &Workflow, failures: &[JobResult]) -> String {
     let name = &workflow.name;
     let lacked_something = |failure: &JobResult| matches!(failure.cause, Some(Cause::OutOfMemory | Cause::Timeout));
     match phase(workflow) {
-        // The same again would end the same way.
+        // A retry with the same limits would fail again.
         WorkflowPhase::Failed if workflow.slurm_cluster.is_some() && failures.iter().any(lacked_something) => {
-            format!("  run what lacked memory or time again with more of it: torc recover {name}\n")
+            format!("  retry with more memory or time: torc recover {name}\n")
         }
-        WorkflowPhase::Failed => format!("  run the failed jobs again: torc retry {name}\n"),
-        WorkflowPhase::Canceled => format!("  go on with it: torc resume {name}\n"),
-        WorkflowPhase::Suspended => format!("  it is suspended; go on with: torc resume {name}\n"),
+        WorkflowPhase::Failed => format!("  retry the failed jobs: torc retry {name}\n"),
+        WorkflowPhase::Canceled => format!("  continue with: torc resume {name}\n"),
+        WorkflowPhase::Suspended => format!("  continue with: torc resume {name}\n"),
         WorkflowPhase::NeedsDecision => match stuck_on_slurm(workflow) {
             Some(message) => {
-                format!("  {message}\n  change the document and apply it again, or try again: torc resume {name}\n")
+                format!("  {message}\n  change the document and apply it again, or retry: torc resume {name}\n")
             }
-            None => format!("  failed jobs wait for a decision: torc retry {name}, or torc cancel {name}\n"),
+            None => format!("  decide about the failed jobs: torc retry {name}, or torc cancel {name}\n"),
         },
         WorkflowPhase::Active | WorkflowPhase::Succeeded => String::new(),
     }
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell, if necessary.
 pub fn quoted(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.,/:=+@%".contains(c);
     if !name.is_empty() && name.chars().all(plain) {
@@ -206,13 +205,12 @@ mod tests {
         assert_eq!(
             text,
             "w: failed, 0 of 2 jobs completed, 1 failed, 1 canceled\n  a b: ExitCode, exit code 3, attempt 2\n    \
-             log: /e\n    more: torc logs 'a b' -w w\n  run the failed jobs again: torc retry w\n"
+             log: /e\n    more: torc logs 'a b' -w w\n  retry the failed jobs: torc retry w\n"
         );
     }
 
-    // S20
     #[test]
-    fn what_lacked_memory_or_time_on_slurm_is_to_be_recovered() {
+    fn recover_is_suggested_for_memory_and_time_on_slurm() {
         let counts = JobCounts { total: 2, failed: 2, ..JobCounts::default() };
         let on_slurm = Workflow { slurm_cluster: Some("local".to_owned()), ..workflow(counts, &["Finished"]) };
         for (cause, verb) in [(Cause::OutOfMemory, "recover"), (Cause::Timeout, "recover"), (Cause::ExitCode, "retry")]
@@ -249,38 +247,34 @@ mod tests {
             uninitialized: 11,
             recovering: 12,
         };
-        let expected = "w: running, 1 of 90 jobs completed, 2 failed, 3 terminated, 4 canceled, 5 disabled, 6 waiting for a decision, \
+        let expected = "w: running, 1 of 90 jobs completed, 2 failed, 3 terminated, 4 canceled, 5 disabled, 6 needing a decision, \
             15 running, 42 waiting\n";
         assert_eq!(plain(&workflow(counts, &[]), &[]), expected);
     }
 
     #[test]
-    fn each_standing_says_what_to_do() {
+    fn each_phase_suggests_a_command() {
         let counts = JobCounts::default;
         let mut stuck = workflow(JobCounts { ready: 1, ..counts() }, &["Stalled"]);
         stuck.status.conditions[0].reason = "NoMatchingPartition".to_owned();
         stuck.status.conditions[0].message = "too large".to_owned();
         for (workflow, word, advice) in [
-            (workflow(counts(), &["Finished"]), "failed", "  run the failed jobs again: torc retry w\n"),
+            (workflow(counts(), &["Finished"]), "failed", "  retry the failed jobs: torc retry w\n"),
             (
                 Workflow { canceled: true, ..workflow(counts(), &["Finished"]) },
                 "canceled",
-                "  go on with it: torc resume w\n",
+                "  continue with: torc resume w\n",
             ),
-            (
-                Workflow { suspended: true, ..workflow(counts(), &[]) },
-                "suspended",
-                "  it is suspended; go on with: torc resume w\n",
-            ),
+            (Workflow { suspended: true, ..workflow(counts(), &[]) }, "suspended", "  continue with: torc resume w\n"),
             (
                 workflow(JobCounts { pending_failed: 1, ..counts() }, &[]),
-                "waits for a decision",
-                "  failed jobs wait for a decision: torc retry w, or torc cancel w\n",
+                "needs a decision",
+                "  decide about the failed jobs: torc retry w, or torc cancel w\n",
             ),
             (
                 stuck,
-                "gets no allocation",
-                "  too large\n  change the document and apply it again, or try again: torc resume w\n",
+                "cannot get an allocation",
+                "  too large\n  change the document and apply it again, or retry: torc resume w\n",
             ),
             (workflow(counts(), &["Finished", "Succeeded"]), "succeeded", ""),
             (workflow(JobCounts { ready: 1, ..counts() }, &[]), "waiting", ""),
@@ -310,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn actions_that_failed_are_told() {
+    fn failed_actions_are_listed() {
         let action: WorkflowAction = serde_json::from_value(serde_json::json!({ "id": 3, "triggerType": "on_workflow_complete",
             "actionType": "run_commands", "status": "failed", "runId": 1, "attempt": 1, "tries": 4, "returnCode": 5, "stdout": "/o", "stderr": "/e" }))
         .expect("an action");

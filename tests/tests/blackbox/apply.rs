@@ -106,7 +106,7 @@ fn a_failed_job_runs_again_after_retry() {
     );
     env.torc("apply -f w.yaml").exits(3);
     env.write("fixed", "");
-    env.torc("retry w").exits(0).prints("2 jobs run again");
+    env.torc("retry w").exits(0).prints("2 jobs reset to ready");
     // J01
     env.torc("run w").exits(0);
     assert_eq!(env.attempts(""), ["a 1 failed", "a 2 completed", "b 1 completed"]);
@@ -227,7 +227,7 @@ fn a_diff_shows_the_jobs_that_would_run_again() {
     env.write("w.yaml", text("run_id: 2\nrerun_policy: All\n"));
     let diff = env.torc("diff -f w.yaml").exits(9);
     for job in ["a", "b"] {
-        let line = format!("  ~ {job} runs again: the document asks for a new run\n");
+        let line = format!("  ~ {job} runs again: new run of the document\n");
         assert!(diff.stdout.contains(&line), "{}", diff.stdout);
     }
     env.write("w.yaml", text("run_id: 2\nrerun_policy: Failed\n"));

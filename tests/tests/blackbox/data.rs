@@ -91,7 +91,7 @@ fn a_missing_input_fails_the_job_before_it_starts() {
     let env = TestEnv::new();
     env.write("chain.yaml", CHAIN);
     env.write("other.txt", "x");
-    env.torc("apply -f chain.yaml").exits(3).prints("the input file raw.txt does not exist");
+    env.torc("apply -f chain.yaml").exits(3).prints("input file raw.txt does not exist");
     let results = env.items("get results chain --job first");
     assert_eq!((&results[0]["cause"], &results[0]["returnCode"]), (&json!("StartFailed"), &json!(126)));
     assert_eq!(env.lines("ran"), ["apart"]);
@@ -107,8 +107,8 @@ fn a_changed_input_reruns_its_readers_and_their_dependents() {
     assert_eq!(would_run(&env), Vec::<String>::new());
     env.write("raw.txt", "abcd");
     let printed = env.torc("retry chain --changed --dry-run").exits(0);
-    let printed = printed.prints("2 jobs would run again").prints("first: input raw.txt has changed");
-    printed.prints("because of these: second");
+    let printed = printed.prints("2 jobs would be reset to ready").prints("first: input raw.txt has changed");
+    printed.prints("because of these jobs: second");
     assert_eq!(run_changed(&env), ["first", "second"]);
     assert_eq!(run_changed(&env), Vec::<String>::new(), "nothing has changed since the last run");
     // The size is the same and the time differs, so the content decides.
@@ -130,7 +130,7 @@ fn a_touched_file_with_equal_content_changes_nothing() {
 fn a_missing_output_reruns_its_writer() {
     let env = chain();
     fs::remove_file(env.path("out/end.txt")).unwrap();
-    env.torc("workflows reinit chain --dry-run").exits(0).prints("second: output out/end.txt is gone");
+    env.torc("workflows reinit chain --dry-run").exits(0).prints("second: output out/end.txt is missing");
     assert_eq!(run_changed(&env), ["second"]);
     // A user changes the intermediate file, which counts like any other input.
     env.write("out/mid.txt", "else");
@@ -146,8 +146,8 @@ fn a_removed_input_reruns_its_readers_which_fail() {
     assert_eq!(would_run(&env), ["apart"]);
     env.torc("workflows reinit chain").exits(4).prints("input file other.txt (other) does not exist").prints("--force");
     assert_eq!(env.states("chain")["apart"], "completed", "the job does not read the file");
-    env.torc("workflows reinit chain --force").exits(0).prints("1 job runs again");
-    env.torc("run chain").exits(3).prints("the input file other.txt does not exist");
+    env.torc("workflows reinit chain --force").exits(0).prints("1 job reset to ready");
+    env.torc("run chain").exits(3).prints("input file other.txt does not exist");
 }
 
 #[test]
@@ -158,11 +158,11 @@ fn workflows_init_checks_files_before_it_starts() {
     env.torc("apply -f chain.yaml --no-run").exits(0);
     env.torc("workflows init chain").exits(4).prints("input file other.txt (other) does not exist");
     env.write("other.txt", "x");
-    env.torc("workflows init chain").exits(0).prints("3 jobs ready for the first run");
+    env.torc("workflows init chain").exits(0).prints("3 jobs not started yet");
     env.torc("run chain").exits(0);
-    env.torc("workflows init chain --dry-run").exits(0).prints("3 jobs would run again");
+    env.torc("workflows init chain --dry-run").exits(0).prints("3 jobs would be reset to ready");
     assert_eq!(env.items("get jobs chain")[0]["runId"], 1);
-    env.torc("workflows init chain").exits(0).prints("output files will be written again");
+    env.torc("workflows init chain").exits(0).prints("output files will be overwritten");
     assert_eq!(env.items("get jobs chain")[0]["runId"], 2);
 }
 
@@ -194,10 +194,10 @@ fn jobs_write_data_and_others_read_it() {
 
     // After a change of the value, `retry --changed` reruns its readers.
     let set = env.call("user-data set data given").arg(r#"{"n": 5}"#).run().exits(0);
-    set.prints("user-data/given set").prints("1 job completed with what it was before");
+    set.prints("user-data/given set").prints("1 job completed with the previous value");
     env.call("user-data set data given").arg(r#"{"n":5}"#).run().exits(0).prints("unchanged");
     env.torc("retry data --changed --dry-run").exits(0).prints("reader: user data `given` has changed");
-    env.torc("workflows reinit data").exits(0).prints("1 job runs again");
+    env.torc("workflows reinit data").exits(0).prints("1 job reset to ready");
     with_torc(&env, "run data").run().exits(0);
     assert_eq!(env.lines("read.txt").last().unwrap(), r#"{"n":2,"text":"it\u0027s"} {"n":5}"#);
     assert_eq!(env.attempts("data"), ["maker 1 completed", "reader 1 completed", "reader 2 completed"]);
@@ -205,9 +205,9 @@ fn jobs_write_data_and_others_read_it() {
     // From standard input, and back to the value of the document.
     env.call("user-data set data given -").stdin("[1, 2]").run().exits(0);
     assert_eq!(env.json("user-data get data given"), json!([1, 2]));
-    env.torc("user-data delete data given").exits(0).prints("taken back");
+    env.torc("user-data delete data given").exits(0).prints("deleted");
     assert_eq!(env.json("user-data get data given"), json!({"n": 1}));
-    env.call("user-data set data given").arg("no json").run().exits(4).prints("the value is no JSON");
+    env.call("user-data set data given").arg("no json").run().exits(4).prints("the value is not valid JSON");
     env.torc("user-data get data nothing").exits(5).prints("user data 'nothing' does not exist");
 }
 
@@ -225,7 +225,7 @@ jobs:
     );
     env.torc("apply -f data.yaml").exits(3).prints("user data `lacking` has no value");
     assert_eq!(env.items("get results data")[0]["cause"], "StartFailed");
-    env.torc("workflows init data").exits(4).prints("user data `lacking`, which job 'reader' reads, has no value");
+    env.torc("workflows init data").exits(4).prints("user data `lacking`, an input of job 'reader', has no value");
     env.call("user-data set data lacking").arg("3").run().exits(0);
     env.torc("retry data").exits(0);
     env.torc("run data").exits(0);

@@ -63,8 +63,8 @@ fn recover_retries_a_job_after_runner_and_shim_were_killed() {
     env.torc("recover w")
         .exits(0)
         .prints("job a of w was lost")
-        .prints("1 job run again")
-        .prints("start with: torc run w");
+        .prints("1 job reset to ready")
+        .prints("run them with: torc run w");
     // Two attempts never run at the same time.
     env.expect_nothing_left();
     env.write("go", "");
@@ -169,6 +169,6 @@ fn the_user_declares_a_runner_of_another_machine_lost() {
     env.torc("recover w").exits(7).prints("on runner 1 (process 7 on far)").prints(hint);
     env.torc("workflows sync-status w").exits(0).prints("torc workflows sync-status w --assume-lost 1");
     env.torc("recover w --assume-lost 9").exits(5).prints("runner 9");
-    env.torc("recover w --assume-lost 1").exits(0).prints("job a of w was lost").prints("1 job run again");
+    env.torc("recover w --assume-lost 1").exits(0).prints("job a of w was lost").prints("1 job reset to ready");
     assert_eq!(env.attempts("w"), ["a 1 failed"]);
 }

@@ -155,7 +155,7 @@ fn results_arrive_once_after_a_short_outage() {
     }
     fixture.server.start_again(&fixture.env);
     for runner in &runners {
-        runner.prints("The server is back");
+        runner.prints("server reachable again");
     }
     until(|| fixture.attempts().len() == 25, || format!("{:?}", fixture.attempts()));
     until(|| fixture.journals().is_empty(), || format!("{:?} are left", fixture.journals()));
@@ -299,7 +299,7 @@ fn a_new_agent_adopts_jobs_without_a_server() {
     let between = fixture.open("between");
     fixture.until_ended(2);
     let second = second.start();
-    second.prints("going on with what an earlier runner left here");
+    second.prints("continuing the jobs of an earlier runner");
     let after = fixture.open("after");
     second.finish().exits(0).prints("torc workflows reconcile 1 1").prints("journalled=3");
     fixture.env.expect_nothing_left();
@@ -537,9 +537,9 @@ fn an_idle_runner_exits_after_the_configured_time() {
     let text = "name: idle\ncompute_node_wait_for_new_jobs_seconds: 1\nresource_requirements: [{name: big, num_cpus: 64, memory: 1m, runtime: PT1M}]\njobs: [{name: a, command: 'true', resource_requirements: big}]\n";
     fixture.env.write("client/idle.yaml", text);
     fixture.server.torc(&fixture.env, "apply -f idle.yaml").exits(0);
-    fixture.runner("idle --num-cpus 1").run().exits(0).prints("there was nothing to do");
+    fixture.runner("idle --num-cpus 1").run().exits(0).prints("runner: idle");
     let mut persistent = fixture.runner("idle --num-cpus 1 --persistent").start();
-    fixture.runner("idle --num-cpus 1").run().exits(0).prints("there was nothing to do");
+    fixture.runner("idle --num-cpus 1").run().exits(0).prints("runner: idle");
     assert!(!persistent.has_ended(), "a persistent runner stays");
     kill(persistent.pid());
 }
@@ -550,7 +550,8 @@ fn no_job_is_leased_near_the_end_of_the_time_limit() {
     let fixture = Fixture::new();
     fixture.env.write("client/w.yaml", "name: w\njobs: [{name: a, command: 'true'}]\n");
     fixture.server.torc(&fixture.env, "apply -f w.yaml").exits(0);
-    let outcome = fixture.runner("w --max-parallel-jobs 1 --time-limit 200s").run().exits(0).prints("its time is over");
+    let outcome =
+        fixture.runner("w --max-parallel-jobs 1 --time-limit 200s").run().exits(0).prints("time limit reached");
     assert!(outcome.stderr.contains("less than 300 s of its time are left"), "{}", outcome.stderr);
     assert_eq!(fixture.server.items(&fixture.env, "get results w").len(), 0);
     let shorter = "name: w\ncompute_node_min_time_for_new_jobs_seconds: 10\njobs: [{name: a, command: 'true'}]\n";

@@ -220,7 +220,7 @@ fn recover_restarts_a_dead_server_at_its_address() {
     assert!(address.starts_with("http://127.0.0.1:") && first != second, "{address}");
     slurm.until_state("completed");
     slurm.put_server_into(ServerState::Killed);
-    slurm.call("workflows reset-status w").run().exits(0).prints("start with: torc submit w");
+    slurm.call("workflows reset-status w").run().exits(0).prints("run them with: torc submit w");
     slurm.call("slurm regenerate w --account a --submit --bind 127.0.0.2:0").run().exits(0);
     let (address, _) = url().unwrap();
     assert!(address.starts_with("http://127.0.0.2:"), "{address}");

@@ -374,7 +374,7 @@ jobs:
     );
     server.torc(&env, "apply -f w.yaml").exits(0);
     // P07
-    server.torc(&env, "runner --num-cpus 1 --idle-exit 1s").exits(0).prints("there was nothing to do");
+    server.torc(&env, "runner --num-cpus 1 --idle-exit 1s").exits(0).prints("runner: idle");
     assert_eq!(server.state(&env, "w", "plain"), "completed");
     assert_eq!(
         (server.state(&env, "w", "special"), server.state(&env, "w", "wide")),

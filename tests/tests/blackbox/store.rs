@@ -139,7 +139,7 @@ fn a_damaged_store_is_reported_and_can_be_restored() {
     let outcome = env.torc("apply -f two.yaml");
     assert!(![Some(0), None].contains(&outcome.code), "{outcome:?}");
     assert!(!outcome.stderr.contains("panicked"), "{}", outcome.stderr);
-    env.torc("restore copy.db").exits(0).prints("was restored; what was there is in");
+    env.torc("restore copy.db").exits(0).prints("restored; the previous store is in");
     assert_eq!(content(&env), before);
     assert_eq!(fs::read(env.path(".torc/torc.db.before-restore-1")).unwrap(), bytes);
 }
@@ -224,7 +224,7 @@ fn a_backup_can_be_restored() {
     let env = TestEnv::new();
     with_one(&env);
     let before = content(&env);
-    env.torc("backup copy.db").exits(0).prints("the store was copied to");
+    env.torc("backup copy.db").exits(0).prints("store copied to");
     env.torc("backup copy.db").prints("copy.db");
     assert_ne!(env.torc("backup copy.db").code, Some(0), "an existing file is never overwritten");
     env.torc("delete one --yes").exits(0);

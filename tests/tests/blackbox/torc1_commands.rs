@@ -42,12 +42,12 @@ fn reset_status_resets_failed_or_all_jobs() {
     env.write("mixed.yaml", MIXED);
     env.torc("apply -f mixed.yaml").exits(3);
     env.write("mended", "");
-    env.torc("workflows reset-status --failed-only").exits(0).prints("2 jobs run again").prints("torc run mixed");
+    env.torc("workflows reset-status --failed-only").exits(0).prints("2 jobs reset to ready").prints("torc run mixed");
     assert_eq!(env.states("mixed")["good"], "completed");
     env.torc("run mixed").exits(3);
     assert_eq!(env.attempts("mixed").iter().filter(|line| line.starts_with("good")).count(), 1);
     assert_eq!(names(&env.items("results list mixed --failed"), "job"), ["odd"]);
-    env.torc("workflows reset-status mixed").exits(0).prints("3 jobs run again");
+    env.torc("workflows reset-status mixed").exits(0).prints("3 jobs reset to ready");
     assert_eq!(env.states("mixed")["good"], "ready");
 }
 
@@ -131,7 +131,7 @@ fn jobs_that_need_a_decision_end_the_command_with_a_hint() {
         "name: w\nuse_pending_failed: true\njobs: [{name: a, command: exit 1}, {name: b, command: 'true', depends_on: [a]}]\n",
     );
     for line in ["apply -f w.yaml", "run w"] {
-        env.torc(line).exits(3).prints("w: waits for a decision").prints("torc retry w, or torc cancel w");
+        env.torc(line).exits(3).prints("w: needs a decision").prints("torc retry w, or torc cancel w");
     }
     env.torc("status w").exits(0).prints("NeedsDecision").prints("torc cancel w");
     assert_eq!(env.states("w")["a"], "pending_failed");

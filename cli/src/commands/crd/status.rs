@@ -1,25 +1,25 @@
-//! How the definition of a cluster stands to ours.
+//! Comparison of the definition in a cluster with the definition of this program.
 
 use serde_json::Value;
 use torc_api::definition::VERSION_ANNOTATION;
 
 use crate::error::ExitStatus;
 
-/// The worst comes last.
+/// The result of a comparison, ordered from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum CrdStatus {
-    /// It is the same.
+    /// The same as in this program.
     Current,
-    /// It comes from a later version, which knows all that this one knows.
+    /// From a later version, which supports all fields of this one.
     Newer,
-    /// It lacks something, or says it differently.
+    /// From an earlier version, or changed.
     Older,
-    /// There is none.
+    /// Not installed.
     Missing,
 }
 
 impl CrdStatus {
-    /// The word for programs.
+    /// Returns the word in JSON output.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Current => "Current",
@@ -29,8 +29,8 @@ impl CrdStatus {
         }
     }
 
-    /// The same for people.
-    pub const fn in_words(self) -> &'static str {
+    /// Returns the text in tables and messages.
+    pub const fn text(self) -> &'static str {
         match self {
             Self::Current => "is up to date",
             Self::Newer => "is newer than this program",
@@ -52,7 +52,7 @@ impl CrdStatus {
     }
 }
 
-/// Compares what is installed with ours.
+/// Compares the installed definition with ours.
 pub(super) fn compare(ours: &Value, installed: Option<&Value>) -> CrdStatus {
     let Some(installed) = installed else { return CrdStatus::Missing };
     if holds(&installed["spec"], &ours["spec"]) {
@@ -64,7 +64,7 @@ pub(super) fn compare(ours: &Value, installed: Option<&Value>) -> CrdStatus {
     }
 }
 
-/// Whether one value says all that another says. An API server adds to what it was given, but no fields to a schema.
+/// Returns whether `theirs` contains all of `ours`. An API server adds defaults, but never fields to a schema.
 fn holds(theirs: &Value, ours: &Value) -> bool {
     match (theirs, ours) {
         (Value::Object(theirs), Value::Object(ours)) => ours.iter().all(|(key, ours)| {
@@ -81,13 +81,13 @@ fn holds(theirs: &Value, ours: &Value) -> bool {
     }
 }
 
-/// The version that a definition comes from, as numbers.
+/// Returns the numbers in the version of a definition.
 fn version(definition: &Value) -> Vec<u64> {
     let text = definition["metadata"]["annotations"][VERSION_ANNOTATION].as_str().unwrap_or_default();
     text.split(['.', '-']).map_while(|part| part.parse().ok()).collect()
 }
 
-/// Whether the API server serves it.
+/// Returns whether the API server serves the definition.
 pub(super) fn is_established(definition: &Value) -> bool {
     let conditions = definition["status"]["conditions"].as_array();
     conditions.into_iter().flatten().any(|found| found["type"] == "Established" && found["status"] == "True")
@@ -153,7 +153,7 @@ mod tests {
             (CrdStatus::Missing, "Missing", "is missing", true),
         ];
         for (status, word, words, needs_install) in all {
-            assert_eq!((status.word(), status.in_words(), status.needs_install()), (word, words, needs_install));
+            assert_eq!((status.word(), status.text(), status.needs_install()), (word, words, needs_install));
         }
         for (kind, status, expected) in
             [("Established", "True", true), ("Established", "False", false), ("NamesAccepted", "True", false)]

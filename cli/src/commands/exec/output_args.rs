@@ -1,23 +1,23 @@
-//! What `torc exec` keeps of its jobs, as a part of the document it makes.
+//! Flags of `torc exec` for measurements and logs, as keys of the document.
 
 use clap::Args;
 use serde_json::{Map, Value, json};
 
 #[derive(Debug, Default, Args)]
 pub struct OutputArgs {
-    /// How much is kept of what jobs use; a summary when absent.
+    /// Detail of the resource measurements of jobs (default: summary)
     #[arg(long, value_name = "HOW", value_parser = MONITOR)]
     pub monitor: Option<String>,
-    /// How much is kept of what this machine uses as a whole; nothing when absent.
+    /// Detail of the resource measurements of this machine (default: off)
     #[arg(long, value_name = "HOW", value_parser = MONITOR)]
     pub monitor_compute_node: Option<String>,
-    /// Seconds between samples; 10 when absent.
+    /// Seconds between samples (default: 10)
     #[arg(short = 'i', long, value_name = "SECONDS", value_parser = clap::value_parser!(i32).range(1..))]
     pub sample_interval_seconds: Option<i32>,
-    /// Draw what was measured when all is over.
+    /// Write plots of the measurements at the end
     #[arg(long)]
     pub generate_plots: bool,
-    /// Which output of jobs is kept, and how; a file each for stdout and stderr when absent.
+    /// Files for the output of jobs (default: separate)
     #[arg(long, value_name = "MODE", value_parser = STDIO)]
     pub stdio: Option<String>,
 }
@@ -26,16 +26,16 @@ const MONITOR: [&str; 3] = ["off", "summary", "time-series"];
 const STDIO: [&str; 6] = ["separate", "combined", "no_stdout", "no_stderr", "none", "packed"];
 
 impl OutputArgs {
-    /// The keys of a specification that say so; none where nothing was asked for.
+    /// Returns the keys of the document; none for flags that are absent.
     pub fn keys(&self) -> Map<String, Value> {
         let mut monitor = Map::new();
-        let mut say = |key: &str, value: Option<Value>| {
+        let mut set = |key: &str, value: Option<Value>| {
             value.into_iter().for_each(|value| drop(monitor.insert(key.to_owned(), value)));
         };
-        say("jobs", self.monitor.as_deref().map(scope));
-        say("compute_node", self.monitor_compute_node.as_deref().map(scope));
-        say("sample_interval_seconds", self.sample_interval_seconds.map(Value::from));
-        say("generate_plots", self.generate_plots.then_some(Value::Bool(true)));
+        set("jobs", self.monitor.as_deref().map(scope));
+        set("compute_node", self.monitor_compute_node.as_deref().map(scope));
+        set("sample_interval_seconds", self.sample_interval_seconds.map(Value::from));
+        set("generate_plots", self.generate_plots.then_some(Value::Bool(true)));
         let stdio = self.stdio.as_ref().map(|mode| json!({ "stdio": { "mode": mode } }));
         let monitor = (!monitor.is_empty()).then_some(Value::Object(monitor));
         let keys = [("resource_monitor", monitor), ("execution_config", stdio)];

@@ -1,4 +1,4 @@
-//! `torc jobs retry` and `torc jobs fail`: a person decides about failed jobs that wait for that.
+//! `torc jobs retry` and `torc jobs fail`: manual decisions about failed jobs.
 
 use clap::Args;
 use torc_api::recovery::{ClassifyRequest, FailureClass};
@@ -9,40 +9,44 @@ use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 use crate::output::human;
 
-/// Try failed jobs again that wait for a decision (`pending_failed`).
+/// Retry failed jobs that need a manual decision (`pending_failed`)
 #[derive(Debug, Args)]
-pub struct RetryArgs {
+pub struct RetryJobsArgs {
     #[command(flatten)]
-    pub jobs: WaitingArgs,
+    pub jobs: UndecidedJobsArgs,
 }
 
-/// Say of failed jobs that wait for a decision (`pending_failed`) that they have failed for good.
+/// Accept the failure of jobs that need a manual decision (`pending_failed`)
 #[derive(Debug, Args)]
-pub struct FailArgs {
+pub struct FailJobsArgs {
     #[command(flatten)]
-    pub jobs: WaitingArgs,
+    pub jobs: UndecidedJobsArgs,
 }
 
-/// Which jobs.
+/// The jobs to decide about.
 #[derive(Debug, Args)]
-pub struct WaitingArgs {
-    /// Jobs by name or number; all that wait when absent.
+pub struct UndecidedJobsArgs {
+    /// Jobs by name or number (default: all that need a decision)
     #[arg(value_name = "JOB")]
     pub jobs: Vec<String>,
-    /// Their workflow, by name or number; may be left out where the store holds one.
+    /// Workflow of the jobs, by name or number (default: the only one in the store)
     #[arg(short = 'w', long, value_name = "WORKFLOW")]
     pub workflow: Option<String>,
 }
 
-/// Decides.
-pub async fn run(context: &CommandContext, args: &WaitingArgs, class: FailureClass) -> Result<ExitStatus, CliError> {
+/// Records the decision.
+pub async fn run(
+    context: &CommandContext,
+    args: &UndecidedJobsArgs,
+    class: FailureClass,
+) -> Result<ExitStatus, CliError> {
     with_client(&context.settings, &context.folder, async |client: &Client| {
         let name = resolve_workflow(client, args.workflow.as_deref()).await?;
         let request = ClassifyRequest { jobs: args.jobs.clone(), class };
         let affected = client.classify(&name, &request).await.map_err(explain_missing)?;
-        let word = if class == FailureClass::Retry { "tried again" } else { "failed for good" };
+        let word = if class == FailureClass::Retry { "reset to ready" } else { "failed" };
         context.output.value(&affected, || match affected.jobs {
-            0 => "no job waits for a decision\n".to_owned(),
+            0 => "no job needs a decision\n".to_owned(),
             count => format!("{} {word}\n", human::count(count, "job")),
         })
     })

@@ -1,4 +1,4 @@
-//! Logs on the disk of a runner that is elsewhere: through the server, piece by piece.
+//! Logs on the disk of a runner on another machine, read in chunks through the server.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -8,34 +8,38 @@ use torc_api::error_code::ErrorCode;
 use torc_api::logs::{LONGEST_PIECE, LogChunk, LogChunkRequest, LogSyncRequest};
 use torc_runner::{HttpLink, LinkError};
 
-use super::{Attempt, tail};
+use super::{LoggedAttempt, tail};
 use crate::client::{Client, ClientError};
 use crate::error::CliError;
 use crate::output::Printer;
 
-/// Before a server that did not answer is asked again.
-const PAUSE: Duration = Duration::from_secs(5);
+/// Delay before a server that did not answer is called again.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Where each file was read to.
-pub struct Distant {
+/// The position up to which each file was printed.
+pub struct RemoteTail {
     lines: Option<usize>,
     offsets: HashMap<PathBuf, i64>,
     printed: bool,
 }
 
-impl Distant {
-    /// Begins at the start, or at the last lines.
+impl RemoteTail {
+    /// Returns a tail that begins at the last `lines`, or at the start of the log.
     pub fn new(lines: Option<usize>) -> Self {
         Self { lines, offsets: HashMap::new(), printed: false }
     }
 
-    /// Whether there was anything at all.
     pub fn has_printed(&self) -> bool {
         self.printed
     }
 
-    /// Prints what is new.
-    pub(super) async fn print(&mut self, client: &Client, attempt: &Attempt, output: Printer) -> Result<(), CliError> {
+    /// Prints the output since the last call.
+    pub(super) async fn print(
+        &mut self,
+        client: &Client,
+        attempt: &LoggedAttempt,
+        output: Printer,
+    ) -> Result<(), CliError> {
         for file in &attempt.files {
             loop {
                 let known = self.offsets.get(file).copied();
@@ -67,24 +71,24 @@ impl Distant {
     }
 }
 
-/// Whether an attempt that ran a moment ago has ended and left no such file: its result says what there is.
-fn has_ended_meanwhile(attempt: &Attempt, error: &ClientError) -> bool {
+/// Returns whether an attempt has ended since the last call without such a file. Its result contains the right files.
+fn has_ended_meanwhile(attempt: &LoggedAttempt, error: &ClientError) -> bool {
     !attempt.ended && matches!(error, ClientError::Answer { body, .. } if body.code == ErrorCode::LogNotFound)
 }
 
-/// Brings pieces of the logs on this machine's disk to whoever wants to see them, for as long as the runner lives.
-pub async fn bring(link: HttpLink, host: String) {
+/// Sends requested chunks of the logs on this machine to the server, until the runner exits.
+pub async fn serve_logs(link: HttpLink, host: String) {
     let mut exchange = LogSyncRequest { host, pieces: Vec::new() };
     loop {
         match link.exchange_logs(&exchange).await {
-            Ok(wishes) => exchange.pieces = wishes.wanted.iter().map(read).collect(),
+            Ok(response) => exchange.pieces = response.wanted.iter().map(read).collect(),
             Err(error) => {
-                // Who it was for has given up by then.
+                // The client that requested the chunks has timed out by now.
                 exchange.pieces.clear();
                 if !matches!(error, LinkError::Unreachable(_)) {
-                    tracing::debug!("logs are not asked for: {error}");
+                    tracing::debug!("could not fetch log requests: {error}");
                 }
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(RETRY_INTERVAL).await;
             }
         }
     }
@@ -106,7 +110,7 @@ mod tests {
     #[test]
     fn a_file_that_went_with_the_end_of_its_attempt_is_no_error() {
         let answer = |code: &str| ClientError::answer(404, &format!(r#"{{"code": "{code}", "message": "m"}}"#));
-        let attempt = |ended: bool| Attempt {
+        let attempt = |ended: bool| LoggedAttempt {
             job: "j".to_owned(),
             run: 1,
             attempt: 1,

@@ -1,4 +1,4 @@
-//! Prints files from where it stopped the last time.
+//! Output of files from the position of the last call.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -10,12 +10,12 @@ use torc_runner::packs;
 use crate::error::CliError;
 use crate::output::Printer;
 
-/// How much is read at once.
-const CHUNK: usize = 64 * 1024;
-/// No more of a log is shown as its end.
-const LONGEST_TAIL: u64 = 64 << 10;
+/// Bytes that are read at once.
+const CHUNK_BYTES: usize = 64 * 1024;
+/// Maximum size of the last lines. A line may be endless.
+const MAX_TAIL_BYTES: u64 = 64 << 10;
 
-/// Where each file was read to.
+/// The position up to which each file was printed.
 pub struct Tail {
     lines: Option<usize>,
     offsets: HashMap<PathBuf, u64>,
@@ -23,26 +23,25 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// Begins at the start, or at the last lines.
+    /// Returns a tail that begins at the last `lines`, or at the start of each file.
     pub fn new(lines: Option<usize>) -> Self {
         Self { lines, offsets: HashMap::new(), printed: false }
     }
 
-    /// Whether there was anything at all.
     pub fn has_printed(&self) -> bool {
         self.printed
     }
 
-    /// Prints what is new; says whether there was something.
+    /// Prints the output since the last call. Returns whether there was any.
     pub fn print(&mut self, files: &[PathBuf], output: Printer) -> Result<bool, CliError> {
         let mut found = false;
         for path in files {
             match self.print_file(path, output) {
                 Ok(printed) => found |= printed,
-                Err(Failure::Output(error)) => return Err(error),
+                Err(TailError::Output(error)) => return Err(error),
                 // A log appears when there is output; until then there is no file.
-                Err(Failure::Input(error)) if error.kind() == std::io::ErrorKind::NotFound => {}
-                Err(Failure::Input(error)) => {
+                Err(TailError::Input(error)) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(TailError::Input(error)) => {
                     return Err(CliError::unexpected(format!("could not read {}", path.display()), error));
                 }
             }
@@ -51,8 +50,13 @@ impl Tail {
         Ok(found)
     }
 
-    /// An output in a pack is complete: it is printed once.
-    fn print_packed(&mut self, path: &Path, (pack, offset): (PathBuf, u64), output: Printer) -> Result<bool, Failure> {
+    /// Prints the output of a job from a pack. It is complete, so it is printed once.
+    fn print_packed(
+        &mut self,
+        path: &Path,
+        (pack, offset): (PathBuf, u64),
+        output: Printer,
+    ) -> Result<bool, TailError> {
         if self.offsets.contains_key(path) {
             return Ok(false);
         }
@@ -62,12 +66,12 @@ impl Tail {
             None => 0,
         };
         let shown = bytes.get(usize::try_from(start).unwrap_or(0)..).unwrap_or_default();
-        output.raw(shown).map_err(Failure::Output)?;
+        output.raw(shown).map_err(TailError::Output)?;
         self.offsets.insert(path.to_owned(), 0);
         Ok(!shown.is_empty())
     }
 
-    fn print_file(&mut self, path: &Path, output: Printer) -> Result<bool, Failure> {
+    fn print_file(&mut self, path: &Path, output: Printer) -> Result<bool, TailError> {
         if let Some(packed) = path.to_str().and_then(packs::parse_reference) {
             return self.print_packed(path, packed, output);
         }
@@ -81,13 +85,13 @@ impl Tail {
         };
         file.seek(SeekFrom::Start(start))?;
         let mut offset = start;
-        let mut buffer = vec![0; CHUNK];
+        let mut buffer = vec![0; CHUNK_BYTES];
         loop {
             let length = file.read(&mut buffer)?;
             if length == 0 {
                 break;
             }
-            output.raw(&buffer[..length]).map_err(Failure::Output)?;
+            output.raw(&buffer[..length]).map_err(TailError::Output)?;
             offset += u64::try_from(length).unwrap_or(0);
         }
         self.offsets.insert(path.to_owned(), offset);
@@ -95,7 +99,7 @@ impl Tail {
     }
 }
 
-/// A piece of a file, and where it begins.
+/// Returns a chunk of a file and its offset.
 pub fn piece(path: &str, offset: u64, lines: Option<usize>, most: usize) -> std::io::Result<(u64, Vec<u8>)> {
     if let Some((pack, at)) = packs::parse_reference(path) {
         return piece_of(&mut Cursor::new(packs::read(&pack, at)?), offset, lines, most);
@@ -119,18 +123,18 @@ fn piece_of(
     Ok((start, bytes))
 }
 
-enum Failure {
+enum TailError {
     Input(std::io::Error),
     Output(CliError),
 }
 
-impl From<std::io::Error> for Failure {
+impl From<std::io::Error> for TailError {
     fn from(error: std::io::Error) -> Self {
         Self::Input(error)
     }
 }
 
-/// The last lines of a log; none where it cannot be read.
+/// Returns the last lines of a log; none if it cannot be read.
 pub fn last_lines_of(path: &str, lines: usize) -> Vec<String> {
     let read = || -> std::io::Result<Vec<u8>> {
         if let Some((pack, offset)) = packs::parse_reference(path) {
@@ -142,28 +146,27 @@ pub fn last_lines_of(path: &str, lines: usize) -> Vec<String> {
         let start = last_lines(&mut file, lines)?;
         file.seek(SeekFrom::Start(start))?;
         let mut bytes = Vec::new();
-        // A line may be endless.
-        file.take(LONGEST_TAIL).read_to_end(&mut bytes)?;
+        file.take(MAX_TAIL_BYTES).read_to_end(&mut bytes)?;
         Ok(bytes)
     };
     let bytes = read().unwrap_or_default();
     String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect()
 }
 
-/// Where the last lines begin, found from the end so that a large file is not read whole.
+/// Returns the offset of the last lines. Searches from the end, so that a large file is not read completely.
 fn last_lines(file: &mut (impl Read + Seek), lines: usize) -> std::io::Result<u64> {
     let size = file.seek(SeekFrom::End(0))?;
-    let chunk = u64::try_from(CHUNK).unwrap_or(1);
+    let chunk = u64::try_from(CHUNK_BYTES).unwrap_or(1);
     let mut end = size;
     let mut found = 0;
     while end > 0 {
         let start = end.saturating_sub(chunk);
         file.seek(SeekFrom::Start(start))?;
-        let mut buffer = vec![0; usize::try_from(end - start).unwrap_or(CHUNK)];
+        let mut buffer = vec![0; usize::try_from(end - start).unwrap_or(CHUNK_BYTES)];
         file.read_exact(&mut buffer)?;
         for (index, byte) in buffer.iter().enumerate().rev() {
             let position = start + u64::try_from(index).unwrap_or(0);
-            // The line end at the very end closes the last line and begins none.
+            // A newline at the end of the file begins no line.
             if *byte == b'\n' && position + 1 < size {
                 found += 1;
                 if found == lines {

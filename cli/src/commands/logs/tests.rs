@@ -102,11 +102,11 @@ fn both_streams_and_the_combined_one_of_a_running_job() {
     assert_eq!(files("j --stdout"), [all[0].clone(), all[2].clone()]);
     let message = |line: &str| never_ran(&args(line), &job(JobState::Blocked, 1)).message;
     assert_eq!(message("j"), "job `j` has not run: it is blocked");
-    assert_eq!(message("j --attempt 4"), "job `j` has no attempt 4 that ran");
+    assert_eq!(message("j --attempt 4"), "attempt 4 of job `j` has not run");
     let found = of_result(&args("j"), "w".to_owned(), &result(5, 6));
     assert_eq!(
         (found.run, found.attempt, found.ended, found.workflow.as_str(), found.job.as_str()),
         (5, 6, true, "w", "j")
     );
-    assert_eq!((PAUSE.as_millis(), DISTANT_PAUSE.as_secs()), (200, 1));
+    assert_eq!((LOCAL_READ_INTERVAL.as_millis(), REMOTE_READ_INTERVAL.as_secs()), (200, 1));
 }

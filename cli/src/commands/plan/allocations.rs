@@ -1,4 +1,4 @@
-//! The allocations that a document comes to, and what they would cost.
+//! The allocations of a document and their cost.
 
 use torc_api::action::Action;
 use torc_api::document::SlurmClusterDocument;
@@ -7,56 +7,58 @@ use torc_api::recovery::UnplacedJob;
 use torc_api::workflow::WorkflowSpec;
 use torc_core::expanded::Expanded;
 use torc_core::planning::fit::{WalltimeMargin, node_hours};
-use torc_core::planning::generate::{Planned, Settings, Unschedulable, plan};
+use torc_core::planning::generate::{PlanSettings, PlannedScheduler, Unschedulable, plan};
 use torc_core::planning::groups::pending;
-use torc_core::planning::partition::Partition;
+use torc_core::planning::partition::PartitionLimits;
 
 use crate::output::SchedulerRow;
 
-/// How long an allocation lasts whose scheduler does not say.
-const WALLTIME_SECONDS: i64 = 3_600;
+/// Walltime of a scheduler without one, as in Torc 1.0.
+const DEFAULT_WALLTIME_SECONDS: i64 = 3_600;
 
 /// The allocations of a document, and the jobs without one.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Allocations {
+pub struct PlannedAllocations {
     pub rows: Vec<SchedulerRow>,
     pub unplaced: Vec<UnplacedJob>,
 }
 
-/// Returns what its actions request; or what its jobs need on a cluster that is described beside it.
-pub fn of(spec: &WorkflowSpec, expanded: &Expanded, clusters: &[SlurmClusterDocument]) -> Allocations {
+/// Returns the allocations that actions request, or those that the jobs need on a cluster of the same files.
+pub fn of(spec: &WorkflowSpec, expanded: &Expanded, clusters: &[SlurmClusterDocument]) -> PlannedAllocations {
     let actions: Vec<&Action> = spec.actions.iter().filter(|action| action.asks_slurm_for_nodes()).collect();
     if !actions.is_empty() {
-        let rows = actions.into_iter().filter_map(|action| asked_for(action, spec, expanded)).collect();
-        return Allocations { rows, unplaced: Vec::new() };
+        let rows = actions.into_iter().filter_map(|action| requested(action, spec, expanded)).collect();
+        return PlannedAllocations { rows, unplaced: Vec::new() };
     }
     let cluster = clusters.iter().find(|cluster| spec.slurm_cluster.as_ref() == Some(&cluster.metadata.name));
-    let partitions: Vec<Partition> = cluster
+    let partitions: Vec<PartitionLimits> = cluster
         .into_iter()
         .flat_map(|cluster| &cluster.spec.partitions)
         .filter_map(|one| one.try_into().ok())
         .collect();
     if partitions.is_empty() {
-        return Allocations::default();
+        return PlannedAllocations::default();
     }
-    let settings = Settings { margin: WalltimeMargin::of(spec.execution_config.as_ref()), ..Settings::default() };
+    let settings =
+        PlanSettings { margin: WalltimeMargin::of(spec.execution_config.as_ref()), ..PlanSettings::default() };
     let plan = plan(&pending(expanded, |_| true), &partitions, settings);
-    let row = |one: &Planned| SchedulerRow { name: String::new(), ..SchedulerRow::of(one) };
+    let row = |one: &PlannedScheduler| SchedulerRow { name: String::new(), ..SchedulerRow::of(one) };
     let unplaced = |one: &Unschedulable| {
         let job = expanded.jobs.get(one.job as usize)?.name.clone();
         Some(UnplacedJob { job, reason: one.reason.to_string() })
     };
-    Allocations {
+    PlannedAllocations {
         rows: plan.planned.iter().map(row).collect(),
         unplaced: plan.unplaced.iter().filter_map(unplaced).collect(),
     }
 }
 
-fn asked_for(action: &Action, spec: &WorkflowSpec, expanded: &Expanded) -> Option<SchedulerRow> {
+fn requested(action: &Action, spec: &WorkflowSpec, expanded: &Expanded) -> Option<SchedulerRow> {
     let name = action.scheduler.clone()?;
     let scheduler = spec.slurm_schedulers.iter().find(|one| one.name.as_ref() == Some(&name))?;
     let (allocations, nodes) = (action.num_allocations.unwrap_or(1), scheduler.nodes.unwrap_or(1));
-    let seconds = scheduler.walltime.as_deref().and_then(|text| parse_walltime(text).ok()).unwrap_or(WALLTIME_SECONDS);
+    let seconds =
+        scheduler.walltime.as_deref().and_then(|text| parse_walltime(text).ok()).unwrap_or(DEFAULT_WALLTIME_SECONDS);
     Some(SchedulerRow {
         partition: scheduler.partition.clone(),
         jobs: expanded.jobs.iter().filter(|job| job.scheduler.as_ref() == Some(&name)).count(),

@@ -1,4 +1,4 @@
-//! The stages of a plan as text, with families of alike jobs folded into one line.
+//! The stages of a plan as text, with one line for jobs that differ only in numbers.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -8,12 +8,12 @@ use torc_core::graph;
 
 use crate::output::human;
 
-/// Families that are listed in one stage.
-const LISTED: usize = 12;
+/// Number of groups that are listed in one stage.
+const MAX_LISTED_GROUPS: usize = 12;
 
 /// Jobs whose names differ only in their numbers.
 #[derive(Debug)]
-struct Family {
+struct JobGroup {
     pattern: String,
     first: String,
     count: i64,
@@ -21,40 +21,39 @@ struct Family {
     after: BTreeSet<String>,
 }
 
-/// Draws one workflow.
+/// Draws the stages of one workflow.
 pub fn draw(name: &str, expanded: &Expanded) -> String {
     let stages = graph::stages(expanded);
     let jobs = human::count(i64::try_from(expanded.jobs.len()).unwrap_or(i64::MAX), "job");
     let mut text =
         format!("{name}: {jobs} in {}\n", human::count(i64::try_from(stages.len()).unwrap_or(i64::MAX), "stage"));
     for (number, stage) in stages.iter().enumerate() {
-        let families = fold(stage, expanded);
+        let groups = fold(stage, expanded);
         let _ = writeln!(
             text,
             "stage {} ({})",
             number + 1,
             human::count(i64::try_from(stage.len()).unwrap_or(i64::MAX), "job")
         );
-        let shown = families.len().min(LISTED);
-        for (index, family) in families.iter().take(LISTED).enumerate() {
-            let branch = if index + 1 == shown && families.len() <= LISTED { "└─" } else { "├─" };
-            let _ = writeln!(text, "{branch} {}", describe(family));
+        let shown = groups.len().min(MAX_LISTED_GROUPS);
+        for (index, group) in groups.iter().take(MAX_LISTED_GROUPS).enumerate() {
+            let branch = if index + 1 == shown && groups.len() <= MAX_LISTED_GROUPS { "└─" } else { "├─" };
+            let _ = writeln!(text, "{branch} {}", describe(group));
         }
-        if families.len() > LISTED {
-            let _ = writeln!(text, "└─ and {} more", families.len() - LISTED);
+        if groups.len() > MAX_LISTED_GROUPS {
+            let _ = writeln!(text, "└─ and {} more", groups.len() - MAX_LISTED_GROUPS);
         }
     }
     text
 }
 
-fn describe(family: &Family) -> String {
-    const SHOWN: usize = 4;
-    let mut text =
-        if family.count == 1 { family.first.clone() } else { format!("{} × {}", family.count, family.pattern) };
-    let _ = write!(text, "  [{}]", family.needs);
-    if !family.after.is_empty() {
-        let mut names: Vec<&str> = family.after.iter().take(SHOWN).map(String::as_str).collect();
-        if family.after.len() > SHOWN {
+fn describe(group: &JobGroup) -> String {
+    const MAX_SHOWN_PARENTS: usize = 4;
+    let mut text = if group.count == 1 { group.first.clone() } else { format!("{} × {}", group.count, group.pattern) };
+    let _ = write!(text, "  [{}]", group.needs);
+    if !group.after.is_empty() {
+        let mut names: Vec<&str> = group.after.iter().take(MAX_SHOWN_PARENTS).map(String::as_str).collect();
+        if group.after.len() > MAX_SHOWN_PARENTS {
             names.push("…");
         }
         let _ = write!(text, "  after {}", names.join(", "));
@@ -62,32 +61,32 @@ fn describe(family: &Family) -> String {
     text
 }
 
-fn fold(stage: &[u32], expanded: &Expanded) -> Vec<Family> {
-    let mut families: Vec<Family> = Vec::new();
-    let mut places: std::collections::HashMap<(String, u32), usize> = std::collections::HashMap::new();
+fn fold(stage: &[u32], expanded: &Expanded) -> Vec<JobGroup> {
+    let mut groups: Vec<JobGroup> = Vec::new();
+    let mut indexes: std::collections::HashMap<(String, u32), usize> = std::collections::HashMap::new();
     for index in stage {
         let Some(job) = usize::try_from(*index).ok().and_then(|index| expanded.jobs.get(index)) else { continue };
         let pattern = pattern(&job.name);
-        let place = *places.entry((pattern.clone(), job.requirements)).or_insert_with(|| {
-            families.push(Family {
+        let index_of_group = *indexes.entry((pattern.clone(), job.requirements)).or_insert_with(|| {
+            groups.push(JobGroup {
                 pattern: pattern.clone(),
                 first: job.name.clone(),
                 count: 0,
                 needs: needs(expanded, job.requirements),
                 after: BTreeSet::new(),
             });
-            families.len() - 1
+            groups.len() - 1
         });
-        if let Some(family) = families.get_mut(place) {
-            family.count += 1;
+        if let Some(group) = groups.get_mut(index_of_group) {
+            group.count += 1;
             let parents = job.depends_on.iter().filter_map(|parent| expanded.jobs.get(usize::try_from(*parent).ok()?));
-            family.after.extend(parents.map(|parent| self::pattern(&parent.name)));
+            group.after.extend(parents.map(|parent| self::pattern(&parent.name)));
         }
     }
-    families
+    groups
 }
 
-/// The name with its numbers replaced.
+/// Returns the name with `#` for each number.
 fn pattern(name: &str) -> String {
     let mut pattern = String::with_capacity(name.len());
     let mut in_number = false;
@@ -126,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn families_are_folded() {
+    fn groups_are_folded() {
         let job = |name: &str, depends_on: Vec<u32>| ExpandedJob {
             name: name.to_owned(),
             depends_on,
@@ -150,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn twelve_families_and_four_parents_are_listed() {
+    fn twelve_groups_and_four_parents_are_listed() {
         let job = |name: String, depends_on: Vec<u32>| ExpandedJob { name, depends_on, ..ExpandedJob::default() };
         let letters =
             |count: u8| (0..count).map(|n| job(format!("{}x", char::from(b'a' + n)), vec![])).collect::<Vec<_>>();

@@ -1,4 +1,4 @@
-//! Logs of the workers: brought here, or deleted there.
+//! Logs of the workers: copied to this machine, or deleted on the workers.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, IsTerminal as _, Read as _, Seek as _};
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use super::look::ask_all;
 use super::rows::LogsRow;
-use super::{Answer, ChosenArgs, SshArgs, Worker, chosen_workers, partly_failed};
+use super::{SshArgs, StoredWorker, WorkerAnswer, WorkerSelection, chosen_workers, partly_failed};
 use crate::client::Client;
 use crate::connection::with_client;
 use crate::context::CommandContext;
@@ -17,22 +17,22 @@ use crate::remote::parallel;
 use crate::remote::request::{LOGS, RequestOutcome, WorkerRequest};
 use crate::remote::ssh::{Ssh, Trouble};
 
-/// Brings the logs of every worker into a folder of its own.
+/// Copies the logs of every worker into a folder of its own.
 pub async fn collect(
     context: &CommandContext,
     ssh_args: &SshArgs,
-    chosen: &ChosenArgs,
+    chosen: &WorkerSelection,
     (output_dir, delete): (&Path, bool),
 ) -> Result<ExitStatus, CliError> {
     let into = context.folder.join(output_dir);
     with_client(&context.settings, &context.folder, async |client: &Client| {
-        let workers: Vec<Worker> = started(chosen_workers(client, chosen).await?);
+        let workers: Vec<StoredWorker> = started(chosen_workers(client, chosen).await?);
         let of = workers.len();
-        let work = |worker: Worker| {
+        let work = |worker: StoredWorker| {
             let folder = into.join(worker.address.file_name());
-            bring(ssh_args.ssh(context, &worker.kept), worker, folder)
+            copy_logs(ssh_args.ssh(context, &worker.kept), worker, folder)
         };
-        let answers: Vec<Answer<PathBuf>> =
+        let answers: Vec<WorkerAnswer<PathBuf>> =
             parallel::for_each(workers, ssh_args.max_parallel_ssh, work, |number, (worker, answer)| {
                 let text = match answer {
                     Ok(folder) => format!("in {}", folder.display()),
@@ -41,25 +41,25 @@ pub async fn collect(
                 context.output.progress(&format!("[{number}/{of}] {}: {text}", worker.address));
             })
             .await;
-        let brought: Vec<Worker> =
+        let copied_from: Vec<StoredWorker> =
             answers.iter().filter(|(_, answer)| answer.is_ok()).map(|(worker, _)| worker.clone()).collect();
         let rows: Vec<LogsRow> = answers.iter().map(|(worker, answer)| row(worker, answer)).collect();
-        let mut failed = troubles(answers);
+        let mut failed = failures(answers);
         if delete {
-            failed.extend(troubles(delete_on(context, ssh_args, brought).await));
+            failed.extend(failures(delete_on(context, ssh_args, copied_from).await));
         }
         context.output.list(&rows)?;
-        conclude(&failed, of, "collected from")
+        conclude(&failed, of, "collect the logs of")
     })
     .await
 }
 
-/// Workers that were ever started; the others have no logs.
-fn started(workers: Vec<Worker>) -> Vec<Worker> {
+/// Returns the workers that have been started. The others have no logs.
+fn started(workers: Vec<StoredWorker>) -> Vec<StoredWorker> {
     workers.into_iter().filter(|worker| worker.kept.folder.is_some()).collect()
 }
 
-fn troubles<T>(answers: Vec<Answer<T>>) -> Vec<(String, Trouble)> {
+fn failures<T>(answers: Vec<WorkerAnswer<T>>) -> Vec<(String, Trouble)> {
     answers.into_iter().filter_map(|(worker, answer)| Some((worker.address.to_string(), answer.err()?))).collect()
 }
 
@@ -67,10 +67,10 @@ fn conclude(failed: &[(String, Trouble)], of: usize, what: &str) -> Result<ExitS
     if failed.is_empty() {
         return Ok(ExitStatus::Success);
     }
-    Err(partly_failed(failed, of, what, "then run the same command again"))
+    Err(partly_failed(failed, of, what, "fix the problem and run the same command again"))
 }
 
-fn row(worker: &Worker, answer: &Result<PathBuf, Trouble>) -> LogsRow {
+fn row(worker: &StoredWorker, answer: &Result<PathBuf, Trouble>) -> LogsRow {
     LogsRow {
         worker: worker.address.to_string(),
         files: answer.as_ref().ok().and_then(|folder| count_files(folder).ok()),
@@ -88,17 +88,17 @@ fn count_files(folder: &Path) -> io::Result<u64> {
     Ok(files)
 }
 
-async fn bring(ssh: Ssh, worker: Worker, into: PathBuf) -> Answer<PathBuf> {
+async fn copy_logs(ssh: Ssh, worker: StoredWorker, into: PathBuf) -> WorkerAnswer<PathBuf> {
     let folder = PathBuf::from(worker.kept.folder.clone().unwrap_or_default());
     let answer = fetch(&ssh, &worker, folder, &into).await.map(|()| into);
     (worker, answer)
 }
 
-async fn fetch(ssh: &Ssh, worker: &Worker, folder: PathBuf, into: &Path) -> Result<(), Trouble> {
+async fn fetch(ssh: &Ssh, worker: &StoredWorker, folder: PathBuf, into: &Path) -> Result<(), Trouble> {
     let failed = |error: io::Error| Trouble {
         unreachable: false,
         reason: format!("could not write to {}: {error}", into.display()),
-        advice: "make room, or name another folder with --output-dir".to_owned(),
+        advice: "free disk space, or set another folder with --output-dir".to_owned(),
     };
     std::fs::create_dir_all(into).map_err(failed)?;
     let archive = tempfile::tempfile_in(into).map_err(failed)?;
@@ -109,7 +109,7 @@ async fn fetch(ssh: &Ssh, worker: &Worker, folder: PathBuf, into: &Path) -> Resu
     unpacked.map_err(io::Error::other).and_then(|result| result).map_err(failed)
 }
 
-/// Unpacks what comes after the line that announces it: a login shell may have said something before.
+/// Unpacks the archive after its marker line. A login shell may print text before it.
 fn unpack(mut archive: File, into: &Path) -> io::Result<()> {
     archive.rewind()?;
     let mut reader = BufReader::new(archive);
@@ -130,21 +130,21 @@ fn unpack(mut archive: File, into: &Path) -> io::Result<()> {
         None => Ok(()),
     };
     let status = tar.wait()?;
-    if status.success() { copied } else { Err(io::Error::other(format!("tar ended with {status}"))) }
+    if status.success() { copied } else { Err(io::Error::other(format!("tar failed: {status}"))) }
 }
 
-/// Deletes the logs on the workers, after a question.
+/// Deletes the logs on the workers after a confirmation.
 pub async fn delete(
     context: &CommandContext,
     ssh: &SshArgs,
-    chosen: &ChosenArgs,
+    chosen: &WorkerSelection,
     yes: bool,
 ) -> Result<ExitStatus, CliError> {
     with_client(&context.settings, &context.folder, async |client: &Client| {
         let workers = started(chosen_workers(client, chosen).await?);
         let of = workers.len();
-        if !yes && !agreed(context, of)? {
-            return Err(CliError::new(ExitStatus::Refused, "nothing was deleted").hint("pass --yes to agree"));
+        if !yes && !confirm(context, of)? {
+            return Err(CliError::new(ExitStatus::Refused, "nothing was deleted").hint("confirm with --yes"));
         }
         let answers = delete_on(context, ssh, workers).await;
         let rows: Vec<LogsRow> = answers
@@ -157,13 +157,13 @@ pub async fn delete(
             })
             .collect();
         context.output.list(&rows)?;
-        conclude(&troubles(answers), of, "rid of their logs")
+        conclude(&failures(answers), of, "delete the logs of")
     })
     .await
 }
 
-/// How many files were deleted on each.
-async fn delete_on(context: &CommandContext, ssh: &SshArgs, workers: Vec<Worker>) -> Vec<Answer<u64>> {
+/// Deletes the logs on the workers. Returns the number of deleted files for each.
+async fn delete_on(context: &CommandContext, ssh: &SshArgs, workers: Vec<StoredWorker>) -> Vec<WorkerAnswer<u64>> {
     let answers = ask_all(context, ssh, workers, &|folder| WorkerRequest::DeleteLogs { folder }, |_, _| {}).await;
     answers
         .into_iter()
@@ -174,7 +174,7 @@ async fn delete_on(context: &CommandContext, ssh: &SshArgs, workers: Vec<Worker>
         .collect()
 }
 
-fn agreed(context: &CommandContext, workers: usize) -> Result<bool, CliError> {
+fn confirm(context: &CommandContext, workers: usize) -> Result<bool, CliError> {
     if !io::stdin().is_terminal() {
         return Ok(false);
     }

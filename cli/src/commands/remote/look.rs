@@ -1,11 +1,11 @@
-//! How the workers stand, and how they are stopped.
+//! State and stop of the workers.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::rows::OrderRow;
-use super::run::{accepted, row, said};
-use super::{Answer, ChosenArgs, SshArgs, Worker, chosen_workers, partly_failed};
+use super::run::{accepted, outcome_word, row};
+use super::{SshArgs, StoredWorker, WorkerAnswer, WorkerSelection, chosen_workers, partly_failed};
 use crate::client::Client;
 use crate::connection::with_client;
 use crate::context::CommandContext;
@@ -15,12 +15,12 @@ use crate::remote::request::{RequestOutcome, WorkerRequest, WorkerResponse};
 use crate::remote::ssh::Trouble;
 use crate::remote::worker_status::{WorkerStatus, judge};
 
-/// Says how the workers stand.
-pub async fn status(context: &CommandContext, ssh: &SshArgs, chosen: &ChosenArgs) -> Result<ExitStatus, CliError> {
+/// Prints the state of the workers.
+pub async fn status(context: &CommandContext, ssh: &SshArgs, chosen: &WorkerSelection) -> Result<ExitStatus, CliError> {
     with_client(&context.settings, &context.folder, async |client: &Client| {
         let workers = chosen_workers(client, chosen).await?;
         let answers = ask_all(context, ssh, workers, &|folder| WorkerRequest::Look { folder }, |_, _| {}).await;
-        // After the machines: what the server says is then no older than what they say.
+        // The server is read after the workers, so that its data is not older than theirs.
         let runners = client.runners(true).await?;
         let statuses: Vec<WorkerStatus> =
             answers.iter().map(|(worker, answer)| judge(&worker.kept, answer, &runners)).collect();
@@ -30,15 +30,15 @@ pub async fn status(context: &CommandContext, ssh: &SshArgs, chosen: &ChosenArgs
     Ok(ExitStatus::Success)
 }
 
-/// Gives every worker that was ever started an order; `done` hears of each as it ends.
+/// Sends a request to every worker that has been started. Calls `done` with each response.
 pub async fn ask_all(
     context: &CommandContext,
     ssh_args: &SshArgs,
-    workers: Vec<Worker>,
+    workers: Vec<StoredWorker>,
     order: &dyn Fn(PathBuf) -> WorkerRequest,
-    done: impl FnMut(usize, &Answer<Option<WorkerResponse>>),
-) -> Vec<Answer<Option<WorkerResponse>>> {
-    let work = |worker: Worker| {
+    done: impl FnMut(usize, &WorkerAnswer<Option<WorkerResponse>>),
+) -> Vec<WorkerAnswer<Option<WorkerResponse>>> {
+    let work = |worker: StoredWorker| {
         let order = worker.kept.folder.as_ref().map(|folder| order(PathBuf::from(folder)));
         let ssh = ssh_args.ssh(context, &worker.kept);
         async move {
@@ -52,11 +52,11 @@ pub async fn ask_all(
     parallel::for_each(workers, ssh_args.max_parallel_ssh, work, done).await
 }
 
-/// Ends the runners.
+/// Stops the runners.
 pub async fn stop(
     context: &CommandContext,
     ssh: &SshArgs,
-    chosen: &ChosenArgs,
+    chosen: &WorkerSelection,
     (force, timeout): (bool, Duration),
 ) -> Result<ExitStatus, CliError> {
     let wait_seconds = timeout.as_secs();
@@ -66,7 +66,7 @@ pub async fn stop(
         let order = |folder| WorkerRequest::Stop { folder, force, wait_seconds };
         let answers = ask_all(context, ssh, workers, &order, |number, (worker, answer)| {
             let word = match answer {
-                Ok(report) => report.as_ref().map_or("never started", said),
+                Ok(report) => report.as_ref().map_or("never started", outcome_word),
                 Err(trouble) => trouble.reason.as_str(),
             };
             context.output.progress(&format!("[{number}/{of}] {}: {word}", worker.address));
@@ -76,7 +76,7 @@ pub async fn stop(
             matches!(answer, Ok(Some(report)) if report.outcome == RequestOutcome::StillRunning)
         };
         let late = answers.iter().filter(|(_, answer)| is_late(answer)).count();
-        let ended: Vec<Answer<WorkerResponse>> = answers
+        let ended: Vec<WorkerAnswer<WorkerResponse>> = answers
             .into_iter()
             .filter_map(|(worker, answer)| Some((worker, answer.transpose()?.and_then(has_ended))))
             .collect();
@@ -89,7 +89,7 @@ pub async fn stop(
         if failed.is_empty() {
             return Ok(ExitStatus::Success);
         }
-        let error = partly_failed(&failed, of, "stopped", "then run the same command again");
+        let error = partly_failed(&failed, of, "stop", "fix the problem and run the same command again");
         Err(CliError { kind: if late == failed.len() { ExitStatus::Timeout } else { error.kind }, ..error })
     })
     .await
@@ -101,8 +101,8 @@ fn has_ended(report: WorkerResponse) -> Result<WorkerResponse, Trouble> {
     }
     Err(Trouble {
         unreachable: false,
-        reason: "its jobs have not ended in the time that was given".to_owned(),
-        advice: "wait longer (--timeout), or end them at once (--force)".to_owned(),
+        reason: "its jobs have not ended before the timeout".to_owned(),
+        advice: "wait longer with --timeout, or kill them with --force".to_owned(),
     })
 }
 

@@ -1,4 +1,4 @@
-//! Which columns the tables about workers have.
+//! Columns of the tables about workers.
 
 use serde::Serialize;
 use torc_api::remote::RemoteWorker;
@@ -38,24 +38,24 @@ fn paint(state: WorkerState) -> CellStyle {
     }
 }
 
-/// What came of an order to a worker.
+/// The outcome of a request to a worker.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OrderRow {
     /// `[user@]host[:port]`.
     pub worker: String,
-    /// In a word or two.
+    /// The outcome in one or two words.
     pub outcome: &'static str,
-    /// Whether it was carried out.
+    /// Whether the request succeeded.
     #[serde(skip)]
     pub good: bool,
-    /// The machine's name.
+    /// The host name of the machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// The runner's process.
+    /// The PID of the runner.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<i32>,
-    /// What went wrong.
+    /// The reason of a failure.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
@@ -72,19 +72,19 @@ impl Tabular for OrderRow {
     ];
 }
 
-/// What became of a worker's logs.
+/// The outcome for the logs of a worker.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LogsRow {
     /// `[user@]host[:port]`.
     pub worker: String,
-    /// How many files.
+    /// The number of files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<u64>,
-    /// Where.
+    /// The folder of the logs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
-    /// What went wrong.
+    /// The reason of a failure.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
 }

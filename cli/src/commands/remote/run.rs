@@ -1,4 +1,4 @@
-//! `torc remote run`: a runner on every worker.
+//! `torc remote run`: start a runner on every worker.
 
 use std::path::{Path, PathBuf};
 
@@ -9,9 +9,9 @@ use torc_api::token::{Credential, Scope, TokenRequest};
 use torc_controller::tls::certificates_of;
 
 use super::rows::OrderRow;
-use super::{Answer, RunRemoteArgs, SshArgs, Worker, partly_failed, workers};
+use super::{RunRemoteArgs, SshArgs, StoredWorker, WorkerAnswer, partly_failed, workers};
 use crate::client::{Client, Trust};
-use crate::commands::run as run_verb;
+use crate::commands::run as run_command;
 use crate::connection::{bare_name, explain_missing, remote};
 use crate::context::CommandContext;
 use crate::documents;
@@ -26,17 +26,17 @@ use crate::remote::{folder, parallel};
 use crate::settings::{Layers, as_arguments};
 use crate::use_cases::submit::{Purpose, line, submit_workflows};
 
-/// The key of the folder for logs.
+/// The setting for the log folder.
 const OUTPUT_DIR: &str = "client.run.output_dir";
-/// A worker that was started is asked to stop long before this is over.
+/// Lifetime of the token of a worker. 90 days exceed the duration of any workflow.
 const WORKER_TOKEN_SECONDS: i64 = 90 * 24 * 3_600;
 
-/// Runs the verb.
+/// Runs the command.
 pub async fn run(context: &CommandContext, ssh: &SshArgs, args: &RunRemoteArgs) -> Result<ExitStatus, CliError> {
     let (file, target) = match args.targets.as_slice() {
         [file, target] => (Some(Path::new(file)), target.as_str()),
         [target] => (None, target.as_str()),
-        _ => return Err(CliError::usage("name a file with workers and a workflow")),
+        _ => return Err(CliError::usage("expected a file with workers and a workflow")),
     };
     let from_file = file.map(|file| workers::read(context, file)).transpose()?;
     let (client, address) = served(context).await?;
@@ -48,7 +48,7 @@ pub async fn run(context: &CommandContext, ssh: &SshArgs, args: &RunRemoteArgs) 
     };
     let url = reachable_url(args, &address, &addresses)?;
     let known = client.remote_workers(&id).await?;
-    // Kept before anything is started: what runs must never be unknown.
+    // Stored before the first start, so that no runner is unknown to the server.
     let planned: Vec<PlannedWorker> = addresses
         .into_iter()
         .map(|address| {
@@ -76,17 +76,17 @@ pub async fn run(context: &CommandContext, ssh: &SshArgs, args: &RunRemoteArgs) 
             certificates: certificates.clone(),
             arguments: arguments(args, &context.settings.layers),
         };
-        (Worker { address: worker.address, kept }, order)
+        (StoredWorker { address: worker.address, kept }, order)
     });
     let orders = orders.collect();
     start_all(context, ssh, &workflow, orders).await
 }
 
-/// A worker that is about to be started.
+/// A worker to start.
 struct PlannedWorker {
     address: WorkerAddress,
     folder: PathBuf,
-    /// The worker as the server knew it before; empty for a new one.
+    /// The worker as stored before; empty for a new one.
     earlier: RemoteWorker,
 }
 
@@ -96,7 +96,7 @@ impl PlannedWorker {
     }
 }
 
-/// What the workers show to the server: good for this workflow and nothing else.
+/// Creates a token for the runners of the workers. It is valid for this workflow only.
 async fn worker_token(client: &Client, workflow: &Workflow) -> Result<String, CliError> {
     let request = TokenRequest {
         scope: Scope::Runner,
@@ -107,14 +107,14 @@ async fn worker_token(client: &Client, workflow: &Workflow) -> Result<String, Cl
     };
     let made = client.create_token(&request).await?;
     let mut credential = Credential { token: Credential::token_of(&made.token).to_owned(), certificate: None };
-    // The workers trust the certificate that we trust, if it is one.
+    // The workers trust the same pinned certificate as this command.
     if let Trust::Certificate(fingerprint) = client.trust() {
         credential.certificate = Some(*fingerprint);
     }
     Ok(credential.to_string())
 }
 
-/// The certificates that the workers need to trust the server as we do; none where the token says it, or every machine does.
+/// Returns the certificates that the workers need to trust the server. None are needed with a pin in the token or a public CA.
 fn worker_certificates(client: &Client) -> Result<Option<String>, CliError> {
     let path = match client.trust() {
         Trust::Certificate(_) | Trust::System => return Ok(None),
@@ -125,10 +125,10 @@ fn worker_certificates(client: &Client) -> Result<Option<String>, CliError> {
     };
     certificates_of(path)
         .map(Some)
-        .map_err(|error| CliError::invalid("the workers cannot be told whom to trust").because(error))
+        .map_err(|error| CliError::invalid("could not read the certificates for the workers").because(error))
 }
 
-/// The server, and how others reach it. The store of a folder has one only while somebody runs it; and who may reach it is not ours to decide.
+/// Returns the server and its URL. Does not start one, because the user decides which machines may reach it.
 async fn served(context: &CommandContext) -> Result<(Client, String), CliError> {
     if let Some(url) = &context.settings.url {
         return Ok((remote(&context.settings, url, &context.folder)?, url.clone()));
@@ -139,24 +139,26 @@ async fn served(context: &CommandContext) -> Result<(Client, String), CliError> 
     {
         return Ok((*client, info.url));
     }
-    Err(CliError::new(ExitStatus::Unreachable, "no server is running for this folder, and the workers need one")
-        .hint("in another terminal, here: torc server --bind 0.0.0.0:7421 (127.0.0.1 if all workers are this machine)")
-        .hint("then this command again, with --advertise URL where this machine's name does not lead there"))
+    Err(CliError::new(ExitStatus::Unreachable, "no server is running for this folder, but the workers need one")
+        .hint("start one in another terminal: `torc server --bind 0.0.0.0:7421` (127.0.0.1 if all workers are on this machine)")
+        .hint("then run this command again; set --advertise URL if workers cannot resolve the name of this machine"))
 }
 
-/// The workflow that is meant: one of the server's, or that of a file, which is applied.
+/// Returns the workflow: a stored one, or that of a file, which is applied first.
 async fn find_or_apply(context: &CommandContext, client: &Client, target: &str) -> Result<Workflow, CliError> {
-    if !run_verb::is_file(target) {
+    if !run_command::is_file(target) {
         return client.workflow(bare_name(target)).await.map_err(explain_missing);
     }
     let files = [PathBuf::from(target)];
     let documents = documents::read_valid(&files, context.settings.namespace.as_deref(), context.output)?.workflows;
     let [_] = documents.as_slice() else {
-        return Err(CliError::usage(format!("{target} holds several workflows: apply them and name one")));
+        return Err(CliError::usage(format!(
+            "{target} contains several workflows: apply the file and name one workflow"
+        )));
     };
     let responses = submit_workflows(context, client, &documents, Purpose::Run).await?;
     let Some((response, id)) = responses.first().and_then(|response| Some((response, response.id?))) else {
-        return Err(CliError::not_found(format!("{target} holds no workflow")));
+        return Err(CliError::not_found(format!("{target} contains no workflow")));
     };
     context.output.progress(&line(response, Purpose::Run));
     Ok(client.workflow(&id.to_string()).await?)
@@ -166,34 +168,31 @@ async fn stored(client: &Client, workflow: &Workflow) -> Result<Vec<WorkerAddres
     let known = client.remote_workers(&workflow.id.to_string()).await?;
     if known.is_empty() {
         return Err(CliError::not_found(format!("workflow {} has no workers", workflow.name))
-            .hint(format!("name a file with one worker a line: torc remote run FILE {}", workflow.name)));
+            .hint(format!("name a file with one worker per line: torc remote run FILE {}", workflow.name)));
     }
     known.iter().map(|worker| super::parse_address(&worker.address)).collect()
 }
 
-/// The server's address for the workers. Another machine cannot reach a loopback address of this one.
+/// Returns the URL of the server for the workers. Other machines cannot reach a loopback address of this one.
 fn reachable_url(args: &RunRemoteArgs, address: &str, workers: &[WorkerAddress]) -> Result<String, CliError> {
     let url = args.advertise.as_deref().unwrap_or(address).trim_end_matches('/').to_owned();
     let host = reqwest::Url::parse(&url).ok().and_then(|url| url.host_str().map(str::to_owned));
     let Some(host) = host else {
-        return Err(CliError::usage(format!(
-            "--advertise: '{url}' is no address such as https://{}:7421",
-            host_name()
-        )));
+        return Err(CliError::usage(format!("--advertise: '{url}' is not a URL like https://{}:7421", host_name())));
     };
     let name = host_name();
     match workers.iter().find(|worker| !worker.is_this_machine(&name)) {
         Some(worker) if is_loopback_host(&host) && args.advertise.is_none() => {
-            let message = format!("{worker} cannot reach the server: {url} is an address of this machine alone");
+            let message = format!("{worker} cannot reach the server: {url} is a loopback address of this machine");
             Err(CliError::new(ExitStatus::Refused, message)
-                .hint("let the server listen to others: torc server --bind 0.0.0.0:7421 (it speaks TLS there)")
-                .hint(format!("and say how the workers reach it: --advertise https://{name}:7421")))
+                .hint("let the server listen on all addresses, with TLS: torc server --bind 0.0.0.0:7421")
+                .hint(format!("then set the URL for the workers: --advertise https://{name}:7421")))
         }
         _ => Ok(url),
     }
 }
 
-/// A worker stays in its folder unless a person names another.
+/// Returns the folder of a worker. A worker keeps its folder unless the user sets another.
 fn folder_for(
     args: &RunRemoteArgs,
     context: &CommandContext,
@@ -212,10 +211,10 @@ fn folder_for(
     }
 }
 
-/// The flags that were typed, for `torc runner` over there. Settings of this machine say nothing about others.
+/// Returns the typed flags for `torc runner` on the worker. Other settings of this machine do not apply to other machines.
 fn arguments(args: &RunRemoteArgs, layers: &Layers) -> Vec<String> {
     let is_passed_on = |setting: &Setting| {
-        // The folder has its own place in the order.
+        // The request has a field of its own for the folder.
         setting.key != OUTPUT_DIR && setting.flag.is_some_and(|flag| flag.group == FlagGroup::Runner)
     };
     let mut words = as_arguments(layers.flags().filter(|(setting, _)| is_passed_on(setting)));
@@ -227,13 +226,15 @@ async fn start_all(
     context: &CommandContext,
     ssh_args: &SshArgs,
     workflow: &Workflow,
-    orders: Vec<(Worker, StartRequest)>,
+    orders: Vec<(StoredWorker, StartRequest)>,
 ) -> Result<ExitStatus, CliError> {
     let of = orders.len();
-    let work = |(worker, order): (Worker, StartRequest)| start(ssh_args.ssh(context, &worker.kept), worker, order);
-    let answers: Vec<Answer<WorkerResponse>> =
+    let work =
+        |(worker, order): (StoredWorker, StartRequest)| start(ssh_args.ssh(context, &worker.kept), worker, order);
+    let answers: Vec<WorkerAnswer<WorkerResponse>> =
         parallel::for_each(orders, ssh_args.max_parallel_ssh, work, |number, (worker, answer)| {
-            let word = answer.as_ref().map_or_else(|trouble| trouble.reason.clone(), |report| said(report).to_owned());
+            let word =
+                answer.as_ref().map_or_else(|trouble| trouble.reason.clone(), |report| outcome_word(report).to_owned());
             context.output.progress(&format!("[{number}/{of}] {}: {word}", worker.address));
         })
         .await;
@@ -245,24 +246,24 @@ async fn start_all(
         return Err(partly_failed(
             &failed,
             of,
-            "started",
-            "then run the same command again: it starts only what is not running",
+            "start",
+            "fix the problem and run the same command again: it starts only missing runners",
         ));
     }
     let name = &workflow.name;
     context.output.progress(&format!(
-        "{} at work; follow with: torc remote status {name}",
+        "{} running; show their state with: torc remote status {name}",
         human::count(i64::try_from(of).unwrap_or(i64::MAX), "worker")
     ));
     Ok(ExitStatus::Success)
 }
 
-async fn start(ssh: Ssh, worker: Worker, order: StartRequest) -> Answer<WorkerResponse> {
+async fn start(ssh: Ssh, worker: StoredWorker, order: StartRequest) -> WorkerAnswer<WorkerResponse> {
     let answer = ssh.order(&worker.address, &WorkerRequest::Start(Box::new(order))).await.and_then(accepted);
     (worker, answer)
 }
 
-/// A refusal is no success.
+/// Turns a refusal into an error.
 pub fn accepted(report: WorkerResponse) -> Result<WorkerResponse, Trouble> {
     match report.outcome {
         RequestOutcome::Refused { reason, advice } => Err(Trouble { unreachable: false, reason, advice }),
@@ -270,10 +271,10 @@ pub fn accepted(report: WorkerResponse) -> Result<WorkerResponse, Trouble> {
     }
 }
 
-/// What came of an order, in words.
-pub fn said(report: &WorkerResponse) -> &'static str {
+/// Returns the outcome in words.
+pub fn outcome_word(report: &WorkerResponse) -> &'static str {
     match report.outcome {
-        RequestOutcome::Looked => "looked at",
+        RequestOutcome::Looked => "checked",
         RequestOutcome::Started => "started",
         RequestOutcome::AlreadyRunning => "already running",
         RequestOutcome::Stopped => "stopped",
@@ -284,12 +285,12 @@ pub fn said(report: &WorkerResponse) -> &'static str {
     }
 }
 
-/// A row about what came of an order.
-pub fn row(worker: &Worker, answer: &Result<WorkerResponse, Trouble>) -> OrderRow {
+/// Returns the row about the outcome of a request.
+pub fn row(worker: &StoredWorker, answer: &Result<WorkerResponse, Trouble>) -> OrderRow {
     let runner = answer.as_ref().ok().and_then(|report| report.runner.as_ref());
     OrderRow {
         worker: worker.address.to_string(),
-        outcome: answer.as_ref().map_or("failed", said),
+        outcome: answer.as_ref().map_or("failed", outcome_word),
         good: answer.is_ok(),
         host: answer.as_ref().ok().map(|report| report.host.clone()),
         pid: runner.map(|runner| runner.process.pid),
@@ -348,7 +349,7 @@ mod tests {
     #[test]
     fn every_outcome_has_its_word_and_only_a_refusal_is_trouble() {
         let outcomes = [
-            (RequestOutcome::Looked, "looked at"),
+            (RequestOutcome::Looked, "checked"),
             (RequestOutcome::Started, "started"),
             (RequestOutcome::AlreadyRunning, "already running"),
             (RequestOutcome::Stopped, "stopped"),
@@ -359,7 +360,7 @@ mod tests {
         ];
         for (outcome, word) in outcomes {
             let report = WorkerResponse { host: "h".to_owned(), outcome: outcome.clone(), runner: None, alive: false };
-            assert_eq!(said(&report), word);
+            assert_eq!(outcome_word(&report), word);
             let answer = accepted(report);
             match &outcome {
                 RequestOutcome::Refused { .. } => {
@@ -372,7 +373,8 @@ mod tests {
                 _ => assert!(answer.is_ok(), "{outcome:?}"),
             }
         }
-        let worker = Worker::new(workers::kept(&"n1".parse().expect("an address"), None, None)).expect("a worker");
+        let worker =
+            StoredWorker::new(workers::kept(&"n1".parse().expect("an address"), None, None)).expect("a worker");
         let process = torc_runner::ProcessId { pid: 9, ..torc_runner::ProcessId::default() };
         let runner = crate::remote::request::RecordedRunner {
             process,

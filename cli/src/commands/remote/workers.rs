@@ -1,4 +1,4 @@
-//! Which machines a workflow has.
+//! The workers of a workflow.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::error::{CliError, ExitStatus};
 use crate::output::human;
 use crate::remote::worker_status::runner_of;
 
-/// Adds workers that were typed.
+/// Adds workers from the command line.
 pub async fn add(
     context: &CommandContext,
     ssh: &SshArgs,
@@ -25,7 +25,7 @@ pub async fn add(
     for text in workers {
         let address = parse_address(text)?;
         if list.workers.contains(&address) {
-            context.output.warning(&format!("{address} is named more than once"));
+            context.output.warning(&format!("{address} is listed more than once"));
         } else {
             list.workers.push(address);
         }
@@ -33,7 +33,7 @@ pub async fn add(
     add_all(context, ssh, workflow, &list.workers).await
 }
 
-/// Adds the workers of a file.
+/// Adds the workers in a file.
 pub async fn add_file(
     context: &CommandContext,
     ssh: &SshArgs,
@@ -55,13 +55,13 @@ async fn add_all(
         let known = client.remote_workers(workflow).await.map_err(explain_missing)?;
         for worker in workers.iter().map(WorkerAddress::to_string) {
             if known.iter().any(|known| known.address == worker) {
-                context.output.warning(&format!("the workflow has {worker} already"));
+                context.output.warning(&format!("the workflow already has {worker}"));
             }
         }
         let added = workers.iter().map(|worker| kept(worker, None, ssh.remote_torc.clone()));
         let all = client.add_remote_workers(workflow, added.collect()).await?;
         let added = all.len() - known.len();
-        let text = format!("{} added, {} in all", human::count(count(added), "worker"), all.len());
+        let text = format!("{} added, {} in total", human::count(count(added), "worker"), all.len());
         context.output.progress(&text);
         context.output.list(&all)
     })
@@ -69,12 +69,12 @@ async fn add_all(
     Ok(ExitStatus::Success)
 }
 
-/// A worker as the server keeps it.
+/// Returns a worker in the form that the server stores.
 pub fn kept(worker: &WorkerAddress, folder: Option<String>, remote_torc: Option<String>) -> RemoteWorker {
     RemoteWorker { address: worker.to_string(), folder, remote_torc, creation_time: None }
 }
 
-/// The workers of a file; every line that is wrong is told at once.
+/// Reads the workers in a file. The error lists all invalid lines.
 pub fn read(context: &CommandContext, file: &Path) -> Result<Vec<WorkerAddress>, CliError> {
     let (text, name) = if file == Path::new("-") {
         let mut text = String::new();
@@ -87,25 +87,24 @@ pub fn read(context: &CommandContext, file: &Path) -> Result<Vec<WorkerAddress>,
         let kind = if missing { ExitStatus::NotFound } else { ExitStatus::InvalidInput };
         CliError::new(kind, format!("could not read the workers in {name}"))
             .because(error)
-            .hint("write one worker a line: [user@]host[:port]")
+            .hint("write one worker per line: [user@]host[:port]")
     })?;
     let list = parse_workers(&text);
     for (line, worker) in &list.repeated {
-        context.output.warning(&format!("{name}:{line}: {worker} is there already"));
+        context.output.warning(&format!("{name}:{line}: {worker} is listed more than once"));
     }
     if !list.wrong.is_empty() {
         let lines = list.wrong.iter().map(|(line, text, error)| format!("{name}:{line}: '{text}': {error}"));
-        return Err(CliError::invalid(format!("{name} is no list of workers")).lines(lines));
+        return Err(CliError::invalid(format!("{name} contains invalid workers")).lines(lines));
     }
     if list.workers.is_empty() {
-        return Err(
-            CliError::invalid(format!("{name} names no worker")).hint("write one worker a line: [user@]host[:port]")
-        );
+        return Err(CliError::invalid(format!("{name} contains no worker"))
+            .hint("write one worker per line: [user@]host[:port]"));
     }
     Ok(list.workers)
 }
 
-/// Forgets a worker.
+/// Removes a worker.
 pub async fn remove(
     context: &CommandContext,
     workflow: &str,
@@ -116,15 +115,15 @@ pub async fn remove(
     with_client(&context.settings, &context.folder, async |client: &Client| {
         let known = client.remote_workers(workflow).await.map_err(explain_missing)?;
         let runners = client.runners(false).await?;
-        let at_work = known
+        let is_active = known
             .iter()
             .filter(|known| known.address == address)
             .filter_map(|known| runner_of(known, &runners))
             .any(|runner| runner.status == RunnerStatus::Active);
-        if at_work && !force {
-            return Err(CliError::new(ExitStatus::Refused, format!("the runner of {address} is at work"))
+        if is_active && !force {
+            return Err(CliError::new(ExitStatus::Refused, format!("the runner of {address} is active"))
                 .hint(format!("stop it first: torc remote stop {workflow} {address}"))
-                .hint("or let it go on until the workflow has settled, and pass --force"));
+                .hint("or pass --force; the runner then continues until the workflow has settled"));
         }
         client.remove_remote_worker(workflow, &address).await?;
         context.output.note(&format!("{address} removed"))
@@ -133,7 +132,7 @@ pub async fn remove(
     Ok(ExitStatus::Success)
 }
 
-/// Lists the workers.
+/// Lists the workers of a workflow.
 pub async fn list(context: &CommandContext, workflow: &str) -> Result<ExitStatus, CliError> {
     with_client(&context.settings, &context.folder, async |client: &Client| {
         let workers = client.remote_workers(bare_name(workflow)).await.map_err(explain_missing)?;

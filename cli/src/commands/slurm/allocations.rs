@@ -1,4 +1,4 @@
-//! Which Slurm jobs a workflow has had, and how the accounting is asked about them.
+//! The Slurm jobs of a workflow and their accounting records.
 
 use std::collections::BTreeSet;
 
@@ -11,20 +11,20 @@ use crate::error::{CliError, ExitStatus};
 use crate::sites::COMMAND_SCHEDULE;
 use torc_api::filter::SlurmStatsFilter;
 
-/// A workflow and the numbers of the Slurm jobs that ran it.
+/// A workflow and the Slurm jobs that ran it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlurmJobs {
-    /// The workflow's name.
+    /// The name of the workflow.
     pub workflow: String,
-    /// The workflow's number.
+    /// The id of the workflow.
     pub number: i64,
-    /// Slurm's numbers, sorted.
+    /// The Slurm job ids, sorted.
     pub ids: Vec<String>,
-    /// Where the logs of their runners are.
+    /// The output folders of their runners.
     pub output_dirs: Vec<String>,
 }
 
-/// The Slurm jobs of a workflow: its allocations, those that its runners live in, and those that its steps ran in.
+/// Returns the Slurm jobs of the allocations, runners and steps of a workflow.
 pub async fn of_workflow(client: &Client, reference: Option<&str>) -> Result<SlurmJobs, CliError> {
     let name = resolve_workflow(client, reference).await?;
     let workflow = client.workflow(&name).await.map_err(explain_missing)?;
@@ -49,17 +49,18 @@ pub async fn of_workflow(client: &Client, reference: Option<&str>) -> Result<Slu
     })
 }
 
-/// Everything that the accounting has about them.
-pub async fn ask_accounting(jobs: &SlurmJobs) -> Result<Vec<AccountingRecord>, CliError> {
+/// Returns the accounting records of Slurm jobs.
+pub async fn fetch_accounting(jobs: &SlurmJobs) -> Result<Vec<AccountingRecord>, CliError> {
     if jobs.ids.is_empty() {
         let message = format!("workflow {} has not run in Slurm", jobs.workflow);
-        return Err(CliError::new(ExitStatus::NotFound, message).hint("`torc get runners --all` shows who has run it"));
+        return Err(CliError::new(ExitStatus::NotFound, message)
+            .hint("`torc get runners --all` lists the runners that have run it"));
     }
     let slurm = Slurm::default().replaced_by(|name| std::env::var(name).ok());
     let answer = slurm.ask_again(&accounting::ask(jobs.ids.iter().map(String::as_str)), COMMAND_SCHEDULE).await;
     let records = answer.and_then(|answer| accounting::read(&answer.text));
     records.map_err(|trouble| {
-        CliError::new(ExitStatus::Unreachable, format!("Slurm's accounting does not answer: {trouble}"))
-            .hint("run this where `sacct` works, e.g. on a login node")
+        CliError::new(ExitStatus::Unreachable, format!("could not query Slurm accounting: {trouble}"))
+            .hint("run this command on a machine with `sacct`, e.g. a login node")
     })
 }

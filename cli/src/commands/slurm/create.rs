@@ -1,4 +1,4 @@
-//! `torc workflows create-slurm`: a workflow with planned schedulers, stored without a change to its file.
+//! `torc workflows create-slurm`: store a workflow with planned schedulers, without changing its file.
 
 use std::path::PathBuf;
 
@@ -6,34 +6,34 @@ use clap::Args;
 use serde::Serialize;
 use torc_core::planning::document::write;
 
-use super::generate::{no_place, refuse_known};
-use super::plan::{PlanArgs, plan};
+use super::generate::{no_schedulable_job, refuse_known};
+use super::plan::{SchedulerPlanArgs, plan};
 use crate::connection::ServerConnection;
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 use crate::output::{SchedulerRow, human};
 use crate::use_cases::submit::{Purpose, line, submit_workflows};
 
-/// Store a workflow with Slurm schedulers and actions planned for its jobs, as in Torc 1.0.
+/// Store a workflow with Slurm schedulers and actions for its jobs, as in Torc 1.0
 ///
-/// The file stays as it is, and nothing is submitted. `torc slurm generate FILE` writes the same schedulers and actions into the
-/// file; `torc submit` then submits it.
+/// Does not change the file and submits nothing. `torc slurm generate FILE` writes the same schedulers and actions into the file;
+/// `torc submit` then submits it.
 #[derive(Debug, Args)]
 pub struct CreateSlurmArgs {
-    /// The document.
+    /// Document with one workflow
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     #[command(flatten)]
-    pub plan: PlanArgs,
-    /// Replace the schedulers and scheduling actions that the document has.
+    pub plan: SchedulerPlanArgs,
+    /// Replace existing schedulers and scheduling actions
     #[arg(long)]
     pub overwrite: bool,
 }
 
-/// The outcome, for programs.
+/// The outcome in JSON output.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Created<'a> {
+struct CreatedWorkflow<'a> {
     workflow: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<i64>,
@@ -41,12 +41,12 @@ struct Created<'a> {
     schedulers: Vec<SchedulerRow>,
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub async fn run(context: &CommandContext, args: &CreateSlurmArgs) -> Result<ExitStatus, CliError> {
     let mut planned = plan(context, &args.file, &args.plan).await?;
     refuse_known(&args.file, &planned, args.overwrite)?;
     if planned.plan.planned.is_empty() {
-        return Err(no_place(&planned));
+        return Err(no_schedulable_job(&planned));
     }
     let spec = write(&planned.workflow.document.spec, &planned.expanded, &planned.entries, &planned.plan, true);
     planned.workflow.document.spec = spec;
@@ -58,8 +58,8 @@ pub async fn run(context: &CommandContext, args: &CreateSlurmArgs) -> Result<Exi
         submit_workflows(context, connection.client(), std::slice::from_ref(&planned.workflow), Purpose::Store).await;
     connection.close().await;
     let stored = stored?;
-    let Some(response) = stored.first() else { return Err(CliError::not_found("nothing was stored")) };
-    let created = Created {
+    let Some(response) = stored.first() else { return Err(CliError::not_found("the server stored no workflow")) };
+    let created = CreatedWorkflow {
         workflow: &response.name,
         id: response.id,
         profile: &planned.site.profile.name,
@@ -69,7 +69,7 @@ pub async fn run(context: &CommandContext, args: &CreateSlurmArgs) -> Result<Exi
     let file = args.file.display();
     context.output.value(&created, || {
         format!(
-            "{}{}\n{} planned on {}; submit with: torc submit {}\nthe same with the schedulers in the file: \
+            "{}{}\n{} planned on {}; submit with: torc submit {}\nto write the schedulers into the file instead: \
              `torc slurm generate {file}`, then `torc submit {file}`\n",
             context.output.table(&created.schedulers),
             line(response, Purpose::Store),

@@ -1,4 +1,4 @@
-//! `torc slurm generate`: schedulers and actions, written into a document.
+//! `torc slurm generate`: write schedulers and actions into a document.
 
 use std::path::{Path, PathBuf};
 
@@ -10,43 +10,43 @@ use torc_api::recovery::UnplacedJob;
 use torc_api::workflow::WorkflowSpec;
 use torc_core::planning::document::{asks_for_nodes, write};
 
-use super::plan::{PlanArgs, Planned, plan};
+use super::plan::{PlannedWorkflow, SchedulerPlanArgs, plan};
 use crate::context::CommandContext;
 use crate::documents::{load_options, read_text};
 use crate::error::{CliError, ExitStatus};
 use crate::output::{SchedulerRow, human};
 use crate::rewrite::rewrite;
 
-/// Write Slurm schedulers, and actions that ask for their allocations, into a document.
+/// Write Slurm schedulers and actions into a document
 ///
-/// Jobs are grouped by what they need and by whether they wait for others; each group gets a partition, a time limit and a number
-/// of allocations. The file keeps its format, its layout and its comments. A document that names a `slurmCluster` needs none of this: its
-/// allocations are sized while it runs.
+/// Groups jobs by their requirements and by whether they have dependencies. Each group gets a partition, a time limit and a number of
+/// allocations. The file keeps its format, layout and comments. A document with a `slurmCluster` needs no schedulers: the controller
+/// plans its allocations while it runs.
 #[derive(Debug, Args)]
-pub struct GenerateArgs {
-    /// The document.
+pub struct GenerateSchedulersArgs {
+    /// Document with one workflow
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     #[command(flatten)]
-    pub plan: PlanArgs,
-    /// Only the schedulers, no actions.
+    pub plan: SchedulerPlanArgs,
+    /// Write schedulers but no actions
     #[arg(long)]
     pub no_actions: bool,
-    /// Replace the schedulers and scheduling actions that the document has.
+    /// Replace existing schedulers and scheduling actions
     #[arg(long)]
     pub overwrite: bool,
-    /// Only say what would be written.
+    /// Show the schedulers without writing them
     #[arg(long)]
     pub dry_run: bool,
-    /// Write to this file instead.
+    /// File to write instead of the document
     #[arg(long, value_name = "FILE")]
     pub to: Option<PathBuf>,
 }
 
-/// What was done, for programs.
+/// The outcome in JSON output.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Done<'a> {
+struct GeneratedSchedulers<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<&'a Path>,
     workflow: &'a str,
@@ -59,11 +59,11 @@ struct Done<'a> {
     unplaced: Vec<UnplacedJob>,
 }
 
-pub(super) async fn run(context: &CommandContext, args: &GenerateArgs) -> Result<ExitStatus, CliError> {
+pub(super) async fn run(context: &CommandContext, args: &GenerateSchedulersArgs) -> Result<ExitStatus, CliError> {
     let planned = plan(context, &args.file, &args.plan).await?;
     refuse_known(&args.file, &planned, args.overwrite)?;
     if planned.plan.planned.is_empty() {
-        return Err(no_place(&planned));
+        return Err(no_schedulable_job(&planned));
     }
     let target = args.to.as_deref().unwrap_or(&args.file);
     if !args.dry_run {
@@ -71,7 +71,7 @@ pub(super) async fn run(context: &CommandContext, args: &GenerateArgs) -> Result
         replace(target, text.as_bytes())
             .map_err(|error| CliError::unexpected(format!("could not write {}", target.display()), error))?;
     }
-    let done = Done {
+    let done = GeneratedSchedulers {
         file: (!args.dry_run).then_some(target),
         workflow: planned.workflow.name(),
         profile: &planned.site.profile.name,
@@ -85,21 +85,21 @@ pub(super) async fn run(context: &CommandContext, args: &GenerateArgs) -> Result
     Ok(ExitStatus::Success)
 }
 
-/// Refuses a document that has schedulers or scheduling actions already, unless they are to be replaced.
-pub(super) fn refuse_known(file: &Path, planned: &Planned, overwrite: bool) -> Result<(), CliError> {
+/// Returns an error if the document already has schedulers or scheduling actions, unless `overwrite` is set.
+pub(super) fn refuse_known(file: &Path, planned: &PlannedWorkflow, overwrite: bool) -> Result<(), CliError> {
     let spec = &planned.workflow.document.spec;
     let has_some = !spec.slurm_schedulers.is_empty() || spec.actions.iter().any(asks_for_nodes);
     if has_some && !overwrite {
-        return Err(CliError::usage(format!("{} has Slurm schedulers or scheduling actions", file.display()))
-            .hint("--overwrite replaces them"));
+        return Err(CliError::usage(format!("{} already has Slurm schedulers or scheduling actions", file.display()))
+            .hint("replace them with --overwrite"));
     }
     Ok(())
 }
 
-/// Writes a file whole: whoever reads it meanwhile sees the old one.
+/// Replaces a file atomically.
 fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
     use std::io::Write as _;
-    // A link stays a link to the same file.
+    // A symbolic link is kept; its target is replaced.
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut file = tempfile::Builder::new().prefix(".torc-").tempfile_in(folder)?;
@@ -111,7 +111,7 @@ fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
     Ok(())
 }
 
-fn unplaced(planned: &Planned) -> Vec<UnplacedJob> {
+fn unplaced(planned: &PlannedWorkflow) -> Vec<UnplacedJob> {
     let name = |job: u32| planned.expanded.jobs.get(job as usize).map_or_else(String::new, |job| job.name.clone());
     let describe = |one: &torc_core::planning::generate::Unschedulable| UnplacedJob {
         job: name(one.job),
@@ -120,26 +120,26 @@ fn unplaced(planned: &Planned) -> Vec<UnplacedJob> {
     planned.plan.unplaced.iter().map(describe).collect()
 }
 
-pub(super) fn no_place(planned: &Planned) -> CliError {
-    const SHOWN: usize = 5;
+pub(super) fn no_schedulable_job(planned: &PlannedWorkflow) -> CliError {
+    const MAX_SHOWN_JOBS: usize = 5;
     let jobs = unplaced(planned);
-    let lines = jobs.iter().take(SHOWN).map(|one| format!("  {}: {}", one.job, one.reason));
-    CliError::invalid(format!("no job has a place on {}", planned.site.profile.name))
+    let lines = jobs.iter().take(MAX_SHOWN_JOBS).map(|one| format!("  {}: {}", one.job, one.reason));
+    CliError::invalid(format!("no job fits a partition of {}", planned.site.profile.name))
         .lines(lines)
-        .hint("change what the jobs need, or take another cluster with --profile")
+        .hint("change the requirements of the jobs, or select another cluster with --profile")
 }
 
-/// The text of the file with everything in it.
-fn written(path: &Path, planned: &Planned, with_actions: bool) -> Result<String, CliError> {
+/// Returns the text of the file with the new schedulers and actions.
+fn written(path: &Path, planned: &PlannedWorkflow, with_actions: bool) -> Result<String, CliError> {
     let bytes = read_text(path)?;
     let format = Format::from_path(&path.to_string_lossy()).unwrap_or(Format::Yaml);
     let text = String::from_utf8_lossy(&bytes);
     let options = load_options(path);
     let loaded = load(&bytes, Some(format), &options);
     let found = loaded.documents.iter().find(|found| is_named(found, planned.workflow.name()));
-    // Tables that were embedded on the way are not written into the file.
+    // Tables that were embedded while loading are not written into the file.
     let Some((found, Document::Workflow(raw))) = found.map(|found| (found, &found.document)) else {
-        return Err(CliError::invalid(format!("{} changed while it was read", path.display())));
+        return Err(CliError::invalid(format!("{} was changed while torc read it", path.display())));
     };
     let wanted: WorkflowSpec = write(&raw.spec, &planned.expanded, &planned.entries, &planned.plan, with_actions);
     rewrite(&text, format, found, &wanted, &options).map_err(|obstacle| {
@@ -152,24 +152,28 @@ fn is_named(found: &LoadedDocument, name: &str) -> bool {
     matches!(&found.document, Document::Workflow(document) if document.metadata.name == name)
 }
 
-fn describe(context: &CommandContext, done: &Done<'_>) -> String {
-    const SHOWN: usize = 5;
+fn describe(context: &CommandContext, done: &GeneratedSchedulers<'_>) -> String {
+    const MAX_SHOWN_JOBS: usize = 5;
     let mut text = context.output.table(&done.schedulers);
     let allocations = human::count(done.allocations, "allocation");
     text.push_str(&format!("\n{allocations} on {}, at most {:.1} node-hours\n", done.profile, done.node_hours));
-    for one in done.unplaced.iter().take(SHOWN) {
+    for one in done.unplaced.iter().take(MAX_SHOWN_JOBS) {
         text.push_str(&format!("no scheduler for {}: {}\n", one.job, one.reason));
     }
-    if done.unplaced.len() > SHOWN {
-        let others = i64::try_from(done.unplaced.len() - SHOWN).unwrap_or(i64::MAX);
+    if done.unplaced.len() > MAX_SHOWN_JOBS {
+        let others = i64::try_from(done.unplaced.len() - MAX_SHOWN_JOBS).unwrap_or(i64::MAX);
         text.push_str(&format!("and for {}\n", human::count(others, "more job")));
     }
     match done.file {
         Some(file) => {
             let what = if done.actions == 0 { "schedulers" } else { "schedulers and actions" };
-            text.push_str(&format!("{}: {what} written; `torc submit {}` starts it\n", file.display(), file.display()));
+            text.push_str(&format!(
+                "{}: {what} written; start the workflow with: torc submit {}\n",
+                file.display(),
+                file.display()
+            ));
         }
-        None => text.push_str("nothing was written\n"),
+        None => text.push_str("dry run: nothing was written\n"),
     }
     text
 }

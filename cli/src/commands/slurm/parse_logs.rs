@@ -1,4 +1,4 @@
-//! `torc slurm parse-logs`: what went wrong, as far as Slurm's logs and those of runners and jobs tell.
+//! `torc slurm parse-logs`: find known errors in the logs of Slurm, runners and jobs.
 
 mod patterns;
 
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Serialize;
 
-use self::patterns::{Kind, findings};
+use self::patterns::{LogErrorKind, findings};
 use super::allocations::{SlurmJobs, of_workflow};
 use crate::client::Client;
 use crate::connection::{explain_missing, with_client};
@@ -19,48 +19,48 @@ use crate::error::{CliError, ExitStatus};
 use crate::output::Listing;
 use torc_api::filter::JobFilter;
 
-/// Look through the logs of a workflow's allocations, runners and jobs for what is known to go wrong.
+/// Find known errors in the logs of a workflow's allocations, runners and jobs
 ///
-/// Found are, among others, memory and time limits, failed nodes, preemption, full disks, missing programs, and crashes.
+/// Finds, among others, memory and time limits, failed nodes, preemption, full disks, missing programs and crashes.
 #[derive(Debug, Args)]
 pub struct ParseLogsArgs {
-    /// The workflow, by name or number; may be left out where the store holds one.
+    /// Workflow by name or number (default: the only one in the store)
     #[arg(value_name = "WORKFLOW")]
     pub workflow: Option<String>,
-    /// Look into this folder as well.
+    /// Additional folder to search
     #[arg(long, value_name = "FOLDER")]
     pub output_dir: Option<PathBuf>,
-    /// Only errors, no warnings.
+    /// List errors but no warnings
     #[arg(long)]
     pub errors_only: bool,
 }
 
-/// A line that tells of something.
+/// A line with a known error or warning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LogFinding {
-    /// What it tells of.
-    pub kind: Kind,
+    /// The kind of error.
+    pub kind: LogErrorKind,
     /// `error` or `warning`.
     pub severity: &'static str,
-    /// The job's name, where the file is its log.
+    /// The name of the job, if the file is its log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
     /// The attempt in the name of the file, e.g. `wf1_j2_r1_a1`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// The file.
+    /// The path of the file.
     pub file: String,
-    /// The line's number.
+    /// The line number.
     pub line: usize,
-    /// The line.
+    /// The text of the line.
     pub text: String,
 }
 
-/// More than this of a file's end is not read: what ended it is there.
-const LONGEST: u64 = 8 << 20;
+/// Maximum number of bytes that are read from the end of a file, where the cause of a failure is.
+const MAX_READ_BYTES: u64 = 8 << 20;
 
-/// Runs the verb.
+/// Runs the command.
 pub async fn run(context: &CommandContext, args: &ParseLogsArgs) -> Result<ExitStatus, CliError> {
     let (jobs, names) = with_client(&context.settings, &context.folder, async |client: &Client| {
         let jobs = of_workflow(client, args.workflow.as_deref()).await?;
@@ -84,7 +84,7 @@ pub async fn run(context: &CommandContext, args: &ParseLogsArgs) -> Result<ExitS
     Ok(ExitStatus::Success)
 }
 
-/// Logs of the folder that may be the workflow's, sorted: of its Slurm jobs, of their runners, and of its jobs.
+/// Returns the logs of the Slurm jobs, runners and jobs of a workflow in a folder, sorted.
 fn log_files(folder: &Path, jobs: &SlurmJobs) -> Vec<PathBuf> {
     let of_allocation = |name: &str| {
         let is_log = [".out", ".err", ".o", ".e", ".log", ".txt"].iter().any(|end| name.ends_with(end));
@@ -118,18 +118,18 @@ fn read_file(path: &Path, names: &HashMap<i64, String>) -> Vec<LogFinding> {
     found.collect()
 }
 
-/// The 7 of `wf42_j7_r1_a1`.
+/// Returns the job id in a label, such as 7 in `wf42_j7_r1_a1`.
 fn job_number(label: &str) -> Option<i64> {
     label.split('_').find_map(|part| part.strip_prefix('j')?.parse().ok())
 }
 
-/// The end of a file, as text.
+/// Returns the end of a file as text.
 fn read_end(path: &Path) -> std::io::Result<String> {
     let mut file = fs::File::open(path)?;
     let length = file.metadata()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(LONGEST)))?;
+    file.seek(SeekFrom::Start(length.saturating_sub(MAX_READ_BYTES)))?;
     let mut bytes = Vec::new();
-    file.take(LONGEST).read_to_end(&mut bytes)?;
+    file.take(MAX_READ_BYTES).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -182,8 +182,8 @@ mod tests {
         assert_eq!(
             found,
             [
-                expected(Kind::Crash, "error", 2, "Segmentation fault"),
-                expected(Kind::Cancelled, "warning", 3, "*** JOB 7 ON n1")
+                expected(LogErrorKind::Crash, "error", 2, "Segmentation fault"),
+                expected(LogErrorKind::Cancelled, "warning", 3, "*** JOB 7 ON n1")
             ]
         );
         let fields = serde_json::json!({ "kind": "Crash", "severity": "error", "job": "train", "step": "wf4_j7_r1_a2", "file": file, "line": 2, "text": "Segmentation fault" });

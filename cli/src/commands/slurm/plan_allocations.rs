@@ -1,4 +1,4 @@
-//! `torc slurm plan-allocations`: one allocation with many nodes or many with one, by what Slurm says about both.
+//! `torc slurm plan-allocations`: compare one large allocation with many small ones, by the estimates of Slurm.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -6,33 +6,33 @@ use std::path::PathBuf;
 use clap::Args;
 use jiff::Timestamp;
 use torc_core::planning::compare::{QueueEstimate, compare};
-use torc_core::planning::generate::Planned;
+use torc_core::planning::generate::PlannedScheduler;
 use torc_slurm::error::SlurmError;
 use torc_slurm::exec::Slurm;
 use torc_slurm::script::{Marker, Request, ScriptRunner, script};
 use torc_slurm::{sbatch, sinfo, squeue};
 
-use super::plan::{PlanArgs, plan};
+use super::plan::{SchedulerPlanArgs, plan};
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 use crate::output::{AllocationPlanRow, WayRow};
 use crate::sites;
 
-/// Compare one allocation with many nodes to many with one node.
+/// Compare one allocation with many nodes to many with one node
 ///
-/// Asks Slurm which nodes are idle and when each way would start (`sbatch --test-only`); nothing is submitted.
+/// Queries Slurm for idle nodes and for the start time of both options (`sbatch --test-only`). Submits nothing.
 #[derive(Debug, Args)]
 pub struct PlanAllocationsArgs {
-    /// The document.
+    /// Document with one workflow
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     #[command(flatten)]
-    pub plan: PlanArgs,
+    pub plan: SchedulerPlanArgs,
 }
 
 pub(super) async fn run(context: &CommandContext, args: &PlanAllocationsArgs) -> Result<ExitStatus, CliError> {
     let planned = plan(context, &args.file, &args.plan).await?;
-    let slurm = sites::slurm(&args.plan.site.way.prefix());
+    let slurm = sites::slurm(&args.plan.site.prefix.words());
     let nodes = slurm
         .ask_again(&sinfo::nodes().within(sites::QUERY_TIMEOUT), sites::COMMAND_SCHEDULE)
         .await
@@ -54,7 +54,7 @@ pub(super) async fn run(context: &CommandContext, args: &PlanAllocationsArgs) ->
 
 async fn row(
     slurm: &Slurm,
-    planned: &Planned,
+    planned: &PlannedScheduler,
     partition: &str,
     idle_nodes: i64,
     queued: usize,
@@ -63,14 +63,14 @@ async fn row(
     let total = planned.allocations.saturating_mul(planned.scheduler.nodes.unwrap_or(1)).max(1);
     let all = wait(slurm, planned, total).await?;
     let one = wait(slurm, planned, each).await?;
-    let outlook = QueueEstimate {
+    let estimate = QueueEstimate {
         nodes: total / each,
         seconds: planned.seconds,
         idle_nodes: idle_nodes / each,
         wait_for_all: all.seconds,
         wait_for_one: one.seconds,
     };
-    let both = compare(outlook);
+    let both = compare(estimate);
     let way = |way: torc_core::planning::compare::Way| WayRow {
         allocations: way.allocations,
         nodes: way.nodes * each,
@@ -93,14 +93,14 @@ async fn row(
     })
 }
 
-/// How long an allocation would wait, or why it would never start.
+/// The estimated wait for an allocation, or the reason why Slurm refuses it.
 #[derive(Default)]
 struct Wait {
     seconds: Option<i64>,
     refused: Option<String>,
 }
 
-async fn wait(slurm: &Slurm, planned: &Planned, nodes: i64) -> Result<Wait, CliError> {
+async fn wait(slurm: &Slurm, planned: &PlannedScheduler, nodes: i64) -> Result<Wait, CliError> {
     let mut request = Request::of_scheduler(&planned.scheduler, None);
     request.nodes = nodes;
     let worker = ScriptRunner {
@@ -114,7 +114,7 @@ async fn wait(slurm: &Slurm, planned: &Planned, nodes: i64) -> Result<Wait, CliE
         output: "/dev/null",
     };
     let text = script(&request, &BTreeMap::new(), &Marker { own: "torc-plan", shared_name: None }, &worker)
-        .map_err(|error| CliError::invalid("the scheduler cannot be written for sbatch").because(error))?;
+        .map_err(|error| CliError::invalid("the scheduler is not valid for sbatch").because(error))?;
     match slurm.ask(&sbatch::test(&text).within(sites::QUERY_TIMEOUT)).await {
         Ok(answer) => {
             let start = sbatch::read_start(&answer);

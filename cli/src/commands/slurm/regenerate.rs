@@ -1,4 +1,4 @@
-//! `torc slurm regenerate`: schedulers and allocations for jobs whose allocations are gone.
+//! `torc slurm regenerate`: re-plan schedulers and allocations for the remaining jobs.
 
 use clap::Args;
 use torc_api::api::Workflow;
@@ -15,51 +15,51 @@ use crate::output::{SchedulerRow, human};
 use crate::sites;
 use crate::use_cases::background_server::ensure_background_server;
 
-/// Plan schedulers and allocations anew for the jobs that are still to run.
+/// Re-plan schedulers and allocations for the remaining jobs
 ///
-/// For a workflow whose allocations are gone. The document's own scheduling actions are marked executed, so that nothing is asked
-/// for twice. Jobs that wait for others get their allocations when they are ready. Putting jobs back to the start undoes it.
+/// For a workflow whose allocations have ended. Marks the scheduling actions of the document as executed, so that no allocation is
+/// submitted twice. Jobs with dependencies get their allocations when they are ready. A restart of the workflow reverts the plan.
 #[derive(Debug, Args)]
 pub struct RegenerateArgs {
-    /// The workflow, by name or number; may be left out where the store holds one.
+    /// Workflow by name or number (default: the only one in the store)
     #[arg(value_name = "WORKFLOW")]
     pub workflow: Option<String>,
     #[command(flatten)]
     pub plan: ReplanArgs,
-    /// Ask Slurm for the allocations of jobs that wait for nothing.
+    /// Submit the allocations of jobs without open dependencies
     #[arg(long)]
     pub submit: bool,
-    /// Only say what would be done.
+    /// Show the plan without storing it
     #[arg(long)]
     pub dry_run: bool,
-    /// Also these jobs, by name or number, wherever they stand.
+    /// Jobs to include in any state, by name or number
     #[arg(long, value_delimiter = ',', value_name = "JOBS")]
     pub include_job_ids: Vec<String>,
     #[command(flatten)]
     pub listen: ListenArgs,
 }
 
-/// How allocations are planned anew.
+/// Flags of the new plan.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ReplanArgs {
-    /// The account that is charged (that of the document's schedulers when absent).
+    /// Account to charge (default: the account in the document)
     #[arg(long)]
     pub account: Option<String>,
     #[command(flatten)]
     pub site: SiteArgs,
-    /// Use this partition for everything.
+    /// Partition for all allocations (default: chosen for each group)
     #[arg(long)]
     pub partition: Option<String>,
-    /// How long allocations are, e.g. `4h` or `04:00:00`.
+    /// Walltime of allocations, e.g. `4h` or `04:00:00` (default: 1.5 times the longest job)
     #[arg(long, value_name = "TIME")]
     pub walltime: Option<String>,
-    /// One allocation with all nodes, and not one for each node.
+    /// Plan one allocation with all nodes instead of one per node
     #[arg(long)]
     pub single_allocation: bool,
 }
 
 impl ReplanArgs {
-    /// What is asked of the store's owner. Slurm is looked at from here.
+    /// Returns the request to the server, with the partitions that this machine sees.
     pub async fn request(&self, client: &Client, workflow: &Workflow) -> Result<RegenerateRequest, CliError> {
         Ok(self.with(self.partitions(client, workflow).await?))
     }
@@ -75,7 +75,7 @@ impl ReplanArgs {
         }
     }
 
-    /// Partitions of the profile that was named, of the workflow's cluster, or of the cluster that one is on.
+    /// Returns the partitions of the selected profile, of the cluster of the workflow, or of this cluster.
     pub async fn partitions(&self, client: &Client, workflow: &Workflow) -> Result<Vec<Partition>, CliError> {
         let name = workflow.slurm_cluster.as_deref().filter(|name| *name != LOCAL);
         if let (None, Some(name)) = (&self.site.profile, name) {
@@ -98,20 +98,20 @@ impl RegenerateArgs {
     }
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub async fn run(context: &CommandContext, args: &RegenerateArgs) -> Result<ExitStatus, CliError> {
     let connection = ServerConnection::open(&context.settings, &context.folder).await?;
     let is_served = connection.is_served();
     let result = regenerate(context, args, connection.client(), is_served).await;
     connection.close().await;
-    let asked = result?;
-    if let Some(workflow) = asked.filter(|_| !is_served) {
+    let to_serve = result?;
+    if let Some(workflow) = to_serve.filter(|_| !is_served) {
         ensure_background_server(context, &workflow).await?;
     }
     Ok(ExitStatus::Success)
 }
 
-/// Plans anew; the workflow, if Slurm is to be asked for something.
+/// Re-plans. Returns the workflow if a server must submit allocations.
 async fn regenerate(
     context: &CommandContext,
     args: &RegenerateArgs,
@@ -122,16 +122,16 @@ async fn regenerate(
     let workflow = client.workflow(&name).await.map_err(explain_missing)?;
     let request = args.request(args.plan.request(client, &workflow).await?);
     let report = client.regenerate(&name, &request).await.map_err(explain_missing)?;
-    let has_asked = !report.dry_run && !report.allocations.is_empty();
-    context.output.value(&report, || describe(context, &workflow.name, &report, is_served || has_asked))?;
-    Ok(has_asked.then(|| workflow.id.to_string()))
+    let has_submitted = !report.dry_run && !report.allocations.is_empty();
+    context.output.value(&report, || describe(context, &workflow.name, &report, is_served || has_submitted))?;
+    Ok(has_submitted.then(|| workflow.id.to_string()))
 }
 
-/// What was planned, for people.
+/// Describes the plan.
 fn describe(context: &CommandContext, workflow: &str, report: &RegenerateReport, served: bool) -> String {
     let mut text = describe_plan(context, workflow, report, served);
     if report.dry_run && report.pending_jobs > 0 {
-        text.push_str("nothing was changed\n");
+        text.push_str("dry run: nothing was changed\n");
     }
     text
 }
@@ -139,30 +139,30 @@ fn describe(context: &CommandContext, workflow: &str, report: &RegenerateReport,
 /// Describes the planned allocations, as part of a larger report.
 pub fn describe_plan(context: &CommandContext, workflow: &str, report: &RegenerateReport, served: bool) -> String {
     if report.pending_jobs == 0 {
-        return format!("workflow/{workflow}: no job is still to run; nothing was done\n");
+        return format!("workflow/{workflow}: no remaining jobs, nothing to plan\n");
     }
     let rows: Vec<SchedulerRow> = report.schedulers.iter().map(SchedulerRow::of_recovery).collect();
     let mut text = context.output.table(&rows);
     if report.superseded_actions > 0 {
         let actions = human::count(report.superseded_actions, "action");
-        text.push_str(&format!("{actions} of the document will ask for nothing any more\n"));
+        text.push_str(&format!("{actions} of the document superseded\n"));
     }
     for one in report.unplaced.iter().take(5) {
         text.push_str(&format!("no scheduler for {}: {}\n", one.job, one.reason));
     }
     let deferred = rows.iter().filter(|row| row.deferred).count();
     if deferred > 0 {
-        text.push_str("allocations of deferred schedulers are asked for when their jobs are ready\n");
+        text.push_str("allocations of deferred schedulers are submitted when their jobs are ready\n");
     }
     match (report.dry_run, report.allocations.as_slice()) {
         (true, _) => {}
         (false, []) => text.push_str(&format!(
-            "nothing was submitted: `torc slurm schedule-nodes {workflow} --scheduler NAME` asks for allocations\n"
+            "nothing was submitted; submit allocations with: torc slurm schedule-nodes {workflow} --scheduler NAME\n"
         )),
-        (false, names) => text.push_str(&format!("asked for {}\n", names.join(", "))),
+        (false, names) => text.push_str(&format!("submitted {}\n", names.join(", "))),
     }
     if !report.dry_run && !served {
-        text.push_str(&format!("nobody serves this store: `torc submit {workflow}` does\n"));
+        text.push_str(&format!("no process serves this store; start one with: torc submit {workflow}\n"));
     }
     text
 }
@@ -211,30 +211,36 @@ mod tests {
         let told = |value, served| describe(&context, "w", &report(value), served);
         assert_eq!(
             told(serde_json::json!({ "pendingJobs": 0 }), false),
-            "workflow/w: no job is still to run; nothing was done\n"
+            "workflow/w: no remaining jobs, nothing to plan\n"
         );
         let scheduler = |deferred| serde_json::json!({ "name": "s", "jobs": 1, "allocations": 2, "nodes": 3, "walltimeSeconds": 60, "deferred": deferred, "nodeHours": 1.0 });
         let full = serde_json::json!({ "pendingJobs": 2, "schedulers": [scheduler(true)], "supersededActions": 1, "allocations": ["a1", "a2"],
             "unplaced": [{ "job": "j", "reason": "r" }] });
         let text = told(full, true);
         for line in [
-            "1 action of the document will ask for nothing any more\n",
+            "1 action of the document superseded\n",
             "no scheduler for j: r\n",
-            "allocations of deferred schedulers are asked for when their jobs are ready\n",
-            "asked for a1, a2\n",
+            "allocations of deferred schedulers are submitted when their jobs are ready\n",
+            "submitted a1, a2\n",
         ] {
             assert!(text.contains(line), "{line}: {text}");
         }
-        assert!(text.ends_with("asked for a1, a2\n"), "{text}");
+        assert!(text.ends_with("submitted a1, a2\n"), "{text}");
         let unasked = told(serde_json::json!({ "pendingJobs": 2, "schedulers": [scheduler(false)] }), false);
-        assert!(unasked.contains("nothing was submitted: `torc slurm schedule-nodes w --scheduler NAME`"), "{unasked}");
         assert!(
-            unasked.ends_with("nobody serves this store: `torc submit w` does\n") && !unasked.contains("deferred"),
+            unasked.contains(
+                "nothing was submitted; submit allocations with: torc slurm schedule-nodes w --scheduler NAME"
+            ),
+            "{unasked}"
+        );
+        assert!(
+            unasked.ends_with("no process serves this store; start one with: torc submit w\n")
+                && !unasked.contains("deferred"),
             "{unasked}"
         );
         let dry =
             told(serde_json::json!({ "dryRun": true, "pendingJobs": 2, "schedulers": [scheduler(false)] }), false);
-        assert!(dry.ends_with("nothing was changed\n"), "{dry}");
+        assert!(dry.ends_with("dry run: nothing was changed\n"), "{dry}");
     }
 
     #[test]

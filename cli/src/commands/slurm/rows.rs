@@ -1,4 +1,4 @@
-//! Columns of what Slurm's accounting says.
+//! Columns of the tables about Slurm accounting and logs.
 
 use super::parse_logs::LogFinding;
 use super::sacct::SacctRow;
@@ -53,7 +53,7 @@ impl Tabular for LogFinding {
     ];
 }
 
-/// The colour of a state as Slurm names it.
+/// Returns the style for a Slurm state.
 fn paint(state: Option<&str>) -> CellStyle {
     match state.map(torc_slurm::state::meaning) {
         None => CellStyle::Plain,

@@ -1,4 +1,4 @@
-//! `torc slurm sacct`: what Slurm's accounting has about the allocations of a workflow and their steps.
+//! `torc slurm sacct`: list the accounting records of a workflow.
 
 use std::path::{Path, PathBuf};
 
@@ -7,60 +7,60 @@ use jiff::Timestamp;
 use serde::Serialize;
 use torc_slurm::accounting::AccountingRecord;
 
-use super::allocations::{ask_accounting, of_workflow};
+use super::allocations::{fetch_accounting, of_workflow};
 use crate::client::Client;
 use crate::connection::with_client;
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 use crate::output::Listing;
 
-/// What Slurm's accounting has about a workflow's allocations and their steps, asked now.
+/// List the current accounting records of a workflow's allocations and steps
 #[derive(Debug, Args)]
 pub struct SacctArgs {
-    /// The workflow, by name or number; may be left out where the store holds one.
+    /// Workflow by name or number (default: the only one in the store)
     #[arg(value_name = "WORKFLOW")]
     pub workflow: Option<String>,
-    /// Also write the list as JSON to `sacct_<workflow>.json` in the output folder.
+    /// Write the list to `sacct_<workflow>.json` in the output folder, too
     #[arg(long)]
     pub save_json: bool,
-    /// The folder that --save-json writes to (`torc_output`).
+    /// Folder for --save-json (default: `torc_output`)
     #[arg(long, value_name = "FOLDER")]
     pub output_dir: Option<PathBuf>,
 }
 
-/// A line of the list.
+/// An accounting record in tables and JSON output.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SacctRow {
-    /// Slurm's number, e.g. `12345` or `12345.7`.
+    /// The id of the Slurm job or step, e.g. `12345` or `12345.7`.
     pub slurm_job_id: String,
-    /// The allocation's or the step's name.
+    /// The name of the allocation or step.
     pub name: String,
-    /// What Slurm calls its state.
+    /// The state in the words of Slurm.
     pub state: String,
-    /// The code it ended with and the signal, as Slurm writes them.
+    /// The exit code and the signal in the format of Slurm.
     pub exit_code: String,
-    /// When it started.
+    /// The start time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_time: Option<String>,
-    /// When it ended.
+    /// The end time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end_time: Option<String>,
-    /// How long it has taken.
+    /// The elapsed time in seconds.
     pub elapsed_seconds: i64,
-    /// How many nodes.
+    /// The number of nodes.
     pub nodes: i64,
-    /// How many CPUs it had.
+    /// The number of allocated CPUs.
     pub cpus: i64,
-    /// CPU time that it had.
+    /// The allocated CPU time in seconds.
     pub cpu_seconds: i64,
-    /// CPU time that it used.
+    /// The used CPU time in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub used_cpu_seconds: Option<f64>,
-    /// The most memory of a task.
+    /// The highest memory of a task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_rss_bytes: Option<i64>,
-    /// Its nodes.
+    /// The names of the nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_list: Option<String>,
 }
@@ -86,13 +86,13 @@ impl From<AccountingRecord> for SacctRow {
     }
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub async fn run(context: &CommandContext, args: &SacctArgs) -> Result<ExitStatus, CliError> {
     let jobs = with_client(&context.settings, &context.folder, async |client: &Client| {
         of_workflow(client, args.workflow.as_deref()).await
     })
     .await?;
-    let rows: Vec<SacctRow> = ask_accounting(&jobs).await?.into_iter().map(SacctRow::from).collect();
+    let rows: Vec<SacctRow> = fetch_accounting(&jobs).await?.into_iter().map(SacctRow::from).collect();
     if args.save_json {
         let folder = args.output_dir.clone().unwrap_or_else(|| context.settings.run.output_dir.clone());
         let path = context.folder.join(folder).join(format!("sacct_{}.json", jobs.workflow));
@@ -105,7 +105,7 @@ pub async fn run(context: &CommandContext, args: &SacctArgs) -> Result<ExitStatu
 
 fn save(path: &Path, rows: &[SacctRow]) -> Result<(), CliError> {
     let failed = |error: std::io::Error| {
-        CliError::new(ExitStatus::Unexpected, format!("cannot write {}", path.display())).because(error)
+        CliError::new(ExitStatus::Unexpected, format!("could not write {}", path.display())).because(error)
     };
     let text = serde_json::to_string_pretty(&serde_json::json!({ "items": rows }))
         .map_err(|error| failed(std::io::Error::other(error)))?;

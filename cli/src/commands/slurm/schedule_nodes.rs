@@ -1,4 +1,4 @@
-//! `torc slurm schedule-nodes`: allocations of a scheduler, because a person asks for them.
+//! `torc slurm schedule-nodes`: submit allocations of a scheduler.
 
 use clap::Args;
 use torc_api::recovery::ScheduleNodesRequest;
@@ -9,27 +9,27 @@ use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 use crate::use_cases::background_server::ensure_background_server;
 
-/// Ask Slurm for allocations of a scheduler of a workflow.
+/// Submit allocations of a scheduler of a workflow
 #[derive(Debug, Args)]
 pub struct ScheduleNodesArgs {
-    /// The workflow, by name or number; may be left out where the store holds one.
+    /// Workflow by name or number (default: the only one in the store)
     #[arg(value_name = "WORKFLOW")]
     pub workflow: Option<String>,
-    /// The scheduler; may be left out where there is one.
+    /// Scheduler to use (default: the only one)
     #[arg(long, value_name = "NAME")]
     pub scheduler: Option<String>,
-    /// How many allocations.
+    /// Number of allocations
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(i64).range(1..=1000))]
     pub num_allocations: i64,
-    /// A runner on every node instead of one for the allocation.
+    /// Start one runner per node instead of one per allocation
     #[arg(long)]
     pub start_one_worker_per_node: bool,
-    /// Run so many jobs at once, whatever they need.
+    /// Maximum number of parallel jobs, regardless of their requirements
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
     pub max_parallel_jobs: Option<i32>,
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub async fn run(context: &CommandContext, args: &ScheduleNodesArgs) -> Result<ExitStatus, CliError> {
     let connection = ServerConnection::open(&context.settings, &context.folder).await?;
     let is_served = connection.is_served();
@@ -51,6 +51,6 @@ async fn schedule(context: &CommandContext, args: &ScheduleNodesArgs, client: &C
         max_parallel_jobs: args.max_parallel_jobs,
     };
     let scheduled = client.schedule_nodes(&name, &request).await.map_err(explain_missing)?;
-    context.output.value(&scheduled, || format!("asked for {}\n", scheduled.allocations.join(", ")))?;
+    context.output.value(&scheduled, || format!("submitted {}\n", scheduled.allocations.join(", ")))?;
     Ok(name)
 }

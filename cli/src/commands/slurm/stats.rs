@@ -1,4 +1,4 @@
-//! `torc slurm stats`: what Slurm's accounting said of a workflow's steps.
+//! `torc slurm stats`: list the recorded accounting data of attempts.
 
 use std::collections::HashMap;
 
@@ -13,37 +13,37 @@ use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 use crate::output::Listing;
 
-/// What Slurm's accounting said of a workflow's steps, one line an attempt.
+/// List the recorded Slurm accounting data of each attempt
 ///
-/// `torc get results` shows the same merged with what was measured while they ran.
+/// `torc get results` shows the same data merged with the measurements of the runner.
 #[derive(Debug, Args)]
 pub struct StatsArgs {
-    /// The workflow, by name or number; may be left out where the store holds one.
+    /// Workflow by name or number (default: the only one in the store)
     #[arg(value_name = "WORKFLOW")]
     pub workflow: Option<String>,
-    /// Only of this job, by name or number.
+    /// List only this job, by name or number
     #[arg(short = 'j', long, value_name = "JOB", visible_alias = "job-id")]
     pub job: Option<String>,
-    /// Only of this run.
+    /// List only this run
     #[arg(long, value_name = "N", visible_alias = "run-id")]
     pub run: Option<i32>,
-    /// Only of this attempt.
+    /// List only this attempt
     #[arg(long, value_name = "N", visible_alias = "attempt-id")]
     pub attempt: Option<i32>,
 }
 
-/// A line of the list.
+/// The accounting data of one attempt in tables and JSON output.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StatsRow {
-    /// The job's name.
+    /// The name of the job.
     pub job_name: String,
-    /// What the accounting said.
+    /// The accounting data.
     #[serde(flatten)]
     pub stats: SlurmStats,
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub async fn run(context: &CommandContext, args: &StatsArgs) -> Result<ExitStatus, CliError> {
     let rows = with_client(&context.settings, &context.folder, async |client: &Client| {
         let workflow = resolve_workflow(client, args.workflow.as_deref()).await?;

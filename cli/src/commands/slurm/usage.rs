@@ -1,45 +1,45 @@
-//! `torc slurm usage`: what a workflow has cost in Slurm.
+//! `torc slurm usage`: report the node and CPU time of a workflow.
 
 use clap::Args;
 use serde::Serialize;
 use torc_slurm::accounting::AccountingRecord;
 
-use super::allocations::{ask_accounting, of_workflow};
+use super::allocations::{fetch_accounting, of_workflow};
 use crate::client::Client;
 use crate::connection::with_client;
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 use crate::output::human;
 
-/// How much node and CPU time a workflow has taken in Slurm, and how much of it was used.
+/// Report the allocated and the used time of a workflow in Slurm
 #[derive(Debug, Args)]
 pub struct UsageArgs {
-    /// The workflow, by name or number; may be left out where the store holds one.
+    /// Workflow by name or number (default: the only one in the store)
     #[arg(value_name = "WORKFLOW")]
     pub workflow: Option<String>,
 }
 
-/// What allocations come to.
+/// The total time of allocations.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Usage {
-    /// The workflow's name.
+pub struct SlurmUsage {
+    /// The name of the workflow.
     pub workflow: String,
-    /// How many allocations have started.
+    /// The number of allocations that have started.
     pub allocations: usize,
-    /// Those of them that have not ended.
+    /// The number of these that have not ended.
     pub running: usize,
-    /// Nodes times seconds.
+    /// The sum of nodes times seconds.
     pub node_seconds: i64,
-    /// CPUs times seconds: what the allocations had.
+    /// The sum of allocated CPUs times seconds.
     pub cpu_seconds: i64,
-    /// CPU time that was used.
+    /// The used CPU time.
     pub used_cpu_seconds: f64,
 }
 
-/// Adds up allocations. Steps are parts of them and count for nothing more.
-pub fn add_up(workflow: &str, records: &[AccountingRecord]) -> Usage {
-    let mut usage = Usage { workflow: workflow.to_owned(), ..Usage::default() };
+/// Adds up allocations. Their steps are not counted again.
+pub fn add_up(workflow: &str, records: &[AccountingRecord]) -> SlurmUsage {
+    let mut usage = SlurmUsage { workflow: workflow.to_owned(), ..SlurmUsage::default() };
     for record in records.iter().filter(|record| record.is_allocation() && record.start.is_some()) {
         usage.allocations += 1;
         usage.running += usize::from(!record.state.is_over());
@@ -50,25 +50,28 @@ pub fn add_up(workflow: &str, records: &[AccountingRecord]) -> Usage {
     usage
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub async fn run(context: &CommandContext, args: &UsageArgs) -> Result<ExitStatus, CliError> {
     let jobs = with_client(&context.settings, &context.folder, async |client: &Client| {
         of_workflow(client, args.workflow.as_deref()).await
     })
     .await?;
-    let usage = add_up(&jobs.workflow, &ask_accounting(&jobs).await?);
+    let usage = add_up(&jobs.workflow, &fetch_accounting(&jobs).await?);
     context.output.value(&usage, || text(&usage))?;
     Ok(ExitStatus::Success)
 }
 
-fn text(usage: &Usage) -> String {
+fn text(usage: &SlurmUsage) -> String {
     let hours = |seconds: f64| format!("{:.2} h", seconds / 3_600.0);
     let allocations = human::count(i64::try_from(usage.allocations).unwrap_or(i64::MAX), "allocation");
     let running = if usage.running == 0 { String::new() } else { format!(" ({} running)", usage.running) };
     #[expect(clippy::cast_precision_loss, reason = "two digits are shown")]
     let (nodes, cpus) = (usage.node_seconds as f64, usage.cpu_seconds as f64);
-    let share =
-        if cpus > 0.0 { format!(", {:.0} % of it", usage.used_cpu_seconds / cpus * 100.0) } else { String::new() };
+    let share = if cpus > 0.0 {
+        format!(", {:.0} % of the CPU time", usage.used_cpu_seconds / cpus * 100.0)
+    } else {
+        String::new()
+    };
     format!(
         "workflow {}: {allocations}{running}\nnode time  {}\nCPU time   {}\nused       {}{share}\n",
         usage.workflow,
@@ -96,7 +99,7 @@ mod tests {
         assert!((usage.used_cpu_seconds - 7_200.0).abs() < 1e-9);
         assert_eq!(
             super::text(&usage),
-            "workflow w: 2 allocations (1 running)\nnode time  2.50 h\nCPU time   10.00 h\nused       2.00 h, 20 % of it\n"
+            "workflow w: 2 allocations (1 running)\nnode time  2.50 h\nCPU time   10.00 h\nused       2.00 h, 20 % of the CPU time\n"
         );
     }
 }

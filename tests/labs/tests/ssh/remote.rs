@@ -132,7 +132,7 @@ fn jobs_spread_over_the_machines_and_none_runs_twice() {
     assert_eq!(jobs, ["1", "2", "3", "4", "5", "6", "7", "8"]);
     // The runners exit without a command and print the reason.
     until(|| workers.states().values().all(|state| state == "stopped"), || format!("{:?}", workers.states()));
-    workers.torc("remote status w").exits(0).prints("everything it serves has settled");
+    workers.torc("remote status w").exits(0).prints("all workflows have settled");
     workers.close();
 }
 
@@ -179,7 +179,7 @@ fn unusable_machines_are_reported_and_others_work() {
     workers.env.write("w.yaml", "name: w\njobs: [{name: a, command: 'echo a >> ran'}]\n");
     let started = workers.torc("remote run workers.txt w.yaml").exits(6);
     for words in [
-        format!("workers.txt:6: {good} is there already"),
+        format!("workers.txt:6: {good} is listed more than once"),
         format!("{good}: started"),
         format!("{}: torc there is version 0.0.1", old.address()),
         "--skip-version-check".to_owned(),
@@ -187,7 +187,7 @@ fn unusable_machines_are_reported_and_others_work() {
         "--remote-torc".to_owned(),
         "Connection refused".to_owned(),
         "see whether `ssh -p 1 127.0.0.1 true` works".to_owned(),
-        "3 of 4 workers could not be started".to_owned(),
+        "could not start 3 of 4 workers".to_owned(),
     ] {
         started.clone().prints(&words);
     }
@@ -200,7 +200,7 @@ fn unusable_machines_are_reported_and_others_work() {
     // A program with another name is found by its path.
     let torc = workers.machines[0].home.join("bin/torc");
     let with_path = format!("remote run w --remote-torc {} -o json", torc.display());
-    workers.torc(&with_path).exits(6).prints("1 of 4 workers could not be started");
+    workers.torc(&with_path).exits(6).prints("could not start 1 of 4 workers");
     // All workers exit, because no job is left.
     let stopped = || workers.states().values().filter(|state| *state == "stopped").count();
     until(|| stopped() == 3, || format!("{} have stopped", stopped()));
@@ -347,7 +347,7 @@ fn missing_worker_lists_and_servers_are_reported() {
     let workers = Workers::new(0);
     workers.env.write("w.yaml", "name: w\njobs: [{name: a, command: 'true'}]\n");
     workers.torc("apply -f w.yaml --no-run").exits(0);
-    workers.torc("remote add-workers w alice@n1 n2:2222 alice@n1").exits(0).prints("alice@n1 is named more than once");
+    workers.torc("remote add-workers w alice@n1 n2:2222 alice@n1").exits(0).prints("alice@n1 is listed more than once");
     workers.env.write("more", "n3\nn 4\n-oProxyCommand=x\n");
     workers
         .torc("remote add-workers-from-file w more")
@@ -358,7 +358,7 @@ fn missing_worker_lists_and_servers_are_reported() {
     workers
         .torc("remote add-workers-from-file w more")
         .exits(0)
-        .prints("1 worker added, 3 in all")
+        .prints("1 worker added, 3 in total")
         .prints("alice@n1 already");
     let mut names: Vec<String> =
         workers.items("remote list-workers w").iter().map(|item| text(item, "address")).collect();

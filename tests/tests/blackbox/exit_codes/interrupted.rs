@@ -59,7 +59,7 @@ fn a_command_stopped_by_a_signal_exits_with_130() {
 fn a_persistent_runner_waits_for_its_server() {
     let env = TestEnv::new();
     let waiting = env.call("runner --persistent").env("TORC_API_URL", DEAD_URL).start();
-    waiting.prints("trying again");
+    waiting.prints("retrying");
     waiting.signal(Signal::SIGTERM);
     waiting.finish().exits(130);
 }

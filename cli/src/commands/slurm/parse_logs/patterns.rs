@@ -1,45 +1,45 @@
-//! Lines that are known to tell of something that went wrong.
+//! Patterns of known errors in log lines.
 
 use serde::Serialize;
 
-/// What a line tells of.
+/// A kind of error in a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Kind {
-    /// Too much memory.
+pub enum LogErrorKind {
+    /// A memory limit was exceeded.
     OutOfMemory,
-    /// Its time was over.
+    /// A time limit was exceeded.
     TimeLimit,
     /// A node failed.
     NodeFailure,
-    /// Somebody else was more important.
+    /// Slurm preempted the allocation.
     Preempted,
-    /// Somebody cancelled it.
+    /// The allocation or step was canceled.
     Cancelled,
-    /// Slurm could not start a step, or not reach something.
+    /// Slurm could not start a step or reach its controller.
     Slurm,
-    /// No room on a disk.
+    /// A disk or quota is full.
     DiskFull,
-    /// A program or a file is not there, or may not be used.
+    /// A program or file is missing or not accessible.
     Missing,
     /// A program crashed.
     Crash,
-    /// A parallel program gave up.
+    /// An MPI program aborted.
     Mpi,
-    /// A GPU had a problem.
+    /// A GPU reported an error.
     Gpu,
-    /// A Python program ended with an error.
+    /// A Python program raised an exception.
     Python,
-    /// Somebody could not be reached.
+    /// A network connection failed.
     Network,
 }
 
-impl Kind {
-    /// It is a reason for a failure, and not only worth knowing.
+impl LogErrorKind {
+    /// Returns whether the kind is an error and not only a warning.
     pub const fn is_error(self) -> bool {
         !matches!(self, Self::Cancelled | Self::Preempted)
     }
 
-    /// The name in lists.
+    /// Returns the name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::OutOfMemory => "OutOfMemory",
@@ -59,67 +59,67 @@ impl Kind {
     }
 }
 
-/// Texts in lines, in lower case, and what they tell of. The first that fits counts, so the more special come first.
-const PATTERNS: [(&str, Kind); 44] = [
-    ("cuda out of memory", Kind::Gpu),
-    ("cuda error", Kind::Gpu),
-    ("cuda_error", Kind::Gpu),
-    ("nvml", Kind::Gpu),
-    ("xid ", Kind::Gpu),
-    ("oom-kill", Kind::OutOfMemory),
-    ("oom_kill", Kind::OutOfMemory),
-    ("out of memory", Kind::OutOfMemory),
-    ("out-of-memory", Kind::OutOfMemory),
-    ("oom violation", Kind::OutOfMemory),
-    ("std::bad_alloc", Kind::OutOfMemory),
-    ("memoryerror", Kind::OutOfMemory),
-    ("cannot allocate memory", Kind::OutOfMemory),
-    ("due to time limit", Kind::TimeLimit),
-    ("time limit exhausted", Kind::TimeLimit),
-    ("due to node failure", Kind::NodeFailure),
-    ("node failure", Kind::NodeFailure),
-    ("node_fail", Kind::NodeFailure),
-    ("due to preemption", Kind::Preempted),
-    ("due to job requeue", Kind::Preempted),
-    ("*** job", Kind::Cancelled),
-    ("*** step", Kind::Cancelled),
-    ("unable to create step", Kind::Slurm),
-    ("job step creation temporarily disabled", Kind::Slurm),
-    ("requested node configuration is not available", Kind::Slurm),
-    ("unable to contact slurm controller", Kind::Slurm),
-    ("slurm_load_jobs error", Kind::Slurm),
-    ("invalid account or account/partition", Kind::Slurm),
-    ("socket timed out on send/recv", Kind::Slurm),
-    ("no space left on device", Kind::DiskFull),
-    ("disk quota exceeded", Kind::DiskFull),
-    ("command not found", Kind::Missing),
-    ("no such file or directory", Kind::Missing),
-    ("permission denied", Kind::Missing),
-    ("segmentation fault", Kind::Crash),
-    ("bus error", Kind::Crash),
-    ("core dumped", Kind::Crash),
-    ("illegal instruction", Kind::Crash),
-    ("mpi_abort", Kind::Mpi),
-    ("pmix error", Kind::Mpi),
-    ("modulenotfounderror", Kind::Python),
-    ("traceback (most recent call last)", Kind::Python),
-    ("connection refused", Kind::Network),
-    ("connection timed out", Kind::Network),
+/// Lower-case texts and their kinds. The first match counts, so specific texts come first.
+const PATTERNS: [(&str, LogErrorKind); 44] = [
+    ("cuda out of memory", LogErrorKind::Gpu),
+    ("cuda error", LogErrorKind::Gpu),
+    ("cuda_error", LogErrorKind::Gpu),
+    ("nvml", LogErrorKind::Gpu),
+    ("xid ", LogErrorKind::Gpu),
+    ("oom-kill", LogErrorKind::OutOfMemory),
+    ("oom_kill", LogErrorKind::OutOfMemory),
+    ("out of memory", LogErrorKind::OutOfMemory),
+    ("out-of-memory", LogErrorKind::OutOfMemory),
+    ("oom violation", LogErrorKind::OutOfMemory),
+    ("std::bad_alloc", LogErrorKind::OutOfMemory),
+    ("memoryerror", LogErrorKind::OutOfMemory),
+    ("cannot allocate memory", LogErrorKind::OutOfMemory),
+    ("due to time limit", LogErrorKind::TimeLimit),
+    ("time limit exhausted", LogErrorKind::TimeLimit),
+    ("due to node failure", LogErrorKind::NodeFailure),
+    ("node failure", LogErrorKind::NodeFailure),
+    ("node_fail", LogErrorKind::NodeFailure),
+    ("due to preemption", LogErrorKind::Preempted),
+    ("due to job requeue", LogErrorKind::Preempted),
+    ("*** job", LogErrorKind::Cancelled),
+    ("*** step", LogErrorKind::Cancelled),
+    ("unable to create step", LogErrorKind::Slurm),
+    ("job step creation temporarily disabled", LogErrorKind::Slurm),
+    ("requested node configuration is not available", LogErrorKind::Slurm),
+    ("unable to contact slurm controller", LogErrorKind::Slurm),
+    ("slurm_load_jobs error", LogErrorKind::Slurm),
+    ("invalid account or account/partition", LogErrorKind::Slurm),
+    ("socket timed out on send/recv", LogErrorKind::Slurm),
+    ("no space left on device", LogErrorKind::DiskFull),
+    ("disk quota exceeded", LogErrorKind::DiskFull),
+    ("command not found", LogErrorKind::Missing),
+    ("no such file or directory", LogErrorKind::Missing),
+    ("permission denied", LogErrorKind::Missing),
+    ("segmentation fault", LogErrorKind::Crash),
+    ("bus error", LogErrorKind::Crash),
+    ("core dumped", LogErrorKind::Crash),
+    ("illegal instruction", LogErrorKind::Crash),
+    ("mpi_abort", LogErrorKind::Mpi),
+    ("pmix error", LogErrorKind::Mpi),
+    ("modulenotfounderror", LogErrorKind::Python),
+    ("traceback (most recent call last)", LogErrorKind::Python),
+    ("connection refused", LogErrorKind::Network),
+    ("connection timed out", LogErrorKind::Network),
 ];
 
-/// Longer lines are cut.
-const LONGEST_LINE: usize = 300;
-/// More lines of one kind in a file say nothing new.
-const MOST_OF_A_KIND: usize = 20;
+/// Number of characters after which a line is cut.
+const MAX_LINE_CHARS: usize = 300;
+/// Number of lines of one kind that are reported per file.
+const MAX_LINES_PER_KIND: usize = 20;
 
-/// The lines of a text that tell of something, with their numbers.
-pub fn findings(text: &str) -> Vec<(Kind, usize, String)> {
-    let mut found: Vec<(Kind, usize, String)> = Vec::new();
+/// Returns the lines with known errors and their line numbers.
+pub fn findings(text: &str) -> Vec<(LogErrorKind, usize, String)> {
+    let mut found: Vec<(LogErrorKind, usize, String)> = Vec::new();
     for (at, line) in text.lines().enumerate() {
         let small = line.to_lowercase();
         let Some((_, kind)) = PATTERNS.iter().find(|(pattern, _)| small.contains(pattern)) else { continue };
-        if found.iter().filter(|(known, ..)| known == kind).count() < MOST_OF_A_KIND {
-            found.push((*kind, at + 1, line.trim().chars().take(LONGEST_LINE).collect()));
+        if found.iter().filter(|(known, ..)| known == kind).count() < MAX_LINES_PER_KIND {
+            found.push((*kind, at + 1, line.trim().chars().take(MAX_LINE_CHARS).collect()));
         }
     }
     found
@@ -135,30 +135,30 @@ mod tests {
         let cases = [
             (
                 "slurmstepd-n3: error: Detected 1 oom-kill event(s) in StepId=26180000.10. Some of",
-                Some(Kind::OutOfMemory),
+                Some(LogErrorKind::OutOfMemory),
             ),
-            ("srun: error: n3: task 0: Out Of Memory", Some(Kind::OutOfMemory)),
+            ("srun: error: n3: task 0: Out Of Memory", Some(LogErrorKind::OutOfMemory)),
             (
                 "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-16T09:51:17 DUE TO TIME LIMIT ***",
-                Some(Kind::TimeLimit),
+                Some(LogErrorKind::TimeLimit),
             ),
             (
                 "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-11-16T09:51:17 DUE TO NODE FAILURE ***",
-                Some(Kind::NodeFailure),
+                Some(LogErrorKind::NodeFailure),
             ),
             (
                 "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-16T09:51:17 DUE TO PREEMPTION ***",
-                Some(Kind::Preempted),
+                Some(LogErrorKind::Preempted),
             ),
-            ("slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-16T09:51:17 ***", Some(Kind::Cancelled)),
+            ("slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-16T09:51:17 ***", Some(LogErrorKind::Cancelled)),
             (
                 "srun: error: Unable to create step for job 7: Memory required by task is not available",
-                Some(Kind::Slurm),
+                Some(LogErrorKind::Slurm),
             ),
-            ("bash: line 1: nosuch: command not found", Some(Kind::Missing)),
-            ("torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate", Some(Kind::Gpu)),
-            ("Traceback (most recent call last):", Some(Kind::Python)),
-            ("cp: error writing 'x': No space left on device", Some(Kind::DiskFull)),
+            ("bash: line 1: nosuch: command not found", Some(LogErrorKind::Missing)),
+            ("torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate", Some(LogErrorKind::Gpu)),
+            ("Traceback (most recent call last):", Some(LogErrorKind::Python)),
+            ("cp: error writing 'x': No space left on device", Some(LogErrorKind::DiskFull)),
             ("everything is fine", None),
         ];
         for (line, expected) in cases {
@@ -171,7 +171,7 @@ mod tests {
     fn repetitions_and_long_lines_are_cut() {
         let text = format!("{}\n", "permission denied ".repeat(100)).repeat(50);
         let found = findings(&text);
-        assert_eq!((found.len(), found[0].2.chars().count()), (MOST_OF_A_KIND, LONGEST_LINE));
+        assert_eq!((found.len(), found[0].2.chars().count()), (MAX_LINES_PER_KIND, MAX_LINE_CHARS));
     }
 
     /// Every pattern, and what it tells of; the more special come first.
@@ -183,31 +183,31 @@ mod tests {
             assert_eq!(first, Some(kind), "{pattern}");
         }
         let kinds = [
-            (Kind::OutOfMemory, "OutOfMemory", true),
-            (Kind::TimeLimit, "TimeLimit", true),
-            (Kind::NodeFailure, "NodeFailure", true),
-            (Kind::Preempted, "Preempted", false),
-            (Kind::Cancelled, "Cancelled", false),
-            (Kind::Slurm, "Slurm", true),
-            (Kind::DiskFull, "DiskFull", true),
-            (Kind::Missing, "Missing", true),
-            (Kind::Crash, "Crash", true),
-            (Kind::Mpi, "Mpi", true),
-            (Kind::Gpu, "Gpu", true),
-            (Kind::Python, "Python", true),
-            (Kind::Network, "Network", true),
+            (LogErrorKind::OutOfMemory, "OutOfMemory", true),
+            (LogErrorKind::TimeLimit, "TimeLimit", true),
+            (LogErrorKind::NodeFailure, "NodeFailure", true),
+            (LogErrorKind::Preempted, "Preempted", false),
+            (LogErrorKind::Cancelled, "Cancelled", false),
+            (LogErrorKind::Slurm, "Slurm", true),
+            (LogErrorKind::DiskFull, "DiskFull", true),
+            (LogErrorKind::Missing, "Missing", true),
+            (LogErrorKind::Crash, "Crash", true),
+            (LogErrorKind::Mpi, "Mpi", true),
+            (LogErrorKind::Gpu, "Gpu", true),
+            (LogErrorKind::Python, "Python", true),
+            (LogErrorKind::Network, "Network", true),
         ];
         for (kind, name, is_error) in kinds {
             assert_eq!((kind.name(), kind.is_error()), (name, is_error));
             assert_eq!(serde_json::json!(kind), name);
         }
         for (line, kind) in [
-            ("mpi_abort was called", Kind::Mpi),
-            ("ConnectionError: [Errno 111] Connection refused", Kind::Network),
-            ("NVML: driver", Kind::Gpu),
-            ("ModuleNotFoundError: No module", Kind::Python),
-            ("Bus error (core dumped)", Kind::Crash),
-            ("Disk quota exceeded", Kind::DiskFull),
+            ("mpi_abort was called", LogErrorKind::Mpi),
+            ("ConnectionError: [Errno 111] Connection refused", LogErrorKind::Network),
+            ("NVML: driver", LogErrorKind::Gpu),
+            ("ModuleNotFoundError: No module", LogErrorKind::Python),
+            ("Bus error (core dumped)", LogErrorKind::Crash),
+            ("Disk quota exceeded", LogErrorKind::DiskFull),
         ] {
             assert_eq!(findings(line)[0].0, kind, "{line}");
         }

@@ -141,7 +141,7 @@ fn every_pool_value_reaches_a_runners_pod() {
     ] {
         assert_eq!(pod[field], expected, "{field}");
     }
-    assert_eq!(pod["initContainers"][0]["args"], json!(["copy-program", "/torc/bin"]));
+    assert_eq!(pod["initContainers"][0]["args"], json!(["install", "--to", "/torc/bin"]));
     let container = &pod["containers"][0];
     for (field, expected) in [
         ("image", json!("lab/model:3")),

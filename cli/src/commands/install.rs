@@ -1,4 +1,4 @@
-//! `torc copy-program`: brings this program into a folder, for containers that do not have it.
+//! `torc install`: copy this program into a folder, for containers without it.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,20 +10,19 @@ use serde_json::json;
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 
-/// Copy this program into a folder.
+/// Copy this program into a folder
 ///
-/// Jobs of a runner pool run in an image of the user's choice, in which there is no `torc`: the Pod's first container puts it into a volume
-/// that both share.
+/// Runner pools use images of the user, which do not contain `torc`. The init container of the Pod copies it into a shared volume.
 #[derive(Debug, Args)]
-pub struct CopyProgramArgs {
-    /// The folder; it is made when it is not there.
-    #[arg(value_name = "FOLDER")]
-    pub folder: PathBuf,
+pub struct InstallProgramArgs {
+    /// Folder to copy to; created if it does not exist
+    #[arg(long, value_name = "FOLDER")]
+    pub to: PathBuf,
 }
 
-/// Runs the verb.
-pub fn run(context: &CommandContext, args: &CopyProgramArgs) -> Result<ExitStatus, CliError> {
-    let path = args.folder.join("torc");
+/// Runs the command.
+pub fn run(context: &CommandContext, args: &InstallProgramArgs) -> Result<ExitStatus, CliError> {
+    let path = args.to.join("torc");
     let failed = |error| CliError::unexpected(format!("could not copy this program to {}", path.display()), error);
     let program = std::env::current_exe().map_err(failed)?;
     copy(&program, &path).map_err(failed)?;
@@ -31,7 +30,7 @@ pub fn run(context: &CommandContext, args: &CopyProgramArgs) -> Result<ExitStatu
     Ok(ExitStatus::Success)
 }
 
-/// A program that runs cannot be written to, but it can be replaced: whoever looks sees the old one or the new one, whole.
+/// Replaces the file atomically, because a running program cannot be overwritten.
 fn copy(program: &Path, path: &Path) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
