@@ -1,4 +1,4 @@
-//! Tells cargo to build again when a migration appears: `migrate!` alone does not notice.
+//! Makes cargo rebuild when a migration is added: `migrate!` alone does not notice.
 
 fn main() {
     println!("cargo:rerun-if-changed=../migrations/sqlite");

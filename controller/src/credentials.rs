@@ -102,7 +102,9 @@ impl ServerTrust {
     fn certificates(&self) -> Option<String> {
         let authority = self.authority.as_deref().and_then(|path| {
             certificates_of(path)
-                .map_err(|error| tracing::warn!("runners get no authority: {}", error_chain(&error)))
+                .map_err(|error| {
+                    tracing::warn!(error = error_chain(&error), "certificate authority for runners cannot be read")
+                })
                 .ok()
         });
         let all: Vec<String> = self.shown.iter().map(|shown| shown.chain()).chain(authority).collect();
@@ -180,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn runners_get_a_token_of_their_workflow_and_the_certificate_of_the_server() {
+    fn runner_credentials_have_a_token_and_the_certificate() {
         let pin = Fingerprint([2; 32]);
         let (key, credentials) = credentials(Some(pin), ServerTrust::default());
         let credentials = credentials.to_workflow(WORKFLOW, 1_000);
@@ -210,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_that_was_given_travels_with_those_who_vouch_for_it_and_is_followed() {
+    fn configured_certificates_are_passed_on_and_renewed() {
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str| folder.path().join(name);
         let make = || make_certificate(vec!["login1".to_owned()]).unwrap();

@@ -27,7 +27,7 @@ use torc_api::wire::{
     SyncResponse,
 };
 use torc_core::engine::{Apply, Engine, Retry, Tx};
-use torc_core::expand::{Limits, expand};
+use torc_core::expand::{ExpansionLimits, expand};
 use torc_core::expanded::Expanded;
 use torc_core::ids::{JobId, RunnerId, WorkflowId};
 use torc_core::rows::ResultRow;
@@ -42,7 +42,7 @@ use crate::views;
 pub(crate) use changed_workflows::ChangedWorkflows;
 pub use error::EngineError;
 pub(crate) use writer::Stop;
-use writer::{EngineCommand, EngineWriter, ReplySender, WriteCommand};
+use writer::{ChangeFeeds, EngineCommand, EngineWriter, ReplySender, WriteCommand};
 
 /// Committed groups that a watcher may lag behind before it reads from the store again.
 const WATCH_BACKLOG: usize = 256;
@@ -53,7 +53,7 @@ pub struct EngineHandle {
     queue: mpsc::Sender<EngineCommand>,
     events: broadcast::Sender<Arc<Vec<Event>>>,
     store: Store,
-    limits: Limits,
+    limits: ExpansionLimits,
     metrics: Arc<Metrics>,
     /// Notified after every change, for the Slurm loop.
     changed: Arc<Notify>,
@@ -64,7 +64,7 @@ impl EngineHandle {
     /// Reads the store and starts the writer. The handle's last clone ends it.
     pub(crate) async fn start(
         store: Store,
-        limits: Limits,
+        limits: ExpansionLimits,
         metrics: Arc<Metrics>,
         stop: Stop,
         issuer: Issuer,
@@ -75,7 +75,7 @@ impl EngineHandle {
     /// Starts the writer with the given clock.
     pub(crate) async fn start_with_clock(
         store: Store,
-        limits: Limits,
+        limits: ExpansionLimits,
         metrics: Arc<Metrics>,
         stop: Stop,
         issuer: Issuer,
@@ -86,8 +86,9 @@ impl EngineHandle {
         let (events, _) = broadcast::channel(WATCH_BACKLOG);
         let changed = Arc::new(Notify::new());
         let changed_workflows = ChangedWorkflows::default();
-        let told = (events.clone(), Arc::clone(&changed), changed_workflows.clone());
-        let writer = EngineWriter::new(engine, store.clone(), told, Arc::clone(&metrics), stop, issuer, clock);
+        let feeds =
+            ChangeFeeds { events: events.clone(), changed: Arc::clone(&changed), workflows: changed_workflows.clone() };
+        let writer = EngineWriter::new(engine, store.clone(), feeds, Arc::clone(&metrics), stop, issuer, clock);
         let task = tokio::spawn(writer.run(commands));
         Ok((Self { queue, events, store, limits, metrics, changed, changed_workflows }, task))
     }
@@ -277,12 +278,10 @@ impl EngineHandle {
         Ok(AffectedJobs { jobs, names: Vec::new() })
     }
 
-    /// Deletes a workflow.
     pub async fn delete(&self, id: WorkflowId) -> Result<(), EngineError> {
         self.write(move |engine, tx| Ok(engine.delete(id, tx)?)).await
     }
 
-    /// Registers a runner.
     pub async fn register(&self, request: RegisterRequest, grant: Grant) -> Result<RegisterResponse, EngineError> {
         audit::set_object(format!("runners on {}", request.host));
         self.write(move |engine, tx| {

@@ -106,12 +106,12 @@ torc_api::settings! {
 }
 
 fn parse_pools(text: &str) -> Result<Vec<Pool>, String> {
-    serde_json::from_str(text).map_err(|error| format!("is no list of runner pools: {error}"))
+    serde_json::from_str(text).map_err(|error| format!("is not a list of runner pools: {error}"))
 }
 
 /// The Kubernetes API cannot be reached.
 #[derive(Debug, thiserror::Error)]
-#[error("there is no way to a Kubernetes cluster")]
+#[error("no Kubernetes cluster is configured")]
 pub struct NoCluster(#[source] Box<dyn std::error::Error + Send + Sync>);
 
 /// Returns a client for everything and one without retries, for the lease.

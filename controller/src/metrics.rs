@@ -301,7 +301,7 @@ mod tests {
         assert_eq!((count("torc_slurm_calls_total{"), count("torc_jobs{")), (Tool::ALL.len(), JobState::ALL.len()));
     }
 
-    /// Metrics with at least one value under each name.
+    /// Returns metrics with at least one value under each name.
     fn with_values() -> Metrics {
         let metrics = Metrics::default();
         metrics.request("GET", "/v1/workflows", 200, Duration::from_millis(1));

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use torc_api::token::Fingerprint;
-use torc_core::expand::Limits;
+use torc_core::expand::ExpansionLimits;
 use torc_core::trust::TokenKey;
 use torc_store::{OpenOptions, Store, StoreError};
 
@@ -35,7 +35,6 @@ pub struct ServerConfig {
     pub database: PathBuf,
     /// The address to listen at; `None` for a server inside this process only.
     pub bind: Option<SocketAddr>,
-    /// The administrator's token.
     pub token: String,
     /// A token that only reads metrics.
     pub metrics_token: Option<String>,
@@ -84,7 +83,7 @@ pub enum StartError {
     #[error("the certificate cannot be used")]
     Tls(#[source] TlsError),
     /// The Kubernetes API cannot be reached.
-    #[error("custom resources cannot be looked after")]
+    #[error("the controller of custom resources cannot start")]
     Cluster(#[source] NoCluster),
 }
 
@@ -128,7 +127,7 @@ impl Server {
             let identities =
                 Identities::new(config.token.clone(), issuer(&config)).with_metrics(config.metrics_token.clone());
             let app = server.app(identities, Readiness::default());
-            server.http = Some(listen(socket, app, (&config, certificates), &server.stop.waiting)?);
+            server.http = Some(listen(socket, app, &config, certificates, &server.stop.waiting)?);
         }
         Ok(server)
     }
@@ -236,8 +235,8 @@ impl Server {
     }
 }
 
-fn limits(config: &ServerConfig) -> Limits {
-    Limits { max_jobs: config.max_jobs, ..Limits::default() }
+fn limits(config: &ServerConfig) -> ExpansionLimits {
+    ExpansionLimits { max_jobs: config.max_jobs, ..ExpansionLimits::default() }
 }
 
 fn issuer(config: &ServerConfig) -> Issuer {
@@ -264,7 +263,8 @@ async fn bind(address: Option<SocketAddr>) -> Result<Option<TcpListener>, StartE
 fn listen(
     socket: TcpListener,
     app: Router,
-    (config, certificates): (&ServerConfig, Option<Arc<Certificates>>),
+    config: &ServerConfig,
+    certificates: Option<Arc<Certificates>>,
     stop: &CancellationToken,
 ) -> Result<JoinHandle<()>, StartError> {
     let tls = certificates.as_ref().map(Certificates::server_config).transpose().map_err(StartError::Tls)?;

@@ -71,7 +71,7 @@ pub struct SlurmHandle {
     engine: EngineHandle,
     wake: Arc<Notify>,
     has_loop: bool,
-    /// Whether all allocations are being canceled.
+    /// `true` while all allocations are being canceled.
     is_winding_down: Arc<AtomicBool>,
 }
 

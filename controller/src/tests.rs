@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use torc_api::token::{Claims, Grant};
-use torc_core::expand::Limits;
+use torc_core::expand::ExpansionLimits;
 use torc_core::ids::Now;
 use torc_core::trust::TokenKey;
 use torc_store::{OpenOptions, Store};
@@ -29,12 +29,12 @@ use crate::metrics::Metrics;
 pub(crate) const ADMIN: &str = "the-administrator's-token";
 /// The token that reads metrics.
 pub(crate) const METRICS: &str = "the-token-for-metrics";
-/// The wall clock when a server starts, in milliseconds since 1970.
+/// The wall clock at the start of a server, in milliseconds since 1970.
 pub(crate) const START_MS: i64 = 1_790_000_000_123;
-/// The other clock at that moment.
+/// The monotonic clock at the start of a server.
 const START_MONO_MS: u64 = 77_000_000;
 
-/// The time that a server of these tests goes by.
+/// The clock of a server in tests.
 #[derive(Clone)]
 pub(crate) struct VirtualClock {
     start: Now,
@@ -48,7 +48,7 @@ impl Default for VirtualClock {
 }
 
 impl VirtualClock {
-    /// One that begins with the present time, for code that reads the real clock, too.
+    /// Returns a clock that starts at the present time, for code that also reads the real clock.
     pub fn from_now() -> Self {
         Self { start: crate::clock::now(), passed: Arc::default() }
     }
@@ -99,7 +99,7 @@ impl TestServer {
     pub async fn start_on(store: Store, folder: TempDir, clock: VirtualClock) -> Self {
         let (metrics, stop, stop_http) = (Arc::<Metrics>::default(), Stop::default(), CancellationToken::new());
         let issuer = Issuer::new(token_key(), None);
-        let limits = Limits { max_jobs: 1_000, ..Limits::default() };
+        let limits = ExpansionLimits { max_jobs: 1_000, ..ExpansionLimits::default() };
         let started = EngineHandle::start_with_clock(
             store.clone(),
             limits,
@@ -115,7 +115,7 @@ impl TestServer {
         Self { engine, store, issuer, app, metrics, readiness, stop_http, stop, clock, folder, writer }
     }
 
-    /// The same store, read again by another engine at the same time.
+    /// Starts another engine with the same store and clock.
     pub async fn restart(self) -> Self {
         let Self { engine, store, app, stop, clock, folder, writer, .. } = self;
         drop((engine, app));
@@ -125,7 +125,7 @@ impl TestServer {
         Self::start_in(folder, clock).await
     }
 
-    /// A signed token that expires in the year 2100, or at `expires`.
+    /// Returns a signed token that expires in the year 2100, or at `expires`.
     pub fn token(&self, grant: Grant, expires: Option<i64>) -> String {
         let expires = Some(expires.unwrap_or(4_102_444_800));
         self.issuer.issue(&Claims { grant, issuer: "test".to_owned(), issued: 0, expires })
@@ -155,14 +155,14 @@ impl TestServer {
         Reply { status, headers, body, text }
     }
 
-    /// The administrator asks; the answer must be a success.
+    /// Sends a request as the administrator and checks that it succeeds.
     pub async fn ok(&self, method: &str, path: &str, body: Option<Value>) -> Value {
         let reply = self.send(method, path, Some(ADMIN), body).await;
         assert!(reply.status.is_success(), "{method} {path}: {} {}", reply.status, reply.text);
         reply.body
     }
 
-    /// Applies a workflow as `owner`; its number.
+    /// Applies a workflow as `owner` and returns its number.
     pub async fn apply(&self, owner: &str, namespace: &str, name: &str, jobs: Value) -> i64 {
         self.apply_spec(owner, namespace, name, json!({ "jobs": jobs })).await
     }
@@ -174,7 +174,7 @@ impl TestServer {
         self.engine.apply(request.unwrap(), owner, &grant).await.unwrap().id.unwrap()
     }
 
-    /// Registers a runner for everything, or for one workflow (`namespace/name`); its number.
+    /// Registers a runner for all workflows, or for one (`namespace/name`), and returns its number.
     pub async fn register(&self, host: &str, workflow: Option<&str>) -> i64 {
         self.ok("POST", "/v1/runners", Some(registration(host, workflow))).await["runner"].as_i64().unwrap()
     }
@@ -183,7 +183,7 @@ impl TestServer {
         self.ok("POST", &format!("/v1/runners/{runner}/sync"), Some(request)).await
     }
 
-    /// The state of a job of a workflow in the default namespace, as its name is written.
+    /// Returns the state of a job in the default namespace.
     pub async fn job_state(&self, workflow: &str, job: &str) -> String {
         self.ok("GET", &format!("/v1/workflows/{workflow}/jobs/{job}"), None).await["status"]
             .as_str()
@@ -215,12 +215,12 @@ pub(crate) fn registration(host: &str, workflow: Option<&str>) -> Value {
     })
 }
 
-/// A wish for as much work as `cpus` CPUs take.
+/// Returns a work request for `cpus` CPUs.
 pub(crate) fn want(cpus: i64) -> Value {
     json!({ "free": { "cpus": cpus, "memoryBytes": 1_u64 << 30, "gpus": 0, "nodes": 1 }, "ahead": 0, "limit": 10 })
 }
 
-/// Jobs of these names that run `true`.
+/// Returns jobs of these names that run `true`.
 pub(crate) fn jobs(names: &[&str]) -> Value {
     names.iter().map(|name| json!({ "name": name, "command": "true" })).collect()
 }

@@ -25,7 +25,6 @@ const CERTIFICATE_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 pub struct TlsFiles {
     /// The certificate and its chain.
     pub certificate: PathBuf,
-    /// The private key.
     pub key: PathBuf,
 }
 
@@ -40,22 +39,17 @@ pub enum TlsError {
         source: std::io::Error,
     },
     /// A file does not contain what it should.
-    #[error("{path} holds no {wanted} in PEM")]
-    Content {
-        path: PathBuf,
-        /// The expected content.
-        wanted: &'static str,
-    },
+    #[error("{path} contains no {wanted} in PEM")]
+    Content { path: PathBuf, wanted: &'static str },
     /// The certificate and the key do not match.
-    #[error("the certificate in {path} cannot be used with its key")]
+    #[error("the certificate in {path} does not match its key")]
     Pair {
-        /// The certificate's file.
         path: PathBuf,
         #[source]
         source: rustls::Error,
     },
     /// A certificate could not be made.
-    #[error("a certificate could not be made")]
+    #[error("a certificate could not be created")]
     Make(#[source] rcgen::Error),
 }
 
@@ -246,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_replaced_are_read_again_once_they_fit_together() {
+    fn replaced_files_are_loaded_once_they_match() {
         let folder = tempfile::tempdir().unwrap();
         let files = made(folder.path(), "a");
         let certificates = Certificates::read(files.clone()).unwrap();
@@ -265,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_are_passed_on_without_the_key_that_lies_beside_them() {
+    fn certificates_are_read_without_the_key_in_the_same_file() {
         let folder = tempfile::tempdir().unwrap();
         let (one, other) = (made(folder.path(), "a"), made(folder.path(), "b"));
         let read = |path: &Path| std::fs::read_to_string(path).unwrap().replace("\r\n", "\n");
@@ -282,9 +276,9 @@ mod tests {
         let files = made(folder.path(), "a");
         std::fs::write(folder.path().join("text"), "hello").unwrap();
         let text = TlsFiles { certificate: folder.path().join("text"), ..files.clone() };
-        assert!(Certificates::read(text).unwrap_err().to_string().ends_with("text holds no certificate in PEM"));
+        assert!(Certificates::read(text).unwrap_err().to_string().ends_with("text contains no certificate in PEM"));
         let swapped = TlsFiles { certificate: files.certificate.clone(), key: files.certificate };
-        assert!(Certificates::read(swapped).unwrap_err().to_string().ends_with("a holds no private key in PEM"));
+        assert!(Certificates::read(swapped).unwrap_err().to_string().ends_with("a contains no private key in PEM"));
         let absent = TlsFiles { certificate: folder.path().join("none"), key: files.key };
         assert!(matches!(Certificates::read(absent), Err(TlsError::Read { .. })));
     }

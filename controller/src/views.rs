@@ -153,7 +153,7 @@ fn plain_event(row: &EventRow, workflow: Option<String>) -> Event {
 }
 
 /// Returns an entry of the audit log.
-pub fn audit_entry((sequence, row): (i64, AuditRow)) -> AuditEntry {
+pub fn audit_entry(sequence: i64, row: AuditRow) -> AuditEntry {
     let AuditRow { time_ms, who, scope, verb, object, outcome } = row;
     AuditEntry { sequence, time: rfc3339(time_ms), who, scope, verb, object, outcome }
 }

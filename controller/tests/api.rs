@@ -1,4 +1,4 @@
-//! The HTTP API over a real socket and a real store, with a runner that is simulated message by message.
+//! The HTTP API over a real socket and a real store, with a simulated runner.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -210,7 +210,7 @@ async fn a_newer_message_releases_the_one_that_waits() {
     let runner = lab.register().await;
     let older = lab.sync(runner, json!({ "sequence": 1, "want": want(), "waitMs": 30_000 }));
     let newer = async {
-        // The older one must be there first, which only the server can tell.
+        // The older workflow must be there first, which only the server knows.
         loop {
             let (_, text) = lab.get("/v1/runners").await;
             if text["items"][0]["lastContactTime"] != text["items"][0]["startTime"] {
@@ -323,7 +323,7 @@ async fn metrics_and_description_are_served() {
 
 // S11, S12, S13, S14, S16, S17
 #[tokio::test]
-async fn what_the_accounting_says_is_kept_once_for_each_attempt_and_merged_into_results() {
+async fn accounting_is_stored_per_attempt_and_merged_into_results() {
     let lab = Lab::start().await;
     lab.apply("w", json!([{ "name": "a", "command": "true" }, { "name": "b", "command": "true" }])).await;
     let runner = lab.register().await;
@@ -333,7 +333,7 @@ async fn what_the_accounting_says_is_kept_once_for_each_attempt_and_merged_into_
     let keys: Vec<Value> = leased["leases"].as_array().unwrap().iter().map(|lease| lease["key"].clone()).collect();
     let finished =
         |key: &Value| json!({ "key": key, "returnCode": 0, "durationMs": 10_000, "endedMsAgo": 0, "usage": usage });
-    // One comes with its result, the other later.
+    // One record comes with its result, the other one later.
     let mut first = finished(&keys[0]);
     first["slurmStats"] =
         json!({ "workflow": 1, "job": 1, "run": 1, "attempt": 1, "maxRssBytes": 500, "aveCpuSeconds": 5.0 });
@@ -352,7 +352,7 @@ async fn what_the_accounting_says_is_kept_once_for_each_attempt_and_merged_into_
     assert_eq!(shown(0), [500.0, 90.0, 180.0, 50.0]);
     assert_eq!(shown(1), [100.0, 90.0, 180.0, 7.0], "zeros are not taken");
 
-    // A person's word counts as well, and there is one row for each attempt.
+    // Records of users count as well, and there is one row for each attempt.
     let one = json!({ "workflow_id": 1, "job_id": 2, "run_id": 1, "attempt_id": 1, "slurm_job_id": "77", "max_rss_bytes": 700 });
     assert_eq!(lab.post("/v1/slurm_stats", one).await.0, StatusCode::NO_CONTENT);
     let (_, all) = lab.get("/v1/slurm_stats").await;
@@ -392,7 +392,7 @@ async fn what_the_accounting_says_is_kept_once_for_each_attempt_and_merged_into_
         assert_eq!(found, status, "{answer}");
     }
     assert_eq!(lab.get("/v1/slurm_stats?job_id=b").await.0, StatusCode::BAD_REQUEST);
-    // Another workflow, whose job is tried twice: nothing of it is mistaken for something of the first.
+    // Another workflow, whose job has two attempts: their records are not mixed up with the first workflow's.
     lab.apply("v", json!([{ "name": "c", "command": "true" }])).await;
     let of = |attempt: i32| json!({ "workflow": 2, "job": 3, "run": 1, "attempt": attempt });
     assert_eq!(lab.post("/v1/slurm_stats", json!({ "items": [of(1), of(2)] })).await.0, StatusCode::NO_CONTENT);

@@ -19,7 +19,6 @@ pub struct AccountingRecord {
     pub name: String,
     /// The state as Slurm prints it.
     pub state_text: String,
-    /// The parsed state.
     pub state: SlurmState,
     /// The exit code and the signal, as Slurm prints them: `1:0`.
     pub exit_code: String,
@@ -27,7 +26,6 @@ pub struct AccountingRecord {
     pub start: Option<i64>,
     /// The end, in seconds since 1970.
     pub end: Option<i64>,
-    /// The duration.
     pub elapsed_seconds: i64,
     /// The number of nodes.
     pub nodes: i64,
@@ -35,7 +33,6 @@ pub struct AccountingRecord {
     pub cpus: i64,
     /// Allocated CPU time: CPUs times seconds.
     pub cpu_seconds: i64,
-    /// Used CPU time.
     pub used_cpu_seconds: Option<f64>,
     /// The largest memory of a task; only for steps.
     pub max_rss_bytes: Option<i64>,

@@ -141,12 +141,9 @@ impl Tool {
 /// A call of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandSpec {
-    /// The program.
     pub tool: Tool,
     pub arguments: Vec<String>,
-    /// The standard input.
     pub input: Option<String>,
-    /// The timeout.
     pub timeout: Duration,
 }
 
@@ -160,7 +157,6 @@ impl CommandSpec {
         Self { tool, arguments, input: None, timeout: DEFAULT_TIMEOUT }
     }
 
-    /// Adds an argument.
     pub fn arg(mut self, argument: impl Into<String>) -> Self {
         self.arguments.push(argument.into());
         self
@@ -172,7 +168,6 @@ impl CommandSpec {
         self
     }
 
-    /// Sets the timeout.
     pub fn within(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
@@ -211,9 +206,7 @@ impl CommandSpec {
 pub struct Invocation {
     pub program: String,
     pub arguments: Vec<String>,
-    /// Variables to remove.
     pub unset: Vec<String>,
-    /// Variables to set.
     pub set: Vec<(String, String)>,
 }
 

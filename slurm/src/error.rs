@@ -15,21 +15,17 @@ pub enum SlurmError {
     /// Slurm did not answer: nothing is known.
     #[error("Slurm did not answer: {reason}")]
     NoAnswer {
-        /// The error message.
         reason: String,
-        /// Whether Slurm may have executed the call.
+        /// `true` if Slurm may have executed the call.
         maybe_delivered: bool,
     },
     /// Slurm refused the call.
     #[error("Slurm refused: {message}")]
-    Refused {
-        /// Slurm's message.
-        message: String,
-    },
+    Refused { message: String },
 }
 
 impl SlurmError {
-    /// Returns the error of an answer that cannot be parsed: it tells as little as none.
+    /// Returns the error of an answer that cannot be parsed: it counts as no answer.
     pub fn unreadable(tool: Tool, line: &str) -> Self {
         let reason = format!("{} printed a line that cannot be read: {line:?}", tool.name());
         Self::NoAnswer { reason, maybe_delivered: true }
@@ -47,9 +43,7 @@ impl SlurmError {
 /// The end of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramEnd {
-    /// An exit code.
     Code(i32),
-    /// A signal.
     Signal,
 }
 

@@ -33,7 +33,6 @@ pub struct Slurm {
 /// The output of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// Its standard output.
     pub text: String,
     /// Its standard error: `sbatch --test-only` answers there, and `sstat` complains about steps that have ended.
     pub remarks: String,
@@ -151,7 +150,7 @@ async fn communicate(child: &mut Child, input: Option<&str>) -> io::Result<(Exit
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let talk = async {
         if let (Some(mut stdin), Some(input)) = (stdin, input) {
-            // A program may close its standard input early; its output tells the result.
+            // A program may close its standard input early; its output has the result.
             let _ = stdin.write_all(input.as_bytes()).await;
         }
     };

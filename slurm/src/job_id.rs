@@ -15,7 +15,6 @@ pub struct JobId {
 /// A part of a job.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum JobPart {
-    /// The whole job.
     Whole,
     /// A task of an array.
     Task(u32),
@@ -28,9 +27,7 @@ pub enum JobPart {
 /// A step of a job.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StepId {
-    /// The job.
     pub job: JobId,
-    /// The step.
     pub step: StepName,
 }
 

@@ -92,7 +92,6 @@ impl SiteProfile {
 
 /// The properties of the current machine.
 pub struct DetectContext<'a> {
-    /// The host name.
     pub hostname: &'a str,
     /// Returns the value of a variable.
     pub variable: &'a dyn Fn(&str) -> Option<String>,

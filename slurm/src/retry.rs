@@ -7,11 +7,9 @@ use std::time::Duration;
 pub struct Schedule {
     /// Number of tries in all.
     pub tries: u32,
-    /// The first pause.
     pub pause: Duration,
     /// Factor by which each further pause grows.
     pub growth: u32,
-    /// Maximum pause.
     pub longest: Duration,
 }
 

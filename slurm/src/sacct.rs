@@ -22,7 +22,6 @@ pub struct RecordedJob {
     pub id: JobId,
     /// The state as Slurm prints it.
     pub state_text: String,
-    /// The parsed state.
     pub state: SlurmState,
     /// The exit code and the signal.
     pub exit: Option<(i32, i32)>,
@@ -82,9 +81,7 @@ pub struct StepAccount {
     pub max_rss_bytes: Option<i64>,
     /// The largest virtual memory of a task.
     pub max_vm_size_bytes: Option<i64>,
-    /// Bytes read.
     pub max_disk_read_bytes: Option<i64>,
-    /// Bytes written.
     pub max_disk_write_bytes: Option<i64>,
     /// Average CPU time of a task.
     pub ave_cpu_seconds: Option<f64>,
@@ -92,7 +89,6 @@ pub struct StepAccount {
     pub node_list: Option<String>,
     /// The state as Slurm prints it; empty if the query did not include it.
     pub state_text: String,
-    /// The parsed state.
     pub state: SlurmState,
 }
 
@@ -163,7 +159,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    // As Slurm 22.05 prints them.
+    // Output of Slurm 22.05.
     const JOBS: &str = "\
 15860003|CANCELLED by 0|0:0|2026-11-16T09:45:35|2026-11-16T09:45:56|n[1-4]|big
 15860004+1|CANCELLED by 1000|0:0|None|2026-11-16T09:45:56|None assigned|het

@@ -38,7 +38,6 @@ pub fn signal(step: &str, signal: &str) -> CommandSpec {
     CommandSpec::new(Tool::Scancel, ["--signal", signal, step])
 }
 
-/// Cancels jobs.
 pub fn cancel<'a>(ids: impl IntoIterator<Item = &'a str>) -> CommandSpec {
     CommandSpec::new(Tool::Scancel, ids)
 }

@@ -12,7 +12,6 @@ use crate::state::meaning;
 pub struct ScontrolJob {
     /// The ID; for a task of an array or a component, the ID of that part.
     pub id: JobId,
-    /// The parsed state.
     pub state: SlurmState,
     /// The reason why it waits or has ended.
     pub reason: Option<String>,
@@ -22,7 +21,6 @@ pub struct ScontrolJob {
     pub start: Option<i64>,
     /// The latest possible end, in seconds since 1970.
     pub end: Option<i64>,
-    /// The time limit.
     pub time_limit: Option<Limit>,
     /// The time at which Slurm decided to preempt it, in seconds since 1970.
     pub preempted: Option<i64>,
@@ -66,11 +64,11 @@ fn read_job(line: &str) -> Option<ScontrolJob> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionRules {
     pub name: String,
-    /// Whether it accepts jobs.
+    /// `true` if it accepts jobs.
     pub is_up: bool,
-    /// Whether it is hidden or for administrators only.
+    /// `true` if it is hidden or for administrators only.
     pub is_special: bool,
-    /// Whether a node belongs to one job at a time.
+    /// `true` if a node belongs to one job at a time.
     pub is_exclusive: bool,
     /// The maximum time limit.
     pub max_time: Option<Limit>,
@@ -114,7 +112,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    // As Slurm 22.05 prints them.
+    // Output of Slurm 22.05.
     #[test]
     fn jobs() {
         let text = "\

@@ -19,7 +19,6 @@ use directive::{Directives, time_limit};
 pub struct Request<'a> {
     /// The account to charge.
     pub account: Option<&'a str>,
-    /// The partition.
     pub partition: Option<&'a str>,
     /// The quality of service.
     pub qos: Option<&'a str>,
@@ -29,7 +28,6 @@ pub struct Request<'a> {
     pub memory: Option<String>,
     /// Temporary disk space of each node.
     pub tmp: Option<&'a str>,
-    /// Number of nodes.
     pub nodes: i64,
     /// Tasks on each node.
     pub tasks_per_node: Option<i64>,
@@ -37,11 +35,9 @@ pub struct Request<'a> {
     pub cpus_per_task: Option<i64>,
     /// Minimum CPUs of each node, where no other option sets them.
     pub least_cpus: Option<i64>,
-    /// The time limit.
     pub seconds: i64,
-    /// Whether allocations run one after another.
+    /// `true` if allocations run one after another.
     pub serialize: bool,
-    /// Further options, unchanged.
     pub extra: Option<&'a str>,
 }
 
@@ -95,17 +91,15 @@ pub struct Marker<'a> {
 pub struct ScriptRunner<'a> {
     /// The runner and its first arguments. The server's address follows, as the environment file has it when the allocation starts.
     pub command: &'a [String],
-    /// Further arguments.
     pub arguments: &'a [String],
     /// The name of the allocation.
     pub allocation: &'a str,
     /// A file of variables that only its owner can read: the server's address, and the paths of the token and the certificates.
     pub environment_file: &'a str,
-    /// Whether every node gets a runner; otherwise the allocation gets one.
+    /// `true` if every node gets a runner; otherwise the allocation gets one.
     pub one_per_node: bool,
     /// `--mpi` of the `srun` that starts a runner on every node.
     pub srun_mpi: Option<&'a str>,
-    /// The working folder.
     pub folder: &'a str,
     /// The output file; `%j` is the Slurm job ID.
     pub output: &'a str,

@@ -7,19 +7,16 @@ use crate::parse::fields::gpus;
 /// Equal nodes of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nodes {
-    /// The partition.
     pub partition: String,
     /// The number of nodes.
     pub count: i64,
-    /// CPUs of each.
     pub cpus: i64,
     /// Memory of each in MiB.
     pub memory_mb: i64,
-    /// GPUs of each.
     pub gpus: i64,
     /// The type of its GPUs.
     pub gpu_type: Option<String>,
-    /// Whether they are idle and usable.
+    /// `true` if they are idle and usable.
     pub are_idle: bool,
 }
 

@@ -18,7 +18,6 @@ pub struct QueuedJob {
     pub id: JobId,
     /// The state as Slurm prints it.
     pub state_text: String,
-    /// The parsed state.
     pub state: SlurmState,
     pub partition: Option<String>,
     /// The number of nodes.
@@ -27,7 +26,6 @@ pub struct QueuedJob {
     pub start: Option<i64>,
     /// The latest possible end, in seconds since 1970.
     pub end: Option<i64>,
-    /// The remaining time.
     pub left: Option<Limit>,
     /// The nodes, as Slurm lists them.
     pub node_list: Option<String>,
@@ -118,7 +116,7 @@ mod tests {
         Ok(Answer { text: text.to_owned(), remarks: String::new() })
     }
 
-    // As Slurm 22.05 prints them.
+    // Output of Slurm 22.05.
     const QUEUE: &str = "\
 15860003|PENDING|debug|4|2026-11-16T09:50:30|2026-11-17T11:50:30|1-02:00:00||(null)|big|Resources
 15860004+1|PENDING|debug|1|N/A|N/A|2:00||a b|het|Resources
@@ -151,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forgotten_job_is_an_empty_answer_and_everything_else_is_none() {
+    fn an_unknown_job_is_an_empty_answer_and_other_errors_fail() {
         assert_eq!(read_jobs(answer("")), Ok(Vec::new()));
         let forgotten = SlurmError::Refused { message: "slurm_load_jobs error: Invalid job id specified".to_owned() };
         assert_eq!(read_jobs(Err(forgotten)), Ok(Vec::new()));

@@ -53,7 +53,7 @@ pub struct SrunStep<'a> {
     pub minutes: Option<u64>,
     /// The early signal, such as `TERM@120`.
     pub signal: Option<&'a str>,
-    /// Whether Slurm binds CPUs.
+    /// `true` if Slurm binds CPUs.
     pub bind_cpus: bool,
     /// The nodes of the job; empty leaves the choice to Slurm.
     pub node_names: &'a [String],

@@ -10,7 +10,7 @@ const SIGINT: i32 = 2;
 const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
 
-/// Returns the cause of a failed step where its state tells more than its exit code: out of memory with any code, and timeout
+/// Returns the cause of a failed step where its state says more than its exit code: out of memory with any code, and timeout
 /// unless the exit code is 0.
 pub fn cause(state: SlurmState, return_code: i32) -> Option<Cause> {
     match state {
@@ -123,7 +123,7 @@ mod tests {
 
     // Printed by Slurm 22.05 without its controller, and with it.
     #[test]
-    fn only_a_controller_that_does_not_answer_excuses_a_step_that_was_never_made() {
+    fn only_an_unreachable_controller_excuses_a_missing_step() {
         let away = "srun: error: Unable to confirm allocation for job 15: Unable to contact slurm controller (connect failure)\n\
                     srun: Check SLURM_JOB_ID environment variable. Expired or invalid job 15\n";
         let reason = "Unable to confirm allocation for job 15: Unable to contact slurm controller (connect failure)";

@@ -15,11 +15,9 @@ use crate::open::{APPLICATION_ID, identify, known_schema, sync_folder};
 pub struct BackupInfo {
     /// The schema of the file, which this version can open.
     pub schema: i64,
-    /// Workflows.
     pub workflows: i64,
     /// Jobs that are part of a workflow.
     pub jobs: i64,
-    /// Results.
     pub results: i64,
 }
 

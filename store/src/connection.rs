@@ -45,7 +45,7 @@ pub(crate) fn readers(path: &Path) -> SqlitePool {
 #[derive(Debug)]
 pub(crate) struct WriteConnection {
     connection: Option<SqliteConnection>,
-    /// Whether a transaction has begun and not ended, because its caller was dropped.
+    /// `true` if a transaction has begun and not ended, because its caller was dropped.
     is_unfinished: bool,
     /// The lock of the store, held until it is closed.
     lock: Option<std::fs::File>,
@@ -137,7 +137,6 @@ pub(crate) enum ReadConnection<'store> {
 }
 
 impl ReadConnection<'_> {
-    /// Returns the connection.
     pub(crate) async fn connection(&mut self) -> Result<&mut SqliteConnection, QueryError> {
         match self {
             Self::Pooled(connection) => Ok(connection.deref_mut()),

@@ -42,11 +42,7 @@ pub enum StoreError {
     NotADatabase { path: PathBuf },
     /// The content is damaged.
     #[error("the database {} is damaged: {what}", path.display())]
-    Corrupt {
-        path: PathBuf,
-        /// The damage.
-        what: String,
-    },
+    Corrupt { path: PathBuf, what: String },
     /// A file exists that must not be overwritten.
     #[error("{} exists already", path.display())]
     Exists { path: PathBuf },
@@ -61,7 +57,6 @@ pub enum StoreError {
     Superseded {
         /// The epoch of this server.
         epoch: i64,
-        /// The current epoch.
         by: i64,
     },
     /// Rows violate a constraint of the schema.
@@ -156,7 +151,6 @@ const fn primary(extended: i32) -> i32 {
 /// An error inside this crate, before the path of the database is added.
 #[derive(Debug)]
 pub(crate) enum QueryError {
-    /// The driver failed.
     Driver(sqlx::Error),
     /// A row with impossible content.
     Damage(String),
@@ -164,8 +158,10 @@ pub(crate) enum QueryError {
     Cursor(String),
     /// The store was closed.
     Closed,
-    /// Another server leads.
-    Superseded { epoch: i64, by: i64 },
+    Superseded {
+        epoch: i64,
+        by: i64,
+    },
 }
 
 impl From<sqlx::Error> for QueryError {

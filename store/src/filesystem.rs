@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_this_host_is_shared_and_the_unknown_counts_as_local() {
+    fn unknown_file_systems_count_as_local() {
         for path in ["/dev/shm", "/does/not/exist"] {
             assert!(has_shared_memory(Path::new(path)), "{path}");
         }

@@ -10,9 +10,7 @@ use crate::error::QueryError;
 /// The rows that were deleted, or would be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GcReport {
-    /// Superseded results.
     pub results: u64,
-    /// Events.
     pub events: u64,
     /// Runners that have left and that no result names.
     pub runners: u64,

@@ -23,11 +23,10 @@ pub(crate) const APPLICATION_ID: i64 = 0x546F_7263;
 /// Options of an open store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// The database file.
     pub path: PathBuf,
-    /// Whether to create an absent file.
+    /// `true` to create an absent file.
     pub create: bool,
-    /// Whether to use a single connection, which needs no shared memory; absent: if the file system has none.
+    /// `true` to use a single connection, which needs no shared memory. Absent: the file system decides.
     pub exclusive: Option<bool>,
     /// The leader under whose epoch this process writes. Then the epoch decides who may write and there is no lock: a frozen leader
     /// would hold it for ever.

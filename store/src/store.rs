@@ -1,6 +1,7 @@
 //! The handle of an open store.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -122,7 +123,7 @@ impl Store {
     }
 
     /// Returns the files as a range of jobs saw them.
-    pub async fn files(&self, workflow: WorkflowId, jobs: (JobId, JobId)) -> Result<Vec<FileRow>, StoreError> {
+    pub async fn files(&self, workflow: WorkflowId, jobs: RangeInclusive<JobId>) -> Result<Vec<FileRow>, StoreError> {
         read!(self, |connection| data::files(connection, workflow, jobs))
     }
 
@@ -131,7 +132,6 @@ impl Store {
         read!(self, |connection| data::user_data(connection, workflow, name))
     }
 
-    /// Returns the runners.
     pub async fn runners(&self, filter: RunnerFilter) -> Result<Vec<RunnerRow>, StoreError> {
         read!(self, |connection| runners::list(connection, filter))
     }

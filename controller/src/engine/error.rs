@@ -1,4 +1,4 @@
-//! Why the engine did not do what it was asked.
+//! Errors of the engine, as the API shows them.
 
 use torc_api::api::ErrorBody;
 use torc_api::causes::error_chain;
@@ -9,7 +9,7 @@ use torc_store::StoreError;
 
 use crate::audit::AuditOutcome;
 
-/// Why the engine did not do what it was asked.
+/// The reason why the engine refused or failed a command.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{}", body.message)]
 pub struct EngineError {
@@ -27,12 +27,12 @@ impl EngineError {
         self
     }
 
-    /// What kind of failure it is.
+    /// Returns the kind of failure.
     pub fn kind(&self) -> ErrorKind {
         self.body.code.kind()
     }
 
-    /// How the audit log names this error.
+    /// Returns the outcome for the audit log.
     pub(crate) fn audit_outcome(&self) -> AuditOutcome {
         match self.kind() {
             ErrorKind::Forbidden => AuditOutcome::Refused(self.body.code.clone()),
@@ -40,7 +40,7 @@ impl EngineError {
         }
     }
 
-    /// A document with problems.
+    /// Returns the error of a document with problems.
     pub(crate) fn invalid(problems: Vec<Problem>) -> Self {
         let message = match problems.as_slice() {
             [only] => only.message.clone(),
@@ -58,37 +58,37 @@ impl EngineError {
 
     pub(crate) fn no_data(name: &str) -> Self {
         Self::new(ErrorCode::UserDataNotFound, format!("user data '{name}' does not exist"))
-            .hint("`torc get user-data <workflow>` lists what there is")
+            .hint("`torc get user-data <workflow>` lists the values")
     }
 
-    /// A worker that does not exist.
+    /// Returns the error of an unknown worker.
     pub(crate) fn no_worker(address: &str) -> Self {
         Self::new(ErrorCode::WorkerNotFound, format!("the workflow has no worker '{address}'"))
-            .hint("`torc remote list-workers` lists those that it has")
+            .hint("`torc remote list-workers` lists its workers")
     }
 
-    /// Slurm has not confirmed that all allocations of a workflow are gone.
+    /// Returns the error of a deletion while Slurm has not confirmed the end of all allocations.
     pub(crate) fn allocations_left(workflow: &str, count: usize) -> Self {
-        let of_it = if count == 1 { "an allocation".to_owned() } else { format!("{count} allocations") };
-        let message = format!("workflow '{workflow}' is cancelled, and {of_it} of it may still be in Slurm");
+        let allocations = if count == 1 { "1 allocation".to_owned() } else { format!("{count} allocations") };
+        let message = format!("workflow '{workflow}' is canceled, but {allocations} may still be in Slurm");
         Self::new(ErrorCode::AllocationsLeft, message)
-            .hint("delete it again when Slurm answers; `--force` forgets it at once, and `squeue` shows what is left")
+            .hint("delete it again when Slurm answers, or now with `--force`; `squeue` lists the remaining allocations")
     }
 
-    /// A file that is no log of the job.
+    /// Returns the error of a file that is not a log of the job.
     pub(crate) fn no_log(path: &str, job: &str) -> Self {
-        Self::new(ErrorCode::LogNotFound, format!("'{path}' is no log of job `{job}`"))
+        Self::new(ErrorCode::LogNotFound, format!("'{path}' is not a log of job '{job}'"))
     }
 
-    /// A log on a disk that the server cannot read.
+    /// Returns the error of a log on a disk that the server cannot read.
     pub(crate) fn log_elsewhere(host: &str, path: &str) -> Self {
         Self::new(ErrorCode::LogElsewhere, format!("the log is on a disk of {host}: {path}"))
-            .hint("read it there; only runners in Pods bring logs to the server")
+            .hint("read it on that host; only runners in Pods send logs to the server")
     }
 
-    /// A log that was deleted with its disk.
+    /// Returns the error of a log that was deleted with its disk.
     pub(crate) fn log_gone(host: &str) -> Self {
-        Self::new(ErrorCode::LogGone, format!("the runner {host} is gone, and the logs on its disk with it"))
+        Self::new(ErrorCode::LogGone, format!("runner {host} was deleted together with the logs on its disk"))
             .hint("to keep logs, give the runner pool a volume at /torc/output")
     }
 
@@ -96,9 +96,9 @@ impl EngineError {
         Self::new(ErrorCode::Forbidden, message)
     }
 
-    /// Another caller's runner, or attempts of another caller's workflow.
+    /// Returns the error of a sync with the token of another runner.
     pub(crate) fn not_theirs() -> Self {
-        Self::forbidden("the token does not allow to speak for this runner".to_owned())
+        Self::forbidden("the token does not belong to this runner".to_owned())
     }
 
     pub(crate) fn internal(message: String) -> Self {
@@ -109,13 +109,13 @@ impl EngineError {
         Self::new(ErrorCode::Stopped, "the server is shutting down")
     }
 
-    /// The server waits for something before it can answer.
+    /// Returns the error of a server that is not ready.
     pub(crate) fn not_ready(message: String) -> Self {
         Self::new(ErrorCode::NotReady, message)
     }
 
     pub(crate) fn unavailable(message: String) -> Self {
-        Self::new(ErrorCode::StoreUnavailable, message).hint("nothing was lost; the server tries again by itself")
+        Self::new(ErrorCode::StoreUnavailable, message).hint("no data is lost; the server retries by itself")
     }
 }
 

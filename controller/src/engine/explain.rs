@@ -1,18 +1,18 @@
-//! Why a job or a workflow is where it is: the live state and the attempts in the store, together.
+//! Explanations of the state of jobs and workflows, from the engine's state and the stored attempts.
 
 use torc_api::explain::{JobExplanation, WorkflowExplanation};
 use torc_api::filter::ResultFilter;
-use torc_core::explain::Attempt;
+use torc_core::explain::EndedAttempt;
 use torc_core::ids::WorkflowId;
 use torc_store::ResultView;
 
 use super::{EngineError, EngineHandle};
 
-/// Attempts that are told; the story of a job that was tried more often begins later.
+/// Maximum number of attempts that an explanation reads.
 const ATTEMPTS: u32 = 1_000;
 
 impl EngineHandle {
-    /// Why a job is where it is.
+    /// Explains the state of a job.
     pub async fn explain_job(&self, id: WorkflowId, job: &str) -> Result<JobExplanation, EngineError> {
         let number = self.job_id(id, job).await?;
         let (job, limit) = (Some(number.0), Some(ATTEMPTS));
@@ -21,14 +21,14 @@ impl EngineHandle {
         results.sort_by_key(|view| (view.result.run, view.result.attempt));
         let now = crate::clock::now();
         self.read(move |engine| {
-            let attempts: Vec<Attempt<'_>> =
-                results.iter().map(|view| Attempt { result: &view.result, node: view.host.as_deref() }).collect();
+            let attempts: Vec<EndedAttempt<'_>> =
+                results.iter().map(|view| EndedAttempt { result: &view.result, node: view.host.as_deref() }).collect();
             Ok(engine.explain_job(id, &number.0.to_string(), &attempts, now)?)
         })
         .await
     }
 
-    /// Why a workflow is where it is.
+    /// Explains the state of a workflow.
     pub async fn explain_workflow(&self, id: WorkflowId) -> Result<WorkflowExplanation, EngineError> {
         let now = crate::clock::now();
         self.read(move |engine| Ok(engine.explain_workflow(id, now)?)).await

@@ -72,6 +72,7 @@ impl EngineHandle {
     /// Returns a page of the audit log, oldest first.
     pub(crate) async fn audit(&self, filter: &AuditFilter) -> Result<Page<AuditEntry>, EngineError> {
         let page = self.store.audit(filter).await?;
-        Ok(Page { items: page.items.into_iter().map(views::audit_entry).collect(), next: page.next })
+        let items = page.items.into_iter().map(|(sequence, row)| views::audit_entry(sequence, row)).collect();
+        Ok(Page { items, next: page.next })
     }
 }

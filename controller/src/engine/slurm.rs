@@ -12,7 +12,7 @@ use torc_api::wire::RunnerScope;
 use torc_core::engine::{Activity, AllocationKey, AllocationSummary, Observation, PoolDemand, allocation_view};
 use torc_core::ids::{JobId, WorkflowId};
 use torc_core::planning::course::WorkflowDemand;
-use torc_core::planning::partition::Partition;
+use torc_core::planning::partition::PartitionLimits;
 use torc_core::rows::{AllocationRow, ClusterRow};
 use torc_core::time::rfc3339;
 
@@ -46,7 +46,6 @@ impl EngineHandle {
         Ok(ClusterApplied { name, outcome })
     }
 
-    /// Deletes a cluster.
     pub async fn delete_cluster(&self, name: &str) -> Result<(), EngineError> {
         let name = name.to_owned();
         self.write(move |engine, tx| Ok(engine.delete_cluster(&name, tx)?)).await
@@ -144,7 +143,8 @@ impl EngineHandle {
         &self,
         workflow: WorkflowId,
         rows: Vec<AllocationRow>,
-        (begun, executed): (Vec<JobId>, Vec<JobId>),
+        begun: Vec<JobId>,
+        executed: Vec<JobId>,
     ) -> Result<Vec<AllocationRow>, EngineError> {
         self.write(move |engine, tx| {
             begun.iter().for_each(|action| engine.begin_action(workflow, *action, tx));
@@ -165,11 +165,11 @@ impl EngineHandle {
     pub(crate) async fn allocation_not_submitted(
         &self,
         key: AllocationKey,
-        sentence: String,
+        message: String,
         maybe_delivered: bool,
     ) -> Result<(), EngineError> {
         self.write(move |engine, tx| {
-            engine.allocation_not_submitted(key, &sentence, maybe_delivered, tx);
+            engine.allocation_not_submitted(key, &message, maybe_delivered, tx);
             Ok(())
         })
         .await
@@ -180,7 +180,11 @@ impl EngineHandle {
     }
 
     /// Stores the partitions of a cluster, which limit what a retry may request.
-    pub(crate) async fn note_partitions(&self, cluster: String, partitions: Vec<Partition>) -> Result<(), EngineError> {
+    pub(crate) async fn note_partitions(
+        &self,
+        cluster: String,
+        partitions: Vec<PartitionLimits>,
+    ) -> Result<(), EngineError> {
         self.write(move |engine, _| {
             engine.set_partitions(cluster, partitions);
             Ok(())

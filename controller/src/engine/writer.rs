@@ -47,6 +47,14 @@ pub(super) enum EngineCommand {
     Sync { runner: RunnerId, request: Box<SyncRequest>, grant: Grant, reply: SyncReply },
 }
 
+/// Receivers of committed changes: watchers, the Slurm loop and the controller of custom resources.
+pub(super) struct ChangeFeeds {
+    pub events: broadcast::Sender<Arc<Vec<Event>>>,
+    pub changed: Arc<Notify>,
+    pub workflows: ChangedWorkflows,
+}
+
+/// The task that owns the engine's state.
 pub(super) struct EngineWriter {
     /// The state. `None` while the store cannot be read.
     engine: Option<Engine>,
@@ -55,9 +63,7 @@ pub(super) struct EngineWriter {
     /// The reason why nothing can be written at present.
     unavailable: Option<EngineError>,
     store: Store,
-    events: broadcast::Sender<Arc<Vec<Event>>>,
-    changed: Arc<Notify>,
-    changed_workflows: ChangedWorkflows,
+    feeds: ChangeFeeds,
     metrics: Arc<Metrics>,
     waiting: LongPolls<Instant, SyncReply>,
     stop: Stop,
@@ -68,7 +74,6 @@ pub(super) struct EngineWriter {
 /// The tokens of a shutdown, in their order.
 #[derive(Clone, Default)]
 pub(crate) struct Stop {
-    /// Ends long polls.
     pub waiting: CancellationToken,
     /// Ends the writer after the queue is empty.
     pub queue: CancellationToken,
@@ -91,7 +96,7 @@ impl EngineWriter {
     pub fn new(
         engine: Engine,
         store: Store,
-        (events, changed, changed_workflows): (broadcast::Sender<Arc<Vec<Event>>>, Arc<Notify>, ChangedWorkflows),
+        feeds: ChangeFeeds,
         metrics: Arc<Metrics>,
         stop: Stop,
         issuer: Issuer,
@@ -103,9 +108,7 @@ impl EngineWriter {
             session: Session::default(),
             unavailable: None,
             store,
-            events,
-            changed,
-            changed_workflows,
+            feeds,
             metrics,
             waiting,
             stop,
@@ -161,8 +164,8 @@ impl EngineWriter {
             Ok(()) => {
                 self.publish(&changes, &engine);
                 if !changes.is_empty() {
-                    self.changed.notify_one();
-                    self.changed_workflows.note(&changes);
+                    self.feeds.changed.notify_one();
+                    self.feeds.workflows.note(&changes);
                 }
                 for answer in answers {
                     answer(Ok(&engine));
@@ -222,9 +225,9 @@ impl EngineWriter {
     }
 
     fn publish(&self, changes: &Changes, engine: &Engine) {
-        if self.events.receiver_count() > 0 && !changes.events.is_empty() {
+        if self.feeds.events.receiver_count() > 0 && !changes.events.is_empty() {
             // There is no receiver if the last watcher has just disconnected.
-            let _ = self.events.send(Arc::new(views::committed_events(&changes.events, engine)));
+            let _ = self.feeds.events.send(Arc::new(views::committed_events(&changes.events, engine)));
         }
     }
 

@@ -22,7 +22,6 @@ use crate::engine::EngineError;
 /// The right that a route requires. An administrator may call all routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
-    /// Any token.
     Token,
     /// A token for workflows. The handler omits or refuses workflows to which the caller has no access.
     Member(AccessMode),
@@ -36,7 +35,6 @@ pub(super) enum Access {
     Pool,
     /// A token that reads metrics.
     Metrics,
-    /// An administrator.
     Admin,
 }
 
@@ -190,19 +188,19 @@ async fn refused(app: &App, caller: &Caller) -> EngineError {
 /// Returns a message that says what a token allows.
 fn refusal(grant: &Grant) -> String {
     match grant {
-        Grant::Admin => "this cannot be done".to_owned(),
-        Grant::Owner { user } => format!("the token is for the workflows of {user}, and for nothing else"),
+        Grant::Admin => "the token does not allow this request".to_owned(),
+        Grant::Owner { user } => format!("the token only allows access to workflows of {user}"),
         Grant::Viewer { namespace } => {
-            format!("the token is for reading the workflows of {namespace}, and for nothing else")
+            format!("the token only allows reading workflows of namespace {namespace}")
         }
         Grant::Editor { namespace } => {
-            format!("the token is for the workflows that there are in {namespace}, and for nothing else")
+            format!("the token only allows access to existing workflows of namespace {namespace}")
         }
         Grant::Runner { workflow } => {
-            format!("the token is for the runners and jobs of workflow {workflow}, and for nothing else")
+            format!("the token only allows access for runners and jobs of workflow {workflow}")
         }
-        Grant::Pool => "the token is for runners and jobs, and for nothing else".to_owned(),
-        Grant::Metrics => "the token is for metrics, and for nothing else".to_owned(),
+        Grant::Pool => "the token only allows access for runners and jobs".to_owned(),
+        Grant::Metrics => "the token only allows reading metrics".to_owned(),
     }
 }
 
@@ -248,7 +246,7 @@ mod tests {
             assert_eq!(access.decide(&Grant::Pool), as_runner, "{access:?}");
             assert_eq!(access.decide(&Grant::Metrics), as_metrics, "{access:?}");
         }
-        // Files on the disks of pool runners come from those runners alone.
+        // Only pool runners send logs of their disks.
         for (grant, expected) in [(Grant::Admin, Allowed), (Grant::Pool, Allowed), (runner, Refused), (editor, Refused)]
         {
             assert_eq!(Pool.decide(&grant), expected, "{grant:?}");

@@ -60,13 +60,13 @@ pub(super) fn unauthorized(reason: Option<TokenError>) -> ApiError {
 }
 
 const NAME_TOKEN: &str = "pass --token-file or set TORC_TOKEN_FILE to the file that the server printed at its start";
-const RENEW: &str = "`torc token create` makes another one";
+const RENEW: &str = "create a new one with `torc token create`";
 
 pub(super) async fn no_such_route(uri: Uri) -> ApiError {
-    let list = "GET /v1/openapi.json lists what there is";
+    let list = "GET /v1/openapi.json lists the routes";
     let hint = match versioned_path(uri.path()) {
         Some(path) => format!("use {path} (docs/reference/http-api.md); {list}"),
         None => list.to_owned(),
     };
-    EngineError::new(ErrorCode::NotFound, format!("there is nothing at {}", uri.path())).hint(hint).into()
+    EngineError::new(ErrorCode::NotFound, format!("no route matches {}", uri.path())).hint(hint).into()
 }

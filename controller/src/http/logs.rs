@@ -80,7 +80,7 @@ async fn piece(
         () = app.stop.cancelled() => return Err(EngineError::stopped().into()),
     };
     match brought {
-        None => Err(EngineError::not_ready(format!("the runner {reader} does not answer")).into()),
+        None => Err(EngineError::not_ready(format!("runner {reader} does not answer")).into()),
         Some(piece) if !piece.found && reader != host => Err(EngineError::log_gone(&host).into()),
         Some(piece) => Ok(Json(piece)),
     }

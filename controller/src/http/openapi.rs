@@ -5,7 +5,6 @@ use serde_json::{Map, Value, json};
 
 use super::routes;
 
-/// The OpenAPI document.
 pub fn document() -> Value {
     let mut types = SchemaSettings::openapi3().into_generator();
     let mut paths = Map::new();

@@ -208,9 +208,8 @@ mod tests {
     #[derive(Deserialize, JsonSchema)]
     #[allow(dead_code)]
     struct Filter {
-        /// How many.
         limit: Option<u32>,
-        /// Which one.
+        /// The file to read.
         path: String,
         namespace: Option<String>,
     }
@@ -234,11 +233,11 @@ mod tests {
             "name": "namespace", "in": "query", "description": "`default` when absent.", "schema": { "type": "string" },
         });
         let limit = json!({
-            "name": "limit", "in": "query", "description": "How many.",
+            "name": "limit", "in": "query", "description": "The page size.",
             "schema": { "type": "integer", "format": "uint32", "minimum": 0 },
         });
         let path = json!({
-            "name": "path", "in": "query", "description": "Which one.", "required": true, "schema": { "type": "string" },
+            "name": "path", "in": "query", "description": "The file to read.", "required": true, "schema": { "type": "string" },
         });
         let content = |name: &str| json!({ "application/json": { "schema": { "$ref": format!("#/components/schemas/{name}") } } });
         let expected = json!({

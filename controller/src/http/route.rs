@@ -73,7 +73,6 @@ impl Route {
         self
     }
 
-    /// Sets the summary.
     pub fn summary(mut self, summary: &'static str) -> Self {
         self.summary = summary;
         self
@@ -85,7 +84,6 @@ impl Route {
         self
     }
 
-    /// Returns the summary.
     pub fn title(&self) -> &'static str {
         self.summary
     }

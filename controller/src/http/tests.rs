@@ -12,7 +12,8 @@ use torc_api::token::Grant;
 
 use crate::tests::{ADMIN, METRICS, TestServer, jobs, token_key};
 
-/// Two workflows of one name: number 1 of ada in `default`, number 2 of bob in `lab`, each with a job and a runner of its own.
+/// Starts a server with two workflows of the same name: number 1 of ada in `default`, and number 2 of bob in `lab`. Each has a job
+/// and a runner.
 async fn two_workflows() -> TestServer {
     let server = TestServer::start().await;
     server.stop_http.cancel();
@@ -28,7 +29,7 @@ async fn two_workflows() -> TestServer {
     server
 }
 
-/// Each kind of caller: its name, and the token that it shows.
+/// Returns the name and the token of each kind of caller.
 fn callers(server: &TestServer) -> Vec<(&'static str, Option<String>)> {
     let owner = |user: &str| Grant::Owner { user: user.to_owned() };
     let viewer = |namespace: &str| Grant::Viewer { namespace: namespace.to_owned() };

@@ -43,7 +43,7 @@ async fn create(State(app): State<App>, caller: Caller, Body(request): Body<Toke
 /// Returns the rights of a new token, which never exceed those of the caller.
 async fn granted(app: &App, caller: &Caller, request: &TokenRequest) -> Result<Grant, EngineError> {
     let refused = async |what: &str| {
-        let error = EngineError::forbidden(format!("only an administrator may make {what}"));
+        let error = EngineError::forbidden(format!("only an administrator may create {what}"));
         Err(app.engine.refuse(error).await)
     };
     let is_admin = caller.grant == Grant::Admin;
@@ -52,7 +52,7 @@ async fn granted(app: &App, caller: &Caller, request: &TokenRequest) -> Result<G
         (Scope::Runner, Some(workflow), None) => {
             let namespace = namespace();
             let Some(id) = app.engine.find_theirs(&namespace, workflow, &caller.grant).await? else {
-                let error = EngineError::forbidden(format!("workflow '{workflow}' is not yours"));
+                let error = EngineError::forbidden(format!("workflow '{workflow}' belongs to another user"));
                 return Err(app.engine.refuse(error).await);
             };
             Ok(Grant::Runner { workflow: id.0 })
@@ -69,15 +69,12 @@ async fn granted(app: &App, caller: &Caller, request: &TokenRequest) -> Result<G
         (Scope::Admin | Scope::Metrics | Scope::Pool | Scope::Viewer | Scope::Editor, None, None) => {
             refused("such a token").await
         }
-        (Scope::Runner, ..) => {
-            Err(EngineError::bad_request("a `runner` token is for one workflow: name it, and nothing else"))
-        }
-        (Scope::Owner, ..) => {
-            Err(EngineError::bad_request("an `owner` token is for one user: name it, and nothing else"))
-        }
-        (scope, ..) => {
-            Err(EngineError::bad_request(format!("an `{}` token is for no workflow and no user", scope.name())))
-        }
+        (Scope::Runner, ..) => Err(EngineError::bad_request("a `runner` token needs a workflow and no user")),
+        (Scope::Owner, ..) => Err(EngineError::bad_request("an `owner` token needs a user and no workflow")),
+        (scope, ..) => Err(EngineError::bad_request(format!(
+            "a token of scope `{}` takes neither a workflow nor a user",
+            scope.name()
+        ))),
     }
 }
 

@@ -25,9 +25,7 @@ const REPORT_LINGERING_AFTER: Duration = Duration::from_secs(30);
 /// The next step of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CleanupStep {
-    /// Check again soon.
     Wait,
-    /// Remove the finalizer.
     Release,
     /// Remove the finalizer although not everything is gone: the timeout is over.
     GiveUp,
@@ -74,7 +72,7 @@ pub(super) async fn clean_up(
             let generation = found.meta().generation.unwrap_or_default();
             let stored = workflow.and_then(|workflow| workflow.status.as_ref());
             let lingers = (waited > REPORT_LINGERING_AFTER)
-                .then(|| format!("it is being deleted, and waits for {}", count(allocations, "allocation")));
+                .then(|| format!("being deleted, waiting for {}", count(allocations, "allocation")));
             write_status(context, object, generation, stored, lingers).await?;
             return Ok(Some(CLEANUP_INTERVAL));
         }
@@ -87,7 +85,7 @@ pub(super) async fn clean_up(
                 waited.as_secs(),
                 summary.id
             );
-            tracing::warn!(namespace = object.namespace, workflow = object.name, "{note}");
+            tracing::warn!(namespace = object.namespace, workflow = object.name, note, "cleanup given up");
             let event_note = EventNote {
                 reason: EventReason::CleanupGivenUp,
                 kind: EventType::Warning,

@@ -40,7 +40,7 @@ const IDLE_PROBE_INTERVAL: Duration = Duration::from_secs(300);
 pub(super) async fn run(context: Arc<Context>, writer: Writer<GuardedCluster>, stop: CancellationToken) {
     let api: Api<GuardedCluster> = Api::all(context.client.clone());
     let seen = with_backoff(watcher(api, watcher::Config::default().page_size(PAGE)), |said| {
-        tracing::warn!("Slurm clusters are not being watched, so workflows cannot name any: {said}");
+        tracing::warn!(error = said, "Slurm clusters cannot be watched");
     });
     let seen = seen.reflect(writer);
     let mut seen = std::pin::pin!(seen);
@@ -60,7 +60,7 @@ pub(super) async fn run(context: Arc<Context>, writer: Writer<GuardedCluster>, s
             _ = tick.tick(), if is_listed => {
                 match look(&context, &mut states).await {
                     Ok(()) => log_once.reset(),
-                    Err(said) if log_once.should_log(&said) => tracing::warn!("Slurm clusters: {said}"),
+                    Err(said) if log_once.should_log(&said) => tracing::warn!(error = said, "Slurm clusters were not reconciled"),
                     Err(_) => {}
                 }
             }
@@ -121,7 +121,9 @@ async fn bring_up_to_date(
         Ok(_) => {
             states.greeted.remove(&name);
         }
-        Err(error) if error.kind() == ErrorKind::Invalid => tracing::warn!("SlurmCluster '{name}': {error}"),
+        Err(error) if error.kind() == ErrorKind::Invalid => {
+            tracing::warn!(cluster = name, %error, "Slurm cluster is invalid")
+        }
         Err(error) => return Err(error),
     }
     states.applied.insert(uid, generation);
@@ -133,7 +135,7 @@ async fn forget(context: &Context, name: &str) -> Result<(), EngineError> {
     match context.engine.delete_cluster(name).await {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == ErrorKind::Conflict => {
-            tracing::debug!("{error}");
+            tracing::debug!(%error, "Slurm cluster stays until its allocations have ended");
             Ok(())
         }
         Err(error) => Err(error),

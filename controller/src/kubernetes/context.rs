@@ -63,9 +63,7 @@ pub(super) struct ObjectState {
     pub written: Option<WorkflowStatus>,
     /// The time of that write; initially when the object was first seen, because another server may have just written.
     pub written_at: Instant,
-    /// Consecutive failures.
     pub failures: u32,
-    /// The last failure.
     pub log_once: LogOnce,
 }
 
@@ -89,7 +87,6 @@ impl ObjectState {
         (self.failures, self.log_once.should_log(said))
     }
 
-    /// Resets the failures.
     pub fn succeeded(&mut self) {
         self.failures = 0;
         self.log_once.reset();

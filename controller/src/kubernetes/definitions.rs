@@ -19,13 +19,13 @@ const NAMED: usize = 5;
 
 /// Checks until no field is missing, or `stop`.
 pub(super) async fn run(context: Arc<Context>, stop: CancellationToken) {
-    let mut told = LogOnce::default();
+    let mut log_once = LogOnce::default();
     loop {
         match complaint(&context).await {
             None => return context.readiness.has("definitions"),
             Some(complaint) => {
-                if told.should_log(&complaint) {
-                    tracing::warn!("custom resource definitions: {complaint}");
+                if log_once.should_log(&complaint) {
+                    tracing::warn!(error = complaint, "custom resource definitions are outdated");
                 }
                 context.readiness.lacks("definitions", complaint);
             }
@@ -45,7 +45,9 @@ async fn complaint(context: &Context) -> Option<String> {
     let text = match context.client.request_text(request).await {
         Ok(text) => text,
         Err(error) => {
-            return Some(format!("the API server does not describe them ({error}); `torc crd install` helps"));
+            return Some(format!(
+                "the API server does not describe the custom resources ({error}); install them with `torc crd install`"
+            ));
         }
     };
     let Ok(served) = serde_json::from_str::<Value>(&text) else {
@@ -67,7 +69,7 @@ fn outdated(served: &Value) -> Option<String> {
         let more = missing.len().saturating_sub(NAMED);
         let named = missing.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
         let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
-        format!("the API server does not know {named}{rest}: it has an older version, and `torc crd install` brings this one")
+        format!("the installed definitions lack {named}{rest}: update them with `torc crd install`")
     })
 }
 
@@ -123,13 +125,13 @@ mod tests {
             let fields = older[kind].pointer_mut(&format!("{properties}{path}")).and_then(Value::as_object_mut);
             assert!(fields.and_then(|fields| fields.remove(said.rsplit('.').next()?)).is_some(), "{said}");
             let complaint = outdated(&described(&older)).unwrap_or_default();
-            assert!(complaint.contains(&format!("does not know {said}: it has an older version")), "{complaint}");
+            assert!(complaint.contains(&format!("definitions lack {said}: update")), "{complaint}");
         }
         let nothing = outdated(&json!({})).unwrap_or_default();
-        assert!(nothing.contains("does not know SlurmCluster, Workflow: ") && nothing.contains("`torc crd install`"));
+        assert!(nothing.contains("lack SlurmCluster, Workflow: ") && nothing.contains("`torc crd install`"));
         let empty = json!({"components": {"schemas": {"dev.torc.v1alpha1.Workflow": {}}}});
         let many = outdated(&empty).unwrap_or_default();
-        assert_eq!(many.matches(", ").count(), 3, "{many}");
+        assert_eq!(many.matches(", ").count(), 2, "{many}");
     }
 
     fn missing(ours: &Value, theirs: &Value) -> Vec<String> {

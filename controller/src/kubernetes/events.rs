@@ -96,7 +96,7 @@ pub(super) async fn publish_if_allowed(
             tracing::warn!(namespace, workflow = name, reason, error = explained(&error), "event was not published");
             Ok(())
         }
-        told => told,
+        published => published,
     }
 }
 
@@ -146,7 +146,7 @@ pub(super) async fn run(context: std::sync::Arc<Context>, stop: CancellationToke
             }
             Err(said) => {
                 if log_once.should_log(&said) {
-                    tracing::warn!("events are not told: {said}");
+                    tracing::warn!(error = said, "events were not published");
                 }
                 failures = failures.saturating_add(1);
             }
@@ -160,18 +160,18 @@ pub(super) async fn run(context: std::sync::Arc<Context>, stop: CancellationToke
 
 /// Publishes all events since the last call.
 pub(super) async fn publish_new_events(context: &Context) -> Result<(), String> {
-    let mut told = context.engine.event_cursor().await.map_err(|error| error.to_string())?;
+    let mut cursor = context.engine.event_cursor().await.map_err(|error| error.to_string())?;
     loop {
-        let query = EventFilter { after: Some(told), limit: Some(PAGE), ..EventFilter::default() };
+        let query = EventFilter { after: Some(cursor), limit: Some(PAGE), ..EventFilter::default() };
         let page = context.engine.events(&query).await.map_err(|error| error.to_string())?;
         let Some(last) = page.items.last().map(|event| event.sequence) else { return Ok(()) };
         for event in &page.items {
             if !publish_one(context, event).await? {
-                return note(context, event.sequence - 1, told).await;
+                return note(context, event.sequence - 1, cursor).await;
             }
         }
-        note(context, last, told).await?;
-        told = last;
+        note(context, last, cursor).await?;
+        cursor = last;
     }
 }
 
@@ -182,7 +182,7 @@ async fn note(context: &Context, sequence: i64, before: i64) -> Result<(), Strin
     context.engine.set_event_cursor(sequence).await.map_err(|error| error.to_string())
 }
 
-/// Publishes one event. Returns false if its object is not known yet: the first reconcile will tell.
+/// Publishes one event. Returns false if its object is not known yet: the first reconcile of the object adds it.
 async fn publish_one(context: &Context, event: &Event) -> Result<bool, String> {
     // A reason of a later version has no Event.
     let published = event.reason.parse().ok().and_then(kubernetes_reason);
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_told_before_or_goes_with_its_namespace_needs_no_telling() {
+    fn existing_events_and_deleted_namespaces_are_no_errors() {
         let status = |code, causes: &[&str]| -> Status {
             let causes: Vec<_> = causes.iter().map(|reason| serde_json::json!({ "reason": reason })).collect();
             let details = serde_json::from_value(serde_json::json!({ "causes": causes })).ok();

@@ -46,7 +46,7 @@ impl Candidate {
     /// Waits until this process leads. The epoch is higher than any that the store has seen. The time is the local one at which the
     /// lease was requested.
     pub async fn win(&mut self, database: &Path, standing_by: impl Fn(&str)) -> (Leader, u64) {
-        let mut told = String::new();
+        let mut logged = String::new();
         let mut log_once = LogOnce::default();
         loop {
             let asked = clock::now().mono_ms;
@@ -55,15 +55,15 @@ impl Candidate {
                 Ok(None) => {
                     let holder = self.record().map_or_else(String::new, |record| record.holder);
                     standing_by(&holder);
-                    if holder != told {
-                        tracing::info!("standing by: {holder} leads");
-                        told = holder;
+                    if holder != logged {
+                        tracing::info!(holder, "standing by");
+                        logged = holder;
                     }
                 }
                 Err(said) => {
                     standing_by("");
                     if log_once.should_log(&said) {
-                        tracing::warn!("the lease cannot be had: {said}");
+                        tracing::warn!(error = said, "lease was not acquired");
                     }
                 }
             }
@@ -168,10 +168,10 @@ impl Candidate {
                     log_once.reset();
                 }
                 Ok(false) => {
-                    tracing::error!("somebody else leads");
+                    tracing::error!("another server leads");
                     return leadership.lose();
                 }
-                Err(said) if log_once.should_log(&said) => tracing::warn!("the lease is not renewed: {said}"),
+                Err(said) if log_once.should_log(&said) => tracing::warn!(error = said, "lease was not renewed"),
                 Err(_) => {}
             }
         }
@@ -194,7 +194,7 @@ impl Candidate {
             spec.lease_duration_seconds = Some(1);
         }
         if let Err(error) = self.put(lease, false).await {
-            tracing::warn!("the lease was not given back: {error}");
+            tracing::warn!(%error, "lease was not released");
         }
     }
 }

@@ -39,7 +39,9 @@ pub(super) fn explained_watch(error: &watcher::Error) -> String {
         | watcher::Error::WatchStartFailed(kube::Error::Api(status))
         | watcher::Error::WatchFailed(kube::Error::Api(status))
         | watcher::Error::WatchError(status) => match status.code {
-            404 => format!("{}: `torc crd install`, or the chart torc-crds, brings the definitions", status.message),
+            404 => {
+                format!("{}: install the definitions with `torc crd install` or the chart torc-crds", status.message)
+            }
             code => advised(&status.message, code),
         },
         other => other.to_string(),

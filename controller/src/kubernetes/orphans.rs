@@ -31,7 +31,7 @@ pub(super) async fn run(context: Arc<Context>, stop: CancellationToken) {
             continue;
         }
         if let Err(error) = look(&context).await {
-            tracing::warn!("workflows without an object were not looked for: {error}");
+            tracing::warn!(%error, "orphaned workflows were not checked");
         }
         pause = ORPHAN_CHECK_INTERVAL;
     }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_has_not_ended_where_objects_are_listed_may_be_orphaned() {
+    fn only_unfinished_workflows_of_watched_namespaces_are_orphans() {
         let workflow = |namespace: &str, canceled: bool, ended: bool| -> Workflow {
             let completed = ended.then_some("2026-01-01T00:00:00Z");
             let mut workflow: Workflow = serde_json::from_value(json!({

@@ -38,7 +38,7 @@ pub(super) async fn run(context: Arc<Context>, stop: CancellationToken) {
             match adjust(&context, pool, &mut quiet).await {
                 Ok(()) => log_once.reset(),
                 Err(said) if log_once.should_log(&said) => {
-                    tracing::warn!("the size of runner pool '{name}' was not adjusted: {said}");
+                    tracing::warn!(pool = name, error = said, "runner pool was not scaled");
                 }
                 Err(_) => {}
             }
@@ -63,7 +63,7 @@ pub(super) async fn adjust(context: &Context, pool: &Pool, quiet: &mut HashMap<S
     let current = current(context, pool).await.map_err(|error| explained(&error))?;
     let wanted = size(pool, &Sizing { demands: &demands, current, busy, quiet_for });
     if wanted != current {
-        tracing::info!("runner pool '{name}' goes from {current} to {wanted}");
+        tracing::info!(pool = name, current, wanted, "runner pool scaled");
         set(context, pool, wanted).await.map_err(|error| explained(&error))?;
     }
     Ok(())

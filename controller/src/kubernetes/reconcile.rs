@@ -56,9 +56,9 @@ pub(super) async fn reconcile(found: Arc<GuardedWorkflow>, context: Arc<Context>
 }
 
 /// Returns the back-off after a failed reconcile. Each object has its own.
-pub(super) fn after_error(found: Arc<GuardedWorkflow>, trouble: &ReconcileError, context: Arc<Context>) -> Action {
+pub(super) fn after_error(found: Arc<GuardedWorkflow>, error: &ReconcileError, context: Arc<Context>) -> Action {
     let Some(object) = object(&found) else { return Action::await_change() };
-    let said = trouble.to_string();
+    let said = error.to_string();
     let (mut failures, mut should_log) = (0, false);
     context.remember(&object, |memory| (failures, should_log) = memory.failed(&said));
     if should_log {
@@ -135,7 +135,7 @@ async fn bring_up_to_date(
             let again = rejection.may_pass().then(|| backoff::after(memory.failures + 3));
             let should_log = memory.rejected.as_ref() != Some(&(generation, rejection.clone()));
             if should_log {
-                tell_rejection(context, object, generation, &rejection).await?;
+                publish_rejection(context, object, generation, &rejection).await?;
             }
             reject(context, object, generation, rejection);
             Ok(again)
@@ -147,7 +147,7 @@ fn reject(context: &Context, object: &Object, generation: i64, rejection: Reject
     context.remember(object, |memory| memory.rejected = Some((generation, rejection)));
 }
 
-async fn tell_rejection(
+async fn publish_rejection(
     context: &Context,
     object: &Object,
     generation: i64,

@@ -36,11 +36,12 @@ impl Rejection {
         };
         // The problems that determine the reason come first.
         let (first, rest): (Vec<&Problem>, Vec<&Problem>) = problems.iter().partition(|problem| problem.kind == kind);
-        let mut told: Vec<String> = first.iter().chain(&rest).take(MAX_PROBLEMS).map(|one| sentence(one)).collect();
+        let mut listed: Vec<String> = first.iter().chain(&rest).take(MAX_PROBLEMS).map(|one| sentence(one)).collect();
         if problems.len() > MAX_PROBLEMS {
-            told.push(format!("and {} more problems", problems.len() - MAX_PROBLEMS));
+            let left_out = problems.len() - MAX_PROBLEMS;
+            listed.push(format!("and {left_out} more problem{}", if left_out == 1 { "" } else { "s" }));
         }
-        Self::new(reason, told.join("; "))
+        Self::new(reason, listed.join("; "))
     }
 }
 
@@ -103,9 +104,9 @@ mod tests {
     #[test]
     fn five_problems_are_told_and_the_others_are_counted() {
         let plain = |number: usize| Problem::error("", format!("wrong {number}"));
-        let told = |count: usize| Rejection::of_problems(&(0..count).map(plain).collect::<Vec<_>>()).message;
-        assert_eq!(told(5), "wrong 0; wrong 1; wrong 2; wrong 3; wrong 4");
-        assert_eq!(told(6), "wrong 0; wrong 1; wrong 2; wrong 3; wrong 4; and 1 more problems");
+        let message = |count: usize| Rejection::of_problems(&(0..count).map(plain).collect::<Vec<_>>()).message;
+        assert_eq!(message(5), "wrong 0; wrong 1; wrong 2; wrong 3; wrong 4");
+        assert_eq!(message(6), "wrong 0; wrong 1; wrong 2; wrong 3; wrong 4; and 1 more problem");
         assert_eq!(Rejection::new(ConditionReason::TooLarge, "x".repeat(600)).message.len(), 600, "that fits");
         assert_eq!(Rejection::new(ConditionReason::TooLarge, "x".repeat(601)).message, format!("{}…", "x".repeat(597)));
     }

@@ -10,11 +10,10 @@ const MAX_STATUS_BYTES: usize = 8 << 10;
 /// Maximum size of a condition's message.
 const MAX_MESSAGE_BYTES: usize = 600;
 
-/// What there is to tell of an object.
+/// The input of [`status`].
 pub(super) struct View<'a> {
     /// The engine's status of the last accepted generation.
     pub engine: Option<&'a WorkflowStatus>,
-    /// The object's generation.
     pub generation: i64,
     /// The last accepted generation.
     pub accepted: Option<i64>,
@@ -93,7 +92,7 @@ fn plain(
     Condition { observed_generation: Some(generation), ..Condition::new(type_, status, reason, message) }
 }
 
-/// A condition that nobody has stated: of a workflow that was never accepted, or one that is not worth mentioning.
+/// Returns a condition that nothing has set: of a workflow that was never accepted, or one with its default value.
 fn absent(type_: ConditionType, generation: i64) -> Condition {
     let (status, reason) = match type_ {
         ConditionType::Accepted | ConditionType::Succeeded => (ConditionStatus::Unknown, ConditionReason::Pending),
@@ -109,7 +108,7 @@ fn absent(type_: ConditionType, generation: i64) -> Condition {
 
 /// Returns the only condition of an object that another controller manages.
 pub(super) fn left_to_other(generation: i64, manager: &str, now: &str) -> Condition {
-    let message = format!("`managedBy` leaves it to {manager}");
+    let message = format!("managed by {manager} (`spec.managedBy`)");
     let condition =
         plain(ConditionType::Suspended, ConditionStatus::True, ConditionReason::ManagedByOther, message, generation);
     Condition { last_transition_time: now.to_owned(), ..condition }

@@ -11,9 +11,7 @@ pub(super) const MIN_STATUS_INTERVAL: Duration = Duration::from_secs(5);
 /// The decision about a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriteDecision {
-    /// Nothing has changed.
     Nothing,
-    /// Write now.
     Now,
     /// Write after this delay.
     After(Duration),
@@ -59,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses_are_written_when_they_say_something_new_and_not_too_often() {
+    fn changed_statuses_are_written_at_intervals() {
         let before = status("1/9", "Running", "");
         let seconds = Duration::from_secs;
         for (after, since, expected) in [
@@ -83,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn each_part_of_a_condition_but_its_words_and_time_is_written_at_once() {
+    fn changed_conditions_are_written_at_once() {
         let before = status("1/9", "Running", "");
         type Change = fn(&mut Condition);
         let changes: [(Change, bool); 6] = [

@@ -22,7 +22,7 @@ pub(super) const NOT_LEADING_INTERVAL: Duration = Duration::from_secs(2);
 /// The reason why a reconcile failed. It is repeated.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReconcileError {
-    #[error("the API server: {}", explained(.0))]
+    #[error("Kubernetes API: {}", explained(.0))]
     Api(#[from] kube::Error),
     #[error("the engine: {0}")]
     Engine(#[from] EngineError),

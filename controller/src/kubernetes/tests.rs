@@ -1,4 +1,4 @@
-//! An API server that answers what a test tells it to, and the controller in front of it.
+//! A fake API server, and a controller that uses it.
 #![allow(clippy::unwrap_used)]
 
 mod cleanup;
@@ -28,7 +28,7 @@ use super::readiness::Readiness;
 use crate::leadership::Leadership;
 use crate::tests::{TestServer, VirtualClock};
 
-/// A call: method, path with its query, body.
+/// A request: method, path with query, body.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Call {
     pub method: String,
@@ -38,7 +38,7 @@ pub(super) struct Call {
 
 type Answer = Box<dyn FnMut(&Call) -> Option<(u16, Value)> + Send>;
 
-/// Remembers calls; what nothing else answers is answered with what was sent.
+/// Records requests. A request without a configured answer is answered with its own body.
 #[derive(Clone, Default)]
 pub(super) struct FakeApi {
     calls: Arc<Mutex<Vec<Call>>>,
@@ -74,7 +74,7 @@ impl FakeApi {
         })
     }
 
-    /// From now on calls that begin like this are answered so.
+    /// Configures the answer to requests that begin like this.
     pub fn answers(&self, method: &'static str, path: &'static str, status: u16, body: Value) {
         self.does(move |call| (call.method == method && call.path.starts_with(path)).then(|| (status, body.clone())));
     }
@@ -83,12 +83,12 @@ impl FakeApi {
         self.answers.lock().unwrap().insert(0, Box::new(answer));
     }
 
-    /// The calls since this was last asked.
+    /// Returns the requests since the last call.
     pub fn calls(&self) -> Vec<Call> {
         std::mem::take(&mut self.calls.lock().unwrap())
     }
 
-    /// The same, as `METHOD path` without queries.
+    /// Returns these requests as `METHOD path` without queries.
     pub fn lines(&self) -> Vec<String> {
         let line = |call: &Call| format!("{} {}", call.method, call.path.split('?').next().unwrap());
         self.calls().iter().map(line).collect()
@@ -134,14 +134,14 @@ impl Fixture {
         Self { api, server, context: Arc::new(context), workflows, clusters }
     }
 
-    /// The object as the API server has it; the controller sees it from now on.
+    /// Adds an object to the controller's cache.
     pub fn sees(&mut self, value: Value) -> Arc<GuardedWorkflow> {
         let guarded: GuardedWorkflow = serde_json::from_value(value).unwrap();
         self.workflows.apply_watcher_event(&Event::Apply(guarded.clone()));
         Arc::new(guarded)
     }
 
-    /// The conditions of a status, as `Type=Status/Reason`.
+    /// Returns the conditions of a status as `Type=Status/Reason`.
     pub fn conditions(status: &Value) -> Vec<String> {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let one = |one: &Value| format!("{}={}/{}", text(&one["type"]), text(&one["status"]), text(&one["reason"]));
@@ -149,7 +149,7 @@ impl Fixture {
     }
 }
 
-/// A workflow object `lab/name` with the uid `1a2b-name`.
+/// Returns a workflow object `lab/name` with the uid `1a2b-name`.
 pub(super) fn workflow(name: &str, generation: i64, spec: Value) -> Value {
     json!({
         "apiVersion": "torc.dev/v1alpha1",

@@ -76,7 +76,7 @@ impl Reviews {
     /// Logs a failed review. The result is not cached: the next request asks again.
     fn unanswered(&self, why: &str) -> Option<Caller> {
         if self.log_once().should_log(why) {
-            tracing::warn!("tokens of service accounts cannot be reviewed: {why}");
+            tracing::warn!(error = why, "tokens of service accounts cannot be reviewed");
         }
         None
     }

@@ -35,7 +35,6 @@ pub(super) struct Watches {
 }
 
 struct NamespaceWatch {
-    /// None for all.
     namespace: Option<String>,
     store: Store<GuardedWorkflow>,
     writer: Writer<GuardedWorkflow>,
@@ -119,7 +118,7 @@ async fn look_after(
 /// Returns a function that logs an error of a watch and adds it to the readiness.
 fn telling(readiness: Readiness) -> impl FnMut(&str) {
     move |said| {
-        tracing::warn!("workflows are not being watched: {said}");
+        tracing::warn!(error = said, "workflows cannot be watched");
         readiness.cannot_list(said);
     }
 }
@@ -177,7 +176,7 @@ mod tests {
         readiness.lists();
         let mut first = note_listed(Arc::clone(&unlisted), readiness.clone());
         let mut second = note_listed(unlisted, readiness.clone());
-        // The begin of a list is not its end, and a repeated list is not a new one.
+        // The start of a list is not its end, and a repeated list is not a new one.
         for event in [watcher::Event::Init, watcher::Event::InitDone, watcher::Event::InitDone] {
             first(&Ok(event));
             assert!(!readiness.has_listed());

@@ -10,7 +10,7 @@ use super::log_once::{LogOnce, explained_watch};
 
 /// Delay after the first error.
 const INITIAL_BACKOFF: Duration = Duration::from_millis(800);
-/// Maximum delay: whoever repairs the cause should not wait for minutes.
+/// Maximum delay: a repaired cause must be noticed within seconds.
 const MAX_BACKOFF: Duration = Duration::from_secs(10);
 
 /// Back-off of one watch.
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_get_longer_and_a_trouble_is_told_once_until_a_list_has_ended_well() {
+    fn delays_grow_and_an_error_is_reported_once_until_success() {
         let mut backoff = WatchBackoff::new();
         let mut pauses = Vec::new();
         for round in 0..6 {

@@ -29,7 +29,7 @@ pub(super) async fn start(config: ServerConfig) -> Result<Server, StartError> {
     let socket = bind(config.bind).await?;
     let address = socket.as_ref().and_then(|socket| socket.local_addr().ok());
     let http = match socket {
-        Some(socket) => Some(listen(socket, gate.router(), (&config, certificates.clone()), &stop.waiting)?),
+        Some(socket) => Some(listen(socket, gate.router(), &config, certificates.clone(), &stop.waiting)?),
         None => None,
     };
 
@@ -91,7 +91,7 @@ impl LeaderElection {
         let standing_by = |holder: &str| readiness.lacks(LEADERSHIP, led_by(holder));
         let (leader, asked) = candidate.win(&config.database, standing_by).await;
         readiness.lacks(LEADERSHIP, "the store is being opened");
-        tracing::info!(epoch = leader.epoch, "leading as {}", leader.holder);
+        tracing::info!(epoch = leader.epoch, holder = leader.holder, "leadership acquired");
         self.leadership = Leadership::of_lease(asked, self.superseded.clone());
         let release = CancellationToken::new();
         let tenure = tokio::spawn(candidate.hold(self.leadership.clone(), release.clone()));
@@ -102,7 +102,7 @@ impl LeaderElection {
 
 /// Returns a message about the leader. The holder is empty when the lease cannot be read.
 fn led_by(holder: &str) -> String {
-    if holder.is_empty() { "nobody can say who leads".to_owned() } else { format!("{holder} leads") }
+    if holder.is_empty() { "the leader is unknown".to_owned() } else { format!("{holder} leads") }
 }
 
 /// Opens the store. A crashed leader may hold it for a moment, and a frozen one until it is killed: its name in the store
@@ -115,7 +115,7 @@ async fn open(config: &ServerConfig, leader: Option<Leader>, readiness: &Readine
             Err(StoreError::Locked { .. }) if options.leader.is_some() => {
                 if !std::mem::replace(&mut has_told, true) {
                     let said = held_by(torc_store::last_leader(&config.database).await.unwrap_or_default());
-                    tracing::warn!("{said}");
+                    tracing::warn!(reason = said, "store is not open yet");
                     readiness.lacks(LEADERSHIP, said);
                 }
                 tokio::time::sleep(RETRY_INTERVAL).await;
@@ -128,7 +128,7 @@ async fn open(config: &ServerConfig, leader: Option<Leader>, readiness: &Readine
 /// Returns the message about a store that another process keeps writing.
 fn held_by(last: Leader) -> String {
     let who = if last.holder.is_empty() { "another process".to_owned() } else { last.holder };
-    format!("{who} has begun to write to the store and does not end it: if it is frozen, delete its Pod, or kill it")
+    format!("{who} holds an unfinished write transaction of the store: if it is frozen, delete its Pod or kill it")
 }
 
 #[cfg(test)]
@@ -138,14 +138,14 @@ mod tests {
     #[test]
     fn a_server_that_stands_by_says_who_leads() {
         assert_eq!(led_by("torc-1_00ff"), "torc-1_00ff leads");
-        assert_eq!(led_by(""), "nobody can say who leads");
+        assert_eq!(led_by(""), "the leader is unknown");
     }
 
     #[test]
     fn whoever_holds_the_store_is_named() {
         let said = held_by(Leader { epoch: 3, holder: "torc-1_00ff".to_owned() });
-        assert!(said.starts_with("torc-1_00ff has begun to write") && said.contains("delete its Pod"), "{said}");
-        assert!(held_by(Leader::default()).starts_with("another process has begun"));
+        assert!(said.starts_with("torc-1_00ff holds an unfinished write") && said.contains("delete its Pod"), "{said}");
+        assert!(held_by(Leader::default()).starts_with("another process holds"));
     }
 
     #[tokio::test]

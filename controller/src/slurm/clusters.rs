@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use torc_api::cluster::{LOCAL, Partition as DetectedPartition, SlurmClusterSpec, SlurmClusterStatus};
 use torc_api::condition::{Condition, ConditionReason, ConditionStatus, ConditionType};
-use torc_core::planning::partition::Partition;
+use torc_core::planning::partition::PartitionLimits;
 use torc_core::time::rfc3339;
 use torc_slurm::call::CommandSpec;
 use torc_slurm::error::SlurmError;
@@ -30,7 +30,7 @@ pub(super) struct ClusterConnection {
     metrics: Arc<Metrics>,
     moments: Moments,
     detected: Option<(Vec<DetectedPartition>, Instant)>,
-    partitions: Vec<Partition>,
+    partitions: Vec<PartitionLimits>,
     last_contact_ms: Option<i64>,
     /// The time of the first of the latest unanswered calls, and the last error.
     silence: Option<(Instant, String)>,
@@ -69,10 +69,10 @@ impl ClusterConnection {
         let answer = self.slurm.ask(call).await;
         self.metrics.slurm_call(call.tool, start.elapsed());
         match &answer {
-            Err(trouble @ (SlurmError::NoAnswer { .. } | SlurmError::Missing { .. })) => {
-                tracing::warn!(error = %trouble, "Slurm did not answer");
+            Err(error @ (SlurmError::NoAnswer { .. } | SlurmError::Missing { .. })) => {
+                tracing::warn!(%error, "Slurm did not answer");
                 let since = self.silence.take().map_or_else(|| self.now(), |(since, _)| since);
-                self.silence = Some((since, trouble.to_string()));
+                self.silence = Some((since, error.to_string()));
             }
             Ok(_) | Err(SlurmError::Refused { .. }) => {
                 self.silence = None;
@@ -93,7 +93,7 @@ impl ClusterConnection {
     }
 
     /// Returns the partitions that are known without a call.
-    pub fn known_partitions(&self) -> Option<Vec<Partition>> {
+    pub fn known_partitions(&self) -> Option<Vec<PartitionLimits>> {
         let is_known = !self.spec.partitions.is_empty() || self.detected.is_some();
         is_known.then(|| self.partitions.clone())
     }
@@ -105,12 +105,12 @@ impl ClusterConnection {
 
     /// Returns the last error of a Slurm that has not answered for a while.
     pub fn unreachable(&self) -> Option<String> {
-        let (since, sentence) = self.silence.as_ref()?;
-        (self.now().duration_since(*since) >= UNREACHABLE_AFTER).then(|| sentence.clone())
+        let (since, message) = self.silence.as_ref()?;
+        (self.now().duration_since(*since) >= UNREACHABLE_AFTER).then(|| message.clone())
     }
 
     /// Returns the partitions: as configured, or as detected. `None` before the first detection.
-    pub async fn partitions(&mut self) -> Option<&[Partition]> {
+    pub async fn partitions(&mut self) -> Option<&[PartitionLimits]> {
         let now = self.now();
         let is_fresh = self.detected.as_ref().is_some_and(|(_, at)| now.duration_since(*at) < PARTITIONS_AGE);
         if self.spec.partitions.is_empty() && !is_fresh {
@@ -119,7 +119,7 @@ impl ClusterConnection {
         let written = &self.spec.partitions;
         let known = if written.is_empty() { &self.detected.as_ref()?.0 } else { written };
         if self.partitions.len() != known.len() {
-            self.partitions = known.iter().filter_map(|one| Partition::try_from(one).ok()).collect();
+            self.partitions = known.iter().filter_map(|one| PartitionLimits::try_from(one).ok()).collect();
         }
         Some(&self.partitions)
     }
@@ -141,7 +141,7 @@ impl ClusterConnection {
         let found = self.detected.as_ref().map(|(found, _)| found.clone()).unwrap_or_default();
         let count = if self.spec.partitions.is_empty() { found.len() } else { self.spec.partitions.len() };
         let (status, reason, message) = match (&self.silence, self.last_contact_ms) {
-            (Some((_, sentence)), _) => (ConditionStatus::False, ConditionReason::Unreachable, sentence.clone()),
+            (Some((_, message)), _) => (ConditionStatus::False, ConditionReason::Unreachable, message.clone()),
             (None, Some(_)) => (ConditionStatus::True, ConditionReason::Answered, String::new()),
             (None, None) => (ConditionStatus::Unknown, ConditionReason::NotAsked, String::new()),
         };

@@ -33,12 +33,13 @@ impl CredentialFiles {
     /// Writes the credential files if they are out of date and returns the path of the environment file.
     pub async fn deliver(
         &mut self,
-        (to, identity): (&CredentialTarget, &str),
+        to: &CredentialTarget,
+        identity: &str,
         cluster: &ClusterConnection,
         config: &SlurmConfig,
         now_seconds: i64,
     ) -> Result<String, SlurmError> {
-        let files = files((to, identity), cluster, config)?;
+        let files = files(to, identity, cluster, config)?;
         let Some(new) = self.credentials.renewed(self.delivered.get(to), to.workflow, now_seconds) else {
             return Ok(files.environment);
         };
@@ -56,33 +57,35 @@ impl CredentialFiles {
     /// Removes the credential files.
     pub async fn withdraw(
         &mut self,
-        (to, identity): (&CredentialTarget, &str),
+        to: &CredentialTarget,
+        identity: &str,
         cluster: &ClusterConnection,
         config: &SlurmConfig,
     ) {
         self.delivered.remove(to);
-        let Ok(files) = files((to, identity), cluster, config) else { return };
+        let Ok(files) = files(to, identity, cluster, config) else { return };
         for path in files.all() {
-            if let Err(trouble) = cluster.remove(path).await {
-                tracing::debug!("{path}: {trouble}");
+            if let Err(error) = cluster.remove(path).await {
+                tracing::debug!(path, %error, "credential file was not removed");
             }
         }
     }
 }
 
-fn refused(sentence: String) -> SlurmError {
-    SlurmError::Refused { message: sentence }
+fn refused(message: String) -> SlurmError {
+    SlurmError::Refused { message }
 }
 
 fn files(
-    (to, identity): (&CredentialTarget, &str),
+    to: &CredentialTarget,
+    identity: &str,
     cluster: &ClusterConnection,
     config: &SlurmConfig,
 ) -> Result<CredentialPaths, SlurmError> {
     if to.working_dir.is_empty() {
-        let sentence =
+        let message =
             "nobody says in which folder of the cluster its jobs run: annotate the workflow with torc.dev/working-dir";
-        return Err(refused(sentence.to_owned()));
+        return Err(refused(message.to_owned()));
     }
     let folder = credentials_folder(config, &to.working_dir, !cluster.spec.command_prefix.is_empty());
     let folder = folder.to_str().ok_or_else(|| refused(format!("the path {} is not UTF-8", folder.display())))?;

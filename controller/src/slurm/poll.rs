@@ -131,7 +131,7 @@ pub(super) enum PollResult {
     There(String, Vec<String>),
     /// Slurm does not have it: it must be submitted again.
     Lost,
-    /// Slurm cannot tell yet.
+    /// Nothing is known yet.
     Unclear,
 }
 

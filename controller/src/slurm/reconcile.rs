@@ -15,7 +15,7 @@ use torc_core::engine::{AllocationKey, Observation};
 use torc_core::ids::WorkflowId;
 use torc_core::planning::course::{AllocationPlan, ClusterView, WorkflowDemand, course};
 use torc_core::planning::orphans::SlurmObservation;
-use torc_core::planning::partition::Partition;
+use torc_core::planning::partition::PartitionLimits;
 use torc_core::rows::AllocationRow;
 use torc_slurm::error::SlurmError;
 use torc_slurm::sbatch;
@@ -48,8 +48,8 @@ pub(super) struct SlurmContext {
     unseen: MissingSince,
     backoffs: HashMap<WorkflowId, SubmitBackoff>,
     /// Partitions that the engine has, by cluster: they limit what a retry may request.
-    noted_partitions: HashMap<String, Vec<Partition>>,
-    /// Whether all allocations are being canceled.
+    noted_partitions: HashMap<String, Vec<PartitionLimits>>,
+    /// `true` while all allocations are being canceled.
     is_winding_down: Arc<AtomicBool>,
     moments: Moments,
 }
@@ -59,7 +59,7 @@ struct SubmitBackoff {
     count: u32,
     until: Instant,
     /// The message of Slurm.
-    sentence: String,
+    message: String,
     /// The refused document: a changed one is tried at once.
     spec: Arc<WorkflowSpec>,
 }
@@ -194,11 +194,11 @@ impl SlurmContext {
         after: &[WorkflowDemand],
         described: &Described,
     ) -> Result<(), EngineError> {
-        let (before, after) = (recipients(before), recipients(after));
+        let (before, after) = (targets_of(before), targets_of(after));
         let identity = self.engine.identity().await?;
         for to in before.difference(&after) {
             if let Some(cluster) = self.clusters.get(&to.cluster, described.get(&to.cluster)) {
-                self.credential_files.withdraw((to, &identity), cluster, &self.config).await;
+                self.credential_files.withdraw(to, &identity, cluster, &self.config).await;
             }
         }
         Ok(())
@@ -208,13 +208,12 @@ impl SlurmContext {
     async fn keep_up_to_date(&mut self, needs: &[WorkflowDemand], described: &Described) -> Result<(), EngineError> {
         // Without a loop this process has no address for runners.
         let identity = self.engine.identity().await?;
-        for to in recipients(needs.iter().filter(|one| one.is_served)) {
+        for to in targets_of(needs.iter().filter(|one| one.is_served)) {
             let Some(cluster) = self.clusters.get(&to.cluster, described.get(&to.cluster)) else { continue };
             let now_seconds = clock::now().wall_ms / 1_000;
-            if let Err(trouble) =
-                self.credential_files.deliver((&to, &identity), cluster, &self.config, now_seconds).await
+            if let Err(error) = self.credential_files.deliver(&to, &identity, cluster, &self.config, now_seconds).await
             {
-                tracing::warn!(workflow = to.workflow.0, error = %trouble, "runner credentials were not renewed");
+                tracing::warn!(workflow = to.workflow.0, %error, "runner credentials were not renewed");
             }
         }
         Ok(())
@@ -243,8 +242,8 @@ impl SlurmContext {
                         }
                     }
                     PollResult::Lost => {
-                        let sentence = "nothing came of its submission; it is submitted again".to_owned();
-                        self.engine.allocation_not_submitted(key, sentence, false).await?;
+                        let message = "nothing came of its submission; it is submitted again".to_owned();
+                        self.engine.allocation_not_submitted(key, message, false).await?;
                     }
                     PollResult::Unclear => {}
                 }
@@ -253,7 +252,6 @@ impl SlurmContext {
         Ok(())
     }
 
-    /// Reconciles one workflow.
     async fn reconcile(&mut self, needs: &WorkflowDemand, described: &Described) -> Result<(), EngineError> {
         let name = needs.cluster.clone().unwrap_or_default();
         let mut known = None;
@@ -288,14 +286,14 @@ impl SlurmContext {
             self.backoffs.remove(&needs.workflow);
         }
         if let Some(backoffs) = self.backoffs.get(&needs.workflow) {
-            plan.summary.refused = Some(backoffs.sentence.clone());
+            plan.summary.refused = Some(backoffs.message.clone());
         }
         self.cancel(needs, &plan, described).await?;
         self.ask_for(needs, plan, described).await
     }
 
     /// Passes changed partitions of a cluster to the engine.
-    async fn note_partitions(&mut self, cluster: String, partitions: Vec<Partition>) -> Result<(), EngineError> {
+    async fn note_partitions(&mut self, cluster: String, partitions: Vec<PartitionLimits>) -> Result<(), EngineError> {
         if self.noted_partitions.get(&cluster) == Some(&partitions) {
             return Ok(());
         }
@@ -346,7 +344,7 @@ impl SlurmContext {
                 }
             }
             if !intend.is_empty() || !executed.is_empty() {
-                rows.extend(self.engine.intend_allocations(needs.workflow, intend, (begin, executed)).await?);
+                rows.extend(self.engine.intend_allocations(needs.workflow, intend, begin, executed).await?);
             }
         }
         self.engine.set_allocation_summary(needs.workflow, summary).await?;
@@ -366,7 +364,7 @@ impl SlurmContext {
             let key = (row.workflow, row.id);
             match &refused {
                 // Slurm would refuse the others as well: they are submitted later.
-                Some(sentence) => self.engine.allocation_not_submitted(key, sentence.clone(), false).await?,
+                Some(message) => self.engine.allocation_not_submitted(key, message.clone(), false).await?,
                 None => refused = self.submit(&needs, &row, described).await?,
             }
         }
@@ -383,21 +381,21 @@ impl SlurmContext {
         let key = (row.workflow, row.id);
         let identity = self.engine.identity().await?;
         let Some(cluster) = self.clusters.get(&row.cluster, described.get(&row.cluster)) else {
-            let sentence = format!("there is no SlurmCluster '{}'", row.cluster);
-            self.engine.allocation_not_submitted(key, sentence.clone(), false).await?;
-            return Ok(Some(sentence));
+            let message = format!("there is no SlurmCluster '{}'", row.cluster);
+            self.engine.allocation_not_submitted(key, message.clone(), false).await?;
+            return Ok(Some(message));
         };
         if !self.leadership.is_held() {
-            let sentence = "this server may not be the one that leads".to_owned();
-            self.engine.allocation_not_submitted(key, sentence.clone(), false).await?;
-            return Ok(Some(sentence));
+            let message = "this server may not be the one that leads".to_owned();
+            self.engine.allocation_not_submitted(key, message.clone(), false).await?;
+            return Ok(Some(message));
         }
-        let to = recipient(needs, row);
+        let to = target_of(needs, row);
         let delivered =
-            self.credential_files.deliver((&to, &identity), cluster, &self.config, clock::now().wall_ms / 1_000).await;
+            self.credential_files.deliver(&to, &identity, cluster, &self.config, clock::now().wall_ms / 1_000).await;
         let answer = match delivered {
-            Ok(file) => submit::submit(cluster, &self.config, &file, (needs, row), &identity).await,
-            Err(trouble) => Err(trouble),
+            Ok(file) => submit::submit(cluster, &self.config, &file, needs, row, &identity).await,
+            Err(error) => Err(error),
         };
         match answer {
             Ok(number) => {
@@ -410,15 +408,15 @@ impl SlurmContext {
                 }
                 Ok(None)
             }
-            Err(trouble) => {
-                let maybe_delivered = matches!(trouble, SlurmError::NoAnswer { maybe_delivered: true, .. });
-                let sentence = trouble.to_string();
-                self.engine.allocation_not_submitted(key, sentence.clone(), maybe_delivered).await?;
+            Err(error) => {
+                let maybe_delivered = matches!(error, SlurmError::NoAnswer { maybe_delivered: true, .. });
+                let message = error.to_string();
+                self.engine.allocation_not_submitted(key, message.clone(), maybe_delivered).await?;
                 let count = self.backoffs.remove(&needs.workflow).map_or(1, |backoffs| backoffs.count + 1);
                 let until = (self.moments)() + pause_after(count, self.config.poll.min(INITIAL_BACKOFF));
                 let spec = Arc::clone(&needs.spec);
-                self.backoffs.insert(needs.workflow, SubmitBackoff { count, until, sentence: sentence.clone(), spec });
-                Ok(Some(sentence))
+                self.backoffs.insert(needs.workflow, SubmitBackoff { count, until, message: message.clone(), spec });
+                Ok(Some(message))
             }
         }
     }
@@ -427,8 +425,8 @@ impl SlurmContext {
 /// Cancels jobs of Slurm. The next poll cancels those that remain again.
 async fn cancel(cluster: &mut ClusterConnection, numbers: &[String]) {
     let answer = cluster.ask(&sbatch::cancel(numbers.iter().map(String::as_str))).await;
-    if let Err(trouble) = sbatch::read_cancelled(answer) {
-        tracing::warn!(slurm_jobs = numbers.join(","), error = %trouble, "Slurm jobs were not canceled");
+    if let Err(error) = sbatch::read_cancelled(answer) {
+        tracing::warn!(slurm_jobs = numbers.join(","), %error, "Slurm jobs were not canceled");
     }
 }
 
@@ -442,14 +440,14 @@ fn is_over(needs: &WorkflowDemand) -> bool {
     needs.is_canceled || needs.finished_ms.is_some()
 }
 
-fn recipient(needs: &WorkflowDemand, row: &AllocationRow) -> CredentialTarget {
+fn target_of(needs: &WorkflowDemand, row: &AllocationRow) -> CredentialTarget {
     let (cluster, workflow, working_dir) = (row.cluster.clone(), row.workflow, needs.working_dir.clone());
     CredentialTarget { cluster, workflow, working_dir }
 }
 
 /// Returns the workflows with runners, present or future, and their targets.
-fn recipients<'a>(needs: impl IntoIterator<Item = &'a WorkflowDemand>) -> BTreeSet<CredentialTarget> {
-    let all = needs.into_iter().flat_map(|one| one.allocations.iter().map(move |live| recipient(one, &live.row)));
+fn targets_of<'a>(needs: impl IntoIterator<Item = &'a WorkflowDemand>) -> BTreeSet<CredentialTarget> {
+    let all = needs.into_iter().flat_map(|one| one.allocations.iter().map(move |live| target_of(one, &live.row)));
     all.collect()
 }
 

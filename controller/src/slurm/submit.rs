@@ -6,7 +6,7 @@ use torc_api::resources::SlurmScheduler;
 use torc_core::engine::slurm_name;
 use torc_core::planning::course::{WorkflowDemand, scheduler};
 use torc_core::planning::cpus::least_cpus;
-use torc_core::planning::partition::Partition;
+use torc_core::planning::partition::PartitionLimits;
 use torc_core::rows::AllocationRow;
 use torc_slurm::error::SlurmError;
 use torc_slurm::sbatch;
@@ -43,16 +43,17 @@ pub(super) async fn submit(
     cluster: &mut ClusterConnection,
     config: &SlurmConfig,
     environment_file: &str,
-    (needs, row): (&WorkflowDemand, &AllocationRow),
+    needs: &WorkflowDemand,
+    row: &AllocationRow,
     identity: &str,
 ) -> Result<String, SlurmError> {
-    let refused = |sentence: String| SlurmError::Refused { message: sentence };
+    let refused = |message: String| SlurmError::Refused { message };
     let output = Path::new(&needs.working_dir).join(&config.output_dir);
     let output = output.to_str().ok_or_else(|| refused("the output folder is not named in UTF-8".to_owned()))?;
     // Slurm writes the output of the script into the folder and does not create it.
     cluster.make_folder(output).await?;
     let partitions = cluster.known_partitions().unwrap_or_default();
-    let text = text(config, (needs, row, &partitions), identity, (environment_file, output)).map_err(refused)?;
+    let text = text(config, needs, row, &partitions, identity, environment_file, output).map_err(refused)?;
     let answer = cluster.ask(&sbatch::submit(&text)).await?;
     Ok(sbatch::read_number(&answer)?.to_string())
 }
@@ -60,14 +61,17 @@ pub(super) async fn submit(
 /// Returns the batch script.
 fn text(
     config: &SlurmConfig,
-    (needs, row, partitions): (&WorkflowDemand, &AllocationRow, &[Partition]),
+    needs: &WorkflowDemand,
+    row: &AllocationRow,
+    partitions: &[PartitionLimits],
     identity: &str,
-    (environment_file, output): (&str, &str),
+    environment_file: &str,
+    output: &str,
 ) -> Result<String, String> {
     let own = slurm_name(row, identity);
     let shared = serialized(row, needs).map(|_| slurm_job_name(row, needs, identity));
     let marker = Marker { own: &own, shared_name: shared.as_deref() };
-    let arguments = arguments((needs, row), output);
+    let arguments = arguments(needs, row, output);
     let name = row.name();
     let log = format!("{output}/slurm_output_wf{}_sl%j.o", row.workflow);
     let execution = needs.spec.execution_config.as_ref();
@@ -90,7 +94,7 @@ fn text(
 fn request<'a>(
     row: &'a AllocationRow,
     needs: &'a WorkflowDemand,
-    partitions: &[Partition],
+    partitions: &[PartitionLimits],
     gres: Option<&'a str>,
 ) -> Result<Request<'a>, String> {
     if let Some(name) = &row.scheduler {
@@ -113,7 +117,7 @@ fn request<'a>(
 }
 
 /// Returns the arguments of the runner after the address of the server. None of them is secret.
-fn arguments((needs, row): (&WorkflowDemand, &AllocationRow), output: &str) -> Vec<String> {
+fn arguments(needs: &WorkflowDemand, row: &AllocationRow, output: &str) -> Vec<String> {
     let mut words = vec![needs.workflow.to_string(), output.to_owned()];
     if row.one_worker_per_node {
         words.push("--is-subtask".to_owned());

@@ -1,4 +1,4 @@
-//! A Slurm that says what a test tells it to, and a clock that a test sets.
+//! A fake Slurm and a clock that tests set.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ impl FakeSlurm {
         let folder = tempfile::tempdir().unwrap();
         let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fake-slurm.sh");
         for tool in Tool::ALL {
-            // A link, and not a copy: a file that was just written may still be open in a child of another test.
+            // A link and not a copy: a file that was just written may still be open in the child of another test.
             std::os::unix::fs::symlink(&program, folder.path().join(tool.name())).unwrap();
         }
         Self { folder, start: Instant::now(), passed_ms: Arc::default(), metrics: Arc::default() }
@@ -38,23 +38,23 @@ impl FakeSlurm {
         self.folder.path().join(name)
     }
 
-    /// From now on a program answers this.
+    /// Configures the output of a program.
     pub fn says(&self, tool: &str, text: &str) {
         let _ = std::fs::remove_file(self.path(&format!("{tool}.refuses")));
         std::fs::write(self.path(&format!("{tool}.says")), text).unwrap();
     }
 
-    /// From now on a program fails with this.
+    /// Makes a program fail with this message.
     pub fn refuses(&self, tool: &str, text: &str) {
         std::fs::write(self.path(&format!("{tool}.refuses")), text).unwrap();
     }
 
-    /// From now on a program that failed answers as before.
+    /// Makes a failing program answer as before.
     pub fn relents(&self, tool: &str) {
         std::fs::remove_file(self.path(&format!("{tool}.refuses"))).unwrap();
     }
 
-    /// The calls of a program since this was last asked.
+    /// Returns the calls of a program since the last call of this method.
     pub fn calls(&self, tool: &str) -> Vec<String> {
         let path = self.path(&format!("{tool}.calls"));
         let text = std::fs::read_to_string(&path).unwrap_or_default();
@@ -64,7 +64,7 @@ impl FakeSlurm {
         text.lines().skip(before).map(str::to_owned).collect()
     }
 
-    /// The batch script that was submitted last.
+    /// Returns the last submitted batch script.
     pub fn script(&self) -> String {
         std::fs::read_to_string(self.path("sbatch.script")).unwrap()
     }
@@ -88,7 +88,7 @@ impl FakeSlurm {
     }
 }
 
-/// Allocation `id` of workflow 3, submitted as Slurm job `number` if there is one.
+/// Returns allocation `id` of workflow 3, submitted as Slurm job `number` if there is one.
 pub(super) fn row(id: i64, number: Option<&str>) -> AllocationRow {
     AllocationRow {
         id: AllocationId(id),

@@ -194,5 +194,5 @@ fn an_audit_row_shows_every_field() {
         "sequence": 71, "time": "2026-01-01T00:00:00.000Z", "who": "who", "scope": "scope", "verb": "verb", "object": "object",
         "outcome": "outcome",
     });
-    assert_eq!(serde_json::to_value(audit_entry((71, row))).unwrap(), expected);
+    assert_eq!(serde_json::to_value(audit_entry(71, row)).unwrap(), expected);
 }

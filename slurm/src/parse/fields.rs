@@ -21,7 +21,6 @@ pub fn moment(text: &str) -> Option<i64> {
 pub enum Limit {
     /// A number of seconds.
     Seconds(i64),
-    /// No limit.
     Unlimited,
 }
 

@@ -91,7 +91,7 @@ async fn files_of_every_older_schema_become_like_new_ones() {
     }
 }
 
-/// Stores of layouts before the first release are refused, whatever they hold, and stay as they were.
+/// Stores of layouts before the first release are refused and stay unchanged.
 #[tokio::test]
 async fn a_file_of_an_older_layout_is_refused_untouched() {
     let folder = TempDir::new().unwrap();

@@ -1,5 +1,7 @@
 //! Files as jobs saw them, and user data.
 
+use std::ops::RangeInclusive;
+
 use sqlx::{FromRow, QueryBuilder, SqliteConnection};
 use torc_core::ids::{JobId, WorkflowId};
 use torc_core::lineage;
@@ -12,14 +14,15 @@ use crate::records::from_json;
 pub(crate) async fn files(
     connection: &mut SqliteConnection,
     workflow: WorkflowId,
-    (first, last): (JobId, JobId),
+    jobs: RangeInclusive<JobId>,
 ) -> Result<Vec<FileRow>, QueryError> {
+    let (first, last) = (jobs.start().0, jobs.end().0);
     sqlx::query!(
         "select job, path, size_bytes, modified_ms, sha256, seen_ms from files
         where workflow = ? and job between ? and ? order by job, path",
         workflow.0,
-        first.0,
-        last.0
+        first,
+        last
     )
     .fetch_all(connection)
     .await?

@@ -27,7 +27,6 @@ struct EventViewRecord {
     workflow_name: Option<String>,
 }
 
-/// Lists events.
 pub(crate) async fn list(
     connection: &mut SqliteConnection,
     filter: &EventFilter<i64>,

@@ -26,7 +26,6 @@ struct JobViewRecord {
     profile_json: String,
 }
 
-/// Lists jobs.
 pub(crate) async fn list(connection: &mut SqliteConnection, filter: &JobFilter) -> Result<Page<JobView>, QueryError> {
     let mut sql = QueryBuilder::new(
         "select j.id, j.workflow, j.name, j.command, j.profile, j.priority, j.hash, j.depends_on,

@@ -52,7 +52,6 @@ impl TryFrom<ResultViewRecord> for ResultView {
     }
 }
 
-/// Lists results.
 pub(crate) async fn list(
     connection: &mut SqliteConnection,
     filter: &ResultFilter<i64>,

@@ -7,7 +7,6 @@ use torc_core::rows::RunnerRow;
 use crate::error::QueryError;
 use crate::records::rows_from_json;
 
-/// Lists runners.
 pub(crate) async fn list(
     connection: &mut SqliteConnection,
     filter: RunnerFilter,

@@ -1,4 +1,4 @@
-//! A group is written whole or not at all, and a failed one leaves the store usable.
+//! A group is written whole or not at all, and a failed group leaves the store usable.
 
 use torc_api::filter::{JobFilter, ResultFilter};
 use torc_api::state::JobState;
@@ -69,7 +69,7 @@ async fn a_commit_that_was_given_up_leaves_nothing_behind() {
         workflows: vec![workflow(1)],
         ..Changes::default()
     };
-    // Polled once and dropped: the transaction has begun, nobody will end it.
+    // Polled once and dropped: the transaction has begun and is not ended.
     let changes = rows(1);
     {
         let mut commit = Box::pin(store.commit(&changes));

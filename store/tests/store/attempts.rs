@@ -1,4 +1,4 @@
-//! Several attempts and runs of one job: each has its own result, and its own record in Slurm's accounting.
+//! Several attempts and runs of one job: each has its own result and its own accounting.
 
 use torc_api::slurm_stats::SlurmStats;
 use torc_api::wire::Usage;
@@ -8,7 +8,7 @@ use torc_api::filter::{ResultFilter, SlurmStatsFilter};
 
 use crate::samples::{job, new_store, profile, result, workflow};
 
-/// Attempts whose keys differ from the first one's in the workflow, the job, the run or the attempt alone.
+/// Attempts whose keys differ from that of the first in one part.
 const ATTEMPTS: [(i64, i64, i32, i32); 6] =
     [(1, 1, 1, 1), (1, 1, 1, 2), (1, 1, 2, 1), (1, 1, 2, 2), (1, 2, 1, 1), (2, 1, 1, 1)];
 

@@ -1,4 +1,4 @@
-//! Who did what: in order, a page at a time, and never changed.
+//! The audit log: ordered, in pages, and never changed.
 
 use torc_core::rows::{AuditRow, Changes, EventRow};
 

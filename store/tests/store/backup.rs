@@ -1,4 +1,4 @@
-//! A backup is a whole store of its own, and is recognized as one.
+//! A backup is a complete store and is recognized as one.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -23,7 +23,7 @@ use torc_store::{Leader, OpenOptions, Store};
 use crate::samples::options;
 use crate::tables::{self, Beside, Cell, Column, Record, Tables, check, schema, stored};
 
-/// The keys of the rows that are overwritten: different from each other and from every other value.
+/// The keys of the rows that are overwritten: different from each other and from all other values.
 const WORKFLOW: WorkflowId = WorkflowId(101);
 const JOB: JobId = JobId(102);
 const ACTION: JobId = JobId(103);
@@ -32,11 +32,11 @@ const RUNNER: RunnerId = RunnerId(105);
 const ALLOCATION: AllocationId = AllocationId(106);
 const STRAY: i64 = 107;
 
-/// Columns whose values are 0 and 1; [`every_flag_is_a_column_of_its_own`] tells them apart.
+/// Columns whose values are 0 and 1. [`every_flag_is_a_column_of_its_own`] tests that they are not swapped.
 const FLAGS: [(&str, &str); 4] =
     [("jobs", "removed"), ("user_data", "in_document"), ("user_data", "ephemeral"), ("detached_leases", "expired")];
 
-/// Values that never repeat.
+/// A generator of values that never repeat.
 struct Values(i64);
 
 impl Values {
@@ -253,14 +253,14 @@ impl Values {
     }
 }
 
-/// Which of two values a row has where there are few to choose from.
+/// The first or the second set of values.
 #[derive(Clone, Copy)]
 enum Side {
     First,
     Second,
 }
 
-/// One row of each table; those of the two sides have the same keys and nothing else in common.
+/// Returns one row of each table. The rows of both sides only have their keys in common.
 fn full(side: Side) -> Changes {
     let is_first = matches!(side, Side::First);
     let mut values = Values(if is_first { 1_000 } else { 9_000 });
@@ -359,7 +359,7 @@ fn full(side: Side) -> Changes {
     }
 }
 
-/// The rows of [`full`] with nothing in them that may be absent.
+/// Returns the rows of [`full`] without optional values.
 fn bare() -> Changes {
     let mut changes = full(Side::Second);
     let lease = |lease: TaskLease| TaskLease { runner: None, started_ms: None, ..lease };
@@ -376,7 +376,7 @@ fn bare() -> Changes {
     for row in &mut changes.recoveries {
         (row.preferred, row.lease) = (None, lease(row.lease));
     }
-    // A result is never overwritten, so this is one of another attempt.
+    // A result is never overwritten, so this is another attempt.
     for row in &mut changes.results {
         (row.attempt, row.cause, row.message, row.runner) = (33, None, None, None);
         (row.stdout, row.stderr, row.usage) = (None, None, Usage::default());
@@ -408,7 +408,7 @@ fn bare() -> Changes {
     changes
 }
 
-/// What [`full`] does not write: the rest of the store, and the numbers that are given out.
+/// Writes the tables that [`full`] does not: remote workers, the leader and the event cursor.
 async fn write_beside(store: &Store, side: Side) -> Beside {
     let is_first = matches!(side, Side::First);
     let (event_cursor, number, now_ms) = if is_first { (51, 1, 41) } else { (52, 2, 42) };
@@ -444,7 +444,7 @@ fn is_flag(table: &str, column: &str) -> bool {
     FLAGS.contains(&(table, column)) || column == "only_row"
 }
 
-/// Two columns of a row with one value could be swapped unnoticed.
+/// Checks that no two columns of a row have the same value: swapped columns would go unnoticed.
 fn check_distinct(table: &str, row: &Record) {
     let mut seen: BTreeMap<String, &str> = BTreeMap::new();
     for (column, cell) in row.iter().filter(|(column, _)| !is_flag(table, column)) {
@@ -458,8 +458,8 @@ fn column<'a>(tables: &'a Tables, table: &str, column: &Column) -> BTreeSet<Stri
     tables[table].iter().map(|row: &'a Record| format!("{:?}", row[&column.name])).collect()
 }
 
-/// Every column has one value after the first writing and another one after the second. A column that this test does not write
-/// fails it, so a new one is not forgotten.
+/// Every column has one value after the first write and another one after the second. A column that this test does not write
+/// makes it fail, so that no new column is forgotten.
 // S11, S17
 #[tokio::test]
 async fn every_column_is_written_overwritten_and_emptied() {
@@ -483,7 +483,7 @@ async fn every_column_is_written_overwritten_and_emptied() {
     assert_eq!(store.load().await.unwrap(), database.snapshot());
     let second = stored(&store).await;
     for (table, columns) in &schema {
-        // Never overwritten, or the same for good.
+        // Never overwritten, or always the same.
         let is_kept = ["results", "events", "audit", "leadership", "store_identity"].contains(&table.as_str());
         assert_eq!(second[table].len(), if ["results", "events", "audit"].contains(&table.as_str()) { 2 } else { 1 });
         let is_fixed = |column: &&Column| {
@@ -495,7 +495,7 @@ async fn every_column_is_written_overwritten_and_emptied() {
                 || (table.as_str(), name) == ("remote_workers", "added_ms")
         };
         for overwritten in columns.iter().filter(|column| !is_kept && !is_fixed(column)) {
-            // The workflow, runner, profile, allocation and action are the same rows, so their numbers do not rise.
+            // These rows are overwritten, so their numbers do not rise.
             if table == "last_ids" && !["event", "lease_id"].contains(&overwritten.name.as_str()) {
                 continue;
             }
@@ -517,7 +517,7 @@ async fn every_column_is_written_overwritten_and_emptied() {
     }
 }
 
-/// Moves of a job write each column of its state.
+/// An update of a job writes each column of its state.
 #[tokio::test]
 async fn a_move_overwrites_every_column_of_a_state() {
     let folder = tempfile::tempdir().unwrap();
@@ -533,7 +533,7 @@ async fn a_move_overwrites_every_column_of_a_state() {
     }
 }
 
-/// Each flag alone, and each alone after another one was set.
+/// Sets each flag alone, and each after another one.
 #[tokio::test]
 async fn every_flag_is_a_column_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
@@ -559,13 +559,13 @@ async fn every_flag_is_a_column_of_its_own() {
     }
 }
 
-/// What lists give back is what was written, column by column; [`crate::queries`] asks them about many rows.
+/// Lists return every column as it was written. [`crate::queries`] tests them with many rows.
 #[tokio::test]
 async fn lists_give_back_every_column() {
     let folder = tempfile::tempdir().unwrap();
     let (store, _) = new_store(&folder).await;
     let mut changes = full(Side::First);
-    // A list of jobs has their profiles; the results of a step that was accounted for are completed.
+    // A list of jobs includes their profiles, and results are completed with the accounting of their steps.
     changes.jobs[0].profile = PROFILE;
     changes.results[0].runner = Some(RUNNER);
     store.commit(&changes).await.unwrap();
@@ -581,7 +581,7 @@ async fn lists_give_back_every_column() {
     assert_eq!(store.runners(RunnerFilter { all: true }).await.unwrap(), changes.runners);
     assert_eq!(store.allocations(&Default::default()).await.unwrap().items, changes.allocations);
     assert_eq!(store.user_data(WORKFLOW, None).await.unwrap(), changes.user_data);
-    assert_eq!(store.files(WORKFLOW, (JOB, JOB)).await.unwrap(), changes.files);
+    assert_eq!(store.files(WORKFLOW, JOB..=JOB).await.unwrap(), changes.files);
     let events = store.events(&EventFilter::default()).await.unwrap().items;
     assert_eq!(
         (&events[0].event, events[0].workflow_name.as_ref()),

@@ -1,4 +1,4 @@
-//! What was acknowledged survives `kill -9`.
+//! Acknowledged groups survive `kill -9`.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -10,13 +10,13 @@ use torc_store::{OpenOptions, Store};
 
 use crate::samples::{event, job, load, new_store, options, profile, result, workflow};
 
-/// Names the database of the child: without it the child's test does nothing.
+/// The variable with the database of the child. Without it, the child's test does nothing.
 const DATABASE: &str = "TORC_STORE_CRASH_DATABASE";
 const ROUNDS: usize = 4;
 const ACKNOWLEDGED_BEFORE_KILL: usize = 40;
 const ROWS_OF_A_GROUP: i64 = 20;
 
-/// Not a test of its own: commits groups until it is killed, and says each one's number once it is durable.
+/// The child process and not a test of its own: commits groups until it is killed, and prints the number of each durable group.
 #[tokio::test]
 async fn child_commits_until_killed() {
     let Ok(path) = std::env::var(DATABASE) else { return };
@@ -44,7 +44,7 @@ fn child(path: &str) -> Command {
     command
 }
 
-/// Starts a child, kills it when it has committed some groups, and returns the numbers that it said.
+/// Starts a child, kills it after some groups, and returns the numbers that it printed.
 fn commit_and_kill(path: &str) -> Vec<i64> {
     let mut child = child(path).stdout(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);

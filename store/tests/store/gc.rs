@@ -1,4 +1,4 @@
-//! Only what is old and no longer counts is forgotten.
+//! Garbage collection only deletes old rows that no longer count.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ async fn filled() -> (tempfile::TempDir, Store) {
     let (folder, store) = new_store().await;
     let left = |id, ended_ms| RunnerRow { ended_ms: Some(ended_ms), ..runner(id) };
     let changes = Changes {
-        // The first is complete, the second is not.
+        // The first workflow is complete, the second is not.
         workflows: vec![WorkflowRow { completed_ms: Some(9_000), ..workflow(1) }, workflow(2)],
         profiles: vec![profile(1, 1), profile(2, 2)],
         jobs: vec![job(1, 1, 1), job(2, 2, 2), job(3, 1, 1), job(4, 1, 1)],
@@ -63,7 +63,7 @@ async fn contents(store: &Store) -> (Vec<(i64, i32)>, Vec<i64>, Vec<i64>) {
 async fn what_the_accounting_said_goes_with_its_result() {
     let (_folder, store) = filled().await;
     let stats = |workflow, job, attempt| SlurmStats { workflow, job, run: 1, attempt, ..SlurmStats::default() };
-    // The last one has no result: it may still come.
+    // The last attempt has no result yet.
     let slurm_stats = vec![stats(1, 1, 1), stats(1, 1, 2), stats(2, 2, 1), stats(2, 2, 3)];
     store.commit(&Changes { slurm_stats, ..Changes::default() }).await.unwrap();
     store.gc(5_000, false).await.unwrap();
@@ -104,7 +104,7 @@ async fn allocations_go_when_nothing_names_them() {
             over(5, "15", Some(2_000)),
             AllocationRow { ended_ms: Some(2_000), ..allocation(6, 1) },
         ],
-        // One that was in the first is forgotten with it; one that was in the fifth is younger.
+        // The runner of the first allocation is deleted with it; that of the fifth is younger.
         runners: vec![in_allocation(5, "11", 2_000), in_allocation(6, "15", 8_000)],
         slurm_stats: vec![stats],
         ..Changes::default()
@@ -135,7 +135,7 @@ async fn a_dry_run_says_what_a_run_then_does() {
     let last = store.load().await.unwrap().last;
 
     assert_eq!(store.gc(5_000, false).await.unwrap(), expected);
-    // Kept: the latest of each job, what is younger, and what retry budgets of an unfinished workflow count.
+    // The latest result of each job, younger results, and results that count for the retry budgets of an unfinished workflow.
     let results = vec![(1, 2), (1, 3), (4, 1), (2, 1), (2, 2)];
     assert_eq!(contents(&store).await, (results, vec![6], vec![2, 3, 4]));
     assert_eq!(store.job_names(&[JobId(3), JobId(4)]).await.unwrap().len(), 1);
@@ -151,7 +151,7 @@ async fn what_ended_at_that_very_moment_stays() {
     let changes =
         Changes { allocations: vec![over], events: vec![EventRow { time_ms: 2_000, ..at }], ..Changes::default() };
     store.commit(&changes).await.unwrap();
-    // The first event is older, and a removed job without results has no age.
+    // The first event is older, and removed jobs without results have no age.
     let younger = GcReport { events: 1, jobs: 1, ..GcReport::default() };
     assert_eq!(store.gc(2_000, true).await.unwrap(), younger);
     let older = GcReport {
@@ -165,7 +165,7 @@ async fn what_ended_at_that_very_moment_stays() {
     assert_eq!(store.gc(2_001, true).await.unwrap(), older);
 }
 
-/// What a collection leaves, worked out with plain maps.
+/// Returns the expected report, computed with plain maps.
 fn collect(model: &mut Database, before_ms: i64) -> GcReport {
     let mut report = GcReport::default();
     let is_later = |row: &ResultRow, other: &ResultRow| {

@@ -1,4 +1,4 @@
-//! Arbitrary rows. No value follows from another one, so that a column cannot stand in for its neighbour.
+//! Arbitrary rows. All values are independent, so that a swapped column is noticed.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -30,10 +30,10 @@ pub const CAUSES: [Cause; 10] = [
     Cause::Stopped,
 ];
 
-/// Few workflows and jobs, so that rows meet.
+/// Few workflows and jobs, so that rows of different tables refer to each other.
 pub const WORKFLOWS: i64 = 3;
 pub const JOBS: i64 = 12;
-/// Times are small, so that some of them are equal.
+/// Times are small, so that some are equal.
 pub const TIMES: i64 = 10;
 
 fn workflow_id() -> impl Strategy<Value = WorkflowId> {
@@ -44,7 +44,7 @@ pub fn state() -> impl Strategy<Value = JobState> {
     select(JobState::ALL.to_vec())
 }
 
-/// Mostly the states that lists of failures ask for.
+/// Mostly the states that the lists of failures select.
 fn end_state() -> impl Strategy<Value = JobState> {
     prop_oneof![Just(JobState::Failed), Just(JobState::Terminated), state()]
 }
@@ -61,12 +61,12 @@ fn text() -> impl Strategy<Value = String> {
     prop_oneof!["[a-z ]{0,12}", "\\PC{0,12}", Just("null\0byte ' \" \\ \n".to_owned())]
 }
 
-/// One of few texts, by which rows of different tables find each other.
+/// One of few texts, so that rows of different tables refer to each other.
 fn slurm_job_id() -> impl Strategy<Value = Option<String>> {
     option::of("[1-4]")
 }
 
-/// Some are those of several results, most of one.
+/// A log file; some are shared by several results.
 fn log_file() -> impl Strategy<Value = String> {
     prop_oneof!["[a-d]", "[e-z]{3}"]
 }
@@ -176,7 +176,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    /// The key of an attempt. All four parts vary on their own: a table that leaves one out of a comparison mixes rows up.
+    /// The key of an attempt. All four parts vary independently: a statement that ignores one mixes rows up.
     fn attempt()(workflow in workflow_id(), job in 1..=JOBS, run in 1..3i32, attempt in 1..4i32) -> (WorkflowId, JobId, i32, i32) {
         (workflow, JobId(job), run, attempt)
     }
@@ -281,7 +281,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    /// Few names, so that rows meet; some are those of loops, whose values are not loaded.
+    /// User data with few names, so that rows are overwritten; some names are those of loops, whose values are not loaded.
     fn user_data_row()(workflow in workflow_id(), name in user_data_name(), flags in any::<[bool; 2]>(), job in option::of(1..=JOBS),
         lease_id in 0..1_000_000i64, changed_ms in any::<i64>(), values in [option::of(value()), option::of(value())],
     ) -> UserDataRow {
@@ -331,7 +331,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    /// Every state but the one that is never stored: that an action runs is told by its start.
+    /// An action in any stored state. A running action has the start of its lease instead of a state.
     fn action_row()(id in 1..30i64, workflow in workflow_id(), position in any::<i32>(), worker in any::<Option<i64>>(),
         state in select(ActionState::ALL.iter().copied().filter(|state| *state != ActionState::Running).collect::<Vec<_>>()), lease in lease(),
         ended_ms in any::<Option<i64>>(), return_code in any::<Option<i32>>(), texts in prop::array::uniform4(option::of(text())),
@@ -418,7 +418,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    /// `deletes` is how often a group deletes a workflow.
+    /// `deletes` is the probability that a group deletes a workflow.
     fn changes(deletes: f64)(workflows in vec(workflow_row(), 0..4), deleted in option::weighted(deletes, workflow_id()),
         profiles in vec(profile_row(), 0..6),
         (jobs, removed, job_updates) in (vec(job_row(), 0..16), vec(1..=JOBS, 0..3), vec(job_update(), 0..20)),
@@ -458,7 +458,7 @@ prop_compose! {
     }
 }
 
-/// Groups whose events are numbered.
+/// Groups with numbered events.
 pub fn groups(deletes: f64) -> impl Strategy<Value = Vec<Changes>> {
     vec(changes(deletes), 1..4).prop_map(|mut groups| {
         let events = groups.iter_mut().flat_map(|group| &mut group.events);

@@ -1,4 +1,4 @@
-//! Who may write where several servers could.
+//! Leadership among several servers: only the current epoch may write.
 
 use torc_api::remote::RemoteWorker;
 use torc_core::ids::WorkflowId;
@@ -23,7 +23,7 @@ async fn an_older_leader_cannot_write() {
     let old = Store::open(leading(&folder, 3)).await.unwrap();
     old.commit(&change(1)).await.unwrap();
     assert_eq!(last_leader(&path).await.unwrap(), Leader { epoch: 3, holder: "server-3".to_owned() });
-    // No lock keeps the next one out: the first may be frozen.
+    // There is no lock that keeps the next leader out: the first one may be frozen.
     let new = Store::open(leading(&folder, 4)).await.unwrap();
     assert_eq!(last_leader(&path).await.unwrap(), Leader { epoch: 4, holder: "server-4".to_owned() });
     let superseded = |result: Result<(), StoreError>| matches!(result, Err(StoreError::Superseded { epoch: 3, by: 4 }));
@@ -49,7 +49,7 @@ async fn a_number_leads_once() {
         assert!(matches!(refused, Err(StoreError::Superseded { by: 5, .. })), "{epoch}");
     }
     store.commit(&change(1)).await.unwrap();
-    // A server that is the only one asks for no number.
+    // A single server has no epoch.
     store.close().await.unwrap();
     Store::open(options(&folder)).await.unwrap().commit(&change(2)).await.unwrap();
 }
@@ -64,7 +64,7 @@ async fn what_was_told_is_remembered() {
     assert_eq!(store.event_cursor().await.unwrap(), 12, "it never goes back");
 }
 
-/// A backup was put in place of the store: the number in it is lower, and the leader's own counts no more.
+/// A restored backup has a lower epoch, so the leader's own is no longer valid.
 #[tokio::test]
 async fn a_leader_whose_number_is_not_the_stores_cannot_write() {
     let folder = tempfile::tempdir().unwrap();
@@ -74,7 +74,7 @@ async fn a_leader_whose_number_is_not_the_stores_cannot_write() {
     assert!(matches!(refused, Err(StoreError::Superseded { epoch: 6, by: 2 })), "{refused:?}");
 }
 
-/// A refused write holds no lock that the leader would have to wait for.
+/// A refused write does not hold a lock that would delay the leader.
 #[tokio::test]
 async fn a_refused_write_leaves_the_store_to_others() {
     let folder = tempfile::tempdir().unwrap();

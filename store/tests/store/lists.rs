@@ -1,4 +1,4 @@
-//! Lists: filters, and pages that are complete and never repeat, whatever is written meanwhile.
+//! Lists: filters, and pages that are complete and never repeat while rows are written.
 
 use std::collections::BTreeSet;
 
@@ -121,7 +121,7 @@ async fn foreign_cursors_are_refused() {
     assert!(matches!(store.jobs(&query).await, Err(StoreError::InvalidCursor { .. })));
 }
 
-/// Results of even jobs are there before; those of odd ones arrive between the pages, on both sides of the cursor.
+/// Results of even jobs exist before. Those of odd jobs arrive between the pages, on both sides of the cursor.
 #[tokio::test]
 async fn pages_are_complete_and_never_repeat_while_rows_arrive() {
     let (_folder, store) = new_store().await;

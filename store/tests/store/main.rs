@@ -1,4 +1,4 @@
-//! The store on real files: what goes in comes out, whole or not at all, whatever dies.
+//! The store on real files.
 
 #![allow(clippy::unwrap_used)]
 

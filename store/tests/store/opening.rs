@@ -1,4 +1,4 @@
-//! Which files are opened, which are refused, and that refused ones stay as they were.
+//! Files that are opened or refused. Refused files stay unchanged.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -123,7 +123,7 @@ async fn a_read_only_file_is_refused() {
     let path = store.path().to_owned();
     store.close().await.unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();
-    // Root may write to anything, and then there is nothing to see here.
+    // The test has no effect as root, who may write to any file.
     if fs::File::options().write(true).open(&path).is_ok() {
         return;
     }

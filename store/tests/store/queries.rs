@@ -1,5 +1,4 @@
-//! Lists of arbitrary stores: each filter alone and together with the others, in order, a page at a time, against the same question
-//! asked of plain maps.
+//! Lists of arbitrary stores: each filter alone and together with others, compared with plain maps.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -20,7 +19,7 @@ use torc_store::{EventView, JobView, ResultView, Store, StoreError};
 use crate::generators::{JOBS, WORKFLOWS, groups};
 use crate::samples::new_store;
 
-/// Every filter that a list has.
+/// All filters of all lists.
 #[derive(Clone, Debug)]
 struct Filters {
     workflow: Option<WorkflowId>,
@@ -33,7 +32,7 @@ struct Filters {
     return_code: Option<i32>,
     who: Option<String>,
     after: i64,
-    /// Of whatever has two kinds: failed, active, live.
+    /// The boolean filter of a list: failed, active or live.
     is_narrow: bool,
     is_latest: bool,
     page: u32,
@@ -65,7 +64,7 @@ prop_compose! {
     }
 }
 
-/// All pages one after the other. Each but the last is full and says where the next one begins.
+/// Returns all pages. Each but the last must be full and have a cursor.
 async fn pages<T>(size: u32, mut ask: impl AsyncFnMut(Option<String>) -> Result<Page<T>, StoreError>) -> Vec<T> {
     let (mut all, mut cursor) = (Vec::new(), None);
     loop {
@@ -113,7 +112,7 @@ async fn check_jobs(store: &Store, model: &Database, filters: &Filters) {
     assert_eq!(found, expected, "{query:?}");
 }
 
-/// Whether a later attempt of the same job has a result too.
+/// Returns whether a later attempt of the same job has a result.
 fn is_superseded(model: &Database, row: &ResultRow) -> bool {
     let of_job = model.results.iter().filter(|other| (other.workflow, other.job) == (row.workflow, row.job));
     of_job.map(|other| (other.run, other.attempt)).any(|other| other > (row.run, row.attempt))
@@ -237,7 +236,7 @@ async fn check_allocations(store: &Store, model: &Database, filters: &Filters) {
     assert_eq!(found, asked.cloned().collect::<Vec<AllocationRow>>(), "{query:?}");
 }
 
-/// Lists without pages.
+/// Checks the lists without pages.
 async fn check_data(store: &Store, model: &Database, filters: &Filters) {
     let workflow = filters.workflow.unwrap_or(WorkflowId(1));
     let of_workflow = || model.user_data.values().filter(|row| row.workflow == workflow);
@@ -250,7 +249,7 @@ async fn check_data(store: &Store, model: &Database, filters: &Filters) {
     }
     let first = filters.job.unwrap_or(JobId(1));
     let last = JobId(first.0 + filters.after);
-    let found = store.files(workflow, (first, last)).await.unwrap();
+    let found = store.files(workflow, first..=last).await.unwrap();
     let asked = model.files.values().filter(|row| row.workflow == workflow && row.job >= first && row.job <= last);
     assert_eq!(found, asked.cloned().collect::<Vec<_>>(), "files from {first} to {last}");
 

@@ -1,4 +1,4 @@
-//! Machines of a workflow that are reached over SSH.
+//! Remote workers of a workflow.
 
 use torc_api::remote::RemoteWorker;
 use torc_core::ids::WorkflowId;
@@ -11,7 +11,7 @@ fn worker(address: &str, folder: Option<&str>) -> RemoteWorker {
     RemoteWorker { address: address.to_owned(), folder: folder.map(str::to_owned), ..RemoteWorker::default() }
 }
 
-/// A worker of a list: its address, its folder and when it was added.
+/// A worker in a list: address, folder, time of addition.
 type Listed = (&'static str, Option<&'static str>, &'static str);
 
 async fn check(store: &Store, id: i64, expected: &[Listed]) {
@@ -43,7 +43,7 @@ async fn workers_are_listed_by_time_and_address() {
     check(&store, 1, &[("b", None, FIRST), ("c", Some("/c"), FIRST), ("a", None, SECOND)]).await;
     check(&store, 2, &[("a", Some("/other"), FIRST)]).await;
 
-    // A worker that is there keeps its time, and its folder unless another is said.
+    // An existing worker keeps its time, and its folder unless another is given.
     add(1, &[worker("a", Some("/a")), worker("b", Some("/b")), worker("c", None)], 9_000).await;
     check(&store, 1, &[("b", Some("/b"), FIRST), ("c", Some("/c"), FIRST), ("a", Some("/a"), SECOND)]).await;
     check(&store, 2, &[("a", Some("/other"), FIRST)]).await;

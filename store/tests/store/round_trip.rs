@@ -1,4 +1,4 @@
-//! Any changes, one group after the other, are what the tables hold and what a load gives back.
+//! The tables and a load contain exactly the changes that were written, for arbitrary groups.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -93,7 +93,7 @@ async fn the_last_update_of_a_job_wins() {
 }
 
 #[tokio::test]
-async fn a_name_is_free_again_once_its_job_is_removed_or_its_workflow_deleted() {
+async fn names_of_removed_jobs_and_deleted_workflows_are_free() {
     let (_folder, store) = new_store().await;
     let named = |id, workflow| JobRow { name: "train".to_owned(), ..job(id, workflow, 1) };
     let first = Changes { workflows: vec![workflow(1)], jobs: vec![named(1, 1)], ..Changes::default() };
@@ -112,12 +112,12 @@ async fn a_name_is_free_again_once_its_job_is_removed_or_its_workflow_deleted() 
     assert_eq!((snapshot.last.workflow, snapshot.last.job), (2, 3));
 }
 
-/// Of each workflow the latest 20 failures of its current run; of those that ended together, the ones with the higher numbers.
+/// The latest 20 failures of each workflow's current run are loaded. Among equal end times, higher numbers come first.
 #[tokio::test]
 async fn a_load_has_the_latest_20_failures_of_each_workflow() {
     let (_folder, store) = new_store().await;
     let failed = |job: i64, attempt, ended_ms| ResultRow { run: 2, ..failure(1 + job % 2, job, attempt, ended_ms) };
-    // Even jobs are of the first workflow: the lower their numbers, the later they ended. Odd ones are of the second, and ended together.
+    // Even jobs belong to the first workflow: lower numbers ended later. Odd jobs belong to the second and ended together.
     let ended_ms = |job: i64| if job % 2 == 0 { 50 - job } else { 60 };
     let both = |job: i64| [failed(job, 1, ended_ms(job)), failed(job, 2, ended_ms(job))];
     let mut results: Vec<ResultRow> = (1..=42).flat_map(both).collect();
@@ -143,7 +143,7 @@ async fn a_load_has_the_latest_20_failures_of_each_workflow() {
     assert_eq!(keys, of_first.chain(of_second).collect::<Vec<_>>());
 }
 
-/// Budgets count the attempts of a job's own run, by cause.
+/// Retry budgets count the attempts of a job's current run, by cause.
 #[tokio::test]
 async fn a_load_counts_failures_of_the_jobs_run_by_cause() {
     let (_folder, store) = new_store().await;
@@ -169,7 +169,7 @@ async fn a_load_counts_failures_of_the_jobs_run_by_cause() {
     assert_eq!(store.load().await.unwrap().failures, expected);
 }
 
-/// Every row of a deleted workflow goes with it, and none of its neighbour's. Events that tell of the deletion stay.
+/// All rows of a deleted workflow are deleted, and no rows of others. Events that report the deletion stay.
 #[tokio::test]
 async fn a_deletion_in_its_own_group_leaves_only_its_events() {
     let (_folder, store) = new_store().await;
@@ -196,7 +196,7 @@ async fn a_deletion_in_its_own_group_leaves_only_its_events() {
     assert_eq!(events.iter().map(|view| view.event.sequence).collect::<Vec<_>>(), [2, 3, 4]);
 }
 
-/// A group with one number that no other row of it raises.
+/// Returns groups with one number that no other row of the group raises.
 fn numbered(number: i64) -> Vec<(&'static str, Changes, LastIds)> {
     let none = Changes::default;
     let (workflow_id, lease) = (WorkflowId(1), TaskLease { lease_id: number, ..TaskLease::default() });
@@ -279,7 +279,7 @@ fn numbered(number: i64) -> Vec<(&'static str, Changes, LastIds)> {
     ]
 }
 
-/// A number that was given out twice would give one job the other's results.
+/// A number that is used twice would give one job the results of another.
 #[tokio::test]
 async fn every_row_with_a_number_raises_the_highest_one() {
     for ((what, first, low), (_, second, high)) in numbered(6).into_iter().zip(numbered(9)) {
@@ -288,7 +288,7 @@ async fn every_row_with_a_number_raises_the_highest_one() {
         assert_eq!(load(&store).await.last, low, "{what}");
         store.commit(&second).await.unwrap();
         assert_eq!(load(&store).await.last, high, "{what}");
-        // A lower number changes nothing, except that an event has its number once.
+        // A lower number changes nothing, except that the number of an event must be new.
         if what != "event" {
             store.commit(&first).await.unwrap();
             assert_eq!(load(&store).await.last, high, "{what}, and then a lower one");

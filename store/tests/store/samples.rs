@@ -1,4 +1,4 @@
-//! Rows to fill a store with.
+//! Rows for tests.
 
 use std::path::Path;
 
@@ -12,27 +12,27 @@ use torc_core::rows::{
 };
 use torc_store::{OpenOptions, Store};
 
-/// A new store and the folder that it lives in.
+/// Creates a store and its folder.
 pub async fn new_store() -> (TempDir, Store) {
     let folder = TempDir::new().unwrap();
     let store = Store::open(options(&folder)).await.unwrap();
     (folder, store)
 }
 
-/// Everything that a store holds, but for what tells it from other stores.
+/// Returns the content of a store without its random key.
 pub async fn load(store: &Store) -> Snapshot {
     let snapshot = store.load().await.unwrap();
     assert_eq!(snapshot.identity.len(), 8, "every store has a key of its own");
     Snapshot { identity: String::new(), ..snapshot }
 }
 
-/// The layout of a new store: that of the first migration is 15.
+/// Returns the layout of a new store: that of the first migration is 17.
 pub fn known_schema() -> i64 {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../migrations/sqlite");
-    i64::try_from(std::fs::read_dir(folder).unwrap().count()).unwrap() + 14
+    i64::try_from(std::fs::read_dir(folder).unwrap().count()).unwrap() + 16
 }
 
-/// Runs statements on a file that no store has open.
+/// Runs statements on a closed file.
 pub async fn run_sql(path: &Path, sql: &'static str) {
     let mut connection =
         sqlx::sqlite::SqliteConnectOptions::new().filename(path).create_if_missing(true).connect().await.unwrap();
@@ -40,7 +40,7 @@ pub async fn run_sql(path: &Path, sql: &'static str) {
     connection.close().await.unwrap();
 }
 
-/// How the store of a folder is opened.
+/// Returns the options of the store in a folder.
 pub fn options(folder: &TempDir) -> OpenOptions {
     OpenOptions::new(folder.path().join("torc.db").to_str().unwrap()).create(true)
 }

@@ -1,7 +1,7 @@
-//! The store's tables as SQLite has them, and as they should be: every column of every table, by name.
+//! The tables as SQLite has them, and as they should be: every column of every table, by name.
 //!
-//! Each function takes a row apart without `..`, so a new field does not compile before it has a column here; and a new column is a
-//! difference between the two sides.
+//! Each function destructures a row without `..`, so a new field does not compile before it has a column here. A new column is a
+//! difference between both sides.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use torc_core::rows::{
 use torc_core::testing::Database;
 use torc_store::{Leader, Store};
 
-/// A value as SQLite has it.
+/// A value of SQLite.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
     Null,
@@ -83,7 +83,7 @@ impl From<Vec<u8>> for Cell {
     }
 }
 
-/// A value that may be absent.
+/// Returns a value that may be absent.
 fn cell<T: Clone + Into<Cell>>(value: &Option<T>) -> Cell {
     value.clone().map_or(Cell::Null, Into::into)
 }
@@ -96,9 +96,9 @@ fn json(value: &impl serde::Serialize) -> Cell {
     Cell::Text(serde_json::to_string(value).unwrap())
 }
 
-/// A row: column to value.
+/// A row: values by column.
 pub type Record = BTreeMap<String, Cell>;
-/// Table to rows, in no particular order.
+/// Rows by table, sorted.
 pub type Tables = BTreeMap<String, Vec<Record>>;
 
 fn record<const N: usize>(columns: [(&str, Cell); N]) -> Record {
@@ -120,7 +120,7 @@ fn profile(row: &ProfileRow) -> Record {
     record([("id", id.0.into()), ("workflow", workflow.0.into()), ("profile", json(profile))])
 }
 
-/// Differences of job numbers, small ones of either sign first, in base 128 with the lowest digit first.
+/// Appends a number like `varint.rs` does, but written independently.
 fn varint(number: i64, bytes: &mut Vec<u8>) {
     let mut rest = if number < 0 { 2 * u128::from(number.unsigned_abs()) - 1 } else { 2 * number as u128 };
     while rest >= 128 {
@@ -381,10 +381,10 @@ fn last_ids(last: LastIds) -> Record {
     ])
 }
 
-/// What a store keeps beside changes.
+/// Rows that are not part of changes.
 #[derive(Clone, Debug, Default)]
 pub struct Beside {
-    /// Workers over SSH, with the time at which they were added.
+    /// Remote workers with the times at which they were added.
     pub remote_workers: Vec<(WorkflowId, RemoteWorker, i64)>,
     pub leader: Leader,
     pub event_cursor: i64,
@@ -410,7 +410,7 @@ fn leadership(beside: &Beside) -> Record {
     ])
 }
 
-/// Every table as it should be.
+/// Returns every table as it should be.
 pub fn expected(database: &Database, beside: &Beside) -> Tables {
     let jobs: Vec<(Record, Record)> = database
         .jobs
@@ -451,7 +451,7 @@ fn sorted(mut rows: Vec<Record>) -> Vec<Record> {
     rows
 }
 
-/// A column as `pragma table_info` lists it.
+/// A column of `pragma table_info`, which leaves out generated columns.
 #[derive(Clone, Debug)]
 pub struct Column {
     pub name: String,
@@ -459,12 +459,12 @@ pub struct Column {
     pub is_key: bool,
 }
 
-/// A connection beside the store's own.
+/// Returns a connection of the test's own.
 async fn connect(store: &Store) -> sqlx::SqliteConnection {
     SqliteConnectOptions::new().filename(store.path()).read_only(true).connect().await.unwrap()
 }
 
-/// Every table with its columns.
+/// Returns every table with its columns.
 pub async fn schema(store: &Store) -> BTreeMap<String, Vec<Column>> {
     let mut connection = connect(store).await;
     let names: Vec<String> = sqlx::query_scalar(
@@ -487,7 +487,7 @@ pub async fn schema(store: &Store) -> BTreeMap<String, Vec<Column>> {
     tables
 }
 
-/// Every table as it is in the file.
+/// Returns every table as it is in the file.
 pub async fn stored(store: &Store) -> Tables {
     let schema = schema(store).await;
     let mut connection = connect(store).await;
@@ -517,7 +517,7 @@ fn value(row: &SqliteRow, column: &Column) -> Cell {
     }
 }
 
-/// Compares table by table, so that a difference names its table.
+/// Compares table by table, so that a failure names the table.
 pub async fn check(store: &Store, database: &Database, beside: &Beside) {
     let (mut found, expected) = (stored(store).await, expected(database, beside));
     for (table, rows) in expected {

@@ -1,4 +1,4 @@
-//! Commands: what a request becomes for the engine's state.
+//! Commands of the HTTP API and their effects on the engine's state.
 
 use serde_json::{Value, json};
 
@@ -78,7 +78,7 @@ async fn retry_takes_all_the_named_or_the_failed_jobs() {
     assert_eq!(server.job_state("w", "odd").await, "failed");
 }
 
-/// What `recover` would raise, by job.
+/// Returns the requirements that `recover` would raise, by job.
 async fn raised(server: &TestServer, request: Value) -> Vec<(String, Vec<String>)> {
     let mut request = request;
     request["dryRun"] = json!(true);
@@ -215,7 +215,7 @@ async fn old_events_are_forgotten() {
     let server = ended().await;
     let events = async || server.ok("GET", "/v1/events", None).await["items"].as_array().unwrap().len();
     let all = events().await;
-    // The server's times begin at a fixed moment, and what is old is told by this machine's clock.
+    // The server of the test starts at a fixed time, but the age is measured with the real clock.
     let age = (crate::clock::now().wall_ms - crate::tests::START_MS) / 1_000;
     for (older_than, dry_run, gone, left) in
         [(age + 600, false, 0, all), (age - 600, true, all, all), (age - 600, false, all, 0)]
@@ -227,7 +227,7 @@ async fn old_events_are_forgotten() {
 }
 
 #[tokio::test]
-async fn allocations_are_paid_by_whom_the_request_names_or_the_document() {
+async fn the_account_is_that_of_the_request_or_the_document() {
     for (asked, expected) in [(None, "of-document"), (Some("of-request"), "of-request")] {
         let server = TestServer::start().await;
         let spec = json!({
@@ -310,7 +310,7 @@ async fn a_running_job_adds_jobs_that_depend_on_others() {
     assert_eq!((&answer["jobs"], &answer["lineage"]), (&json!(2), &json!("l")), "{answer}");
     for (name, depends_on) in [("a", ["maker", "other"]), ("b", ["a", maker])] {
         let job = server.ok("GET", &format!("/v1/workflows/w/jobs/{name}"), None).await;
-        // What a job makes waits for it, too.
+        // The new jobs wait for a job depending on the spawning one, too.
         assert_eq!((&job["dependsOn"], &job["waitingFor"]), (&json!(depends_on), &json!(2)), "{job}");
         assert_eq!((&job["origin"], &job["lineage"]), (&json!("spawn"), &json!("l")));
     }

@@ -1,10 +1,10 @@
-//! Replays of results that the store holds: the live state alone knows only a job's present attempt.
+//! Replays of results that the store holds. The engine's state only has the current attempt of a job.
 
 use serde_json::{Value, json};
 
 use crate::tests::{START_MS, TestServer, want};
 
-/// Job `a` has failed with 3 in attempt 1 and runs as attempt 2; job `b` has failed with 4 for good.
+/// Starts a server on which job `a` failed with 3 in attempt 1 and runs as attempt 2, and job `b` failed with 4 for good.
 async fn retried() -> TestServer {
     let server = TestServer::start().await;
     let spec = json!({
@@ -24,14 +24,14 @@ async fn retried() -> TestServer {
     server
 }
 
-/// `key` is the workflow, the job, the run, the attempt and the lease.
+/// Returns a result. `key` is the workflow, the job, the run, the attempt and the lease.
 fn finished(key: [i64; 5], code: i64) -> Value {
     let [workflow, job, run, attempt, lease_id] = key;
-    let key = json!({ "workflow": workflow, "job": job, "run": run, "attempt": attempt, "lease_id": lease_id });
+    let key = json!({ "workflow": workflow, "job": job, "run": run, "attempt": attempt, "leaseId": lease_id });
     json!({ "key": key, "returnCode": code, "durationMs": 5, "endedMsAgo": 0 })
 }
 
-/// What becomes of results of a run, in their order.
+/// Replays results of a run and returns the outcomes, in their order.
 async fn replay(server: &TestServer, run: i32, results: &[([i64; 5], i64)]) -> Vec<(String, String)> {
     let written =
         |(key, code): &([i64; 5], i64)| json!({ "endedMs": START_MS + 700_000, "finished": finished(*key, *code) });
@@ -64,7 +64,7 @@ async fn a_stored_result_of_an_earlier_attempt_is_known() {
     let newer = || rejected("a newer attempt has been started");
     let cases = [
         ([1, 1, 1, 1, 1], 3, known()),
-        // Another code, attempt, job or workflow is another result.
+        // A result differs if its code, attempt, job or workflow does.
         ([1, 1, 1, 1, 1], 5, newer()),
         ([9, 1, 1, 1, 1], 3, rejected("it belongs to run 1 of workflow 9")),
         ([1, 7, 1, 1, 1], 3, rejected("the workflow has no job 7")),
@@ -75,7 +75,7 @@ async fn a_stored_result_of_an_earlier_attempt_is_known() {
     }
     let server = server.restart().await;
     assert_eq!(replay(&server, 1, &[([1, 1, 1, 1, 1], 3)]).await, [known()], "after a restart, too");
-    // The same code in the second attempt is not the first attempt's.
+    // The same code in the second attempt is another result than in the first.
     let mixed = [([1, 1, 1, 2, 3], 3), ([1, 1, 1, 1, 1], 3), ([1, 1, 1, 1, 1], 5)];
     assert_eq!(replay(&server, 1, &mixed).await, [accepted(), known(), newer()]);
     assert_eq!(replay(&server, 1, &mixed[..2]).await, [known(), known()]);
@@ -94,7 +94,7 @@ async fn stored_results_of_a_superseded_run_are_known() {
     let of_b = leased["leases"].as_array().unwrap().iter().find(|lease| lease["name"] == "b").unwrap();
     assert_eq!((&of_b["key"]["run"], &of_b["key"]["job"]), (&json!(2), &json!(2)));
     let number = |field: &str| of_b["key"][field].as_i64().unwrap();
-    let first = [([1, 2, 2, number("attempt"), number("lease_id")], 4)];
+    let first = [([1, 2, 2, number("attempt"), number("leaseId")], 4)];
     assert_eq!(replay(&server, 2, &first).await, [accepted()], "the first run's result is not the second's");
     assert_eq!(replay(&server, 2, &first).await, [known()]);
 }

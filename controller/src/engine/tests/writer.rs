@@ -1,4 +1,4 @@
-//! The writer: when it looks for silent runners, whom it keeps waiting, and what it does when the store fails.
+//! The writer: checks for silent runners, long polls, and failures of the store.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use torc_store::{Leader, OpenOptions, Store};
 use crate::engine::writer::{PROBE, TICK};
 use crate::tests::{ADMIN, TestServer, VirtualClock, jobs, want};
 
-/// Nothing takes longer on the busiest machine.
+/// Timeout that is long enough for a busy machine.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Waits for an event of this reason.
@@ -43,7 +43,7 @@ fn silent_runners_are_looked_for_every_second() {
     assert!((Duration::from_secs(1)..=Duration::from_secs(5)).contains(&PROBE), "{PROBE:?}");
 }
 
-/// A sync that waits in the writer: it is there once the runner's message is the newest.
+/// Starts a sync and returns when it waits in the writer, which is when its message is the newest of the runner.
 async fn waiting(server: &TestServer, runner: i64, sequence: u64) -> tokio::task::JoinHandle<(u16, Value)> {
     let app = server.app.clone();
     let body = json!({ "sequence": sequence, "want": want(1), "waitMs": 30_000 });
@@ -110,7 +110,7 @@ async fn leases_come_with_a_token_for_each_workflow() {
     assert_ne!(token(1)["token"], token(2)["token"]);
 }
 
-/// Makes the next commit of a server that has events fail: the store has one of the same number.
+/// Makes the next commit fail: the store gets an event with the number that the commit will use.
 async fn break_next_commit(server: &TestServer) {
     let events = server.ok("GET", "/v1/events", None).await;
     let last = events["items"].as_array().unwrap().last().unwrap()["sequence"].as_i64().unwrap();
@@ -137,7 +137,7 @@ async fn what_could_not_be_written_is_refused_and_never_happened() {
     let workflow = server.ok("GET", "/v1/workflows/w", None).await;
     assert_eq!(workflow["suspended"], true, "questions are answered with what is durable");
     assert!(server.metrics.render(&[], 0).contains("torc_write_failures_total 1\n"));
-    // The store can be written to: the writer finds that out by itself.
+    // The store can be written again, which the writer must find out.
     let resumed = async {
         while !server.send("POST", "/v1/workflows/w/resume", Some(ADMIN), None).await.status.is_success() {
             tokio::task::yield_now().await;

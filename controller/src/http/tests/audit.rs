@@ -1,4 +1,4 @@
-//! The audit log: what is written of each verb, and who reads it.
+//! The audit log: the rows of each verb, and its readers.
 
 use serde_json::{Value, json};
 use torc_api::error_code::ErrorCode;
@@ -10,7 +10,7 @@ use crate::audit::{self, AuditContext, AuditOutcome, AuditVerb};
 use crate::engine::EngineError;
 use crate::tests::{ADMIN, START_MS, TestServer, document, jobs, registration};
 
-/// Rows after a sequence number: who, scope, verb, object, outcome.
+/// Returns the rows after a sequence number: who, scope, verb, object, outcome.
 async fn rows(server: &TestServer, after: i64) -> Vec<[String; 5]> {
     let page = server.ok("GET", &format!("/v1/audit?cursor={after}"), None).await;
     let text = |row: &Value, field: &str| row[field].as_str().unwrap().to_owned();
@@ -109,7 +109,7 @@ async fn reading_and_the_work_of_runners_leave_no_rows() {
         let reply = server.send(method, path, Some(token), body).await;
         assert!(reply.status.is_success(), "{method} {path}: {}", reply.text);
     }
-    // What is refused before it is known who asks is nobody's.
+    // A request that is refused before its caller is known has no row.
     assert_eq!(server.send("GET", "/v1/workflows", Some("wrong"), None).await.status.as_u16(), 401);
     assert_eq!(rows(&server, before).await, Vec::<[String; 5]>::new());
 }

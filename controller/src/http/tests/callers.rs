@@ -1,4 +1,4 @@
-//! Real requests of each kind of caller to every route, about a workflow of ada in `default` and one of bob in `lab`.
+//! Requests of each kind of caller to every route, for a workflow of ada in `default` and one of bob in `lab`.
 
 use std::collections::BTreeSet;
 
@@ -8,19 +8,19 @@ use super::routes::table;
 use super::{callers, two_workflows};
 use crate::tests::{Reply, TestServer};
 
-/// What becomes of the calls of [`callers`], in their order: `+` is carried out or fails for a reason of its own, `x` is 403 and `?`
-/// is 401. The first is about workflow 1, the second about workflow 2.
+/// The results of the calls of [`callers`], in their order: `+` is allowed or fails for another reason, `x` is 403 and `?` is 401.
+/// The first pattern is about workflow 1, the second about workflow 2.
 type Pattern = [&'static str; 2];
 
 const ANY_TOKEN: Pattern = ["++++++++++++???", "++++++++++++???"];
 const METRICS: Pattern = ["+xxxxxxxxxx+???", "+xxxxxxxxxx+???"];
 const ADMINS: Pattern = ["+xxxxxxxxxxx???", "+xxxxxxxxxxx???"];
 const OWNERS: Pattern = ["+++xxxxxxxxx???", "+++xxxxxxxxx???"];
-/// Those that own the workflow, beside administrators.
+/// The owner of the workflow and administrators.
 const ITS_OWNER: Pattern = ["++xxxxxxxxxx???", "+x+xxxxxxxxx???"];
-/// Those that run jobs of every workflow.
+/// Runners of all workflows.
 const FOR_ALL: Pattern = ["+xxxxxxxxx+x???", "+xxxxxxxxx+x???"];
-/// Those that deal with workflows at all.
+/// All callers with access to workflows.
 const MEMBERS: Pattern = ["+++++++++++x???", "+++++++++++x???"];
 const READ: Pattern = ["++x++xx+x++x???", "+x+xx++x+x+x???"];
 const WRITE: Pattern = ["++xx+xx+x++x???", "+x+xxx+x+x+x???"];
@@ -29,7 +29,7 @@ const STEER_READ: Pattern = ["++x++xxxxxxx???", "+x+xx++xxxxx???"];
 
 const W: &str = "/v1/workflows/{workflow}";
 
-/// Method, the route's path, the query, the body, the answer to the administrator, and the others. `NS` stands for the workflow's
+/// Method, path of the route, query, body, status for the administrator, and the patterns. `NS` stands for the workflow's
 /// namespace, `ID` for its number (its runner and its job have the same), `OTHER` for that of the other one, `USER` for its owner.
 #[rustfmt::skip]
 const CALLS: &[(&str, &str, &str, &str, u16, Pattern)] = &[
@@ -55,7 +55,7 @@ const CALLS: &[(&str, &str, &str, &str, u16, Pattern)] = &[
     ("POST", "/v1/runners", "", r#"{"protocol":1,"version":"t","host":"h","pid":1,"scope":"all","capacity":{"cpus":1,"memoryBytes":1,"gpus":0,"nodes":1}}"#, 200, FOR_ALL),
     ("POST", "/v1/runners", "", r#"{"protocol":1,"version":"t","host":"h","pid":1,"scope":"session","capacity":{"cpus":1,"memoryBytes":1,"gpus":0,"nodes":1}}"#, 200, FOR_ALL),
     ("POST", "/v1/runners/ID/sync", "", r#"{"sequence":1}"#, 200, WRITE),
-    ("POST", "/v1/runners/ID/sync", "", r#"{"sequence":1,"returned":[{"workflow":ID,"job":ID,"run":1,"attempt":1,"lease_id":1},{"workflow":OTHER,"job":OTHER,"run":1,"attempt":1,"lease_id":1}]}"#, 200, FOR_ALL),
+    ("POST", "/v1/runners/ID/sync", "", r#"{"sequence":1,"returned":[{"workflow":ID,"job":ID,"run":1,"attempt":1,"leaseId":1},{"workflow":OTHER,"job":OTHER,"run":1,"attempt":1,"leaseId":1}]}"#, 200, FOR_ALL),
     ("POST", "/v1/logs", "", r#"{"host":"h"}"#, 200, FOR_ALL),
     ("GET", "/v1/allocations", "", "", 200, MEMBERS),
     ("GET", "/v1/allocations", "?workflow=sweep&namespace=NS", "", 200, READ),
@@ -66,14 +66,14 @@ const CALLS: &[(&str, &str, &str, &str, u16, Pattern)] = &[
     ("GET", "/v1/slurm_stats", "", "", 200, MEMBERS),
     ("GET", "/v1/slurm_stats", "?workflow_id=sweep&namespace=NS", "", 200, READ),
     ("POST", "/v1/slurm_stats", "", r#"{"items":[{"workflow":ID,"job":ID,"run":1,"attempt":1}]}"#, 204, WRITE),
-    // Rights in one of the two workflows are no rights in both.
+    // Access to one of two workflows is not enough.
     ("POST", "/v1/slurm_stats", "", r#"{"items":[{"workflow":ID,"job":ID,"run":1,"attempt":1},{"workflow":OTHER,"job":OTHER,"run":1,"attempt":1}]}"#, 204, FOR_ALL),
     ("GET", "/v1/workflows", "", "", 200, MEMBERS),
     ("POST", "/v1/workflows", "", r#"{"workingDir":"/work","document":{"apiVersion":"torc.dev/v1alpha1","metadata":{"name":"sweep","namespace":"NS"},"spec":{"jobs":[{"name":"JOB","command":"true"}]}}}"#, 200, ITS_OWNER),
     ("POST", "/v1/workflows", "", r#"{"dryRun":true,"workingDir":"/work","document":{"apiVersion":"torc.dev/v1alpha1","metadata":{"name":"sweep","namespace":"NS"},"spec":{"jobs":[{"name":"JOB","command":"true"}]}}}"#, 200, ITS_OWNER),
     ("POST", "/v1/workflows", "", r#"{"dryRun":true,"workingDir":"/work","document":{"apiVersion":"torc.dev/v1alpha1","metadata":{"name":"new","namespace":"NS"},"spec":{"jobs":[{"name":"JOB","command":"true"}]}}}"#, 200, OWNERS),
     ("GET", W, "?namespace=NS", "", 200, READ),
-    // A query that no handler accepts shows that the call got through without deleting anything.
+    // The invalid query shows that the call is allowed, without deleting the workflow.
     ("DELETE", W, "?namespace=NS&force=perhaps", "", 400, STEER),
     ("GET", "/v1/workflows/{workflow}/actions", "?namespace=NS", "", 200, READ),
     ("POST", "/v1/workflows/{workflow}/classify", "?namespace=NS", r#"{"class":"Fail"}"#, 200, STEER),
@@ -108,7 +108,7 @@ const CALLS: &[(&str, &str, &str, &str, u16, Pattern)] = &[
     ("POST", "/v1/workflows/{workflow}/cancel", "?namespace=NS", "", 200, STEER),
 ];
 
-/// The text of a call about workflow 1 or 2.
+/// Fills in the placeholders of a call about workflow 1 or 2.
 fn about(workflow: usize, text: &str) -> String {
     let (id, other, namespace, user, job) =
         if workflow == 1 { ("1", "2", "default", "ada", "one") } else { ("2", "1", "lab", "bob", "two") };
@@ -122,7 +122,7 @@ async fn call(server: &TestServer, row: usize, workflow: usize, token: Option<&s
     server.send(method, &about(workflow, &format!("{path}{query}")), token, body).await
 }
 
-/// The path of a route that a call is made to.
+/// Returns the method and the route of a call.
 fn route(method: &str, path: &str) -> (String, String) {
     let path = path.replace("/runners/ID/", "/runners/{runner}/").replace("/runs/1/", "/runs/{run}/");
     let path = path.replace("slurmclusters/c", "slurmclusters/{cluster}");
@@ -190,12 +190,12 @@ async fn health_needs_no_token() {
 async fn refusals_say_what_the_token_is_good_for() {
     let server = two_workflows().await;
     let said = [
-        ("owner ada", "the token is for the workflows of ada, and for nothing else"),
-        ("viewer of default", "the token is for reading the workflows of default, and for nothing else"),
-        ("editor of default", "the token is for the workflows that there are in default, and for nothing else"),
-        ("runner of workflow 1", "the token is for the runners and jobs of workflow 1, and for nothing else"),
-        ("pool", "the token is for runners and jobs, and for nothing else"),
-        ("metrics", "the token is for metrics, and for nothing else"),
+        ("owner ada", "the token only allows access to workflows of ada"),
+        ("viewer of default", "the token only allows reading workflows of namespace default"),
+        ("editor of default", "the token only allows access to existing workflows of namespace default"),
+        ("runner of workflow 1", "the token only allows access for runners and jobs of workflow 1"),
+        ("pool", "the token only allows access for runners and jobs"),
+        ("metrics", "the token only allows reading metrics"),
     ];
     for (name, token) in callers(&server) {
         let Some((_, expected)) = said.iter().find(|(of, _)| *of == name) else { continue };
@@ -221,6 +221,6 @@ async fn every_handler_acts_on_the_workflow_of_its_namespace() {
     assert!(called > 30, "{called} routes were called");
     let deleted = server.send("DELETE", "/v1/workflows/sweep?namespace=lab", Some(crate::tests::ADMIN), None).await;
     assert_eq!(deleted.status.as_u16(), 204);
-    // Without one it is the default one.
+    // Without a namespace, the default one is used.
     assert_eq!(server.ok("GET", "/v1/workflows/other", None).await["namespace"], "default");
 }

@@ -1,4 +1,4 @@
-//! Errors as callers see them: the status, the code and the hint of each.
+//! The status, code and hint of each error.
 
 use axum::response::IntoResponse as _;
 use torc_api::problem::Problem;
@@ -37,16 +37,16 @@ fn each_error_has_its_status_and_code() {
         (EngineError::not_theirs(), 403, "Forbidden", ""),
         (EngineError::invalid(Vec::new()), 422, "InvalidDocument", ""),
         (EngineError::bad_request("no"), 400, "BadRequest", ""),
-        (EngineError::no_data("d"), 404, "UserDataNotFound", "`torc get user-data <workflow>` lists what there is"),
-        (EngineError::no_worker("h"), 404, "WorkerNotFound", "`torc remote list-workers` lists those that it has"),
-        (EngineError::allocations_left("w", 1), 409, "AllocationsLeft", "delete it again when Slurm answers; `--force` forgets it at once, and `squeue` shows what is left"),
+        (EngineError::no_data("d"), 404, "UserDataNotFound", "`torc get user-data <workflow>` lists the values"),
+        (EngineError::no_worker("h"), 404, "WorkerNotFound", "`torc remote list-workers` lists its workers"),
+        (EngineError::allocations_left("w", 1), 409, "AllocationsLeft", "delete it again when Slurm answers, or now with `--force`; `squeue` lists the remaining allocations"),
         (EngineError::no_log("/p", "j"), 404, "LogNotFound", ""),
-        (EngineError::log_elsewhere("h", "/p"), 404, "LogElsewhere", "read it there; only runners in Pods bring logs to the server"),
+        (EngineError::log_elsewhere("h", "/p"), 404, "LogElsewhere", "read it on that host; only runners in Pods send logs to the server"),
         (EngineError::log_gone("h"), 404, "LogGone", "to keep logs, give the runner pool a volume at /torc/output"),
         (EngineError::internal(text("no")), 500, "Internal", ""),
         (EngineError::stopped(), 503, "Stopped", ""),
         (EngineError::not_ready(text("no")), 503, "NotReady", ""),
-        (EngineError::unavailable(text("no")), 503, "StoreUnavailable", "nothing was lost; the server tries again by itself"),
+        (EngineError::unavailable(text("no")), 503, "StoreUnavailable", "no data is lost; the server retries by itself"),
     ];
     for (error, expected, code, hint) in errors {
         assert_eq!(
@@ -60,17 +60,11 @@ fn each_error_has_its_status_and_code() {
 #[test]
 fn messages_name_what_is_concerned() {
     for (error, message) in [
-        (
-            EngineError::allocations_left("w", 1),
-            "workflow 'w' is cancelled, and an allocation of it may still be in Slurm",
-        ),
-        (
-            EngineError::allocations_left("w", 2),
-            "workflow 'w' is cancelled, and 2 allocations of it may still be in Slurm",
-        ),
-        (EngineError::no_log("/p", "j"), "'/p' is no log of job `j`"),
+        (EngineError::allocations_left("w", 1), "workflow 'w' is canceled, but 1 allocation may still be in Slurm"),
+        (EngineError::allocations_left("w", 2), "workflow 'w' is canceled, but 2 allocations may still be in Slurm"),
+        (EngineError::no_log("/p", "j"), "'/p' is not a log of job 'j'"),
         (EngineError::log_elsewhere("h", "/p"), "the log is on a disk of h: /p"),
-        (EngineError::log_gone("h"), "the runner h is gone, and the logs on its disk with it"),
+        (EngineError::log_gone("h"), "runner h was deleted together with the logs on its disk"),
         (EngineError::no_worker("h"), "the workflow has no worker 'h'"),
         (EngineError::no_data("d"), "user data 'd' does not exist"),
     ] {
@@ -110,7 +104,7 @@ async fn a_token_that_is_not_accepted_is_told_why() {
         (
             Some(TokenError::Expired),
             format!("the token is not accepted: {}", TokenError::Expired),
-            "`torc token create` makes another one",
+            "create a new one with `torc token create`",
         ),
     ] {
         let response = unauthorized(reason).into_response();

@@ -1,4 +1,4 @@
-//! Lists: what each kind of caller sees of them, and what their filters mean.
+//! Lists: the rows that each kind of caller sees, and the filters.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,8 @@ use torc_core::rows::AllocationRow;
 use super::{callers, two_workflows};
 use crate::tests::{TestServer, jobs, want};
 
-/// Three workflows: beside the two of [`two_workflows`] number 3 of ada in `lab`, and of each an allocation and accounting.
+/// Starts a server with three workflows: those of [`two_workflows`] and number 3 of ada in `lab`. Each has an allocation and
+/// accounting.
 async fn three_workflows() -> TestServer {
     let server = two_workflows().await;
     assert_eq!(server.apply("ada", "lab", "third", jobs(&["three"])).await, 3);
@@ -20,7 +21,7 @@ async fn three_workflows() -> TestServer {
     server.register("node-4", None).await;
     for id in 1..=3 {
         let row = AllocationRow { cluster: "local".to_owned(), nodes: 1, seconds: 60, ..AllocationRow::default() };
-        server.engine.intend_allocations(WorkflowId(id), vec![row], (Vec::new(), Vec::new())).await.unwrap();
+        server.engine.intend_allocations(WorkflowId(id), vec![row], Vec::new(), Vec::new()).await.unwrap();
         let stats = json!({ "items": [{ "workflow": id, "job": id, "run": 1, "attempt": 1 }] });
         server.ok("POST", "/v1/slurm_stats", Some(stats)).await;
     }
@@ -34,7 +35,7 @@ fn numbers(page: &Value, field: &str) -> BTreeSet<i64> {
 #[tokio::test]
 async fn each_caller_sees_what_it_deals_with_and_nothing_else() {
     let server = three_workflows().await;
-    // Workflows, and runners of them; a runner for all is number 4.
+    // The visible workflows and runners. Runner 4 serves all workflows.
     let seen: [(&str, &[i64], &[i64]); 11] = [
         ("administrator", &[1, 2, 3], &[1, 2, 3, 4]),
         ("owner ada", &[1, 3], &[1, 3]),
@@ -89,7 +90,7 @@ async fn workflows_come_in_pages_and_by_namespace() {
     }
 }
 
-/// One workflow whose jobs have ended in different ways: `a` after two attempts, the first of which failed.
+/// Starts a server with a workflow whose jobs have ended in different ways: `a` after two attempts, the first of which failed.
 async fn ended() -> TestServer {
     let server = TestServer::start().await;
     let handler = json!([{ "name": "again", "rules": [{ "exitCodes": [3], "maxRetries": 1 }] }]);

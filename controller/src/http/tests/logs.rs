@@ -1,4 +1,4 @@
-//! Logs on the disks of Pods: who is asked for them, and what is said when they are not there.
+//! Logs on the disks of Pods: the runner that is asked, and the error when they are gone.
 
 use serde_json::{Value, json};
 use torc_api::logs::LogChunk;
@@ -14,7 +14,7 @@ async fn register(server: &TestServer, host: &str, kind: &str) -> i64 {
     server.ok("POST", "/v1/runners", Some(request)).await["runner"].as_i64().unwrap()
 }
 
-/// A job that has ended on a runner of this kind on `pod-1`, which has left.
+/// Starts a server with a job that has ended on a runner of this kind on `pod-1`, which has left.
 async fn ended(kind: &str) -> TestServer {
     let server = TestServer::start().await;
     server.apply("ada", "default", "w", jobs(&["j"])).await;
@@ -30,13 +30,13 @@ async fn log(server: &TestServer, query: &str) -> Reply {
     server.send("GET", &format!("/v1/workflows/w/jobs/j/log?{query}"), Some(ADMIN), None).await
 }
 
-/// Asks for the log while the runner of a host answers.
+/// Requests the log while the runner of a host answers.
 async fn answered(server: &TestServer, host: &str, found: bool) -> (Value, Reply) {
     let runner = async {
         let wanted = server.ok("POST", "/v1/logs", Some(json!({ "host": host }))).await["wanted"][0].clone();
         let id = wanted["id"].as_i64().unwrap();
         let piece = if found { LogChunk::new(id, 7, b"text") } else { LogChunk::missing(id) };
-        // Its next call would wait for more: it brings the piece, and is not waited for.
+        // The runner's next call delivers the chunk and would then wait for more requests, so it is not awaited.
         let bring =
             server.send("POST", "/v1/logs", Some(ADMIN), Some(json!({ "host": "elsewhere", "pieces": [piece] })));
         let _ = tokio::time::timeout(std::time::Duration::from_millis(1), bring).await;

@@ -1,11 +1,11 @@
-//! Every route with its access and its verb in the audit log, compared with the router itself.
+//! Every route with its access rule and audit verb, compared with the router.
 
 use std::collections::BTreeSet;
 
 use super::super::rules;
 use crate::tests::{ADMIN, TestServer};
 
-/// Method, path, access, audit verb. Routes without an access need no token.
+/// Method, path, access rule, audit verb. Routes without an access rule need no token.
 const ROUTES: &[(&str, &str, &str, &str)] = &[
     ("GET", "/livez", "", ""),
     ("GET", "/readyz", "", ""),
@@ -68,14 +68,14 @@ const ROUTES: &[(&str, &str, &str, &str)] = &[
 
 type Routes = BTreeSet<(String, String)>;
 
-/// The method and path of every row of the table.
+/// Returns the methods and paths of the table.
 pub(super) fn table() -> Routes {
     let routes: Routes = ROUTES.iter().map(|(method, path, ..)| ((*method).to_owned(), (*path).to_owned())).collect();
     assert_eq!(routes.len(), ROUTES.len(), "each route is in the table once");
     routes
 }
 
-/// The paths of the router, as it lists them itself.
+/// Returns the paths of the router.
 fn paths(server: &TestServer) -> BTreeSet<String> {
     let text = format!("{:?}", server.app);
     let quoted = text.split('"').skip(1).step_by(2);
@@ -85,7 +85,7 @@ fn paths(server: &TestServer) -> BTreeSet<String> {
         .collect()
 }
 
-/// The methods and paths of the router: the answer to a method that no route has says which ones a path has.
+/// Returns the methods and paths of the router: the answer to an unknown method lists the methods of a path.
 pub(super) async fn routes(server: &TestServer) -> Routes {
     let mut routes = Routes::new();
     for path in paths(server) {

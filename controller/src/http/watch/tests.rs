@@ -24,7 +24,7 @@ fn event(sequence: i64, workflow: Option<i64>) -> Event {
     .unwrap()
 }
 
-/// What has been sent, as the bytes of the stream say.
+/// Returns the messages that were sent, as text.
 fn sent(receiver: &mut mpsc::Receiver<SseEvent>) -> Vec<String> {
     let mut texts = Vec::new();
     while let Ok(event) = receiver.try_recv() {
@@ -101,7 +101,7 @@ async fn a_workflow_that_is_new_is_theirs_from_its_first_event() {
     let id = server.apply("ada", "default", "third", jobs(&["j"])).await;
     assert!(watch.forward(Ok(Arc::new(vec![event(50, Some(id))]))).await.is_ok());
     assert_eq!(sent(&mut receiver).len(), 1);
-    // One that has lagged reads from the store.
+    // A stream that has lagged reads from the store.
     watch.last = 0;
     assert!(watch.forward(Err(broadcast::error::RecvError::Lagged(3))).await.is_ok());
     let events = server.ok("GET", "/v1/events", None).await;

@@ -14,7 +14,6 @@ pub(super) struct LeaseRecord {
     pub holder: String,
     /// The number of changes of the holder.
     pub transitions: i64,
-    /// The duration.
     pub seconds: i32,
 }
 

@@ -1,9 +1,9 @@
-//! The end of an object: what is waited for, and what is left of its workflow.
+//! Deletion of an object: its allocations and jobs end first, and the store keeps or deletes its workflow.
 
 use super::super::reconcile::reconcile;
 use super::*;
 
-/// An object that somebody has deleted so many seconds ago.
+/// Returns an object that was deleted this number of seconds ago.
 fn deleted(seconds_ago: i64, spec: Value) -> Value {
     let mut object = workflow("w", 1, spec);
     let time = torc_core::time::rfc3339(crate::clock::now().wall_ms - seconds_ago * 1_000);
@@ -24,7 +24,7 @@ async fn is_stored(fixture: &Fixture) -> bool {
     fixture.server.engine.find("lab", "w").await.is_ok()
 }
 
-/// A fixture whose object has one job, which a runner has begun.
+/// Returns a fixture whose object has one job that runs.
 async fn running(ttl: Option<i64>) -> (Fixture, Value, i64, Value) {
     let mut fixture = Fixture::new().await;
     let mut spec = jobs(&["a"]);
@@ -127,7 +127,7 @@ async fn an_object_without_a_workflow_or_a_finalizer_just_goes() {
     let found = fixture.sees(object);
     pass(&fixture, &found).await;
     assert!(fixture.api.lines().is_empty(), "it is not ours to release");
-    // One that is gone meanwhile needs no release.
+    // The finalizer of a missing object need not be removed.
     let (code, body) = failure(404, "NotFound", "gone");
     fixture.api.answers("PATCH", "/apis/torc.dev", code, body);
     let found = fixture.sees(deleted(1, jobs(&["a"])));
@@ -151,7 +151,7 @@ async fn allocations_are_waited_for_as_jobs_are() {
         pass(&fixture, &found).await;
         let row = torc_core::rows::AllocationRow { cluster: "local".to_owned(), nodes: 1, ..Default::default() };
         let (id, rows) = (torc_core::ids::WorkflowId(1), vec![row.clone(), row]);
-        fixture.server.engine.intend_allocations(id, rows, (Vec::new(), Vec::new())).await.unwrap();
+        fixture.server.engine.intend_allocations(id, rows, Vec::new(), Vec::new()).await.unwrap();
         fixture.api.calls();
         let found = fixture.sees(deleted(seconds_ago, jobs(&["a"])));
         pass(&fixture, &found).await;

@@ -1,4 +1,4 @@
-//! Slurm clusters as objects: the engine has those that there are.
+//! SlurmCluster objects are applied to the engine.
 
 use super::super::clusters::{ClusterStates, look};
 use super::*;

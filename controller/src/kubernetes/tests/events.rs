@@ -1,4 +1,4 @@
-//! What happens in the engine, as Events of its objects.
+//! Events of the engine are published as Events of their objects.
 
 use tokio_util::sync::CancellationToken;
 

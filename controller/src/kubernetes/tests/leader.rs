@@ -1,4 +1,4 @@
-//! Leader election: what is written to the lease, and what is believed of it.
+//! Leader election: reads and writes of the lease.
 
 use tokio_util::sync::CancellationToken;
 

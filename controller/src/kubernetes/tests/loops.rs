@@ -1,4 +1,4 @@
-//! The loops that look after objects: they begin by themselves, keep to the leadership, go on after trouble and end when told to.
+//! The loops of the controller: they start, pause without leadership, continue after errors, and end on request.
 
 use kube::runtime::reflector::Store;
 use tokio::task::JoinHandle;
@@ -9,7 +9,7 @@ use super::super::watch::Watches;
 use super::super::{clusters, definitions, events, orphans, pools};
 use super::*;
 
-/// Waits until something is so, and gives up after a minute.
+/// Waits until a condition holds, at most for a minute.
 async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let end = tokio::time::Instant::now() + Duration::from_secs(60);
     while !is_so().await {
@@ -18,13 +18,12 @@ async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// Tells a loop to end, and waits for that.
 async fn end(stop: &CancellationToken, task: JoinHandle<()>) {
     stop.cancel();
     tokio::time::timeout(Duration::from_secs(60), task).await.expect("it ends").expect("it does not panic");
 }
 
-/// The same engine seen by another server, which has its own view of workflows and its own way to the API server.
+/// Returns the context of another server with the same engine, but with its own cache and API server.
 fn beside(
     fixture: &Fixture,
     client: kube::Client,
@@ -37,13 +36,13 @@ fn beside(
     Arc::new(Context::new(context.engine.clone(), None, client, leadership, config, readiness, url, stores, clusters))
 }
 
-/// A server that no longer leads.
+/// Returns the context of a server that no longer leads.
 fn deposed(fixture: &Fixture, api: &FakeApi) -> Arc<Context> {
     let leadership = Leadership::of_lease(0, CancellationToken::new());
     beside(fixture, api.client(), leadership, fixture.context.workflows.clone())
 }
 
-/// A workflow whose object is gone.
+/// Returns a fixture with a workflow whose object is gone.
 async fn with_orphan() -> Fixture {
     let mut fixture = Fixture::new().await;
     let found = fixture.sees(workflow("gone", 1, jobs(&["a"])));
@@ -151,12 +150,12 @@ async fn events_are_told_again_after_trouble() {
     end(&stop, task).await;
 }
 
-/// A list of objects as an API server gives it.
+/// Returns a list of objects like an API server.
 fn list(kind: &str, items: Value) -> Value {
     json!({ "apiVersion": "torc.dev/v1alpha1", "kind": kind, "metadata": { "resourceVersion": "7" }, "items": items })
 }
 
-/// Lists are answered so; watches fail, so that they are not begun again at once.
+/// Answers lists. Watches fail, so that they do not restart at once.
 fn lists(api: &FakeApi, path: &'static str, list: Value) {
     api.does(move |call| {
         let is_watch = call.path.contains("watch=");

@@ -1,4 +1,4 @@
-//! Workflows whose object is gone.
+//! Workflows without an object.
 
 use super::super::orphans::look;
 use super::super::reconcile::reconcile;

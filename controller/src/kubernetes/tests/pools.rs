@@ -1,4 +1,4 @@
-//! Runner pools: their size is changed where the work says so, and only then.
+//! Runner pools are scaled when the work requires it.
 
 use std::collections::HashMap;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! One pass for one object: what is applied, what is written, and when it is looked at again.
+//! Reconciles of one object: documents applied, statuses written, and delays.
 
 use kube::runtime::controller::Action;
 use tokio_util::sync::CancellationToken;
@@ -17,7 +17,7 @@ fn again(seconds: u64) -> Action {
     Action::requeue(Duration::from_secs(seconds))
 }
 
-/// The last status that was written.
+/// Returns the last written status.
 fn status(calls: &[Call]) -> Value {
     calls.iter().rev().find(|call| call.path.contains("/status")).unwrap().body["status"].clone()
 }
@@ -166,7 +166,7 @@ async fn an_earlier_object_of_the_same_name_is_replaced() {
         (&stored["id"], &stored["document"]["metadata"]["annotations"]["torc.dev/uid"]),
         (&json!(2), &json!("9f9f-later"))
     );
-    // One that was applied without a cluster has no uid, and becomes the object's.
+    // A workflow that was applied without a cluster has no uid, and now belongs to the object.
     fixture.server.apply("ada", "lab", "plain", crate::tests::jobs(&["a"])).await;
     let plain = fixture.sees(workflow("plain", 1, jobs(&["a"])));
     pass(&fixture, &plain).await;
@@ -216,7 +216,7 @@ async fn a_finished_object_is_deleted_when_its_time_is_over() {
             assert_eq!(gone.body["preconditions"]["uid"], "1a2b-w");
         }
         if ttl == Some(100) {
-            // The engine's clock stands still in this test, and the real one does not.
+            // The engine's clock is fixed in this test, and the real one is not.
             assert!(
                 (40..=100).map(again).any(|in_time| in_time == action),
                 "it is looked at again in time: {action:?}"

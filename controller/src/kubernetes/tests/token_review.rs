@@ -1,4 +1,4 @@
-//! Tokens of service accounts: what the API server is asked, and how often.
+//! Tokens of service accounts: the reviews that the API server receives.
 
 use torc_api::token::Grant;
 

@@ -17,7 +17,7 @@ fn spec(partitions: usize) -> SlurmClusterSpec {
     SlurmClusterSpec { partitions: (0..partitions).map(one).collect(), ..SlurmClusterSpec::default() }
 }
 
-fn names(partitions: Option<&[Partition]>) -> Option<Vec<String>> {
+fn names(partitions: Option<&[PartitionLimits]>) -> Option<Vec<String>> {
     partitions.map(|all| all.iter().map(|one| one.name.clone()).collect())
 }
 
@@ -40,7 +40,7 @@ async fn partitions_are_asked_for_again_after_ten_minutes() {
         );
     }
     assert_eq!(names(cluster.known_partitions().as_deref()), short);
-    // What was known stays when Slurm does not answer.
+    // Detected partitions stay when Slurm does not answer.
     slurm.advance(Duration::from_secs(601));
     slurm.refuses("sinfo", "slurm_load_partitions: Unable to contact slurm controller (connect failure)");
     assert_eq!(names(cluster.partitions().await), short);
@@ -105,7 +105,7 @@ async fn a_slurm_is_unreachable_after_a_minute_of_silence() {
     let (status, reason, message) = ready(cluster);
     assert_eq!((status.as_str(), reason.as_str()), ("False", "Unreachable"));
     assert!(message.contains("Unable to contact slurm controller"), "{message}");
-    // A refusal is an answer, too, and the next silence begins anew.
+    // A refusal is an answer as well, so the time without an answer starts again.
     slurm.refuses("squeue", "slurm_load_jobs error: Invalid user");
     assert!(cluster.ask(&call).await.is_err());
     assert_eq!((cluster.unreachable(), ready(cluster)), (None, text(["True", "Answered", ""])));

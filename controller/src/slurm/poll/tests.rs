@@ -9,12 +9,12 @@ use super::*;
 
 const IDENTITY: &str = "0a1b";
 
-/// A line of `squeue`.
+/// Returns a line of `squeue`.
 fn queued(number: &str, state: &str, comment: &str, name: &str) -> String {
     format!("{number}|{state}|gpu|2|2026-01-01T00:00:10|2026-01-01T00:00:20|1:00|n[1-2]|{comment}|{name}|Priority\n")
 }
 
-/// A line of `sacct`.
+/// Returns a line of `sacct`.
 fn recorded_line(number: &str, state: &str, name: &str) -> String {
     format!("{number}|{state}|0:0|2026-01-01T00:00:30|2026-01-01T00:00:40|n3|{name}\n")
 }
@@ -104,7 +104,7 @@ async fn an_answer_that_did_not_come_says_nothing() {
     assert_eq!(look(cluster, &rows, &mut MissingSince::new()).await, unanswered);
     slurm.says("squeue", "not a line of squeue\n");
     assert_eq!(look(cluster, &rows, &mut MissingSince::new()).await, unanswered);
-    // A site without accounting has nothing to say, which is an answer.
+    // The empty answer of a site without accounting is an answer.
     slurm.says("squeue", "");
     slurm.refuses("sacct", "Slurm accounting storage is disabled");
     let seen = look(cluster, &rows, &mut MissingSince::new()).await;
@@ -142,7 +142,7 @@ async fn of_one_that_was_requeued_the_accounting_knows_the_former_end() {
     assert!(asked.len() == 1 && asked[0].contains("-D") && asked[0].ends_with("-j 71"), "{asked:?}");
 }
 
-/// What is found of allocations whose number is not known, `called_ms_ago` after the call.
+/// Returns the search results for allocations without a Slurm job ID, `called_ms_ago` after the call of `sbatch`.
 async fn found(slurm: &FakeSlurm, rows: &[AllocationRow], called_ms_ago: i64) -> Vec<(i64, PollResult)> {
     let mut clusters = slurm.clusters();
     let named = |row: &AllocationRow| slurm_name(row, IDENTITY);
@@ -199,7 +199,7 @@ async fn a_submission_is_not_lost_while_slurm_does_not_answer() {
     assert!(found(&slurm, &[uncalled, row(2, Some("9"))], 900_000).await.is_empty(), "there is nothing to find out");
 }
 
-/// Allocations that run one after another share a name: their comments tell them apart.
+/// Allocations that run one after another share a name, but not a comment.
 #[tokio::test]
 async fn serialized_allocations_are_told_apart_by_their_comments() {
     let slurm = FakeSlurm::new();

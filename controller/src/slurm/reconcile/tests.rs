@@ -11,7 +11,7 @@ use crate::credentials::ServerTrust;
 use crate::issuer::Issuer;
 use crate::tests::{TestServer, VirtualClock, token_key};
 
-/// A server, a Slurm, and what talks with both.
+/// A server, a fake Slurm, and the loop between them.
 struct Lab {
     slurm: FakeSlurm,
     server: TestServer,
@@ -48,7 +48,7 @@ impl Lab {
         Self { slurm, server, context, winding_down }
     }
 
-    /// A workflow with as many jobs, each of which takes a whole node.
+    /// Applies a workflow with this number of jobs, each of which takes a whole node.
     async fn apply(&self, name: &str, jobs: usize) {
         let job =
             |number: usize| json!({ "name": format!("j{number}"), "command": "true", "resourceRequirements": "node" });
@@ -62,7 +62,7 @@ impl Lab {
         self.server.ok("POST", "/v1/workflows", Some(body)).await;
     }
 
-    /// Allocations with their numbers in Slurm, where they stand, and what is said of them.
+    /// Returns the Slurm job ID and the status of each allocation.
     async fn allocations(&self) -> Vec<(Option<String>, String)> {
         let page = self.server.ok("GET", "/v1/allocations", None).await;
         let one =
@@ -74,7 +74,7 @@ impl Lab {
         self.context.tick(is_due).await.unwrap()
     }
 
-    /// Files that were handed to runners.
+    /// Returns the credential files.
     fn handed(&self) -> Vec<String> {
         let Ok(folder) = std::fs::read_dir(self.slurm.path("handed")) else { return Vec::new() };
         let mut names: Vec<String> = folder.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
@@ -139,7 +139,7 @@ async fn a_refusal_is_answered_with_a_pause_that_doubles() {
     lab.tick(false).await;
     assert_eq!(lab.slurm.calls("sbatch").len(), 1, "Slurm would say the same of the others");
     assert_eq!(lab.allocations().await, [(None, "pending".to_owned()), (None, "pending".to_owned())]);
-    // The first pause is 10 s, since the interval of the loop is longer than that.
+    // The first back-off is 10 s, because the interval of the loop is longer.
     let mut count = 1;
     for (passed, calls) in [(9_999, 0), (1, 1), (19_999, 0), (1, 1), (39_999, 0), (1, 1)] {
         lab.slurm.advance(Duration::from_millis(passed));
@@ -156,7 +156,7 @@ async fn a_refusal_is_answered_with_a_pause_that_doubles() {
     lab.tick(false).await;
     let numbers: Vec<Option<String>> = lab.allocations().await.into_iter().map(|(number, _)| number).collect();
     assert!(numbers.len() == 2 && numbers.iter().all(Option::is_some), "{numbers:?}");
-    // What was refused is forgotten with the first success: the next pause is the first one again.
+    // A success resets the back-off.
     assert!(lab.context.backoffs.is_empty());
 }
 
@@ -292,7 +292,7 @@ async fn a_store_is_told_from_others_by_its_identity() {
 
 // R08
 #[tokio::test]
-async fn a_submission_whose_answer_was_lost_is_adopted_and_its_copies_go() {
+async fn a_submission_without_answer_is_adopted_once() {
     let mut lab = Lab::new().await;
     lab.slurm.refuses("sbatch", "sbatch: error: Socket timed out on send/recv operation");
     lab.apply("w", 1).await;
@@ -444,7 +444,7 @@ async fn orphans_of_one_workflow_are_reported_over_http() {
     let (of_w, of_v) = (report("w").await, report("v").await);
     assert!(of_w.contains("torc-wf1-a1") && !of_w.contains("torc-wf2-a2"), "{of_w}");
     assert!(of_v.contains("torc-wf2-a2") && !of_v.contains("torc-wf1-a1"), "{of_v}");
-    // What is stopped over HTTP is cancelled at once where nobody ticks.
+    // Without a loop, a workflow that is canceled over HTTP has its allocations canceled at once.
     lab.queue(&[("501", "RUNNING"), ("502", "RUNNING")]);
     lab.slurm.calls("scancel");
     lab.server.ok("POST", "/v1/workflows/v/cancel", None).await;

@@ -9,7 +9,7 @@ use torc_api::workflow::WorkflowSpec;
 use torc_core::expanded::Requirements;
 use torc_core::ids::{AllocationId, WorkflowId};
 use torc_core::planning::course::{LiveAllocation, ResourceClass};
-use torc_core::planning::sizing::Stage;
+use torc_core::planning::sizing::AllocationStage;
 
 use super::*;
 
@@ -41,8 +41,12 @@ fn row(id: i64) -> AllocationRow {
 }
 
 fn needs(spec: WorkflowSpec, rows: &[AllocationRow]) -> WorkflowDemand {
-    let live =
-        |row: &AllocationRow| LiveAllocation { row: row.clone(), stage: Stage::Pending, runners: 0, idle_polls: 0 };
+    let live = |row: &AllocationRow| LiveAllocation {
+        row: row.clone(),
+        stage: AllocationStage::Pending,
+        runners: 0,
+        idle_polls: 0,
+    };
     WorkflowDemand {
         workflow: WorkflowId(3),
         name: "w".to_owned(),
@@ -65,8 +69,8 @@ fn needs(spec: WorkflowSpec, rows: &[AllocationRow]) -> WorkflowDemand {
 
 fn script_of(needs: &WorkflowDemand, row: &AllocationRow) -> String {
     let files = ("/home/ada/.torc/allocations/x.env", "/scratch/ada/torc_output");
-    let node = Partition { name: "debug".to_owned(), cpus: 4, ..Partition::default() };
-    text(&config(), (needs, row, &[node]), "0a1b2c3d", files).unwrap()
+    let node = PartitionLimits { name: "debug".to_owned(), cpus: 4, ..PartitionLimits::default() };
+    text(&config(), needs, row, &[node], "0a1b2c3d", files.0, files.1).unwrap()
 }
 
 #[test]
@@ -132,7 +136,7 @@ fn a_script_for_a_scheduler_of_the_document() {
     assert!(!script_of(&needs, &rows[0]).contains("--stagger-among"), "the document does not want it");
     let gone = WorkflowDemand { spec: Arc::new(WorkflowSpec::default()), ..needs };
     let files = ("/f", "/o");
-    let refused = super::text(&config(), (&gone, &rows[0], &[]), "x", files).unwrap_err();
+    let refused = super::text(&config(), &gone, &rows[0], &[], "x", files.0, files.1).unwrap_err();
     assert_eq!(refused, "there is no Slurm scheduler 'chain' any more");
 }
 
@@ -201,7 +205,7 @@ fn runners_are_told_how_many_start_together() {
         (vec![of(1, None, true, 3), of(2, None, false, 7)], Some("4")),
     ] {
         let needs = needs(WorkflowSpec::default(), &rows);
-        let words = arguments((&needs, &rows[0]), "/o");
+        let words = arguments(&needs, &rows[0], "/o");
         let found = words.iter().position(|word| word == "--stagger-among").map(|at| words[at + 1].as_str());
         assert_eq!(found, expected, "{words:?}");
         assert_eq!(words[..2], ["3", "/o"]);

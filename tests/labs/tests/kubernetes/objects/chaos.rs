@@ -99,7 +99,7 @@ fn another_server_takes_over_when_the_leader_is_killed() {
     let address = free_address();
     let call = Controller::call(&cluster.env, namespace, "three", &address).env("TORC_KUBERNETES_LEASE", "torc");
     let third = Controller::with(call, &address);
-    let waits = "has begun to write to the store and does not end it";
+    let waits = "holds an unfinished write transaction of the store";
     until(|| third.readiness().contains(waits), || format!("{} {}", third.readiness(), third.process().stderr()));
     assert!(third.readiness().contains("leadership: two_"), "{}", third.readiness());
     drop(input);

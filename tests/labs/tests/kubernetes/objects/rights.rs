@@ -60,14 +60,14 @@ fn a_missing_right_is_logged_once_and_can_be_granted_later() {
     grant("status", "workflows.torc.dev/status", "get,patch");
     grant("objects", "workflows.torc.dev", "get,list,watch,patch,delete");
     controller.expect_ready();
-    assert_eq!(controller.log_lines("workflows are not being watched"), 1, "{}", controller.process().stderr());
+    assert_eq!(controller.log_lines("workflows cannot be watched"), 1, "{}", controller.process().stderr());
     let _runner = controller.runner(&cluster.env, "runner");
     namespace.apply("w", &jobs(&[("a", "true")]));
     namespace.expect("w", "Finished", "True/Succeeded");
     namespace.apply("cycle", &json!({"jobs": [{"name": "a", "command": "true", "dependsOn": ["a"]}]}));
     namespace.expect("cycle", "Accepted", "False/CycleFound");
     assert_eq!(controller.log_lines("event was not published"), 1, "{}", controller.process().stderr());
-    assert_eq!(controller.log_lines("Slurm clusters are not being watched, so workflows cannot name any"), 1);
+    assert_eq!(controller.log_lines("Slurm clusters cannot be watched"), 1);
     for _ in 0..3 {
         let call = cluster.env.call("get workflows").env("TORC_API_URL", format!("http://{address}"));
         call.env("TORC_TOKEN", "no.real.token").run().exits(7);
@@ -78,10 +78,10 @@ fn a_missing_right_is_logged_once_and_can_be_granted_later() {
         "{}",
         controller.process().stderr()
     );
-    until(|| controller.log_lines("events are not told") == 1, || controller.process().stderr());
+    until(|| controller.log_lines("events were not published") == 1, || controller.process().stderr());
     grant("events", "events.events.k8s.io", "create,patch");
     until(|| namespace.events("w").len() == 2, || controller.process().stderr());
-    assert_eq!(controller.log_lines("events are not told"), 1, "{}", controller.process().stderr());
+    assert_eq!(controller.log_lines("events were not published"), 1, "{}", controller.process().stderr());
     // No other warning is repeated.
     assert!(controller.log_lines("WARN") < 9, "{}", controller.process().stderr());
     namespace.kubectl("delete twf --all --timeout=60s");
