@@ -76,7 +76,6 @@ fn parse_parameter(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: &ExecArgs) -> Result<ExitStatus, CliError> {
     let commands = commands(args)?;
     let name = args.name.clone().unwrap_or_else(|| unique_name(jiff::Zoned::now().datetime()));

@@ -14,7 +14,6 @@ use crate::output::without_nulls;
 #[derive(Debug, Args)]
 pub struct PingArgs {}
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, _: &PingArgs) -> Result<ExitStatus, CliError> {
     let connection = ServerConnection::open(&context.settings, &context.folder).await?;
     let url = connection.is_served().then(|| connection.client().url());

@@ -32,7 +32,6 @@ pub struct RemoteArgs {
     pub command: RemoteCommand,
 }
 
-/// The commands of the group.
 #[derive(Debug, Subcommand)]
 pub enum RemoteCommand {
     /// Add workers to a workflow without starting them
@@ -138,7 +137,6 @@ pub struct RunRemoteArgs {
     pub runner: RunnerArgs,
 }
 
-/// Flags for SSH.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "SSH")]
 pub struct SshArgs {
@@ -170,7 +168,6 @@ fn program_of(typed: Option<&str>, worker: &RemoteWorker) -> String {
     typed.or(worker.remote_torc.as_deref()).unwrap_or("torc").to_owned()
 }
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: RemoteArgs) -> Result<ExitStatus, CliError> {
     let ssh = &args.ssh;
     match args.command {
@@ -182,9 +179,9 @@ pub async fn run(context: &CommandContext, args: RemoteArgs) -> Result<ExitStatu
         RemoteCommand::ListWorkers { workflow } => workers::list(context, &workflow).await,
         RemoteCommand::Run(args) => run::run(context, ssh, &args).await,
         RemoteCommand::Status(chosen) => look::status(context, ssh, &chosen).await,
-        RemoteCommand::Stop { chosen, force, timeout } => look::stop(context, ssh, &chosen, (force, timeout)).await,
+        RemoteCommand::Stop { chosen, force, timeout } => look::stop(context, ssh, &chosen, force, timeout).await,
         RemoteCommand::CollectLogs { chosen, output_dir, delete } => {
-            logs::collect(context, ssh, &chosen, (&output_dir, delete)).await
+            logs::collect(context, ssh, &chosen, &output_dir, delete).await
         }
         RemoteCommand::DeleteLogs { chosen, yes } => logs::delete(context, ssh, &chosen, yes).await,
     }

@@ -13,7 +13,6 @@ use crate::remote::request::{LOGS, REPORT, WorkerRequest};
 #[derive(Debug, Args)]
 pub struct RemoteAgentArgs {}
 
-/// Runs the command.
 pub async fn run(context: &CommandContext) -> Result<ExitStatus, CliError> {
     let mut text = String::new();
     std::io::stdin()

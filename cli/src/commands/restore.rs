@@ -25,7 +25,6 @@ pub struct RestoreArgs {
     pub database: Option<String>,
 }
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: &RestoreArgs) -> Result<ExitStatus, CliError> {
     if context.settings.url.is_some() {
         return Err(CliError::usage("--url is not supported: run `torc restore` on the machine of the store"));

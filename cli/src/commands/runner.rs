@@ -51,7 +51,6 @@ pub struct RunnerCommandArgs {
     pub runner: RunnerArgs,
 }
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: &RunnerCommandArgs) -> Result<ExitStatus, CliError> {
     if args.worker_dir.is_some() {
         // Fails only for the leader of a process group, which has left the login session already.
@@ -257,7 +256,6 @@ pub fn claim_folder(name: &Path) -> Result<(PathBuf, Flock<File>), CliError> {
     Err(CliError::new(ExitStatus::Refused, message).hint("set another folder with --output-dir"))
 }
 
-/// Locks this folder.
 fn claim_worker_folder(folder: &Path) -> Result<(PathBuf, Flock<File>), CliError> {
     let claim = try_claim(folder)?
         .ok_or_else(|| CliError::new(ExitStatus::Refused, format!("another runner uses {}", folder.display())))?;

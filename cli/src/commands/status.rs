@@ -23,7 +23,6 @@ pub struct StatusArgs {
     pub workflow: Option<String>,
 }
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: &StatusArgs) -> Result<ExitStatus, CliError> {
     with_client(&context.settings, &context.folder, async |client: &Client| {
         let name = resolve_workflow(client, args.workflow.as_deref()).await?;

@@ -23,7 +23,6 @@ pub struct TokenArgs {
     pub command: TokenCommand,
 }
 
-/// The commands of the group.
 #[derive(Debug, Subcommand)]
 pub enum TokenCommand {
     Create(CreateTokenArgs),
@@ -91,7 +90,6 @@ pub struct ShowTokenArgs {
     pub file: Option<PathBuf>,
 }
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: &TokenArgs) -> Result<ExitStatus, CliError> {
     match &args.command {
         TokenCommand::Create(args) => create(context, args).await,

@@ -22,7 +22,8 @@ pub async fn collect(
     context: &CommandContext,
     ssh_args: &SshArgs,
     chosen: &WorkerSelection,
-    (output_dir, delete): (&Path, bool),
+    output_dir: &Path,
+    delete: bool,
 ) -> Result<ExitStatus, CliError> {
     let into = context.folder.join(output_dir);
     with_client(&context.settings, &context.folder, async |client: &Client| {

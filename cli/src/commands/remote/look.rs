@@ -52,12 +52,12 @@ pub async fn ask_all(
     parallel::for_each(workers, ssh_args.max_parallel_ssh, work, done).await
 }
 
-/// Stops the runners.
 pub async fn stop(
     context: &CommandContext,
     ssh: &SshArgs,
     chosen: &WorkerSelection,
-    (force, timeout): (bool, Duration),
+    force: bool,
+    timeout: Duration,
 ) -> Result<ExitStatus, CliError> {
     let wait_seconds = timeout.as_secs();
     with_client(&context.settings, &context.folder, async |client: &Client| {

@@ -31,7 +31,6 @@ const OUTPUT_DIR: &str = "client.run.output_dir";
 /// Lifetime of the token of a worker. 90 days exceed the duration of any workflow.
 const WORKER_TOKEN_SECONDS: i64 = 90 * 24 * 3_600;
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, ssh: &SshArgs, args: &RunRemoteArgs) -> Result<ExitStatus, CliError> {
     let (file, target) = match args.targets.as_slice() {
         [file, target] => (Some(Path::new(file)), target.as_str()),
