@@ -132,7 +132,8 @@ fn named_object(text: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Limits for finding problems. They exceed the limits of stores, which apply later.
-const CHECK_LIMITS: ExpansionLimits = ExpansionLimits { max_jobs: 10_000_000, max_files: 20_000_000, max_dependencies: 100_000_000 };
+const CHECK_LIMITS: ExpansionLimits =
+    ExpansionLimits { max_jobs: 10_000_000, max_files: 20_000_000, max_dependencies: 100_000_000 };
 
 /// Reads documents and returns an error with all problems. A single valid document is not expanded here, because the server expands
 /// it.
