@@ -21,7 +21,7 @@ pub struct ExecutionConfig {
     /// Spread the registration of many runners over time (true when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staggered_start: Option<bool>,
-    /// Streams that are kept, and how; those of the execution configuration when absent.
+    /// The streams of jobs to keep, and their files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdio: Option<Stdio>,
     /// Direct mode: kill jobs that exceed their memory (true when absent).

@@ -150,14 +150,14 @@ pub struct WorkflowSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compute_node_expiration_buffer_seconds: Option<i64>,
 
-    /// Start no new jobs and submit no allocations; running jobs continue (false when absent).
+    /// Start no new jobs and submit no allocations; running jobs continue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = false))]
     pub suspend: Option<bool>,
     /// Stop the workflow: Cancel ends jobs and allocations, Drain lets running jobs end (None when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_policy: Option<StopPolicy>,
-    /// The number of the run (1 when absent). A higher number runs the workflow again, as `rerunPolicy` says.
+    /// The number of the run. A higher number runs the workflow again, as `rerunPolicy` says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1), extend("default" = 1))]
     pub run_id: Option<i32>,
