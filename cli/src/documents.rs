@@ -6,11 +6,11 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use torc_api::document::{Document, SlurmClusterDocument, WorkflowDocument};
-use torc_api::job::Job;
+use torc_api::job::JobSpec;
 use torc_api::load::{Format, LoadOptions, Loaded, Positions, load};
 use torc_api::problem::{Problem, ProblemKind};
 use torc_api::workflow::WorkflowSpec;
-use torc_core::expand::{self, Limits};
+use torc_core::expand::{self, ExpansionLimits};
 use torc_core::expanded::Expanded;
 
 pub use report::ProblemReport;
@@ -58,7 +58,7 @@ impl LoadedWorkflow {
     }
 
     /// The jobs that it comes to, or what is wrong.
-    pub fn expand(&self, limits: &Limits) -> Result<Expanded, Vec<Problem>> {
+    pub fn expand(&self, limits: &ExpansionLimits) -> Result<Expanded, Vec<Problem>> {
         expand::expand(&self.document.spec, limits)
     }
 
@@ -99,7 +99,7 @@ pub fn read(paths: &[PathBuf], namespace: Option<&str>) -> Result<(Vec<LoadedWor
 }
 
 /// The jobs of a file that has nothing else: what they refer to is elsewhere.
-pub fn read_jobs(path: &Path) -> Result<Vec<Job>, CliError> {
+pub fn read_jobs(path: &Path) -> Result<Vec<JobSpec>, CliError> {
     let mut text = read_text(path)?;
     let format = Format::from_path(&path.to_string_lossy());
     // A workflow has a name, and these jobs get theirs from the one they join.
@@ -134,8 +134,9 @@ fn named_object(text: &[u8]) -> Option<Vec<u8>> {
     serde_json::to_vec(&object).ok()
 }
 
-/// Limits for finding problems: those that count are the store's.
-const GENEROUS: Limits = Limits { max_jobs: 10_000_000, max_files: 20_000_000, max_dependencies: 100_000_000 };
+/// ExpansionLimits for finding problems: those that count are the store's.
+const GENEROUS: ExpansionLimits =
+    ExpansionLimits { max_jobs: 10_000_000, max_files: 20_000_000, max_dependencies: 100_000_000 };
 
 /// Reads documents; everything that is wrong is told at once. A single document without errors of its own is not expanded
 /// here: whoever stores it does that.

@@ -11,11 +11,11 @@ use torc_slurm::allocation::{self, CurrentAllocation};
 use torc_slurm::exec::Slurm;
 
 use crate::error::CliError;
-use crate::settings::RunSettings;
+use crate::settings::RunnerSettings;
 
 /// Returns the configuration of a runner on this machine. Inside a Slurm allocation its jobs become steps, and its time limit is that
 /// of the allocation.
-pub async fn runner_config(run: &RunSettings, state_dir: &Path, folder: &Path) -> Result<RunnerConfig, CliError> {
+pub async fn runner_config(run: &RunnerSettings, state_dir: &Path, folder: &Path) -> Result<RunnerConfig, CliError> {
     let executable = std::env::current_exe()
         .map_err(|error| CliError::unexpected("could not find the path of this program", error))?;
     let shim_command = vec![executable.into_os_string(), "shim".into()];
@@ -29,14 +29,7 @@ pub async fn runner_config(run: &RunSettings, state_dir: &Path, folder: &Path) -
     };
     folder.clone_into(&mut config.working_dir);
     config.kind = kind(std::env::var(crate::env::RUNNER_KIND).ok().as_deref())?;
-    config.max_parallel_jobs = run.max_parallel_jobs;
-    config.labels.clone_from(&run.labels);
-    config.poll_interval = run.poll_interval;
-    config.backoff_max = run.claim_backoff_max;
-    config.long_poll = run.long_poll;
-    config.offline = run.offline();
-    config.persistent = run.persistent;
-    config.prefetch = run.prefetch();
+    config.settings = run.clone();
     config.time_limit = run.time_left(Timestamp::now());
     if let Some(around) = detect::surroundings() {
         config.slurm_job_id = Some(around.job_id.clone());
@@ -60,11 +53,11 @@ fn kind(word: Option<&str>) -> Result<RunnerKind, CliError> {
 }
 
 /// Configures the runner of an allocation, or of one of its nodes: Slurm's values become its capacity.
-pub fn share_allocation(config: &mut RunnerConfig, run: &RunSettings, around: &CurrentAllocation, share: Share) {
+pub fn share_allocation(config: &mut RunnerConfig, run: &RunnerSettings, around: &CurrentAllocation, share: Share) {
     let names = node_names(around, share);
     let nodes = i64::try_from(names.len().max(1)).unwrap_or(1);
     config.kind = RunnerKind::Slurm;
-    config.poll_interval = run.slurm_poll_interval;
+    config.settings.poll_interval = run.slurm_poll_interval;
     let gpus = run.num_gpus.or(around.gpus);
     config.gpu_devices = gpu_devices(gpus, detect::gpus());
     // A runner with several nodes treats them as equal, so each counts as the smallest one.
@@ -120,8 +113,8 @@ mod tests {
     }
 
     /// Settings whose values all differ from the defaults.
-    fn said() -> RunSettings {
-        RunSettings {
+    fn said() -> RunnerSettings {
+        RunnerSettings {
             num_cpus: Some(3),
             memory_bytes: Some(5 << 20),
             num_gpus: Some(2),
@@ -154,12 +147,9 @@ mod tests {
         let config = runner_config(&said, Path::new("place"), Path::new("/folder")).await.expect("a configuration");
         assert_eq!(config.capacity, Resources { cpus: 3, memory_bytes: 5 << 20, gpus: 2, nodes: 1 });
         assert_eq!(config.gpu_devices.len(), 2);
-        assert_eq!((config.max_parallel_jobs, &config.labels), (Some(7), &said.labels));
+        assert_eq!(config.settings, said);
         assert_eq!((config.output_dir, config.state_dir), ("/folder/results".into(), "/folder/place".into()));
         assert_eq!(config.time_limit, said.time_limit);
-        assert_eq!((config.poll_interval, config.backoff_max), (seconds(13), seconds(19)));
-        assert_eq!((config.long_poll, config.persistent), (false, true));
-        assert_eq!((config.offline, config.prefetch), (said.offline(), said.prefetch()));
     }
 
     // J02
@@ -175,7 +165,7 @@ mod tests {
             gpus: Some(1),
             end_time: None,
         };
-        let nothing = RunSettings { slurm_poll_interval: seconds(17), ..RunSettings::default() };
+        let nothing = RunnerSettings { slurm_poll_interval: seconds(17), ..RunnerSettings::default() };
         let (place, folder) = (Path::new("place"), Path::new("/folder"));
         for (run, share, cpus, memory_bytes, gpus, nodes) in [
             (&nothing, Share::OwnNode, 6, 9 << 30, 1, 1),
@@ -185,7 +175,7 @@ mod tests {
             let mut config = runner_config(run, place, folder).await.expect("a configuration");
             share_allocation(&mut config, run, &around, share);
             assert_eq!(config.capacity, Resources { cpus, memory_bytes, gpus, nodes }, "{share:?}");
-            assert_eq!((config.kind, config.poll_interval), (RunnerKind::Slurm, seconds(17)));
+            assert_eq!((config.kind, config.settings.poll_interval), (RunnerKind::Slurm, seconds(17)));
         }
     }
 

@@ -6,7 +6,6 @@
 pub mod backend;
 mod files;
 mod flags;
-mod run;
 mod server;
 
 use std::collections::BTreeMap;
@@ -15,8 +14,8 @@ use std::path::{Path, PathBuf};
 use backend::{Backend, choose};
 pub use files::config_files;
 pub use flags::{Flags, RunnerArgs, as_arguments, bit, layer};
-pub use run::RunSettings;
 pub use server::ServerSettings;
+pub use torc_runner::RunnerSettings;
 
 use torc_api::setting::FlagGroup::Global;
 use torc_api::setting::{InvalidSetting, Setting, parse_path, parse_text};
@@ -30,7 +29,7 @@ use crate::output::OutputFormat;
 
 /// Returns the declarations of all settings.
 pub fn all() -> impl Iterator<Item = &'static Setting> {
-    [Settings::SETTINGS, RunSettings::SETTINGS, ServerSettings::SETTINGS, KubernetesConfig::SETTINGS]
+    [Settings::SETTINGS, RunnerSettings::SETTINGS, ServerSettings::SETTINGS, KubernetesConfig::SETTINGS]
         .into_iter()
         .flatten()
 }
@@ -160,7 +159,7 @@ torc_api::settings! {
         backend: Backend;
         /// The name in the server's certificate, where it differs from the host of the URL.
         server_name: Option<String>;
-        run: RunSettings;
+        run: RunnerSettings;
         server: ServerSettings;
         /// The values before parsing, with their origins.
         layers: Layers;
@@ -235,7 +234,7 @@ pub fn resolve(layers: &Layers, handed: EnvCredentials) -> Result<Settings, CliE
         token: handed.token,
         server_file: handed.server_file,
         server_certificates: handed.server_certificates,
-        run: layers.read(RunSettings::read)?,
+        run: layers.read(RunnerSettings::read)?,
         server: resolve_server(layers)?,
         layers: layers.clone(),
         ..settings

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use tokio::sync::{Notify, broadcast, mpsc, oneshot};
 use torc_api::api::{self, Event};
 use torc_core::engine::{Engine, Tx};
-use torc_core::expand::Limits;
+use torc_core::expand::ExpansionLimits;
 use torc_core::ids::WorkflowId;
 use torc_store::Store;
 
@@ -43,7 +43,7 @@ pub struct EngineHandle {
     queue: mpsc::Sender<EngineCommand>,
     events: broadcast::Sender<Arc<Vec<Event>>>,
     store: Store,
-    limits: Limits,
+    limits: ExpansionLimits,
     metrics: Arc<Metrics>,
     /// Notified after every change, for the Slurm loop.
     changed: Arc<Notify>,
@@ -54,7 +54,7 @@ impl EngineHandle {
     /// Reads the store and starts the writer. The handle's last clone ends it.
     pub(crate) async fn start(
         store: Store,
-        limits: Limits,
+        limits: ExpansionLimits,
         metrics: Arc<Metrics>,
         stop: Stop,
         issuer: Issuer,
@@ -65,7 +65,7 @@ impl EngineHandle {
     /// Starts the writer with the given clock.
     pub(crate) async fn start_with_clock(
         store: Store,
-        limits: Limits,
+        limits: ExpansionLimits,
         metrics: Arc<Metrics>,
         stop: Stop,
         issuer: Issuer,

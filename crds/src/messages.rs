@@ -179,7 +179,7 @@ fn requests_about_data_carry_every_field() {
         "a request without a value is a mistake"
     );
     is_written_as(&UserDataWritten { changed: true, stale_jobs: 1 }, json!({ "changed": true, "staleJobs": 1 }));
-    let job = crate::job::Job { name: "n".to_owned(), command: "c".to_owned(), ..crate::job::Job::default() };
+    let job = crate::job::JobSpec { name: "n".to_owned(), command: "c".to_owned(), ..crate::job::JobSpec::default() };
     let spawn = SpawnRequest { lineage: "l".to_owned(), jobs: vec![job], state: Some(json!(2)), run_id: 3, attempt: 4 };
     is_written_as(
         &spawn,
@@ -613,9 +613,9 @@ fn an_empty_document_stays_empty() {
     use crate::resources::{ResourceRequirements, SlurmScheduler};
     use crate::workflow::{DynamicJobs, Source, WorkflowSpec};
     is_written_as(&WorkflowSpec::default(), json!({ "jobs": [] }));
-    is_written_as(&crate::job::Job::default(), json!({ "name": "", "command": "" }));
-    is_written_as(&crate::job::File::default(), json!({ "name": "", "path": "" }));
-    is_written_as(&crate::job::UserData::default(), json!({}));
+    is_written_as(&crate::job::JobSpec::default(), json!({ "name": "", "command": "" }));
+    is_written_as(&crate::job::FileSpec::default(), json!({ "name": "", "path": "" }));
+    is_written_as(&crate::job::UserDataSpec::default(), json!({}));
     is_written_as(&Parameterization::default(), json!({}));
     is_written_as(&ParameterTable::default(), json!({ "columns": [], "rows": [] }));
     is_written_as(&ResourceRequirements::default(), json!({ "name": "", "numCpus": 0, "memory": "" }));

@@ -1,4 +1,5 @@
-//! How fast shim and agent are without a server: N × `true` on two slots, then a chain of N/5. `throughput [N]`.
+//! Measures the throughput of shim and agent without a server: N × `true` on two slots, then a chain of N/5.
+//! `throughput [N]`.
 
 #[allow(dead_code)]
 #[path = "../tests/support/fake_server.rs"]

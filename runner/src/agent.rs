@@ -1,7 +1,8 @@
-//! The event loop: what happens outside becomes events, the state decides, and its effects are carried out here.
+//! The agent's event loop: it turns what happens outside into events, lets the state decide, and carries out the
+//! effects.
 //!
-//! Nothing is decided here. Calls to the server and looks at the file system run beside the loop, so that nothing holds up
-//! the collection and the start of jobs.
+//! Nothing is decided here. Calls to the server and file checks run beside the loop, so that they never delay the
+//! collection and the start of jobs.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -28,7 +29,7 @@ use crate::link::ServerLink;
 use crate::monitor::{self, Sampler};
 use crate::process::ProcessId;
 use crate::protocol::{FromShim, ToShim};
-use crate::state::{Effect, Event, Settings, State, TimeSpan};
+use crate::state::{AgentEvent, AgentSettings, Effect, State, TimeSpan};
 use crate::tokens::{self, Tokens};
 
 mod file_checks;
@@ -37,7 +38,7 @@ mod recorder;
 mod shim_link;
 mod slurm_client;
 
-/// Runs jobs until there is a reason to leave. `stop` asks for an orderly end: running jobs get their time to end.
+/// Runs jobs until the runner has a reason to leave. `stop` asks for an orderly end: running jobs get their lead.
 pub async fn run<L: ServerLink>(
     mut config: RunnerConfig,
     link: L,
@@ -45,22 +46,22 @@ pub async fn run<L: ServerLink>(
     observer: impl Fn(RunnerEvent) + Send + Sync,
 ) -> Result<RunnerExit, RunnerError> {
     config.output_dir = prepare(&config.output_dir, 0o777)?;
-    // What is in it is trusted: which processes are ours to end, and which results are real.
+    // The content of this folder is trusted: it names processes that may be killed, and results.
     config.state_dir = prepare(&config.state_dir, 0o700)?;
     let environment: Vec<_> = std::env::vars_os().collect();
     let began = clock::now();
-    let mut settings = settings(&config, ShellSetup::of(command::pairs(&environment)), began)?;
+    let mut settings = resolve(&config, ShellSetup::of(command::pairs(&environment)), began)?;
     let (shim, adopted) = ShimLink::open(&config, &environment, &observer).await?;
     settings.shim_found = adopted.found;
     let (sender, events) = unbounded_channel();
     let samples = sender.clone();
     let sampler = Sampler::start(move |taken| {
-        let _ = samples.send(Event::Sampled(Box::new(taken)));
+        let _ = samples.send(AgentEvent::Sampled(Box::new(taken)));
     })
     .map_err(RunnerError::StartSampler)?;
     let troubles = sender.clone();
     let recorder = Recorder::start(&config.output_dir, &host_name(), move |message| {
-        let _ = troubles.send(Event::SlurmError(message));
+        let _ = troubles.send(AgentEvent::Problem(message));
     });
     let registration = registration(&config, &settings.output_dir);
     let label = journal::label(&registration.host, config.slurm_job_id.as_deref(), &config.state_dir);
@@ -84,7 +85,7 @@ pub async fn run<L: ServerLink>(
     problems.into_iter().for_each(|message| agent.log(RunnerEvent::Problem { message }));
     recovered.into_iter().for_each(|event| agent.handle(event));
     agent.take_over(adopted);
-    agent.handle(Event::Tick);
+    agent.handle(AgentEvent::Tick);
     let exit = agent.run_loop(&config, events, stop, &environment).await?;
     agent.journal_writer.finish().await;
     agent.shim.leave().await;
@@ -105,28 +106,28 @@ struct Agent<L, O> {
     journal_writer: JournalWriter,
     link: Arc<L>,
     registration: RegisterRequest,
-    sender: UnboundedSender<Event>,
+    sender: UnboundedSender<AgentEvent>,
     observer: O,
     exit: Option<Result<RunnerExit, crate::link::LinkError>>,
 }
 
-/// What woke the loop.
+/// The source that woke the loop.
 enum WakeReason {
     Shim(std::io::Result<Vec<FromShim>>),
-    Event(Event),
+    Event(AgentEvent),
 }
 
 impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Agent<L, O> {
     async fn run_loop(
         &mut self,
         config: &RunnerConfig,
-        mut events: UnboundedReceiver<Event>,
+        mut events: UnboundedReceiver<AgentEvent>,
         stop: CancellationToken,
         environment: &[(std::ffi::OsString, std::ffi::OsString)],
     ) -> Result<Result<RunnerExit, crate::link::LinkError>, RunnerError> {
         let (mut stopping, mut killing) = (false, false);
         loop {
-            // A shim that is gone shows when it is read from.
+            // A lost shim is detected by the next read.
             let _ = self.shim.flush().await;
             if let Some(exit) = self.exit.take() {
                 return Ok(exit);
@@ -134,17 +135,17 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Agent<L, O> {
             let woken = tokio::select! {
                 messages = self.shim.receive() => WakeReason::Shim(messages),
                 Some(event) = events.recv() => WakeReason::Event(event),
-                () = stop.cancelled(), if !stopping => { stopping = true; WakeReason::Event(Event::Stop) }
-                () = config.stop_now.cancelled(), if !killing => { killing = true; WakeReason::Event(Event::StopNow) }
-                () = sleep_until(self.state.wake_at()) => WakeReason::Event(Event::Tick),
+                () = stop.cancelled(), if !stopping => { stopping = true; WakeReason::Event(AgentEvent::Stop) }
+                () = config.stop_now.cancelled(), if !killing => { killing = true; WakeReason::Event(AgentEvent::StopNow) }
+                () = sleep_until(self.state.wake_at()) => WakeReason::Event(AgentEvent::Tick),
             };
             match woken {
                 WakeReason::Shim(Ok(messages)) => messages.into_iter().for_each(|message| self.handle_message(message)),
                 WakeReason::Shim(Err(error)) => {
-                    self.log(RunnerEvent::Problem { message: format!("the shim is gone: {error}") });
+                    self.log(RunnerEvent::Problem { message: format!("lost the connection to the shim: {error}") });
                     let (shim, adopted) = ShimLink::open(config, environment, &self.observer).await?;
                     self.shim = shim;
-                    self.handle(Event::ShimLost);
+                    self.handle(AgentEvent::ShimLost);
                     self.take_over(adopted);
                 }
                 WakeReason::Event(event) => self.handle(event),
@@ -161,26 +162,26 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Agent<L, O> {
             self.log(RunnerEvent::TookOver { running: running.len(), finished: ended.len() });
         }
         for held in running {
-            self.handle(Event::Adopted(Box::new(held)));
+            self.handle(AgentEvent::Adopted(Box::new(held)));
         }
         for result in ended {
-            self.handle(Event::Ended(Box::new(result)));
+            self.handle(AgentEvent::Ended(Box::new(result)));
         }
     }
 
     fn handle_message(&mut self, message: FromShim) {
         match message {
-            FromShim::Started { key, at, pid } => self.handle(Event::Started(key, at, pid)),
-            FromShim::Ended(ended) => self.handle(Event::Ended(Box::new(ended))),
-            FromShim::Revoked(key) => self.handle(Event::Revoked(key)),
+            FromShim::Started { key, at, pid } => self.handle(AgentEvent::Started(key, at, pid)),
+            FromShim::Ended(ended) => self.handle(AgentEvent::Ended(Box::new(ended))),
+            FromShim::Revoked(key) => self.handle(AgentEvent::Revoked(key)),
             FromShim::Killed(key) => self.log(RunnerEvent::Killed { key }),
             FromShim::Problem(message) => self.log(RunnerEvent::Problem { message }),
-            FromShim::Running(job) => self.handle(Event::Adopted(job)),
+            FromShim::Running(job) => self.handle(AgentEvent::Adopted(job)),
             FromShim::Welcome { .. } | FromShim::Refused { .. } | FromShim::Ready => {}
         }
     }
 
-    fn handle(&mut self, event: Event) {
+    fn handle(&mut self, event: AgentEvent) {
         for effect in self.state.handle(event, clock::now()) {
             self.execute(effect);
         }
@@ -197,14 +198,14 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Agent<L, O> {
                     let event = match link.sync(runner, &request).await {
                         Ok(mut response) => {
                             response.sequence = request.sequence;
-                            // Before any of the jobs that they are for can start.
+                            // The files must exist before the jobs of the leases start.
                             if let Err(error) = tokens.keep(std::mem::take(&mut response.job_tokens)) {
-                                let message = format!("a token for jobs could not be kept: {error}");
-                                let _ = sender.send(Event::SlurmError(message));
+                                let message = format!("cannot write a token for jobs: {error}");
+                                let _ = sender.send(AgentEvent::Problem(message));
                             }
-                            Event::Answered(Box::new(response))
+                            AgentEvent::Answered(Box::new(response))
                         }
-                        Err(error) => Event::NotAnswered(request.sequence, error),
+                        Err(error) => AgentEvent::NotAnswered(request.sequence, error),
                     };
                     let _ = sender.send(event);
                 };
@@ -235,16 +236,16 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Agent<L, O> {
                 let span = self.attempt_span(&key);
                 tokio::task::spawn_blocking(move || {
                     let _entered = span.entered();
-                    let _ = sender.send(Event::OutputsChecked(key, file_checks::check(&check, &hashes)));
+                    let _ = sender.send(AgentEvent::OutputsChecked(key, file_checks::check(&check, &hashes)));
                 });
             }
-            Effect::ReadSrun(key, log) => {
+            Effect::ReadSrunLog(key, log) => {
                 let sender = self.sender.clone();
                 let span = self.attempt_span(&key);
                 tokio::task::spawn_blocking(move || {
                     let _entered = span.entered();
                     let said = file_checks::end_of(Path::new(&log)).unwrap_or_default();
-                    let _ = sender.send(Event::SrunSaid(key, step_failure::never_asked_for(&said)));
+                    let _ = sender.send(AgentEvent::SrunLogRead(key, step_failure::never_asked_for(&said)));
                 });
             }
             Effect::Log(event) => self.log(event),
@@ -257,20 +258,21 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Agent<L, O> {
         let span = info_span!("register", allocation = self.allocation());
         let call = async move {
             let event = match link.register(&request).await {
-                Ok(response) => Event::Registered(response),
-                Err(error) => Event::NotRegistered(error),
+                Ok(response) => AgentEvent::Registered(response),
+                Err(error) => AgentEvent::NotRegistered(error),
             };
             let _ = sender.send(event);
         };
         tokio::spawn(call.instrument(span));
     }
 
-    /// The name of the allocation that the runner lives in.
+    /// Returns the name of the runner's allocation.
     fn allocation(&self) -> Option<&str> {
         self.registration.allocation.as_deref()
     }
 
-    /// A span for the work on one attempt. It is for debugging only: there may be a hundred thousand attempts.
+    /// Returns a span for the work on one attempt. It has level debug, because there may be a hundred thousand
+    /// attempts.
     fn attempt_span(&self, key: &AttemptKey) -> Span {
         let AttemptKey { workflow, job, run, attempt, .. } = key;
         debug_span!("attempt", workflow, job, run, attempt, allocation = self.allocation())
@@ -288,23 +290,23 @@ async fn sleep_until(moment: Option<BootInstant>) {
     }
 }
 
-/// The folder, existing and absolute; `mode` is for folders that are made.
+/// Creates the folder and returns its absolute path; `mode` is for new folders.
 fn prepare(path: &Path, mode: u32) -> Result<PathBuf, RunnerError> {
     let failed = |source| RunnerError::PrepareFolder { path: path.to_path_buf(), source };
     DirBuilder::new().recursive(true).mode(mode).create(path).map_err(failed)?;
     path.canonicalize().map_err(failed)
 }
 
-/// What of a configuration decides.
-pub fn settings(config: &RunnerConfig, shell: ShellSetup, began: BootInstant) -> Result<Settings, RunnerError> {
+/// Resolves the part of a configuration that decides.
+pub fn resolve(config: &RunnerConfig, shell: ShellSetup, began: BootInstant) -> Result<AgentSettings, RunnerError> {
     let utf8 = |path: &Path| path.to_str().map(str::to_owned).ok_or_else(|| RunnerError::NotUtf8(path.to_path_buf()));
     let (output_dir, token_dir) = (utf8(&config.output_dir)?, utf8(&config.state_dir.join(tokens::FOLDER))?);
-    Ok(Settings {
+    Ok(AgentSettings {
+        user: config.settings.clone(),
         shim_found: false,
         capacity: config.capacity,
         allocation: config.allocation.clone(),
         devices: config.gpu_devices.clone(),
-        max_parallel_jobs: config.max_parallel_jobs,
         working_dir: utf8(&config.working_dir)?,
         output_dir,
         api_url: config.api_url.clone(),
@@ -312,10 +314,6 @@ pub fn settings(config: &RunnerConfig, shell: ShellSetup, began: BootInstant) ->
         token_dir,
         shell,
         report_interval: config.report_interval,
-        poll_interval: config.poll_interval,
-        backoff_max: config.backoff_max,
-        long_poll: config.long_poll,
-        offline: config.offline,
         time: [config.time_limit, config.allocation_time]
             .into_iter()
             .flatten()
@@ -324,8 +322,7 @@ pub fn settings(config: &RunnerConfig, shell: ShellSetup, began: BootInstant) ->
         own_end: config.time_limit.map(|limit| began.plus(limit)),
         exit_when_complete: config.exit_when_complete,
         idle_exit: config.idle_exit,
-        persistent: config.persistent,
-        prefetch: config.prefetch.clone(),
+        prefetch: config.settings.prefetch(),
         shutdown_grace: config.shutdown_grace,
         oom_kills: monitor::oom_kills(),
     })
@@ -347,8 +344,8 @@ fn registration(config: &RunnerConfig, output_dir: &str) -> RegisterRequest {
         pid: std::process::id(),
         kind: config.kind,
         capacity: torc_api::wire::Resources { gpus, nodes, ..config.capacity },
-        max_parallel_jobs: config.max_parallel_jobs,
-        labels: config.labels.clone(),
+        max_parallel_jobs: config.settings.max_parallel_jobs,
+        labels: config.settings.labels.clone(),
         scope: config.scope.clone(),
         scheduler: config.scheduler.clone(),
         slurm_job_id: config.slurm_job_id.clone(),
@@ -367,38 +364,32 @@ mod tests {
 
     use super::*;
     use crate::config::IdleExit;
-    use crate::config::OfflineSettings;
-    use crate::mode::Allocation;
+    use crate::mode::StepAllocation;
+    use crate::settings::RunnerSettings;
 
-    /// A configuration in which no two fields have the same value.
+    /// Returns a configuration in which no two fields have the same value.
     fn full() -> RunnerConfig {
         let mut config = RunnerConfig::new("/out".into(), "/state".into(), vec!["shim".into()]);
         config.capacity = Resources { cpus: 1, memory_bytes: 2, gpus: 99, nodes: 3 };
         config.gpu_devices = vec!["4".to_owned(), "5".to_owned()];
-        config.max_parallel_jobs = Some(6);
-        config.labels = vec!["label".to_owned()];
+        config.settings = RunnerSettings {
+            max_parallel_jobs: Some(6),
+            labels: vec!["label".to_owned()],
+            prefetch_batch_size: Some(14),
+            ..RunnerSettings::default()
+        };
         config.scope = RunnerScope::Workflow("w".to_owned());
         config.kind = RunnerKind::Slurm;
         config.scheduler = Some("scheduler".to_owned());
         config.slurm_job_id = Some("7".to_owned());
         config.allocation_name = Some("allocation".to_owned());
-        config.allocation = Some(Allocation { job_id: "7".to_owned(), srun: "srun".to_owned(), nodes: Vec::new() });
+        config.allocation = Some(StepAllocation { job_id: "7".to_owned(), srun: "srun".to_owned(), nodes: Vec::new() });
         config.working_dir = "/work".into();
         config.api_url = Some("http://server".to_owned());
         config.server_file = Some("/server.json".into());
         config.report_interval = Duration::from_secs(8);
-        config.poll_interval = Duration::from_secs(9);
-        config.backoff_max = Duration::from_secs(10);
-        config.long_poll = false;
-        config.offline = OfflineSettings {
-            enabled: false,
-            ping_interval: Duration::from_secs(11),
-            retry_window: Some(Duration::from_secs(12)),
-        };
         config.exit_when_complete = false;
         config.idle_exit = IdleExit::After(Duration::from_secs(13));
-        config.persistent = true;
-        config.prefetch = Prefetch { batch_size: Some(14), ..Prefetch::default() };
         config.shutdown_grace = Duration::from_secs(15);
         config
     }
@@ -407,22 +398,21 @@ mod tests {
     #[test]
     fn every_setting_arrives_where_it_belongs() {
         let config = full();
-        let settings = settings(&config, ShellSetup::default(), BootInstant(1)).expect("settings");
+        let settings = resolve(&config, ShellSetup::default(), BootInstant(1)).expect("settings");
         assert_eq!((settings.shim_found, settings.capacity), (false, config.capacity));
         assert_eq!((&settings.allocation, &settings.devices), (&config.allocation, &config.gpu_devices));
-        assert_eq!((settings.max_parallel_jobs, settings.working_dir.as_str()), (Some(6), "/work"));
+        assert_eq!((&settings.user, settings.working_dir.as_str()), (&config.settings, "/work"));
         assert_eq!((settings.output_dir.as_str(), settings.token_dir.as_str()), ("/out", "/state/tokens"));
         assert_eq!(settings.api_url.as_deref(), Some("http://server"));
         assert_eq!(settings.server_file.as_deref(), Some("/server.json"));
-        let seconds = [settings.report_interval, settings.poll_interval, settings.backoff_max, settings.shutdown_grace];
-        assert_eq!(seconds.map(|duration| duration.as_secs()), [8, 9, 10, 15]);
-        assert_eq!((settings.long_poll, settings.exit_when_complete, settings.persistent), (false, false, true));
-        assert_eq!((settings.offline, settings.idle_exit), (config.offline, config.idle_exit));
-        assert_eq!(settings.prefetch, config.prefetch);
+        let seconds = [settings.report_interval, settings.shutdown_grace];
+        assert_eq!(seconds.map(|duration| duration.as_secs()), [8, 15]);
+        assert_eq!((settings.exit_when_complete, settings.idle_exit), (false, config.idle_exit));
+        assert_eq!(settings.prefetch, Prefetch { batch_size: Some(14), ..Prefetch::default() });
         assert_eq!((settings.time, settings.own_end), (None, None));
     }
 
-    // X05, J24. The earlier of the two ends; only the runner's own stays when Slurm moves the allocation's.
+    // X05, J24. The earlier of the two ends counts. Only the runner's own stays when Slurm moves the allocation's.
     #[test]
     fn the_time_is_the_shorter_of_its_limits() {
         let began = BootInstant(1_000);
@@ -437,7 +427,7 @@ mod tests {
             let mut config = full();
             config.time_limit = own.map(Duration::from_secs);
             config.allocation_time = allocation.map(Duration::from_secs);
-            let settings = settings(&config, ShellSetup::default(), began).expect("settings");
+            let settings = resolve(&config, ShellSetup::default(), began).expect("settings");
             assert_eq!(settings.time, end.map(|end| TimeSpan { began, end: after(end) }), "{own:?} {allocation:?}");
             assert_eq!(settings.own_end, own.map(after), "{own:?} {allocation:?}");
         }
@@ -476,12 +466,13 @@ mod tests {
     #[test]
     fn the_defaults_of_a_runner() {
         let config = RunnerConfig::new("/o".into(), "/s".into(), Vec::new());
-        let seconds = [config.poll_interval, config.backoff_max, config.orphan_grace, config.shutdown_grace];
+        let user = &config.settings;
+        let seconds = [user.poll_interval, user.claim_backoff_max, config.orphan_grace, config.shutdown_grace];
         assert_eq!(seconds.map(|duration| duration.as_secs()), [5, 300, 60, 15]);
         assert_eq!(config.report_interval, Duration::from_millis(100));
-        let offline = (config.offline.enabled, config.offline.ping_interval.as_secs(), config.offline.retry_window);
+        let offline = (user.offline_drain, user.drain_ping_interval.as_secs(), user.server_retry_window);
         assert_eq!(offline, (true, 120, None));
-        assert_eq!((config.long_poll, config.exit_when_complete, config.persistent), (true, true, false));
-        assert_eq!((config.idle_exit, config.max_parallel_jobs), (IdleExit::Never, None));
+        assert_eq!((user.long_poll, config.exit_when_complete, user.persistent), (true, true, false));
+        assert_eq!((config.idle_exit, user.max_parallel_jobs), (IdleExit::Never, None));
     }
 }

@@ -1,50 +1,50 @@
-//! The one clock of a runner: it never jumps, goes on during suspend, and is the same for every process of the machine.
+//! The runner's clock: it never jumps, runs during suspend, and is the same for all processes of the machine.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// Microseconds since the machine started.
+/// A moment, in microseconds since the machine started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct BootInstant(pub u64);
 
 impl BootInstant {
-    /// How long after `earlier` this is; nothing if it is before.
+    /// Returns the time since `earlier`; zero if this moment is before it.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
     }
 
-    /// This much later.
+    /// Returns the moment that is later by `duration`.
     pub fn plus(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)))
     }
 
-    /// This much earlier, but not before the machine started.
+    /// Returns the moment that is earlier by `duration`, but not before the start of the machine.
     pub fn minus(self, duration: Duration) -> Self {
         Self(self.0.saturating_sub(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)))
     }
 }
 
-/// The time of day in milliseconds since 1970: for people and other hosts, never to measure with.
+/// Returns the time of day in milliseconds since 1970. It may jump, so it is only for output and for other hosts.
 pub fn wall_ms() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// The time of day of a moment: for what is kept until the machine has restarted, when moments mean nothing any more.
+/// Converts a moment to the time of day, which stays valid after a restart of the machine.
 pub fn date_ms(moment: BootInstant) -> i64 {
     let age = i64::try_from(now().since(moment).as_millis()).unwrap_or(i64::MAX);
     wall_ms().saturating_sub(age)
 }
 
-/// How long ago such a time of day was, in milliseconds.
+/// Returns the milliseconds since a time of day.
 pub fn ms_since(date_ms: i64) -> u64 {
     u64::try_from(wall_ms().saturating_sub(date_ms)).unwrap_or(0)
 }
 
-/// Now.
+/// Returns the current moment.
 pub fn now() -> BootInstant {
     let time = clock_gettime(ClockId::Boottime);
     BootInstant(time.tv_sec.unsigned_abs() * 1_000_000 + time.tv_nsec.unsigned_abs() / 1_000)
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_time_of_day_has_an_age() {
-        // The machine may have started a moment ago: no moment is before that.
+        // The machine may have just started: no moment is before that.
         let (before, passed) = (wall_ms(), now().since(BootInstant(0)).min(Duration::from_secs(3_600)));
         let (age_ms, date) = (i64::try_from(passed.as_millis()).expect("an hour"), date_ms(now().minus(passed)));
         assert!((before - age_ms - date).abs() < 600_000, "{age_ms} ms ago: {date}, now: {before}");

@@ -1,7 +1,7 @@
-//! From a job's command to program and arguments. Pure.
+//! Conversion of a job's command to a program and its arguments.
 //!
-//! A shell is left out only when it could not make a difference: the command consists of plain words, and its first word is
-//! a program. Everything that a shell might read differently goes to `bash -c`.
+//! The shell is left out only where it makes no difference: the command consists of plain words, and the first word is
+//! a program. All other commands go to `bash -c`.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -9,17 +9,17 @@ use std::ffi::{OsStr, OsString};
 #[cfg(test)]
 mod tests;
 
-/// What a shell makes of the environment it starts in.
+/// The part of the environment that changes how bash reads a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShellSetup {
-    /// A file is read before every command, and may change anything.
+    /// True if bash reads a file before every command (`BASH_ENV`).
     reads_file: bool,
-    /// Functions that the environment brings, e.g. `module` on many clusters.
+    /// Functions in the environment, e.g. `module` on many clusters.
     functions: BTreeSet<String>,
 }
 
 impl ShellSetup {
-    /// What bash would find in these variables.
+    /// Reads what bash would find in these variables.
     pub fn of<'a>(environment: impl IntoIterator<Item = (&'a OsStr, &'a OsStr)>) -> Self {
         let mut setup = Self::default();
         for (name, value) in environment {
@@ -28,7 +28,7 @@ impl ShellSetup {
         setup
     }
 
-    /// The same with more variables.
+    /// Returns the setup with more variables.
     pub fn with<'a>(&self, more: impl IntoIterator<Item = (&'a String, &'a String)>) -> Self {
         let mut setup = self.clone();
         for (name, value) in more {
@@ -48,7 +48,7 @@ impl ShellSetup {
     }
 }
 
-/// What a shell would be given. A script of one line is put before the command on the same line, one of several lines on lines of
+/// Returns the text for the shell. A script of one line precedes the command on the same line, a longer one on lines of
 /// its own.
 pub fn shell_text(command: &str, invocation_script: Option<&str>) -> String {
     let script = invocation_script.map(str::trim).filter(|script| !script.is_empty());
@@ -59,7 +59,7 @@ pub fn shell_text(command: &str, invocation_script: Option<&str>) -> String {
     }
 }
 
-/// Program and arguments for a command.
+/// Returns program and arguments for a command.
 pub fn argv(command: &str, invocation_script: Option<&str>, shell: &ShellSetup) -> Vec<String> {
     let text = shell_text(command, invocation_script);
     match plain_words(&text, shell) {
@@ -68,7 +68,7 @@ pub fn argv(command: &str, invocation_script: Option<&str>, shell: &ShellSetup) 
     }
 }
 
-/// The words of a command, if a shell would do nothing but split it at blanks and run it.
+/// Returns the words of a command, if a shell would only split it at blanks and run it.
 fn plain_words(text: &str, shell: &ShellSetup) -> Option<Vec<String>> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./,:+@%=".contains(c) || c == ' ' || c == '\t';
     if shell.reads_file || !text.chars().all(is_plain) {
@@ -76,7 +76,7 @@ fn plain_words(text: &str, shell: &ShellSetup) -> Option<Vec<String>> {
     }
     let words: Vec<String> = text.split_ascii_whitespace().map(str::to_owned).collect();
     let program = words.first()?;
-    // `A=1 program` is an assignment; `%1` means a job of the shell, `.` reads a file, `-x` belongs to nothing.
+    // `A=1 program` is an assignment, `%1` is a job of the shell, `.` reads a file, and `-x` is an option.
     let is_program = program.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '/' || c == '.' || c == '_')
         && program != "."
         && !program.contains('=')
@@ -85,7 +85,8 @@ fn plain_words(text: &str, shell: &ShellSetup) -> Option<Vec<String>> {
     is_program.then_some(words)
 }
 
-/// Words that mean something to bash itself. `true` and `false` are left out: the programs do exactly the same.
+/// Returns whether bash gives a word a meaning of its own. `true` and `false` are left out: the programs behave the
+/// same.
 fn is_shell_word(word: &str) -> bool {
     const WORDS: &[&str] = &[
         "alias",
@@ -165,23 +166,23 @@ fn is_shell_word(word: &str) -> bool {
     WORDS.binary_search(&word).is_ok()
 }
 
-/// The signals that may ask a job to end.
+/// Signals that may ask a job to end.
 const SIGNALS: [(&str, i32); 6] =
     [("SIGTERM", 15), ("SIGHUP", 1), ("SIGINT", 2), ("SIGKILL", 9), ("SIGUSR1", 10), ("SIGUSR2", 12)];
 
-/// The number of a signal that may ask a job to end; `SIG` may be left out. Anything else is SIGTERM.
+/// Returns the number of a signal; the prefix `SIG` is optional. Unknown names mean SIGTERM.
 pub fn termination_signal(name: Option<&str>) -> i32 {
     let name = name.unwrap_or_default().trim().to_ascii_uppercase();
     let is_meant = |known: &str| known == name || known.strip_prefix("SIG") == Some(name.as_str());
     SIGNALS.into_iter().find(|(known, _)| is_meant(known)).map_or(15, |(_, number)| number)
 }
 
-/// The name of such a signal.
+/// Returns the name of a signal.
 pub fn signal_name(signal: i32) -> &'static str {
     SIGNALS.into_iter().find(|(_, number)| *number == signal).map_or("SIGTERM", |(name, _)| name)
 }
 
-/// Variables that tell a job which GPUs are its own; none for a job without.
+/// Returns the variables with a job's GPUs; none for a job without GPUs.
 pub fn device_variables(devices: &[String]) -> Vec<(String, String)> {
     if devices.is_empty() {
         return Vec::new();
@@ -193,7 +194,7 @@ pub fn device_variables(devices: &[String]) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The environment as pairs, for [`ShellSetup::of`].
+/// Returns the environment as pairs, for [`ShellSetup::of`].
 pub fn pairs(environment: &[(OsString, OsString)]) -> impl Iterator<Item = (&OsStr, &OsStr)> {
     environment.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()))
 }

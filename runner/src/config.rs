@@ -1,4 +1,4 @@
-//! What a runner is told at its start, and what it says at its end.
+//! Start parameters of a runner, and how it ends.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -6,86 +6,69 @@ use std::time::Duration;
 
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
-use torc_api::failure::Prefetch;
 use torc_api::wire::{Resources, RunnerKind, RunnerScope};
 
 use crate::link::LinkError;
-use crate::mode::Allocation;
+use crate::mode::StepAllocation;
+use crate::settings::RunnerSettings;
 
-/// Everything a runner is told at its start.
+/// Start parameters of a runner: the user's settings, and what its starter found out about the machine and the server.
 #[derive(Clone, Debug)]
 pub struct RunnerConfig {
-    /// What it may use in total, on all of its nodes together.
+    pub settings: RunnerSettings,
+    /// Resources of all nodes of the runner together.
     pub capacity: Resources,
-    /// Names of the GPUs it may use on each node.
+    /// Names of the GPUs on each node.
     pub gpu_devices: Vec<String>,
-    /// The queue strategy: this many jobs at once, whatever they need.
-    pub max_parallel_jobs: Option<u32>,
-    /// Which labelled jobs it may run.
-    pub labels: Vec<String>,
-    /// Which workflows it serves.
+    /// The workflows that the runner serves.
     pub scope: RunnerScope,
-    /// What kind of place it lives in.
+    /// The platform of the runner.
     pub kind: RunnerKind,
-    /// The Slurm scheduler whose allocation it lives in.
+    /// The Slurm scheduler of its allocation.
     pub scheduler: Option<String>,
-    /// The Slurm job it lives in.
+    /// The Slurm job of its allocation.
     pub slurm_job_id: Option<String>,
-    /// The name of the allocation it lives in, if whoever asked for it has said so.
+    /// The name of its allocation, if Torc submitted it.
     pub allocation_name: Option<String>,
-    /// How jobs become steps; absent where they cannot.
-    pub allocation: Option<Allocation>,
-    /// Where jobs run whose workflow names no folder, as one that came as a custom resource.
+    /// The allocation in which jobs become steps; absent where they cannot.
+    pub allocation: Option<StepAllocation>,
+    /// The working folder of jobs whose workflow names none, e.g. of a custom resource.
     pub working_dir: PathBuf,
-    /// Job logs are in its folder `job_stdio`.
+    /// The folder of outputs; job logs are in its folder `job_stdio`.
     pub output_dir: PathBuf,
-    /// The place: a folder of this machine's runner alone. A shim that is found there is taken over.
+    /// The runner's own folder on this machine. The runner takes over a shim that it finds there.
     pub state_dir: PathBuf,
-    /// How to start a shim; `--dir`, the place and the other arguments of [`crate::shim::ShimArgs`] are added.
+    /// The command that starts a shim. The runner adds `--dir`, the folder and the other arguments of [`crate::shim::ShimArgs`].
     pub shim_command: Vec<OsString>,
-    /// How long a shim without an agent waits before it ends its jobs.
+    /// Time after which a shim without an agent ends its jobs.
     pub orphan_grace: Duration,
-    /// What jobs see as `TORC_API_URL`.
+    /// `TORC_API_URL` of jobs.
     pub api_url: Option<String>,
-    /// What jobs see as `TORC_SERVER_FILE`: it says where the owner of the store answers at present, which may change while they
-    /// run.
+    /// `TORC_SERVER_FILE` of jobs: the file with the current address of the store's owner, which may change while jobs run.
     pub server_file: Option<PathBuf>,
-    /// Reports wait at most this long for company while there is work to do.
+    /// Longest time for which reports are batched while there is work to do.
     pub report_interval: Duration,
-    /// The first wait when nothing of ours waits on the server, and the longest between attempts to reach it.
-    pub poll_interval: Duration,
-    /// The longest wait while jobs run and nothing else happens.
-    pub backoff_max: Duration,
-    /// Calls may wait on the server for news.
-    pub long_poll: bool,
-    /// What to do when the server stays away.
-    pub offline: OfflineSettings,
-    /// Its time is over after this much.
+    /// The runner's time, counted from its start.
     pub time_limit: Option<Duration>,
-    /// So much is left of the allocation that it lives in; its end may move.
+    /// The remaining time of its allocation. Slurm may move this end.
     pub allocation_time: Option<Duration>,
-    /// It leaves when everything it serves has settled.
+    /// True if the runner leaves when all its workflows have settled.
     pub exit_when_complete: bool,
-    /// When it leaves because it has nothing to do.
+    /// When a runner without work leaves.
     pub idle_exit: IdleExit,
-    /// It stays although there is nothing to do, even without a server.
-    pub persistent: bool,
-    /// How far it leases ahead; what is set here wins over the workflow.
-    pub prefetch: Prefetch,
-    /// How long a leaving runner tries to deliver its last reports.
+    /// Time for which a leaving runner tries to deliver its last reports.
     pub shutdown_grace: Duration,
-    /// Do not wait for jobs to end in order.
+    /// Stops the runner without giving jobs their time to end.
     pub stop_now: CancellationToken,
 }
 
 impl RunnerConfig {
-    /// A local runner for every workflow, with nothing to run jobs on until `capacity` is set.
+    /// Returns the parameters of a local runner for all workflows. It has no resources until `capacity` is set.
     pub fn new(output_dir: PathBuf, state_dir: PathBuf, shim_command: Vec<OsString>) -> Self {
         Self {
+            settings: RunnerSettings::default(),
             capacity: Resources { nodes: 1, ..Resources::default() },
             gpu_devices: Vec::new(),
-            max_parallel_jobs: None,
-            labels: Vec::new(),
             scope: RunnerScope::default(),
             kind: RunnerKind::default(),
             scheduler: None,
@@ -100,91 +83,63 @@ impl RunnerConfig {
             api_url: None,
             server_file: None,
             report_interval: Duration::from_millis(100),
-            poll_interval: Duration::from_secs(5),
-            backoff_max: Duration::from_secs(300),
-            long_poll: true,
-            offline: OfflineSettings::default(),
             time_limit: None,
             allocation_time: None,
             exit_when_complete: true,
             idle_exit: IdleExit::Never,
-            persistent: false,
-            prefetch: Prefetch::default(),
             shutdown_grace: Duration::from_secs(15),
             stop_now: CancellationToken::new(),
         }
     }
 }
 
-/// What a runner does when the server stays away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OfflineSettings {
-    /// It drains; otherwise it ends its jobs and leaves.
-    pub enabled: bool,
-    /// While it drains, the server is called so often.
-    pub ping_interval: Duration,
-    /// How long calls are repeated before that, whatever the workflows say.
-    pub retry_window: Option<Duration>,
-}
-
-impl Default for OfflineSettings {
-    fn default() -> Self {
-        Self { enabled: true, ping_interval: Duration::from_secs(120), retry_window: None }
-    }
-}
-
-/// When a runner leaves because it has nothing to do.
+/// When a runner without work leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdleExit {
-    /// Never.
     Never,
-    /// After the time that the workflows it serves say.
-    AsTold,
-    /// After this time.
+    /// After the time that its workflows set.
+    ByPolicy,
     After(Duration),
 }
 
-/// Why a runner ended.
+/// The reason why a runner ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunnerExit {
-    /// Everything it serves has settled.
+    /// All its workflows have settled.
     Complete,
-    /// What it serves was cancelled.
+    /// Its workflow was canceled.
     Canceled,
-    /// It was asked to stop.
     Stopped,
     /// Its time was over.
     Deadline,
-    /// There was nothing to do for too long.
+    /// It had no work for too long.
     Idle,
-    /// The server stayed away, and all that could be done without it is done.
+    /// The server stayed away, and everything possible without it is done.
     Drained,
-    /// The server sent it away.
+    /// The server dismissed it.
     Dismissed,
 }
 
-/// Why a runner could not go on.
+/// The error that ended a runner.
 #[derive(Debug, Error)]
 pub enum RunnerError {
-    /// A path cannot be told to the server.
-    #[error("the folder {} is not named in UTF-8", .0.display())]
+    /// A path cannot be sent to the server.
+    #[error("the path of the folder {} is not valid UTF-8", .0.display())]
     NotUtf8(PathBuf),
-    /// The folder of the shim or of the logs is no use.
+    /// The folder of the shim or of the logs cannot be used.
     #[error("cannot prepare the folder {}", path.display())]
     PrepareFolder {
-        /// The folder.
         path: PathBuf,
-        /// Why.
         #[source]
         source: std::io::Error,
     },
-    /// The machine has no room for another thread.
+    /// The operating system refused another thread.
     #[error("cannot start the thread that measures jobs")]
     StartSampler(#[source] std::io::Error),
     /// No shim could be started.
     #[error("cannot start the shim: {0}")]
     StartShim(String),
-    /// Another runner has the place.
+    /// Another runner uses the shim.
     #[error("the shim does not accept this runner: {0}")]
     ShimRefused(String),
     /// The connection to the shim broke.

@@ -1,5 +1,5 @@
-//! What this machine, or the part of it that was given to us, has. Parsing is pure; reading happens in the public functions
-//! alone.
+//! Resources of this machine, or of the part of it that this process may use. Parsing is pure; only the public
+//! functions read.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,14 +9,14 @@ use torc_slurm::allocation;
 use torc_slurm::call::Tool;
 
 use crate::gpus::Gpus;
-use crate::mode::Allocation;
+use crate::mode::StepAllocation;
 
-/// CPUs that this process may use: affinity and cgroup quotas count.
+/// Returns the number of CPUs that this process may use, by affinity and cgroup quota.
 pub fn cpus() -> i64 {
     std::thread::available_parallelism().map_or(1, |count| i64::try_from(count.get()).unwrap_or(1))
 }
 
-/// Bytes of memory that this process may use: what the machine has, or the smallest limit of its cgroups.
+/// Returns the bytes of memory that this process may use: the machine's, or the smallest limit of its cgroups.
 pub fn memory() -> i64 {
     let read = |path: String| fs::read_to_string(path).ok();
     let total = read("/proc/meminfo".to_owned()).and_then(|text| total_memory(&text)).unwrap_or(1 << 30);
@@ -25,13 +25,13 @@ pub fn memory() -> i64 {
     within(total, limits)
 }
 
-/// What is left of an amount under these limits: the smallest of them counts.
+/// Returns the smallest of an amount and its limits.
 fn within(total: i64, limits: impl Iterator<Item = i64>) -> i64 {
     limits.fold(total, i64::min)
 }
 
-/// GPUs that this process may use, by the name that `CUDA_VISIBLE_DEVICES` takes: those of the environment, else those that the
-/// driver counts, else those that have a file.
+/// Returns the GPUs that this process may use, as names for `CUDA_VISIBLE_DEVICES`. They come from the environment,
+/// else from the driver, else from device files.
 pub fn gpus() -> Vec<String> {
     let counted = || Gpus::open().map(|gpus| (0..gpus.count()).map(|number| number.to_string()).collect());
     visible_devices(|name| std::env::var(name).ok()).or_else(counted).unwrap_or_else(|| {
@@ -41,20 +41,20 @@ pub fn gpus() -> Vec<String> {
     })
 }
 
-/// The Slurm allocation around this process, if there is one.
+/// Returns the Slurm allocation around this process, if there is one.
 pub fn surroundings() -> Option<allocation::CurrentAllocation> {
     allocation::from_environment(|name| std::env::var(name).ok())
 }
 
-/// How jobs become steps of that allocation: absent without an `srun`. `nodes` are those that the runner has.
-pub fn steps(around: &allocation::CurrentAllocation, nodes: Vec<String>) -> Option<Allocation> {
+/// Returns the allocation in which jobs become steps on these nodes; none without an `srun`.
+pub fn steps(around: &allocation::CurrentAllocation, nodes: Vec<String>) -> Option<StepAllocation> {
     let is_program =
         |path: &Path| fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0);
     let srun = find_srun(|name| std::env::var(name).ok(), is_program)?;
-    Some(Allocation { job_id: around.job_id.clone(), srun, nodes })
+    Some(StepAllocation { job_id: around.job_id.clone(), srun, nodes })
 }
 
-/// `srun`, or what stands in for it.
+/// Finds `srun`, or the program that replaces it in tests.
 fn find_srun(variable: impl Fn(&str) -> Option<String>, is_program: impl Fn(&Path) -> bool) -> Option<String> {
     if let Some(fake) = variable(Tool::Srun.replacement_variable()).filter(|path| !path.is_empty()) {
         return Some(fake);
@@ -63,16 +63,16 @@ fn find_srun(variable: impl Fn(&str) -> Option<String>, is_program: impl Fn(&Pat
     std::env::split_paths(&path).any(|folder| is_program(&folder.join("srun"))).then(|| "srun".to_owned())
 }
 
-/// Which part of an allocation a runner has.
+/// The part of an allocation that a runner has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
-    /// The node that it lives on.
+    /// The node on which it runs.
     OwnNode,
-    /// Every node: steps are started on all of them from here.
+    /// All nodes: the runner starts steps on each of them.
     AllNodes,
 }
 
-/// The nodes of a runner by name, its own first; none where there is nothing to choose from.
+/// Returns the names of a runner's nodes, its own first; empty for an allocation of one node.
 pub fn node_names(around: &allocation::CurrentAllocation, share: Share) -> Vec<String> {
     let mut nodes = around.nodes.clone();
     if nodes.len() < 2 {
@@ -92,17 +92,17 @@ fn total_memory(meminfo: &str) -> Option<i64> {
     line.split_whitespace().next()?.parse::<i64>().ok()?.checked_mul(1024)
 }
 
-/// The files that may hold a limit, from the cgroup itself up to the root, for both versions of cgroups.
+/// Returns the files that may hold a memory limit, from the cgroup up to the root, for both versions of cgroups.
 fn limit_files(cgroups: &str) -> Vec<String> {
     memory_files(cgroups, "memory.max", "memory.limit_in_bytes")
 }
 
-/// The files that count processes which were killed for want of memory.
+/// Returns the files that count processes killed for want of memory.
 pub(crate) fn memory_event_files(cgroups: &str) -> Vec<String> {
     memory_files(cgroups, "memory.events", "memory.oom_control")
 }
 
-/// A file of the memory controller, by its name in cgroups of version 2 and of version 1, in every cgroup up to the root.
+/// Returns a file of the memory controller for every cgroup up to the root, by its names in cgroups 2 and 1.
 fn memory_files(cgroups: &str, name2: &str, name1: &str) -> Vec<String> {
     let mut files = Vec::new();
     for line in cgroups.lines() {
@@ -125,19 +125,19 @@ fn memory_files(cgroups: &str, name2: &str, name1: &str) -> Vec<String> {
     files
 }
 
-/// A limit, if there is one: version 2 says `max`, version 1 a huge number.
+/// Reads a limit, if there is one: cgroups 2 write `max`, cgroups 1 a huge number.
 fn memory_limit(text: &str) -> Option<i64> {
     text.trim().parse::<i64>().ok().filter(|limit| *limit > 0)
 }
 
-/// Devices that the environment names, in order of authority; absent if it names none at all.
+/// Returns the devices of the first variable that is set; none if no variable is set.
 fn visible_devices(variable: impl Fn(&str) -> Option<String>) -> Option<Vec<String>> {
     let names =
         ["CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"];
     names.into_iter().find_map(variable).map(|value| device_list(&value))
 }
 
-/// `0,2`, `0-3,6` or names as they are; `NoDevFiles`, `-1` and nothing mean none.
+/// Reads `0,2`, `0-3,6` or names. `NoDevFiles`, `-1` and an empty value mean no device.
 fn device_list(value: &str) -> Vec<String> {
     let mut devices = Vec::new();
     for part in value.split(',').map(str::trim).filter(|part| !part.is_empty()) {

@@ -1,4 +1,4 @@
-//! What a runner says while it works, and how that reads in its log.
+//! Events of a runner, and their lines in its log.
 
 use std::time::Duration;
 
@@ -7,160 +7,113 @@ use torc_api::wire::{AttemptKey, Resources};
 use tracing::{debug, info, warn};
 
 use crate::command::signal_name;
-use crate::mode::Mode;
+use crate::mode::LaunchMode;
 
-/// Something that a person may want to see.
+/// An event that a user may want to see.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunnerEvent {
-    /// The server knows the runner.
-    Registered {
-        /// Under this number.
-        runner: i64,
-    },
-    /// A shim with jobs was found and taken over.
+    /// The server has registered the runner.
+    Registered { runner: i64 },
+    /// The runner took over a shim with jobs.
     TookOver {
-        /// Jobs that run.
+        /// Number of running jobs.
         running: usize,
-        /// Jobs that had ended, with results that nobody had yet.
+        /// Number of jobs that had ended, with undelivered results.
         finished: usize,
     },
-    /// A job runs.
-    Started {
-        /// Which attempt.
-        key: AttemptKey,
-        /// The job's name.
-        name: String,
-    },
+    /// A job has started.
+    Started { key: AttemptKey, name: String },
     /// A job has ended.
     Finished {
-        /// Which attempt.
         key: AttemptKey,
-        /// The job's name.
         name: String,
-        /// Exit code.
         return_code: i32,
-        /// Why it did not succeed.
+        /// The cause of the failure; none after a success.
         cause: Option<Cause>,
     },
-    /// A job has more memory than it may have.
+    /// A job exceeded its memory limit.
     OomViolation {
-        /// Which attempt.
         key: AttemptKey,
-        /// Its first process.
         pid: i32,
-        /// What it has.
+        /// The memory in use.
         memory_bytes: i64,
-        /// What it may have.
         limit_bytes: i64,
     },
-    /// It is killed for that.
-    OomKill {
-        /// Which attempt.
-        key: AttemptKey,
-    },
-    /// The server cannot be reached; jobs go on.
-    Unreachable {
-        /// Why.
-        reason: String,
-    },
-    /// The server is back.
+    /// A job is killed because it exceeded its memory limit.
+    OomKill { key: AttemptKey },
+    /// The server cannot be reached. Jobs go on.
+    Unreachable { reason: String },
+    /// The server can be reached again.
     Reconnected,
-    /// The server stays away: nothing new is taken, running jobs go on, results are written to the journal.
+    /// The server has been unreachable for too long. The runner takes no new jobs, lets running ones go on, and writes
+    /// results into its journal.
     Draining {
-        /// For how long it was called in vain.
+        /// Duration of the outage.
         after: Duration,
-        /// How many jobs run.
+        /// Number of running jobs.
         running: usize,
     },
-    /// The server is back before everything was drained.
+    /// The server can be reached again before everything was drained.
     Resumed {
-        /// How many results it gets now.
+        /// Number of results that the server gets now.
         results: usize,
     },
-    /// The runner leaves without having been able to tell the server about results.
+    /// The runner exits without having delivered all results.
     LeftResults {
-        /// How many are in the journal.
+        /// Number of results in the journal.
         journalled: usize,
-        /// How many are not, and stay with the shim for the next runner in the same place.
+        /// Number of results that stay with the shim for the next runner in the same place.
         unwritten: usize,
-        /// What to type once the server is back.
+        /// Commands that deliver the journal once the server is back.
         hints: Vec<String>,
     },
-    /// The first work of a workflow has come.
+    /// The first work of a workflow has arrived.
     Serving {
-        /// The workflow's number.
         workflow: i64,
-        /// Its run.
         run: i32,
-        /// Who starts its jobs here.
-        mode: Mode,
-        /// Jobs may not use more than they declared.
+        /// True if the runner or Slurm starts the jobs.
+        mode: LaunchMode,
+        /// True if jobs are limited to their declared resources.
         limit_resources: bool,
-        /// What the runner has for them.
+        /// Resources of the runner.
         capacity: Resources,
     },
-    /// Running jobs of a workflow are being ended.
-    Terminating {
-        /// The workflow's number.
-        workflow: i64,
-        /// How many.
-        count: usize,
-    },
-    /// A job was asked to end.
-    Signaled {
-        /// Which attempt.
-        key: AttemptKey,
-        /// With this signal.
-        signal: i32,
-    },
-    /// The allocation goes to somebody more important.
+    /// Running jobs of a workflow are asked to end.
+    Terminating { workflow: i64, count: usize },
+    /// A job got the signal to end.
+    Signaled { key: AttemptKey, signal: i32 },
+    /// Slurm preempts the allocation.
     Preempted,
-    /// A step got more time.
-    Extended {
-        /// Which attempt.
-        key: AttemptKey,
-        /// In total.
-        minutes: u64,
-    },
-    /// A step was warned of its end.
-    Warned {
-        /// Which attempt.
-        key: AttemptKey,
-        /// By this signal.
-        signal: String,
-    },
+    /// Slurm extended a step.
+    Extended { key: AttemptKey, minutes: u64 },
+    /// A step was warned of its time limit.
+    Warned { key: AttemptKey, signal: String },
     /// A lease was returned because too little time is left for its job.
     OutOfTime {
-        /// Which attempt.
         key: AttemptKey,
         /// The job's declared runtime.
         runtime_seconds: i64,
-        /// Time until the runner has to end.
+        /// Time until the runner's end.
         remaining: Duration,
     },
-    /// Jobs that were asked to end have time for it.
+    /// The runner waits for jobs that were asked to end.
     Waiting {
-        /// So much at most.
+        /// The longest lead of these jobs.
         lead: Duration,
     },
-    /// A job did not end in that time, and was killed.
-    Killed {
-        /// Which attempt.
-        key: AttemptKey,
-    },
-    /// Something is wrong but does not stop the runner.
-    Problem {
-        /// What.
-        message: String,
-    },
+    /// A job did not end within its lead and was killed.
+    Killed { key: AttemptKey },
+    /// A problem that does not stop the runner.
+    Problem { message: String },
 }
 
 impl RunnerEvent {
-    /// Writes it to the log. Single starts and successes are for debugging: there may be a hundred thousand of them.
+    /// Writes the event to the log. Single starts and successes have level debug, because there may be a hundred
+    /// thousand of them.
     pub fn log(&self) {
         match self {
-            Self::Registered { runner } => info!(runner_id = runner, "Runner registered"),
-            Self::TookOver { running, finished } => info!(running, finished, "Jobs of an earlier runner taken over"),
+            Self::Registered { runner } => info!(runner_id = runner, "runner registered"),
+            Self::TookOver { running, finished } => info!(running, finished, "took over jobs of an earlier runner"),
             Self::Serving { workflow, run, mode, limit_resources, capacity } => info!(
                 workflow_id = workflow,
                 run_id = run,
@@ -173,10 +126,10 @@ impl RunnerEvent {
                 "Job runner starting"
             ),
             Self::Started { key, name } => {
-                debug!(workflow_id = key.workflow, job_id = key.job, attempt_id = key.attempt, name, "Job started");
+                debug!(workflow_id = key.workflow, job_id = key.job, attempt_id = key.attempt, name, "job started");
             }
             Self::Finished { key, name, return_code, cause: None } => {
-                debug!(workflow_id = key.workflow, job_id = key.job, name, return_code, "Job completed");
+                debug!(workflow_id = key.workflow, job_id = key.job, name, return_code, "job completed");
             }
             Self::Finished { key, name, return_code, cause: Some(cause) } => info!(
                 workflow_id = key.workflow,
@@ -185,7 +138,7 @@ impl RunnerEvent {
                 name,
                 return_code,
                 cause = %cause,
-                "Job did not complete"
+                "job failed"
             ),
             Self::OomViolation { key, pid, memory_bytes, limit_bytes } => warn!(
                 workflow_id = key.workflow,
@@ -197,39 +150,38 @@ impl RunnerEvent {
             ),
             Self::OomKill { key } => warn!(workflow_id = key.workflow, job_id = key.job, "Killing OOM job"),
             Self::Unreachable { reason } => {
-                warn!("The server cannot be reached; jobs go on and calls are repeated: {reason}");
+                warn!(reason, "server unreachable, retrying; running jobs go on");
             }
-            Self::Reconnected => warn!("The server is back"),
+            Self::Reconnected => warn!("server reachable again"),
             Self::Draining { after, running } => warn!(
                 running,
-                "The server has been out of reach for {}: draining offline. Running jobs go on, their results are \
-                 written to the offline journal, and nothing new is taken",
-                length(*after)
+                outage = length(*after),
+                "draining offline: running jobs go on, results go to the offline journal, no new jobs are taken"
             ),
-            Self::Resumed { results } => warn!(results, "The server is back: results are delivered, work goes on"),
+            Self::Resumed { results } => warn!(results, "server reachable again, delivering results"),
             Self::LeftResults { journalled, unwritten, hints } => {
                 log_left_results(*journalled, *unwritten);
-                hints.iter().for_each(|hint| warn!("When the server is back: {hint}"));
+                hints.iter().for_each(|hint| warn!("deliver the results once the server is back: {hint}"));
             }
             Self::Terminating { workflow, count } => info!(workflow_id = workflow, count, "Jobs terminating"),
             Self::Signaled { key, signal } => {
                 info!(workflow_id = key.workflow, job_id = key.job, "Job {}", signal_name(*signal));
             }
-            Self::Preempted => warn!(
-                "The allocation is being preempted: running jobs have the time that is left, and nothing new is taken"
-            ),
+            Self::Preempted => {
+                warn!("allocation preempted: running jobs have the remaining time, no new jobs are taken");
+            }
             Self::Extended { key, minutes } => {
-                info!(workflow_id = key.workflow, job_id = key.job, minutes, "Job has more time");
+                info!(workflow_id = key.workflow, job_id = key.job, minutes, "step extended");
             }
             Self::Warned { key, signal } => {
-                info!(workflow_id = key.workflow, job_id = key.job, signal, "Job is warned of its end");
+                info!(workflow_id = key.workflow, job_id = key.job, signal, "step warned of its time limit");
             }
             Self::OutOfTime { key, runtime_seconds, remaining } => info!(
                 workflow_id = key.workflow,
                 job_id = key.job,
                 runtime_seconds,
                 remaining_seconds = remaining.as_secs(),
-                "lease returned: too little time is left"
+                "lease returned: too little time left for its job"
             ),
             Self::Waiting { lead } => {
                 info!("Waiting {}s for graceful termination before SIGKILL", lead.as_secs_f64().ceil());
@@ -240,7 +192,7 @@ impl RunnerEvent {
     }
 }
 
-/// Bytes in powers of 1024, always as `2.50GB`: lines of a log are compared.
+/// Formats bytes in units of 1024³, always as `2.50GB`: programs compare these log lines.
 fn gigabytes(bytes: i64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "two digits are shown")]
     let amount = bytes as f64 / f64::from(1 << 30);
@@ -249,17 +201,16 @@ fn gigabytes(bytes: i64) -> String {
 
 fn log_left_results(journalled: usize, unwritten: usize) {
     match (journalled, unwritten) {
-        (0, 0) => warn!("Leaving without the server; no results wait for it"),
-        (_, 0) => warn!(journalled, "Leaving without the server; results are in the offline journal"),
+        (0, 0) => warn!("exiting without the server; all results are delivered"),
+        (_, 0) => warn!(journalled, "exiting without the server; results are in the offline journal"),
         _ => warn!(
             journalled,
-            unwritten,
-            "Leaving without the server; what is not in the offline journal is delivered by the same command on this host"
+            unwritten, "exiting without the server; the same command on this host delivers unwritten results"
         ),
     }
 }
 
-/// `20 min`, `90 s`.
+/// Formats a duration as `20 min` or `90 s`.
 fn length(duration: Duration) -> String {
     match duration.as_secs() {
         seconds if seconds >= 60 && seconds % 60 == 0 => format!("{} min", seconds / 60),
@@ -271,7 +222,7 @@ fn length(duration: Duration) -> String {
 mod tests {
     use super::*;
 
-    // X02, X18. Lines of a log are compared, so their numbers always look alike.
+    // X02, X18. Programs compare these log lines, so their numbers have one format.
     #[test]
     fn amounts_of_memory_are_gigabytes_with_two_digits() {
         let cases =

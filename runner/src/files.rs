@@ -1,4 +1,4 @@
-//! Looking at the files that jobs read and write: size, time, and the hash of the content where that is worth its price.
+//! State of the files that jobs read and write: size, time, and the hash of the content where it is cheap enough.
 
 use std::collections::HashMap;
 use std::fs::{self, File, Metadata};
@@ -10,11 +10,11 @@ use std::sync::{Mutex, PoisonError};
 use sha2::{Digest as _, Sha256};
 use torc_api::wire::FileStat;
 
-/// Larger files are not read for their hash, unless provenance is asked for.
-pub const HASH_LIMIT: u64 = 64 << 20;
-const CHUNK: usize = 256 << 10;
+/// Larger files are not hashed, unless the workflow asks for provenance.
+pub const MAX_HASHED_BYTES: u64 = 64 << 20;
+const CHUNK_BYTES: usize = 256 << 10;
 
-/// A file as it is, without its hash. `path` is as the document writes it, relative to `working_dir`.
+/// Returns the state of a file, without its hash. `path` is relative to `working_dir`, as in the document.
 pub fn look(working_dir: &Path, path: &str) -> io::Result<FileStat> {
     let metadata = fs::metadata(working_dir.join(path))?;
     Ok(seen(path, &metadata))
@@ -29,30 +29,30 @@ fn seen(path: &str, metadata: &Metadata) -> FileStat {
     }
 }
 
-/// Whether two looks saw the same, as far as a look without reading can tell.
+/// Returns whether two states are equal in size and time.
 pub fn looks_same(before: &FileStat, after: &FileStat) -> bool {
     before.size_bytes == after.size_bytes && before.modified_ms == after.modified_ms
 }
 
-/// Hashes that were worked out before: many jobs read the same file.
+/// A cache of hashes, because many jobs read the same file.
 #[derive(Debug, Default)]
 pub struct Hashes {
-    /// By device and inode.
-    known: Mutex<HashMap<(u64, u64), Known>>,
+    /// Hashes by device and inode.
+    known: Mutex<HashMap<(u64, u64), CachedHash>>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct CachedHash {
     modified_ns: i128,
     size: u64,
     hash: String,
 }
 
-/// How many hashes are remembered.
-const REMEMBERED: usize = 100_000;
+/// Number of cached hashes. A full cache is dropped.
+const MAX_CACHED_HASHES: usize = 100_000;
 
 impl Hashes {
-    /// The SHA-256 of a file's content in hexadecimal digits; none for a folder, and for a file above the limit.
+    /// Returns the SHA-256 of a file in hexadecimal digits; none for a folder, and for a file above the limit.
     pub fn of(&self, path: &Path, limit: Option<u64>) -> io::Result<Option<String>> {
         let mut file = File::open(path)?;
         let metadata = file.metadata()?;
@@ -70,30 +70,30 @@ impl Hashes {
         drop(known);
         let hash = sha256(&mut file, &mut |_| ())?;
         known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= REMEMBERED {
+        if known.len() >= MAX_CACHED_HASHES {
             known.clear();
         }
-        known.insert(place, Known { modified_ns, size: metadata.len(), hash: hash.clone() });
+        known.insert(place, CachedHash { modified_ns, size: metadata.len(), hash: hash.clone() });
         Ok(Some(hash))
     }
 
-    /// A file with its hash, if it still is as it was seen; without, if it has changed or cannot be read.
+    /// Adds the hash to the state of a file, unless the file has changed or cannot be read.
     pub fn complete(&self, working_dir: &Path, seen: FileStat, limit: Option<u64>) -> FileStat {
         let is_same = || look(working_dir, &seen.path).is_ok_and(|now| looks_same(&seen, &now));
         if !is_same() {
             return seen;
         }
         let sha256 = self.of(&working_dir.join(&seen.path), limit).ok().flatten();
-        // What changed while it was read has a hash of neither.
+        // A file that changed while it was read has no valid hash.
         let sha256 = sha256.filter(|_| is_same());
         FileStat { sha256, ..seen }
     }
 }
 
-/// Hashes what is left to read, and tells how much was read after every step.
+/// Hashes the rest of a file, and reports the number of bytes after every step.
 pub fn sha256(file: &mut File, progress: &mut dyn FnMut(u64)) -> io::Result<String> {
     let mut hash = Sha256::new();
-    let mut chunk = vec![0; CHUNK];
+    let mut chunk = vec![0; CHUNK_BYTES];
     loop {
         match file.read(&mut chunk) {
             Ok(0) => break,
@@ -157,7 +157,7 @@ mod tests {
         assert_ne!(hashes.of(&path, None).unwrap().as_deref(), Some(ABC));
     }
 
-    // J37. A hash is remembered for exactly this content: size and time, to the nanosecond.
+    // J37. A hash is cached for exactly this content: size and time, to the nanosecond.
     #[test]
     fn a_hash_is_remembered_by_size_and_time() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,49 +1,45 @@
-//! GPUs as NVIDIA's management library sees them. A machine without that library has none here, and that is no error.
+//! GPUs as NVIDIA's management library reports them. A machine without that library has no GPUs here, which is no
+//! error.
 
 use std::ffi::OsStr;
 
 use nvml_wrapper::Nvml;
 use nvml_wrapper::error::NvmlError;
 
-/// The library as drivers install it; the name without a number comes with their development files only.
+/// The library as drivers install it. The name without a version exists only with the development files.
 const LIBRARY: &str = "libnvidia-ml.so.1";
 
-/// What a GPU does at a moment.
+/// The usage of one GPU at a moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GpuSample {
-    /// Its number.
+    /// The number of the GPU.
     pub index: u32,
-    /// Its name that no other GPU has.
+    /// The unique name of the GPU.
     pub uuid: String,
-    /// Percent of the time just now in which it was busy.
+    /// Share of the last sample period in which the GPU was busy.
     pub busy_percent: u32,
-    /// Its memory in use.
     pub memory_bytes: i64,
-    /// Its memory.
     pub total_memory_bytes: i64,
 }
 
-/// What some GPUs do together.
+/// The usage of several GPUs together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GpuLoad {
-    /// 100 for one GPU that is busy all the time.
+    /// The sum of all GPUs; 100 for one GPU that is always busy.
     pub percent: u32,
-    /// Memory in use.
     pub memory_bytes: i64,
-    /// Memory they have.
     pub total_memory_bytes: i64,
-    /// How many they are.
     pub count: u32,
 }
 
 impl GpuSample {
-    /// Devices are named by number or by the beginning of their own name.
+    /// Returns whether a device name means this GPU. The name is a number or the beginning of the unique name.
     fn is_called(&self, name: &str) -> bool {
         name.parse() == Ok(self.index) || name.starts_with("GPU-") && self.uuid.starts_with(name)
     }
 }
 
-/// What these devices do together; absent if nothing is known of any.
+/// Returns the usage of these devices together; none if no sample matches.
 pub fn load(devices: &[String], samples: &[GpuSample]) -> Option<GpuLoad> {
     let is_one = |sample: &&GpuSample| devices.iter().any(|name| sample.is_called(name));
     let sum = samples.iter().filter(is_one).fold(GpuLoad::default(), |sum, sample| GpuLoad {
@@ -55,15 +51,14 @@ pub fn load(devices: &[String], samples: &[GpuSample]) -> Option<GpuLoad> {
     (sum.count > 0).then_some(sum)
 }
 
-/// The library, opened.
 pub struct Gpus {
     library: Nvml,
 }
 
 impl Gpus {
-    /// Opens the library; absent where there is none or it finds no driver.
+    /// Opens the library; none where it is missing or finds no driver.
     pub fn open() -> Option<Self> {
-        // A program without a loader of its own cannot load a library that needs one.
+        // A statically linked program has no loader for shared libraries.
         if cfg!(target_feature = "crt-static") {
             return None;
         }
@@ -71,12 +66,12 @@ impl Gpus {
         Some(Self { library })
     }
 
-    /// How many there are.
+    /// Returns the number of GPUs.
     pub fn count(&self) -> u32 {
         self.library.device_count().unwrap_or_default()
     }
 
-    /// What they do now. One that does not answer is left out.
+    /// Returns the usage of all GPUs. A GPU that does not answer is left out.
     pub fn samples(&self) -> Vec<GpuSample> {
         (0..self.count()).filter_map(|index| self.sample(index).ok()).collect()
     }
@@ -123,7 +118,7 @@ mod tests {
         assert_eq!(of(&[]), None);
     }
 
-    // J21. Every number of a load is the sum of the same number of its devices.
+    // J21. Every value of a load is the sum over its devices.
     #[test]
     fn each_number_of_a_load_is_summed_by_itself() {
         let gpu = |index, busy_percent, memory_bytes, total_memory_bytes| GpuSample {

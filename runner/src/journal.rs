@@ -1,8 +1,8 @@
-//! The offline journal: results that the server could not be told, in SQLite files that anybody can look into.
+//! The offline journal: results that could not be delivered to the server, in SQLite files that users can read.
 //!
-//! One file holds one run of one workflow, written by the runners of one place: `offline_results_wf<W>_r<R>_<label>.db` in the
-//! folder `offline_journal` of the outputs. A write has reached the disk when it returns. Files are on network file systems
-//! more often than not, so there is no write-ahead log, which would need shared memory.
+//! One file holds one run of one workflow, written by the runners of one place: `offline_results_wf<W>_r<R>_<label>.db`
+//! in the folder `offline_journal` of the outputs. A write is on disk when it returns. The files are often on network
+//! file systems, so there is no write-ahead log, which needs shared memory.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -18,14 +18,14 @@ mod find;
 
 pub use find::{Found, find};
 
-/// The folder of journals, in that of the outputs.
+/// The folder of journals within the outputs.
 pub const FOLDER: &str = "offline_journal";
-/// What every journal's name begins with.
+/// The prefix of every journal's name.
 const PREFIX: &str = "offline_results_";
 /// The version of the table.
 const VERSION: i64 = 1;
-/// How long somebody else who has the file is waited for.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Time to wait for another process that has the file open: `torc workflows reconcile` reads it within seconds.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 const TABLE: &str = "create table if not exists results (
     workflow integer not null, job integer not null, run integer not null, attempt integer not null, lease_id integer not null,
@@ -33,45 +33,37 @@ const TABLE: &str = "create table if not exists results (
     primary key (workflow, job, run, attempt, lease_id)
 )";
 
-/// Why a journal could not be used.
+/// The error of a journal.
 #[derive(Debug, Error)]
 pub enum JournalError {
-    /// The folder cannot be made.
-    #[error("cannot make the folder {}", path.display())]
+    /// The folder cannot be created.
+    #[error("cannot create the folder {}", path.display())]
     MakeFolder {
-        /// Which.
         path: PathBuf,
-        /// Why.
         #[source]
         source: std::io::Error,
     },
     /// The file cannot be written.
     #[error("cannot write {}", path.display())]
     Write {
-        /// Which.
         path: PathBuf,
-        /// Why.
         #[source]
         source: sqlx::Error,
     },
     /// The file cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
-        /// Which.
         path: PathBuf,
-        /// Why.
         #[source]
         source: sqlx::Error,
     },
     /// A later version has written it.
     #[error("{} was written by a newer version of torc", .0.display())]
     Newer(PathBuf),
-    /// A row makes no sense.
-    #[error("a result in {} cannot be understood", path.display())]
+    /// A row cannot be read.
+    #[error("cannot read a result in {}", path.display())]
     Garbled {
-        /// Which file.
         path: PathBuf,
-        /// Why.
         #[source]
         source: serde_json::Error,
     },
@@ -86,12 +78,12 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// The journals with a label below a folder of outputs. Nothing is made before something is written.
+    /// Returns the journals with this label below a folder of outputs. Files are created by the first write.
     pub fn new(output_dir: &Path, label: String) -> Self {
         Self { folder: output_dir.join(FOLDER), label, open: HashMap::new() }
     }
 
-    /// Writes results down. When it returns they are on the disk.
+    /// Writes results. They are on disk when this returns.
     pub async fn write(&mut self, results: &[JournalledResult]) -> Result<(), JournalError> {
         std::fs::create_dir_all(&self.folder)
             .map_err(|source| JournalError::MakeFolder { path: self.folder.clone(), source })?;
@@ -105,14 +97,14 @@ impl Journal {
                 Some(file) => file,
                 None => open(&path, true).await.map_err(|source| JournalError::Write { path: path.clone(), source })?,
             };
-            // A file that could not be written to is opened anew the next time.
+            // After a failed write the file is opened again.
             insert(&mut file, &results).await.map_err(|source| JournalError::Write { path, source })?;
             self.open.insert(run, file);
         }
         Ok(())
     }
 
-    /// The server has these. A file with nothing left in it goes, and so does the folder.
+    /// Removes results that the server has. An empty file is deleted, and so is an empty folder.
     pub async fn remove(&mut self, keys: &[AttemptKey]) -> Result<(), JournalError> {
         let mut runs: BTreeMap<(i64, i32), Vec<&AttemptKey>> = BTreeMap::new();
         for key in keys {
@@ -137,14 +129,14 @@ impl Journal {
         Ok(())
     }
 
-    /// What earlier runners with this label left, and what could not be read. Files that hold nothing go.
+    /// Returns the results of earlier runners with this label, and the errors of unreadable files. Deletes empty files.
     pub async fn left(&self) -> (Vec<JournalledResult>, Vec<JournalError>) {
         let (mut results, mut problems) = (Vec::new(), Vec::new());
         let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
         let ours = |name: &str| name.starts_with(PREFIX) && name.ends_with(&format!("_{}.db", self.label));
         for entry in entries.filter(|entry| entry.file_name().to_str().is_some_and(ours)) {
             match read(&entry.path()).await {
-                // Its writer died before its first result.
+                // The writer died before its first result.
                 Ok(found) if found.is_empty() => drop(std::fs::remove_file(entry.path())),
                 Ok(found) => results.extend(found),
                 Err(problem) => problems.push(problem),
@@ -159,8 +151,8 @@ impl Journal {
     }
 }
 
-/// What tells the journals of one place from all others in a shared folder: host, Slurm job, and the place itself. A runner finds
-/// those of its predecessor again by it.
+/// Returns the label that distinguishes the journals of one place in a shared folder: host, Slurm job, and a hash of
+/// the place. The next runner of the place finds the journals by it.
 pub fn label(host: &str, slurm_job_id: Option<&str>, place: &Path) -> String {
     let plain = |text: &str| -> String {
         text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' || c == '-' { c } else { '-' }).collect()
@@ -173,7 +165,7 @@ pub fn label(host: &str, slurm_job_id: Option<&str>, place: &Path) -> String {
     }
 }
 
-/// Every result in a file.
+/// Returns all results of a file.
 pub async fn read(path: &Path) -> Result<Vec<JournalledResult>, JournalError> {
     let failed = |source| JournalError::Read { path: path.to_owned(), source };
     let mut file = open(path, false).await.map_err(failed)?;
@@ -187,7 +179,7 @@ pub async fn read(path: &Path) -> Result<Vec<JournalledResult>, JournalError> {
         0 => Vec::new(),
         _ => sqlx::query(query).fetch_all(&mut file).await.map_err(failed)?,
     };
-    // Nothing was changed, so there is nothing to lose.
+    // Nothing was changed, so a failed close loses nothing.
     let _ = file.close().await;
     rows.iter().map(|row| result(path, row)).collect()
 }
@@ -210,7 +202,7 @@ async fn open(path: &Path, create: bool) -> sqlx::Result<SqliteConnection> {
         .create_if_missing(create)
         .journal_mode(SqliteJournalMode::Delete)
         .synchronous(SqliteSynchronous::Extra)
-        .busy_timeout(PATIENCE);
+        .busy_timeout(LOCK_TIMEOUT);
     let mut file = SqliteConnection::connect_with(&options).await?;
     if create {
         sqlx::query(TABLE).execute(&mut file).await?;
@@ -240,7 +232,7 @@ async fn insert(file: &mut SqliteConnection, results: &[&JournalledResult]) -> s
     transaction.commit().await
 }
 
-/// How many are left.
+/// Deletes results and returns the number of remaining ones.
 async fn delete(file: &mut SqliteConnection, keys: &[&AttemptKey]) -> sqlx::Result<i64> {
     let mut transaction = file.begin().await?;
     for key in keys {

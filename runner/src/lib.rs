@@ -1,8 +1,9 @@
 //! Torc's node runner. It consists of two processes: the *shim*, small and single-threaded, is the parent of all jobs and
 //! outlives the *agent*, which talks to the server and decides.
 //!
-//! The agent is an event loop around a pure state: [`state::State::handle`] turns what happened into what is to be done.
-//! Deliberately absent: SQL but for the files it writes itself, Kubernetes, printing. The server is known only through [`link::ServerLink`].
+//! The agent is an event loop around a pure state: [`state::State::handle`] takes an event and returns the effects to carry out.
+//! Deliberately absent: SQL except for the runner's own files, Kubernetes, and printing. The agent knows the server only as a
+//! [`link::ServerLink`].
 
 pub mod clock;
 pub mod command;
@@ -22,6 +23,7 @@ pub mod process;
 mod procfs;
 pub mod protocol;
 pub mod series;
+pub mod settings;
 pub mod shim;
 pub mod slurm_query;
 pub mod state;
@@ -29,9 +31,10 @@ mod tokens;
 
 mod agent;
 
-pub use agent::{run, settings};
-pub use config::{IdleExit, OfflineSettings, RunnerConfig, RunnerError, RunnerExit};
+pub use agent::{resolve, run};
+pub use config::{IdleExit, RunnerConfig, RunnerError, RunnerExit};
 pub use events::RunnerEvent;
 pub use link::http::{Bearer, HttpLink};
 pub use link::{LinkError, ServerLink};
 pub use process::ProcessId;
+pub use settings::RunnerSettings;

@@ -1,4 +1,4 @@
-//! How a runner reaches its server.
+//! The connection of a runner to its server.
 
 use std::future::Future;
 
@@ -7,36 +7,31 @@ use torc_api::wire::{RegisterRequest, RegisterResponse, SyncRequest, SyncRespons
 
 pub mod http;
 
-/// A way to the server. Calls are never cancelled by the runner: each ends with an answer or an error of its own.
+/// A connection to the server. The runner never cancels calls: each ends with an answer or an error.
 pub trait ServerLink: Send + Sync + 'static {
-    /// Introduces the runner.
+    /// Registers the runner.
     fn register(&self, request: &RegisterRequest) -> impl Future<Output = Result<RegisterResponse, LinkError>> + Send;
 
-    /// Says what is, and is told what should be.
+    /// Sends the state of the runner, and returns the server's directives.
     fn sync(&self, runner: i64, request: &SyncRequest) -> impl Future<Output = Result<SyncResponse, LinkError>> + Send;
 }
 
-/// Why a call had no answer.
+/// The reason why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LinkError {
-    /// Nobody knows whether the server got the message. It is sent again.
+    /// It is unknown whether the server got the message, so the runner repeats it.
     #[error("the server cannot be reached: {0}")]
     Unreachable(String),
-    /// The server does not know the runner (any more): it registers again.
+    /// The server does not know the runner (any more), so the runner registers again.
     #[error("the server does not know this runner")]
     Unknown,
-    /// The server will never accept this.
+    /// The server will never accept this request.
     #[error("the server refused: {message} ({code})")]
-    Refused {
-        /// One word.
-        code: String,
-        /// A sentence.
-        message: String,
-    },
+    Refused { code: String, message: String },
     /// The token is missing or wrong.
     #[error("the server does not accept the token")]
     Unauthorized,
-    /// The token is not accepted any more, and the file that it came from may hold another one soon.
-    #[error("the server does not accept the token any more, and there is no other one in its file")]
+    /// The token has expired, and its file may soon hold another one.
+    #[error("the token has expired, and its file has no new one")]
     Outdated,
 }

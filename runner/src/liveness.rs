@@ -1,6 +1,6 @@
-//! Tells which processes of a runner are left on this machine: the agent that registered, its shim, and those of its jobs.
+//! Liveness of a runner's processes on this machine: the agent that registered, its shim, and those of its jobs.
 //!
-//! "Ended" is only said where nothing can be overlooked. A process that may not be looked at is unknown.
+//! A process counts as ended only where none can be overlooked. A process that this user may not inspect is unknown.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -21,25 +21,25 @@ use crate::shim::place::{self, ShimInfo};
 /// The state of a runner's folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlaceState {
-    /// The process that holds the jobs.
+    /// The shim, which holds the jobs.
     pub shim: ProcessState,
     /// Processes of jobs that run although their shim has ended.
     pub left_processes: usize,
-    /// Results that no agent has taken.
+    /// Number of results that no agent has acknowledged.
     pub left_results: usize,
 }
 
-/// Whether PIDs of a process mean the same here: same boot, same namespace.
+/// Returns whether PIDs of a process are valid here: same boot, same namespace.
 pub fn is_of_this_machine(process: &ProcessIdentity) -> bool {
     is_of_this_boot(process) && process.pid_namespace == procfs::pid_namespace() && !process.pid_namespace.is_empty()
 }
 
-/// Whether a process was started since this machine's last boot, in whatever namespace.
+/// Returns whether a process was started since this machine's last boot, in any namespace.
 pub fn is_of_this_boot(process: &ProcessIdentity) -> bool {
     process.boot_id == procfs::boot_id() && !process.boot_id.is_empty()
 }
 
-/// The state of a process of this machine.
+/// Returns the state of a process of this machine.
 pub fn process_state(pid: i64, process: &ProcessIdentity) -> ProcessState {
     let Some(pid) = i32::try_from(pid).ok().filter(|pid| *pid > 0) else { return ProcessState::Unknown };
     // Unlike /proc, a signal also finds processes that are hidden from this user.
@@ -55,7 +55,7 @@ pub fn process_state(pid: i64, process: &ProcessIdentity) -> ProcessState {
     }
 }
 
-/// Looks at the folder of a runner of this machine.
+/// Returns the state of the folder of a runner of this machine.
 pub fn place_state(dir: &Path) -> PlaceState {
     let unknown = PlaceState { shim: ProcessState::Unknown, left_processes: 0, left_results: 0 };
     if has_shim_process(dir) {
@@ -71,7 +71,7 @@ pub fn place_state(dir: &Path) -> PlaceState {
             left_processes: crash_cleanup::count(dir),
             left_results: place::left_results(dir).len(),
         },
-        // A shim outlives its folder; then only the list of processes tells, if it is complete.
+        // A shim survives the deletion of its folder. Then only a complete list of processes is conclusive.
         Err(error) if error.kind() == io::ErrorKind::NotFound && sees_all_processes() => {
             PlaceState { shim: ProcessState::Ended, ..unknown }
         }
@@ -79,25 +79,27 @@ pub fn place_state(dir: &Path) -> PlaceState {
     }
 }
 
-/// Ends the processes of jobs whose shim has ended, as the next shim in the folder would. Nothing is done while a shim may live.
+/// Ends the processes of jobs whose shim has ended, as the next shim in the folder would. Does nothing while a shim may
+/// be alive.
 pub fn end_left_processes(dir: &Path) -> io::Result<()> {
     if !is_own(dir) || has_shim_process(dir) {
         return Ok(());
     }
-    // No shim starts here meanwhile.
+    // The lock keeps another shim from starting.
     if let Some(_lock) = place::lock(dir)? {
         crash_cleanup::clear(dir);
     }
     Ok(())
 }
 
-/// Whether this user owns the folder, so that a runner of this user wrote the PIDs in it. Other PIDs must not be signaled.
+/// Returns whether this user owns the folder, so that a runner of this user wrote the PIDs in it. Other PIDs must not
+/// be signaled.
 fn is_own(dir: &Path) -> bool {
     let uid = rustix::process::getuid().as_raw();
     fs::symlink_metadata(dir).is_ok_and(|found| found.is_dir() && found.uid() == uid && found.mode() & 0o022 == 0)
 }
 
-/// A shim is told its folder when it is started.
+/// Returns whether a process has this folder as the argument of a shim.
 fn has_shim_process(dir: &Path) -> bool {
     let is_told = |arguments: &[Vec<u8>]| {
         let mut pairs = arguments.windows(2);
@@ -108,12 +110,12 @@ fn has_shim_process(dir: &Path) -> bool {
     others.filter(|pid| is_told(&procfs::arguments(*pid))).any(|pid| !procfs::is_zombie(pid))
 }
 
-/// Whether /proc shows processes of other users: where it hides them, it hides the first one, too.
+/// Returns whether /proc shows processes of other users. Where it hides them, it hides process 1, too.
 fn sees_all_processes() -> bool {
     procfs::start_ticks(1).is_some()
 }
 
-/// Whether a shim holds the lock of a folder.
+/// Returns whether a shim holds the lock of a folder.
 fn is_locked(dir: &Path) -> bool {
     let Ok(file) = OpenOptions::new().write(true).open(place::lock_path(dir)) else { return false };
     flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK)
@@ -185,7 +187,7 @@ mod tests {
             .stdout(Stdio::piped())
             .spawn()
             .expect("a process");
-        // The kernel shows the arguments of a process a moment after its start has been reported.
+        // The kernel shows the arguments of a process shortly after its start.
         shim.stdout.as_mut().expect("a pipe").read_exact(&mut [0]).expect("a line");
         assert_eq!(place_state(&gone).shim, ProcessState::Running);
         drop(shim.stdin.take());

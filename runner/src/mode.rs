@@ -1,28 +1,27 @@
-//! Who starts and limits a job: the runner itself, or Slurm by `srun`. Pure.
+//! The launch mode of jobs: processes of the runner, or Slurm steps.
 
 use torc_api::execution::{ExecutionConfig, ExecutionMode};
 
-/// What there is of Slurm around a runner.
+/// The Slurm allocation in which jobs become steps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Allocation {
-    /// Slurm's job number.
+pub struct StepAllocation {
+    /// The ID of the Slurm job.
     pub job_id: String,
-    /// The program `srun`.
     pub srun: String,
-    /// Names of the nodes that the runner has, its own first; none where there is nothing to choose from.
+    /// Names of the runner's nodes, its own first; empty for an allocation of one node.
     pub nodes: Vec<String>,
 }
 
-/// The mode that counts, after `auto` has been decided.
+/// The launch mode, after `auto` has been resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// The runner starts processes itself.
+pub enum LaunchMode {
+    /// The runner starts jobs itself.
     Direct,
-    /// Every job is a step.
+    /// Every job is a Slurm step.
     Slurm,
 }
 
-impl std::fmt::Display for Mode {
+impl std::fmt::Display for LaunchMode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Direct => "Direct",
@@ -31,13 +30,13 @@ impl std::fmt::Display for Mode {
     }
 }
 
-/// The mode of a workflow's jobs here. Without `srun` or outside an allocation nothing but direct is possible; and a workflow that
-/// wants no limits cannot have them from Slurm.
-pub fn effective(config: &ExecutionConfig, is_in_allocation: bool) -> Mode {
+/// Returns the launch mode of a workflow's jobs. Outside an allocation with `srun` only direct mode is possible. With
+/// `auto`, a workflow without resource limits runs directly, because steps always have limits.
+pub fn effective(config: &ExecutionConfig, is_in_allocation: bool) -> LaunchMode {
     match config.mode.unwrap_or_default() {
-        ExecutionMode::Slurm if is_in_allocation => Mode::Slurm,
-        ExecutionMode::Auto if is_in_allocation && config.limit_resources != Some(false) => Mode::Slurm,
-        ExecutionMode::Direct | ExecutionMode::Slurm | ExecutionMode::Auto => Mode::Direct,
+        ExecutionMode::Slurm if is_in_allocation => LaunchMode::Slurm,
+        ExecutionMode::Auto if is_in_allocation && config.limit_resources != Some(false) => LaunchMode::Slurm,
+        ExecutionMode::Direct | ExecutionMode::Slurm | ExecutionMode::Auto => LaunchMode::Direct,
     }
 }
 
@@ -50,16 +49,16 @@ mod tests {
     fn auto_is_slurm_inside_an_allocation_only() {
         use ExecutionMode::{Auto, Direct, Slurm};
         let cases = [
-            (None, None, true, Mode::Slurm),
-            (None, None, false, Mode::Direct),
-            (Some(Auto), None, true, Mode::Slurm),
-            (Some(Auto), Some(true), true, Mode::Slurm),
-            (Some(Auto), Some(false), true, Mode::Direct),
-            (Some(Auto), None, false, Mode::Direct),
-            (Some(Direct), None, true, Mode::Direct),
-            (Some(Direct), None, false, Mode::Direct),
-            (Some(Slurm), None, true, Mode::Slurm),
-            (Some(Slurm), None, false, Mode::Direct),
+            (None, None, true, LaunchMode::Slurm),
+            (None, None, false, LaunchMode::Direct),
+            (Some(Auto), None, true, LaunchMode::Slurm),
+            (Some(Auto), Some(true), true, LaunchMode::Slurm),
+            (Some(Auto), Some(false), true, LaunchMode::Direct),
+            (Some(Auto), None, false, LaunchMode::Direct),
+            (Some(Direct), None, true, LaunchMode::Direct),
+            (Some(Direct), None, false, LaunchMode::Direct),
+            (Some(Slurm), None, true, LaunchMode::Slurm),
+            (Some(Slurm), None, false, LaunchMode::Direct),
         ];
         for (mode, limit_resources, is_in_allocation, expected) in cases {
             let config = ExecutionConfig { mode, limit_resources, ..ExecutionConfig::default() };

@@ -1,6 +1,5 @@
-//! Measuring what jobs and the node use, on a thread of its own: a slow `/proc` holds nobody up.
-//!
-//! It is told what to look at and answers with numbers. When to look, and what follows from the numbers, the state decides.
+//! Measurement of jobs and of the node, on a thread of its own: a slow `/proc` blocks nothing else. The agent's state
+//! decides when to measure and what follows.
 
 use std::collections::HashMap;
 use std::fs;
@@ -18,96 +17,90 @@ use tree::Process;
 mod node;
 mod tree;
 
-/// What to measure.
+/// An order for samples.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SampleOrder {
-    /// These jobs.
+    /// The jobs to measure.
     pub probes: Vec<Probe>,
-    /// The node as a whole.
+    /// True if to measure the node.
     pub node: bool,
-    /// Its GPUs.
+    /// True if to measure the GPUs.
     pub gpus: bool,
 }
 
 /// A job to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// Which attempt.
     pub key: AttemptKey,
-    /// Its first process.
     pub pid: i32,
-    /// What it may have: only near that it is worth to look at memory more closely.
+    /// The memory limit. Only near it memory is counted exactly.
     pub limit_bytes: Option<i64>,
 }
 
-/// What was measured.
+/// The samples of one order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Samples {
-    /// When.
     pub at: BootInstant,
-    /// Of jobs that were still there.
+    /// Samples of the jobs that still run.
     pub jobs: Vec<(AttemptKey, JobSample)>,
-    /// Of the node, if that was asked for.
+    /// The sample of the node, if ordered.
     pub node: Option<NodeSample>,
-    /// Of its GPUs, if that was asked for and they can be measured.
+    /// Samples of the GPUs, if ordered and available.
     pub gpus: Vec<GpuSample>,
 }
 
-/// What a node has used since it started, and what it uses at a moment.
+/// The counters of a node at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeSample {
-    /// Time that its CPUs were busy, in ticks.
+    /// Busy time of all CPUs since the start, in ticks.
     pub busy_ticks: u64,
-    /// Time of its CPUs in all, in ticks.
+    /// Total time of all CPUs since the start, in ticks.
     pub all_ticks: u64,
     /// Memory that is not available.
     pub memory_bytes: i64,
-    /// Memory it has.
     pub total_memory_bytes: i64,
 }
 
-/// What a job's processes use at a moment.
+/// The usage of a job's processes at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobSample {
-    /// Memory of all of them together.
+    /// Memory of all processes.
     pub memory_bytes: i64,
-    /// CPU time since the job's start, of those that ended too.
+    /// CPU time since the job's start, including ended processes.
     pub cpu_us: u64,
-    /// How many there are.
     pub processes: u32,
 }
 
-/// The thread that measures. It ends when this is dropped.
+/// The measuring thread. It ends when this is dropped.
 pub struct Sampler {
     orders: Sender<SampleOrder>,
 }
 
 impl Sampler {
-    /// Starts the thread; `tell` gets what it has measured.
-    pub fn start(tell: impl Fn(Samples) + Send + 'static) -> std::io::Result<Self> {
+    /// Starts the thread; `send` gets the samples.
+    pub fn start(send: impl Fn(Samples) + Send + 'static) -> std::io::Result<Self> {
         let (orders, incoming) = channel();
-        std::thread::Builder::new().name("sampler".to_owned()).spawn(move || work(&incoming, tell))?;
+        std::thread::Builder::new().name("sampler".to_owned()).spawn(move || work(&incoming, send))?;
         Ok(Self { orders })
     }
 
-    /// Measures soon.
     pub fn order(&self, order: SampleOrder) {
-        // The thread ends after its sender only.
+        // The thread lives as long as its sender.
         let _ = self.orders.send(order);
     }
 }
 
-fn work(orders: &Receiver<SampleOrder>, tell: impl Fn(Samples)) {
-    // Opened when it is wanted first: most machines have no GPU, and most runners of a machine with some are given none.
+fn work(orders: &Receiver<SampleOrder>, send: impl Fn(Samples)) {
+    // The library is opened on first use: most machines have no GPU, and most runners of other machines get none.
     let mut gpus = None;
     while let Ok(order) = orders.recv() {
         let measure = |gpus: &Option<Gpus>| gpus.as_ref().map(Gpus::samples).unwrap_or_default();
         let measured = if order.gpus { measure(gpus.get_or_insert_with(Gpus::open)) } else { Vec::new() };
-        tell(Samples { gpus: measured, ..take(&order) });
+        send(Samples { gpus: measured, ..take(&order) });
     }
 }
 
-/// Measures all but GPUs now.
+/// Takes all samples except those of GPUs.
 fn take(order: &SampleOrder) -> Samples {
     let node = order.node.then(node::read).flatten();
     if order.probes.is_empty() {
@@ -128,8 +121,8 @@ fn take(order: &SampleOrder) -> Samples {
 
 fn measure(members: &[&Process], limit: Option<i64>) -> JobSample {
     let resident = members.iter().map(|process| process.resident_bytes).sum();
-    // Processes that forked share pages, and each of them counts them all. That is good enough for a statistic and no reason to
-    // kill anybody, so where it would be one it is looked at closely, which is too slow to do every time.
+    // Forked processes share pages, and each of them counts them all. This is good enough for statistics. Before a job
+    // is killed, its memory is counted exactly, which is too slow for every sample.
     let is_doubtful = members.len() > 1 && limit.is_some_and(|limit| resident > limit);
     let shared_fairly = || members.iter().map(|process| proportional(process)).sum();
     JobSample {
@@ -139,14 +132,14 @@ fn measure(members: &[&Process], limit: Option<i64>) -> JobSample {
     }
 }
 
-/// A process's memory, with a page that several have counted in parts.
+/// Returns the memory of a process, with shared pages counted in parts.
 fn proportional(process: &Process) -> i64 {
     let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", process.pid)).unwrap_or_default();
     let bytes = procfs::kilobytes(&text, "Pss:").and_then(|bytes| i64::try_from(bytes).ok());
     bytes.unwrap_or(process.resident_bytes)
 }
 
-/// The job that a process without a parent of its own was started for: its environment says so.
+/// Returns the index of the job that an orphaned process belongs to, by its environment.
 fn marked(pid: i32, probes: &[Probe]) -> Option<usize> {
     let environment = procfs::environment(pid);
     procfs::variable(&environment, SHIM_VARIABLE)?;
@@ -158,7 +151,8 @@ fn marked(pid: i32, probes: &[Probe]) -> Option<usize> {
     })
 }
 
-/// How many processes the kernel has killed for want of memory: in our cgroup, or where that is not counted, on this machine.
+/// Returns the number of processes that the kernel has killed for want of memory: in this cgroup, or on this machine
+/// where cgroups do not count them.
 pub fn oom_kills() -> u64 {
     let read = |path: &str| fs::read_to_string(path).ok();
     let cgroups = detect::memory_event_files(&read("/proc/self/cgroup").unwrap_or_default());
@@ -194,7 +188,7 @@ mod tests {
         assert_eq!((counter(text, "oom_kill"), counter(text, "oom_reaper")), (Some(3), None));
     }
 
-    // X02. Shared memory is counted in parts where a job would be killed for it, and only there.
+    // X02. Shared memory is counted in parts only where a job would otherwise be killed.
     #[test]
     fn memory_is_looked_at_closely_near_the_limit_only() {
         let own = i32::try_from(std::process::id()).expect("fits");
@@ -206,7 +200,7 @@ mod tests {
         assert_eq!(of(&[&first, &second], Some(huge + 5)), huge + 5, "at the limit");
         let close = of(&[&first, &second], Some(huge + 4));
         assert!(close > 5 && close < huge, "above the limit: {close}");
-        assert_eq!(of(&[&first], Some(1)), huge, "one process shares with nobody of its job");
+        assert_eq!(of(&[&first], Some(1)), huge, "a single process shares no pages with its job");
         let sample = measure(&[&first, &second], None);
         assert_eq!((sample.cpu_us, sample.processes), (14, 2));
     }

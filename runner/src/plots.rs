@@ -1,7 +1,6 @@
-//! Pictures of what jobs and nodes used: pages of HTML that need nothing but a browser.
+//! Plots of the usage of jobs and nodes, as HTML pages without external files.
 //!
-//! Everything that is decided here is decided before a page is made: how many points a curve has, and which job is drawn in which
-//! row. The script in the page only draws.
+//! The number of points of a curve and the row of each job are computed here. The script in the page only draws.
 
 use std::path::{Path, PathBuf};
 
@@ -11,34 +10,26 @@ use thiserror::Error;
 use torc_api::api::JobResult;
 use torc_api::wire::Usage;
 
-use crate::series::{self, JobRow, NodePoint, Series, SeriesError};
+use crate::series::{self, JobUsageRow, NodePoint, Series, SeriesError};
 
 mod lanes;
 mod page;
 mod thin;
 
-/// Points of all curves of a page together: more make a page slow and no picture better.
-const POINTS_IN_ALL: usize = 300_000;
-/// Points of one curve, at most and at least.
-const POINTS_EACH: (usize, usize) = (24, 600);
+/// Number of points of all curves of a page: more make the page slow without making it more readable.
+const MAX_POINTS_PER_PAGE: usize = 300_000;
+/// Smallest and largest number of points of one curve.
+const POINTS_PER_CURVE: (usize, usize) = (24, 600);
 
-/// Why there are no pictures.
+/// The error of a plot.
 #[derive(Debug, Error)]
 pub enum PlotError {
-    /// A file of measurements is no use.
+    /// A measurement file cannot be used.
     #[error("{error}{}", reason(error))]
-    Series {
-        /// Why.
-        error: SeriesError,
-    },
+    Series { error: SeriesError },
     /// A page cannot be written.
     #[error("cannot write {}: {source}", path.display())]
-    Write {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
+    Write { path: PathBuf, source: std::io::Error },
 }
 
 impl From<SeriesError> for PlotError {
@@ -51,80 +42,65 @@ fn reason(error: &SeriesError) -> String {
     std::error::Error::source(error).map_or(String::new(), |source| format!(": {source}"))
 }
 
-/// Everything that is drawn.
+/// The content of the plots.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Picture {
-    /// What it is about.
     pub title: String,
-    /// Attempts, by their start.
-    pub jobs: Vec<Job>,
-    /// Nodes that were measured.
-    pub nodes: Vec<Node>,
+    /// Attempts, ordered by start.
+    pub jobs: Vec<PlottedJob>,
+    pub nodes: Vec<PlottedNode>,
 }
 
-/// An attempt that ended. Times are milliseconds since 1970.
+/// An attempt that ended. Times are in milliseconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Job {
-    /// The job's number.
+pub struct PlottedJob {
     pub id: i64,
-    /// Its name.
     pub name: String,
-    /// The attempt.
     pub attempt: i32,
-    /// Where it ran.
     pub node: String,
-    /// Start.
     pub start: i64,
-    /// End.
     pub end: i64,
-    /// Exit code.
     pub code: i32,
-    /// Why it did not succeed.
+    /// The cause of the failure; none after a success.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
-    /// GPUs it used.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<String>,
-    /// The row it is drawn in, among those of its node.
+    /// The row among those of its node.
     pub lane: usize,
-    /// What was measured.
     #[serde(flatten)]
     pub usage: Usage,
-    /// CPUs it had asked for.
+    /// Number of requested CPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<i64>,
-    /// Memory it was allowed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_limit: Option<i64>,
-    /// Seconds since 1970, CPU in percent, bytes of memory.
+    /// Seconds since 1970, CPU in percent, and bytes of memory.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub curve: Vec<(i64, f64, i64)>,
-    /// Seconds since 1970, how busy its GPUs were.
+    /// Seconds since 1970, and GPU usage in percent.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gpu_curve: Vec<(i64, f64)>,
 }
 
-/// A node that was measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Node {
-    /// Its name.
+pub struct PlottedNode {
     pub name: String,
-    /// Memory it has.
     pub total_memory: i64,
-    /// Seconds since 1970, CPU in percent of all its cores, bytes of memory.
+    /// Seconds since 1970, CPU in percent of all cores, and bytes of memory.
     pub curve: Vec<(i64, Option<f64>, Option<i64>)>,
-    /// Memory of the runner's GPUs.
+    /// Total memory of the runner's GPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_gpu_memory: Option<i64>,
-    /// Seconds since 1970, how busy its GPUs were in percent of all of them, bytes of their memory.
+    /// Seconds since 1970, usage of all GPUs in percent, and bytes of their memory.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gpu_curve: Vec<(i64, f64, i64)>,
 }
 
-/// Reads every file of measurements at these places, and makes pages of them in a folder.
+/// Reads all measurement files at these places, and writes their plots into a folder. Returns the pages.
 pub async fn make(places: &[PathBuf], only: Option<(i64, i32)>, folder: &Path) -> Result<Vec<PathBuf>, PlotError> {
     let mut picture = Picture::default();
     for path in series::files_in(places)? {
@@ -138,14 +114,14 @@ pub async fn make(places: &[PathBuf], only: Option<(i64, i32)>, folder: &Path) -
 }
 
 impl Picture {
-    /// Adds what a file holds.
+    /// Adds the content of a file.
     pub fn add(&mut self, series: Series) {
         let Series { host, jobs, mut samples, node, .. } = series;
         for row in jobs {
             let curve = samples.remove(&(row.key.job, row.key.attempt)).unwrap_or_default();
             let gpu_curve = curve.iter().filter_map(|(at, point)| Some((*at, point.gpu_percent?))).collect();
             let curve = curve.into_iter().map(|(at, point)| (at, point.cpu_percent, point.memory_bytes)).collect();
-            self.jobs.push(Job { curve, gpu_curve, ..job(row, &host) });
+            self.jobs.push(PlottedJob { curve, gpu_curve, ..job(row, &host) });
         }
         if !node.is_empty() {
             let total_memory = node.iter().filter_map(|(_, point)| point.total_memory_bytes).max().unwrap_or_default();
@@ -153,18 +129,18 @@ impl Picture {
             let gpus = |(at, point): &(i64, NodePoint)| Some((*at, point.gpu_percent?, point.gpu_memory_bytes?));
             let gpu_curve = node.iter().filter_map(gpus).collect();
             let curve = node.into_iter().map(|(at, point)| (at, point.cpu_percent, point.memory_bytes)).collect();
-            self.nodes.push(Node { name: host, total_memory, curve, total_gpu_memory, gpu_curve });
+            self.nodes.push(PlottedNode { name: host, total_memory, curve, total_gpu_memory, gpu_curve });
         }
     }
 
-    /// Adds results that no file knows of: jobs that were not recorded, or on machines whose files are elsewhere.
+    /// Adds results that are in no file: jobs without measurements, or on machines whose files are elsewhere.
     pub fn add_results(&mut self, results: &[JobResult]) {
         let known: std::collections::HashSet<(i64, i32)> = self.jobs.iter().map(|job| (job.id, job.attempt)).collect();
         let unknown = results.iter().filter(|result| !known.contains(&(result.job_id, result.attempt)));
         self.jobs.extend(unknown.filter_map(of_result));
     }
 
-    /// Makes the pages, and says which.
+    /// Writes the pages and returns their paths.
     pub fn write(mut self, folder: &Path) -> Result<Vec<PathBuf>, PlotError> {
         self.jobs.sort_by_key(|job| (job.start, job.id, job.attempt));
         lanes::assign(&mut self.jobs);
@@ -185,21 +161,21 @@ impl Picture {
 
     fn thin(&mut self) {
         let curves = self.jobs.iter().filter(|job| !job.curve.is_empty()).count().max(1);
-        let each = (POINTS_IN_ALL / curves).clamp(POINTS_EACH.0, POINTS_EACH.1);
+        let each = (MAX_POINTS_PER_PAGE / curves).clamp(POINTS_PER_CURVE.0, POINTS_PER_CURVE.1);
         for job in &mut self.jobs {
             thin::keep_peaks(&mut job.curve, each, |point| point.2);
             thin::keep_peaks(&mut job.gpu_curve, each, |point| tenths(point.1));
         }
         for node in &mut self.nodes {
-            thin::keep_peaks(&mut node.curve, POINTS_EACH.1, |point| point.2);
-            thin::keep_peaks(&mut node.gpu_curve, POINTS_EACH.1, |point| tenths(point.1));
+            thin::keep_peaks(&mut node.curve, POINTS_PER_CURVE.1, |point| point.2);
+            thin::keep_peaks(&mut node.gpu_curve, POINTS_PER_CURVE.1, |point| tenths(point.1));
         }
     }
 
-    /// The pages by name. Curves are only on the page that draws them.
+    /// Returns the pages by name. Only the page that draws curves has them.
     fn pages(&self) -> Vec<(&'static str, String)> {
-        let without = |job: &Job| Job { curve: Vec::new(), gpu_curve: Vec::new(), ..job.clone() };
-        let without: Vec<Job> = self.jobs.iter().map(without).collect();
+        let without = |job: &PlottedJob| PlottedJob { curve: Vec::new(), gpu_curve: Vec::new(), ..job.clone() };
+        let without: Vec<PlottedJob> = self.jobs.iter().map(without).collect();
         let title = &self.title;
         vec![
             ("index.html", page::render("summary", title, &json!({ "jobs": without }))),
@@ -210,14 +186,14 @@ impl Picture {
     }
 }
 
-/// A number of percent that can be compared.
+/// Converts a percentage to an integer, so that it can be compared.
 #[expect(clippy::cast_possible_truncation, reason = "percents are small")]
 fn tenths(percent: f64) -> i64 {
     (percent * 10.0) as i64
 }
 
-fn job(row: JobRow<i64>, host: &str) -> Job {
-    Job {
+fn job(row: JobUsageRow<i64>, host: &str) -> PlottedJob {
+    PlottedJob {
         id: row.key.job,
         name: row.name,
         attempt: row.key.attempt,
@@ -236,10 +212,10 @@ fn job(row: JobRow<i64>, host: &str) -> Job {
     }
 }
 
-fn of_result(result: &JobResult) -> Option<Job> {
+fn of_result(result: &JobResult) -> Option<PlottedJob> {
     let milliseconds = |text: &str| text.parse::<jiff::Timestamp>().ok().map(|time| time.as_millisecond());
     let end = milliseconds(&result.end_time)?;
-    Some(Job {
+    Some(PlottedJob {
         id: result.job_id,
         name: result.job.clone(),
         attempt: result.attempt,
@@ -249,7 +225,7 @@ fn of_result(result: &JobResult) -> Option<Job> {
         code: result.return_code.unwrap_or_default(),
         cause: result.cause.map(|cause| cause.to_string()),
         usage: result.usage,
-        ..Job::default()
+        ..PlottedJob::default()
     })
 }
 

@@ -1,4 +1,4 @@
-//! Which process is meant: its number alone would soon be another one's.
+//! Identity of a process. A PID alone is ambiguous: PIDs are reused.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,32 +6,32 @@ use torc_api::wire::ProcessIdentity;
 
 use crate::procfs;
 
-/// Names a process of this machine for good.
+/// A process of this machine, identified by PID, start and boot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProcessId {
-    /// Its number.
+    /// The PID.
     pub pid: i32,
-    /// When it started, in ticks since the machine did.
+    /// The start, in ticks since the machine started.
     pub start_ticks: u64,
-    /// Which start of the machine that was.
+    /// The boot ID of the machine.
     pub boot_id: String,
 }
 
 impl ProcessId {
-    /// The process that asks.
+    /// Returns the identity of this process.
     pub fn own() -> Self {
         let pid = i32::try_from(std::process::id()).unwrap_or_default();
         Self { pid, start_ticks: procfs::start_ticks(pid).unwrap_or_default(), boot_id: procfs::boot_id() }
     }
 
-    /// The process as a server and other processes of its machine know it, beside its PID.
+    /// Returns the identity for a server and for other processes, without the PID.
     pub fn identity(self) -> ProcessIdentity {
         let pid_namespace = procfs::pid_namespace();
         ProcessIdentity { boot_id: self.boot_id, pid_namespace, start_ticks: self.start_ticks }
     }
 
-    /// Whether exactly this process is still there.
+    /// Returns whether exactly this process still exists.
     pub fn is_alive(&self) -> bool {
         self.boot_id == procfs::boot_id()
             && procfs::start_ticks(self.pid) == Some(self.start_ticks)

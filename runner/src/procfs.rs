@@ -1,4 +1,4 @@
-//! What `/proc` says about processes: who is who, whose children they are, what their environment was.
+//! Access to `/proc`: start times, children and environments of processes.
 
 use std::fs::{self, File};
 use std::io;
@@ -7,82 +7,82 @@ use std::path::PathBuf;
 
 use crate::clock::BootInstant;
 
-/// Distinguishes this start of the machine from every other.
+/// Returns the boot ID, which changes with every start of the machine.
 pub fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|text| text.trim().to_owned()).unwrap_or_default()
 }
 
-/// The PID namespace of this process: a PID of another one means nothing here.
+/// Returns the PID namespace of this process. PIDs of another namespace are not valid here.
 pub fn pid_namespace() -> String {
     fs::read_link("/proc/self/ns/pid").map(|link| link.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// The arguments that a process was started with; none if they may not be read.
+/// Returns the arguments of a process; none if they are not readable.
 pub fn arguments(pid: i32) -> Vec<Vec<u8>> {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     line.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect()
 }
 
-/// When a process started, in ticks since the machine did. Together with its number this names it for good.
+/// Returns the start of a process, in ticks since the machine started. PID and start identify a process.
 pub fn start_ticks(pid: i32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     field_after_name(&stat, 19)?.parse().ok()
 }
 
-/// The tick that a moment falls into.
+/// Converts a moment to ticks.
 pub fn ticks(moment: BootInstant) -> u64 {
     moment.0 / (1_000_000 / rustix::param::clock_ticks_per_second().max(1))
 }
 
-/// Whether a process has exited and only waits to be collected; unknown ones count as such.
+/// Returns whether a process has exited and waits to be collected. A missing process counts as exited.
 pub fn is_zombie(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     field_after_name(&stat, 0).is_none_or(|state| state == "Z" || state == "X")
 }
 
-/// The name may contain anything, even brackets and blanks, so fields are counted from its end.
+/// Returns a field of a stat line, counted from the end of the name, which may contain brackets and blanks.
 pub fn field_after_name(stat: &str, index: usize) -> Option<&str> {
     stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace().nth(index)
 }
 
-/// The most memory that this process has had at once.
+/// Returns the peak memory of this process.
 pub fn own_peak_memory() -> Option<u64> {
     kilobytes(&fs::read_to_string("/proc/self/status").ok()?, "VmHWM:")
 }
 
-/// The bytes in a line such as `VmHWM:    1234 kB`.
+/// Returns the bytes in a line such as `VmHWM:    1234 kB`.
 pub fn kilobytes(text: &str, label: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(label))?;
     line.split_ascii_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The environment a process was started with, as `NAME=value` entries; nothing if it may not be read.
+/// Returns the environment with which a process was started, as `NAME=value` entries; empty if it is not readable.
 pub fn environment(pid: i32) -> Vec<u8> {
     fs::read(format!("/proc/{pid}/environ")).unwrap_or_default()
 }
 
-/// A variable of an environment block.
+/// Returns a variable of an environment.
 pub fn variable<'a>(environment: &'a [u8], name: &str) -> Option<&'a str> {
     let mut entries = environment.split(|byte| *byte == 0);
     let value = entries.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
     std::str::from_utf8(value).ok()
 }
 
-/// Every process of the machine.
+/// Returns the PIDs of all processes of the machine.
 pub fn processes() -> Vec<i32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// The children of this process, kept open for cheap looking.
+/// The list of this process's children, kept open so that reading it is cheap.
 pub struct Children {
-    /// One for each thread; empty where the kernel does not offer them.
+    /// One file for each thread; empty where the kernel does not have them.
     lists: Vec<File>,
     buffer: Vec<u8>,
 }
 
 impl Children {
-    /// Of this process with the threads it has now.
+    /// Opens the lists of this process's current threads.
     pub fn open() -> Self {
         let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
         let paths: Vec<PathBuf> = tasks.map(|task| task.path().join("children")).collect();
@@ -90,7 +90,7 @@ impl Children {
         Self { lists: lists.unwrap_or_default(), buffer: vec![0; 64 * 1024] }
     }
 
-    /// Their numbers, those that wait to be collected included.
+    /// Returns the PIDs of all children, including those that wait to be collected.
     pub fn list(&mut self) -> Vec<i32> {
         if self.lists.is_empty() {
             let own = std::process::id().to_string();

@@ -51,11 +51,10 @@ pub enum ToShim {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StepRecord {
-    /// The attempt.
     pub key: AttemptKey,
     /// The time limit of the step.
     pub step_limit_ms: Option<u64>,
-    /// Whether the step was warned of this limit.
+    /// True if the step was warned of this limit.
     pub is_warned: bool,
 }
 
@@ -63,7 +62,6 @@ pub struct StepRecord {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Hello {
-    /// The agent's [`VERSION`].
     pub version: u32,
     /// The token from the shim's file.
     pub token: String,
@@ -93,17 +91,16 @@ pub struct StartTemplate {
     pub stdio: StdioMode,
     /// Resources that a job takes from the node.
     pub resources: Resources,
-    /// The declared runtime.
     pub runtime_seconds: i64,
-    /// Whether a job ends when the declared runtime is over.
+    /// True if a job ends when the declared runtime is over.
     pub enforce_runtime: bool,
     /// Files that must exist before the start, absolute or relative to the working folder.
     pub input_files: Vec<String>,
     /// Files that must exist after success, absolute or relative to the working folder.
     pub output_files: Vec<String>,
-    /// Whether files above the size limit are hashed completely.
+    /// True if files above the size limit are hashed completely.
     pub hash_large_files: bool,
-    /// Whether the logs of a successful job are deleted.
+    /// True if the logs of a successful job are deleted.
     pub delete_on_success: bool,
     /// The signal that asks a job to end.
     pub signal: i32,
@@ -113,7 +110,7 @@ pub struct StartTemplate {
     pub headroom_ms: u64,
     /// The return code of a job that ran out of time.
     pub timeout_exit_code: i32,
-    /// Whether the process is `srun`: Slurm then limits the job and ends it in time.
+    /// True if the process is `srun`: Slurm then limits the job and ends it in time.
     pub in_step: bool,
     /// The early warning of a step, e.g. `TERM@120`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -192,12 +189,10 @@ impl StartTemplate {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StartOrder {
-    /// The attempt.
     pub key: AttemptKey,
     /// A job, or a task that takes no resources; log files are named after it.
     #[serde(skip_serializing_if = "LeaseRole::is_job")]
     pub role: LeaseRole,
-    /// The job's name.
     pub name: String,
     /// The [`StartTemplate::id`].
     pub template: u32,
@@ -216,7 +211,7 @@ pub struct StartOrder {
     pub step_limit_ms: Option<u64>,
     /// The resource class. Jobs of one class take the same from the node, so one can replace another.
     pub class: u32,
-    /// Whether the job starts when another of its class has ended, instead of now. This needs a living agent.
+    /// True if the job starts when another of its class has ended, instead of now. This needs a living agent.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub in_turn: bool,
     /// The moment after which the job must not start.
@@ -227,7 +222,6 @@ pub struct StartOrder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Termination {
-    /// The attempt.
     pub key: AttemptKey,
     /// The reason; the result carries the first one.
     pub why: StopReason,
@@ -273,15 +267,11 @@ impl StopReason {
 #[serde(rename_all = "camelCase")]
 pub enum FromShim {
     /// Accepts the agent. Everything that the shim holds follows, then [`FromShim::Ready`].
-    Welcome {
-        /// The shim's [`VERSION`].
-        version: u32,
-    },
+    Welcome { version: u32 },
     /// Rejects the agent.
     Refused {
-        /// The reason.
         reason: String,
-        /// Whether the shim is about to exit, so that another one can be started.
+        /// True if the shim is about to exit, so that another one can be started.
         #[serde(default)]
         leaving: bool,
     },
@@ -291,11 +281,9 @@ pub enum FromShim {
     Ready,
     /// A job has started.
     Started {
-        /// The attempt.
         key: AttemptKey,
         /// The moment of the start.
         at: BootInstant,
-        /// The first process.
         #[serde(default)]
         pid: i32,
     },
@@ -319,9 +307,8 @@ pub struct ShimJob {
     pub template: StartTemplate,
     /// The moment of the start.
     pub started: BootInstant,
-    /// The first process.
     pub pid: i32,
-    /// Whether its step was warned of its limit.
+    /// True if its step was warned of its limit.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_warned: bool,
     /// The reason for ending it and the moment of the first signal, once it is being ended.
@@ -333,7 +320,6 @@ pub struct ShimJob {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JobExit {
-    /// The attempt.
     pub key: AttemptKey,
     /// The moment of the start.
     pub started: BootInstant,
@@ -347,7 +333,7 @@ pub struct JobExit {
     /// The reason for which the job was ended; absent if it ended by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ending: Option<StopReason>,
-    /// The time since the end, if the machine has restarted since: then the two moments only tell the duration.
+    /// The time since the end, if the machine has restarted since: then the two moments only give the duration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub age_ms: Option<u64>,
     /// The file or pack reference of its output.
@@ -416,7 +402,6 @@ pub enum Outcome {
     NotStarted {
         /// 126 or 127, as in a shell.
         code: i32,
-        /// The reason.
         message: String,
     },
 }

@@ -1,7 +1,7 @@
-//! The shim: a small process, the parent of all jobs of a place, which outlives the agent that decides about them.
+//! The shim: a small process that is the parent of all jobs of a place, and outlives the agent.
 //!
-//! It starts and ends what it is told to, holds exit statuses until they are acknowledged, and owns the log files. It has one
-//! thread and no async runtime, and decides nothing but this: without an agent for too long, it ends the jobs and leaves.
+//! It starts and ends jobs on order, keeps exit statuses until they are acknowledged, and owns the log files. It has
+//! one thread and no async runtime. Its only decision: without an agent for too long, it ends the jobs and exits.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -31,15 +31,15 @@ mod rusage;
 pub(crate) mod spawn;
 mod start_log;
 
-/// What the shim writes to standard output once it can be talked to.
+/// The line that the shim writes to standard output when it accepts connections.
 pub(crate) const READY: &str = "ready";
 
-/// What a shim is told at its start.
+/// The arguments of a shim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShimArgs {
-    /// Its place.
+    /// The folder of the shim.
     pub dir: PathBuf,
-    /// How long jobs go on without an agent.
+    /// Time without an agent after which the shim ends its jobs.
     pub orphan_grace: Duration,
 }
 
@@ -62,45 +62,43 @@ impl ShimArgs {
         Ok(Self { dir: dir.ok_or_else(|| ShimError::Argument("--dir".into()))?, orphan_grace })
     }
 
-    /// The arguments that [`ShimArgs::parse`] reads.
+    /// Returns the arguments that [`ShimArgs::parse`] reads.
     pub fn to_args(&self) -> Vec<OsString> {
         let millis = self.orphan_grace.as_millis().to_string();
         vec!["--dir".into(), self.dir.clone().into(), "--orphan-grace-ms".into(), millis.into()]
     }
 }
 
-/// Why a shim could not work.
+/// The error of a shim.
 #[derive(Debug, Error)]
 pub enum ShimError {
     /// An argument is unknown, incomplete or missing.
-    #[error("bad or missing argument {0:?}")]
+    #[error("invalid or missing argument {0:?}")]
     Argument(OsString),
-    /// Another shim has the place.
-    #[error("another shim is at work in {}", .0.display())]
+    /// Another shim uses the folder.
+    #[error("another shim uses the folder {}", .0.display())]
     Occupied(PathBuf),
-    /// The place is no use.
-    #[error("cannot work in {}", dir.display())]
+    /// The folder cannot be used.
+    #[error("cannot use the folder {}", dir.display())]
     Place {
-        /// The place.
         dir: PathBuf,
-        /// Why.
         #[source]
         source: io::Error,
     },
-    /// The operating system did not give what is needed.
+    /// The operating system refused a required call.
     #[error("cannot become the parent of jobs")]
     Process(#[source] io::Error),
 }
 
-/// The shim in a place, if one lives there.
+/// Returns the shim that uses a folder, if it is alive.
 pub fn living_in(dir: &Path) -> Option<ProcessId> {
     ShimInfo::read(dir).map(|info| info.process()).filter(ProcessId::is_alive)
 }
 
-/// The whole life of a shim. To be called before the process has a second thread.
+/// Runs a shim until it exits. The process must have a single thread.
 pub fn main(args: &ShimArgs) -> Result<(), ShimError> {
     let place = |source| ShimError::Place { dir: args.dir.clone(), source };
-    // Fails only if the process leads a group, e.g. when started by hand: then it stays in its session.
+    // This fails only for a process group leader, e.g. a shim that was started by hand; it stays in its session.
     let _ = rustix::process::setsid();
     DirBuilder::new().recursive(true).mode(0o700).create(&args.dir).map_err(place)?;
     let dir = args.dir.canonicalize().map_err(place)?;
@@ -130,7 +128,7 @@ pub fn main(args: &ShimArgs) -> Result<(), ShimError> {
     left
 }
 
-/// Whether a shim is at work in a place, or has left results there.
+/// Returns whether a shim uses a folder, or has left results there.
 pub fn has_left(dir: &Path) -> bool {
     ShimInfo::read(dir).is_some_and(|info| info.is_alive()) || !place::left_results(dir).is_empty()
 }
@@ -144,7 +142,7 @@ fn listen_to_signals() -> io::Result<Signals> {
         }
         Ok::<_, io::Error>(readable)
     };
-    // Handlers rather than a signal mask: a mask would be inherited by every job.
+    // Signal handlers are used instead of a signal mask, which every job would inherit.
     Ok(Signals { child: pipe(&[SIGCHLD])?, end: pipe(&[SIGTERM, SIGINT, SIGHUP])? })
 }
 
@@ -158,7 +156,7 @@ fn listen(shim: &str) -> io::Result<(UnixListener, ShimInfo)> {
     Ok((listener, info))
 }
 
-/// Tells whoever started the shim, then lets go of the pipe.
+/// Signals readiness to the process that started the shim, and closes the pipe to it.
 fn say_ready() {
     let mut stdout = io::stdout();
     let _ = stdout.write_all(format!("\n{READY}\n").as_bytes()).and_then(|()| stdout.flush());

@@ -1,4 +1,4 @@
-//! What a runner asks Slurm while its jobs are steps, and what Slurm answers.
+//! Queries of a runner to Slurm, and Slurm's answers.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,52 +10,46 @@ use torc_slurm::sstat::Sample;
 
 use crate::clock::BootInstant;
 
-/// A question.
+/// A query about the runner's allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SlurmQuery {
-    /// Which number has each step? `sstat` knows numbers only.
+    /// The numbers of all running steps. `sstat` needs them.
     StepNumbers,
-    /// What do these steps use?
+    /// The usage of these steps.
     StepUsage(Vec<u32>),
-    /// What does the accounting say of these steps; of all when there are none.
+    /// The accounting data of these steps; of all steps if the list is empty.
     Accounts(Vec<u32>),
-    /// How much time has the allocation left?
+    /// The remaining time of the allocation.
     TimeLeft,
-    /// Send a signal to the processes of a step.
-    Signal {
-        /// The step's number.
-        step: u32,
-        /// The signal's name.
-        signal: String,
-    },
-    /// Give a step so many minutes from its start.
+    /// Sends a signal to the processes of a step.
+    Signal { step: u32, signal: String },
+    /// Changes the time limit of a step.
     Extend {
-        /// Whose step.
+        /// The attempt that the step runs.
         key: AttemptKey,
-        /// The step's number.
         step: u32,
-        /// In total.
+        /// The new limit, counted from the start of the step.
         minutes: u64,
     },
-    /// Is the allocation being taken away for somebody else?
+    /// True if Slurm preempts the allocation.
     Preemption,
 }
 
-/// An answer.
+/// The answer to a [`SlurmQuery`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum SlurmAnswer {
-    /// Numbers of the steps that run, by name; none when Slurm did not answer.
+    /// Numbers of running steps by name; empty if Slurm did not answer.
     StepNumbers(Vec<(String, u32)>),
-    /// What steps had used at a moment; those that have ended are left out.
+    /// The usage of running steps at a moment.
     StepUsage(BootInstant, Vec<Sample>),
-    /// What the accounting says, by the names of steps, and how long that took to find out.
+    /// Accounting data by step name, and the duration of the query.
     Accounts(Result<HashMap<String, StepAccount>, SlurmError>, Duration),
-    /// How much time is left; none when Slurm did not say.
+    /// The remaining time; none if Slurm did not answer.
     TimeLeft(Option<Duration>),
-    /// A signal was sent, or why it could not be.
+    /// The error if the signal was not sent.
     Signal(Option<String>),
-    /// A step may take so many minutes, or why not.
-    Extended(AttemptKey, u64, Option<String>),
-    /// Whether somebody else is more important; none when Slurm did not say.
+    /// The new limit of a step in minutes, or the error.
+    Extended(AttemptKey, Result<u64, String>),
+    /// True if Slurm preempts the allocation; none if Slurm did not answer.
     Preemption(Option<bool>),
 }

@@ -1,26 +1,33 @@
-//! The agent's decisions: what happened goes in, what is to be done comes out. Pure: time is an argument, nothing is read,
-//! written or started here.
+//! The agent's decisions as a pure state machine: events go in, effects come out. Time is an argument, and nothing is read, written
+//! or started here.
+//!
+//! Each subsystem is a type with private fields in a module of its own; only that module changes them. `State` holds the subsystems,
+//! and its methods are the steps that need several of them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use torc_api::failure::Prefetch;
-use torc_api::wire::{AttemptKey, FileStat, JournalledResult, RegisterResponse, Resources, SyncRequest, SyncResponse};
+use torc_api::wire::{
+    AttemptKey, FileStat, JournalledResult, RegisterResponse, Resources, RunnerPolicy, SyncRequest, SyncResponse,
+};
 use torc_core::ledger::{Ledger, Strategy};
 
 use crate::clock::BootInstant;
 use crate::command::ShellSetup;
-use crate::config::{IdleExit, OfflineSettings, RunnerExit};
+use crate::config::{IdleExit, RunnerExit};
 use crate::events::RunnerEvent;
 use crate::link::LinkError;
-use crate::mode::Allocation;
+use crate::mode::StepAllocation;
 use crate::monitor::{SampleOrder, Samples};
 use crate::protocol::{JobExit, ShimJob, StartOrder, StartTemplate, StepRecord, Termination};
-use crate::series::Record;
+use crate::series::MeasurementRecord;
+use crate::settings::RunnerSettings;
 use crate::slurm_query::{SlurmAnswer, SlurmQuery};
 
 mod allocation;
+mod classes;
 mod deadlines;
 mod ends;
 mod extensions;
@@ -58,7 +65,7 @@ use self::heartbeat::Heartbeat;
 use self::jobs::Jobs;
 use self::lifecycle::Lifecycle;
 use self::node_health::NodeHealth;
-use self::offline::Journal;
+use self::offline::JournalState;
 use self::poll_backoff::PollBackoff;
 use self::profiles::ProfileCache;
 use self::reports::Reports;
@@ -70,202 +77,211 @@ use self::timer::Timer;
 use self::usage::UsageMonitor;
 use self::warnings::Warnings;
 
-/// What the state reads of a [`crate::RunnerConfig`]: paths are text, durations are moments, and nothing in it does I/O.
+/// The part of a [`crate::RunnerConfig`] that decides, resolved at the start: paths are strings, time limits are moments, and nothing
+/// in it does I/O. The user's settings are in it as they are.
 #[derive(Clone, Debug)]
-pub struct Settings {
-    /// The shim of its place was there before it.
+pub struct AgentSettings {
+    pub user: RunnerSettings,
+    /// True if the shim was there before the agent.
     pub shim_found: bool,
-    /// What it may use in total, on all of its nodes together.
+    /// Resources of all nodes of the runner together.
     pub capacity: Resources,
-    /// How jobs become steps; absent where they cannot.
-    pub allocation: Option<Allocation>,
-    /// Names of the GPUs it may use on each node.
+    /// The Slurm allocation in which jobs become steps; absent where they cannot.
+    pub allocation: Option<StepAllocation>,
+    /// Names of the GPUs on each node.
     pub devices: Vec<String>,
-    /// The queue strategy: this many jobs at once.
-    pub max_parallel_jobs: Option<u32>,
-    /// Where jobs run whose workflow names no folder.
+    /// The working folder of jobs whose workflow names none.
     pub working_dir: String,
-    /// Where outputs go: what jobs see, and the folder of logs in it.
+    /// The folder of outputs; logs are in its folder `job_stdio`.
     pub output_dir: String,
-    /// What jobs see as `TORC_API_URL`.
+    /// `TORC_API_URL` of jobs.
     pub api_url: Option<String>,
-    /// What jobs see as `TORC_SERVER_FILE`.
     pub server_file: Option<String>,
-    /// Where the files are that jobs see as `TORC_TOKEN_FILE`, one for each workflow.
+    /// The folder of the files that jobs get as `TORC_TOKEN_FILE`, one for each workflow.
     pub token_dir: String,
-    /// What bash finds in the environment that jobs inherit.
+    /// What bash reads from the environment that jobs inherit.
     pub shell: ShellSetup,
-    /// Reports wait at most this long for company while there is work to do.
+    /// Longest time for which reports are batched while there is work to do.
     pub report_interval: Duration,
-    /// The first wait when nothing of ours waits on the server, and the longest between attempts to reach it.
-    pub poll_interval: Duration,
-    /// The longest wait while jobs run and nothing else happens.
-    pub backoff_max: Duration,
-    /// Calls may wait on the server for news.
-    pub long_poll: bool,
-    /// What to do when the server stays away.
-    pub offline: OfflineSettings,
-    /// When its time began, and when it is over.
     pub time: Option<TimeSpan>,
-    /// When it has to be over whatever becomes of its allocation.
+    /// The end of the runner's time that stays when the allocation's end moves.
     pub own_end: Option<BootInstant>,
-    /// It leaves when everything it serves has settled.
+    /// True if the runner leaves when all its workflows have settled.
     pub exit_when_complete: bool,
-    /// When it leaves because it has nothing to do.
+    /// When a runner without work leaves.
     pub idle_exit: IdleExit,
-    /// It stays although there is nothing to do, even without a server.
-    pub persistent: bool,
-    /// How far it leases ahead; what is set here wins over the workflow.
+    /// How far the runner leases ahead; overrides the workflow.
     pub prefetch: Prefetch,
-    /// How long a leaving runner tries to deliver its last reports.
+    /// Time for which a leaving runner tries to deliver its last reports.
     pub shutdown_grace: Duration,
-    /// How many processes the kernel had killed for want of memory when the runner started.
+    /// Number of processes that the kernel had killed for want of memory when the runner started.
     pub oom_kills: u64,
+}
+
+impl AgentSettings {
+    /// Returns how long the runner stays without work; none for ever.
+    fn idle_time(&self, policy: &RunnerPolicy) -> Option<Duration> {
+        match self.idle_exit {
+            _ if self.user.persistent => None,
+            IdleExit::Never => None,
+            IdleExit::ByPolicy => Some(Duration::from_secs(policy.wait_for_new_jobs_seconds)),
+            IdleExit::After(time) => Some(time),
+        }
+    }
+
+    /// Returns the names of nodes by their index in the allocation; empty where there is only one node.
+    fn node_names(&self, indexes: &[usize]) -> Vec<String> {
+        let known = self.allocation.as_ref().map_or(&[][..], |allocation| &allocation.nodes);
+        indexes.iter().filter_map(|at| known.get(*at).cloned()).collect()
+    }
+
+    /// Returns the indexes of nodes in the allocation; the first node if none of the names is known.
+    fn node_indexes(&self, names: &[String]) -> Vec<usize> {
+        let known = self.allocation.as_ref().map_or(&[][..], |allocation| &allocation.nodes);
+        let found: Vec<usize> = names.iter().filter_map(|name| known.iter().position(|known| known == name)).collect();
+        if found.is_empty() { vec![0] } else { found }
+    }
 }
 
 /// Something that happened.
 #[derive(Clone, Debug)]
-pub enum Event {
-    /// The server knows the runner.
+pub enum AgentEvent {
+    /// The server has registered the runner.
     Registered(RegisterResponse),
-    /// It could not be told.
     NotRegistered(LinkError),
-    /// The shim has a job that runs since before.
+    /// The shim has a job that an earlier agent started.
     Adopted(Box<ShimJob>),
-    /// The shim has started a job, with this first process.
+    /// The shim has started a job with this first process.
     Started(AttemptKey, BootInstant, i32),
-    /// A job has ended, and nothing of it is left.
+    /// A job has ended and left no process.
     Ended(Box<JobExit>),
     /// The shim has not started a job and will not.
     Revoked(AttemptKey),
-    /// The shim was killed; another one has cleared up after it.
+    /// The shim was killed; a new one has killed its jobs.
     ShimLost,
-    /// A sync was answered.
+    /// The server has answered a sync.
     Answered(Box<SyncResponse>),
-    /// A sync had no answer.
+    /// The sync of this sequence number failed.
     NotAnswered(u64, LinkError),
-    /// A job's input files were looked for: as they are, or the one that is missing.
+    /// The input files of a job were checked: their state, or the one that is missing.
     InputsChecked(AttemptKey, Result<Vec<FileStat>, String>),
-    /// A job's output files were looked for.
-    OutputsChecked(AttemptKey, Findings),
-    /// Samples were taken.
+    /// The output files of a job were checked.
+    OutputsChecked(AttemptKey, OutputFindings),
     Sampled(Box<Samples>),
-    /// What `srun` wrote about a step that failed, if its controller did not answer.
-    SrunSaid(AttemptKey, Option<String>),
-    /// Slurm has answered.
+    /// The log of a failed step was read: the message of `srun`, if Slurm's controller did not answer it.
+    SrunLogRead(AttemptKey, Option<String>),
+    /// Slurm has answered a query.
     SlurmAnswered(Box<SlurmAnswer>),
-    /// Something is wrong that only people can change.
-    SlurmError(String),
-    /// Results are in the journal, on the disk.
+    /// A problem for the runner's log.
+    Problem(String),
+    /// Results are in the journal, on disk.
     Journalled(Vec<AttemptKey>),
-    /// They could not be written.
+    /// Results could not be written into the journal.
     NotJournalled(String),
-    /// Results of earlier runners in this place that nobody has fetched, and how long ago each attempt ended.
+    /// The journal has undelivered results of earlier runners in this place. The duration is the time since the end.
     Recovered(Vec<(JournalledResult, Duration)>),
-    /// Somebody wants the runner to stop.
+    /// The runner has to stop.
     Stop,
-    /// Somebody does not want to wait for that.
+    /// The runner has to stop without giving jobs their time to end.
     StopNow,
-    /// Time has passed.
     Tick,
 }
 
-/// What looking after a job's end brought.
+/// The result of [`Effect::CheckOutputs`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Findings {
-    /// A file that should exist and does not.
+pub struct OutputFindings {
+    /// The first output file that does not exist.
     pub missing: Option<String>,
-    /// Its logs were deleted, as it had asked for.
+    /// True if the logs were deleted.
     pub logs_deleted: bool,
-    /// What it read and wrote, when nothing is missing.
+    /// State of the files that the job read and wrote, if no file is missing.
     pub files: Vec<FileStat>,
-    /// How many processes the kernel has killed for want of memory so far, if that was asked for.
+    /// Number of processes that the kernel has killed for want of memory, if requested.
     pub oom_kills: Option<u64>,
 }
 
-/// Something that is to be done.
+/// Something to do.
 #[derive(Clone, Debug)]
 pub enum Effect {
-    /// Introduce the runner to the server.
     Register,
-    /// Tell the server what is.
+    /// Send the state of the runner with this ID to the server.
     Sync(i64, Box<SyncRequest>),
     /// Start a job, now or in turn.
     Start(Box<StartOrder>, Arc<StartTemplate>),
-    /// A job need not wait for its turn any longer.
+    /// Start a job that waits for its turn now.
     StartNow(AttemptKey),
-    /// Do not start these.
+    /// Withdraw jobs that have not started.
     Revoke(Vec<AttemptKey>),
-    /// Tell the shim that the agent counts as alive until this moment.
-    Heartbeat { alive_until: BootInstant },
-    /// End a job.
+    /// Let the shim start jobs in turn until this moment.
+    Heartbeat {
+        alive_until: BootInstant,
+    },
     Terminate(Termination),
-    /// The shim may forget these results.
+    /// Let the shim drop these results.
     Acknowledge(Vec<AttemptKey>),
-    /// Let the shim remember what was done to a step.
+    /// Let the shim keep the state of a step for the next agent.
     RecordStep(StepRecord),
-    /// Look for the files that a job reads.
+    /// Check the input files of a job.
     CheckInputs(AttemptKey, Box<InputCheck>),
-    /// Measure what jobs and the node use.
+    /// Measure the usage of jobs and of the node.
     Sample(SampleOrder),
-    /// Look for what `srun` wrote into this log about a step that failed.
-    ReadSrun(AttemptKey, String),
-    /// Ask Slurm.
+    /// Read the end of this log for the message of `srun`.
+    ReadSrunLog(AttemptKey, String),
+    /// Send a query to Slurm.
     QuerySlurm(SlurmQuery),
-    /// Keep these in a file.
-    Record(Vec<Record>),
-    /// Write these down, and say when they are safe. Their time of day is not known here, only how long ago they ended.
+    /// Write these measurements into files.
+    Record(Vec<MeasurementRecord>),
+    /// Write these results into the journal. They have their age; the journal needs the time of day.
     Journal(Vec<JournalledResult>),
-    /// The server has these: they can leave the journal.
+    /// Remove delivered results from the journal.
     Unjournal(Vec<AttemptKey>),
-    /// Look for what can be known after a job's end; if all its output files are there, delete these logs.
+    /// Check the output files of a job that has ended.
     CheckOutputs(AttemptKey, Box<OutputCheck>),
-    /// Tell whoever watches.
     Log(RunnerEvent),
-    /// The runner ends.
+    /// Exit.
     Exit(Result<RunnerExit, LinkError>),
 }
 
-/// See [`Effect::CheckInputs`].
+/// The content of [`Effect::CheckInputs`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputCheck {
-    /// What relative paths are relative to.
+    /// The folder of relative paths.
     pub working_dir: PathBuf,
     /// Files that must exist.
     pub files: Vec<String>,
-    /// They are read for their hash however large they are.
+    /// True if files above the size limit are hashed completely.
     pub hash_large_files: bool,
 }
 
-/// See [`Effect::CheckOutputs`].
+/// The content of [`Effect::CheckOutputs`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputCheck {
-    /// What relative paths are relative to.
+    /// The folder of relative paths.
     pub working_dir: PathBuf,
     /// Files that must exist.
     pub files: Vec<String>,
-    /// What it read, as found before its start.
+    /// State of the input files before the start.
     pub inputs: Vec<FileStat>,
-    /// What it read, if nobody remembers how that was: as it is now, provided that it is older than the start.
+    /// Input files whose state before the start is unknown. One that is older than the start counts as it is now.
     pub forgotten_inputs: Vec<String>,
-    /// How long ago it started.
+    /// Time since the start.
     pub elapsed: Duration,
-    /// Files are read for their hash however large they are.
+    /// True if files above the size limit are hashed completely.
     pub hash_large_files: bool,
-    /// Logs that go if they do.
+    /// Logs to delete if all files exist.
     pub delete: Vec<String>,
-    /// Ask the kernel how many processes it has killed for want of memory.
+    /// True if to count the processes that the kernel has killed for want of memory.
     pub oom_kills: bool,
 }
 
-/// Everything a runner knows. The fields of each part are written by the part's own module only.
+/// The state of an agent. Only the module of a subsystem writes the subsystem's fields.
 #[derive(Debug)]
 pub struct State {
-    settings: Settings,
+    settings: AgentSettings,
     profiles: ProfileCache,
     jobs: Jobs,
     reports: Reports,
-    journal: Journal,
+    journal: JournalState,
     deadlines: Deadlines,
     session: ServerSession,
     backoff: PollBackoff,
@@ -283,17 +299,17 @@ pub struct State {
 }
 
 impl State {
-    /// A runner that holds nothing and is known to nobody.
-    pub fn new(settings: Settings, now: BootInstant) -> Self {
-        let strategy = settings.max_parallel_jobs.map_or(Strategy::Resources, Strategy::Slots);
+    /// Creates the state of a runner that holds nothing and is not registered.
+    pub fn new(settings: AgentSettings, now: BootInstant) -> Self {
+        let strategy = settings.user.max_parallel_jobs.map_or(Strategy::Resources, Strategy::Slots);
         Self {
             profiles: ProfileCache::default(),
             jobs: Jobs::new(Ledger::new(strategy, settings.capacity, settings.devices.clone())),
             reports: Reports::default(),
-            journal: Journal::default(),
+            journal: JournalState::default(),
             deadlines: Deadlines::new(&settings),
             session: ServerSession::new(settings.shim_found),
-            backoff: PollBackoff::new(settings.poll_interval, settings.backoff_max),
+            backoff: PollBackoff::new(settings.user.poll_interval, settings.user.claim_backoff_max),
             throughput: ThroughputEstimator::new(settings.prefetch.clone()),
             usage: UsageMonitor::new(settings.oom_kills),
             steps: StepTracker::default(),
@@ -309,86 +325,115 @@ impl State {
         }
     }
 
-    /// Takes in what happened and says what is to be done about it.
-    pub fn handle(&mut self, event: Event, now: BootInstant) -> Vec<Effect> {
+    /// Takes an event and returns what to do.
+    pub fn handle(&mut self, event: AgentEvent, now: BootInstant) -> Vec<Effect> {
         let mut effects = Vec::new();
         if self.lifecycle.is_gone() {
             return effects;
         }
         match event {
-            Event::Registered(response) => self.registered(&response, now, &mut effects),
-            Event::NotRegistered(error) => self.not_registered(error, now, &mut effects),
-            Event::Adopted(held) => self.adopted(*held, now),
-            Event::Started(key, at, pid) => self.started(key, at, pid, now, &mut effects),
-            Event::Ended(ended) => self.ended(*ended, now, &mut effects),
-            Event::Revoked(key) => self.revoked(key, now),
-            Event::ShimLost => self.shim_lost(now, &mut effects),
-            Event::Answered(response) => self.answered(*response, now, &mut effects),
-            Event::NotAnswered(sequence, error) => self.not_answered(sequence, error, now, &mut effects),
-            Event::InputsChecked(key, found) => self.looked(key, found, now, &mut effects),
-            Event::OutputsChecked(key, findings) => self.checked(key, findings, now, &mut effects),
-            Event::Sampled(samples) => self.sampled(&samples, now, &mut effects),
-            Event::SrunSaid(key, silence) => self.srun_said(key, silence),
-            Event::SlurmAnswered(answer) => self.slurm_answered(*answer, now, &mut effects),
-            Event::SlurmError(message) => effects.push(Effect::Log(RunnerEvent::Problem { message })),
-            Event::Journalled(keys) => self.journalled(keys, &mut effects),
-            Event::NotJournalled(reason) => self.not_journalled(reason, now, &mut effects),
-            Event::Recovered(results) => self.recovered(results, now),
-            Event::Stop => self.end_with(Ok(RunnerExit::Stopped), now, &mut effects),
-            Event::StopNow => self.hurry(now, &mut effects),
-            Event::Tick => {}
+            AgentEvent::Registered(response) => self.registered(&response, now, &mut effects),
+            AgentEvent::NotRegistered(error) => self.not_registered(error, now, &mut effects),
+            AgentEvent::Adopted(job) => self.adopted(*job, now),
+            AgentEvent::Started(key, at, pid) => self.started(key, at, pid, now, &mut effects),
+            AgentEvent::Ended(exit) => self.ended(*exit, now, &mut effects),
+            AgentEvent::Revoked(key) => self.revoked(key, now),
+            AgentEvent::ShimLost => self.shim_lost(now, &mut effects),
+            AgentEvent::Answered(response) => self.answered(*response, now, &mut effects),
+            AgentEvent::NotAnswered(sequence, error) => self.not_answered(sequence, error, now, &mut effects),
+            AgentEvent::InputsChecked(key, found) => self.inputs_checked(key, found, now, &mut effects),
+            AgentEvent::OutputsChecked(key, findings) => self.outputs_checked(key, findings, now, &mut effects),
+            AgentEvent::Sampled(samples) => self.sampled(&samples, now, &mut effects),
+            AgentEvent::SrunLogRead(key, error) => {
+                self.jobs.step_mut(&key).into_iter().for_each(|step| step.srun_error.clone_from(&error));
+            }
+            AgentEvent::SlurmAnswered(answer) => self.slurm_answered(*answer, now, &mut effects),
+            AgentEvent::Problem(message) => effects.push(Effect::Log(RunnerEvent::Problem { message })),
+            AgentEvent::Journalled(keys) => self.journal.written(&mut self.reports, keys, &mut effects),
+            AgentEvent::NotJournalled(reason) => self.journal.failed(reason, now, &mut effects),
+            AgentEvent::Recovered(results) => self.recovered(results, now),
+            AgentEvent::Stop => self.begin_end(Ok(RunnerExit::Stopped), now, &mut effects),
+            AgentEvent::StopNow => self.stop_now(now, &mut effects),
+            AgentEvent::Tick => {}
         }
-        self.pulse(now, &mut effects);
+        self.run_due(now, &mut effects);
         effects
     }
 
-    /// When it wants to be handed a [`Event::Tick`] at the latest.
+    /// Returns when the state needs an [`AgentEvent::Tick`] at the latest.
     pub fn wake_at(&self) -> Option<BootInstant> {
         self.timer.at()
     }
 
-    /// How many jobs run, and how many wait.
-    pub fn holds(&self) -> (usize, usize) {
+    /// Returns the numbers of started and of waiting jobs.
+    pub fn job_counts(&self) -> (usize, usize) {
         let waiting = self.jobs.waiting();
         (self.jobs.len().saturating_sub(waiting), waiting)
     }
 
     fn slurm_answered(&mut self, answer: SlurmAnswer, now: BootInstant, effects: &mut Vec<Effect>) {
         match answer {
-            SlurmAnswer::StepNumbers(numbers) => self.steps_numbered(&numbers, now),
-            SlurmAnswer::StepUsage(at, samples) => self.steps_measured(at, &samples, effects),
-            SlurmAnswer::Accounts(found, took) => self.accounted(found, took, now, effects),
-            SlurmAnswer::TimeLeft(left) => self.time_told(left, now, effects),
-            SlurmAnswer::Extended(key, minutes, trouble) => self.extended(key, minutes, trouble, effects),
-            SlurmAnswer::Preemption(preempted) => self.preemption_told(preempted, now, effects),
-            SlurmAnswer::Signal(trouble) => {
-                effects.extend(trouble.map(|message| Effect::Log(RunnerEvent::Problem { message })));
+            SlurmAnswer::StepNumbers(numbers) => self.steps.numbered(&mut self.jobs, &numbers, now),
+            SlurmAnswer::StepUsage(at, samples) => {
+                let records = self.steps.measured(&mut self.jobs, at, &samples);
+                effects.extend((!records.is_empty()).then_some(Effect::Record(records)));
+            }
+            SlurmAnswer::Accounts(found, took) => self.accounts_answered(found, took, now, effects),
+            SlurmAnswer::TimeLeft(left) => self.time_left_answered(left, now, effects),
+            SlurmAnswer::Extended(key, answer) => {
+                extensions::extended(&mut self.jobs, &mut self.warnings, key, answer, effects);
+            }
+            SlurmAnswer::Preemption(preempted) => self.preemption_answered(preempted, now, effects),
+            SlurmAnswer::Signal(error) => {
+                effects.extend(error.map(|message| Effect::Log(RunnerEvent::Problem { message })));
             }
         }
     }
 
-    /// What follows from where things stand, whatever happened last.
-    fn pulse(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
+    /// Takes undelivered results of earlier runners from the journal.
+    fn recovered(&mut self, results: Vec<(JournalledResult, Duration)>, now: BootInstant) {
+        for (result, age) in results {
+            let key = result.finished.key;
+            if self.jobs.contains_key(&key) {
+                self.reports.set_journaled(&key);
+            } else if self.reports.add_journaled(result, age, now) {
+                self.session.mark_dirty(now);
+            }
+        }
+    }
+
+    /// Does everything that is due, whatever the event was. The order matters: what ends or expires frees resources first, then jobs
+    /// start, and the server learns of all of it.
+    fn run_due(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
         self.timer.clear();
         self.check_outage(now, effects);
         self.expire_leases(now, effects);
-        self.watch_allocation(now, effects);
+        if self.settings.allocation.is_some() {
+            let (end, interval) = (self.deadlines.end(), self.settings.user.poll_interval);
+            let query = self.allocation.next_query(end, interval, now, &mut self.timer);
+            effects.extend(query.map(Effect::QuerySlurm));
+        }
         self.end_in_time(now, effects);
-        self.measure(now, effects);
-        self.extend_steps(effects);
-        self.warn_steps(now, effects);
-        self.query_steps(now, effects);
-        self.ask_accounting(now, effects);
-        self.retry_nodes(now);
-        self.fill(now, effects);
-        self.throughput.runs(self.jobs_at_work());
-        self.move_on(now, effects);
-        self.send_heartbeat(now, effects);
+        let has_gpus = !self.settings.devices.is_empty();
+        let samples = self.usage.next_order(&self.jobs, &mut self.steps, has_gpus, now, &mut self.timer);
+        effects.extend(samples.map(Effect::Sample));
+        self.extensions.request(&self.jobs, &mut self.steps, self.deadlines.end(), effects);
+        self.warnings.send_due(&mut self.jobs, &mut self.steps, now, &mut self.timer, effects);
+        let query = self.steps.next_query(&self.jobs, now, &mut self.timer);
+        effects.extend(query.map(Effect::QuerySlurm));
+        self.query_accounting(now, effects);
+        self.node_health.retry_nodes(&mut self.jobs, now, &mut self.timer);
+        self.start_jobs(now, effects);
+        self.throughput.jobs_running(u32::try_from(self.jobs.active_jobs().count()).unwrap_or(u32::MAX));
+        self.advance_phase(now, effects);
+        if self.jobs.handed() > 0 {
+            effects.extend(self.heartbeat.next(self.session.lease_time(), now, &mut self.timer));
+        }
         self.keep_journal(now, effects);
-        self.keep_in_touch(now, effects);
+        self.contact_server(now, effects);
     }
 
-    /// Asks for an event at this moment at the latest.
+    /// Requests a tick at this moment at the latest.
     fn wake(&mut self, at: BootInstant) {
         self.timer.set(at);
     }

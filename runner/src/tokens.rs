@@ -1,5 +1,5 @@
-//! What jobs show to the server: a token for each workflow, in a file that only its owner can read. The runner's own token is
-//! never told.
+//! Tokens of jobs: one for each workflow, in a file that only its owner can read. The runner never gives its own token
+//! to jobs.
 
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -10,27 +10,27 @@ use std::sync::{Mutex, PoisonError};
 
 use torc_api::wire::JobToken;
 
-/// The folder of the files, in the runner's own.
+/// The folder of the files within the runner's state folder.
 pub const FOLDER: &str = "tokens";
 
-/// The file of a workflow's token.
+/// Returns the file of a workflow's token.
 pub fn path(folder: &str, workflow: i64) -> String {
     format!("{folder}/wf{workflow}")
 }
 
-/// The tokens that are in their files.
+/// The token files of a runner.
 pub struct Tokens {
     folder: PathBuf,
     kept: Mutex<HashMap<i64, String>>,
 }
 
 impl Tokens {
-    /// In the folder of a runner.
+    /// Creates the token files of the runner with this state folder.
     pub fn new(state_dir: &Path) -> Self {
         Self { folder: state_dir.join(FOLDER), kept: Mutex::default() }
     }
 
-    /// Writes down what is new.
+    /// Writes new and changed tokens.
     pub fn keep(&self, tokens: Vec<JobToken>) -> io::Result<()> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         for JobToken { workflow, token } in tokens {
@@ -46,7 +46,7 @@ impl Tokens {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let name = path(&self.folder.to_string_lossy(), workflow);
         let aside = format!("{name}.new");
-        // Never opened to others, not even for a moment, and never seen by half.
+        // The file is never readable for others, and never incomplete.
         let _ = fs::remove_file(&aside);
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside)?;
         writeln!(file, "{token}")?;
@@ -75,7 +75,7 @@ mod tests {
             assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         }
         assert_eq!(fs::metadata(folder.path().join(FOLDER)).unwrap().permissions().mode() & 0o777, 0o700);
-        // What is there already is not written again.
+        // An unchanged token is not written again.
         fs::remove_file(folder.path().join("tokens/wf1")).unwrap();
         tokens.keep(vec![token(1, "c")]).unwrap();
         assert!(!folder.path().join("tokens/wf1").exists());

@@ -1,4 +1,4 @@
-//! The runner with real processes. The binary is also the shim (`shim ARGS`) and an agent that can be killed
+//! Tests of the runner with real processes. The binary is also the shim (`shim ARGS`), an agent that can be killed
 //! (`agent DIR COMMAND…`), and a job that takes memory (`allocate MIB FILE`).
 
 #[path = "processes/ends.rs"]
@@ -44,11 +44,11 @@ fn main() {
     }
 }
 
-/// Runs a test, and fails it when it does not end: a test that hangs would hide all others.
+/// Runs a test with a timeout: a test that hangs would hide all others.
 fn in_time(test: fn()) -> Result<(), Failed> {
     let (sender, ended) = mpsc::channel::<()>();
     let thread = std::thread::spawn(move || {
-        // Dropped when the test has ended, by a panic, too.
+        // Dropped when the test has ended, also by a panic.
         let _sender = sender;
         test();
     });
@@ -58,13 +58,13 @@ fn in_time(test: fn()) -> Result<(), Failed> {
     }
 }
 
-/// The message of a panic.
+/// Returns the message of a panic.
 fn message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().cloned();
     text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_else(|| "a panic".to_owned())
 }
 
-/// A runner of its own, with these commands as jobs.
+/// Runs a runner with these commands as jobs.
 fn agent(mut args: impl Iterator<Item = String>) {
     let dir = PathBuf::from(args.next().expect("a folder"));
     let server = FakeServer::default();

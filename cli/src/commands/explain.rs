@@ -13,7 +13,7 @@ use crate::connection::{bare_name, explain_missing, resolve_workflow, with_clien
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 use crate::output::human;
-use crate::settings::RunSettings;
+use crate::settings::RunnerSettings;
 
 /// Explain why a job waits, ran again or failed
 ///
@@ -59,7 +59,7 @@ pub async fn run(context: &CommandContext, args: &ExplainArgs) -> Result<ExitSta
 }
 
 /// Returns the resources that a runner of this machine would advertise.
-fn local_capacity(run: &RunSettings) -> Resources {
+fn local_capacity(run: &RunnerSettings) -> Resources {
     let gpus = || i64::try_from(detect::gpus().len()).unwrap_or(i64::MAX);
     Resources {
         cpus: run.num_cpus.unwrap_or_else(detect::cpus),

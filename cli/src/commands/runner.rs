@@ -11,7 +11,7 @@ use torc_api::api::Workflow;
 use torc_api::wire::{RunnerKind, RunnerScope};
 use torc_api::workflow::WorkflowSpec;
 use torc_runner::detect::{self, Share};
-use torc_runner::mode::{Mode, effective};
+use torc_runner::mode::{LaunchMode, effective};
 use torc_runner::{IdleExit, RunnerConfig, RunnerExit};
 
 use super::logs;
@@ -25,8 +25,8 @@ use crate::host::host_name;
 use crate::logging::LogWriters;
 use crate::remote::folder::{WorkerFolder, WorkerRecord};
 use crate::runner_config::{runner_config, share_allocation};
-use crate::settings::RunSettings;
 use crate::settings::RunnerArgs;
+use crate::settings::RunnerSettings;
 use crate::use_cases::interrupts::Interrupts;
 use crate::use_cases::local_runner::LocalRunner;
 use crate::versions;
@@ -203,7 +203,7 @@ fn starts_directly(workflow: Option<&Workflow>, config: &RunnerConfig) -> bool {
         let mut wide = wide.map(|needs| needs.name.as_str());
         wide.any(|name| spec.jobs.iter().any(|job| job.resource_requirements.as_deref() == Some(name)))
     };
-    effective(&execution, config.allocation.is_some()) == Mode::Direct && !spec.is_some_and(spreads)
+    effective(&execution, config.allocation.is_some()) == LaunchMode::Direct && !spec.is_some_and(spreads)
 }
 
 /// Returns the workflow to serve, after a check of the server version.
@@ -219,7 +219,7 @@ async fn find(context: &CommandContext, client: &Client, workflow: Option<&str>)
 fn idle_exit(flag: Option<Duration>, workflow: Option<&str>) -> IdleExit {
     match (flag, workflow) {
         (Some(time), _) => IdleExit::After(time),
-        (None, Some(_)) => IdleExit::AsTold,
+        (None, Some(_)) => IdleExit::ByPolicy,
         (None, None) => IdleExit::Never,
     }
 }
@@ -285,7 +285,7 @@ fn file_name(path: &Path) -> String {
 }
 
 /// Returns the folder of a runner: one per host, server and workflow, so that the next runner finds the shim.
-pub fn state_folder(run: &RunSettings, url: &str, workflow: Option<&str>) -> PathBuf {
+pub fn state_folder(run: &RunnerSettings, url: &str, workflow: Option<&str>) -> PathBuf {
     let name: String = format!("{}_{url}_{}", host_name(), workflow.unwrap_or("all"))
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() || c == '.' || c == '_' { c } else { '-' })
@@ -339,7 +339,7 @@ mod tests {
         for (asked, workflow, expected) in [
             (Some(time), Some("w"), IdleExit::After(time)),
             (Some(time), None, IdleExit::After(time)),
-            (None, Some("w"), IdleExit::AsTold),
+            (None, Some("w"), IdleExit::ByPolicy),
             (None, None, IdleExit::Never),
         ] {
             assert_eq!(idle_exit(asked, workflow), expected, "{asked:?} {workflow:?}");
@@ -348,7 +348,7 @@ mod tests {
 
     #[test]
     fn a_place_is_named_by_host_server_and_workflow() {
-        let run = RunSettings { output_dir: "out".into(), ..RunSettings::default() };
+        let run = RunnerSettings { output_dir: "out".into(), ..RunnerSettings::default() };
         let name = |url: &str, workflow: Option<&str>| file_name(&state_folder(&run, url, workflow));
         let host: String =
             host_name().chars().map(|c| if c.is_ascii_alphanumeric() || ".".contains(c) { c } else { '-' }).collect();

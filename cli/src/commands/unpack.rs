@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
-use torc_runner::packs::{self, Entry, Stream};
+use torc_runner::packs::{self, PackEntry, Stream};
 
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
@@ -78,14 +78,14 @@ fn packs_in(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
     Ok(found)
 }
 
-fn write(pack: &Path, entry: &Entry, into: &Path) -> Result<(), CliError> {
+fn write(pack: &Path, entry: &PackEntry, into: &Path) -> Result<(), CliError> {
     let path = into.join(file_name(entry));
     packs::read(pack, entry.offset)
         .and_then(|output| fs::write(&path, output))
         .map_err(|error| CliError::unexpected(format!("could not write {}", path.display()), error))
 }
 
-fn file_name(entry: &Entry) -> String {
+fn file_name(entry: &PackEntry) -> String {
     let extension = match entry.stream {
         Stream::Out => "o",
         Stream::Err => "e",
@@ -93,11 +93,11 @@ fn file_name(entry: &Entry) -> String {
     format!("job_{}.{extension}", entry.label)
 }
 
-fn size(entry: &Entry) -> i64 {
+fn size(entry: &PackEntry) -> i64 {
     i64::try_from(entry.length).unwrap_or(i64::MAX)
 }
 
-fn item(pack: &Path, entry: &Entry) -> serde_json::Value {
+fn item(pack: &Path, entry: &PackEntry) -> serde_json::Value {
     json!({ "name": file_name(entry), "pack": pack, "offset": entry.offset, "sizeBytes": entry.length })
 }
 
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn unpacked_logs_are_named_as_if_they_had_never_been_packed() {
-        let entry = |stream| Entry { label: "wf1_j2_r1_a1".to_owned(), stream, offset: 5, length: 7 };
+        let entry = |stream| PackEntry { label: "wf1_j2_r1_a1".to_owned(), stream, offset: 5, length: 7 };
         assert_eq!(file_name(&entry(Stream::Out)), "job_wf1_j2_r1_a1.o");
         assert_eq!(file_name(&entry(Stream::Err)), "job_wf1_j2_r1_a1.e");
         let expected = json!({ "name": "job_wf1_j2_r1_a1.e", "pack": "/p", "offset": 5, "sizeBytes": 7 });

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use torc_api::recovery::RecoveryScheduler;
-use torc_core::planning::generate::Planned;
+use torc_core::planning::generate::PlannedScheduler;
 
 use super::human;
 use super::table::{CellStyle, Column, TableCell, Tabular, text};
@@ -33,7 +33,7 @@ pub struct SchedulerRow {
 
 impl SchedulerRow {
     /// What a plan says.
-    pub fn of(planned: &Planned) -> Self {
+    pub fn of(planned: &PlannedScheduler) -> Self {
         Self {
             name: planned.name.clone(),
             partition: planned.scheduler.partition.clone(),

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use torc_runner::OfflineSettings;
-
 use super::*;
 
 fn typed(line: &str) -> Layers {
@@ -165,7 +163,6 @@ fn what_happens_when_the_server_stays_away_can_be_set() {
     let settings =
         |world: &World, flags: Layers| resolve(&world.gather(flags).unwrap().0, EnvCredentials::default()).unwrap().run;
     let usual = settings(&world, Layers::default());
-    assert_eq!(usual.offline(), OfflineSettings::default());
     assert_eq!((usual.offline_drain, usual.drain_ping_interval.as_secs()), (true, 120));
     assert_eq!((usual.claim_backoff_max.as_secs(), usual.long_poll), (300, true));
 
@@ -173,15 +170,14 @@ fn what_happens_when_the_server_stays_away_can_be_set() {
                 wait_for_healthy_database_minutes = 0.5\n[client.run]\nclaim_backoff_max_secs = 60\nlong_poll = false\n";
     world.file("project/torc.toml", text);
     let run = settings(&world, Layers::default());
-    let offline = run.offline();
-    assert_eq!((offline.enabled, offline.ping_interval.as_secs()), (false, 7));
-    assert_eq!(offline.retry_window, Some(Duration::from_secs(30)));
+    assert_eq!((run.offline_drain, run.drain_ping_interval.as_secs()), (false, 7));
+    assert_eq!(run.server_retry_window, Some(Duration::from_secs(30)));
     assert_eq!((run.claim_backoff_max.as_secs(), run.long_poll), (60, false));
 
     world.variables.insert("TORC_CLIENT__OFFLINE__ENABLED".to_owned(), "true".to_owned());
     world.variables.insert("TORC_CLIENT__OFFLINE__DRAIN_PING_INTERVAL_SECS".to_owned(), "8".to_owned());
-    let offline = settings(&world, Layers::default()).offline();
-    assert_eq!((offline.enabled, offline.ping_interval.as_secs()), (true, 8), "the environment wins over files");
+    let run = settings(&world, Layers::default());
+    assert_eq!((run.offline_drain, run.drain_ping_interval.as_secs()), (true, 8), "the environment wins over files");
 
     let flags =
         "torc runner --offline-drain false --drain-ping-interval-secs 9 --claim-backoff-max-secs 11 --long-poll true";
@@ -403,7 +399,7 @@ fn every_setting_has_its_field() {
         format: OutputFormat::Wide,
         namespace: Some("lab".to_owned()),
         ssh: "ssh -4".to_owned(),
-        run: RunSettings {
+        run: RunnerSettings {
             num_cpus: Some(1),
             memory_bytes: Some(2 << 20),
             num_gpus: Some(3),

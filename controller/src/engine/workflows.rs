@@ -4,7 +4,7 @@ use torc_api::api::{self, AffectedJobs, ApplyOutcome, ApplyRequest, ApplyRespons
 use torc_api::document::{Document, WorkflowDocument};
 use torc_api::token::Grant;
 use torc_core::engine::{Apply, Engine, Retry};
-use torc_core::expand::{Limits, expand};
+use torc_core::expand::{ExpansionLimits, expand};
 use torc_core::expanded::Expanded;
 use torc_core::ids::WorkflowId;
 
@@ -40,7 +40,7 @@ impl EngineHandle {
 
     /// Validates and expands a document. This can take a second, so it runs on a blocking thread and not in the writer.
     pub(super) async fn expand_document(&self, document: WorkflowDocument) -> Result<Expanded, EngineError> {
-        let limits: Limits = self.limits;
+        let limits: ExpansionLimits = self.limits;
         let task = tokio::task::spawn_blocking(move || {
             let document = Document::Workflow(document);
             let mut problems = torc_api::validate::validate(&document);

@@ -1,4 +1,4 @@
-//! Looks at the files of jobs, beside the loop.
+//! Checks of the files of jobs, beside the event loop.
 
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};
@@ -9,44 +9,44 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc::UnboundedSender;
 use torc_api::wire::{AttemptKey, FileStat};
 
-use crate::files::{HASH_LIMIT, Hashes, look};
+use crate::files::{Hashes, MAX_HASHED_BYTES, look};
 use crate::monitor;
-use crate::state::{Event, Findings, InputCheck, OutputCheck};
+use crate::state::{AgentEvent, InputCheck, OutputCheck, OutputFindings};
 
-/// A file that another node has just written may show up late on a shared file system.
-const PATIENCE: [Duration; 4] =
+/// Delays between attempts to find an input file. On a shared file system a file from another node may appear late.
+const INPUT_RETRY_DELAYS: [Duration; 4] =
     [Duration::from_millis(50), Duration::from_millis(200), Duration::from_millis(750), Duration::from_secs(2)];
 
-/// So much of a log's end is looked at.
-const TAIL: u64 = 8 << 10;
+/// Number of bytes at the end of a log that are searched for messages of `srun`.
+const LOG_TAIL_BYTES: u64 = 8 << 10;
 
-/// The end of a log.
+/// Returns the end of a log.
 pub(super) fn end_of(log: &Path) -> std::io::Result<String> {
     let mut file = fs::File::open(log)?;
     let length = file.metadata()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
+    file.seek(SeekFrom::Start(length.saturating_sub(LOG_TAIL_BYTES)))?;
     let mut end = Vec::new();
-    file.take(TAIL).read_to_end(&mut end)?;
+    file.take(LOG_TAIL_BYTES).read_to_end(&mut end)?;
     Ok(String::from_utf8_lossy(&end).into_owned())
 }
 
-/// Looks for the files that a job reads. Their hashes are worked out while it runs: nobody waits for them.
+/// Checks the input files of a job. They are hashed after the answer, so that the job does not wait for its hashes.
 pub(super) async fn stat_inputs(
     key: AttemptKey,
     wanted: InputCheck,
     hashes: Arc<Hashes>,
-    sender: UnboundedSender<Event>,
+    sender: UnboundedSender<AgentEvent>,
 ) {
     let wanted = Arc::new(wanted);
     let mut found = stat_all(&wanted).await;
-    for pause in PATIENCE {
+    for pause in INPUT_RETRY_DELAYS {
         if found.is_ok() {
             break;
         }
         tokio::time::sleep(pause).await;
         found = stat_all(&wanted).await;
     }
-    let _ = sender.send(Event::InputsChecked(key, found.clone()));
+    let _ = sender.send(AgentEvent::InputsChecked(key, found.clone()));
     tokio::task::spawn_blocking(move || {
         for seen in found.unwrap_or_default() {
             hashes.complete(&wanted.working_dir, seen, limit(wanted.hash_large_files));
@@ -60,25 +60,25 @@ async fn stat_all(wanted: &Arc<InputCheck>) -> Result<Vec<FileStat>, String> {
         let found = wanted.files.iter().map(|file| look(&wanted.working_dir, file).map_err(|_| file.clone()));
         found.collect::<Result<Vec<_>, _>>()
     };
-    // A look that panicked has seen nothing; which file it was at is not known.
+    // After a panic it is unknown which file is missing.
     tokio::task::spawn_blocking(look_at).await.unwrap_or_else(|_| Ok(Vec::new()))
 }
 
 fn limit(hash_large_files: bool) -> Option<u64> {
-    (!hash_large_files).then_some(HASH_LIMIT)
+    (!hash_large_files).then_some(MAX_HASHED_BYTES)
 }
 
-/// Looks for a job's output files, takes down what it read and wrote, and deletes its logs if all are there; for one that was
-/// killed, asks the kernel about it.
-pub(super) fn check(check: &OutputCheck, hashes: &Hashes) -> Findings {
+/// Checks a job's output files, collects the state of all its files, and deletes its logs if no file is missing. For a
+/// job that was killed it only counts the kernel's kills.
+pub(super) fn check(check: &OutputCheck, hashes: &Hashes) -> OutputFindings {
     if check.oom_kills {
-        return Findings { oom_kills: Some(monitor::oom_kills()), ..Findings::default() };
+        return OutputFindings { oom_kills: Some(monitor::oom_kills()), ..OutputFindings::default() };
     }
     let mut written = Vec::new();
     for file in &check.files {
         match look(&check.working_dir, file) {
             Ok(seen) => written.push(seen),
-            Err(_) => return Findings { missing: Some(file.clone()), ..Findings::default() },
+            Err(_) => return OutputFindings { missing: Some(file.clone()), ..OutputFindings::default() },
         }
     }
     for log in &check.delete {
@@ -87,7 +87,7 @@ pub(super) fn check(check: &OutputCheck, hashes: &Hashes) -> Findings {
     let read = check.inputs.iter().cloned().chain(unchanged_since_start(check));
     let read = read.filter(|seen| !check.files.contains(&seen.path)).collect::<Vec<_>>();
     let complete = |seen| hashes.complete(&check.working_dir, seen, limit(check.hash_large_files));
-    Findings {
+    OutputFindings {
         missing: None,
         logs_deleted: !check.delete.is_empty(),
         files: read.into_iter().chain(written).map(complete).collect(),
@@ -95,7 +95,7 @@ pub(super) fn check(check: &OutputCheck, hashes: &Hashes) -> Findings {
     }
 }
 
-/// Input files that nobody remembers: as they are, if they have not changed since the job started.
+/// Returns the input files whose state before the start is unknown, if they have not changed since.
 fn unchanged_since_start(check: &OutputCheck) -> Vec<FileStat> {
     let started = SystemTime::now() - check.elapsed;
     let started_ms = started.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());

@@ -1,4 +1,4 @@
-//! Writes the journal beside the loop, one order after the other: a disk that hangs holds up nothing but the journal.
+//! Writes to the journal beside the event loop, one after the other: a slow disk delays only the journal.
 
 use std::time::Duration;
 
@@ -10,43 +10,47 @@ use torc_api::wire::{AttemptKey, JournalledResult};
 
 use crate::clock;
 use crate::journal::Journal;
-use crate::state::Event;
+use crate::state::AgentEvent;
 
-/// How long a leaving runner waits for the disk.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Time for which a leaving runner waits for the disk: network file systems may block for several seconds.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What the journal's task is told.
-enum Order {
+/// An order to the journal's task.
+enum JournalOrder {
     Write(Vec<JournalledResult>),
     Remove(Vec<AttemptKey>),
 }
 
-/// The journal, as the loop sees it.
+/// The event loop's handle of the journal.
 pub struct JournalWriter {
-    orders: UnboundedSender<Order>,
+    orders: UnboundedSender<JournalOrder>,
     task: JoinHandle<()>,
 }
 
 impl JournalWriter {
-    /// Looks for what earlier runners of this place left; from then on orders are carried out and answered with events.
-    pub async fn start(mut journal: Journal, events: UnboundedSender<Event>) -> (Self, Vec<Event>, Vec<String>) {
+    /// Returns the results of earlier runners of this place, and starts the task that carries out orders and answers
+    /// with events.
+    pub async fn start(
+        mut journal: Journal,
+        events: UnboundedSender<AgentEvent>,
+    ) -> (Self, Vec<AgentEvent>, Vec<String>) {
         let (left, problems) = journal.left().await;
         let now = clock::wall_ms();
         let age = |ended_ms: i64| Duration::from_millis(u64::try_from(now.saturating_sub(ended_ms)).unwrap_or(0));
         let recovered = left.into_iter().map(|result| (age(result.ended_ms), result));
         let recovered: Vec<_> = recovered.map(|(age, result)| (result, age)).collect();
-        let first = if recovered.is_empty() { Vec::new() } else { vec![Event::Recovered(recovered)] };
+        let first = if recovered.is_empty() { Vec::new() } else { vec![AgentEvent::Recovered(recovered)] };
         let (orders, mut received) = unbounded_channel();
         let task = tokio::spawn(async move {
             while let Some(order) = received.recv().await {
-                // The loop may have ended; what was ordered is done all the same.
+                // The event loop may have ended; the order is carried out all the same.
                 let _ = events.send(carry_out(&mut journal, order).await);
             }
         });
         (Self { orders, task }, first, problems.iter().map(|problem| error_chain(problem)).collect())
     }
 
-    /// Writes results down; their age becomes a time of day.
+    /// Writes results, with the time of day instead of their age.
     pub fn write(&self, results: Vec<JournalledResult>) {
         let now = clock::wall_ms();
         let dated = results.into_iter().map(|mut result| {
@@ -54,31 +58,31 @@ impl JournalWriter {
             result.ended_ms = now.saturating_sub(age);
             result
         });
-        let _ = self.orders.send(Order::Write(dated.collect()));
+        let _ = self.orders.send(JournalOrder::Write(dated.collect()));
     }
 
-    /// The server has these.
+    /// Removes results that the server has.
     pub fn remove(&self, keys: Vec<AttemptKey>) {
-        let _ = self.orders.send(Order::Remove(keys));
+        let _ = self.orders.send(JournalOrder::Remove(keys));
     }
 
-    /// Waits until everything that was ordered is done.
+    /// Waits until all orders are carried out.
     pub async fn finish(self) {
         drop(self.orders);
-        let _ = timeout(PATIENCE, self.task).await;
+        let _ = timeout(FINISH_TIMEOUT, self.task).await;
     }
 }
 
-async fn carry_out(journal: &mut Journal, order: Order) -> Event {
+async fn carry_out(journal: &mut Journal, order: JournalOrder) -> AgentEvent {
     match order {
-        Order::Write(results) => match journal.write(&results).await {
-            Ok(()) => Event::Journalled(results.iter().map(|result| result.finished.key).collect()),
-            Err(error) => Event::NotJournalled(error_chain(&error)),
+        JournalOrder::Write(results) => match journal.write(&results).await {
+            Ok(()) => AgentEvent::Journalled(results.iter().map(|result| result.finished.key).collect()),
+            Err(error) => AgentEvent::NotJournalled(error_chain(&error)),
         },
-        // What stays is delivered again by the next runner of this place, and changes nothing.
-        Order::Remove(keys) => match journal.remove(&keys).await {
-            Ok(()) => Event::Tick,
-            Err(error) => Event::SlurmError(error_chain(&error)),
+        // A result that stays is delivered again by the next runner, which has no effect.
+        JournalOrder::Remove(keys) => match journal.remove(&keys).await {
+            Ok(()) => AgentEvent::Tick,
+            Err(error) => AgentEvent::Problem(error_chain(&error)),
         },
     }
 }

@@ -1,6 +1,6 @@
-//! Collects measurements in memory and writes them to the files of their runs now and then.
+//! Collects measurements in memory, and writes them to the files of their runs at intervals.
 //!
-//! A file that cannot be written costs its rows and nothing else: that is said once, and the next write tries again.
+//! A failed write loses its rows only. It is logged once, and the next write tries again.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,47 +13,46 @@ use torc_api::execution::MonitorPlan;
 
 use crate::clock::{self, BootInstant};
 use crate::plots;
-use crate::series::{self, FOLDER, Measurement, Record};
+use crate::series::{self, FOLDER, Measurement, MeasurementRecord};
 
-/// The task that keeps what it is given. It writes the rest when it is closed or dropped.
+/// The task that writes measurements. It writes the rest when it is closed or dropped.
 pub struct Recorder {
-    records: UnboundedSender<Vec<Record>>,
+    records: UnboundedSender<Vec<MeasurementRecord>>,
     task: JoinHandle<Vec<String>>,
 }
 
 impl Recorder {
-    /// Begins. Files go below this folder; `tell` gets what a person should know.
-    pub fn start(output_dir: &Path, host: &str, tell: impl Fn(String) + Send + 'static) -> Self {
+    /// Starts the task. Files are created below this folder; `log_problem` gets the problems.
+    pub fn start(output_dir: &Path, host: &str, log_problem: impl Fn(String) + Send + 'static) -> Self {
         let (records, incoming) = unbounded_channel();
         let buffer = Buffer {
             folder: output_dir.join(FOLDER),
             host: host.to_owned(),
             files: BTreeMap::new(),
-            complained: false,
+            failure_logged: false,
         };
-        Self { records, task: tokio::spawn(buffer.keep(incoming, tell)) }
+        Self { records, task: tokio::spawn(buffer.keep(incoming, log_problem)) }
     }
 
-    /// Keeps these.
-    pub fn record(&self, records: Vec<Record>) {
-        // The task ends after its sender only.
+    pub fn record(&self, records: Vec<MeasurementRecord>) {
+        // The task lives as long as its sender.
         let _ = self.records.send(records);
     }
 
-    /// Writes the rest, and makes the plots that were asked for; what a person should know about that.
+    /// Writes the rest and the requested plots. Returns the problems.
     pub async fn close(self) -> Vec<String> {
         drop(self.records);
         self.task.await.unwrap_or_default()
     }
 }
 
-/// What was recorded and is not written yet.
+/// Measurements that are not written yet.
 struct Buffer {
     folder: PathBuf,
     host: String,
-    /// By workflow and run.
+    /// Files by workflow and run.
     files: BTreeMap<(i64, i32), Pending>,
-    complained: bool,
+    failure_logged: bool,
 }
 
 struct Pending {
@@ -66,8 +65,8 @@ struct Pending {
 impl Buffer {
     async fn keep(
         mut self,
-        mut incoming: UnboundedReceiver<Vec<Record>>,
-        tell: impl Fn(String) + Send + 'static,
+        mut incoming: UnboundedReceiver<Vec<MeasurementRecord>>,
+        log_problem: impl Fn(String) + Send + 'static,
     ) -> Vec<String> {
         loop {
             let due = self.files.values().filter(|file| !file.measurements.is_empty()).map(|file| file.flush_at).min();
@@ -82,7 +81,7 @@ impl Buffer {
                     Some(records) => records.into_iter().for_each(|record| self.add(record)),
                     None => break,
                 },
-                () = wait => self.flush(Some(Instant::now())).await.into_iter().for_each(&tell),
+                () = wait => self.flush(Some(Instant::now())).await.into_iter().for_each(&log_problem),
             }
         }
         let mut problems: Vec<String> = self.flush(None).await.into_iter().collect();
@@ -90,8 +89,8 @@ impl Buffer {
         problems
     }
 
-    fn add(&mut self, record: Record) {
-        let Record { workflow, run, plan, measurement } = record;
+    fn add(&mut self, record: MeasurementRecord) {
+        let MeasurementRecord { workflow, run, plan, measurement } = record;
         let every = Duration::from_secs(plan.flush_interval_seconds.into());
         let pending = self.files.entry((workflow, run)).or_insert_with(|| {
             let name = format!("resource_metrics_wf{workflow}_h{}_r{run}_p{}.db", self.host, std::process::id());
@@ -104,7 +103,7 @@ impl Buffer {
         pending.measurements.push(measurement);
     }
 
-    /// Writes what is due by then, or all of it.
+    /// Writes the files that are due by then, or all of them.
     async fn flush(&mut self, until: Option<Instant>) -> Option<String> {
         let mut problem = None;
         for pending in self.files.values_mut() {
@@ -113,28 +112,28 @@ impl Buffer {
             }
             let measurements = std::mem::take(&mut pending.measurements);
             if let Err(error) = series::write(&pending.path, &self.host, &measurements, wall_clock()).await
-                && !std::mem::replace(&mut self.complained, true)
+                && !std::mem::replace(&mut self.failure_logged, true)
             {
                 let reason = std::error::Error::source(&error).map_or(String::new(), |source| format!(": {source}"));
-                problem = Some(format!("{error}{reason}; measuring goes on, results keep peaks and averages"));
+                problem = Some(format!("{error}{reason}; time series are incomplete, results keep peaks and averages"));
             }
         }
         problem
     }
 
-    /// Makes the plots that were asked for, each from all files of its run.
+    /// Makes the requested plots, each from all files of its run.
     async fn plot(&self) -> Vec<String> {
         let mut problems = Vec::new();
         for ((workflow, run), _) in self.files.iter().filter(|(_, pending)| pending.plan.plots) {
             let folder = self.folder.join(format!("plots_wf{workflow}_r{run}"));
             let made = plots::make(std::slice::from_ref(&self.folder), Some((*workflow, *run)), &folder).await;
-            problems.extend(made.err().map(|error| format!("no plots of workflow {workflow}: {error}")));
+            problems.extend(made.err().map(|error| format!("cannot plot workflow {workflow}: {error}")));
         }
         problems
     }
 }
 
-/// Turns a moment into milliseconds since 1970, by the clocks as they are now.
+/// Returns a function that converts moments to milliseconds since 1970, by the current clocks.
 fn wall_clock() -> impl Fn(BootInstant) -> i64 {
     let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let (now, now_ms) = (clock::now(), i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX));
@@ -146,12 +145,12 @@ mod tests {
     use super::*;
     use crate::series::{NodeSummary, files_in};
 
-    fn record(workflow: i64, flush_interval_seconds: u32) -> Record {
+    fn record(workflow: i64, flush_interval_seconds: u32) -> MeasurementRecord {
         let plan = MonitorPlan { flush_interval_seconds, ..MonitorPlan::default() };
-        Record { workflow, run: 2, plan, measurement: Measurement::Node(NodeSummary::default()) }
+        MeasurementRecord { workflow, run: 2, plan, measurement: Measurement::Node(NodeSummary::default()) }
     }
 
-    // J13. A file is written when its own interval is over, and every file at the end.
+    // J13. A file is written at its own interval, and at the end.
     #[tokio::test]
     async fn a_file_is_written_at_its_own_interval() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -159,7 +158,7 @@ mod tests {
             folder: folder.path().to_path_buf(),
             host: "host".to_owned(),
             files: BTreeMap::new(),
-            complained: false,
+            failure_logged: false,
         };
         let began = Instant::now();
         buffer.add(record(1, 3_600));
@@ -177,13 +176,14 @@ mod tests {
         assert!(folder.path().join(name).exists());
     }
 
-    // J13. A file that cannot be written is told of once.
+    // J13. A file that cannot be written is logged once.
     #[tokio::test]
     async fn a_problem_is_told_once() {
         let folder = tempfile::tempdir().expect("a folder");
         let blocked = folder.path().join("blocked");
         std::fs::write(&blocked, "a file, and no folder").expect("written");
-        let mut buffer = Buffer { folder: blocked, host: "host".to_owned(), files: BTreeMap::new(), complained: false };
+        let mut buffer =
+            Buffer { folder: blocked, host: "host".to_owned(), files: BTreeMap::new(), failure_logged: false };
         for is_told in [true, false] {
             buffer.add(record(1, 1));
             assert_eq!(buffer.flush(None).await.is_some(), is_told);

@@ -1,4 +1,4 @@
-//! The agent's end of the shim's socket: finds the shim of a place, starts one where there is none, talks in batches.
+//! The agent's end of the shim's socket: finds the shim of a place or starts one, and sends messages in batches.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -19,37 +19,37 @@ use crate::protocol::{FromShim, Hello, JobExit, ShimJob, StartOrder, StartTempla
 use crate::shim::place::ShimInfo;
 use crate::shim::{READY, ShimArgs};
 
-/// How long a shim may take to start, or to answer.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Between looks at a shim that is about to leave.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// Time for a shim to start or to answer; a busy machine may need several seconds.
+const SHIM_TIMEOUT: Duration = Duration::from_secs(20);
+/// Interval of the connection attempts while an earlier shim exits.
+const CONNECT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A shim, connected.
+/// A connection to a shim.
 pub struct ShimLink {
     stream: UnixStream,
     input: Vec<u8>,
     output: Vec<u8>,
     defined: HashSet<u32>,
-    /// Present if this process started it: then it has to be collected.
+    /// The shim's process, if this agent started it: then the agent has to collect it.
     child: Option<Child>,
 }
 
-/// What a shim held when it was found.
+/// Everything that a shim held when the agent connected.
 #[derive(Debug, Default)]
 pub struct AdoptedState {
-    /// It was there before this process came.
+    /// True if the shim was there before the agent.
     pub found: bool,
     pub running: Vec<ShimJob>,
     pub ended: Vec<JobExit>,
 }
 
-/// What became of a call.
+/// The result of a connection attempt.
 enum ConnectOutcome {
     Accepted(Box<ShimLink>, AdoptedState),
-    /// It will be gone soon.
+    /// The shim is about to exit.
     Leaving(String),
     Refused(String),
-    /// Nobody is there.
+    /// No shim is running.
     Absent,
 }
 
@@ -59,15 +59,15 @@ impl ShimLink {
         Self { stream, input, output, defined: HashSet::new(), child: None }
     }
 
-    /// Takes over the shim of the place, or starts one.
+    /// Connects to the shim of the place, or starts one.
     pub async fn open(
         config: &RunnerConfig,
         environment: &[(OsString, OsString)],
         observer: &impl Fn(RunnerEvent),
     ) -> Result<(Self, AdoptedState), RunnerError> {
         let mut child = None;
-        let mut told = false;
-        let until = Instant::now() + PATIENCE;
+        let mut is_logged = false;
+        let until = Instant::now() + SHIM_TIMEOUT;
         loop {
             match connect(&config.state_dir, environment).await.map_err(RunnerError::TalkToShim)? {
                 ConnectOutcome::Accepted(mut link, mut adopted) => {
@@ -77,29 +77,31 @@ impl ShimLink {
                 }
                 ConnectOutcome::Refused(reason) => return Err(RunnerError::ShimRefused(reason)),
                 ConnectOutcome::Leaving(reason) => {
-                    if !std::mem::replace(&mut told, true) {
-                        observer(RunnerEvent::Problem { message: format!("waiting for an earlier shim: {reason}") });
+                    if !std::mem::replace(&mut is_logged, true) {
+                        observer(RunnerEvent::Problem {
+                            message: format!("waiting for an earlier shim to exit: {reason}"),
+                        });
                     }
-                    sleep(LOOK_AGAIN).await;
+                    sleep(CONNECT_RETRY_INTERVAL).await;
                 }
                 ConnectOutcome::Absent if child.is_some() && Instant::now() > until => {
                     return Err(RunnerError::StartShim("it does not answer".to_owned()));
                 }
-                // One that exits at once lost a race with another: that one is found in the next round.
+                // A shim that exits at once lost a race with another one, which is found in the next round.
                 ConnectOutcome::Absent => child = start(config).await?,
             }
         }
     }
 
-    /// Adds a message to what goes out next.
+    /// Adds a message to the next batch.
     pub fn push(&mut self, message: &ToShim) {
-        // Nothing in these messages can fail to become JSON.
+        // These messages can always be serialized.
         if serde_json::to_writer(&mut self.output, message).is_ok() {
             self.output.push(b'\n');
         }
     }
 
-    /// Orders a start; its template goes before the first that uses it.
+    /// Orders a start. The template precedes its first use.
     pub fn start(&mut self, order: StartOrder, template: &StartTemplate) {
         if self.defined.insert(template.id) {
             self.push(&ToShim::Template(template.clone()));
@@ -107,7 +109,6 @@ impl ShimLink {
         self.push(&ToShim::Start(order));
     }
 
-    /// Sends what was said.
     pub async fn flush(&mut self) -> io::Result<()> {
         if self.output.is_empty() {
             return Ok(());
@@ -117,7 +118,7 @@ impl ShimLink {
         sent
     }
 
-    /// Waits for messages. Nothing is lost when the wait is given up.
+    /// Waits for messages. Nothing is lost if the future is dropped.
     pub async fn receive(&mut self) -> io::Result<Vec<FromShim>> {
         loop {
             self.input.reserve(64 * 1024);
@@ -126,7 +127,7 @@ impl ShimLink {
             }
             let Some(end) = self.input.iter().rposition(|byte| *byte == b'\n') else { continue };
             let lines = self.input[..end].split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-            // A message of a newer version that is not understood is left out: it cannot be about a job of ours.
+            // An unknown message of a newer shim is ignored: it cannot be about a job of this agent.
             let messages = lines.filter_map(|line| serde_json::from_slice(line).ok()).collect();
             self.input.drain(..=end);
             return Ok(messages);
@@ -138,15 +139,15 @@ impl ShimLink {
         self.push(&ToShim::Goodbye);
         if self.flush().await.is_ok() {
             let gone = async { while self.receive().await.is_ok() {} };
-            let _ = timeout(PATIENCE, gone).await;
+            let _ = timeout(SHIM_TIMEOUT, gone).await;
         }
         if let Some(child) = &mut self.child {
-            let _ = timeout(PATIENCE, child.wait()).await;
+            let _ = timeout(SHIM_TIMEOUT, child.wait()).await;
         }
     }
 }
 
-/// Calls the shim of a place, if there is one.
+/// Connects to the shim of a place, if there is one.
 async fn connect(dir: &Path, environment: &[(OsString, OsString)]) -> io::Result<ConnectOutcome> {
     let Some(info) = ShimInfo::read(dir).filter(ShimInfo::is_alive) else { return Ok(ConnectOutcome::Absent) };
     let stream = match UnixStream::connect(&info.socket).await {
@@ -163,7 +164,7 @@ async fn connect(dir: &Path, environment: &[(OsString, OsString)]) -> io::Result
     if let Err(error) = link.flush().await {
         return Ok(ConnectOutcome::Leaving(error.to_string()));
     }
-    match timeout(PATIENCE, handshake(&mut link)).await {
+    match timeout(SHIM_TIMEOUT, handshake(&mut link)).await {
         Ok(Ok(Handshake::Everything(adopted))) => Ok(ConnectOutcome::Accepted(Box::new(link), adopted)),
         Ok(Ok(Handshake::Refused { reason, leaving: true })) => Ok(ConnectOutcome::Leaving(reason)),
         Ok(Ok(Handshake::Refused { reason, leaving: false })) => Ok(ConnectOutcome::Refused(reason)),
@@ -185,7 +186,7 @@ async fn handshake(link: &mut ShimLink) -> io::Result<Handshake> {
             match message {
                 FromShim::Refused { reason, leaving } => return Ok(Handshake::Refused { reason, leaving }),
                 FromShim::Running(job) => adopted.running.push(*job),
-                // Also one that ended in this very moment, after everything had been told.
+                // This includes a job that ends after the shim has sent its state.
                 FromShim::Ended(ended) => adopted.ended.push(ended),
                 FromShim::Ready => complete = true,
                 _ => {}
@@ -195,7 +196,7 @@ async fn handshake(link: &mut ShimLink) -> io::Result<Handshake> {
     Ok(Handshake::Everything(adopted))
 }
 
-/// Starts a shim and waits until it can be called; none if another one has the place.
+/// Starts a shim and waits until it is ready; none if another shim has the place.
 async fn start(config: &RunnerConfig) -> Result<Option<Child>, RunnerError> {
     let failed = |error: io::Error| RunnerError::StartShim(error.to_string());
     let Some((program, args)) = config.shim_command.split_first() else {
@@ -222,7 +223,7 @@ async fn start(config: &RunnerConfig) -> Result<Option<Child>, RunnerError> {
         }
         false
     };
-    if timeout(PATIENCE, ready).await.unwrap_or(false) {
+    if timeout(SHIM_TIMEOUT, ready).await.unwrap_or(false) {
         return Ok(Some(child));
     }
     if ShimInfo::read(&config.state_dir).is_some_and(|info| info.is_alive()) {
@@ -239,7 +240,7 @@ mod tests {
 
     use super::*;
 
-    /// A link, and the end of its shim.
+    /// Returns a link and the shim's end of it.
     fn pair() -> (ShimLink, UnixStream) {
         let (stream, shim) = UnixStream::pair().unwrap();
         (ShimLink::new(stream), shim)
@@ -308,7 +309,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_shim_is_heard_out_until_it_is_ready() {
-        let told = |messages: Vec<FromShim>| async move {
+        let observed = |messages: Vec<FromShim>| async move {
             let (mut link, mut shim) = pair();
             for message in &messages {
                 shim.write_all(&line(message)).await.unwrap();
@@ -320,18 +321,18 @@ mod tests {
             let at = crate::clock::now();
             FromShim::Ended(JobExit::new(AttemptKey::default(), at, at, crate::protocol::Outcome::Exited(0)))
         };
-        match told(vec![ended(), FromShim::Ready, ended()]).await.unwrap() {
+        match observed(vec![ended(), FromShim::Ready, ended()]).await.unwrap() {
             Handshake::Everything(adopted) => assert_eq!((adopted.ended.len(), adopted.found), (2, false)),
             Handshake::Refused { reason, .. } => panic!("{reason}"),
         }
         for leaving in [true, false] {
             let refusal = FromShim::Refused { reason: "no".to_owned(), leaving };
-            match told(vec![ended(), refusal]).await.unwrap() {
+            match observed(vec![ended(), refusal]).await.unwrap() {
                 Handshake::Refused { reason, leaving: says } => assert_eq!((reason.as_str(), says), ("no", leaving)),
                 Handshake::Everything(adopted) => panic!("{adopted:?}"),
             }
         }
-        assert!(told(vec![ended()]).await.is_err(), "it ended before it was ready");
+        assert!(observed(vec![ended()]).await.is_err(), "it ended before it was ready");
     }
 
     #[tokio::test]
@@ -340,7 +341,7 @@ mod tests {
         assert!(matches!(connect(folder.path(), &[]).await, Ok(ConnectOutcome::Absent)));
     }
 
-    /// A place whose shim is this process and listens at the socket that is returned.
+    /// Returns the listener of a place whose shim is this process.
     fn place(folder: &Path) -> tokio::net::UnixListener {
         let socket = folder.join("socket");
         let listener = tokio::net::UnixListener::bind(&socket).unwrap();
@@ -359,7 +360,7 @@ mod tests {
         }
     }
 
-    /// Answers one caller with these messages; returns what the caller said until it left.
+    /// Answers one connection with these messages, and returns the received ones.
     async fn serve(listener: &tokio::net::UnixListener, answer: Vec<FromShim>) -> Vec<ToShim> {
         let (mut stream, _) = listener.accept().await.unwrap();
         for message in &answer {
@@ -388,8 +389,8 @@ mod tests {
         let order = StartOrder { name: "held".to_owned(), ..StartOrder::default() };
         let held = FromShim::Running(Box::new(ShimJob { order, ..ShimJob::default() }));
         let environment = vec![(OsString::from("A"), OsString::from("1"))];
-        let (config, told) = (config(folder.path(), &["no-such-program"]), std::cell::Cell::new(0));
-        let observer = |_| told.set(told.get() + 1);
+        let (config, observed) = (config(folder.path(), &["no-such-program"]), std::cell::Cell::new(0));
+        let observer = |_| observed.set(observed.get() + 1);
         let agent = async {
             let (mut link, adopted) = ShimLink::open(&config, &environment, &observer).await.unwrap();
             assert!(adopted.found && link.child.is_none(), "it was there before");
@@ -403,7 +404,7 @@ mod tests {
             pid: std::process::id(),
             environment: environment.clone(),
         };
-        assert_eq!((said, told.get()), (vec![ToShim::Hello(hello), ToShim::Goodbye], 0));
+        assert_eq!((said, observed.get()), (vec![ToShim::Hello(hello), ToShim::Goodbye], 0));
     }
 
     #[tokio::test]
@@ -417,7 +418,7 @@ mod tests {
         let shim = async {
             serve(&listener, refusal(true)).await;
             serve(&listener, refusal(true)).await;
-            // One that hangs up before it is ready is leaving, too.
+            // A shim that closes the connection before it is ready is about to exit.
             drop(listener.accept().await.unwrap());
             serve(&listener, refusal(false)).await
         };
@@ -425,7 +426,7 @@ mod tests {
         let (_, opened) = tokio::join!(shim, agent);
         assert!(matches!(opened, Err(RunnerError::ShimRefused(reason)) if reason == "busy"));
         let problems = problems.into_inner();
-        assert_eq!(problems.len(), 1, "the wait is told once: {problems:?}");
+        assert_eq!(problems.len(), 1, "the wait is logged once: {problems:?}");
     }
 
     #[tokio::test]
@@ -434,7 +435,7 @@ mod tests {
         let dead = ShimInfo { start_ticks: 1, ..info(folder.path().join("socket")) };
         dead.write(folder.path()).unwrap();
         assert!(matches!(connect(folder.path(), &[]).await, Ok(ConnectOutcome::Absent)));
-        // Its process lives, and nobody listens: it is on its way out.
+        // The process is alive without a listener, so it is about to exit.
         info(folder.path().join("socket")).write(folder.path()).unwrap();
         assert!(matches!(connect(folder.path(), &[]).await, Ok(ConnectOutcome::Leaving(_))));
     }
@@ -457,7 +458,7 @@ mod tests {
         assert!(failed(&["no-such-program-here"]).await.starts_with("cannot start the shim: "));
     }
 
-    /// Another shim got the place while this one was starting.
+    /// Another shim took the folder while this one was starting.
     #[tokio::test]
     async fn a_shim_that_lost_the_race_is_no_error() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Asks Slurm beside the loop: an answer that takes its time holds nobody up.
+//! Sends queries to Slurm beside the event loop, so that slow answers delay nothing.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use tracing::debug;
 
 use crate::clock;
 use crate::slurm_query::{SlurmAnswer, SlurmQuery};
-use crate::state::Event;
+use crate::state::AgentEvent;
 
-/// The way to Slurm, and the allocation that is asked about.
+/// A client for queries about one allocation.
 #[derive(Clone, Debug)]
 pub struct SlurmClient {
     slurm: Slurm,
@@ -20,18 +20,18 @@ pub struct SlurmClient {
 }
 
 impl SlurmClient {
-    /// Asks the Slurm of this machine, or what stands in for its programs.
+    /// Creates a client for the Slurm of this machine, or for the programs that replace it in tests.
     pub fn new(job_id: &str) -> Self {
         let slurm = Slurm::default().replaced_by(|name| std::env::var(name).ok());
         Self { slurm, job_id: job_id.to_owned() }
     }
 
-    /// Asks; the answer becomes an event.
-    pub fn ask(&self, query: SlurmQuery, events: UnboundedSender<Event>) {
+    /// Sends a query. The answer becomes an event.
+    pub fn ask(&self, query: SlurmQuery, events: UnboundedSender<AgentEvent>) {
         let own = self.clone();
         tokio::spawn(async move {
             let answer = own.answer(query).await;
-            let _ = events.send(Event::SlurmAnswered(Box::new(answer)));
+            let _ = events.send(AgentEvent::SlurmAnswered(Box::new(answer)));
         });
     }
 
@@ -57,14 +57,16 @@ impl SlurmClient {
                 let call = sbatch::signal(&format!("{}.{step}", self.job_id), &signal);
                 let sent = sbatch::read_cancelled(self.slurm.ask(&call).await);
                 SlurmAnswer::Signal(
-                    sent.err().map(|trouble| format!("a step could not be warned of its end: {trouble}")),
+                    sent.err().map(|error| format!("cannot warn step {step} of its time limit: {error}")),
                 )
             }
             SlurmQuery::Extend { key, step, minutes } => {
                 let call = scontrol::extend_step(&format!("{}.{step}", self.job_id), minutes);
-                let trouble = self.slurm.ask(&call).await.err();
-                let sentence = |trouble| format!("a step keeps its time although the allocation got more: {trouble}");
-                SlurmAnswer::Extended(key, minutes, trouble.map(sentence))
+                let answer = self.slurm.ask(&call).await.map(|_| minutes);
+                SlurmAnswer::Extended(
+                    key,
+                    answer.map_err(|error| format!("cannot extend step {step} with the allocation: {error}")),
+                )
             }
             SlurmQuery::Preemption => {
                 let text = self.text(&scontrol::job(&self.job_id)).await;
@@ -74,8 +76,8 @@ impl SlurmClient {
         }
     }
 
-    /// Steps end between the question and the answer all the time, and `sstat` then complains: that is worth a remark for
-    /// debugging and nothing else.
+    /// Returns the usage of steps. Steps often end between query and answer. Then `sstat` prints a warning, which is
+    /// logged at level debug.
     async fn usage(&self, steps: &[u32]) -> SlurmAnswer {
         let mut found = Vec::new();
         for call in sstat::calls(&self.job_id, steps) {
@@ -107,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    /// Programs in place of Slurm's: each notes its arguments and prints its answer, or fails without one.
+    /// Replacements of Slurm's programs: each records its arguments and prints its answer, or fails without one.
     struct FakeSlurm {
         folder: TempDir,
     }
@@ -126,7 +128,7 @@ mod tests {
             Self { folder }
         }
 
-        /// Returns an slurm_client that calls these programs; a missing one fails.
+        /// Returns a client that calls these programs. A missing program fails.
         fn slurm_client(&self) -> SlurmClient {
             let path = |name: &str| {
                 let tool = name.trim_start_matches("TORC_FAKE_").to_lowercase();
@@ -156,7 +158,7 @@ mod tests {
         assert_eq!(slurm_client.answer(SlurmQuery::Preemption).await, SlurmAnswer::Preemption(Some(true)));
         let key = AttemptKey::default();
         let extend = SlurmQuery::Extend { key, step: 7, minutes: 90 };
-        assert_eq!(slurm_client.answer(extend).await, SlurmAnswer::Extended(key, 90, None));
+        assert_eq!(slurm_client.answer(extend).await, SlurmAnswer::Extended(key, Ok(90)));
         assert_eq!(
             slurm.calls(),
             [
@@ -189,11 +191,14 @@ mod tests {
         };
         assert!(found.is_err());
         let warned = slurm_client.answer(SlurmQuery::Signal { step: 1, signal: "TERM".to_owned() }).await;
-        assert!(matches!(&warned, SlurmAnswer::Signal(Some(why)) if why.contains("could not be warned")), "{warned:?}");
+        assert!(
+            matches!(&warned, SlurmAnswer::Signal(Some(why)) if why.starts_with("cannot warn step 1")),
+            "{warned:?}"
+        );
         let extend = SlurmQuery::Extend { key: AttemptKey::default(), step: 1, minutes: 5 };
         let extended = slurm_client.answer(extend).await;
         assert!(
-            matches!(&extended, SlurmAnswer::Extended(_, 5, Some(why)) if why.contains("keeps its time")),
+            matches!(&extended, SlurmAnswer::Extended(_, Err(why)) if why.starts_with("cannot extend step 1")),
             "{extended:?}"
         );
     }
@@ -203,7 +208,7 @@ mod tests {
         let slurm = FakeSlurm::new(&[("squeue", "10")]);
         let (sender, mut events) = tokio::sync::mpsc::unbounded_channel();
         slurm.slurm_client().ask(SlurmQuery::TimeLeft, sender);
-        let Some(Event::SlurmAnswered(answer)) = events.recv().await else { panic!("an answer") };
+        let Some(AgentEvent::SlurmAnswered(answer)) = events.recv().await else { panic!("an answer") };
         assert_eq!(*answer, SlurmAnswer::TimeLeft(Some(Duration::from_secs(10))));
     }
 

@@ -162,7 +162,7 @@ fn the_variables_of_devices_are_these() {
     assert_eq!(variables, names.map(pair));
 }
 
-/// Whatever bash has as a word of its own goes to bash.
+/// Every word with a meaning of its own in bash goes to bash.
 #[test]
 fn every_word_of_bash_is_known() {
     let words = "alias bg bind break builtin caller case cd command compgen complete compopt continue coproc declare \

@@ -1,4 +1,4 @@
-//! Finding the journals of a run below a folder.
+//! The search for the journals of a run below a folder.
 
 use std::collections::HashSet;
 use std::fs;
@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 
 use super::{FOLDER, PREFIX};
 
-/// What a search brought.
+/// The result of a search.
 #[derive(Debug, Default)]
 pub struct Found {
     /// Journals of the run, sorted.
     pub journals: Vec<PathBuf>,
-    /// Folders that could not be looked into, and why.
+    /// Folders that could not be read, with the errors.
     pub unreadable: Vec<(PathBuf, std::io::Error)>,
 }
 
-/// Every journal of a run in a folder or below it. Links to folders are followed, and no folder is looked into twice.
-/// `progress` is told how many folders were looked into so far.
+/// Returns all journals of a run in a folder and below it. Links to folders are followed, and every folder is read
+/// once. `progress` gets the number of folders that were read.
 pub fn find(base: &Path, workflow: i64, run: i32, progress: impl Fn(usize)) -> Found {
     let name = format!("{PREFIX}wf{workflow}_r{run}_");
     let mut found = Found::default();
@@ -34,7 +34,7 @@ pub fn find(base: &Path, workflow: i64, run: i32, progress: impl Fn(usize)) -> F
     found
 }
 
-/// Adds the journals of a folder; the folders in it.
+/// Adds the journals of a folder, and returns its subfolders.
 fn look(
     folder: &Path,
     name: &str,
@@ -51,7 +51,7 @@ fn look(
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let path = entry.path();
-        // A link may lead to a folder; one that leads nowhere is of no interest.
+        // A link may point to a folder. Broken links are ignored.
         let kind = entry.file_type()?;
         if kind.is_dir() || kind.is_symlink() && path.is_dir() {
             inner.push(path);
@@ -59,6 +59,6 @@ fn look(
             journals.push(path);
         }
     }
-    // Journals are never below other journals, and their folder may hold a thousand of them.
+    // A folder of journals has no subfolders, but may hold a thousand journals.
     Ok(if holds_journals { Vec::new() } else { inner })
 }

@@ -48,7 +48,7 @@ async fn a_file_for_each_workflow_and_run() {
     assert_eq!(read(&path).await.expect("readable"), results[..2], "while the writer has it open");
     assert!(std::fs::read(&path).expect("a file").starts_with(b"SQLite format 3\0"));
 
-    // Written again, e.g. after a restart of the writer, it is the same.
+    // Writing it again, e.g. after a restart, changes nothing.
     journal.write(&results[..2]).await.expect("written");
     let (left, problems) = Journal::new(out.path(), "hnode7_ab".to_owned()).left().await;
     assert_eq!((left.len(), problems.len()), (4, 0));
@@ -83,7 +83,7 @@ async fn a_damaged_file_does_not_hide_the_others() {
     assert_eq!(left.len(), 1);
     assert_eq!(problems.len(), 1, "an empty file is one whose writer died before its first result: {problems:?}");
     assert!(problems[0].to_string().ends_with("offline_results_wf1_r2_here.db"), "{}", problems[0]);
-    assert!(!folder.join("offline_results_wf1_r3_here.db").exists(), "and nobody needs it");
+    assert!(!folder.join("offline_results_wf1_r3_here.db").exists(), "and it is not needed");
 }
 
 // J36
@@ -120,7 +120,7 @@ fn labels_tell_places_apart() {
     assert!(slurm.starts_with("hnode-7-x_sl1234-5_"), "{slurm}");
 }
 
-// J33, J37. Every column, and attempts, runs and leases of one job apart from each other.
+// J33, J37. Every column, with attempts, runs and leases of one job kept apart.
 #[tokio::test]
 async fn each_attempt_and_lease_has_its_own_row() {
     let out = tempfile::tempdir().expect("a folder");
@@ -137,7 +137,7 @@ async fn each_attempt_and_lease_has_its_own_row() {
     journal.write(&all).await.expect("written");
     let path = out.path().join("offline_journal/offline_results_wf1_r1_here.db");
     assert_eq!(read(&path).await.expect("readable"), all);
-    // Each column of the key counts when one is removed.
+    // Each column of the key counts for a removal.
     let key = all[0].finished.key;
     let others = [
         AttemptKey { job: 2, ..key },
@@ -150,13 +150,13 @@ async fn each_attempt_and_lease_has_its_own_row() {
     assert_eq!(read(&path).await.expect("readable"), all);
     journal.remove(&[all[1].finished.key]).await.expect("removed");
     assert_eq!(read(&path).await.expect("readable"), [all[0].clone(), all[2].clone()]);
-    // What is written again replaces what was there.
+    // A second write replaces the row.
     let newer = JournalledResult { name: "newer".to_owned(), ..all[0].clone() };
     journal.write(std::slice::from_ref(&newer)).await.expect("written");
     assert_eq!(read(&path).await.expect("readable"), [newer, all[2].clone()]);
 }
 
-// J33. A file of a later version is not guessed at.
+// J33. A file of a newer version is an error.
 #[tokio::test]
 async fn a_journal_of_a_newer_version_is_refused() {
     let out = tempfile::tempdir().expect("a folder");
@@ -169,7 +169,7 @@ async fn a_journal_of_a_newer_version_is_refused() {
     assert!(matches!(refused, JournalError::Newer(_)), "{refused}");
 }
 
-// J36. Nothing is looked for below a folder of journals, which may hold a thousand of them.
+// J36. Folders of journals may hold a thousand files, so nothing below them is searched.
 #[tokio::test]
 async fn journals_are_not_below_other_journals() {
     let base = tempfile::tempdir().expect("a folder");
@@ -181,7 +181,7 @@ async fn journals_are_not_below_other_journals() {
     assert_eq!(found.journals, [base.path().join("a/offline_journal/offline_results_wf4_r1_h.db")]);
 }
 
-// J36. What SQLite leaves beside a journal is none.
+// J36. SQLite's own files beside a journal are not journals.
 #[tokio::test]
 async fn only_databases_are_journals() {
     let base = tempfile::tempdir().expect("a folder");

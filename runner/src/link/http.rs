@@ -1,4 +1,4 @@
-//! The way to a server over HTTP.
+//! The connection to a server over HTTP.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,10 +14,10 @@ use torc_api::wire::{LONG_POLL_SECONDS, RegisterRequest, RegisterResponse, SyncR
 
 use super::{LinkError, ServerLink};
 
-/// What an answer may take beyond the time that the server was asked to wait.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time for an answer beyond the requested waiting time of a long poll.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A server at a URL. Certificates and proxies are settings of the client it is given.
+/// A server at a URL. The client has the settings for certificates and proxies.
 #[derive(Clone, Debug)]
 pub struct HttpLink {
     client: Client,
@@ -25,8 +25,8 @@ pub struct HttpLink {
     bearer: Bearer,
 }
 
-/// The token of a runner. One that is in a file may be replaced there while the runner lives, as Kubernetes does with those of service
-/// accounts: one that is not accepted any more is read again. Clones are the same.
+/// The token of a runner. A token from a file may be replaced there while the runner lives, as Kubernetes does with
+/// those of service accounts: a rejected token is read again. Clones share state.
 #[derive(Clone, Debug, Default)]
 pub struct Bearer {
     token: Arc<Mutex<Option<String>>>,
@@ -34,7 +34,7 @@ pub struct Bearer {
 }
 
 impl Bearer {
-    /// A token, and the file that it was read from.
+    /// Creates a bearer from a token and the file that has it.
     pub fn new(token: Option<String>, file: Option<PathBuf>) -> Self {
         Self { token: Arc::new(Mutex::new(token)), file }
     }
@@ -43,7 +43,7 @@ impl Bearer {
         self.token.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads the file again; whether there is another token in it.
+    /// Reads the file again. Returns whether it has another token.
     fn renew(&self) -> bool {
         let read = |path: &Path| std::fs::read_to_string(path).ok();
         let Some(text) = self.file.as_deref().and_then(read) else { return false };
@@ -57,16 +57,16 @@ impl Bearer {
     }
 }
 
-/// The body of an error, as far as it is understood.
+/// The body of an error response; absent fields are empty.
 #[derive(Default, serde::Deserialize)]
 #[serde(default)]
-struct ErrorBody {
+struct ErrorResponse {
     code: String,
     message: String,
 }
 
 impl HttpLink {
-    /// A link to `base`, e.g. `http://127.0.0.1:8080`.
+    /// Creates a link to `base`, e.g. `http://127.0.0.1:8080`.
     pub fn new(client: Client, base: &str, bearer: Bearer) -> Self {
         Self { client, base: base.trim_end_matches('/').to_owned(), bearer }
     }
@@ -111,16 +111,16 @@ impl LinkError {
 }
 
 impl HttpLink {
-    /// Brings the pieces of logs that were asked for, and waits until others are wanted.
+    /// Sends the requested log chunks, and waits for further requests.
     pub async fn exchange_logs(&self, exchange: &LogSyncRequest) -> Result<LogSyncResponse, LinkError> {
-        let patience = Duration::from_secs(LONG_POLL_SECONDS) + PATIENCE;
-        self.post("/v1/logs".to_owned(), exchange, patience).await
+        let timeout = Duration::from_secs(LONG_POLL_SECONDS) + ANSWER_TIMEOUT;
+        self.post("/v1/logs".to_owned(), exchange, timeout).await
     }
 }
 
 impl ServerLink for HttpLink {
     async fn register(&self, request: &RegisterRequest) -> Result<RegisterResponse, LinkError> {
-        self.post("/v1/runners".to_owned(), request, PATIENCE).await
+        self.post("/v1/runners".to_owned(), request, ANSWER_TIMEOUT).await
     }
 
     async fn sync(&self, runner: i64, request: &SyncRequest) -> Result<SyncResponse, LinkError> {
@@ -128,14 +128,14 @@ impl ServerLink for HttpLink {
     }
 }
 
-/// How long the answer to a sync may take: the server may wait for news before it answers.
+/// Returns the timeout of a sync, including the time for which the server may wait for news.
 fn sync_timeout(request: &SyncRequest) -> Duration {
-    PATIENCE + Duration::from_millis(request.wait_ms)
+    ANSWER_TIMEOUT + Duration::from_millis(request.wait_ms)
 }
 
-/// What a status other than success means for a runner.
+/// Returns the error for a status other than success.
 fn refusal(status: StatusCode, text: &str) -> LinkError {
-    let body: ErrorBody = serde_json::from_str(text).unwrap_or_default();
+    let body: ErrorResponse = serde_json::from_str(text).unwrap_or_default();
     let message = if body.message.is_empty() { status.to_string() } else { body.message };
     match status {
         StatusCode::NOT_FOUND => LinkError::Unknown,
@@ -172,7 +172,7 @@ mod tests {
         assert!(!Bearer::new(Some("old".to_owned()), None).renew());
     }
 
-    /// A server that answers each request with the next of these answers, and returns what it was asked.
+    /// Serves each request with the next of these answers, and returns the requests.
     struct ScriptedServer {
         base: String,
         requests: std::thread::JoinHandle<Vec<String>>,
@@ -198,12 +198,12 @@ mod tests {
     }
 
     fn client() -> Client {
-        // Fails if another test was first, which is as good.
+        // Another test may have installed it before, which is no error.
         let _ = rustls::crypto::ring::default_provider().install_default();
         Client::new()
     }
 
-    /// Reads one request and answers it; its first line, its token and its body.
+    /// Reads and answers one request. Returns its first line, its token and its body.
     fn answer_one(listener: &std::net::TcpListener, status: u16, body: &str) -> String {
         use std::io::{BufRead as _, Read as _, Write as _};
         let (mut stream, _) = listener.accept().expect("a caller");

@@ -1,18 +1,18 @@
-//! What the whole node uses.
+//! Usage of the whole node.
 
 use std::fs;
 
 use super::NodeSample;
 use crate::procfs;
 
-/// What `/proc` says now.
+/// Reads the counters from `/proc`.
 pub fn read() -> Option<NodeSample> {
     parse(&fs::read_to_string("/proc/stat").ok()?, &fs::read_to_string("/proc/meminfo").ok()?)
 }
 
 fn parse(stat: &str, meminfo: &str) -> Option<NodeSample> {
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
-    // user, nice, system, idle, iowait, irq, softirq, steal; guests are counted as users already.
+    // The fields are user, nice, system, idle, iowait, irq, softirq and steal. User time includes guests.
     let ticks: Vec<u64> = line.split_ascii_whitespace().take(8).map(str::parse).collect::<Result<_, _>>().ok()?;
     let idle: u64 = ticks.iter().skip(3).take(2).sum();
     let all: u64 = ticks.iter().sum();

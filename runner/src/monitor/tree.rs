@@ -1,22 +1,22 @@
-//! Which processes belong to which job: a job's first process, its group, its descendants, and those that lost their parents.
+//! Assignment of processes to jobs: a job's first process, its group, its descendants, and orphaned processes.
 
 use std::collections::HashMap;
 use std::fs;
 
-/// What `/proc/PID/stat` says about a process.
+/// A process as `/proc/PID/stat` describes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Process {
     pub pid: i32,
     pub parent: i32,
     pub group: i32,
-    /// Memory that it has in RAM.
+    /// Resident memory.
     pub resident_bytes: i64,
-    /// CPU time of it and of the children that it has waited for.
+    /// CPU time of the process and of the children that it has collected.
     pub cpu_us: u64,
 }
 
 impl Process {
-    /// A process, if it is still there.
+    /// Reads a process, if it still exists.
     pub fn read(pid: i32) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         let page = i64::try_from(rustix::param::page_size()).unwrap_or(4_096);
@@ -25,7 +25,7 @@ impl Process {
     }
 
     fn parse(pid: i32, stat: &str, page: i64, tick_us: u64) -> Option<Self> {
-        // The name may contain anything, so fields are counted from its end: state, parent, group …
+        // The name may contain any character, so fields are counted from its end: state, parent, group …
         let fields: Vec<&str> = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace().take(22).collect();
         let number = |at: usize| fields.get(at)?.parse::<i64>().ok();
         let ticks = (11..=14).map(number).sum::<Option<i64>>()?;
@@ -39,15 +39,15 @@ impl Process {
     }
 }
 
-/// For each process the job it belongs to. `leaders` are the first processes of jobs, `marked` says whose a process is that lost
-/// its parent and was adopted by the shim.
+/// Returns the job of each process. `leaders` are the first processes of jobs; `marked` returns the job of a process
+/// that lost its parent and was adopted by the shim.
 pub fn owners(
     processes: &[Process],
     leaders: &HashMap<i32, usize>,
     marked: impl Fn(i32) -> Option<usize>,
 ) -> Vec<Option<usize>> {
     let places: HashMap<i32, usize> = processes.iter().enumerate().map(|(at, process)| (process.pid, at)).collect();
-    // The shim is whoever is the parent of a job's first process.
+    // The shim is the parent of the first process of every job.
     let shim = processes.iter().find(|process| leaders.contains_key(&process.pid)).map(|process| process.parent);
     let mut known: Vec<Option<Option<usize>>> = vec![None; processes.len()];
     for start in 0..processes.len() {
@@ -97,11 +97,11 @@ mod tests {
             (process(100, 50, 100), Some(0), "the first process of a job"),
             (process(101, 100, 100), Some(0), "its child"),
             (process(102, 101, 102), Some(0), "a grandchild with a group of its own"),
-            (process(103, 1, 100), Some(0), "in its group, adopted by somebody else"),
+            (process(103, 1, 100), Some(0), "in its group, adopted by another process"),
             (process(200, 50, 200), Some(1), "the first process of another job"),
             (process(300, 50, 300), Some(1), "forked twice, marked by its environment"),
             (process(301, 300, 301), Some(1), "a child of that one"),
-            (process(400, 50, 400), None, "adopted by the shim, and nobody's"),
+            (process(400, 50, 400), None, "adopted by the shim, without a job"),
             (process(500, 1, 500), None, "a stranger"),
             (process(600, 601, 600), None, "its parent is gone"),
         ];

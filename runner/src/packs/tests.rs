@@ -4,14 +4,14 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A pack with its index, as a shim writes them.
-fn write(dir: &Path, outputs: &[(&str, Stream, &[u8])]) -> (PathBuf, Vec<Entry>) {
+/// Writes a pack with its index, as a shim does.
+fn write(dir: &Path, outputs: &[(&str, Stream, &[u8])]) -> (PathBuf, Vec<PackEntry>) {
     let pack = dir.join("packed_k_1.pack");
     let (mut data, mut index, mut offset) = (Vec::new(), String::new(), 0);
     let mut entries = Vec::new();
     for (label, stream, output) in outputs {
         let record = record(label, *stream, output);
-        let entry = Entry { label: (*label).to_owned(), stream: *stream, offset, length: output.len() as u64 };
+        let entry = PackEntry { label: (*label).to_owned(), stream: *stream, offset, length: output.len() as u64 };
         index.push_str(&index_line(&entry));
         offset += record.len() as u64;
         data.extend(record);
@@ -71,7 +71,7 @@ fn damage_is_noticed() {
 }
 
 proptest! {
-    // A crash may cut a pack anywhere: what was whole stays readable, and nothing else is made of the rest.
+    // A crash may cut a pack at any byte: complete records stay readable, and nothing else is read.
     #[test]
     fn a_torn_tail_is_ignored(
         outputs in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..8),
@@ -90,17 +90,17 @@ proptest! {
         file.set_len(cut).expect("cut");
         let mut end = fs::OpenOptions::new().append(true).open(&pack).expect("a file");
         end.write_all(&vec![0; zeros]).expect("written");
-        // The number of digits of a length differs, so each record is as long as it was written.
-        let number = |entry: &Entry| -> usize {
+        // Lengths differ in their number of digits, so each record has its own length.
+        let number = |entry: &PackEntry| -> usize {
             entry.label[5..].split('_').next().expect("a number").parse().expect("a number")
         };
-        let ends = |entry: &Entry| {
+        let ends = |entry: &PackEntry| {
             entry.offset + record(&entry.label, entry.stream, &outputs[number(entry)]).len() as u64
         };
-        let whole: Vec<Entry> = written.into_iter().filter(|entry| ends(entry) <= cut + 1).collect();
+        let whole: Vec<PackEntry> = written.into_iter().filter(|entry| ends(entry) <= cut + 1).collect();
         let _ = fs::remove_file(index_path(&pack));
         let found = entries(&pack).expect("readable");
-        // The line end after an output may be missing or a zero; then it counts or not, but nothing before it is lost.
+        // The line end after an output may be missing or a zero. Earlier records stay readable.
         prop_assert!(found.len() + 1 >= whole.len() && found.len() <= whole.len() + 1);
         for entry in found.iter().filter(|entry| ends(entry) <= cut) {
             prop_assert_eq!(&read(&pack, entry.offset).expect("readable"), &outputs[number(entry)]);

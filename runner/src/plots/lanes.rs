@@ -1,22 +1,22 @@
-//! Which row a job is drawn in: the first that is free, so that as many rows are drawn as jobs ran at once.
+//! Rows of jobs in a plot: each job gets the first free row, so that the number of rows is the number of jobs at once.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
 
-use super::Job;
+use super::PlottedJob;
 
 /// The rows of one node.
 #[derive(Default)]
-struct Rows {
+struct LaneRows {
     free: BTreeSet<usize>,
     /// Rows in use, by the end of their job.
     busy: BinaryHeap<Reverse<(i64, usize)>>,
     count: usize,
 }
 
-/// Gives every job its row. Jobs are in order of their start.
-pub fn assign(jobs: &mut [Job]) {
-    let mut nodes: HashMap<String, Rows> = HashMap::new();
+/// Assigns a row to every job. Jobs are ordered by their start.
+pub fn assign(jobs: &mut [PlottedJob]) {
+    let mut nodes: HashMap<String, LaneRows> = HashMap::new();
     for job in jobs {
         let rows = nodes.entry(job.node.clone()).or_default();
         while let Some(Reverse((end, row))) = rows.busy.peek().copied() {
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn a_row_is_used_again_when_its_job_has_ended() {
-        let job = |node: &str, start, end| Job { node: node.to_owned(), start, end, ..Job::default() };
+        let job = |node: &str, start, end| PlottedJob { node: node.to_owned(), start, end, ..PlottedJob::default() };
         let mut jobs =
             [job("a", 0, 10), job("a", 1, 5), job("b", 2, 9), job("a", 5, 7), job("a", 6, 8), job("a", 10, 11)];
         assign(&mut jobs);

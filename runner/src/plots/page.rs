@@ -1,4 +1,4 @@
-//! One page: style, script and data in a single file that asks nobody for anything.
+//! A page of plots: style, script and data in a single file.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ const PAGES: [(&str, &str, &str); 4] = [
     ("nodes", "nodes.html", "Nodes"),
 ];
 
-/// A page of this kind.
+/// Renders a page.
 pub fn render(kind: &str, title: &str, data: &Value) -> String {
     let links: Vec<String> = PAGES
         .iter()
@@ -32,7 +32,7 @@ pub fn render(kind: &str, title: &str, data: &Value) -> String {
     )
 }
 
-/// JSON in which nothing can end the script it is in.
+/// Encodes JSON so that nothing in it can end the script element.
 fn embedded(data: &Value) -> String {
     data.to_string().replace('<', "\\u003c")
 }

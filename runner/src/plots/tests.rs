@@ -6,15 +6,15 @@ use torc_api::wire::{AttemptKey, Resources, Usage};
 use super::*;
 use crate::series::{DataPoint, NodePoint};
 
-fn row(job: i64, name: &str) -> JobRow<i64> {
-    JobRow {
+fn row(job: i64, name: &str) -> JobUsageRow<i64> {
+    JobUsageRow {
         key: AttemptKey { workflow: 1, job, run: 1, attempt: 1, lease_id: 0 },
         name: name.to_owned(),
         started: 1_000 * job,
         ended: 1_000 * job + 5_000,
         usage: Usage { peak_memory_bytes: Some(1 << 20), ..Usage::default() },
         resources: Resources { cpus: 1, ..Resources::default() },
-        ..JobRow::default()
+        ..JobUsageRow::default()
     }
 }
 
@@ -41,7 +41,7 @@ fn pages(picture: Picture) -> Vec<(String, String)> {
     written.iter().map(read).collect()
 }
 
-/// The data of a page.
+/// Returns the data of a page.
 fn data(html: &str) -> serde_json::Value {
     let after = html.split("type=\"application/json\">").nth(1).expect("data");
     serde_json::from_str(after.split("</script>").next().expect("an end")).expect("JSON")
@@ -109,11 +109,11 @@ fn results_fill_in_what_no_file_knows() {
     assert_eq!((added.cause.as_deref(), added.usage.peak_memory_bytes), (Some("OutOfMemory"), Some(7)));
 }
 
-// J13. Every field of a row is drawn as itself.
+// J13. Every field of a row is plotted.
 #[test]
 fn every_field_of_a_row_is_drawn_as_itself() {
     let usage = Usage { peak_memory_bytes: Some(1), average_cpu_percent: Some(2.5), ..Usage::default() };
-    let row = JobRow {
+    let row = JobUsageRow {
         key: AttemptKey { workflow: 9, job: 3, run: 8, attempt: 4, lease_id: 7 },
         name: "name".to_owned(),
         started: 5,
@@ -125,7 +125,7 @@ fn every_field_of_a_row_is_drawn_as_itself() {
         memory_limit_bytes: Some(15),
         devices: vec!["GPU-16".to_owned()],
     };
-    let expected = Job {
+    let expected = PlottedJob {
         id: 3,
         name: "name".to_owned(),
         attempt: 4,
@@ -145,7 +145,7 @@ fn every_field_of_a_row_is_drawn_as_itself() {
     assert_eq!(job(row, "host"), expected);
 }
 
-// J13. Attempts of one job have curves of their own, and results fill in the attempts that are missing.
+// J13. Attempts of one job have separate curves, and results fill in missing attempts.
 #[test]
 fn attempts_of_one_job_are_drawn_apart() {
     let attempt = |attempt| {
@@ -192,7 +192,7 @@ fn attempts_of_one_job_are_drawn_apart() {
     assert_eq!((picture.jobs[2].start, picture.jobs[2].end), (2_000, 2_000), "a start that is not known is its end");
 }
 
-// J13. As many points as a page can bear: 300,000 in all, 24 to 600 for each curve.
+// J13. The number of points is limited: 300,000 in all, 24 to 600 for each curve.
 #[test]
 fn curves_have_as_many_points_as_a_page_can_bear() {
     for (jobs, each) in [(1, 600), (500, 600), (501, 598), (1_000, 300)] {

@@ -1,4 +1,4 @@
-//! Fewer points without losing what matters: of each stretch of a curve the point with the most stays, and both of its ends.
+//! Thinning of curves: of each stretch the point with the largest value stays, and both ends of the curve.
 
 /// Thins a curve to at most `most` points.
 pub fn keep_peaks<P: Copy, K: Ord>(curve: &mut Vec<P>, most: usize, amount: impl Fn(&P) -> K) {

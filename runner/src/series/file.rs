@@ -1,4 +1,4 @@
-//! The tables of a file of measurements, written and read.
+//! The tables of a measurement file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,13 @@ use sqlx::{ConnectOptions as _, Connection, Row, SqliteConnection};
 use thiserror::Error;
 use torc_api::wire::{AttemptKey, Resources, Usage};
 
-use super::{DataPoint, JobRow, Measurement, NodePoint, NodeSummary, Series};
+use super::{DataPoint, JobUsageRow, Measurement, NodePoint, NodeSummary, Series};
 use crate::clock::BootInstant;
 
-/// What every file's name begins with.
+/// The prefix of every file's name.
 const PREFIX: &str = "resource_metrics_";
-/// How long somebody who reads the file is waited for.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Time to wait for another process that reads the file.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 const TABLES: &str = "
 create table if not exists job_resource_samples (
@@ -44,39 +44,33 @@ create table if not exists system_resource_summary (
 );
 ";
 
-/// Why a file of measurements is no use.
+/// The error of a measurement file.
 #[derive(Debug, Error)]
 pub enum SeriesError {
-    /// The folder cannot be made or read.
+    /// The folder cannot be created or read.
     #[error("cannot use the folder {}", path.display())]
     Folder {
-        /// Which.
         path: PathBuf,
-        /// Why.
         #[source]
         source: std::io::Error,
     },
     /// The file cannot be written.
     #[error("cannot write {}", path.display())]
     Write {
-        /// Which.
         path: PathBuf,
-        /// Why.
         #[source]
         source: sqlx::Error,
     },
     /// The file cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
-        /// Which.
         path: PathBuf,
-        /// Why.
         #[source]
         source: sqlx::Error,
     },
 }
 
-/// Adds to a file, in one transaction. `wall_ms` turns moments into milliseconds since 1970.
+/// Adds measurements to a file in one transaction. `wall_ms` converts moments to milliseconds since 1970.
 pub(crate) async fn write(
     path: &Path,
     host: &str,
@@ -93,12 +87,12 @@ pub(crate) async fn write(
 }
 
 async fn open(path: &Path, create: bool) -> sqlx::Result<SqliteConnection> {
-    // No write-ahead log: these files are on network file systems more often than not.
+    // There is no write-ahead log, because these files are often on network file systems.
     let options = SqliteConnectOptions::new()
         .filename(path)
         .create_if_missing(create)
         .read_only(!create)
-        .busy_timeout(PATIENCE)
+        .busy_timeout(LOCK_TIMEOUT)
         .disable_statement_logging();
     let options = if create { options.journal_mode(SqliteJournalMode::Delete) } else { options };
     SqliteConnection::connect_with(&options).await
@@ -177,7 +171,7 @@ async fn add(
     transaction.commit().await
 }
 
-/// The files of measurements at these places: files as they are, folders searched with all that is below them.
+/// Returns the measurement files at these places: files, and all files below folders.
 pub fn files_in(places: &[PathBuf]) -> Result<Vec<PathBuf>, SeriesError> {
     let mut files = Vec::new();
     let mut open: Vec<PathBuf> = places.to_vec();
@@ -190,7 +184,7 @@ pub fn files_in(places: &[PathBuf]) -> Result<Vec<PathBuf>, SeriesError> {
         for entry in std::fs::read_dir(&place).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let name = entry.file_name().to_string_lossy().into_owned();
-            // A link may lead around in a circle.
+            // A link may lead back to a parent folder.
             let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
             if is_folder || name.starts_with(PREFIX) && name.ends_with(".db") {
                 open.push(entry.path());
@@ -259,11 +253,11 @@ fn node_summary(row: &SqliteRow) -> sqlx::Result<NodeSummary> {
     })
 }
 
-fn job_row(row: &SqliteRow) -> sqlx::Result<JobRow<i64>> {
+fn job_row(row: &SqliteRow) -> sqlx::Result<JobUsageRow<i64>> {
     let gpus: String = row.try_get("gpus")?;
     let cause: Option<String> = row.try_get("cause")?;
     let devices: Vec<String> = gpus.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
-    Ok(JobRow {
+    Ok(JobUsageRow {
         key: AttemptKey {
             workflow: row.try_get("workflow_id")?,
             job: row.try_get("job_id")?,
@@ -351,7 +345,7 @@ mod tests {
             peak_gpu_memory_bytes: Some(8),
             ..NodeSummary::default()
         };
-        let row = JobRow {
+        let row = JobUsageRow {
             key,
             name: "a".to_owned(),
             started: BootInstant(1_000_000),
@@ -382,7 +376,7 @@ mod tests {
             workflow: 1,
             run: 2,
             host: "node".to_owned(),
-            jobs: vec![JobRow {
+            jobs: vec![JobUsageRow {
                 key,
                 name: row.name,
                 started: 1_000,
@@ -409,7 +403,7 @@ mod tests {
         let row = |attempt: i32| {
             let number = |column: i32| i64::from(attempt * 100 + column);
             let real = |column: i32| f64::from(attempt * 100 + column) + 0.5;
-            JobRow {
+            JobUsageRow {
                 key: AttemptKey { workflow: 1, job: 5, run: 2, attempt, lease_id: 0 },
                 name: format!("name {attempt}"),
                 started: BootInstant(u64::from(attempt.unsigned_abs()) * 1_000_000),
@@ -467,11 +461,11 @@ mod tests {
             .expect("written");
         let series = read(&path).await.expect("read");
         let expected = [1, 2].map(|attempt| {
-            let JobRow { key, name, return_code, cause, usage, resources, memory_limit_bytes, devices, .. } =
+            let JobUsageRow { key, name, return_code, cause, usage, resources, memory_limit_bytes, devices, .. } =
                 row(attempt);
             let started = i64::from(attempt) * 1_000;
             let ended = started + 7;
-            JobRow { key, name, started, ended, return_code, cause, usage, resources, memory_limit_bytes, devices }
+            JobUsageRow { key, name, started, ended, return_code, cause, usage, resources, memory_limit_bytes, devices }
         });
         assert_eq!(series.jobs, expected, "in the order of their start");
         let memory: Vec<_> =

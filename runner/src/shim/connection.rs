@@ -1,4 +1,4 @@
-//! One end of the shim's socket: lines in, lines out, never blocking.
+//! The shim's end of its socket: non-blocking, one message per line.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,33 +7,33 @@ use std::os::unix::net::UnixStream;
 use crate::clock::BootInstant;
 use crate::protocol::{FromShim, ToShim};
 
-/// Somebody who has connected.
+/// A connected process.
 pub struct AgentConnection {
     stream: UnixStream,
     input: Vec<u8>,
     output: Vec<u8>,
-    /// When it came.
+    /// The moment of the connection.
     pub since: BootInstant,
-    /// The other side's process.
+    /// The PID of the other side.
     pub pid: Option<u32>,
 }
 
-/// What reading brought.
+/// The result of a read.
 pub struct Received {
-    /// Whole messages, in order.
+    /// Complete messages, in order.
     pub messages: Vec<Result<ToShim, String>>,
-    /// The other side is still there.
+    /// True if the connection is still open.
     pub open: bool,
 }
 
 impl AgentConnection {
-    /// Takes a stream over.
+    /// Creates a connection from a stream.
     pub fn new(stream: UnixStream, since: BootInstant) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         Ok(Self { stream, input: Vec::new(), output: Vec::new(), since, pid: None })
     }
 
-    /// Whether the other side is a process of our user (or of root, who may do everything anyway).
+    /// Returns whether the other side belongs to this user or to root.
     pub fn is_own_user(&self) -> bool {
         let own = rustix::process::getuid();
         rustix::net::sockopt::socket_peercred(&self.stream).is_ok_and(|peer| peer.uid == own || peer.uid.is_root())
@@ -57,15 +57,15 @@ impl AgentConnection {
         Received { messages, open }
     }
 
-    /// Adds a message to what goes out next.
+    /// Adds a message to the output.
     pub fn push(&mut self, message: &FromShim) {
-        // Nothing in these messages can fail to become JSON: keys are strings and numbers are finite.
+        // These messages can always be serialized: keys are strings and numbers are finite.
         if serde_json::to_writer(&mut self.output, message).is_ok() {
             self.output.push(b'\n');
         }
     }
 
-    /// Writes as much as the other side takes; false when it has gone.
+    /// Writes as much as the other side accepts. Returns false if the connection is closed.
     pub fn flush(&mut self) -> bool {
         while !self.output.is_empty() {
             match self.stream.write(&self.output) {
@@ -77,7 +77,7 @@ impl AgentConnection {
         true
     }
 
-    /// Something waits to be written.
+    /// Returns whether output waits to be written.
     pub fn has_output(&self) -> bool {
         !self.output.is_empty()
     }

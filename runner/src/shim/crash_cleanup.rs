@@ -1,4 +1,4 @@
-//! What a shim finds after one that was killed together with its agent: processes that go on, output in scratch files.
+//! Cleanup after a shim that was killed together with its agent: running processes, and output in scratch files.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,16 +12,17 @@ use super::start_log::{StartLogHeader, StartRecord, read_left};
 use crate::clock::now;
 use crate::procfs;
 
-/// How long killed processes are waited for.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Time to wait for the end of killed processes.
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Ends what an earlier shim in this place left running, and puts its jobs' output where it belongs.
+/// Kills the processes that an earlier shim in this folder left running, and moves the output of its jobs to their
+/// logs.
 pub fn clear(dir: &Path) {
     let Some((header, records)) = read_left(dir) else { return };
     if header.boot_id == procfs::boot_id() {
-        let until = now().plus(PATIENCE);
+        let until = now().plus(KILL_TIMEOUT);
         while kill_left(&header, &records) > 0 && now() < until {
-            // They are nobody's children that we could wait for.
+            // These processes are not children of this shim, so it cannot wait for them.
             std::thread::sleep(Duration::from_millis(2));
         }
     }
@@ -38,7 +39,7 @@ pub fn count(dir: &Path) -> usize {
     pids.len()
 }
 
-/// How many had to be killed: groups of noted processes, and whatever carries the shim's mark.
+/// Kills the groups of recorded processes, and all processes with the shim's mark. Returns the number of living ones.
 fn kill_left(header: &StartLogHeader, records: &[StartRecord]) -> usize {
     let mut killed = 0;
     for pid in records.iter().filter_map(StartRecord::living_process) {
@@ -52,7 +53,7 @@ fn kill_left(header: &StartLogHeader, records: &[StartRecord]) -> usize {
     killed
 }
 
-/// Processes that carry the shim's mark.
+/// Returns the processes with the shim's mark in their environment.
 fn marked(header: &StartLogHeader) -> Vec<i32> {
     let own = i32::try_from(std::process::id()).ok();
     let is_marked = |pid: &i32| {
@@ -70,7 +71,7 @@ mod tests {
     use super::super::start_log::StartLog;
     use super::*;
 
-    /// A process that carries a mark and would go on for a while.
+    /// Starts a process with a mark that runs for a while.
     fn marked_process(shim: &str) -> Child {
         Command::new("sleep").arg("300").env(SHIM_VARIABLE, shim).spawn().unwrap()
     }
@@ -110,7 +111,7 @@ mod tests {
         end(process);
     }
 
-    /// A job of an earlier shim: a group of its own, without the shim's mark.
+    /// Starts a job of an earlier shim: a process group without the shim's mark.
     fn noted_process(script: &str) -> (Child, StartRecord) {
         use std::os::unix::process::CommandExt as _;
         let before = now();
@@ -124,7 +125,7 @@ mod tests {
         procfs::is_zombie(pid)
     }
 
-    /// Waits for what another process does, and gives up after two minutes.
+    /// Waits for another process, up to two minutes.
     fn until(mut is_so: impl FnMut() -> bool) {
         let end = now().plus(Duration::from_secs(120));
         while !is_so() {
@@ -143,7 +144,7 @@ mod tests {
         let (mut leader, record) = noted_process(&script);
         records.set(0, &record).unwrap();
         let (mut other, of_other) = noted_process("exec sleep 300");
-        // Its number is used again by another process: the note is about one that started earlier.
+        // The PID is reused by another process: the record is about one that started earlier.
         records.set(1, &StartRecord { ticks: (0, of_other.ticks.0 - 1), ..of_other }).unwrap();
         until(|| pid_file.exists());
         let member: i32 = std::fs::read_to_string(&pid_file).unwrap().trim().parse().unwrap();

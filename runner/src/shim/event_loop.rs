@@ -1,4 +1,5 @@
-//! The shim's loop. One turn: wait, hear the agent, collect children, do what is due, tell the agent in one write.
+//! The shim's event loop. Each turn waits, reads the agent's messages, collects children, does what is due, and sends
+//! all answers in one write.
 
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::AsFd;
@@ -14,40 +15,41 @@ use super::jobs::JobTable;
 use crate::clock::{BootInstant, now as clock_now};
 use crate::protocol::{FromShim, Hello, ToShim, VERSION};
 
-/// News that nobody waits for are collected for so long: waking the agent for each would cost more than the start of a job.
-const COLLECT_NEWS: Duration = Duration::from_millis(2);
-/// Who connects has this long to say hello.
-const HELLO_WITHIN: Duration = Duration::from_secs(5);
+/// Time for which messages are collected that need no answer: waking the agent for each would cost more than starting a
+/// job.
+const MESSAGE_BATCH_DELAY: Duration = Duration::from_millis(2);
+/// Time for a new connection to send its hello.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A shim at work.
+/// A running shim.
 pub struct Shim {
-    /// What it holds.
+    /// All jobs of the shim.
     pub jobs: JobTable,
-    /// Where agents come.
+    /// The socket for agents.
     pub listener: UnixListener,
-    /// What proves a right to talk.
+    /// The token that authenticates agents.
     pub token: String,
-    /// Carries a byte for every signal that arrived.
+    /// The pipes that signal handlers write to.
     pub signals: Signals,
-    /// How long jobs go on without an agent.
+    /// Time without an agent after which the shim ends its jobs.
     pub orphan_grace: Duration,
     agent: Option<AgentConnection>,
     callers: Vec<AgentConnection>,
     alone_since: Option<BootInstant>,
     send_at: Option<BootInstant>,
-    /// It leaves as soon as nothing runs.
+    /// True if the shim exits as soon as no job runs.
     leaving: bool,
 }
 
-/// The readable ends of two pipes that signal handlers write to.
+/// The read ends of the two pipes that signal handlers write to.
 pub struct Signals {
-    /// A child has exited.
+    /// Gets a byte for SIGCHLD.
     pub child: UnixStream,
-    /// Somebody wants the shim to end.
+    /// Gets a byte for each signal that ends the shim.
     pub end: UnixStream,
 }
 
-/// What woke the shim.
+/// The descriptors that are ready.
 #[derive(Default)]
 struct ReadyInputs {
     caller: bool,
@@ -57,7 +59,7 @@ struct ReadyInputs {
 }
 
 impl Shim {
-    /// Ready for its first turn.
+    /// Creates a shim that is ready for its first turn.
     pub fn new(
         jobs: JobTable,
         listener: UnixListener,
@@ -80,8 +82,8 @@ impl Shim {
         }
     }
 
-    /// Works until it may leave, and returns what it held. As long as the connection is kept, the agent knows that the shim
-    /// has not quite left.
+    /// Runs until the shim may exit, and returns its jobs. While the caller keeps the connection open, the agent knows
+    /// that the shim has not exited.
     pub fn work(mut self) -> io::Result<(JobTable, Option<AgentConnection>)> {
         loop {
             let woken = self.wait()?;
@@ -105,7 +107,7 @@ impl Shim {
             drain(&mut self.signals.end);
             self.leave(now);
         }
-        // After the agent: one that has just gone makes room for the next.
+        // New connections come after the agent's messages: an agent that has just left makes room for the next.
         self.read_callers(now, woken.caller);
         self.jobs.on_time(now);
         self.check_orphaned(now);
@@ -114,7 +116,7 @@ impl Shim {
 
     fn wait(&mut self) -> io::Result<ReadyInputs> {
         let now = clock_now();
-        let hello = self.callers.iter().map(|caller| caller.since.plus(HELLO_WITHIN));
+        let hello = self.callers.iter().map(|caller| caller.since.plus(HELLO_TIMEOUT));
         let alone = self.alone_since.filter(|_| !self.leaving).map(|since| since.plus(self.orphan_grace));
         let due = hello.chain(alone).chain(self.send_at).chain(self.jobs.next_time(now)).min();
         let timeout = due.map(|due| {
@@ -148,7 +150,10 @@ impl Shim {
         for message in received.messages {
             match message {
                 Ok(message) => self.execute(message, now),
-                Err(error) => self.jobs.news.push(FromShim::Problem(format!("a message was not understood: {error}"))),
+                Err(error) => self
+                    .jobs
+                    .news
+                    .push(FromShim::Problem(format!("the shim cannot read a message of the agent: {error}"))),
             }
         }
         if !received.open {
@@ -192,7 +197,7 @@ impl Shim {
             match received.messages.into_iter().next() {
                 Some(Ok(ToShim::Hello(hello))) => self.answer_hello(caller, hello),
                 Some(_) => {}
-                None if received.open && now < caller.since.plus(HELLO_WITHIN) => self.callers.push(caller),
+                None if received.open && now < caller.since.plus(HELLO_TIMEOUT) => self.callers.push(caller),
                 None => {}
             }
         }
@@ -202,11 +207,13 @@ impl Shim {
         let refusal = if hello.token != self.token {
             Some("the token is wrong".to_owned())
         } else if hello.version.abs_diff(VERSION) > 1 {
-            Some(format!("its version {VERSION} and ours {} are too far apart", hello.version))
+            Some(format!("protocol version {} of the agent and {VERSION} of the shim are too far apart", hello.version))
         } else if self.leaving {
-            Some("it is ending its jobs and about to leave".to_owned())
+            Some("the shim ends its jobs and is about to exit".to_owned())
         } else {
-            self.agent.as_ref().map(|agent| format!("process {} is connected", agent.pid.unwrap_or_default()))
+            self.agent
+                .as_ref()
+                .map(|agent| format!("the agent with process ID {} is connected", agent.pid.unwrap_or_default()))
         };
         if let Some(reason) = refusal {
             caller.push(&FromShim::Refused { reason, leaving: self.leaving });
@@ -236,7 +243,7 @@ impl Shim {
 
     fn send_news(&mut self, now: BootInstant) {
         if !self.jobs.news.is_empty() && !self.jobs.has_urgent_news() {
-            let due = *self.send_at.get_or_insert(now.plus(COLLECT_NEWS));
+            let due = *self.send_at.get_or_insert(now.plus(MESSAGE_BATCH_DELAY));
             if now < due {
                 return;
             }
@@ -280,7 +287,7 @@ mod tests {
         Shim::new(jobs, listener, "secret".to_owned(), signals, Duration::from_secs(60))
     }
 
-    /// What is answered to a hello.
+    /// Returns the answer to a hello.
     fn answer(shim: &mut Shim, token: &str, version: u32) -> FromShim {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         let caller = AgentConnection::new(ours, BootInstant(1)).expect("a connection");
@@ -330,7 +337,7 @@ mod tests {
         assert!(matches!(late, FromShim::Refused { leaving: true, .. }), "{late:?}");
     }
 
-    // A shim with nothing to do leaves when its agent does; one with jobs waits for another.
+    // An idle shim exits with its agent; one with jobs waits for another agent.
     #[test]
     fn a_goodbye_lets_an_idle_shim_leave() {
         let dir = tempfile::tempdir().expect("a folder");
@@ -338,15 +345,15 @@ mod tests {
         answer(&mut shim, "secret", VERSION);
         assert!(!shim.leaving);
         shim.execute(ToShim::Goodbye, BootInstant(5));
-        assert!(shim.leaving && shim.agent.is_some(), "the agent hears when it has left");
+        assert!(shim.leaving && shim.agent.is_some(), "the agent notices the exit");
     }
 
-    // J23. A shim that is alone leaves after its grace, to the microsecond, and not while somebody is there.
+    // J23. A shim without an agent exits after its grace, to the microsecond.
     #[test]
     fn a_shim_that_is_alone_leaves_after_its_grace() {
         let dir = tempfile::tempdir().expect("a folder");
         let mut shim = shim(dir.path());
-        let began = shim.alone_since.expect("nobody has come");
+        let began = shim.alone_since.expect("no agent is connected");
         for (after, leaves) in [(59_999_999, false), (60_000_000, true)] {
             shim.check_orphaned(BootInstant(began.0 + after));
             assert_eq!(shim.leaving, leaves, "{after} µs");
@@ -355,10 +362,10 @@ mod tests {
         let mut shim = self::shim(dir.path());
         answer(&mut shim, "secret", VERSION);
         shim.check_orphaned(BootInstant(u64::MAX));
-        assert!(!shim.leaving, "somebody is there");
+        assert!(!shim.leaving, "an agent is connected");
     }
 
-    // P08. A lost agent is not alive, whatever its last heartbeat said.
+    // P08. After a lost connection the agent's last heartbeat does not count.
     #[test]
     fn a_heartbeat_counts_for_the_agent_that_sent_it() {
         let dir = tempfile::tempdir().expect("a folder");
@@ -371,7 +378,7 @@ mod tests {
         assert_eq!(shim.jobs.agent_alive_until(), None);
     }
 
-    // P03. News that nobody waits for are collected for 2 ms.
+    // P03. Messages that need no answer are batched for 2 ms.
     #[test]
     fn news_that_can_wait_are_told_together() {
         let dir = tempfile::tempdir().expect("a folder");
@@ -379,12 +386,12 @@ mod tests {
         answer(&mut shim, "secret", VERSION);
         let key = torc_api::wire::AttemptKey::default();
         shim.jobs.news.push(FromShim::Started { key, at: BootInstant(1), pid: 2 });
-        for (at, told) in [(10_000, false), (11_999, false), (12_000, true)] {
+        for (at, observed) in [(10_000, false), (11_999, false), (12_000, true)] {
             shim.send_news(BootInstant(at));
-            assert_eq!(shim.jobs.news.is_empty(), told, "{at} µs");
+            assert_eq!(shim.jobs.news.is_empty(), observed, "{at} µs");
         }
         shim.jobs.news.push(FromShim::Revoked(key));
         shim.send_news(BootInstant(20_000));
-        assert!(shim.jobs.news.is_empty(), "somebody waits for this");
+        assert!(shim.jobs.news.is_empty(), "this message needs an answer");
     }
 }

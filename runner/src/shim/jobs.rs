@@ -73,7 +73,7 @@ struct JobProcess {
     logs: Vec<JobLog>,
     ending: Option<(StopReason, BootInstant)>,
     kill_at: Option<BootInstant>,
-    /// Whether other processes of the job outlived the first one.
+    /// True if other processes of the job outlived the first one.
     left_processes: bool,
 }
 
@@ -341,7 +341,7 @@ impl JobTable {
             return;
         }
         let Some(prepared) = self.templates.get(&order.template).cloned() else {
-            self.never_ran(order, before, None, not_started(126, "its template is unknown"));
+            self.never_ran(order, before, None, not_started(126, "the template of the order is unknown"));
             return;
         };
         let log_dir = Path::new(&prepared.template.log_dir);

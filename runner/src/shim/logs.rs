@@ -1,7 +1,8 @@
-//! JobLog files without their price. A job writes to a scratch file that is already open; the file gets the job's name when there
-//! is something in it, or when the job runs for long. A silent job costs no file at all: its scratch is used again.
+//! Log files of jobs, made cheap. A job writes to a scratch file that is already open; the file gets the job's name
+//! when it has content, or when the job runs for long. The scratch file of a job without output is used again.
 //!
-//! With packed logs no job costs a file: what is in its scratch is added to a pack, and the scratch is used again.
+//! With packed logs no job needs a file: the content of its scratch file is added to a pack, and the scratch file is
+//! used again.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -17,21 +18,19 @@ use crate::packs;
 
 mod packing;
 
-/// Larger outputs are not packed: copying them would hold up the jobs that follow, and they are few.
-const PACKED_BYTES: u64 = 1 << 20;
+/// Larger outputs are not packed: they are few, and copying them would delay the next jobs.
+const MAX_PACKED_BYTES: u64 = 1 << 20;
 
-/// Which output a file holds.
+/// The stream that a file receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogStream {
-    /// Standard output.
     Out,
-    /// Standard error.
     Err,
-    /// Both.
+    /// Standard output and standard error together.
     Both,
 }
 
-/// Scratch files that wait for a job, by folder.
+/// Free scratch files, by folder.
 #[derive(Debug)]
 pub struct LogSlots {
     shim: String,
@@ -40,31 +39,29 @@ pub struct LogSlots {
     packing: Packing,
 }
 
-/// Where one job's output goes.
+/// The log file of one stream of a job.
 #[derive(Debug)]
 pub struct JobLog {
     stream: LogStream,
-    /// Where the file is now.
     path: PathBuf,
-    /// Where it belongs.
     name: PathBuf,
     file: File,
-    /// The attempt under which it is packed; absent when it is to be a file of its own.
+    /// The label in the pack; absent for a log with a file of its own.
     packed_as: Option<String>,
 }
 
-/// What a job left.
+/// The logs that a job left.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct LogOutcome {
-    /// Where its output is.
+    /// The file or pack reference of its output.
     pub stdout: Option<PathBuf>,
-    /// Where its error output is.
+    /// The file or pack reference of its error output.
     pub stderr: Option<PathBuf>,
-    /// What went wrong with them.
+    /// The error while the logs were kept.
     pub problem: Option<String>,
 }
 
-/// The streams that a mode keeps, each a file.
+/// Returns the streams that a mode keeps; each gets a file.
 fn streams(mode: StdioMode) -> &'static [LogStream] {
     match mode {
         StdioMode::Separate | StdioMode::Packed => &[LogStream::Out, LogStream::Err],
@@ -75,7 +72,7 @@ fn streams(mode: StdioMode) -> &'static [LogStream] {
     }
 }
 
-/// A log's name in its folder.
+/// Returns the name of a log in its folder.
 fn log_name(name: &str, stream: LogStream) -> String {
     let extension = match stream {
         LogStream::Out => "o",
@@ -85,7 +82,7 @@ fn log_name(name: &str, stream: LogStream) -> String {
     format!("{name}.{extension}")
 }
 
-/// A name under which nothing was logged before: the script of a lost runner is run again under the number of the same attempt.
+/// Returns a name without a log: the script of a lost runner runs again under the number of the same attempt.
 pub fn unused_name(dir: &Path, name: &str) -> String {
     let is_used = |name: &str| {
         [LogStream::Out, LogStream::Err, LogStream::Both]
@@ -101,19 +98,19 @@ fn scratch_prefix(shim: &str) -> String {
 }
 
 impl LogSlots {
-    /// None are open yet.
+    /// Creates slots without open files.
     pub fn new(shim: &str) -> Self {
         Self { shim: shim.to_owned(), opened: 0, idle: HashMap::new(), packing: Packing::new(shim) }
     }
 
-    /// Files for a job whose logs have this name.
+    /// Returns the files of a job with this log name.
     pub fn take(&mut self, dir: &Path, mode: StdioMode, name: &str) -> io::Result<Vec<JobLog>> {
         let mut logs = Vec::new();
         for stream in streams(mode) {
             let scratch = self.idle.get_mut(dir).and_then(Vec::pop).map_or_else(|| self.open(dir), Ok);
             match scratch {
                 Ok((path, file)) => {
-                    // Only jobs are packed: what else runs is rare, and its log is looked for by its name.
+                    // Only jobs are packed: tasks are rare, and users look for their logs by name.
                     let packed_as = name.strip_prefix("job_").filter(|_| mode == StdioMode::Packed).map(str::to_owned);
                     let name = dir.join(log_name(name, *stream));
                     logs.push(JobLog { stream: *stream, path, name, file, packed_as });
@@ -140,8 +137,8 @@ impl LogSlots {
         }
     }
 
-    /// The job has ended. LogSlots that it left empty, or whose content is packed, are used again if nobody else can still write
-    /// to them.
+    /// Keeps the logs of a job that has ended. Scratch files that are empty or packed are used again, if no other
+    /// process can still write to them.
     pub fn finish(&mut self, logs: Vec<JobLog>, reusable: bool) -> LogOutcome {
         let mut kept = LogOutcome::default();
         for mut log in logs {
@@ -162,14 +159,14 @@ impl LogSlots {
         kept
     }
 
-    /// The job has ended well, and nobody wants its output.
+    /// Drops the logs of a job.
     pub fn discard(&mut self, logs: Vec<JobLog>, reusable: bool) {
         logs.into_iter().for_each(|log| self.put_back(log, reusable));
     }
 
-    /// Puts an output where it stays: into a pack, or into a file of its own. A pack that cannot be written is no reason to lose it.
+    /// Moves an output to its final place: a pack, or a file of its own. If the pack cannot be written, it gets a file.
     fn keep(&mut self, log: &mut JobLog, length: u64, kept: &mut LogOutcome) -> PathBuf {
-        if let Some(label) = log.packed_as.take().filter(|_| length <= PACKED_BYTES) {
+        if let Some(label) = log.packed_as.take().filter(|_| length <= MAX_PACKED_BYTES) {
             match self.pack(log, &label, length) {
                 Ok(reference) => {
                     log.packed_as = Some(label);
@@ -179,7 +176,7 @@ impl LogSlots {
             }
         }
         if let Err(error) = log.promote() {
-            kept.problem = Some(format!("cannot name the log {}: {error}", log.name.display()));
+            kept.problem = Some(format!("cannot rename the log {}: {error}", log.name.display()));
         }
         log.path.clone()
     }
@@ -191,7 +188,7 @@ impl LogSlots {
         self.packing.add(log.dir(), label, stream, &output)
     }
 
-    /// An empty or emptied scratch waits for the next job, unless it has a name or somebody may still write to it.
+    /// Frees a scratch file. It is deleted if it has a name, or if another process may still write to it.
     fn put_back(&mut self, log: JobLog, reusable: bool) {
         let emptied = || log.packed_as.is_none() || log.file.set_len(0).is_ok();
         if log.is_promoted() || !reusable || !emptied() {
@@ -201,7 +198,7 @@ impl LogSlots {
         }
     }
 
-    /// Nothing is left of them.
+    /// Deletes all free scratch files.
     pub fn remove(self) {
         for (path, _) in self.idle.into_values().flatten() {
             let _ = fs::remove_file(path);
@@ -210,7 +207,7 @@ impl LogSlots {
 }
 
 impl JobLog {
-    /// Gives the file the job's name; the job goes on writing to it.
+    /// Gives the file the job's name. The job goes on writing to it.
     pub fn promote(&mut self) -> io::Result<()> {
         if !self.is_promoted() {
             fs::rename(&self.path, &self.name)?;
@@ -227,13 +224,13 @@ impl JobLog {
         self.path == self.name
     }
 
-    /// For the notes: where it is and where it belongs.
+    /// Returns current and final path, for the start log.
     pub fn record(&self) -> (PathBuf, PathBuf) {
         (self.path.clone(), self.name.clone())
     }
 }
 
-/// What a process gets as standard output and standard error.
+/// Returns the standard output and standard error of a process.
 pub fn outputs(logs: &[JobLog]) -> io::Result<(Stdio, Stdio)> {
     let stdio = |wanted: LogStream| {
         let log = logs.iter().find(|log| log.stream == wanted || log.stream == LogStream::Both);
@@ -242,7 +239,7 @@ pub fn outputs(logs: &[JobLog]) -> io::Result<(Stdio, Stdio)> {
     Ok((stdio(LogStream::Out)?, stdio(LogStream::Err)?))
 }
 
-/// Puts the output of a dead shim's jobs where it belongs, and removes its empty scratches.
+/// Moves the output of a dead shim's jobs to their logs, and deletes its empty scratch files.
 pub fn adopt(shim: &str, records: impl IntoIterator<Item = (PathBuf, PathBuf)>) {
     let mut dirs = Vec::new();
     for (scratch, name) in records {

@@ -1,4 +1,4 @@
-//! The place of a shim: a folder with its lock, its file that says where it is, and the results nobody has taken yet.
+//! The folder of a shim: its lock, the file with its socket, and results that no agent has acknowledged.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
@@ -13,29 +13,27 @@ use crate::process::ProcessId;
 use crate::procfs;
 use crate::protocol::JobExit;
 
-/// How a shim is found: `shim.json` in its place, readable for its user only.
+/// The connection data of a shim: `shim.json` in its folder, readable only for its user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ShimInfo {
-    /// Its process.
     pub pid: i32,
-    /// When that process started.
+    /// The start of the process, in ticks since the machine started.
     pub start_ticks: u64,
-    /// Which start of the machine that was.
+    /// The boot ID of the machine.
     pub boot_id: String,
-    /// Where it listens.
     pub socket: PathBuf,
-    /// What proves a right to talk to it.
+    /// The token that authenticates agents.
     pub token: String,
 }
 
 impl ShimInfo {
-    /// The file of the shim in a place, dead or alive.
+    /// Reads the data of the shim in a folder. The shim may have ended.
     pub fn read(dir: &Path) -> Option<Self> {
         serde_json::from_slice(&fs::read(info_path(dir)).ok()?).ok()
     }
 
-    /// Writes it whole or not at all.
+    /// Writes the file atomically.
     pub fn write(&self, dir: &Path) -> io::Result<()> {
         let fresh = dir.join("shim.json.new");
         let _ = fs::remove_file(&fresh);
@@ -44,28 +42,29 @@ impl ShimInfo {
         fs::rename(fresh, info_path(dir))
     }
 
-    /// Whether exactly this process is still there.
+    /// Returns whether exactly this process still exists.
     pub fn is_alive(&self) -> bool {
         self.process().is_alive()
     }
 
-    /// Its process.
+    /// Returns the identity of the process.
     pub fn process(&self) -> ProcessId {
         ProcessId { pid: self.pid, start_ticks: self.start_ticks, boot_id: self.boot_id.clone() }
     }
 }
 
-/// The file's file.
+/// Returns the path of the connection data.
 pub fn info_path(dir: &Path) -> PathBuf {
     dir.join("shim.json")
 }
 
-/// The file of the lock.
+/// Returns the path of the lock.
 pub fn lock_path(dir: &Path) -> PathBuf {
     dir.join("shim.lock")
 }
 
-/// Held by a shim as long as it lives; absent while another one has it. File systems without locks are trusted.
+/// Takes the lock of a folder, which a shim holds until it exits; none while another shim has it. On file systems
+/// without locks every shim gets it.
 pub fn lock(dir: &Path) -> io::Result<Option<File>> {
     let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(lock_path(dir))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -75,26 +74,26 @@ pub fn lock(dir: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// The name of a socket has to fit into 108 bytes; ours takes 40 of them.
-const SOCKET_DIR_BYTES: usize = 60;
+/// Upper limit of the folder's length: a socket path has at most 108 bytes, and the file name takes 40 of them.
+const MAX_SOCKET_DIR_BYTES: usize = 60;
 
-/// A folder for sockets that belongs to this user alone.
+/// Returns a folder for sockets that belongs to this user alone.
 pub fn socket_dir() -> io::Result<PathBuf> {
     let uid = rustix::process::getuid().as_raw();
     let runtime = std::env::var_os("XDG_RUNTIME_DIR")
         .map(PathBuf::from)
-        .filter(|dir| dir.is_absolute() && dir.as_os_str().len() <= SOCKET_DIR_BYTES && dir.is_dir());
+        .filter(|dir| dir.is_absolute() && dir.as_os_str().len() <= MAX_SOCKET_DIR_BYTES && dir.is_dir());
     let dir = runtime.map_or_else(|| PathBuf::from(format!("/tmp/torc-{uid}")), |runtime| runtime.join("torc"));
     match DirBuilder::new().mode(0o700).create(&dir) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
-    // The name is known to everybody: it may be somebody else's folder, or a link to one.
+    // The name can be guessed, so another user may have created the folder, or a link with this name.
     let found = fs::symlink_metadata(&dir)?;
     if !found.is_dir() || found.uid() != uid {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
-            format!("{} belongs to somebody else", dir.display()),
+            format!("{} belongs to another user", dir.display()),
         ));
     }
     if found.mode() & 0o077 != 0 {
@@ -103,7 +102,7 @@ pub fn socket_dir() -> io::Result<PathBuf> {
     Ok(dir)
 }
 
-/// Sixteen random bytes in hex.
+/// Returns 16 random bytes in hexadecimal digits.
 pub fn random_name() -> io::Result<String> {
     let mut bytes = [0_u8; 16];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
@@ -114,26 +113,26 @@ fn results_path(dir: &Path) -> PathBuf {
     dir.join("shim.results")
 }
 
-/// A result that nobody has taken, with the time of day at which it ended: its moments mean nothing once the machine has restarted.
+/// A result that no agent has acknowledged, with the time of day of its end: its moments are invalid after a restart of
+/// the machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LeftResult {
-    /// Which start of the machine its moments are of.
+    /// The boot ID of its moments.
     pub boot_id: String,
-    /// When it ended, in milliseconds since 1970.
+    /// The end, in milliseconds since 1970.
     pub ended_ms: i64,
-    /// The result.
     pub exit: JobExit,
 }
 
 impl LeftResult {
-    /// It ended before the machine started.
+    /// Returns whether the job ended before the machine started.
     pub fn is_of_earlier_boot(&self) -> bool {
         self.boot_id != procfs::boot_id()
     }
 }
 
-/// Leaves results for the next shim, on the disk before this returns.
+/// Writes results for the next shim. They are on disk when this returns.
 pub fn leave_results(dir: &Path, results: &[LeftResult]) -> io::Result<()> {
     if results.is_empty() {
         return match fs::remove_file(results_path(dir)) {
@@ -150,7 +149,7 @@ pub fn leave_results(dir: &Path, results: &[LeftResult]) -> io::Result<()> {
     fs::rename(fresh, results_path(dir))
 }
 
-/// Results that an earlier shim left. They stay until they are replaced.
+/// Returns the results of an earlier shim. They stay until they are replaced.
 pub fn left_results(dir: &Path) -> Vec<LeftResult> {
     let text = fs::read_to_string(results_path(dir)).unwrap_or_default();
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
@@ -165,7 +164,7 @@ mod tests {
     use crate::protocol::Outcome;
 
     #[test]
-    fn results_wait_with_the_time_of_day_and_know_their_start_of_the_machine() {
+    fn left_results_keep_time_of_day_and_boot_id() {
         let dir = tempfile::tempdir().expect("a folder");
         assert_eq!(left_results(dir.path()), []);
         let exit = JobExit::new(AttemptKey::default(), BootInstant(1), BootInstant(2), Outcome::Exited(3));

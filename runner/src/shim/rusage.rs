@@ -1,4 +1,4 @@
-//! Collecting a child together with what the operating system counted for it.
+//! Collection of children together with the kernel's counters of their resources.
 
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
@@ -11,26 +11,25 @@ use crate::clock::BootInstant;
 use crate::procfs;
 use crate::protocol::{Outcome, Rusage};
 
-/// A child that has exited, and is gone now.
+/// A child that has exited and was collected.
 pub struct Collected {
-    /// Its number, which may be another process's from now on.
+    /// The PID, which may be reused from now on.
     pub pid: i32,
-    /// How it ended.
     pub outcome: Outcome,
-    /// What was counted for it, and for those of its descendants that it waited for.
+    /// Resources of the child and of the descendants that it collected.
     pub rusage: Option<ResourceUsage>,
 }
 
-/// Collects one child, if one has exited.
+/// Collects a child that has exited, if there is one.
 pub fn collect() -> Option<Collected> {
     loop {
-        // Looking first, because only a child that is named can be collected with its counts.
+        // The PID comes first, because only `wait4` with a PID returns the counters.
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         match waitid(Id::All, flags) {
             Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => return None,
             Ok(status) => return with_counts(status.pid()?.as_raw()),
             Err(Errno::EINTR) => {}
-            // One that was ended by a signal without a name, e.g. a real-time one.
+            // A signal without a name, e.g. a real-time signal, ended the child.
             Err(_) => return without_counts(),
         }
     }
@@ -54,23 +53,24 @@ fn without_counts() -> Option<Collected> {
     Some(Collected { pid: pid.as_raw_nonzero().get(), outcome, rusage: None })
 }
 
-/// The most memory that the shim itself has had.
+/// The peak memory of the shim itself.
 ///
-/// Until a child executes its program it shares the shim's memory, and the kernel counts that as the child's. So a peak that is not
-/// above the shim's own says nothing about the job.
+/// Until a child executes its program it shares the shim's memory, and the kernel counts that as the child's. So a peak
+/// that is not above the shim's own says nothing about the job.
 #[derive(Default)]
 pub struct OwnPeak {
     bytes: u64,
     looked_at: Option<BootInstant>,
 }
 
-/// How old the knowledge about the shim's own peak may be.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// The kernel counts pages in batches for each CPU, and the shim may have grown since it was looked at.
-const DOUBT: u64 = 1 << 20;
+/// Interval at which the shim's own peak is read.
+const PEAK_READ_INTERVAL: Duration = Duration::from_secs(1);
+/// Tolerance of the comparison: the kernel counts pages in batches for each CPU, and the shim may have grown since the
+/// last read.
+const PEAK_TOLERANCE_BYTES: u64 = 1 << 20;
 
 impl OwnPeak {
-    /// What a child consumed.
+    /// Returns the resources of a job.
     pub fn rusage(&mut self, rusage: Option<&ResourceUsage>, now: BootInstant) -> Rusage {
         let Some(rusage) = rusage else { return Rusage::default() };
         let cpu = rusage.utime + rusage.stime;
@@ -81,12 +81,14 @@ impl OwnPeak {
     }
 
     fn is_exceeded_by(&mut self, bytes: u64, now: BootInstant) -> bool {
-        // Its own peak only rises, so most children are settled by what is known.
-        if bytes > self.bytes.saturating_add(DOUBT) && self.looked_at.is_none_or(|at| at.plus(LOOK_AGAIN) < now) {
+        // The shim's peak only rises, so most children are decided by the known value.
+        if bytes > self.bytes.saturating_add(PEAK_TOLERANCE_BYTES)
+            && self.looked_at.is_none_or(|at| at.plus(PEAK_READ_INTERVAL) < now)
+        {
             self.bytes = procfs::own_peak_memory().unwrap_or(u64::MAX);
             self.looked_at = Some(now);
         }
-        bytes > self.bytes.saturating_add(DOUBT)
+        bytes > self.bytes.saturating_add(PEAK_TOLERANCE_BYTES)
     }
 }
 

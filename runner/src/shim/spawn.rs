@@ -1,6 +1,7 @@
-//! Starting a process: environment, program, streams, and what a shell would say when it does not work.
+//! Start of a process: environment, program, streams, and the errors of a shell.
 //!
-//! Only calls that stay on `posix_spawn` are used; a program is looked up here, because a changed PATH would cost a fork.
+//! Only calls that stay on `posix_spawn` are used. Programs are looked up here, because a changed PATH would cost a
+//! fork.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -13,21 +14,21 @@ use std::process::{Command, Stdio};
 
 use crate::protocol::{Outcome, StartOrder, StartTemplate};
 
-/// The variable that marks everything a shim started.
+/// The variable that marks all processes of a shim.
 pub const SHIM_VARIABLE: &str = "TORC_SHIM";
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// A template with its whole environment.
+/// A template with its complete environment.
 #[derive(Debug)]
 pub struct PreparedTemplate {
-    /// What the agent said.
+    /// The template from the agent.
     pub template: StartTemplate,
     environment: Vec<(OsString, OsString)>,
     search_path: OsString,
 }
 
 impl PreparedTemplate {
-    /// Lays the template's variables over the inherited ones. What marks a job is never inherited.
+    /// Combines the template's variables with the inherited ones. The shim's mark is never inherited.
     pub fn new(template: StartTemplate, inherited: &[(OsString, OsString)], shim: &str) -> Self {
         let mut environment: HashMap<OsString, OsString> = inherited.iter().cloned().collect();
         for name in &template.unset {
@@ -40,14 +41,14 @@ impl PreparedTemplate {
     }
 }
 
-/// Programs that were looked up before.
+/// Cache of program lookups.
 #[derive(Debug, Default)]
 pub struct Programs {
     found: HashMap<(OsString, PathBuf, String), PathBuf>,
 }
 
 impl Programs {
-    /// The file of a program, as a shell in the template's folder finds it.
+    /// Returns the file of a program, as a shell in the template's folder finds it.
     fn find(&mut self, name: &str, prepared: &PreparedTemplate) -> Option<PathBuf> {
         if name.contains('/') {
             return Some(PathBuf::from(name));
@@ -64,14 +65,14 @@ impl Programs {
         Some(found)
     }
 
-    /// Starts a job and returns its process.
+    /// Starts a job and returns its PID.
     pub fn spawn(
         &mut self,
         prepared: &PreparedTemplate,
         order: &StartOrder,
         outputs: (Stdio, Stdio),
     ) -> Result<i32, Outcome> {
-        let Some(name) = order.argv.first() else { return Err(not_started(126, "there is nothing to run")) };
+        let Some(name) = order.argv.first() else { return Err(not_started(126, "the command is empty")) };
         let Some(program) = self.find(name, prepared) else {
             return Err(not_started(127, format!("{name}: program not found")));
         };
@@ -106,7 +107,7 @@ fn explain(program: &str, working_dir: &str, error: &io::Error) -> Outcome {
     not_started(code, format!("{program}: {error}"))
 }
 
-/// It never ran.
+/// Returns the outcome of a job that never ran.
 pub fn not_started(code: i32, message: impl Into<String>) -> Outcome {
     Outcome::NotStarted { code, message: message.into() }
 }

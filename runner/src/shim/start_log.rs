@@ -1,7 +1,8 @@
-//! Records on disk of what was started, for the shim that comes after one that was killed: which processes may be left,
-//! and whose output a scratch file holds.
+//! Records of started jobs on disk, for the shim that follows one that was killed: which processes may be left, and
+//! whose output a scratch file holds.
 //!
-//! A note is one line at a fixed place, written over by the next job of its slot, so that a start costs two small writes.
+//! A record is one line at a fixed offset, replaced by the next job of its slot, so that a start costs two small
+//! writes.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -14,48 +15,47 @@ use torc_api::wire::AttemptKey;
 use crate::clock::BootInstant;
 use crate::procfs;
 
-/// Room for a note; paths are at most 4 KiB each.
+/// Size of a record; paths have at most 4 KiB each.
 const RECORD_BYTES: u64 = 16 * 1024;
 
-/// The file of notes.
+/// The file of records.
 #[derive(Debug)]
 pub struct StartLog {
     file: File,
     path: PathBuf,
 }
 
-/// Whose notes these are: the first line.
+/// The first line: the shim that wrote the records.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartLogHeader {
-    /// The value of `TORC_SHIM` in the environment of everything it started.
+    /// The value of `TORC_SHIM` in the environment of its processes.
     pub shim: String,
-    /// Which start of the machine that was.
+    /// The boot ID of the machine.
     pub boot_id: String,
 }
 
-/// A job, as far as its successor must know.
+/// A started job, for the cleanup after a crash.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StartRecord {
-    /// Which attempt.
     pub key: AttemptKey,
-    /// Where its output goes, and where it belongs.
+    /// Current and final path of each log.
     pub logs: Vec<(PathBuf, PathBuf)>,
-    /// Its first process; absent before the start.
+    /// The first process; absent before the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<i32>,
-    /// The process started in one of the ticks from the first to the second.
+    /// The range of ticks in which the process started.
     pub ticks: (u64, u64),
 }
 
 impl StartRecord {
-    /// The job started between these moments, as this process.
+    /// Adds the process that started between two moments.
     pub fn started(&mut self, pid: i32, before: BootInstant, after: BootInstant) {
         self.pid = Some(pid);
         self.ticks = (procfs::ticks(before), procfs::ticks(after));
     }
 
-    /// The noted process, if exactly that one is still there.
+    /// Returns the recorded process, if exactly this one still exists.
     pub fn living_process(&self) -> Option<i32> {
         let pid = self.pid?;
         let started = procfs::start_ticks(pid)?;
@@ -64,7 +64,7 @@ impl StartRecord {
 }
 
 impl StartLog {
-    /// Fresh notes by this header; earlier ones are gone.
+    /// Creates a file without records, replacing an earlier one.
     pub fn create(dir: &Path, header: &StartLogHeader) -> io::Result<Self> {
         let path = path(dir);
         let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path)?;
@@ -73,7 +73,7 @@ impl StartLog {
         Ok(notes)
     }
 
-    /// Writes the note of a slot over the one before.
+    /// Replaces the record of a slot.
     pub fn set(&self, slot: usize, record: &StartRecord) -> io::Result<()> {
         self.write(slot as u64 + 1, &serde_json::to_string(record)?)
     }
@@ -86,13 +86,12 @@ impl StartLog {
         self.file.write_all_at(text.as_bytes(), line * RECORD_BYTES)
     }
 
-    /// Nothing is left to be known.
     pub fn remove(self) {
         let _ = fs::remove_file(self.path);
     }
 }
 
-/// The notes that a shim in this place left behind.
+/// Returns the records that a shim in this folder left behind.
 pub fn read_left(dir: &Path) -> Option<(StartLogHeader, Vec<StartRecord>)> {
     let file = File::open(path(dir)).ok()?;
     let length = file.metadata().ok()?.len();

@@ -1,101 +1,101 @@
-//! The end of the allocation, which is Slurm's to move: an administrator may put it off, and a more important job may bring it
-//! nearer.
+//! The end of the Slurm allocation, which can move: an administrator may extend the allocation, and preemption may shorten it.
 
 use std::time::Duration;
 
+use super::timer::Timer;
 use super::{Effect, State};
 use crate::clock::BootInstant;
 use crate::events::RunnerEvent;
 use crate::protocol::StopReason;
 use crate::slurm_query::SlurmQuery;
 
-/// The end is asked for so often in the time that is left.
+/// Number of queries for the end within the remaining time, so that queries become more frequent near the end.
 const QUERIES_PER_REMAINING_TIME: u32 = 20;
-/// It is not asked for more rarely.
+/// Upper bound of the query interval: an extension is noticed within ten minutes.
 const MAX_QUERY_INTERVAL: Duration = Duration::from_secs(600);
-/// It is not asked for more often, whatever happens.
+/// Minimum interval between two queries about preemption, to spare Slurm's controller.
 const MIN_QUERY_INTERVAL: Duration = Duration::from_secs(5);
-/// Slurm counts whole seconds: a smaller difference is none.
+/// Differences below this do not move the end: Slurm counts whole seconds.
 const END_TOLERANCE: Duration = Duration::from_secs(2);
-/// An end that comes nearer by more than this has a reason.
+/// An end that moves forward by more than this may be due to preemption.
 const PREEMPTION_ADVANCE: Duration = Duration::from_secs(60);
 
-/// What is known of the allocation's end.
+/// Knowledge about the allocation's end, and the queries for it.
 #[derive(Debug, Default)]
 pub(super) struct AllocationWatch {
+    /// True if a query is in flight.
     asked: bool,
     asked_at: BootInstant,
     ask_at: Option<BootInstant>,
-    /// It looks as if the nodes went to somebody else; that is asked at this moment.
+    /// The moment of the next query about preemption, if there is a sign of it.
     suspected_at: Option<BootInstant>,
-    /// Somebody else is given the nodes.
     preempted: bool,
 }
 
 impl AllocationWatch {
-    /// Slurm was asked and has not answered.
+    /// Returns whether a query is in flight.
     pub fn is_asked(&self) -> bool {
         self.asked
+    }
+
+    /// Returns whether Slurm has preempted the allocation.
+    pub fn is_preempted(&self) -> bool {
+        self.preempted
+    }
+
+    /// Returns the reason for ending jobs when the runner stops.
+    pub fn stop_reason(&self) -> StopReason {
+        if self.preempted { StopReason::Preempted } else { StopReason::Stopped }
+    }
+
+    /// Returns the reason for ending jobs when the runner's time is over.
+    pub fn timeout_reason(&self) -> StopReason {
+        if self.preempted { StopReason::Preempted } else { StopReason::Timeout }
+    }
+
+    /// Schedules a query about preemption, because Slurm ended a step. Slurm signals the steps of a preempted allocation, but not
+    /// the runner.
+    pub fn suspect_preemption(&mut self, now: BootInstant) {
+        if !self.preempted {
+            self.suspected_at = Some(now.max(self.asked_at.plus(MIN_QUERY_INTERVAL)));
+        }
+    }
+
+    /// Returns the query that is due, if none is in flight.
+    pub fn next_query(
+        &mut self,
+        end: Option<BootInstant>,
+        poll_interval: Duration,
+        now: BootInstant,
+        timer: &mut Timer,
+    ) -> Option<SlurmQuery> {
+        if self.asked {
+            return None;
+        }
+        let due = self.suspected_at.unwrap_or_else(|| {
+            let interval = end.map_or(MAX_QUERY_INTERVAL, |end| {
+                let least = poll_interval.min(MAX_QUERY_INTERVAL);
+                (end.since(now) / QUERIES_PER_REMAINING_TIME).clamp(least, MAX_QUERY_INTERVAL)
+            });
+            *self.ask_at.get_or_insert_with(|| now.plus(interval))
+        });
+        if now < due {
+            timer.set(due);
+            return None;
+        }
+        self.asked = true;
+        self.asked_at = now;
+        if self.suspected_at.take().is_some() {
+            return Some(SlurmQuery::Preemption);
+        }
+        self.ask_at = None;
+        Some(SlurmQuery::TimeLeft)
     }
 }
 
 impl State {
-    /// The allocation is being taken away.
-    pub(super) fn is_preempted(&self) -> bool {
-        self.allocation.preempted
-    }
-
-    /// Why jobs are ended when the runner is told to stop.
-    pub(super) fn end_by_order(&self) -> StopReason {
-        if self.allocation.preempted { StopReason::Preempted } else { StopReason::Stopped }
-    }
-
-    /// Why jobs are ended when time is over.
-    pub(super) fn end_of_time(&self) -> StopReason {
-        if self.allocation.preempted { StopReason::Preempted } else { StopReason::Timeout }
-    }
-
-    /// Asks for the end now and then, more often when it is near.
-    pub(super) fn watch_allocation(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
-        if self.settings.allocation.is_none() || self.allocation.asked {
-            return;
-        }
-        if let Some(at) = self.allocation.suspected_at {
-            if now < at {
-                self.wake(at);
-                return;
-            }
-            self.allocation.asked = true;
-            self.allocation.asked_at = now;
-            self.allocation.suspected_at = None;
-            effects.push(Effect::QuerySlurm(SlurmQuery::Preemption));
-            return;
-        }
-        let left = self.deadlines.end().map(|end| end.since(now));
-        let pause = left.map_or(MAX_QUERY_INTERVAL, |left| {
-            (left / QUERIES_PER_REMAINING_TIME)
-                .clamp(self.settings.poll_interval.min(MAX_QUERY_INTERVAL), MAX_QUERY_INTERVAL)
-        });
-        let ask_at = *self.allocation.ask_at.get_or_insert_with(|| now.plus(pause));
-        if now < ask_at {
-            self.wake(ask_at);
-            return;
-        }
-        self.allocation.asked = true;
-        self.allocation.asked_at = now;
-        self.allocation.ask_at = None;
-        effects.push(Effect::QuerySlurm(SlurmQuery::TimeLeft));
-    }
-
-    /// A step was asked to end by somebody else. A preempted allocation's steps are told so, and its runner is not.
-    pub(super) fn suspect_preemption(&mut self, now: BootInstant) {
-        if !self.allocation.preempted {
-            self.allocation.suspected_at = Some(now.max(self.allocation.asked_at.plus(MIN_QUERY_INTERVAL)));
-        }
-    }
-
-    /// Slurm has said how much time is left.
-    pub(super) fn time_told(&mut self, left: Option<Duration>, now: BootInstant, effects: &mut Vec<Effect>) {
+    /// Moves the end of the runner's time to where Slurm says that the allocation ends.
+    pub(super) fn time_left_answered(&mut self, left: Option<Duration>, now: BootInstant, effects: &mut Vec<Effect>) {
         self.allocation.asked = false;
         let Some(left) = left else { return };
         let end = self.settings.own_end.map_or(now.plus(left), |own| own.min(now.plus(left)));
@@ -110,22 +110,22 @@ impl State {
             effects.push(Effect::QuerySlurm(SlurmQuery::Preemption));
         }
         self.deadlines.move_end(end, now);
-        for key in self.jobs.active_keys() {
-            self.watch_end_of(key);
+        for (key, job) in self.jobs.active() {
+            self.deadlines.watch_end(key, job);
             if is_later {
-                self.watch_extension(key);
+                self.extensions.watch(key, job, Some(end));
             }
         }
     }
 
-    /// Slurm has said whether the nodes are for somebody else. Then nothing new is begun, what runs has the time that is left, and
-    /// the runner leaves when it has ended.
-    pub(super) fn preemption_told(&mut self, preempted: Option<bool>, now: BootInstant, effects: &mut Vec<Effect>) {
+    /// Takes Slurm's answer about preemption. A preempted runner starts nothing, leaves running jobs the remaining time, and exits
+    /// when they have ended.
+    pub(super) fn preemption_answered(&mut self, preempted: Option<bool>, now: BootInstant, effects: &mut Vec<Effect>) {
         self.allocation.asked = false;
         if preempted != Some(true) || std::mem::replace(&mut self.allocation.preempted, true) {
             return;
         }
         effects.push(Effect::Log(RunnerEvent::Preempted));
-        self.let_go(self.jobs.unstarted(), None, now, effects);
+        self.release(self.jobs.unstarted(), None, now, effects);
     }
 }

@@ -1,4 +1,4 @@
-//! The end of jobs: why they are ended, what they are reported with, and who gets their place.
+//! The end of jobs: why they are ended, and what is reported.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,10 +9,10 @@ use torc_api::termination::StepWarning;
 use torc_api::wire::{AttemptKey, FileStat, FinishedAttempt, Usage};
 
 use super::deadlines::kill_time;
-use super::jobs::{Inputs, Job, Stage};
-use super::reports::Report;
-use super::sacct_queue::ASKED_TO_END;
-use super::{Effect, Findings, OutputCheck, State, milliseconds, usage};
+use super::jobs::{Inputs, JobStage, Jobs, LeasedJob};
+use super::reports::PendingReport;
+use super::sacct_queue::TERMINATED;
+use super::{Effect, OutputCheck, OutputFindings, State, milliseconds, usage};
 use crate::clock::BootInstant;
 use crate::command::termination_signal;
 use crate::config::RunnerExit;
@@ -20,89 +20,73 @@ use crate::events::RunnerEvent;
 use crate::link::LinkError;
 use crate::protocol::{JobExit, Outcome, ShimJob, StopReason, Termination};
 
-/// The exit code of an attempt that nobody knows anything about.
+/// The return code of an attempt whose exit code is lost, as in Torc 1.0.
 const LOST: i32 = -128;
-/// The exit code of an attempt that was not begun, as a shell says it.
+/// The return code of an attempt that could not start, as in a shell.
 const NOT_STARTED: i32 = 126;
-/// The exit code of an `srun` that has a complaint.
+/// The exit code of `srun` after an error of its own.
 const SRUN_FAILED: i32 = 1;
-/// What a shell adds to the number of a signal that has ended a job.
+/// The offset of a signal number in a return code, as in a shell.
 const SIGNALED: i32 = 128;
 /// The exit code of a step that Slurm killed: 128 + SIGKILL.
 const KILLED: i32 = 137;
 
 impl State {
-    /// A job has ended, and nothing of it is left.
-    pub(super) fn ended(&mut self, mut ended: JobExit, now: BootInstant, effects: &mut Vec<Effect>) {
-        if self.reports.contains_key(&ended.key) {
+    /// Takes the end of a job, and completes its report as far as possible.
+    pub(super) fn ended(&mut self, mut exit: JobExit, now: BootInstant, effects: &mut Vec<Effect>) {
+        let key = exit.key;
+        if self.reports.contains_key(&key) {
             return;
         }
-        if !self.jobs.contains_key(&ended.key) {
-            let unknown = || Box::new(ShimJob { started: ended.started, ..ShimJob::default() });
-            let mut job = ended.job.take().unwrap_or_else(unknown);
-            job.order.key = ended.key;
+        if !self.jobs.contains_key(&key) {
+            let unknown = || Box::new(ShimJob { started: exit.started, ..ShimJob::default() });
+            let mut job = exit.job.take().unwrap_or_else(unknown);
+            job.order.key = key;
             self.adopted(*job, now);
         }
-        let key = ended.key;
-        let was_running = self.jobs.get(&key).is_some_and(|job| job.stage == Stage::Running);
-        let found_inputs = self.jobs.end(key, ended.successor);
+        let was_running = self.jobs.get(&key).is_some_and(|job| job.stage == JobStage::Running);
+        let inputs = self.jobs.end(key, exit.successor);
         let Some(job) = self.jobs.get(&key) else { return };
-        if !was_running && !matches!(ended.outcome, Outcome::NotStarted { .. }) {
+        let has_run = !matches!(exit.outcome, Outcome::NotStarted { .. });
+        if !was_running && has_run {
             effects.push(Effect::Log(RunnerEvent::Started { key, name: job.name.clone() }));
         }
-        let age = ended.age_ms.map(Duration::from_millis);
-        let report = Report {
+        let age = exit.age_ms.map(Duration::from_millis);
+        let report = PendingReport {
             older: age.unwrap_or_default(),
-            ..Report::new(&job.name, finished(job, &ended), if age.is_some() { now } else { ended.ended })
+            ..PendingReport::new(&job.name, finished(job, &exit), if age.is_some() { now } else { exit.ended })
         };
-        if job.role.is_job() && !matches!(ended.outcome, Outcome::NotStarted { .. }) {
-            self.throughput.job_ended(ended.ended.since(ended.started));
+        if job.role.is_job() && has_run {
+            self.throughput.job_ended(exit.ended.since(exit.started));
         }
-        let template = &job.launch.template;
-        let (inputs, forgotten_inputs) = match found_inputs {
-            Inputs::Found(found) => (found, Vec::new()),
-            Inputs::Awaited | Inputs::Unknown => (Vec::new(), template.input_files.clone()),
-        };
-        let check = OutputCheck {
-            working_dir: PathBuf::from(&job.launch.template.working_dir),
-            files: template.output_files.clone(),
-            inputs,
-            forgotten_inputs,
-            elapsed: age.map_or(now.since(ended.started), |age| age + ended.ended.since(ended.started)),
-            hash_large_files: template.hash_large_files,
-            delete: match job.launch.template.delete_on_success {
-                true => [&ended.stdout, &ended.stderr].into_iter().flatten().cloned().collect(),
-                false => Vec::new(),
-            },
-            oom_kills: usage::may_be_out_of_memory(&report.finished),
-        };
-        let has_files = template.has_files();
-        let srun_log =
-            ended.stderr.as_ref().or(ended.stdout.as_ref()).filter(|_| report.finished.return_code == SRUN_FAILED);
-        let succeeded = report.finished.cause.is_none();
-        let is_step = template.in_step && !matches!(ended.outcome, Outcome::NotStarted { .. });
-        // What was ended from here needs no explanation.
-        let is_unexplained = !succeeded && ending_of(job, &ended).is_none();
-        if is_unexplained && report.finished.return_code == ASKED_TO_END {
-            self.suspect_preemption(now);
+        let (return_code, succeeded) = (report.finished.return_code, report.finished.cause.is_none());
+        let oom_kills = usage::may_be_out_of_memory(&report.finished);
+        let check = OutputCheck { oom_kills, ..output_check(job, &exit, inputs, now) };
+        let needs_check = oom_kills || succeeded && (job.launch.template.has_files() || !check.delete.is_empty());
+        let is_step = job.launch.template.in_step && has_run;
+        let step_number = job.step.number;
+        // A job that this runner ended needs no explanation.
+        let is_unexplained = !succeeded && ending_of(job, &exit).is_none();
+        if is_unexplained && return_code == TERMINATED {
+            self.allocation.suspect_preemption(now);
         }
         self.reports.add(report);
         if is_step && succeeded {
-            self.step_begun(key);
+            self.node_health.step_started(&mut self.jobs, &key);
         }
-        if is_step && self.open_account(key, ended.ended, is_unexplained, now) {
-            effects.extend(srun_log.map(|log| Effect::ReadSrun(key, log.clone())));
-            return;
-        }
-        if check.oom_kills || succeeded && (has_files || !check.delete.is_empty()) {
+        let has_accounting = is_step && self.settings.allocation.is_some();
+        if has_accounting && self.sacct.add(key, step_number, exit.ended, is_unexplained, now) {
+            let log = exit.stderr.or(exit.stdout).filter(|_| return_code == SRUN_FAILED);
+            effects.extend(log.map(|log| Effect::ReadSrunLog(key, log)));
+        } else if needs_check {
             effects.push(Effect::CheckOutputs(key, Box::new(check)));
         } else {
-            self.close(key, now, effects);
+            self.finish_report(key, now, effects);
         }
     }
 
-    /// The files that a job reads were looked for. Without one of them it fails before it has started.
-    pub(super) fn looked(
+    /// Takes the check of a job's input files. A job without one of them fails before its start.
+    pub(super) fn inputs_checked(
         &mut self,
         key: AttemptKey,
         found: Result<Vec<FileStat>, String>,
@@ -118,24 +102,30 @@ impl State {
             key,
             return_code: NOT_STARTED,
             cause: Some(Cause::StartFailed),
-            message: Some(format!("the input file {missing} does not exist")),
+            message: Some(format!("input file {missing} does not exist")),
             ..FinishedAttempt::default()
         };
-        let report = Report::new(&job.name, finished, now);
+        let report = PendingReport::new(&job.name, finished, now);
         self.reports.add(report);
-        self.close(key, now, effects);
+        self.finish_report(key, now, effects);
     }
 
-    /// A job's output files were looked for.
-    pub(super) fn checked(&mut self, key: AttemptKey, findings: Findings, now: BootInstant, effects: &mut Vec<Effect>) {
+    /// Takes the check of a job's output files, which completes its report.
+    pub(super) fn outputs_checked(
+        &mut self,
+        key: AttemptKey,
+        findings: OutputFindings,
+        now: BootInstant,
+        effects: &mut Vec<Effect>,
+    ) {
         if let Some(kills) = findings.oom_kills {
-            self.blame_memory(key, kills);
+            self.apply_oom_kills(key, kills);
         }
         if let Some(finished) = self.reports.finished_mut(&key) {
             if let Some(missing) = findings.missing {
                 finished.return_code = 1;
                 finished.cause = Some(Cause::MissingOutput);
-                finished.message = Some(format!("the output file {missing} does not exist"));
+                finished.message = Some(format!("output file {missing} does not exist"));
             }
             finished.files = findings.files;
             if findings.logs_deleted {
@@ -143,17 +133,17 @@ impl State {
                 finished.stderr = None;
             }
         }
-        self.close(key, now, effects);
+        self.finish_report(key, now, effects);
     }
 
-    /// The report is complete: the job is only a result from now on.
-    pub(super) fn close(&mut self, key: AttemptKey, now: BootInstant, effects: &mut Vec<Effect>) {
+    /// Completes a report: the job is only a result from now on.
+    pub(super) fn finish_report(&mut self, key: AttemptKey, now: BootInstant, effects: &mut Vec<Effect>) {
         let (Some(job), Some(report)) = (self.jobs.remove(&key), self.reports.get(&key)) else { return };
         self.session.mark_dirty(now);
         let record = usage::record_of(key, &job, report);
         let finished = (report.finished.return_code, report.finished.cause);
         if let Some(record) = record {
-            self.note_record(key, &record);
+            self.sacct.keep_record(key, &record);
             effects.push(Effect::Record(vec![record]));
         }
         effects.push(Effect::Log(RunnerEvent::Finished {
@@ -164,9 +154,13 @@ impl State {
         }));
     }
 
-    /// The shim was killed, and its successor has ended what it left.
+    /// Takes the loss of a shim that was killed. Its successor has killed the jobs.
     pub(super) fn shim_lost(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
-        self.forget_handed();
+        if self.jobs.remove_handed() {
+            // The old shim may have started these jobs, so the runner can neither start nor return them. It registers in an empty place
+            // instead: the server gives leases that the runner does not name to another one, under the next number.
+            self.session.reset();
+        }
         self.heartbeat.reset();
         for key in self.jobs.active_keys() {
             self.jobs.end(key, None);
@@ -176,25 +170,16 @@ impl State {
                 return_code: LOST,
                 cause: Some(Cause::Lost),
                 duration_ms: milliseconds(now.since(job.since)),
-                message: Some("the process that kept it was killed".to_owned()),
+                message: Some("the shim that held the job was killed".to_owned()),
                 ..FinishedAttempt::default()
             };
-            self.reports.add(Report::new(&job.name, finished, now));
-            self.close(key, now, effects);
+            self.reports.add(PendingReport::new(&job.name, finished, now));
+            self.finish_report(key, now, effects);
         }
     }
 
-    /// What the shim was to start in turn may have been started, and nobody knows. Neither running it again under its number nor
-    /// giving it back would be right. So the runner comes to the server as its own successor in an empty place: what it does not
-    /// name then is given to another runner under the next number.
-    fn forget_handed(&mut self) {
-        if self.jobs.remove_handed() {
-            self.session.reset();
-        }
-    }
-
-    /// Begins to end: no new work, waiting leases go back, running jobs are asked to end.
-    pub(super) fn end_with(
+    /// Begins the end: no new work, waiting leases return, running jobs are asked to end.
+    pub(super) fn begin_end(
         &mut self,
         exit: Result<RunnerExit, LinkError>,
         now: BootInstant,
@@ -203,32 +188,24 @@ impl State {
         if !self.lifecycle.is_serving() {
             return;
         }
-        self.give_up_accounts(exit == Ok(RunnerExit::Stopped), now, effects);
+        self.release_held_reports(exit == Ok(RunnerExit::Stopped), now, effects);
         self.lifecycle.end(exit);
-        self.let_go(self.jobs.unstarted(), None, now, effects);
+        self.release(self.jobs.unstarted(), None, now, effects);
         let running = self.jobs.active_keys();
-        self.terminate_all(&running, self.end_by_order(), now, effects);
+        self.terminate_all(&running, self.allocation.stop_reason(), now, effects);
     }
 
-    /// There is no time for what belongs to the end, either.
-    pub(super) fn hurry(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
-        self.end_with(Ok(RunnerExit::Stopped), now, effects);
+    /// Stops at once: kills running jobs and leaves out the actions of the end.
+    pub(super) fn stop_now(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
+        self.begin_end(Ok(RunnerExit::Stopped), now, effects);
         self.lifecycle.skip_worker_actions();
         for key in self.jobs.active_keys() {
             self.jobs.set_ending(&key, StopReason::Stopped, now);
         }
-        self.kill_all(effects);
+        effects.extend(kill_all(&self.jobs));
     }
 
-    /// No more patience with anything that runs.
-    pub(super) fn kill_all(&mut self, effects: &mut Vec<Effect>) {
-        effects.extend(self.jobs.active().map(|(key, job)| {
-            let why = job.ending.map_or(StopReason::Stopped, |ending| ending.why);
-            Effect::Terminate(Termination { key, why, signal: 9, lead_ms: 0 })
-        }));
-    }
-
-    /// Asks jobs to end, and says so: how many of each workflow, then one by one, then how long they have.
+    /// Asks jobs to end, and logs their number for each workflow and the longest lead.
     pub(super) fn terminate_all(
         &mut self,
         keys: &[AttemptKey],
@@ -240,15 +217,15 @@ impl State {
         for key in keys.iter().filter(|key| self.jobs.contains_key(key)) {
             *counts.entry(key.workflow).or_default() += 1;
         }
-        let tell = |(workflow, count)| Effect::Log(RunnerEvent::Terminating { workflow, count });
-        effects.extend(counts.into_iter().map(tell));
+        let events = counts.into_iter().map(|(workflow, count)| RunnerEvent::Terminating { workflow, count });
+        effects.extend(events.map(Effect::Log));
         let leads: Vec<Duration> = keys.iter().filter_map(|key| self.terminate(*key, why, now, effects)).collect();
         if let Some(lead) = leads.into_iter().max().filter(|lead| !lead.is_zero()) {
             effects.push(Effect::Log(RunnerEvent::Waiting { lead }));
         }
     }
 
-    /// Asks a job to end; the first reason counts. Says how long it has.
+    /// Asks a job to end; the first reason counts. Returns its lead.
     pub(super) fn terminate(
         &mut self,
         key: AttemptKey,
@@ -260,7 +237,7 @@ impl State {
         self.jobs.set_ending(&key, why, now);
         let job = self.jobs.get(&key)?;
         let template = &job.launch.template;
-        // However late the signal is, SIGKILL comes in time.
+        // SIGKILL is in time, however late the signal is.
         let left = end.map(|end| kill_time(template, end).since(now));
         let lead = left.map_or(template.lead(), |left| left.min(template.lead()));
         effects.push(Effect::Log(RunnerEvent::Signaled { key, signal: template.signal }));
@@ -268,7 +245,6 @@ impl State {
         Some(lead)
     }
 
-    /// Ends a job at once.
     pub(super) fn kill(&mut self, key: AttemptKey, why: StopReason, now: BootInstant, effects: &mut Vec<Effect>) {
         if !self.jobs.contains_key(&key) {
             return;
@@ -277,11 +253,12 @@ impl State {
         effects.push(Effect::Terminate(Termination { key, why, signal: 9, lead_ms: 0 }));
     }
 
-    /// The server says that these are not to run.
+    /// Ends or drops jobs that the server canceled.
     pub(super) fn cancel(&mut self, keys: &[AttemptKey], now: BootInstant, effects: &mut Vec<Effect>) {
-        self.let_go(keys.to_vec(), Some(StopReason::Canceled), now, effects);
-        let runs = |job: &Job| {
-            matches!(job.stage, Stage::Starting | Stage::Running) && job.ending.is_none_or(|ending| ending.at == now)
+        self.release(keys.to_vec(), Some(StopReason::Canceled), now, effects);
+        let runs = |job: &LeasedJob| {
+            matches!(job.stage, JobStage::Starting | JobStage::Running)
+                && job.ending.is_none_or(|ending| ending.at == now)
         };
         let running: Vec<AttemptKey> =
             keys.iter().filter(|key| self.jobs.get(key).is_some_and(runs)).copied().collect();
@@ -289,27 +266,59 @@ impl State {
     }
 }
 
-/// Why it was ended from here; none for one that has ended by itself, or had before it was asked to.
-fn ending_of(job: &Job, ended: &JobExit) -> Option<StopReason> {
-    let ending = job.ending.filter(|ending| ending.at <= ended.ended).map(|ending| ending.why);
-    ending.or(ended.ending)
+/// Returns the check of the files of a job that has ended.
+fn output_check(job: &LeasedJob, exit: &JobExit, inputs: Inputs, now: BootInstant) -> OutputCheck {
+    let template = &job.launch.template;
+    let (inputs, forgotten_inputs) = match inputs {
+        Inputs::Found(found) => (found, Vec::new()),
+        Inputs::Awaited | Inputs::Unknown => (Vec::new(), template.input_files.clone()),
+    };
+    let age = exit.age_ms.map(Duration::from_millis);
+    OutputCheck {
+        working_dir: PathBuf::from(&template.working_dir),
+        files: template.output_files.clone(),
+        inputs,
+        forgotten_inputs,
+        elapsed: age.map_or(now.since(exit.started), |age| age + exit.ended.since(exit.started)),
+        hash_large_files: template.hash_large_files,
+        delete: match template.delete_on_success {
+            true => [&exit.stdout, &exit.stderr].into_iter().flatten().cloned().collect(),
+            false => Vec::new(),
+        },
+        oom_kills: false,
+    }
 }
 
-/// What an attempt is reported with.
-fn finished(job: &Job, ended: &JobExit) -> FinishedAttempt {
-    let ending = ending_of(job, ended);
+/// Returns the orders that kill all running jobs.
+pub(super) fn kill_all(jobs: &Jobs) -> Vec<Effect> {
+    let orders = jobs.active().map(|(key, job)| {
+        let why = job.ending.map_or(StopReason::Stopped, |ending| ending.why);
+        Effect::Terminate(Termination { key, why, signal: 9, lead_ms: 0 })
+    });
+    orders.collect()
+}
+
+/// Returns the reason for which the runner ended a job; none for a job that exited by itself or before the signal.
+fn ending_of(job: &LeasedJob, exit: &JobExit) -> Option<StopReason> {
+    let ending = job.ending.filter(|ending| ending.at <= exit.ended).map(|ending| ending.why);
+    ending.or(exit.ending)
+}
+
+/// Returns the result of an attempt.
+fn finished(job: &LeasedJob, exit: &JobExit) -> FinishedAttempt {
+    let ending = ending_of(job, exit);
     let template = &job.launch.template;
-    let mut return_code = ended.outcome.return_code();
-    let (cause, message) = match (&ended.outcome, ending) {
+    let mut return_code = exit.outcome.return_code();
+    let (cause, message) = match (&exit.outcome, ending) {
         (Outcome::NotStarted { message, .. }, _) => (Some(Cause::StartFailed), Some(message.clone())),
         (_, Some(StopReason::Timeout)) if return_code == 0 => (None, None),
-        // SIGKILL cannot be survived: whoever exits by itself has been quicker.
+        // A job with an exit code has exited before SIGKILL.
         (Outcome::Exited(0), Some(StopReason::OutOfMemory)) => (None, None),
         (Outcome::Exited(_), Some(StopReason::OutOfMemory)) => (Some(Cause::ExitCode), None),
-        (_, Some(StopReason::OutOfMemory)) => (Some(Cause::OutOfMemory), job.usage.excess(template)),
+        (_, Some(StopReason::OutOfMemory)) => (Some(Cause::OutOfMemory), job.usage.violation_message(template)),
         (_, Some(why)) => (Some(why.cause()), None),
         (_, None) if return_code == 0 => (None, None),
-        (_, None) if template.in_step => (Some(step_cause(return_code, job, ended)), None),
+        (_, None) if template.in_step => (Some(step_cause(return_code, job, exit)), None),
         (_, None) => (Some(Cause::ExitCode), None),
     };
     match cause {
@@ -318,16 +327,16 @@ fn finished(job: &Job, ended: &JobExit) -> FinishedAttempt {
         _ => {}
     }
     FinishedAttempt {
-        key: ended.key,
+        key: exit.key,
         return_code,
         cause,
-        duration_ms: milliseconds(ended.ended.since(ended.started)),
+        duration_ms: milliseconds(exit.ended.since(exit.started)),
         ended_ms_ago: 0,
-        stdout: ended.stdout.clone(),
-        stderr: ended.stderr.clone(),
+        stdout: exit.stdout.clone(),
+        stderr: exit.stderr.clone(),
         usage: match template.in_step {
             true => Some(job.step.meter.usage()).filter(|usage| *usage != Usage::default()),
-            false => job.usage.usage(ended),
+            false => job.usage.usage(exit),
         },
         message,
         files: Vec::new(),
@@ -335,15 +344,15 @@ fn finished(job: &Job, ended: &JobExit) -> FinishedAttempt {
     }
 }
 
-/// Slurm ends a step in the second that its time is over, by a clock that is not ours.
-const SECOND_OF_THE_END: Duration = Duration::from_secs(1);
+/// Tolerance of a step's time limit: Slurm counts whole seconds, by another clock.
+const STEP_LIMIT_TOLERANCE: Duration = Duration::from_secs(1);
 
-/// Why a step failed that nobody here had asked to end. Slurm kills a step that takes too much memory, and one whose time is over;
-/// `srun` says neither in its exit code.
+/// Returns why a step failed that this runner did not end. Slurm kills a step that exceeds its memory or time limit, and `srun` reports
+/// neither in its exit code.
 ///
-/// A job that dies of the signal that warns it of the end has run out of time, too: whoever wants to go on catches it.
-fn step_cause(return_code: i32, job: &Job, ended: &JobExit) -> Cause {
-    let ran = ended.ended.since(ended.started) + SECOND_OF_THE_END;
+/// A step that dies of its early warning has run out of time, too.
+fn step_cause(return_code: i32, job: &LeasedJob, exit: &JobExit) -> Cause {
+    let ran = exit.ended.since(exit.started) + STEP_LIMIT_TOLERANCE;
     let limit = job.step.limit;
     let signal = job.launch.template.warning.as_deref();
     let is_killed_by = |warning: &StepWarning| {

@@ -1,52 +1,59 @@
-//! The jobs that the runner holds: where each of them stands, in which order those that wait start, and what they take.
+//! The jobs that the runner holds: their stages, the order of those that wait, and the resources they take.
 //!
 //! A job's stage, the queues, the classes and the ledger change together, and only here. Other modules read jobs, and change them
 //! through [`Jobs`].
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use torc_api::wire::{AttemptKey, FileStat, Lease, LeaseRole};
 use torc_core::ledger::{Ledger, NodeScope, Reservation};
 use torc_core::urgency::Urgency;
 
+use super::classes::Classes;
 use super::profiles::LaunchProfile;
 use super::step_state::StepState;
 use super::usage_stats::UsageStats;
 use crate::clock::BootInstant;
 use crate::protocol::{ShimJob, StartOrder, StopReason};
 
-/// An attempt that the runner holds.
+/// Time for which a job of several nodes is passed over by smaller jobs. Then its nodes are kept as they become free.
+const MAX_PASSED_OVER_WITH_NODES: Duration = Duration::from_secs(10);
+/// The same for a job of one node. It is longer, because one node becomes free by itself as jobs end, and is idle while it is kept.
+const MAX_PASSED_OVER: Duration = Duration::from_secs(300);
+
+/// A lease that the runner holds, from its arrival until its report is complete.
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) struct LeasedJob {
     pub role: LeaseRole,
     pub name: String,
     pub command: String,
-    /// Variables of this one alone.
+    /// Variables of this job, without those of its profile.
     pub env: BTreeMap<String, String>,
     pub launch: Arc<LaunchProfile>,
-    /// Decides which of the leases that wait starts first.
+    /// The position among the waiting leases.
     pub urgency: Urgency,
-    pub stage: Stage,
-    /// Taken from the ledger; absent while it waits, and for one that is to follow another.
+    pub stage: JobStage,
+    /// The reserved resources; absent while the job waits, and for a job that follows another one.
     pub reservation: Option<Reservation>,
-    /// When it came, later when it started.
+    /// The moment of its arrival, later of its start.
     pub since: BootInstant,
-    /// The server knows that it has started.
+    /// True if the server knows of the start.
     pub start_known: bool,
     pub ending: Option<EndingOrder>,
     pub inputs: Inputs,
-    /// Its first process, once it has started.
+    /// The first process, once the job has started.
     pub pid: i32,
     pub usage: UsageStats,
-    /// What Slurm has said of its step.
+    /// The state of its step in Slurm.
     pub step: StepState,
-    /// GPUs it uses, once it has started.
+    /// Names of its GPUs, once the job has started.
     pub devices: Vec<String>,
 }
 
-impl Job {
-    /// A lease that waits for its start.
+impl LeasedJob {
+    /// A lease that has just arrived.
     pub fn leased(
         lease: Lease,
         launch: Arc<LaunchProfile>,
@@ -61,7 +68,7 @@ impl Job {
             env: lease.env,
             launch,
             urgency,
-            stage: Stage::Queued,
+            stage: JobStage::Queued,
             reservation: None,
             since: now,
             start_known: false,
@@ -83,10 +90,10 @@ impl Job {
             env: BTreeMap::new(),
             launch,
             urgency: Urgency::default(),
-            stage: Stage::Running,
+            stage: JobStage::Running,
             reservation: None,
             since: job.started,
-            // The agent that started it had the time to say so, and a job that has come so far is not given up lightly.
+            // The earlier agent had time to report the start. A running job is not ended on a mere suspicion.
             start_known: true,
             ending: job.ending.map(|(why, at)| EndingOrder { why, at }),
             inputs: Inputs::Unknown,
@@ -98,67 +105,65 @@ impl Job {
     }
 }
 
-/// Why a job is being ended, and since when.
+impl LeasedJob {
+    /// Returns whether smaller jobs must not start before this one any more.
+    pub fn is_passed_over_too_long(&self, now: BootInstant) -> bool {
+        let limit = if self.launch.resources().nodes > 1 { MAX_PASSED_OVER_WITH_NODES } else { MAX_PASSED_OVER };
+        now.since(self.since) > limit
+    }
+}
+
+/// The first reason for ending a job, and its moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EndingOrder {
     pub why: StopReason,
     pub at: BootInstant,
 }
 
-/// What is known about the files that a job reads.
+/// The state of a job's input files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Inputs {
-    /// They are being looked for; it cannot start before.
+    /// They are being checked; the job cannot start before.
     Awaited,
-    /// As found before its start.
+    /// They were found before the start, in this state.
     Found(Vec<FileStat>),
-    /// An earlier agent looked for them.
+    /// An earlier agent checked them.
     Unknown,
 }
 
-/// Where an attempt stands in its runner.
+/// The stage of an attempt in its runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// In the queue.
+pub(super) enum JobStage {
+    /// The lease waits in the queue.
     Queued,
-    /// At the shim, to follow another job of its class.
+    /// The shim has it, and starts it after another job of its class.
     Handed,
-    /// At the shim, which was told not to start it.
+    /// The shim has it and was asked not to start it.
     Recalled,
-    /// The shim was told to start it.
+    /// The shim has the order to start it.
     Starting,
     Running,
-    /// Ended; its output files are being looked for.
+    /// It has ended, and its report is not complete: files are checked, or the accounting is asked.
     Checking,
 }
 
-impl Stage {
-    /// Whether the attempt counts as started.
+impl JobStage {
+    /// True if the attempt counts as started.
     pub fn is_started(self) -> bool {
         matches!(self, Self::Starting | Self::Running | Self::Checking)
     }
 }
 
-/// Jobs that take the same from the node.
-#[derive(Debug, Default)]
-struct Class {
-    /// Jobs of it that run.
-    running: usize,
-    /// Jobs of it at the shim, to follow those that run.
-    handed: VecDeque<AttemptKey>,
-}
-
-/// All jobs of a runner, and what they take.
+/// All jobs of a runner, and the resources they take.
 #[derive(Debug)]
 pub(super) struct Jobs {
-    jobs: BTreeMap<AttemptKey, Job>,
+    jobs: BTreeMap<AttemptKey, LeasedJob>,
     queue: VecDeque<AttemptKey>,
-    /// What takes no resources and has not started.
+    /// Tasks, which take no resources, that have not started.
     tasks: VecDeque<AttemptKey>,
     /// Attempts that count as started and have not ended.
     active: BTreeSet<AttemptKey>,
-    /// By the number of a class.
-    classes: Vec<Class>,
+    classes: Classes,
     ledger: Ledger,
 }
 
@@ -170,12 +175,12 @@ impl Jobs {
             queue: VecDeque::new(),
             tasks: VecDeque::new(),
             active: BTreeSet::new(),
-            classes: Vec::new(),
+            classes: Classes::default(),
             ledger,
         }
     }
 
-    pub fn get(&self, key: &AttemptKey) -> Option<&Job> {
+    pub fn get(&self, key: &AttemptKey) -> Option<&LeasedJob> {
         self.jobs.get(key)
     }
 
@@ -187,7 +192,7 @@ impl Jobs {
         self.jobs.is_empty()
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (&AttemptKey, &Job)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&AttemptKey, &LeasedJob)> {
         self.jobs.iter()
     }
 
@@ -202,12 +207,17 @@ impl Jobs {
     }
 
     /// Returns jobs that count as started and have not ended.
-    pub fn active(&self) -> impl Iterator<Item = (AttemptKey, &Job)> {
+    pub fn active(&self) -> impl Iterator<Item = (AttemptKey, &LeasedJob)> {
         self.active.iter().filter_map(|key| Some((*key, self.jobs.get(key)?)))
     }
 
     pub fn active_keys(&self) -> Vec<AttemptKey> {
         self.active.iter().copied().collect()
+    }
+
+    /// Returns active jobs without tasks.
+    pub fn active_jobs(&self) -> impl Iterator<Item = &LeasedJob> {
+        self.active().map(|(_, job)| job).filter(|job| job.role.is_job())
     }
 
     pub fn is_active(&self, key: &AttemptKey) -> bool {
@@ -220,7 +230,7 @@ impl Jobs {
 
     /// Returns the number of jobs at the shim that have not started.
     pub fn handed(&self) -> usize {
-        self.classes.iter().map(|class| class.handed.len()).sum()
+        self.classes.handed().count()
     }
 
     /// Returns the number of leases that have not started.
@@ -239,8 +249,7 @@ impl Jobs {
 
     /// Returns leases that have not started, in no particular order.
     pub fn unstarted(&self) -> Vec<AttemptKey> {
-        let handed = self.classes.iter().flat_map(|class| class.handed.iter());
-        self.queue.iter().chain(&self.tasks).chain(handed).copied().collect()
+        self.queue.iter().chain(&self.tasks).chain(self.classes.handed()).copied().collect()
     }
 
     /// Returns tasks that have not started.
@@ -252,28 +261,32 @@ impl Jobs {
         &self.ledger
     }
 
-    /// Whether something could start, if it is small enough.
+    /// Returns whether a small job could start.
     pub fn has_room(&self) -> bool {
         self.ledger.free_slots().map_or_else(|| self.ledger.free().cpus > 0, |slots| slots > 0)
     }
 
-    /// Whether a node is left on which jobs may start.
+    /// Returns whether no job waits although one could start.
+    pub fn is_starving(&self) -> bool {
+        self.waiting_jobs() == 0 && self.has_room()
+    }
+
+    /// Returns whether jobs may start on some node.
     pub fn has_node(&self) -> bool {
         (0..self.ledger.nodes()).any(|node| self.ledger.is_in_service(node))
     }
 
-    /// Whether the shim may get one more job of this class in advance.
+    /// Returns whether the shim may get one more job of this class in advance.
     pub fn can_hand_over(&self, key: &AttemptKey, depth: usize) -> bool {
-        let class = self.jobs.get(key).and_then(|job| self.classes.get(job.launch.class as usize));
-        class.is_some_and(|class| class.handed.len() < depth * class.running)
+        self.jobs.get(key).is_some_and(|job| self.classes.can_hand_over(job.launch.class, depth))
     }
 }
 
 // Stages.
 impl Jobs {
-    /// Takes in a lease. A job goes before less urgent ones of its workflow; between workflows the server's order stays: only the
-    /// server knows how their owners share.
-    pub fn admit(&mut self, key: AttemptKey, job: Job) {
+    /// Adds a lease. A job goes before less urgent ones of its workflow; between workflows the server's order stays, because only the
+    /// server knows the shares of their owners.
+    pub fn admit(&mut self, key: AttemptKey, job: LeasedJob) {
         if job.role.is_job() {
             let is_less_urgent = |waiting: &AttemptKey| {
                 waiting.workflow == key.workflow && self.jobs.get(waiting).is_some_and(|it| it.urgency < job.urgency)
@@ -286,10 +299,10 @@ impl Jobs {
         self.jobs.insert(key, job);
     }
 
-    /// Takes in a job that an earlier agent started on these nodes.
+    /// Adds a job that an earlier agent started on these nodes.
     pub fn adopt(&mut self, running: ShimJob, launch: Arc<LaunchProfile>, nodes: &[usize]) {
         let key = running.order.key;
-        let mut job = Job::running(running, launch);
+        let mut job = LeasedJob::running(running, launch);
         if job.role.is_job() {
             job.reservation = Some(self.ledger.adopt(job.launch.resources(), &job.devices, nodes));
         }
@@ -297,45 +310,44 @@ impl Jobs {
         self.activate(key);
     }
 
-    /// Reserves what a waiting job takes, if it is free.
+    /// Reserves the resources of a waiting job, if they are free.
     pub fn reserve(&mut self, key: &AttemptKey) -> Option<Reservation> {
         let job = self.jobs.get(key)?;
-        self.ledger.reserve(job.launch.resources(), job.launch.reach())
+        self.ledger.reserve(job.launch.resources(), job.launch.node_scope())
     }
 
-    /// The shim is told to start a waiting lease.
+    /// Marks a waiting lease as starting.
     pub fn start(&mut self, key: AttemptKey, reservation: Option<Reservation>, order: &StartOrder) {
-        self.leave_line(key);
+        self.leave_queue(key);
         let Some(job) = self.jobs.get_mut(&key) else { return };
         job.reservation = reservation;
-        job.stage = Stage::Starting;
+        job.stage = JobStage::Starting;
         job.devices.clone_from(&order.devices);
-        job.step.limit = order.step_limit_ms.map(std::time::Duration::from_millis);
+        job.step.limit = order.step_limit_ms.map(Duration::from_millis);
         self.activate(key);
     }
 
-    /// The shim gets a waiting job in advance.
+    /// Marks a waiting job as handed to the shim.
     pub fn hand_over(&mut self, key: AttemptKey) {
-        self.leave_line(key);
+        self.leave_queue(key);
         let Some(job) = self.jobs.get_mut(&key) else { return };
-        job.stage = Stage::Handed;
-        let class = job.launch.class;
-        if let Some(class) = self.class_mut(class) {
+        job.stage = JobStage::Handed;
+        if let Some(class) = self.classes.get_mut(job.launch.class) {
             class.handed.push_back(key);
         }
     }
 
-    /// Starts handed jobs whose class has room again: they need not wait for a predecessor.
+    /// Starts handed jobs for which resources are free, so that they do not wait for a predecessor.
     pub fn start_handed(&mut self) -> Vec<AttemptKey> {
         let mut started = Vec::new();
-        for class in &mut self.classes {
+        for class in self.classes.iter_mut() {
             while let Some(key) = class.handed.front().copied()
                 && let Some(job) = self.jobs.get_mut(&key)
                 && let Some(reservation) = self.ledger.reserve(job.launch.resources(), NodeScope::Here)
             {
                 class.handed.pop_front();
                 job.reservation = Some(reservation);
-                job.stage = Stage::Starting;
+                job.stage = JobStage::Starting;
                 class.running += 1;
                 self.active.insert(key);
                 started.push(key);
@@ -344,64 +356,64 @@ impl Jobs {
         started
     }
 
-    /// The shim is told not to start a handed job.
+    /// Marks a handed job as recalled.
     pub fn recall(&mut self, key: AttemptKey) {
         let Some(job) = self.jobs.get_mut(&key) else { return };
-        job.stage = Stage::Recalled;
-        self.forget_handed(key);
+        job.stage = JobStage::Recalled;
+        self.classes.remove_handed(key);
     }
 
-    /// The shim has started a job.
-    pub fn run(&mut self, key: AttemptKey, at: BootInstant, pid: i32) -> Option<&Job> {
+    /// Marks a job as running.
+    pub fn run(&mut self, key: AttemptKey, at: BootInstant, pid: i32) -> Option<&LeasedJob> {
         let job = self.jobs.get_mut(&key)?;
-        let was_recalled = job.stage == Stage::Recalled;
-        job.stage = Stage::Running;
+        let was_recalled = job.stage == JobStage::Recalled;
+        job.stage = JobStage::Running;
         job.since = at;
         job.pid = pid;
         if was_recalled {
-            // The recall came too late; the end of its predecessor, which brings the reservation, was told before this.
+            // The recall came too late. The end of the predecessor, which passes on its reservation, arrived before.
             self.activate(key);
         }
         self.jobs.get(&key)
     }
 
-    /// The shim has not started a job: it is the next to start.
+    /// Puts a job that the shim did not start back to the front of the queue.
     pub fn unstart(&mut self, key: AttemptKey) {
         let Some(job) = self.jobs.get_mut(&key) else { return };
         let reservation = job.reservation.take();
         let was_started = job.stage.is_started();
-        job.stage = Stage::Queued;
-        let line = if job.role.is_job() { &mut self.queue } else { &mut self.tasks };
-        line.push_front(key);
+        job.stage = JobStage::Queued;
+        let queue = if job.role.is_job() { &mut self.queue } else { &mut self.tasks };
+        queue.push_front(key);
         if was_started {
             self.deactivate(key);
         } else {
-            self.forget_handed(key);
+            self.classes.remove_handed(key);
         }
         if let Some(reservation) = reservation {
             self.ledger.release(reservation);
         }
     }
 
-    /// The processes of a job have ended; its successor runs in its place. Returns what is known about its input files.
+    /// Marks a job as ended; its successor runs in its place. Returns the state of its input files.
     pub fn end(&mut self, key: AttemptKey, successor: Option<AttemptKey>) -> Inputs {
         if let Some(job) = self.jobs.get_mut(&key) {
             job.step.nodes = job.reservation.as_ref().map(Reservation::nodes).unwrap_or_default();
         }
         self.transfer_slot(successor, key);
         self.deactivate(key);
-        self.forget_handed(key);
+        self.classes.remove_handed(key);
         let Some(job) = self.jobs.get_mut(&key) else { return Inputs::Unknown };
-        job.stage = Stage::Checking;
+        job.stage = JobStage::Checking;
         std::mem::replace(&mut job.inputs, Inputs::Unknown)
     }
 
     /// Drops a lease that has not started, or a job whose report is complete.
-    pub fn remove(&mut self, key: &AttemptKey) -> Option<Job> {
+    pub fn remove(&mut self, key: &AttemptKey) -> Option<LeasedJob> {
         let job = self.jobs.remove(key)?;
-        if job.stage == Stage::Queued {
-            let line = if job.role.is_job() { &mut self.queue } else { &mut self.tasks };
-            line.retain(|waiting| waiting != key);
+        if job.stage == JobStage::Queued {
+            let queue = if job.role.is_job() { &mut self.queue } else { &mut self.tasks };
+            queue.retain(|waiting| waiting != key);
         }
         Some(job)
     }
@@ -410,28 +422,28 @@ impl Jobs {
     pub fn remove_handed(&mut self) -> bool {
         self.classes.iter_mut().for_each(|class| class.handed.clear());
         let before = self.jobs.len();
-        self.jobs.retain(|_, job| !matches!(job.stage, Stage::Handed | Stage::Recalled));
+        self.jobs.retain(|_, job| !matches!(job.stage, JobStage::Handed | JobStage::Recalled));
         self.jobs.len() < before
     }
 
-    fn leave_line(&mut self, key: AttemptKey) {
-        let line =
+    fn leave_queue(&mut self, key: AttemptKey) {
+        let queue =
             if self.jobs.get(&key).is_none_or(|job| job.role.is_job()) { &mut self.queue } else { &mut self.tasks };
-        if let Some(at) = line.iter().position(|waiting| *waiting == key) {
-            line.remove(at);
+        if let Some(at) = queue.iter().position(|waiting| *waiting == key) {
+            queue.remove(at);
         }
     }
 
-    /// The successor runs in the place of the job that ended; without one the place is free.
+    /// Gives the resources of an ended job to its successor, or frees them.
     fn transfer_slot(&mut self, successor: Option<AttemptKey>, key: AttemptKey) {
         let Some(slot) = self.jobs.get_mut(&key).and_then(|job| job.reservation.take()) else { return };
         let next = successor.and_then(|next| Some((next, self.jobs.get_mut(&next)?)));
         match next {
             Some((next, job)) if job.reservation.is_none() => {
                 job.reservation = Some(slot);
-                if job.stage == Stage::Handed {
-                    job.stage = Stage::Starting;
-                    self.forget_handed(next);
+                if job.stage == JobStage::Handed {
+                    job.stage = JobStage::Starting;
+                    self.classes.remove_handed(next);
                     self.activate(next);
                 }
             }
@@ -441,8 +453,7 @@ impl Jobs {
 
     fn activate(&mut self, key: AttemptKey) {
         self.active.insert(key);
-        let class = self.jobs.get(&key).map(|job| job.launch.class);
-        if let Some(class) = class.and_then(|class| self.class_mut(class)) {
+        if let Some(class) = self.jobs.get(&key).and_then(|job| self.classes.get_mut(job.launch.class)) {
             class.running += 1;
         }
     }
@@ -451,48 +462,29 @@ impl Jobs {
         if !self.active.remove(&key) {
             return;
         }
-        let class = self.jobs.get(&key).map(|job| job.launch.class);
-        if let Some(class) = class.and_then(|class| self.class_mut(class)) {
+        if let Some(class) = self.jobs.get(&key).and_then(|job| self.classes.get_mut(job.launch.class)) {
             class.running = class.running.saturating_sub(1);
         }
     }
-
-    fn forget_handed(&mut self, key: AttemptKey) {
-        for class in &mut self.classes {
-            class.handed.retain(|handed| *handed != key);
-        }
-    }
-
-    /// Returns a class; none for what takes no resources.
-    fn class_mut(&mut self, class: u32) -> Option<&mut Class> {
-        if class == LaunchProfile::NO_CLASS {
-            return None;
-        }
-        let at = class as usize;
-        if at >= self.classes.len() {
-            self.classes.resize_with(at + 1, Class::default);
-        }
-        self.classes.get_mut(at)
-    }
 }
 
-// What else is learned about a job.
+// Facts about single jobs.
 impl Jobs {
-    /// Notes why a job is being ended; the first reason counts.
+    /// Sets the reason for ending a job, unless it has one.
     pub fn set_ending(&mut self, key: &AttemptKey, why: StopReason, at: BootInstant) {
         if let Some(job) = self.jobs.get_mut(key) {
             job.ending.get_or_insert(EndingOrder { why, at });
         }
     }
 
-    /// The files that a job reads were found.
+    /// Takes the state of a job's input files.
     pub fn set_inputs(&mut self, key: &AttemptKey, found: Vec<FileStat>) {
         if let Some(job) = self.jobs.get_mut(key) {
             job.inputs = Inputs::Found(found);
         }
     }
 
-    /// The server knows that a job has started.
+    /// Marks a start as known to the server.
     pub fn set_start_known(&mut self, key: &AttemptKey) {
         if let Some(job) = self.jobs.get_mut(key) {
             job.start_known = true;
@@ -507,7 +499,7 @@ impl Jobs {
         self.jobs.get_mut(key).map(|job| &mut job.step)
     }
 
-    /// Jobs may start on a node, or not any more.
+    /// Sets whether jobs may start on a node.
     pub fn set_in_service(&mut self, node: usize, is_in_service: bool) {
         self.ledger.set_in_service(node, is_in_service);
     }
@@ -515,20 +507,20 @@ impl Jobs {
 
 #[cfg(test)]
 impl Jobs {
-    pub fn get_mut(&mut self, key: &AttemptKey) -> Option<&mut Job> {
+    pub fn get_mut(&mut self, key: &AttemptKey) -> Option<&mut LeasedJob> {
         self.jobs.get_mut(key)
     }
 
     pub fn running_in_class(&self, class: usize) -> usize {
-        self.classes[class].running
+        self.classes.running(class)
     }
 }
 
 #[cfg(test)]
 impl std::ops::Index<&AttemptKey> for Jobs {
-    type Output = Job;
+    type Output = LeasedJob;
 
-    fn index(&self, key: &AttemptKey) -> &Job {
+    fn index(&self, key: &AttemptKey) -> &LeasedJob {
         &self.jobs[key]
     }
 }

@@ -1,29 +1,24 @@
-//! From a lease to a start: the queue, what may start now, what is handed to the shim in advance, what is given back.
+//! From a lease to a start: which jobs start now, which go to the shim in advance, and which return to the server.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use torc_api::execution::ExecutionMode;
-use torc_api::wire::{AttemptKey, Lease, LeaseRole, Profile};
+use torc_api::wire::{AttemptKey, Lease, LeaseRole, Profile, Resources};
 use torc_core::ledger::Reservation;
 use torc_core::urgency::Urgency;
 
-use super::jobs::{Inputs, Job, Stage};
+use super::jobs::{Inputs, JobStage, LeasedJob};
 use super::lifecycle::Phase;
 use super::profiles::LaunchProfile;
+use super::start::has_time_for_step;
 use super::{Effect, InputCheck, State};
 use crate::clock::BootInstant;
 use crate::events::RunnerEvent;
-use crate::mode::{self, Mode};
+use crate::mode::{self, LaunchMode};
 use crate::protocol::{ShimJob, StartOrder, StopReason};
 
-/// A job of several nodes that has waited for so long is not passed over any more: its nodes are kept free as they become free.
-const MAX_PASSED_OVER_WITH_NODES: Duration = Duration::from_secs(10);
-/// The same for a job of one node. Room for it comes by itself as jobs end, and a node that is kept free for it is idle meanwhile.
-const MAX_PASSED_OVER: Duration = Duration::from_secs(300);
-
 impl State {
-    /// Takes in new work, or gives it back at once.
+    /// Queues new leases, or returns them at once.
     pub(super) fn take_leases(
         &mut self,
         leases: Vec<Lease>,
@@ -35,9 +30,13 @@ impl State {
             if self.jobs.contains_key(&lease.key) || self.reports.contains_key(&lease.key) {
                 continue;
             }
-            let profile = profiles.get(lease.profile as usize).filter(|_| self.is_welcome(lease.role));
-            if let Some(profile) = profile {
-                self.announce_workflow(&lease.key, profile, effects);
+            let profile = profiles.get(lease.profile as usize).filter(|_| self.accepts(lease.role));
+            if let Some(profile) = profile
+                && self.profiles.is_new_workflow(lease.key.workflow)
+            {
+                let has_srun = self.settings.allocation.is_some();
+                let events = workflow_events(&lease.key, profile, has_srun, self.jobs.ledger().capacity());
+                effects.extend(events.into_iter().map(Effect::Log));
             }
             let launch = profile.map(|profile| match lease.role.is_job() {
                 true => self.profiles.of(lease.key.workflow, profile, &self.settings),
@@ -47,73 +46,47 @@ impl State {
                 !lease.role.is_job() || self.jobs.ledger().can_ever_fit(launch.resources())
             };
             let Some(launch) = launch.filter(fits) else {
-                self.give_back(lease.key, now);
+                self.return_lease(lease.key, now);
                 continue;
             };
             self.reports.forget_returned(&lease.key);
             let key = lease.key;
-            let urgency = self.urgency_of(&lease, &launch);
+            let urgency = match self.settings.user.max_parallel_jobs {
+                Some(_) => Urgency::by_count(lease.priority, lease.downstream_seconds),
+                None => urgency(&lease, &launch),
+            };
             let inputs = check_inputs(key, &launch, effects);
-            let job = Job::leased(lease, launch, urgency, inputs, now);
-            self.watch_time_of(&job);
+            let job = LeasedJob::leased(lease, launch, urgency, inputs, now);
+            self.deadlines.watch_start(&job);
             self.jobs.admit(key, job);
         }
     }
 
-    /// Returns the position of a lease among those that wait.
-    fn urgency_of(&self, lease: &Lease, launch: &LaunchProfile) -> Urgency {
-        if self.settings.max_parallel_jobs.is_some() {
-            return Urgency::by_count(lease.priority, lease.downstream_seconds);
-        }
-        Urgency::new(lease.priority, launch.resources(), launch.template.runtime_seconds, lease.downstream_seconds)
-    }
-
-    /// Says once for each workflow how its jobs are executed here.
-    fn announce_workflow(&mut self, key: &AttemptKey, profile: &Profile, effects: &mut Vec<Effect>) {
-        if !self.profiles.is_new_workflow(key.workflow) {
-            return;
-        }
-        let config = profile.execution_config.clone().unwrap_or_default();
-        let mode = mode::effective(&config, self.settings.allocation.is_some());
-        if mode == Mode::Direct && config.mode == Some(ExecutionMode::Slurm) {
-            let message = format!(
-                "workflow {} asks for mode slurm, but there is no allocation with srun here: its jobs run directly",
-                key.workflow
-            );
-            effects.push(Effect::Log(RunnerEvent::Problem { message }));
-        }
-        effects.push(Effect::Log(RunnerEvent::Serving {
-            workflow: key.workflow,
-            run: key.run,
-            mode,
-            limit_resources: mode == Mode::Slurm || config.limit_resources.unwrap_or(true),
-            capacity: self.jobs.ledger().capacity(),
-        }));
-    }
-
-    /// A job runs that an earlier agent started.
+    /// Takes over a job that an earlier agent started.
     pub(super) fn adopted(&mut self, running: ShimJob, now: BootInstant) {
         let key = running.order.key;
         let launch = self.profiles.of_running(running.order.role, running.template.clone());
-        let nodes = self.node_numbers(&running.order.nodes);
+        let nodes = self.settings.node_indexes(&running.order.nodes);
         self.usage.expect(&key, &launch.template.monitor, now);
         self.jobs.adopt(running, launch, &nodes);
-        self.watch_end_of(key);
-        self.watch_warning(key);
-        self.watch_extension(key);
+        if let Some(job) = self.jobs.get(&key) {
+            self.deadlines.watch_end(key, job);
+            self.warnings.watch(key, job);
+            self.extensions.watch(key, job, self.deadlines.end());
+        }
         self.session.mark_dirty(now);
     }
 
-    /// Whether it still takes such work. At its end a runner takes what belongs to the end.
-    pub(super) fn is_welcome(&self, role: LeaseRole) -> bool {
+    /// Returns whether the runner still takes such work. At its end it takes the actions that belong to the end.
+    pub(super) fn accepts(&self, role: LeaseRole) -> bool {
         match self.lifecycle.phase() {
-            Phase::Serving => !(role.is_job() && (self.is_preempted() || !self.jobs.has_node())),
+            Phase::Serving => !(role.is_job() && (self.allocation.is_preempted() || !self.jobs.has_node())),
             Phase::Completing(..) => role == LeaseRole::Action,
             _ => false,
         }
     }
 
-    /// What takes no resources starts at once, even on a full node.
+    /// Starts tasks, which take no resources, also on a full node.
     fn start_tasks(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
         if !matches!(self.lifecycle.phase(), Phase::Serving | Phase::Completing(..)) || now > self.session.lease_until()
         {
@@ -121,7 +94,7 @@ impl State {
         }
         for key in self.jobs.tasks() {
             let Some(job) = self.jobs.get(&key) else { continue };
-            if self.deadlines.end().is_some_and(|end| end.minus(job.launch.template.headroom()) <= now) {
+            if self.deadlines.remaining(now).is_some_and(|left| left <= job.launch.template.headroom()) {
                 self.drop_unstarted(key, now);
             } else {
                 self.start(key, None, now, effects);
@@ -129,8 +102,8 @@ impl State {
         }
     }
 
-    /// Starts what fits, and hands to the shim what may follow.
-    pub(super) fn fill(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
+    /// Starts the jobs that fit, and hands further ones to the shim in advance.
+    pub(super) fn start_jobs(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
         self.return_late_leases(now, effects);
         self.start_tasks(now, effects);
         if !self.lifecycle.is_serving() {
@@ -142,7 +115,7 @@ impl State {
             && self.jobs.has_room()
             && let Some(job) = self.jobs.get(&key)
         {
-            let blocks_others = self.is_passed_over_too_long(job, now);
+            let blocks_others = job.is_passed_over_too_long(now);
             if !self.may_start(job, now) {
                 at += 1;
             } else if let Some(reservation) = self.jobs.reserve(&key) {
@@ -156,22 +129,16 @@ impl State {
         self.hand_ahead(now, effects);
     }
 
-    /// Smaller jobs must not be started before this one any more.
-    pub(super) fn is_passed_over_too_long(&self, job: &Job, now: BootInstant) -> bool {
-        let most = if job.launch.resources().nodes > 1 { MAX_PASSED_OVER_WITH_NODES } else { MAX_PASSED_OVER };
-        now.since(job.since) > most
-    }
-
-    /// Whether its files were found, and there is time for it. With the server out of reach it must fit the time its lease has left, because nobody
-    /// would know that it has started.
-    fn may_start(&self, job: &Job, now: BootInstant) -> bool {
-        let runtime = Duration::from_secs(u64::try_from(job.launch.template.runtime_seconds).unwrap_or(0));
-        let lease_is_enough = !self.session.is_failing() || now.plus(runtime) <= self.session.lease_until();
+    /// Returns whether the input files of a job were found and there is time for it. While the server is unreachable the job must
+    /// fit into the time of its lease, because the server cannot learn of the start.
+    fn may_start(&self, job: &LeasedJob, now: BootInstant) -> bool {
+        let lease_is_enough =
+            !self.session.is_failing() || now.plus(job.launch.template.runtime()) <= self.session.lease_until();
         job.inputs != Inputs::Awaited
             && lease_is_enough
             && now <= self.session.lease_until()
-            && self.time_for(job).is_none_or(|end| now < end)
-            && self.has_time_for_step(job, now)
+            && self.deadlines.signal_time(job).is_none_or(|end| now < end)
+            && has_time_for_step(job, self.deadlines.end(), now)
     }
 
     fn start(
@@ -183,17 +150,11 @@ impl State {
     ) {
         let Some(order) = self.order(key, reservation.as_ref(), now) else { return };
         self.jobs.start(key, reservation, &order);
-        self.push_start(order, effects);
+        effects.extend(self.jobs.get(&key).map(|job| start_effect(order, job)));
     }
 
-    /// Sends an order to the shim, with the template that it refers to.
-    fn push_start(&self, order: StartOrder, effects: &mut Vec<Effect>) {
-        let template = self.jobs.get(&order.key).map(|job| Arc::clone(&job.launch.template));
-        effects.extend(template.map(|template| Effect::Start(Box::new(order), template)));
-    }
-
-    /// Gives the shim jobs that follow as soon as one of their class has ended, without a word with us. Devices and nodes differ
-    /// from job to job, so those with GPUs and steps are never among them.
+    /// Hands jobs to the shim that start as soon as one of their class has ended, without the agent. Devices and nodes differ from
+    /// job to job, so jobs with GPUs and steps are never among them.
     fn hand_ahead(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
         let depth = self.throughput.hand_ahead() as usize;
         if depth == 0 || self.session.is_failing() {
@@ -208,11 +169,11 @@ impl State {
             }
             self.jobs.hand_over(key);
             let Some(order) = self.order(key, None, now) else { break };
-            self.push_start(order, effects);
+            effects.extend(self.jobs.get(&key).map(|job| start_effect(order, job)));
         }
     }
 
-    /// The shim has started a job.
+    /// Takes the start of a job by the shim.
     pub(super) fn started(
         &mut self,
         key: AttemptKey,
@@ -226,40 +187,42 @@ impl State {
         effects.push(Effect::Log(RunnerEvent::Started { key, name: job.name.clone() }));
         let (ending, role) = (job.ending, job.role);
         self.session.mark_dirty(now);
-        self.watch_end_of(key);
-        self.watch_warning(key);
+        if let Some(job) = self.jobs.get(&key) {
+            self.deadlines.watch_end(key, job);
+            self.warnings.watch(key, job);
+        }
         if let Some(ending) = ending {
             self.terminate(key, ending.why, now, effects);
-        } else if !self.is_welcome(role) {
+        } else if !self.accepts(role) {
             self.terminate(key, StopReason::Stopped, now, effects);
         }
     }
 
-    /// The shim has not started a job and will not.
+    /// Takes the confirmation that the shim will not start a job.
     pub(super) fn revoked(&mut self, key: AttemptKey, now: BootInstant) {
         let Some(job) = self.jobs.get(&key) else { return };
-        let is_unwanted = job.stage == Stage::Recalled || !self.is_welcome(job.role);
+        let is_unwanted = job.stage == JobStage::Recalled || !self.accepts(job.role);
         self.jobs.unstart(key);
         if is_unwanted {
             self.drop_unstarted(key, now);
         }
     }
 
-    /// Gives an unstarted lease back, unless the server has taken it already.
+    /// Drops an unstarted lease. It returns to the server, unless it has expired there.
     fn drop_unstarted(&mut self, key: AttemptKey, now: BootInstant) {
         let Some(job) = self.jobs.remove(&key) else { return };
         if job.ending.is_none_or(|ending| ending.why != StopReason::LeaseLost) {
-            self.give_back(key, now);
+            self.return_lease(key, now);
         }
     }
 
-    fn give_back(&mut self, key: AttemptKey, now: BootInstant) {
-        self.reports.give_back(key);
+    fn return_lease(&mut self, key: AttemptKey, now: BootInstant) {
+        self.reports.return_lease(key);
         self.session.mark_dirty(now);
     }
 
-    /// Lets go of leases that have not started: at once, or when the shim has confirmed that it did not start them.
-    pub(super) fn let_go(
+    /// Releases leases that have not started: at once, or when the shim has confirmed that it did not start them.
+    pub(super) fn release(
         &mut self,
         keys: Vec<AttemptKey>,
         why: Option<StopReason>,
@@ -273,12 +236,12 @@ impl State {
             }
             let Some(job) = self.jobs.get(&key) else { continue };
             match job.stage {
-                Stage::Queued => self.drop_unstarted(key, now),
-                Stage::Handed => {
+                JobStage::Queued => self.drop_unstarted(key, now),
+                JobStage::Handed => {
                     self.jobs.recall(key);
                     recalled.push(key);
                 }
-                Stage::Recalled | Stage::Starting | Stage::Running | Stage::Checking => {}
+                JobStage::Recalled | JobStage::Starting | JobStage::Running | JobStage::Checking => {}
             }
         }
         if !recalled.is_empty() {
@@ -286,8 +249,8 @@ impl State {
         }
     }
 
-    /// When the lease time runs out, unstarted leases are no longer ours, and neither are jobs whose start the server does not
-    /// know of.
+    /// Drops unstarted leases when the lease time is over, and kills jobs whose start the server does not know: another runner may
+    /// get them.
     pub(super) fn expire_leases(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
         let until = self.session.lease_until();
         let unknown = self.jobs.active().filter(|(_, job)| !job.start_known && job.ending.is_none());
@@ -299,14 +262,45 @@ impl State {
             self.wake(until);
             return;
         }
-        self.let_go(self.jobs.unstarted(), Some(StopReason::LeaseLost), now, effects);
+        self.release(self.jobs.unstarted(), Some(StopReason::LeaseLost), now, effects);
         for key in unknown {
             self.kill(key, StopReason::LeaseLost, now, effects);
         }
     }
 }
 
-/// A job that reads files is not started before they were found.
+fn start_effect(order: StartOrder, job: &LeasedJob) -> Effect {
+    Effect::Start(Box::new(order), Arc::clone(&job.launch.template))
+}
+
+fn urgency(lease: &Lease, launch: &LaunchProfile) -> Urgency {
+    let runtime_seconds = launch.template.runtime_seconds;
+    Urgency::new(lease.priority, launch.resources(), runtime_seconds, lease.downstream_seconds)
+}
+
+/// Returns the log events about a workflow that is new to the runner: how its jobs are executed.
+fn workflow_events(key: &AttemptKey, profile: &Profile, has_srun: bool, capacity: Resources) -> Vec<RunnerEvent> {
+    let config = profile.execution_config.clone().unwrap_or_default();
+    let mode = mode::effective(&config, has_srun);
+    let mut events = Vec::new();
+    if mode == LaunchMode::Direct && config.mode == Some(ExecutionMode::Slurm) {
+        let message = format!(
+            "workflow {} has mode slurm, but this runner has no Slurm allocation with srun: its jobs run directly",
+            key.workflow
+        );
+        events.push(RunnerEvent::Problem { message });
+    }
+    events.push(RunnerEvent::Serving {
+        workflow: key.workflow,
+        run: key.run,
+        mode,
+        limit_resources: mode == LaunchMode::Slurm || config.limit_resources.unwrap_or(true),
+        capacity,
+    });
+    events
+}
+
+/// Orders the check of a job's input files, if it has any. The job does not start before.
 fn check_inputs(key: AttemptKey, launch: &LaunchProfile, effects: &mut Vec<Effect>) -> Inputs {
     let template = &launch.template;
     if template.input_files.is_empty() {

@@ -1,34 +1,34 @@
-//! When a runner leaves: because everything has settled, there is nothing to do, its time is over, or all that could be done
-//! without the server is done.
+//! The phases of a runner. It leaves when all workflows have settled, when it has nothing to do, when its time is over, or when
+//! everything possible without the server is done.
 
-use std::time::Duration;
+use torc_api::wire::RunnerPolicy;
 
-use super::{Effect, IdleExit, State};
+use super::{Effect, State};
 use crate::clock::BootInstant;
 use crate::config::RunnerExit;
 use crate::events::RunnerEvent;
 use crate::link::LinkError;
 
-/// Where a runner stands in its life.
+/// The phase of a runner.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Phase {
     Serving,
-    /// No new work; it leaves when nothing is held any more.
+    /// The runner takes no work, and goes on when it holds nothing any more.
     Ending(Result<RunnerExit, LinkError>),
-    /// Nothing is held any more. What belongs to a worker's end is asked for and carried out; an answer is waited for until
-    /// this moment at most.
+    /// The runner holds nothing. It asks for the actions that belong to a worker's end and runs them; it waits for the answer until
+    /// this moment.
     Completing(RunnerExit, BootInstant),
-    /// The last reports are on their way, until this moment at most.
+    /// The runner delivers its last reports until this moment.
     Leaving(RunnerExit, BootInstant),
     Gone,
 }
 
-/// The phase of a runner, and what its end depends on.
+/// The phase of a runner, and the facts that decide about its end.
 #[derive(Debug)]
 pub(super) struct Lifecycle {
     phase: Phase,
     skip_worker_actions: bool,
-    /// When it last held a job.
+    /// The moment at which the runner last held a job.
     busy_at: BootInstant,
     too_late_logged: bool,
 }
@@ -55,7 +55,7 @@ impl Lifecycle {
         self.phase = Phase::Ending(exit);
     }
 
-    /// The server will never accept this runner. Returns whether nothing is left to wait for.
+    /// Takes the server's final refusal. Returns whether nothing is left to wait for.
     pub fn fail(&mut self, error: LinkError) -> bool {
         match &mut self.phase {
             Phase::Ending(exit) => *exit = Err(error),
@@ -65,12 +65,12 @@ impl Lifecycle {
         false
     }
 
-    /// Nothing belongs to the worker's end any more: the last reports go, until this moment at most.
+    /// Goes on to deliver the last reports, until this moment at most.
     pub fn leave(&mut self, exit: RunnerExit, until: BootInstant) {
         self.phase = Phase::Leaving(exit, until);
     }
 
-    /// Leaves out what belongs to a worker's end.
+    /// Leaves out the actions that belong to a worker's end.
     pub fn skip_worker_actions(&mut self) {
         self.skip_worker_actions = true;
     }
@@ -81,10 +81,18 @@ impl Lifecycle {
     }
 }
 
+/// Returns the log message of a runner with too little time for new jobs.
+fn too_late_message(policy: &RunnerPolicy) -> String {
+    format!(
+        "less than {} s of the runner's time are left: it takes no new jobs (compute_node_min_time_for_new_jobs_seconds)",
+        policy.min_time_for_new_jobs_seconds
+    )
+}
+
 impl State {
-    /// Goes to the next phase of life when its conditions are met.
-    pub(super) fn move_on(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
-        if !self.jobs.is_empty() || self.awaits_node() {
+    /// Goes on to the next phase when its conditions are met.
+    pub(super) fn advance_phase(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
+        if !self.jobs.is_empty() || self.node_health.awaits_node(&self.jobs) {
             self.lifecycle.busy_at = now;
         }
         if self.lifecycle.phase == Phase::Serving {
@@ -92,15 +100,15 @@ impl State {
         }
         if let Phase::Ending(exit) = &self.lifecycle.phase
             && self.jobs.is_empty()
-            && (self.sacct.are_settled() || *exit != Ok(RunnerExit::Deadline) || self.lifecycle.skip_worker_actions)
+            && (self.sacct.is_settled() || *exit != Ok(RunnerExit::Deadline) || self.lifecycle.skip_worker_actions)
         {
             let until = now.plus(self.settings.shutdown_grace);
-            let has_last_words = self.session.is_registered() || !self.reports.is_empty();
+            let has_reports_to_deliver = self.session.is_registered() || !self.reports.is_empty();
             match exit.clone() {
                 Ok(exit) if self.session.is_registered() && exit != RunnerExit::Dismissed => {
                     self.lifecycle.phase = Phase::Completing(exit, until);
                 }
-                Ok(exit) if has_last_words => self.lifecycle.phase = Phase::Leaving(exit, until),
+                Ok(exit) if has_reports_to_deliver => self.lifecycle.phase = Phase::Leaving(exit, until),
                 exit => self.exit(exit, effects),
             }
         }
@@ -118,7 +126,7 @@ impl State {
         }
     }
 
-    /// What belongs to a worker's end is under way. Without the server, or in a hurry, it is left out.
+    /// Runs the actions that belong to a worker's end. Without the server, or after a second stop signal, they are left out.
     fn complete(&mut self, exit: RunnerExit, until: BootInstant, now: BootInstant) {
         let shutdown_grace = now.plus(self.settings.shutdown_grace);
         if !self.jobs.is_empty() {
@@ -133,26 +141,29 @@ impl State {
     }
 
     fn consider_leaving(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
-        if self.is_drained() && !self.settings.persistent {
+        if self.is_drained() && !self.settings.user.persistent {
             self.leave_results(RunnerExit::Drained, effects);
-        } else if (self.is_preempted() || self.has_lost_its_nodes()) && self.jobs.is_empty() {
-            self.end_with(Ok(RunnerExit::Stopped), now, effects);
+        } else if (self.allocation.is_preempted() || self.node_health.has_lost_all_nodes(&self.jobs))
+            && self.jobs.is_empty()
+        {
+            self.begin_end(Ok(RunnerExit::Stopped), now, effects);
         } else if let Some(exit) = self.reason_to_leave(now, effects) {
-            self.end_with(Ok(exit), now, effects);
+            self.begin_end(Ok(exit), now, effects);
         }
     }
 
-    /// What the server's last answer and the time give reason for. Without the server there is no such reason.
+    /// Returns the reason to leave that follows from the server's last answer and the time. Without the server there is none.
     fn reason_to_leave(&mut self, now: BootInstant, effects: &mut Vec<Effect>) -> Option<RunnerExit> {
         let reported = self.reports.is_empty() && self.reports.returned().is_empty();
         if reported && self.jobs.is_empty() && self.session.settled().is_some() {
-            self.settle_told_accounts(now, effects);
+            self.settle_ended_accounts(now, effects);
         }
-        let accounted = self.sacct.are_settled() && self.sacct.news().is_empty();
+        let accounted = self.sacct.is_settled() && self.sacct.unreported().is_empty();
         let holds_nothing = self.jobs.is_empty() && reported && accounted;
-        let too_late = self.is_too_late(now);
+        let too_late = self.deadlines.is_too_late(self.session.policy(), now);
         if too_late && self.session.has_heard() && !std::mem::replace(&mut self.lifecycle.too_late_logged, true) {
-            effects.push(Effect::Log(RunnerEvent::Problem { message: self.too_late() }));
+            let message = too_late_message(self.session.policy());
+            effects.push(Effect::Log(RunnerEvent::Problem { message }));
         }
         if !holds_nothing || self.session.is_failing() || !self.session.has_heard() {
             return None;
@@ -166,7 +177,7 @@ impl State {
         if too_late {
             return Some(RunnerExit::Deadline);
         }
-        let due = self.lifecycle.busy_at.plus(self.idle_time()?);
+        let due = self.lifecycle.busy_at.plus(self.settings.idle_time(self.session.policy())?);
         if self.session.capacity_expected() || self.session.heard_at() < self.lifecycle.busy_at {
             return None;
         }
@@ -177,26 +188,12 @@ impl State {
         Some(RunnerExit::Idle)
     }
 
-    /// How long it stays without anything to do; none for ever.
-    fn idle_time(&self) -> Option<Duration> {
-        match self.settings.idle_exit {
-            _ if self.settings.persistent => None,
-            IdleExit::Never => None,
-            IdleExit::AsTold => Some(Duration::from_secs(self.session.policy().wait_for_new_jobs_seconds)),
-            IdleExit::After(time) => Some(time),
-        }
-    }
-
-    fn too_late(&self) -> String {
-        format!(
-            "less than {} s of its time are left: it takes no new jobs (compute_node_min_time_for_new_jobs_seconds)",
-            self.session.policy().min_time_for_new_jobs_seconds
-        )
-    }
-
     pub(super) fn exit(&mut self, exit: Result<RunnerExit, LinkError>, effects: &mut Vec<Effect>) {
         self.lifecycle.phase = Phase::Gone;
-        self.sum_up_node(effects);
+        let summaries = self.usage.node_summaries();
+        if !summaries.is_empty() {
+            effects.push(Effect::Record(summaries));
+        }
         effects.push(Effect::Exit(exit));
     }
 }

@@ -1,6 +1,6 @@
-//! Whether Slurm starts steps on a node. Its daemon there may be dead while the machine and this runner live: what is started then
-//! comes to nothing, and that says nothing about the job. So the node rests, is tried again, and is given up when that does not
-//! help; a runner without a node leaves.
+//! Health of the allocation's nodes. Slurm's daemon on a node may be dead while the machine and this runner live: steps that start
+//! there fail without fault of the job. The runner quarantines such a node, tries it again, and gives it up if that fails. A
+//! runner without a node leaves.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,28 +8,103 @@ use std::time::Duration;
 use torc_api::state::Cause;
 use torc_api::wire::AttemptKey;
 
-use super::{Effect, State};
+use super::jobs::Jobs;
+use super::timer::Timer;
+use super::{AgentSettings, Effect, State};
 use crate::clock::BootInstant;
 use crate::events::RunnerEvent;
 
-/// How long a node rests after each failure in a row. One more, and it is given up.
+/// The quarantine of a node after each failure in a row. After one more failure the node is given up.
 const QUARANTINE: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(30)];
 
-/// Nodes on which a step could not be started, by their place in the allocation.
+/// Nodes on which a step could not start, by their index in the allocation.
 #[derive(Debug, Default)]
 pub(super) struct NodeHealth {
     unhealthy: BTreeMap<usize, UnhealthyNode>,
 }
 
+/// The failures of one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct UnhealthyNode {
+    /// Number of failures in a row. Failures of steps that ran at the same time count once.
+    failures: usize,
+    /// The moment of the last failure. Failures of steps that had started before belong to it.
+    noticed: BootInstant,
+    /// The end of the quarantine; absent for a node that was given up.
+    quarantined_until: Option<BootInstant>,
+}
+
+/// The reason why Slurm did not start a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StepFailure {
+    /// The daemon of the node did not start it.
+    Node,
+    /// Slurm's controller did not answer. This does not count against the node.
+    Controller,
+}
+
 impl NodeHealth {
-    /// Returns the nodes that rest, and until when.
-    fn resting(&self) -> Vec<(usize, BootInstant)> {
-        self.unhealthy.iter().filter_map(|(node, trouble)| Some((*node, trouble.rests_until?))).collect()
+    /// Returns whether a node will be tried again.
+    fn has_quarantined(&self) -> bool {
+        self.unhealthy.values().any(|node| node.quarantined_until.is_some())
     }
 
-    /// Whether a node will be tried again.
-    fn has_resting(&self) -> bool {
-        self.unhealthy.values().any(|trouble| trouble.rests_until.is_some())
+    /// Returns whether the only nodes left are in quarantine.
+    pub fn awaits_node(&self, jobs: &Jobs) -> bool {
+        !jobs.has_node() && self.has_quarantined()
+    }
+
+    /// Returns whether no node is left on which Slurm could start a step.
+    pub fn has_lost_all_nodes(&self, jobs: &Jobs) -> bool {
+        !jobs.has_node() && !self.has_quarantined()
+    }
+
+    /// Counts the failure of a step that started at this moment. Nothing starts on its nodes until their quarantine is over.
+    fn quarantine(
+        &mut self,
+        jobs: &mut Jobs,
+        nodes: &[usize],
+        started: BootInstant,
+        failure: StepFailure,
+        now: BootInstant,
+    ) -> Vec<(usize, Option<Duration>)> {
+        let mut quarantined = Vec::new();
+        for node in nodes {
+            let known = self.unhealthy.get(node).copied();
+            if known.is_some_and(|known| started <= known.noticed) {
+                continue;
+            }
+            let failures = known.map_or(0, |known| known.failures) + usize::from(failure == StepFailure::Node);
+            let duration = QUARANTINE.get(failures.saturating_sub(1)).copied();
+            let quarantined_until = duration.map(|duration| now.plus(duration));
+            self.unhealthy.insert(*node, UnhealthyNode { failures, noticed: now, quarantined_until });
+            jobs.set_in_service(*node, false);
+            quarantined.push((*node, duration));
+        }
+        quarantined
+    }
+
+    /// Ends the quarantine of nodes on which Slurm has started this step.
+    pub fn step_started(&mut self, jobs: &mut Jobs, key: &AttemptKey) {
+        let Some(job) = jobs.get(key) else { return };
+        let started = job.since;
+        for node in job.step.nodes.clone() {
+            if self.unhealthy.get(&node).is_some_and(|known| started > known.noticed) {
+                self.unhealthy.remove(&node);
+                jobs.set_in_service(node, true);
+            }
+        }
+    }
+
+    /// Tries nodes again whose quarantine is over.
+    pub fn retry_nodes(&self, jobs: &mut Jobs, now: BootInstant, timer: &mut Timer) {
+        for (node, known) in &self.unhealthy {
+            match known.quarantined_until {
+                Some(until) if until <= now => jobs.set_in_service(*node, true),
+                Some(until) => timer.set(until),
+                None => {}
+            }
+        }
     }
 }
 
@@ -41,126 +116,50 @@ impl NodeHealth {
 
     /// Returns the number of failures in a row of a node.
     pub fn failures(&self, node: usize) -> Option<usize> {
-        self.unhealthy.get(&node).map(|trouble| trouble.failures)
+        self.unhealthy.get(&node).map(|known| known.failures)
     }
 }
 
-/// What is wrong with a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct UnhealthyNode {
-    /// Failures in a row, those of one blow counted once.
-    failures: usize,
-    /// When the last of them was noticed: what had been started before is part of it.
-    noticed: BootInstant,
-    /// Nothing is started there before; for ever if absent.
-    rests_until: Option<BootInstant>,
-}
-
-/// Why a step was not started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum StepFailure {
-    /// Its node did not take it.
-    Node,
-    /// Slurm's controller did not answer. It will: that is no reason to give a node up.
-    Controller,
+/// Returns the log message about a node on which nothing starts for a while, or ever.
+fn quarantine_message(settings: &AgentSettings, node: usize, duration: Option<Duration>) -> String {
+    let name = settings.allocation.as_ref().and_then(|allocation| allocation.nodes.get(node));
+    let name = name.map_or_else(|| "of this runner".to_owned(), String::clone);
+    match duration {
+        Some(duration) => {
+            format!("Slurm does not start steps on node {name}: starting nothing there for {} s", duration.as_secs())
+        }
+        None => format!("Slurm does not start steps on node {name}: giving the node up"),
+    }
 }
 
 impl State {
-    /// What `srun` wrote about a step that failed.
-    pub(super) fn srun_said(&mut self, key: AttemptKey, silence: Option<String>) {
-        if let Some(step) = self.jobs.step_mut(&key) {
-            step.never_asked_for = silence;
-        }
-    }
-
-    /// `srun` could not ask for the step, and nobody has seen it.
-    pub(super) fn was_never_asked_for(&self, key: AttemptKey) -> bool {
-        let step = self.jobs.get(&key).map(|job| &job.step);
-        step.is_some_and(|step| step.never_asked_for.is_some() && step.number.is_none())
-    }
-
-    /// Slurm's controller did not hear of a step: that is no failure of the job.
-    pub(super) fn controller_is_away(&mut self, key: AttemptKey, now: BootInstant, effects: &mut Vec<Effect>) {
-        let why = self.jobs.get(&key).and_then(|job| job.step.never_asked_for.clone()).unwrap_or_default();
-        if let Some(finished) = self.reports.finished_mut(&key) {
-            finished.cause = Some(Cause::Stopped);
-            finished.message = Some(format!("Slurm did not start its step: {why}"));
-        }
-        let nodes = (0..self.jobs.ledger().nodes()).collect();
-        self.rest(key, nodes, StepFailure::Controller, now, effects);
-    }
-
-    /// Slurm's daemon on a node did not start a step.
-    pub(super) fn node_fails(&mut self, key: AttemptKey, now: BootInstant, effects: &mut Vec<Effect>) {
-        let nodes = self.jobs.get(&key).map(|job| job.step.nodes.clone()).unwrap_or_default();
-        let nodes = if nodes.is_empty() { (0..self.jobs.ledger().nodes()).collect() } else { nodes };
-        self.rest(key, nodes, StepFailure::Node, now, effects);
-    }
-
-    /// Nothing is started on these nodes for a while, or ever again.
-    fn rest(
+    /// Takes the end of a step that Slurm did not start: it is no failure of the job, and its nodes are quarantined.
+    pub(super) fn step_not_started(
         &mut self,
         key: AttemptKey,
-        nodes: Vec<usize>,
         failure: StepFailure,
         now: BootInstant,
         effects: &mut Vec<Effect>,
     ) {
-        let Some(started) = self.jobs.get(&key).map(|job| job.since) else { return };
-        for node in nodes {
-            let known = self.node_health.unhealthy.get(&node).copied();
-            if known.is_some_and(|trouble| started <= trouble.noticed) {
-                continue;
-            }
-            let before = known.map_or(0, |trouble| trouble.failures);
-            let failures = if failure == StepFailure::Node { before + 1 } else { before };
-            let rest = QUARANTINE.get(failures.saturating_sub(1)).copied();
-            self.node_health
-                .unhealthy
-                .insert(node, UnhealthyNode { failures, noticed: now, rests_until: rest.map(|rest| now.plus(rest)) });
-            self.jobs.set_in_service(node, false);
-            let name = self.settings.allocation.as_ref().and_then(|allocation| allocation.nodes.get(node));
-            let name = name.map_or("its node", String::as_str);
-            let follows = rest.map_or("no more".to_owned(), |rest| format!("none for {} s", rest.as_secs()));
-            let message = format!("Slurm does not start steps on {name}: it gets {follows}");
+        let Some(job) = self.jobs.get(&key) else { return };
+        let started = job.since;
+        let mut nodes = if failure == StepFailure::Node { job.step.nodes.clone() } else { Vec::new() };
+        if nodes.is_empty() {
+            nodes = (0..self.jobs.ledger().nodes()).collect();
+        }
+        if failure == StepFailure::Controller
+            && let Some(finished) = self.reports.finished_mut(&key)
+        {
+            let error = job.step.srun_error.clone().unwrap_or_default();
+            finished.cause = Some(Cause::Stopped);
+            finished.message = Some(format!("Slurm did not start its step: {error}"));
+        }
+        for (node, duration) in self.node_health.quarantine(&mut self.jobs, &nodes, started, failure, now) {
+            let message = quarantine_message(&self.settings, node, duration);
             effects.push(Effect::Log(RunnerEvent::Problem { message }));
         }
         if !self.jobs.has_node() {
-            self.let_go(self.jobs.unstarted(), None, now, effects);
+            self.release(self.jobs.unstarted(), None, now, effects);
         }
-    }
-
-    /// Slurm has started a step: its nodes are well.
-    pub(super) fn step_begun(&mut self, key: AttemptKey) {
-        let Some(job) = self.jobs.get(&key) else { return };
-        let started = job.since;
-        for node in job.step.nodes.clone() {
-            let is_newer = |trouble: &UnhealthyNode| started > trouble.noticed;
-            if self.node_health.unhealthy.get(&node).is_some_and(is_newer) {
-                self.node_health.unhealthy.remove(&node);
-                self.jobs.set_in_service(node, true);
-            }
-        }
-    }
-
-    /// Nodes that have rested are tried again.
-    pub(super) fn retry_nodes(&mut self, now: BootInstant) {
-        for (node, until) in self.node_health.resting() {
-            if until <= now {
-                self.jobs.set_in_service(node, true);
-            } else {
-                self.wake(until);
-            }
-        }
-    }
-
-    /// A node rests, and will be tried again.
-    pub(super) fn awaits_node(&self) -> bool {
-        !self.jobs.has_node() && self.node_health.has_resting()
-    }
-
-    /// There is no node that Slurm could start anything on.
-    pub(super) fn has_lost_its_nodes(&self) -> bool {
-        !self.jobs.has_node() && !self.node_health.has_resting()
     }
 }

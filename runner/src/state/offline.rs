@@ -1,7 +1,7 @@
-//! Life without the server. Calls are repeated for a while; then the runner drains: it takes nothing new, lets running jobs end,
-//! writes their results into its journal, and now and then asks whether the server is back.
+//! Work without the server. The runner repeats calls for a while. Then it drains: it takes no new work, lets running jobs end, writes
+//! their results into its journal, and pings the server.
 //!
-//! A result is safe in the journal before the shim may forget it, and leaves the journal only when the server has it.
+//! The shim drops a result only after the journal has it, and a result leaves the journal only when the server has it.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -9,167 +9,150 @@ use std::time::Duration;
 
 use torc_api::wire::{AttemptKey, JournalledResult};
 
+use super::jobs::Jobs;
 use super::lifecycle::Phase;
-use super::reports::Report;
+use super::reports::{PendingReport, Reports};
+use super::timer::Timer;
 use super::{Effect, State};
 use crate::clock::BootInstant;
 use crate::config::RunnerExit;
 use crate::events::RunnerEvent;
 use crate::link::LinkError;
 
-/// Pause before a journal that could not be written is tried again.
-const WRITE_AGAIN: Duration = Duration::from_secs(5);
+/// Interval between two attempts to write the journal: a full disk rarely has room again within seconds.
+const WRITE_RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What is known about the journal.
+/// The state of writing the journal.
 #[derive(Debug, Default)]
-pub(super) struct Journal {
-    /// A write has been asked for and not answered.
+pub(super) struct JournalState {
+    /// True if a write is in flight.
     writing: bool,
     write_at: BootInstant,
-    /// A person knows that it cannot be written.
-    told: bool,
+    /// True if the log already says that the journal cannot be written.
+    failure_logged: bool,
 }
 
-impl State {
-    /// Begins to drain when the server has been away for too long.
-    pub(super) fn check_outage(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
-        let Some(since) = self.session.failing_since() else { return };
-        if self.session.is_draining() {
-            return;
+impl JournalState {
+    /// Returns the next write. Only one is in flight at a time.
+    fn next_write(
+        &mut self,
+        reports: &Reports,
+        jobs: &Jobs,
+        runner: Option<i64>,
+        now: BootInstant,
+        timer: &mut Timer,
+    ) -> Option<Effect> {
+        if self.writing {
+            return None;
         }
-        let window = self.retry_window();
-        if now < since.plus(window) {
-            self.wake(since.plus(window));
-            return;
+        let unwritten = |(key, report): &(&AttemptKey, &PendingReport)| !report.is_journaled && !jobs.contains_key(key);
+        let results: Vec<JournalledResult> = reports
+            .iter()
+            .filter(unwritten)
+            .map(|(_, report)| JournalledResult {
+                ended_ms: 0,
+                runner,
+                name: report.name.clone(),
+                finished: report.with_age(now),
+            })
+            .collect();
+        if results.is_empty() {
+            return None;
         }
-        self.session.drain(now.plus(self.settings.offline.ping_interval));
-        if !self.settings.offline.enabled {
-            self.end_with(Err(LinkError::Unreachable(self.session.last_failure().to_owned())), now, effects);
-            return;
+        if now < self.write_at {
+            timer.set(self.write_at);
+            return None;
         }
-        effects.push(Effect::Log(RunnerEvent::Draining { after: window, running: self.jobs.active_count() }));
+        self.writing = true;
+        Some(Effect::Journal(results))
     }
 
-    fn retry_window(&self) -> Duration {
-        let minutes = self.session.policy().wait_for_healthy_database_minutes;
-        self.settings.offline.retry_window.unwrap_or_else(|| Duration::from_secs(minutes.saturating_mul(60)))
-    }
-
-    /// Results go to the journal: nobody knows when the server can have them.
-    fn keeps_journal(&self) -> bool {
-        let leaving = matches!(self.lifecycle.phase(), Phase::Leaving(..)) && self.session.is_failing();
-        self.settings.offline.enabled && !self.lifecycle.is_gone() && (self.session.is_draining() || leaving)
-    }
-
-    /// Asks for results to be written down, one batch at a time.
-    pub(super) fn keep_journal(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
-        if !self.keeps_journal() || self.journal.writing {
-            return;
-        }
-        let fresh = |key: &AttemptKey, report: &Report| !report.is_journaled && !self.jobs.contains_key(key);
-        let unwritten: Vec<AttemptKey> =
-            self.reports.iter().filter(|(key, report)| fresh(key, report)).map(|(key, _)| *key).collect();
-        if unwritten.is_empty() {
-            return;
-        }
-        if now < self.journal.write_at {
-            self.wake(self.journal.write_at);
-            return;
-        }
-        self.journal.writing = true;
-        let runner = self.session.last_runner();
-        let results = unwritten.iter().filter_map(|key| self.reports.get(key)).map(|report| JournalledResult {
-            ended_ms: 0,
-            runner,
-            name: report.name.clone(),
-            finished: report.told_at(now),
-        });
-        effects.push(Effect::Journal(results.collect()));
-    }
-
-    /// These are on the disk, so the shim need not hold them any longer.
-    pub(super) fn journalled(&mut self, keys: Vec<AttemptKey>, effects: &mut Vec<Effect>) {
-        self.journal = Journal::default();
-        let mut delivered = Vec::new();
-        for key in &keys {
-            if !self.reports.set_journaled(key) {
-                // The server was quicker.
-                delivered.push(*key);
-            }
-        }
+    /// Marks results as written. The shim can drop them.
+    pub fn written(&mut self, reports: &mut Reports, keys: Vec<AttemptKey>, effects: &mut Vec<Effect>) {
+        *self = Self::default();
+        // The server may have got some of them in the meantime.
+        let delivered: Vec<AttemptKey> = keys.iter().filter(|key| !reports.set_journaled(key)).copied().collect();
         effects.push(Effect::Acknowledge(keys));
         if !delivered.is_empty() {
             effects.push(Effect::Unjournal(delivered));
         }
     }
 
-    /// They could not be written: memory and the shim hold them until that succeeds or the server has them.
-    pub(super) fn not_journalled(&mut self, reason: String, now: BootInstant, effects: &mut Vec<Effect>) {
-        self.journal.writing = false;
-        self.journal.write_at = now.plus(WRITE_AGAIN);
-        if !std::mem::replace(&mut self.journal.told, true) {
-            let message = format!("results cannot be written to the journal and are kept in memory: {reason}");
+    /// Schedules another attempt. Until one succeeds or the server has the results, memory and the shim hold them.
+    pub fn failed(&mut self, reason: String, now: BootInstant, effects: &mut Vec<Effect>) {
+        self.writing = false;
+        self.write_at = now.plus(WRITE_RETRY_INTERVAL);
+        if !std::mem::replace(&mut self.failure_logged, true) {
+            let message = format!("cannot write results to the journal, keeping them in memory: {reason}");
             effects.push(Effect::Log(RunnerEvent::Problem { message }));
         }
     }
+}
 
-    /// Results that an earlier runner of this place wrote down and nobody has fetched.
-    pub(super) fn recovered(&mut self, results: Vec<(JournalledResult, Duration)>, now: BootInstant) {
-        for (result, age) in results {
-            let key = result.finished.key;
-            if !self.reports.set_journaled(&key) && !self.jobs.contains_key(&key) {
-                self.reports.add(Report {
-                    name: result.name,
-                    finished: result.finished,
-                    ended: now,
-                    older: age,
-                    is_journaled: true,
-                });
-                self.session.mark_dirty(now);
-            }
+impl State {
+    /// Begins to drain when the server has been unreachable for the whole retry window.
+    pub(super) fn check_outage(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
+        let Some(since) = self.session.failing_since() else { return };
+        if self.session.is_draining() {
+            return;
+        }
+        let minutes = self.session.policy().wait_for_healthy_database_minutes;
+        let by_workflow = || Duration::from_secs(minutes.saturating_mul(60));
+        let window = self.settings.user.server_retry_window.unwrap_or_else(by_workflow);
+        if now < since.plus(window) {
+            self.wake(since.plus(window));
+            return;
+        }
+        self.session.drain(now.plus(self.settings.user.drain_ping_interval));
+        if !self.settings.user.offline_drain {
+            let error = LinkError::Unreachable(self.session.last_failure().to_owned());
+            self.begin_end(Err(error), now, effects);
+            return;
+        }
+        effects.push(Effect::Log(RunnerEvent::Draining { after: window, running: self.jobs.active_count() }));
+    }
+
+    /// Writes results into the journal while it is unknown when the server can have them.
+    pub(super) fn keep_journal(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
+        let leaving = matches!(self.lifecycle.phase(), Phase::Leaving(..)) && self.session.is_failing();
+        let is_needed = !self.lifecycle.is_gone() && (self.session.is_draining() || leaving);
+        if self.settings.user.offline_drain && is_needed {
+            let runner = self.session.last_runner();
+            effects.extend(self.journal.next_write(&self.reports, &self.jobs, runner, now, &mut self.timer));
         }
     }
 
-    /// The server has these: the journal need not.
-    pub(super) fn forget_journalled(&mut self, keys: &[AttemptKey], effects: &mut Vec<Effect>) {
-        let kept = |key: &&AttemptKey| self.reports.get(key).is_some_and(|report| report.is_journaled);
-        let journalled: Vec<AttemptKey> = keys.iter().filter(kept).copied().collect();
-        if !journalled.is_empty() {
-            effects.push(Effect::Unjournal(journalled));
-        }
-    }
-
-    /// Everything that could be done without the server has been done.
+    /// Returns whether everything is done that is possible without the server.
     pub(super) fn is_drained(&self) -> bool {
-        let safe = |(_, report): (&AttemptKey, &Report)| report.is_journaled;
-        self.settings.offline.enabled
+        self.settings.user.offline_drain
             && self.session.is_draining()
             && self.jobs.is_empty()
-            && self.sacct.are_settled()
-            && self.reports.iter().all(safe)
+            && self.sacct.is_settled()
+            && self.reports.iter().all(|(_, report)| report.is_journaled)
     }
 
-    /// Leaves without the server having every result, and says what is to be typed when it is back. What is not in the journal
-    /// stays with the shim for the next runner of this place.
+    /// Exits although the server does not have every result, and logs the commands that deliver the journal. Results that are not
+    /// in the journal stay with the shim for the next runner in this place.
     pub(super) fn leave_results(&mut self, exit: RunnerExit, effects: &mut Vec<Effect>) {
         let journalled = self.reports.iter().filter(|(_, report)| report.is_journaled);
         let runs: BTreeSet<(i64, i32)> = journalled.clone().map(|(key, _)| (key.workflow, key.run)).collect();
         let journalled = journalled.count();
-        let hints = runs.iter().map(|(workflow, run)| reconcile(*workflow, *run, &self.settings.output_dir)).collect();
+        let folder = &self.settings.output_dir;
+        let hints = runs.iter().map(|(workflow, run)| reconcile_command(*workflow, *run, folder)).collect();
         let unwritten = self.reports.len() - journalled;
         effects.push(Effect::Log(RunnerEvent::LeftResults { journalled, unwritten, hints }));
         self.exit(Ok(exit), effects);
     }
 }
 
-/// What a person types once the server is back.
-fn reconcile(workflow: i64, run: i32, folder: &str) -> String {
+/// Returns the command that delivers the journal of a run, ready for a shell.
+fn reconcile_command(workflow: i64, run: i32, folder: &str) -> String {
     let mut line = format!("torc workflows reconcile {workflow} {run} --base-dir ");
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_./-+:@%,=".contains(c);
     if !folder.is_empty() && folder.chars().all(is_plain) {
         line.push_str(folder);
     } else {
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(line, "'{}'", folder.replace('\'', r"'\''"));
     }
     line
@@ -177,12 +160,18 @@ fn reconcile(workflow: i64, run: i32, folder: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::reconcile;
+    use super::reconcile_command;
 
     // J18
     #[test]
-    fn the_hint_can_be_pasted() {
-        assert_eq!(reconcile(42, 1, "/scratch/run42"), "torc workflows reconcile 42 1 --base-dir /scratch/run42");
-        assert_eq!(reconcile(1, 2, "/my runs/it's"), r"torc workflows reconcile 1 2 --base-dir '/my runs/it'\''s'");
+    fn the_reconcile_command_quotes_the_folder() {
+        assert_eq!(
+            reconcile_command(42, 1, "/scratch/run42"),
+            "torc workflows reconcile 42 1 --base-dir /scratch/run42"
+        );
+        assert_eq!(
+            reconcile_command(1, 2, "/my runs/it's"),
+            r"torc workflows reconcile 1 2 --base-dir '/my runs/it'\''s'"
+        );
     }
 }

@@ -1,19 +1,19 @@
-//! How long to wait before the server is asked again, when nothing of ours waits there.
+//! The delay between two calls of the server without long polls.
 //!
-//! The ramp keeps a fully loaded node from asking every few seconds for hours; whatever shows that things move resets it. While
-//! the server is away it plays no part: the ping has an interval of its own.
+//! The delay grows, so that a fully loaded node does not call every few seconds for hours, and progress resets it.
+//! While the server is unreachable, the ping interval applies instead.
 
 use std::time::Duration;
 
 use torc_core::backoff::Backoff;
 
-/// Without jobs nothing but the timer wakes the runner, and it should notice soon that everything has ended.
+/// Longest delay of a runner without jobs: it should notice soon that its workflows have ended.
 const MAX_IDLE_WAIT: Duration = Duration::from_secs(30);
 
-/// What the time since the last call brought.
+/// The activity since the last call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PollMode {
-    /// A job of ours has ended, or new work came.
+    /// A job has ended, or new work arrived.
     Progress,
     /// Jobs run, and nothing else happened.
     Waiting,
@@ -21,21 +21,21 @@ pub(super) enum PollMode {
     Idle,
 }
 
-/// The wait between two calls, which grows while nothing happens.
+/// The delay between two calls, which grows while nothing happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PollBackoff {
     backoff: Backoff,
 }
 
 impl PollBackoff {
-    /// Begins at `base`; doubles up to `max`.
+    /// Begins at `base`, and doubles up to `max`.
     pub fn new(base: Duration, max: Duration) -> Self {
         let mut backoff = Backoff::new(base, max);
         backoff.next_delay();
         Self { backoff }
     }
 
-    /// Returns how long to wait after a call. Progress lets the ramp begin again; the end of a job is that, because it is reported
+    /// Returns the delay after a call. Progress resets it; the end of a job counts as progress, because it is reported
     /// at once.
     pub fn wait_after(&mut self, mode: PollMode) -> Duration {
         if mode == PollMode::Waiting {
@@ -47,7 +47,7 @@ impl PollBackoff {
     }
 }
 
-/// A wait never goes past the end of the runner's time, nor past a third of its lease.
+/// Limits a delay to the remaining time, and to a third of the lease.
 pub(super) fn bounded(wait: Duration, lease: Duration, time_left: Option<Duration>) -> Duration {
     wait.min(lease / 3).min(time_left.unwrap_or(Duration::MAX))
 }
@@ -57,28 +57,28 @@ mod tests {
     use super::PollMode::{Idle, Progress, Waiting};
     use super::*;
 
-    /// Base, most, what happens, the waits, and why.
+    /// Base, maximum, activity, expected delays, and the reason.
     type Case<'a> = (u64, u64, &'a [PollMode], &'a [u64], &'a str);
 
-    fn waits(base: u64, most: u64, regimes: &[PollMode]) -> Vec<u64> {
+    fn waits(base: u64, most: u64, modes: &[PollMode]) -> Vec<u64> {
         let mut backoff = PollBackoff::new(Duration::from_secs(base), Duration::from_secs(most));
-        regimes.iter().map(|regime| backoff.wait_after(*regime).as_secs()).collect()
+        modes.iter().map(|mode| backoff.wait_after(*mode).as_secs()).collect()
     }
 
     // J26, J27, J28, J29
     #[test]
-    fn regimes() {
+    fn modes() {
         let cases: [Case<'_>; 7] = [
             (5, 300, &[Progress, Progress, Progress], &[5, 5, 5], "progress: the base"),
             (5, 300, &[Waiting; 8], &[10, 20, 40, 80, 160, 300, 300, 300], "no progress: doubles up to the most"),
-            (5, 300, &[Waiting, Waiting, Progress, Waiting], &[10, 20, 5, 10], "progress begins the ramp anew"),
+            (5, 300, &[Waiting, Waiting, Progress, Waiting], &[10, 20, 5, 10], "progress resets the delay"),
             (5, 300, &[Waiting, Waiting, Idle, Waiting], &[10, 20, 5, 10], "so does having no jobs"),
             (60, 300, &[Idle, Idle], &[30, 30], "without jobs at most 30 s"),
             (7, 300, &[Idle, Idle], &[7, 7], "and never longer than the base"),
             (600, 300, &[Progress, Waiting, Waiting], &[600, 600, 600], "a base above the most wins"),
         ];
-        for (base, most, regimes, expected, why) in cases {
-            assert_eq!(waits(base, most, regimes), expected, "{why}");
+        for (base, most, modes, expected, why) in cases {
+            assert_eq!(waits(base, most, modes), expected, "{why}");
         }
     }
 
@@ -93,7 +93,7 @@ mod tests {
 
     // J28
     #[test]
-    fn progress_lets_the_ramp_begin_anew() {
+    fn progress_resets_the_delay() {
         assert_eq!(waits(5, 300, &[Waiting, Waiting, Waiting, Progress, Waiting]), [10, 20, 40, 5, 10]);
     }
 

@@ -1,5 +1,5 @@
-//! What jobs have in common: how they are started, what they take, how they end. Profiles of the server become templates for
-//! the shim, each once.
+//! Launch profiles: what the jobs of one profile share, resolved for this host. Each profile of the server becomes one template for
+//! the shim.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -9,31 +9,31 @@ use torc_api::wire::{LeaseRole, Profile, Resources};
 use torc_core::ledger::NodeScope;
 use torc_slurm::srun::{self, StepLimits};
 
-use super::Settings;
+use super::AgentSettings;
 use super::usage_stats::memory_limit;
 use crate::command::{self, ShellSetup};
-use crate::mode::{self, Mode};
+use crate::mode::{self, LaunchMode};
 use crate::protocol::StartTemplate;
 use crate::tokens;
 
-/// What takes no resources also runs when a worker ends: it has to be quick to end when there is no more time.
+/// Longest lead of a task. Tasks also run when a worker ends, with little time left.
 const TASK_LEAD_MS: u64 = 5_000;
-/// The same for the time between its end and the runner's.
+/// Longest headroom of a task, for the same reason.
 const TASK_HEADROOM_MS: u64 = 10_000;
 
-/// What jobs have in common, as this runner starts them. `wire::Profile` is what their document says; here it is resolved for this
-/// host: its mode, its paths and its signals.
+/// A profile as this runner starts its jobs. `wire::Profile` has what the document says; `LaunchProfile` adds the mode, paths and
+/// signals of this host. The part that the shim needs is the template.
 #[derive(Debug)]
 pub(super) struct LaunchProfile {
     pub template: Arc<StartTemplate>,
     pub class: u32,
     pub invocation_script: Option<String>,
     pub shell: ShellSetup,
-    /// How its jobs become steps; absent when the runner starts them itself.
+    /// The options of `srun`; absent when the runner starts the jobs itself.
     pub step: Option<StepLaunch>,
 }
 
-/// What `srun` is told about jobs of a kind.
+/// Options of `srun` that the jobs of a profile share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct StepLaunch {
     pub limits: Option<StepLimits>,
@@ -43,33 +43,33 @@ pub(super) struct StepLaunch {
 }
 
 impl LaunchProfile {
-    /// The class of what takes no resources: nothing follows it in its place.
+    /// The class of tasks: they take no resources, so no job can follow them.
     pub const NO_CLASS: u32 = u32::MAX;
 
     pub fn resources(&self) -> &Resources {
         &self.template.resources
     }
 
-    /// Where its jobs may be put.
-    pub fn reach(&self) -> NodeScope {
+    /// Returns the nodes on which its jobs may run.
+    pub fn node_scope(&self) -> NodeScope {
         if self.template.in_step { NodeScope::Anywhere } else { NodeScope::Here }
     }
 }
 
-/// The profiles that a runner has met, and the classes of jobs that take the same from the node.
+/// The launch profiles of a runner, and its resource classes.
 #[derive(Debug, Default)]
 pub(super) struct ProfileCache {
     known: HashMap<(i64, String), Arc<LaunchProfile>>,
-    classes: Vec<Class>,
+    classes: Vec<ResourceClassKey>,
     templates: u32,
-    /// Workflows that the runner has had work of.
+    /// Workflows of which the runner has had work.
     workflows: HashSet<i64>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Class {
+struct ResourceClassKey {
     resources: Resources,
-    /// Its jobs are steps, which may be on any node.
+    /// True if its jobs are steps, which may run on any node.
     in_step: bool,
 }
 
@@ -79,9 +79,9 @@ impl ProfileCache {
         self.workflows.insert(workflow)
     }
 
-    /// The kind of a workflow's jobs with this profile.
-    pub fn of(&mut self, workflow: i64, profile: &Profile, settings: &Settings) -> Arc<LaunchProfile> {
-        // A profile is plain data, so this cannot fail; if it did, the profile would only be met twice.
+    /// Returns the launch profile of a workflow's jobs.
+    pub fn of(&mut self, workflow: i64, profile: &Profile, settings: &AgentSettings) -> Arc<LaunchProfile> {
+        // Serializing plain data cannot fail; if it did, the template would only be sent twice.
         let content = serde_json::to_string(profile).unwrap_or_default();
         if let Some(launch) = self.known.get(&(workflow, content.clone())) {
             return Arc::clone(launch);
@@ -100,14 +100,14 @@ impl ProfileCache {
         launch
     }
 
-    /// The kind of something that takes no resources. It may go on until shortly before the runner's time is over.
-    pub fn of_task(&mut self, workflow: i64, profile: &Profile, settings: &Settings) -> Arc<LaunchProfile> {
+    /// Returns the launch profile of a task. A task may run until shortly before the runner's end.
+    pub fn of_task(&mut self, workflow: i64, profile: &Profile, settings: &AgentSettings) -> Arc<LaunchProfile> {
         let content = format!("task {}", serde_json::to_string(profile).unwrap_or_default());
         if let Some(launch) = self.known.get(&(workflow, content.clone())) {
             return Arc::clone(launch);
         }
         self.templates += 1;
-        // It is never a step, whatever the jobs are: it takes nothing from the allocation.
+        // A task is never a step: it takes nothing from the allocation.
         let config = profile.execution_config.clone().unwrap_or_default();
         let config = ExecutionConfig { mode: Some(ExecutionMode::Direct), ..config };
         let mut template = template(workflow, &Profile { execution_config: Some(config), ..profile.clone() }, settings);
@@ -139,7 +139,7 @@ impl ProfileCache {
 
     /// Returns the number of the class of these jobs.
     fn class(&mut self, template: &StartTemplate) -> u32 {
-        let class = Class { resources: template.resources, in_step: template.in_step };
+        let class = ResourceClassKey { resources: template.resources, in_step: template.in_step };
         let at = self.classes.iter().position(|known| *known == class).unwrap_or_else(|| {
             self.classes.push(class);
             self.classes.len() - 1
@@ -159,9 +159,9 @@ fn step_launch(profile: &Profile) -> StepLaunch {
     }
 }
 
-fn template(workflow: i64, profile: &Profile, settings: &Settings) -> StartTemplate {
+fn template(workflow: i64, profile: &Profile, settings: &AgentSettings) -> StartTemplate {
     let working_dir = if profile.working_dir.is_empty() { &settings.working_dir } else { &profile.working_dir };
-    // Ours come last and win: they say whose process it is.
+    // The variables of Torc come last and win: the shim finds processes by them.
     let mut env: Vec<(String, String)> = profile.env.clone().into_iter().collect();
     if let Some(url) = &settings.api_url {
         env.push(("TORC_API_URL".to_owned(), url.clone()));
@@ -176,16 +176,16 @@ fn template(workflow: i64, profile: &Profile, settings: &Settings) -> StartTempl
     let config = profile.execution_config.clone().unwrap_or_default();
     let stdio = profile.stdio.clone().or(config.stdio.clone()).unwrap_or_default();
     let defaults = StartTemplate::default();
-    let in_step = mode::effective(&config, settings.allocation.is_some()) == Mode::Slurm;
+    let in_step = mode::effective(&config, settings.allocation.is_some()) == LaunchMode::Slurm;
     if in_step && profile.resources.gpus == 0 {
         env.push((srun::NO_GPUS.0.to_owned(), srun::NO_GPUS.1.to_owned()));
     }
-    // A token that the runner itself was handed is not for jobs: theirs is in a file.
+    // The runner's own token is not for jobs: they have one in a file.
     let mut unset = vec!["TORC_TOKEN".to_owned()];
     if in_step {
         unset.extend(srun::INHERITED_OPTIONS.map(str::to_owned));
     }
-    // The signal for steps is `srun`'s own: it ends the step at once. The early warning is Slurm's.
+    // A step always gets SIGTERM, with which `srun` ends it at once. The declared signal becomes Slurm's early warning.
     let signal = config.termination_signal.as_deref().filter(|_| !in_step);
     let milliseconds = |seconds: Option<i64>, default: u64| {
         seconds.map_or(default, |seconds| u64::try_from(seconds).unwrap_or(0).saturating_mul(1_000))

@@ -1,6 +1,6 @@
-//! Random histories against a small model of shim and server: nothing is started twice or beside what fits, no GPU is lost or
-//! given out twice, and every lease ends in exactly one report or return, or stays with the shim when the server cannot be
-//! told.
+//! Random histories against a small model of shim and server. No job starts twice or beside what fits, no GPU is lost
+//! or given out twice, and every lease ends in exactly one report or return, or stays with the shim while the server
+//! cannot learn of it.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -12,12 +12,12 @@ use torc_api::wire::{
 };
 
 use super::tests::{SECOND, key, profile, settings};
-use super::{BootInstant, Effect, Event, Findings, LinkError, Settings, State, jobs};
+use super::{AgentEvent, AgentSettings, BootInstant, Effect, LinkError, OutputFindings, State, jobs};
 use crate::protocol::{JobExit, Outcome, ShimJob, StartOrder, StartTemplate};
 
-/// Something that happens next; numbers choose among what is possible.
+/// A step of a history; numbers choose among the possibilities.
 #[derive(Clone, Debug)]
-enum Step {
+enum HistoryStep {
     Answer { grant: u8, cancel: Option<u8>, give_back: Option<u8> },
     Fail { forget: bool },
     JobEnds(u8),
@@ -28,47 +28,47 @@ enum Step {
     Stop,
 }
 
-/// The agent is frozen.
+/// A time for which the agent is frozen.
 #[derive(Clone, Debug)]
 struct Freeze {
     milliseconds: u32,
-    /// Jobs that end meanwhile, with equal times between them.
+    /// Jobs that end during the freeze, at equal intervals.
     ends: Vec<u8>,
-    /// Afterwards it looks at the time before it hears the shim.
+    /// True if the agent gets a tick before the shim's messages.
     by_time: bool,
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<HistoryStep>> {
     let pick = || prop::option::weighted(0.1, any::<u8>());
     let step = prop_oneof![
-        8 => (0_u8..12, pick(), pick()).prop_map(|(grant, cancel, give_back)| Step::Answer { grant, cancel, give_back }),
-        2 => any::<bool>().prop_map(|forget| Step::Fail { forget }),
-        12 => any::<u8>().prop_map(Step::JobEnds),
-        4 => (0_u16..20_000).prop_map(Step::Wait),
-        1 => freezes().prop_map(Step::Freeze),
-        1 => Just(Step::ShimDies),
-        1 => Just(Step::AgentDies),
-        1 => Just(Step::Stop),
+        8 => (0_u8..12, pick(), pick()).prop_map(|(grant, cancel, give_back)| HistoryStep::Answer { grant, cancel, give_back }),
+        2 => any::<bool>().prop_map(|forget| HistoryStep::Fail { forget }),
+        12 => any::<u8>().prop_map(HistoryStep::JobEnds),
+        4 => (0_u16..20_000).prop_map(HistoryStep::Wait),
+        1 => freezes().prop_map(HistoryStep::Freeze),
+        1 => Just(HistoryStep::ShimDies),
+        1 => Just(HistoryStep::AgentDies),
+        1 => Just(HistoryStep::Stop),
     ];
     prop::collection::vec(step, 1..120)
 }
 
-/// Some are shorter than a third of a lease, some are longer than a lease.
+/// Generates freezes shorter than a third of a lease up to longer than a lease.
 fn freezes() -> impl Strategy<Value = Freeze> {
     let parts = (0_u32..150_000, prop::collection::vec(any::<u8>(), 0..5), any::<bool>());
     parts.prop_map(|(milliseconds, ends, by_time)| Freeze { milliseconds, ends, by_time })
 }
 
-/// The jobs of the server.
+/// The kind of jobs that the server has.
 #[derive(Clone, Copy, Debug)]
-enum Jobs {
-    /// They take one or two CPUs and up to two GPUs. Few of them can follow each other in turn.
+enum JobKind {
+    /// Jobs with one or two CPUs and up to two GPUs. Few of them can follow each other in turn.
     Various,
-    /// They take one CPU each, so that many are handed to the shim.
+    /// Jobs with one CPU each, so that many are handed to the shim.
     Alike,
 }
 
-impl Jobs {
+impl JobKind {
     fn resources(self, job: i64) -> Resources {
         match self {
             Self::Various => Resources { gpus: (job / 2) % 3, ..profile(1 + job % 2).resources },
@@ -77,24 +77,24 @@ impl Jobs {
     }
 }
 
-/// Shim and server, as simple as they can be.
-struct World {
+/// A simple model of shim and server.
+struct HostModel {
     state: State,
     now: BootInstant,
     cpus: i64,
-    jobs: Jobs,
+    jobs: JobKind,
     next_job: i64,
     needs: HashMap<AttemptKey, Resources>,
     running: Vec<Running>,
     /// Results that the shim holds until they are acknowledged.
     kept: Vec<JobExit>,
-    /// Attempts of which nobody is left that knows how they ended.
+    /// Attempts whose outcome is lost.
     unknown: HashSet<AttemptKey>,
     waiting: Vec<StartOrder>,
-    /// Until when the shim takes the agent for alive.
+    /// The moment until which the agent counts as alive for the shim.
     alive_until: Option<BootInstant>,
     /// Messages of the shim that have not reached the agent.
-    news: Vec<Event>,
+    news: Vec<AgentEvent>,
     revoking: Vec<AttemptKey>,
     looking: Vec<(AttemptKey, Vec<String>)>,
     checking: Vec<AttemptKey>,
@@ -104,7 +104,7 @@ struct World {
     reported: HashMap<AttemptKey, u32>,
     returned: HashMap<AttemptKey, u32>,
     acknowledged: Vec<AttemptKey>,
-    /// A lease that ran out unstarted ends without a word.
+    /// True if a lease may expire unstarted without a report or return.
     lapsed_allowed: bool,
     exited: bool,
 }
@@ -121,14 +121,14 @@ const LEASE_MS: u64 = 120_000;
 const LEASE: Duration = Duration::from_millis(LEASE_MS);
 const GPUS: [&str; 3] = ["0", "2", "5"];
 
-fn with_gpus(cpus: i64) -> Settings {
-    Settings { devices: GPUS.map(str::to_owned).into(), ..settings(cpus) }
+fn with_gpus(cpus: i64) -> AgentSettings {
+    AgentSettings { devices: GPUS.map(str::to_owned).into(), ..settings(cpus) }
 }
 
-impl World {
-    fn new(cpus: i64, jobs: Jobs) -> Self {
+impl HostModel {
+    fn new(cpus: i64, jobs: JobKind) -> Self {
         let now = BootInstant(1_000 * SECOND);
-        let mut world = Self {
+        let mut model = Self {
             kept: Vec::new(),
             unknown: HashSet::new(),
             state: State::new(with_gpus(cpus), now),
@@ -153,11 +153,11 @@ impl World {
             lapsed_allowed: false,
             exited: false,
         };
-        world.handle(Event::Tick);
-        world
+        model.handle(AgentEvent::Tick);
+        model
     }
 
-    fn handle(&mut self, event: Event) {
+    fn handle(&mut self, event: AgentEvent) {
         let effects = self.state.handle(event, self.now);
         for effect in effects {
             self.carry_out(effect);
@@ -190,7 +190,7 @@ impl World {
             | Effect::RecordStep(_)
             | Effect::Sample(_)
             | Effect::QuerySlurm(_)
-            | Effect::ReadSrun(..)
+            | Effect::ReadSrunLog(..)
             | Effect::Record(_)
             | Effect::Journal(_)
             | Effect::Unjournal(_)
@@ -198,15 +198,15 @@ impl World {
         }
     }
 
-    /// Whoever looked for files is back; those of every tenth job are missing.
+    /// Answers the pending file checks. The files of every tenth job are missing.
     fn files_are_found(&mut self) {
         for (key, files) in std::mem::take(&mut self.looking) {
             let found = files.into_iter().map(|path| FileStat { path, ..FileStat::default() }).collect();
             let missing = key.job % 10 == 0;
-            self.handle(Event::InputsChecked(key, if missing { Err("f".to_owned()) } else { Ok(found) }));
+            self.handle(AgentEvent::InputsChecked(key, if missing { Err("f".to_owned()) } else { Ok(found) }));
         }
         for key in std::mem::take(&mut self.checking) {
-            self.handle(Event::OutputsChecked(key, Findings::default()));
+            self.handle(AgentEvent::OutputsChecked(key, OutputFindings::default()));
         }
     }
 
@@ -228,7 +228,7 @@ impl World {
         if self.now <= order.until {
             self.start(order);
         } else {
-            self.news.push(Event::Revoked(order.key));
+            self.news.push(AgentEvent::Revoked(order.key));
         }
     }
 
@@ -245,20 +245,21 @@ impl World {
         self.check_heartbeat();
     }
 
-    /// While jobs are handed to the shim, an agent that wakes up when it wants to counts as alive there.
+    /// Asserts that a punctual agent counts as alive while the shim has handed jobs.
     fn check_heartbeat(&self) {
         if self.state.jobs.handed() > 0 {
             let alive_until = self.alive_until.expect("the shim has had a heartbeat");
-            // The last heartbeat is no older than a ninth of the lease.
+            // The last heartbeat is at most a ninth of the lease old.
             assert!(self.now.plus(LEASE * 2 / 9) <= alive_until, "it is due and was not sent");
             let next = self.now.max(alive_until.minus(LEASE * 2 / 9));
             assert!(self.state.wake_at().is_some_and(|at| at <= next), "it would wake up too late");
         }
     }
 
-    /// Another agent takes the shim over. What had not started goes back to the server with its lease.
+    /// Replaces the agent. Leases that had not started return to the server.
     fn agent_dies(&mut self) {
-        // What only this agent knew, that a killed shim had lost a job, the server learns from the next one's silence about it.
+        // Only the old agent knew which jobs a killed shim had lost. The server learns it because the next agent does
+        // not name them.
         let told_again = |key: &&AttemptKey| self.kept.iter().any(|ended| ended.key == **key);
         self.unknown.extend(self.state.reports.iter().map(|(key, _)| key).filter(|key| !told_again(key)));
         self.shim_forgets_what_waits();
@@ -268,15 +269,15 @@ impl World {
         self.state = State::new(with_gpus(self.cpus), self.now);
         for Running { key, devices, .. } in self.running.clone() {
             let job = self.shim_job(key, devices);
-            self.handle_quietly(Event::Adopted(Box::new(job)));
+            self.handle_quietly(AgentEvent::Adopted(Box::new(job)));
         }
         for ended in self.kept.clone() {
             let job = Some(Box::new(self.shim_job(ended.key, Vec::new())));
-            self.handle_quietly(Event::Ended(Box::new(JobExit { job, successor: None, ..ended })));
+            self.handle_quietly(AgentEvent::Ended(Box::new(JobExit { job, successor: None, ..ended })));
         }
-        // The classes of one agent mean nothing to the next.
+        // Classes of the old agent are not valid for the new one.
         self.running.iter_mut().for_each(|running| running.class = u32::MAX);
-        self.handle(Event::Tick);
+        self.handle(AgentEvent::Tick);
     }
 
     fn shim_job(&self, key: AttemptKey, devices: Vec<String>) -> ShimJob {
@@ -292,14 +293,14 @@ impl World {
         self.alive_until = None;
     }
 
-    /// While not everything has been told, the books are not complete.
-    fn handle_quietly(&mut self, event: Event) {
+    /// Handles an event without checks, because the agent does not have the complete state yet.
+    fn handle_quietly(&mut self, event: AgentEvent) {
         for effect in self.state.handle(event, self.now) {
             self.carry_out(effect);
         }
     }
 
-    /// What the shim says about starts and revocations comes before anything else it says.
+    /// Delivers the shim's messages about starts and revocations, which precede all others.
     fn shim_speaks(&mut self) {
         while !self.news.is_empty() {
             let event = self.news.remove(0);
@@ -308,14 +309,14 @@ impl World {
         for key in std::mem::take(&mut self.revoking) {
             if let Some(at) = self.waiting.iter().position(|order| order.key == key) {
                 self.waiting.remove(at);
-                self.handle(Event::Revoked(key));
+                self.handle(AgentEvent::Revoked(key));
             }
         }
         let fresh: Vec<AttemptKey> = self.running.iter().map(|running| running.key).collect();
         for key in fresh {
-            let starting = self.state.jobs.get(&key).is_some_and(|job| job.stage != jobs::Stage::Running);
+            let starting = self.state.jobs.get(&key).is_some_and(|job| job.stage != jobs::JobStage::Running);
             if starting {
-                self.handle(Event::Started(key, self.now, 100));
+                self.handle(AgentEvent::Started(key, self.now, 100));
             }
         }
     }
@@ -325,7 +326,7 @@ impl World {
         self.shim_speaks();
     }
 
-    /// The next job of a class that the shim starts by itself.
+    /// Returns the next job of a class that the shim starts by itself.
     fn next_in_turn(&mut self, class: u32) -> Option<StartOrder> {
         let is_alive = self.alive_until.is_some_and(|until| self.now <= until);
         while let Some(at) = self.waiting.iter().position(|order| order.class == class).filter(|_| is_alive) {
@@ -333,12 +334,12 @@ impl World {
             if self.now <= order.until {
                 return Some(order);
             }
-            self.news.push(Event::Revoked(order.key));
+            self.news.push(AgentEvent::Revoked(order.key));
         }
         None
     }
 
-    /// A job ends, and the shim goes on as it may.
+    /// Ends a job. The shim starts the next one if it may.
     fn shim_collects(&mut self, pick: u8) {
         if self.running.is_empty() {
             return;
@@ -367,10 +368,10 @@ impl World {
             self.start(&order);
         }
         self.kept.push(ended.clone());
-        self.news.push(Event::Ended(Box::new(ended)));
+        self.news.push(AgentEvent::Ended(Box::new(ended)));
     }
 
-    /// Nobody acts on what the shim says before the agent goes on, with what it hears or with what has become due.
+    /// Freezes the agent. Nothing is done about the shim's messages until the agent goes on.
     fn freeze(&mut self, freeze: &Freeze) {
         self.lapsed_allowed = true;
         let parts = u32::try_from(freeze.ends.len() + 1).expect("few");
@@ -381,7 +382,7 @@ impl World {
         }
         self.now = self.now.plus(between);
         if freeze.by_time {
-            self.handle(Event::Tick);
+            self.handle(AgentEvent::Tick);
         }
         self.shim_speaks();
     }
@@ -417,62 +418,66 @@ impl World {
         response.cancel.extend(choose(cancel));
         response.give_back.extend(choose(give_back));
         response.verdict = RunnerDirective::Continue;
-        self.handle(Event::Answered(Box::new(response)));
+        self.handle(AgentEvent::Answered(Box::new(response)));
         self.shim_speaks();
     }
 
     fn register(&mut self) {
         if std::mem::take(&mut self.registering) {
             self.pending.clear();
-            self.handle(Event::Registered(RegisterResponse { runner: 1, version: String::new(), lease_ms: LEASE_MS }));
+            self.handle(AgentEvent::Registered(RegisterResponse {
+                runner: 1,
+                version: String::new(),
+                lease_ms: LEASE_MS,
+            }));
         }
     }
 
-    fn take(&mut self, step: Step) {
+    fn take(&mut self, step: HistoryStep) {
         match step {
-            Step::Answer { grant, cancel, give_back } => self.answer(grant, cancel, give_back),
-            Step::Fail { forget } => {
+            HistoryStep::Answer { grant, cancel, give_back } => self.answer(grant, cancel, give_back),
+            HistoryStep::Fail { forget } => {
                 self.register();
                 if !self.pending.is_empty() {
                     let request = self.pending.remove(0);
                     let error = if forget { LinkError::Unknown } else { LinkError::Unreachable(String::new()) };
-                    self.handle(Event::NotAnswered(request.sequence, error));
+                    self.handle(AgentEvent::NotAnswered(request.sequence, error));
                 }
             }
-            Step::JobEnds(pick) => {
+            HistoryStep::JobEnds(pick) => {
                 self.files_are_found();
                 self.job_ends(pick);
             }
-            Step::Wait(milliseconds) => {
+            HistoryStep::Wait(milliseconds) => {
                 self.now = self.now.plus(Duration::from_millis(milliseconds.into()));
-                // Whoever waits for long may lose what it has not started.
+                // A long wait may cost leases that have not started.
                 self.lapsed_allowed = true;
-                self.handle(Event::Tick);
+                self.handle(AgentEvent::Tick);
                 self.shim_speaks();
             }
-            Step::Freeze(freeze) => self.freeze(&freeze),
-            Step::ShimDies => {
+            HistoryStep::Freeze(freeze) => self.freeze(&freeze),
+            HistoryStep::ShimDies => {
                 self.running.clear();
-                // Nobody knows whether it started what was handed to it: the server hears nothing of these.
+                // A handed job may have started, so the server gets no report about it.
                 self.lapsed_allowed |= !self.waiting.is_empty();
                 self.shim_forgets_what_waits();
-                self.handle(Event::ShimLost);
+                self.handle(AgentEvent::ShimLost);
                 self.shim_speaks();
             }
-            Step::AgentDies => {
+            HistoryStep::AgentDies => {
                 self.agent_dies();
                 self.shim_speaks();
             }
-            Step::Stop => {
-                self.handle(Event::Stop);
+            HistoryStep::Stop => {
+                self.handle(AgentEvent::Stop);
                 self.shim_speaks();
             }
         }
     }
 
-    /// Stops, lets everything end and be reported.
+    /// Stops the runner, and lets every job end and be reported.
     fn finish(&mut self) {
-        self.take(Step::Stop);
+        self.take(HistoryStep::Stop);
         for _ in 0..10_000 {
             if self.exited {
                 return;
@@ -485,7 +490,7 @@ impl World {
                 self.answer(0, None, None);
             }
             self.now = self.state.wake_at().unwrap_or(self.now).max(self.now.plus(Duration::from_millis(1)));
-            self.handle(Event::Tick);
+            self.handle(AgentEvent::Tick);
         }
         panic!("never left: {:?}", self.state);
     }
@@ -498,27 +503,27 @@ proptest! {
     #[test]
     fn every_lease_ends_once_and_nothing_is_over_committed(
         cpus in 2_i64..5,
-        jobs in prop_oneof![Just(Jobs::Various), Just(Jobs::Alike)],
+        jobs in prop_oneof![Just(JobKind::Various), Just(JobKind::Alike)],
         steps in steps(),
     ) {
-        let mut world = World::new(cpus, jobs);
+        let mut model = HostModel::new(cpus, jobs);
         for step in steps {
-            if world.exited {
+            if model.exited {
                 break;
             }
-            world.take(step);
+            model.take(step);
         }
-        world.finish();
-        prop_assert_eq!(world.state.jobs.ledger().free(), world.state.jobs.ledger().capacity());
-        prop_assert!(world.state.jobs.is_empty());
-        for job in 1..world.next_job {
+        model.finish();
+        prop_assert_eq!(model.state.jobs.ledger().free(), model.state.jobs.ledger().capacity());
+        prop_assert!(model.state.jobs.is_empty());
+        for job in 1..model.next_job {
             let count = |ends: &HashMap<AttemptKey, u32>| ends.get(&key(job)).copied().unwrap_or(0);
-            let (started, reported, returned) = (count(&world.started), count(&world.reported), count(&world.returned));
+            let (started, reported, returned) = (count(&model.started), count(&model.reported), count(&model.returned));
             prop_assert!(reported + returned <= 1, "job {} ended {} times", job, reported + returned);
-            let kept = world.state.reports.contains_key(&key(job)) && !world.acknowledged.contains(&key(job))
-                || world.unknown.contains(&key(job));
+            let kept = model.state.reports.contains_key(&key(job)) && !model.acknowledged.contains(&key(job))
+                || model.unknown.contains(&key(job));
             prop_assert!(started <= reported + u32::from(kept), "job {} was started and never reported", job);
-            prop_assert!(reported + returned == 1 || world.lapsed_allowed, "job {} ended in no way", job);
+            prop_assert!(reported + returned == 1 || model.lapsed_allowed, "job {} ended in no way", job);
         }
     }
 }

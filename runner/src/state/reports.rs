@@ -1,35 +1,33 @@
-//! Everything that the server has to be told: attempts that ended, and leases that are given back.
-//!
-//! It stays here until the server has confirmed it.
+//! Everything that the server has to learn: attempts that ended, and leases that are returned. An entry stays until the server has
+//! confirmed it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use torc_api::wire::{AttemptKey, FinishedAttempt};
+use torc_api::wire::{AttemptKey, FinishedAttempt, JournalledResult};
 
 use super::milliseconds;
 use crate::clock::BootInstant;
 
-/// An attempt that ended, until the server has it.
+/// An attempt that ended, until the server has its result.
 #[derive(Clone, Debug)]
-pub(super) struct Report {
-    /// The job's name.
+pub(super) struct PendingReport {
     pub name: String,
     pub finished: FinishedAttempt,
     pub ended: BootInstant,
-    /// How much older it is: one that was read from a file may be from before this machine started.
+    /// Time between the end of the attempt and `ended`: a result from a file may be older than the machine's uptime.
     pub older: Duration,
-    /// The journal has it: it is safe from the end of this process and its shim.
+    /// True if the journal has it, so that it survives the agent and the shim.
     pub is_journaled: bool,
 }
 
-impl Report {
+impl PendingReport {
     pub fn new(name: &str, finished: FinishedAttempt, ended: BootInstant) -> Self {
         Self { name: name.to_owned(), finished, ended, older: Duration::ZERO, is_journaled: false }
     }
 
-    /// Returns the report with its age.
-    pub fn told_at(&self, now: BootInstant) -> FinishedAttempt {
+    /// Returns the result with its age.
+    pub fn with_age(&self, now: BootInstant) -> FinishedAttempt {
         FinishedAttempt {
             ended_ms_ago: milliseconds(now.since(self.ended).saturating_add(self.older)),
             ..self.finished.clone()
@@ -37,17 +35,17 @@ impl Report {
     }
 }
 
-/// See the module's documentation.
+/// The unconfirmed reports and returns.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
-    reports: BTreeMap<AttemptKey, Report>,
+    reports: BTreeMap<AttemptKey, PendingReport>,
     returned: BTreeSet<AttemptKey>,
-    /// Those of them for which too little time is left.
+    /// Returned leases for which too little time is left.
     out_of_time: BTreeSet<AttemptKey>,
 }
 
 impl Reports {
-    pub fn get(&self, key: &AttemptKey) -> Option<&Report> {
+    pub fn get(&self, key: &AttemptKey) -> Option<&PendingReport> {
         self.reports.get(key)
     }
 
@@ -55,7 +53,7 @@ impl Reports {
         self.reports.contains_key(key)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (&AttemptKey, &Report)> + Clone {
+    pub fn iter(&self) -> impl Iterator<Item = (&AttemptKey, &PendingReport)> + Clone {
         self.reports.iter()
     }
 
@@ -63,7 +61,7 @@ impl Reports {
         self.reports.len()
     }
 
-    /// Whether no attempt is to be reported.
+    /// Returns whether no attempt is to be reported.
     pub fn is_empty(&self) -> bool {
         self.reports.is_empty()
     }
@@ -77,40 +75,56 @@ impl Reports {
     }
 
     /// Adds an attempt that has ended.
-    pub fn add(&mut self, report: Report) {
+    pub fn add(&mut self, report: PendingReport) {
         self.reports.insert(report.finished.key, report);
     }
 
-    /// Changes a report. One in the journal is written again.
+    /// Adds a result that an earlier runner wrote into the journal, with its age. Returns false if the report exists already.
+    pub fn add_journaled(&mut self, result: JournalledResult, age: Duration, now: BootInstant) -> bool {
+        if self.set_journaled(&result.finished.key) {
+            return false;
+        }
+        let report = PendingReport::new(&result.name, result.finished, now);
+        self.add(PendingReport { older: age, is_journaled: true, ..report });
+        true
+    }
+
+    /// Returns a result for changes. The journal gets it again.
     pub fn finished_mut(&mut self, key: &AttemptKey) -> Option<&mut FinishedAttempt> {
         let report = self.reports.get_mut(key)?;
         report.is_journaled = false;
         Some(&mut report.finished)
     }
 
-    /// Notes that a report is in the journal. Returns false if the server has it already.
+    /// Marks a report as journaled. Returns false if there is none, because the server has it already.
     pub fn set_journaled(&mut self, key: &AttemptKey) -> bool {
         let report = self.reports.get_mut(key);
         report.map(|report| report.is_journaled = true).is_some()
     }
 
-    /// Gives a lease back that has not started.
-    pub fn give_back(&mut self, key: AttemptKey) {
+    /// Returns those of these attempts that are in the journal.
+    pub fn journaled_among(&self, keys: &[AttemptKey]) -> Vec<AttemptKey> {
+        let is_journaled = |key: &&AttemptKey| self.get(key).is_some_and(|report| report.is_journaled);
+        keys.iter().filter(is_journaled).copied().collect()
+    }
+
+    /// Returns a lease that has not started.
+    pub fn return_lease(&mut self, key: AttemptKey) {
         self.returned.insert(key);
     }
 
-    /// Notes that a lease is given back because too little time is left for its job.
+    /// Marks a returned lease as too late for the time that is left.
     pub fn set_out_of_time(&mut self, key: AttemptKey) {
         self.out_of_time.insert(key);
     }
 
-    /// A lease that was given back was granted again, or the server knows that it was given back.
+    /// Removes a returned lease: the server has confirmed the return, or has granted the lease again.
     pub fn forget_returned(&mut self, key: &AttemptKey) {
         self.returned.remove(key);
         self.out_of_time.remove(key);
     }
 
-    /// The server has a report.
+    /// Removes a report that the server has confirmed.
     pub fn settle(&mut self, key: &AttemptKey) {
         self.reports.remove(key);
     }
@@ -125,9 +139,9 @@ impl Reports {
 
 #[cfg(test)]
 impl std::ops::Index<&AttemptKey> for Reports {
-    type Output = Report;
+    type Output = PendingReport;
 
-    fn index(&self, key: &AttemptKey) -> &Report {
+    fn index(&self, key: &AttemptKey) -> &PendingReport {
         &self.reports[key]
     }
 }

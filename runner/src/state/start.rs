@@ -1,4 +1,4 @@
-//! From a job to the order that starts it: program, variables, devices, nodes, and the step it becomes.
+//! The order that starts a job: program, variables, devices, nodes, and the step that it becomes.
 
 use std::time::Duration;
 
@@ -6,15 +6,14 @@ use torc_api::wire::{AttemptKey, LeaseRole};
 use torc_core::ledger::Reservation;
 use torc_slurm::srun::{self, SrunStep};
 
-use super::jobs::Job;
-use super::{State, milliseconds};
+use super::jobs::LeasedJob;
+use super::{AgentSettings, State, milliseconds};
 use crate::clock::BootInstant;
 use crate::command;
 use crate::protocol::StartOrder;
 
 impl State {
-    /// The order for a job; one without a reservation follows another and takes over its place. What takes no resources needs
-    /// neither.
+    /// Returns the order for a job. A job without a reservation follows another one and takes over its place. Tasks need neither.
     pub(super) fn order(
         &self,
         key: AttemptKey,
@@ -22,7 +21,7 @@ impl State {
         now: BootInstant,
     ) -> Option<StartOrder> {
         let job = self.jobs.get(&key)?;
-        let nodes = reservation.map(|taken| self.node_names(taken)).unwrap_or_default();
+        let nodes = reservation.map(|taken| self.settings.node_names(&taken.nodes())).unwrap_or_default();
         let mut env = vec![
             ("TORC_RUN_ID".to_owned(), key.run.to_string()),
             ("TORC_ATTEMPT_ID".to_owned(), key.attempt.to_string()),
@@ -36,17 +35,17 @@ impl State {
             env.push(("TORC_NODELIST".to_owned(), nodes.join(",")));
         }
         let devices = reservation.map(|taken| self.jobs.ledger().device_names(taken)).unwrap_or_default();
-        // The devices of a step are Slurm's to choose.
+        // Slurm chooses the devices of a step.
         if job.launch.step.is_none() {
             env.extend(command::device_variables(&devices));
         }
-        let minutes = self.step_minutes(job, now);
+        let minutes = step_minutes(job, self.deadlines.end(), now);
         Some(StartOrder {
             key,
             role: job.role,
             name: job.name.clone(),
             template: job.launch.template.id,
-            argv: self.argv(key, job, &nodes, minutes),
+            argv: argv(&self.settings, key, job, &nodes, minutes),
             env,
             devices,
             step_limit_ms: minutes.map(|minutes| milliseconds(Duration::from_secs(minutes * 60))),
@@ -56,50 +55,42 @@ impl State {
             until: self.session.lease_until(),
         })
     }
+}
 
-    fn argv(&self, key: AttemptKey, job: &Job, nodes: &[String], minutes: Option<u64>) -> Vec<String> {
-        let script = job.launch.invocation_script.as_deref();
-        let (Some(launch), Some(allocation)) = (&job.launch.step, &self.settings.allocation) else {
-            return command::argv(&job.command, script, &job.launch.shell);
-        };
-        let step = SrunStep {
-            allocation: &allocation.job_id,
-            name: &key.label(),
-            nodes: job.launch.resources().nodes,
-            tasks_per_node: launch.tasks_per_node,
-            limits: launch.limits,
-            minutes,
-            signal: launch.signal.as_deref(),
-            bind_cpus: launch.bind_cpus,
-            node_names: nodes,
-        };
-        let mut words = vec![allocation.srun.clone()];
-        words.extend(srun::arguments(&step, &command::shell_text(&job.command, script)));
-        words
-    }
+fn argv(
+    settings: &AgentSettings,
+    key: AttemptKey,
+    job: &LeasedJob,
+    nodes: &[String],
+    minutes: Option<u64>,
+) -> Vec<String> {
+    let script = job.launch.invocation_script.as_deref();
+    let (Some(launch), Some(allocation)) = (&job.launch.step, &settings.allocation) else {
+        return command::argv(&job.command, script, &job.launch.shell);
+    };
+    let step = SrunStep {
+        allocation: &allocation.job_id,
+        name: &key.label(),
+        nodes: job.launch.resources().nodes,
+        tasks_per_node: launch.tasks_per_node,
+        limits: launch.limits,
+        minutes,
+        signal: launch.signal.as_deref(),
+        bind_cpus: launch.bind_cpus,
+        node_names: nodes,
+    };
+    let mut words = vec![allocation.srun.clone()];
+    words.extend(srun::arguments(&step, &command::shell_text(&job.command, script)));
+    words
+}
 
-    /// How many minutes a step may have; absent for other jobs, and where time has no end.
-    fn step_minutes(&self, job: &Job, now: BootInstant) -> Option<u64> {
-        job.launch.step.as_ref()?;
-        let end = self.deadlines.end()?;
-        srun::usable_minutes(end.since(now), job.launch.template.headroom())
-    }
+/// Returns the time limit of a step in minutes; none for other jobs, and where the runner's time has no end.
+fn step_minutes(job: &LeasedJob, end: Option<BootInstant>, now: BootInstant) -> Option<u64> {
+    job.launch.step.as_ref()?;
+    srun::usable_minutes(end?.since(now), job.launch.template.headroom())
+}
 
-    /// A step needs a whole minute.
-    pub(super) fn has_time_for_step(&self, job: &Job, now: BootInstant) -> bool {
-        job.launch.step.is_none() || self.deadlines.end().is_none() || self.step_minutes(job, now).is_some()
-    }
-
-    /// The nodes of a reservation by name; none where there is only one to choose from.
-    fn node_names(&self, reservation: &Reservation) -> Vec<String> {
-        let known = self.settings.allocation.as_ref().map_or(&[][..], |allocation| &allocation.nodes);
-        reservation.nodes().into_iter().filter_map(|at| known.get(at).cloned()).collect()
-    }
-
-    /// Where nodes of these names are; the first when nothing is said.
-    pub(super) fn node_numbers(&self, names: &[String]) -> Vec<usize> {
-        let known = self.settings.allocation.as_ref().map_or(&[][..], |allocation| &allocation.nodes);
-        let found: Vec<usize> = names.iter().filter_map(|name| known.iter().position(|known| known == name)).collect();
-        if found.is_empty() { vec![0] } else { found }
-    }
+/// Returns whether there is time for the shortest step, which is one minute.
+pub(super) fn has_time_for_step(job: &LeasedJob, end: Option<BootInstant>, now: BootInstant) -> bool {
+    job.launch.step.is_none() || end.is_none() || step_minutes(job, end, now).is_some()
 }

@@ -1,39 +1,42 @@
-//! What is known of one step.
+//! The state of one step.
 
 use std::time::Duration;
 
 use torc_slurm::retry::STEP_NUMBER;
 use torc_slurm::sstat::Meter;
 
-/// What is known of a step that runs.
+/// What Slurm reported about the step of a job.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StepState {
-    /// Its number, which only Slurm knows.
+    /// The number that Slurm assigned.
     pub number: Option<u32>,
-    /// How often its number was looked for in vain; a step without one is not measured.
+    /// Number of queries that did not find the step. A step without a number is not measured.
     pub tries: u32,
-    /// What its samples come to.
     pub meter: Meter,
-    /// How long it may take.
     pub limit: Option<Duration>,
-    /// It was warned of the end of that.
+    /// True if the step was warned of its limit.
     pub is_warned: bool,
-    /// Slurm does not let it have more.
+    /// True if Slurm refused to extend the step.
     pub is_fixed: bool,
-    /// Why `srun` could not even ask for it.
-    pub never_asked_for: Option<String>,
-    /// The nodes that it was put on, once it has ended.
+    /// The message of `srun`, if it could not reach Slurm's controller.
+    pub srun_error: Option<String>,
+    /// The indexes of its nodes in the allocation, once the step has ended.
     pub nodes: Vec<usize>,
 }
 
 impl StepState {
-    /// What the shim knows of a step that another agent started.
+    /// Returns the state of a step that another agent started.
     pub fn of_running(step_limit_ms: Option<u64>, is_warned: bool) -> Self {
         Self { limit: step_limit_ms.map(Duration::from_millis), is_warned, ..Self::default() }
     }
 
-    /// Whether its number may still be found.
+    /// Returns whether the number may still be found.
     pub fn may_have_number(&self) -> bool {
         self.tries < STEP_NUMBER.tries
+    }
+
+    /// Returns whether `srun` failed before Slurm knew of the step.
+    pub fn is_unknown_to_slurm(&self) -> bool {
+        self.srun_error.is_some() && self.number.is_none()
     }
 }

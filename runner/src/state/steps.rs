@@ -1,5 +1,5 @@
-//! What steps use while they run. Their processes may be on other nodes, so Slurm is asked: once for the numbers of all steps that
-//! have none yet, and then once for what they all use.
+//! Usage of running steps. Their processes may be on other nodes, so Slurm is asked: first for the numbers of new steps, then for
+//! the usage of all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,101 +8,89 @@ use torc_api::wire::AttemptKey;
 use torc_slurm::retry::STEP_NUMBER;
 use torc_slurm::sstat::Sample;
 
-use super::jobs::{Job, Stage};
-use super::{Effect, State};
+use super::jobs::{JobStage, Jobs, LeasedJob};
+use super::timer::Timer;
 use crate::clock::BootInstant;
-use crate::series::{DataPoint, Measurement, Record};
+use crate::series::{DataPoint, Measurement, MeasurementRecord};
 use crate::slurm_query::SlurmQuery;
 
-/// What is to be asked about steps that run.
+/// The queries about running steps.
 #[derive(Debug, Default)]
 pub(super) struct StepTracker {
     /// Steps that are to be measured now.
     due: BTreeSet<AttemptKey>,
-    /// Slurm was asked and has not answered.
+    /// True if a query is in flight.
     asked: bool,
-    /// Numbers are not looked for before.
+    /// The earliest moment of the next query for numbers.
     ask_at: BootInstant,
 }
 
-/// It runs as a step.
-fn is_running_step(job: &Job) -> bool {
-    job.stage == Stage::Running && job.launch.template.in_step
-}
-
-impl State {
-    /// The steps that are measured at this interval are due. Whether there are any.
-    pub(super) fn steps_are_due(&mut self, every: u32) -> bool {
-        let steps = self.jobs.active().filter(|(_, job)| {
+impl StepTracker {
+    /// Marks the steps that are measured at this interval as due. Returns whether there are any.
+    pub fn measure(&mut self, jobs: &Jobs, every: u32) -> bool {
+        let steps = running_steps(jobs).filter(|(_, job)| {
             let monitor = job.launch.template.monitor;
-            is_running_step(job) && monitor.jobs.is_some() && monitor.interval_seconds == every
+            monitor.jobs.is_some() && monitor.interval_seconds == every
         });
         let steps: Vec<AttemptKey> = steps.map(|(key, _)| key).collect();
-        self.steps.due.extend(&steps);
+        self.due.extend(&steps);
         !steps.is_empty()
     }
 
-    fn running_steps(&self) -> Vec<AttemptKey> {
-        self.jobs.active().filter(|(_, job)| is_running_step(job)).map(|(key, _)| key).collect()
-    }
-
-    /// A step's number is wanted. Whether it may still be found.
-    pub(super) fn expect_number(&mut self, key: AttemptKey) -> bool {
-        let may_be_found = self.jobs.get(&key).is_some_and(|job| job.step.may_have_number());
+    /// Asks for a step's number. Returns false if it was looked up in vain too often.
+    pub fn expect_number(&mut self, key: AttemptKey, job: &LeasedJob) -> bool {
+        let may_be_found = job.step.may_have_number();
         if may_be_found {
-            self.steps.due.insert(key);
+            self.due.insert(key);
         }
         may_be_found
     }
 
-    /// Asks for the numbers of steps that are due, and then for what they use.
-    pub(super) fn query_steps(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
-        if self.steps.asked {
-            return;
+    /// Returns the query that is due: for numbers first, then for usage.
+    pub fn next_query(&mut self, jobs: &Jobs, now: BootInstant, timer: &mut Timer) -> Option<SlurmQuery> {
+        if self.asked {
+            return None;
         }
-        let jobs = &self.jobs;
-        self.steps.due.retain(|key| jobs.get(key).is_some_and(is_running_step));
-        let due = || self.steps.due.iter().filter_map(|key| jobs.get(key));
+        self.due.retain(|key| jobs.get(key).is_some_and(is_running_step));
+        let due = || self.due.iter().filter_map(|key| jobs.get(key));
         if due().any(|job| job.step.number.is_none() && job.step.may_have_number()) {
-            if now < self.steps.ask_at {
-                self.wake(self.steps.ask_at);
-                return;
+            if now < self.ask_at {
+                timer.set(self.ask_at);
+                return None;
             }
-            self.steps.asked = true;
-            effects.push(Effect::QuerySlurm(SlurmQuery::StepNumbers));
-            return;
+            self.asked = true;
+            return Some(SlurmQuery::StepNumbers);
         }
         let numbers: Vec<u32> = due().filter_map(|job| job.step.number).collect();
-        self.steps.due.clear();
-        if !numbers.is_empty() {
-            self.steps.asked = true;
-            effects.push(Effect::QuerySlurm(SlurmQuery::StepUsage(numbers)));
-        }
+        self.due.clear();
+        self.asked = !numbers.is_empty();
+        self.asked.then_some(SlurmQuery::StepUsage(numbers))
     }
 
-    /// Slurm has said which steps run.
-    pub(super) fn steps_numbered(&mut self, numbers: &[(String, u32)], now: BootInstant) {
-        self.steps.asked = false;
-        self.steps.ask_at = now.plus(STEP_NUMBER.pause);
+    /// Takes the numbers of all running steps, by name.
+    pub fn numbered(&mut self, jobs: &mut Jobs, numbers: &[(String, u32)], now: BootInstant) {
+        self.asked = false;
+        self.ask_at = now.plus(STEP_NUMBER.pause);
         let numbers: BTreeMap<&str, u32> = numbers.iter().map(|(name, number)| (name.as_str(), *number)).collect();
-        for key in self.running_steps() {
-            let Some(step) = self.jobs.step_mut(&key) else { continue };
+        let running: Vec<AttemptKey> = running_steps(jobs).map(|(key, _)| key).collect();
+        for key in running {
+            let Some(step) = jobs.step_mut(&key) else { continue };
             match numbers.get(key.label().as_str()) {
                 Some(number) => step.number = Some(*number),
-                None if self.steps.due.contains(&key) => step.tries += 1,
+                None if self.due.contains(&key) => step.tries += 1,
                 None => {}
             }
         }
     }
 
-    /// Slurm has said what steps had used at a moment.
-    pub(super) fn steps_measured(&mut self, at: BootInstant, samples: &[Sample], effects: &mut Vec<Effect>) {
-        self.steps.asked = false;
+    /// Takes what steps had used at a moment. Returns the samples that go into files.
+    pub fn measured(&mut self, jobs: &mut Jobs, at: BootInstant, samples: &[Sample]) -> Vec<MeasurementRecord> {
+        self.asked = false;
         let samples: BTreeMap<u32, &Sample> = samples.iter().map(|sample| (sample.step, sample)).collect();
         let mut records = Vec::new();
-        for key in self.running_steps() {
-            let Some(plan) = self.jobs.get(&key).map(|job| job.launch.template.monitor) else { continue };
-            let Some(step) = self.jobs.step_mut(&key) else { continue };
+        let running = running_steps(jobs).map(|(key, job)| (key, job.launch.template.monitor));
+        for (key, plan) in running.collect::<Vec<_>>() {
+            let Some(step) = jobs.step_mut(&key) else { continue };
             let Some(sample) = step.number.and_then(|number| samples.get(&number)) else { continue };
             let milliseconds = i64::try_from(at.0 / 1_000).unwrap_or(i64::MAX);
             let Some(cpu_percent) = step.meter.take(milliseconds, sample) else { continue };
@@ -111,11 +99,17 @@ impl State {
                 let memory_bytes = sample.memory_bytes.unwrap_or_default();
                 let point = DataPoint { cpu_percent, memory_bytes, ..DataPoint::default() };
                 let measurement = Measurement::JobSample { key, at, point };
-                records.push(Record { workflow: key.workflow, run: key.run, plan, measurement });
+                records.push(MeasurementRecord { workflow: key.workflow, run: key.run, plan, measurement });
             }
         }
-        if !records.is_empty() {
-            effects.push(Effect::Record(records));
-        }
+        records
     }
+}
+
+fn is_running_step(job: &LeasedJob) -> bool {
+    job.stage == JobStage::Running && job.launch.template.in_step
+}
+
+fn running_steps(jobs: &Jobs) -> impl Iterator<Item = (AttemptKey, &LeasedJob)> {
+    jobs.active().filter(|(_, job)| is_running_step(job))
 }

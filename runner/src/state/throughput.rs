@@ -1,71 +1,71 @@
-//! How fast jobs end and how long the server takes to answer, and how much work to keep waiting because of that.
+//! Estimates the job rate and the server's response time, and derives how much work to keep queued.
 
 use std::time::Duration;
 
 use torc_api::failure::Prefetch;
 
-/// Waiting work lasts at least this long, so that a slow answer does not leave the node idle.
+/// Queued work lasts at least this long, so that a slow answer does not leave the node idle.
 const MIN_HORIZON: Duration = Duration::from_millis(200);
-/// Waiting work lasts at most this long: other runners may want it.
+/// Queued work lasts at most this long, because other runners may be able to run it.
 const MAX_HORIZON: Duration = Duration::from_secs(30);
-/// No estimate goes below this.
+/// Lower bound of the estimated job duration, so that the queue stays bounded.
 const MIN_DURATION: Duration = Duration::from_micros(100);
-/// Jobs that last longer than this are not handed to the shim in advance: a word with the agent costs nothing beside them.
+/// Longer jobs are not handed to the shim in advance: the agent's latency is small beside them.
 const MAX_HANDED_DURATION: Duration = Duration::from_millis(50);
-/// How much work the shim is given in advance.
+/// Work that the shim gets in advance: longer than the agent needs for its next turn.
 const HANDED_WORK: Duration = Duration::from_millis(5);
-/// The most jobs that the shim is given in advance for each that runs.
+/// Limit of jobs that the shim gets in advance for each running job: more would delay a cancellation.
 const MAX_HANDED_JOBS: u32 = 16;
-/// The most that wait in one runner, unless the workflow says otherwise.
+/// Limit of queued jobs in one runner, unless the workflow sets one: other runners may join.
 const MAX_QUEUED_JOBS: u32 = 4096;
 
-/// What was observed so far.
+/// Observations so far.
 #[derive(Debug, Default)]
 pub(super) struct ThroughputEstimator {
     duration: Option<Duration>,
     round_trip: Option<Duration>,
     ended: u32,
-    /// How many jobs ran at once lately. What a node can run at once is known only from what it does run: four jobs with
-    /// a GPU each fill a node of 64 CPUs.
+    /// Number of jobs that ran at once recently. Only this shows how many jobs fill the node: four jobs with a GPU each may fill a
+    /// node of 64 CPUs.
     width: u32,
-    /// What the workflow says about it.
+    /// Settings of the runner and the workflow.
     pub prefetch: Prefetch,
 }
 
-/// How much work to keep waiting.
+/// The amount of work to keep queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Target {
-    /// So many jobs.
+pub(super) struct QueueTarget {
+    /// Number of queued jobs.
     pub queued: u32,
-    /// More are asked for when fewer than these wait.
+    /// The runner asks for more when fewer jobs wait.
     pub refill_below: u32,
-    /// The most in one answer.
+    /// Limit of jobs in one answer.
     pub batch: u32,
 }
 
 impl ThroughputEstimator {
-    /// Nothing was observed so far.
+    /// An estimator without observations.
     pub fn new(prefetch: Prefetch) -> Self {
         Self { prefetch, ..Self::default() }
     }
 
-    /// So many jobs run now.
-    pub fn runs(&mut self, jobs: u32) {
+    /// Records the number of running jobs.
+    pub fn jobs_running(&mut self, jobs: u32) {
         self.width = self.width.max(jobs);
     }
 
-    /// A job has ended after this time. A longer job counts more: work that takes longer than expected is hoarded work.
+    /// Records the duration of a job. Longer jobs count more, because work that takes longer than expected is withheld from others.
     pub fn job_ended(&mut self, duration: Duration) {
         let duration = duration.max(MIN_DURATION);
         self.ended = self.ended.saturating_add(1);
-        // A wide stage of the past does not count for ever.
+        // The count decays, so that a wide stage of the past is forgotten.
         self.width -= self.width / 8;
         self.duration = Some(self.duration.map_or(duration, |average| {
             if duration > average { (average + duration) / 2 } else { (average * 7 + duration) / 8 }
         }));
     }
 
-    /// The server has answered after this time.
+    /// Records the server's response time.
     pub fn answered(&mut self, round_trip: Duration) {
         self.round_trip = Some(self.round_trip.map_or(round_trip, |average| (average * 7 + round_trip) / 8));
     }
@@ -75,7 +75,12 @@ impl ThroughputEstimator {
         self.duration.map(|duration| duration / self.width.max(1))
     }
 
-    /// How many jobs the shim gets in advance for each that runs.
+    /// Returns whether jobs end so often that answers to reports come as soon as those of a long poll.
+    pub fn ends_within(&self, interval: Duration) -> bool {
+        self.interval().is_some_and(|between| between <= interval)
+    }
+
+    /// Returns how many jobs the shim gets in advance for each running job.
     pub fn hand_ahead(&self) -> u32 {
         match self.duration {
             Some(duration) if duration < MAX_HANDED_DURATION => ratio(HANDED_WORK, duration).clamp(1, MAX_HANDED_JOBS),
@@ -83,37 +88,37 @@ impl ThroughputEstimator {
         }
     }
 
-    /// How much work to keep waiting, when the youngest job has run for `youngest`. Before anything has run that is nothing:
-    /// what the node can take is asked for as such.
-    pub fn target(&self, youngest: Duration) -> Target {
+    /// Returns how much work to keep queued, when the youngest job has run for `youngest`. Before any job has run this is nothing: the
+    /// runner asks for what fits its free capacity.
+    pub fn target(&self, youngest: Duration) -> QueueTarget {
         let slots = self.width;
-        let say = |value: Option<i32>| value.map(i32::unsigned_abs);
-        let horizon = match say(self.prefetch.horizon_seconds) {
+        let setting = |value: Option<i32>| value.map(i32::unsigned_abs);
+        let horizon = match setting(self.prefetch.horizon_seconds) {
             Some(seconds) => Duration::from_secs(seconds.into()),
             None => (self.round_trip.unwrap_or_default() * 2).clamp(MIN_HORIZON, MAX_HORIZON),
         };
         let automatic = match self.duration.map(|duration| duration.max(youngest)) {
             None => slots,
             Some(duration) if duration > MAX_HORIZON.max(horizon) => 0,
-            // A few surprisingly short jobs at the start are no reason to take everything.
+            // A few very short jobs at the start do not prove that all jobs are short.
             Some(duration) => {
                 let trusted = self.ended.saturating_mul(2).saturating_add(slots);
                 ratio(horizon, duration).max(1).saturating_mul(slots).min(trusted)
             }
         };
-        let most = say(self.prefetch.max_queued);
+        let most = setting(self.prefetch.max_queued);
         let queued = match self.prefetch.enabled {
             Some(false) => 0,
             _ => most.map_or(automatic.min(MAX_QUEUED_JOBS), |most| automatic.min(most)),
         };
-        let refill_below = say(self.prefetch.refill_threshold).unwrap_or(queued.div_ceil(2)).min(queued);
-        Target { queued, refill_below, batch: say(self.prefetch.batch_size).unwrap_or(u32::MAX).max(1) }
+        let refill_below = setting(self.prefetch.refill_threshold).unwrap_or(queued.div_ceil(2)).min(queued);
+        QueueTarget { queued, refill_below, batch: setting(self.prefetch.batch_size).unwrap_or(u32::MAX).max(1) }
     }
 
     /// Returns how many of the jobs of a target bridge a round trip: the number that is expected to end before an answer comes, and
     /// three standard deviations. Jobs that differ from each other wait only in this number. Where jobs end in quick succession, a
     /// message for each of them would be too many. What the workflow says about its queue counts for all jobs.
-    pub fn bridge(&self, target: &Target, report_interval: Duration) -> u32 {
+    pub fn bridge(&self, target: &QueueTarget, report_interval: Duration) -> u32 {
         if self.prefetch.horizon_seconds.is_some() || self.prefetch.refill_threshold.is_some() {
             return target.queued;
         }
@@ -125,7 +130,7 @@ impl ThroughputEstimator {
     }
 }
 
-/// How often `part` fits into `whole`, rounded up.
+/// Returns how often `part` fits into `whole`, rounded up.
 fn ratio(whole: Duration, part: Duration) -> u32 {
     u32::try_from(whole.as_micros().div_ceil(part.as_micros().max(1))).unwrap_or(u32::MAX)
 }
@@ -137,7 +142,7 @@ mod tests {
     fn observed(durations_ms: &[u64], round_trip_ms: u64, slots: u32) -> ThroughputEstimator {
         let mut throughput = ThroughputEstimator::default();
         durations_ms.iter().for_each(|ms| throughput.job_ended(Duration::from_millis(*ms)));
-        throughput.runs(slots);
+        throughput.jobs_running(slots);
         throughput.answered(Duration::from_millis(round_trip_ms));
         throughput
     }
@@ -172,14 +177,14 @@ mod tests {
             0,
             "nothing has run: what fits is asked for, and nothing beyond"
         );
-        throughput.runs(4);
+        throughput.jobs_running(4);
         assert_eq!(throughput.target(Duration::ZERO).queued, 4, "four GPUs are at work");
-        throughput.runs(1);
+        throughput.jobs_running(1);
         assert_eq!(throughput.target(Duration::ZERO).queued, 4, "three have just ended");
-        throughput.runs(64);
+        throughput.jobs_running(64);
         for _ in 0..64 {
             throughput.job_ended(Duration::from_secs(5));
-            throughput.runs(4);
+            throughput.jobs_running(4);
         }
         assert!(
             throughput.target(Duration::ZERO).queued < 10,
@@ -194,23 +199,26 @@ mod tests {
         let mut throughput = observed(&[1; 2_000], 1, 2);
         throughput.prefetch =
             Prefetch { max_queued: Some(10), batch_size: Some(3), refill_threshold: Some(4), ..Prefetch::default() };
-        assert_eq!(throughput.target(Duration::ZERO), Target { queued: 10, refill_below: 4, batch: 3 });
+        assert_eq!(throughput.target(Duration::ZERO), QueueTarget { queued: 10, refill_below: 4, batch: 3 });
         throughput.prefetch = Prefetch { horizon_seconds: Some(1), ..Prefetch::default() };
-        assert_eq!(throughput.target(Duration::ZERO), Target { queued: 2_000, refill_below: 1_000, batch: u32::MAX });
+        assert_eq!(
+            throughput.target(Duration::ZERO),
+            QueueTarget { queued: 2_000, refill_below: 1_000, batch: u32::MAX }
+        );
         throughput.prefetch = Prefetch { enabled: Some(false), ..Prefetch::default() };
-        assert_eq!(throughput.target(Duration::ZERO), Target { queued: 0, refill_below: 0, batch: u32::MAX });
+        assert_eq!(throughput.target(Duration::ZERO), QueueTarget { queued: 0, refill_below: 0, batch: u32::MAX });
     }
 
-    /// A pace that has seen enough jobs of a duration to be trusted.
+    /// Returns an estimator with enough observations of one duration.
     fn steady(duration: Duration, round_trip: Duration, slots: u32) -> ThroughputEstimator {
         let mut throughput = ThroughputEstimator::default();
         (0..5_000).for_each(|_| throughput.job_ended(duration));
-        throughput.runs(slots);
+        throughput.jobs_running(slots);
         throughput.answered(round_trip);
         throughput
     }
 
-    // P04. Half of what should wait, rounded up: a runner with one job waiting asks when it has started.
+    // P04. Half of the queue, rounded up: a runner with one queued job asks when it has started.
     #[test]
     fn more_is_asked_for_at_half_of_the_queue_rounded_up() {
         for (slots, refill_below) in [(0, 0), (1, 1), (2, 1), (3, 2), (4, 2), (5, 3), (7, 4), (64, 32)] {
@@ -219,7 +227,7 @@ mod tests {
         }
     }
 
-    // P04, P05. A threshold is never above what should wait at most.
+    // P04, P05. A threshold is never above the queue limit.
     #[test]
     fn a_threshold_that_is_set_counts_up_to_the_queue() {
         for (threshold, expected) in [(0, 0), (1, 1), (9, 9), (10, 10), (11, 10), (500, 10)] {
@@ -255,7 +263,7 @@ mod tests {
         assert_eq!(long.target(Duration::from_secs(61)).queued, 0, "but not beyond itself");
     }
 
-    // P05. What waits at most, unless the workflow says otherwise.
+    // P05. The queue limit, unless the workflow sets one.
     #[test]
     fn a_queue_has_an_end() {
         let ms = Duration::from_millis;
@@ -266,13 +274,13 @@ mod tests {
         }
     }
 
-    // P06. A few short jobs are trusted for two each, and one for each slot.
+    // P06. Each short job at the start is trusted for two more, and each slot for one.
     #[test]
     fn trust_grows_with_the_jobs_that_ended() {
         for (ended, queued) in [(1, 5), (2, 7), (10, 23), (98, 199), (99, 201), (100, 201)] {
             let mut throughput = ThroughputEstimator::default();
             (0..ended).for_each(|_| throughput.job_ended(Duration::from_millis(3)));
-            throughput.runs(3);
+            throughput.jobs_running(3);
             assert_eq!(
                 throughput.target(Duration::ZERO).queued,
                 queued,
@@ -281,7 +289,7 @@ mod tests {
         }
     }
 
-    // A longer job counts for half, a shorter one for an eighth; so does a round trip.
+    // A longer job counts for half, a shorter one for an eighth; a round trip counts for an eighth.
     #[test]
     fn averages_follow_longer_jobs_quickly() {
         let ms = Duration::from_millis;
@@ -302,11 +310,11 @@ mod tests {
         assert_eq!((after(80), after(160), after(10)), (Some(ms(80)), Some(ms(90)), Some(ms(80))));
     }
 
-    // P06. What ran at once lately: an eighth less with every job that ends.
+    // P06. The number of jobs at once decays by an eighth with every job that ends.
     #[test]
     fn the_width_shrinks_by_an_eighth_with_every_end() {
         let mut throughput = ThroughputEstimator::default();
-        throughput.runs(64);
+        throughput.jobs_running(64);
         let widths: Vec<u32> = (0..4)
             .map(|_| {
                 throughput.job_ended(Duration::from_secs(1));
@@ -314,7 +322,7 @@ mod tests {
             })
             .collect();
         assert_eq!(widths, [56, 49, 43, 38]);
-        throughput.runs(40);
+        throughput.jobs_running(40);
         assert_eq!(throughput.width, 40);
     }
 
@@ -333,7 +341,8 @@ mod tests {
         ];
         for (duration, round_trip, slots, expected, why) in cases {
             let throughput = steady(duration, round_trip, slots);
-            let target = Target { queued: if expected == 8 { 8 } else { 1_000 }, ..throughput.target(Duration::ZERO) };
+            let target =
+                QueueTarget { queued: if expected == 8 { 8 } else { 1_000 }, ..throughput.target(Duration::ZERO) };
             assert_eq!(throughput.bridge(&target, report_interval), expected, "{why}");
         }
         assert_eq!(
@@ -358,7 +367,7 @@ mod tests {
         }
     }
 
-    // P03. Fifty milliseconds are the border.
+    // P03. The limit is fifty milliseconds.
     #[test]
     fn how_far_ahead_the_shim_is_given_jobs() {
         let us = Duration::from_micros;

@@ -1,8 +1,8 @@
-//! The moment at which the state wants to be handed a tick.
+//! The moment at which the state needs the next tick.
 
 use crate::clock::BootInstant;
 
-/// The earliest of the moments that were asked for.
+/// The earliest requested moment.
 #[derive(Debug, Default)]
 pub(super) struct Timer {
     at: Option<BootInstant>,
@@ -17,7 +17,7 @@ impl Timer {
         self.at = None;
     }
 
-    /// Asks for a tick at this moment at the latest.
+    /// Requests a tick at this moment at the latest.
     pub fn set(&mut self, at: BootInstant) {
         self.at = Some(self.at.map_or(at, |earlier| earlier.min(at)));
     }

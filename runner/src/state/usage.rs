@@ -1,4 +1,4 @@
-//! What jobs and the node use: when samples are due, what becomes of them, and what follows from too much memory.
+//! Usage of jobs and of the node: when samples are due, where they go, and what follows from too much memory.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,35 +7,38 @@ use torc_api::execution::{Granularity, MonitorPlan};
 use torc_api::state::Cause;
 use torc_api::wire::{AttemptKey, FinishedAttempt};
 
-use self::node::Node;
-use super::jobs::{Job, Stage};
-use super::reports::Report;
+use self::node::NodeUsage;
+use super::jobs::{JobStage, Jobs, LeasedJob};
+use super::reports::PendingReport;
+use super::steps::StepTracker;
+use super::timer::Timer;
 use super::{Effect, State};
 use crate::clock::BootInstant;
 use crate::events::RunnerEvent;
 use crate::gpus;
 use crate::monitor::{Probe, SampleOrder, Samples};
 use crate::protocol::StopReason;
-use crate::series::{JobRow, Measurement, Record};
+use crate::series::{JobUsageRow, Measurement, MeasurementRecord};
 
 mod node;
 
-/// SIGKILL, as a shell says it.
+/// The exit code of a job that SIGKILL has ended, as in a shell: 128 + 9.
 const KILLED: i32 = 128 + 9;
-/// A job that was killed by somebody else with so much of its memory in use, in percent, was most likely killed for that.
-const AT_THE_LIMIT: i128 = 95;
+/// Share of the memory limit, in percent, above which a killed job counts as out of memory. The last sample before a kill is
+/// usually a little below the limit.
+const OOM_USAGE_PERCENT: i128 = 95;
 
-/// What is to be measured, and when.
+/// The schedule of samples, and the usage of the node.
 #[derive(Debug)]
 pub(super) struct UsageMonitor {
-    /// When samples are due next, by the seconds between them.
+    /// The next moment of each interval, in seconds.
     due: BTreeMap<u32, BootInstant>,
-    /// Samples are being taken; nobody waits in line behind a slow `/proc`.
+    /// True if samples are being taken: orders do not queue behind a slow `/proc`.
     busy: bool,
-    /// How many processes the kernel had killed for want of memory when that was last looked at.
+    /// Number of processes that the kernel had killed for want of memory at the last check.
     oom_kills: u64,
-    /// The node, for each workflow and run that wants it measured.
-    nodes: BTreeMap<(i64, i32), Node>,
+    /// The usage of the node for each workflow and run that measures it.
+    nodes: BTreeMap<(i64, i32), NodeUsage>,
 }
 
 impl UsageMonitor {
@@ -43,20 +46,57 @@ impl UsageMonitor {
         Self { due: BTreeMap::new(), busy: false, oom_kills, nodes: BTreeMap::new() }
     }
 
-    /// No samples will be taken.
+    /// Returns whether no samples are scheduled.
     #[cfg(test)]
     pub fn is_idle(&self) -> bool {
         self.due.is_empty()
     }
 
-    /// A job with this plan runs from now on.
+    /// Schedules samples of a job that starts now.
     pub fn expect(&mut self, key: &AttemptKey, plan: &MonitorPlan, now: BootInstant) {
         if plan.node.is_some() {
-            self.nodes.entry((key.workflow, key.run)).or_insert_with(|| Node::new(*plan));
+            self.nodes.entry((key.workflow, key.run)).or_insert_with(|| NodeUsage::new(*plan));
         }
         if plan.jobs.is_some() || plan.node.is_some() {
             self.due.entry(plan.interval_seconds).or_insert_with(|| now.plus(seconds(plan.interval_seconds)));
         }
+    }
+
+    /// Returns the order for the samples that are due.
+    pub fn next_order(
+        &mut self,
+        jobs: &Jobs,
+        steps: &mut StepTracker,
+        has_gpus: bool,
+        now: BootInstant,
+        timer: &mut Timer,
+    ) -> Option<SampleOrder> {
+        let mut order = SampleOrder::default();
+        let due: Vec<u32> = self.due.iter().filter(|(_, at)| **at <= now).map(|(every, _)| *every).collect();
+        for every in due {
+            let before = order.probes.len();
+            order.probes.extend(probes(jobs, every));
+            let measures_node = self.nodes.values().any(|node| node.plan.interval_seconds == every);
+            order.node |= measures_node;
+            let measures_steps = steps.measure(jobs, every);
+            if order.probes.len() == before && !measures_node && !measures_steps {
+                self.due.remove(&every);
+            } else {
+                self.due.insert(every, now.plus(seconds(every)));
+            }
+        }
+        self.due.values().min().into_iter().for_each(|next| timer.set(*next));
+        if self.busy || !order.node && order.probes.is_empty() {
+            return None;
+        }
+        self.busy = true;
+        order.gpus = has_gpus;
+        Some(order)
+    }
+
+    /// Returns the summaries of the node's usage.
+    pub fn node_summaries(&self) -> Vec<MeasurementRecord> {
+        self.nodes.iter().map(|((workflow, run), node)| node.summary(*workflow, *run)).collect()
     }
 }
 
@@ -64,18 +104,18 @@ fn seconds(seconds: u32) -> Duration {
     Duration::from_secs(seconds.into())
 }
 
-/// Somebody else killed it: the kernel may have done so for want of memory.
+/// Returns whether another process killed the job: then the kernel may have done so for want of memory.
 pub(super) fn may_be_out_of_memory(finished: &FinishedAttempt) -> bool {
     finished.return_code == KILLED && finished.cause == Some(Cause::ExitCode)
 }
 
-/// What is kept of an attempt that ended, where its workflow wants that.
-pub(super) fn record_of(key: AttemptKey, job: &Job, report: &Report) -> Option<Record> {
+/// Returns the row of an attempt in the measurement file, if its workflow keeps one.
+pub(super) fn record_of(key: AttemptKey, job: &LeasedJob, report: &PendingReport) -> Option<MeasurementRecord> {
     let template = &job.launch.template;
     if !template.monitor.is_recorded() {
         return None;
     }
-    let row = JobRow {
+    let row = JobUsageRow {
         key,
         name: job.name.clone(),
         started: report.ended.minus(Duration::from_millis(report.finished.duration_ms)),
@@ -87,7 +127,7 @@ pub(super) fn record_of(key: AttemptKey, job: &Job, report: &Report) -> Option<R
         memory_limit_bytes: template.memory_limit_bytes,
         devices: job.devices.clone(),
     };
-    Some(Record {
+    Some(MeasurementRecord {
         workflow: key.workflow,
         run: key.run,
         plan: template.monitor,
@@ -95,62 +135,36 @@ pub(super) fn record_of(key: AttemptKey, job: &Job, report: &Report) -> Option<R
     })
 }
 
+/// Returns the running jobs that are measured at this interval.
+fn probes(jobs: &Jobs, every: u32) -> impl Iterator<Item = Probe> {
+    jobs.active().filter_map(move |(key, job)| {
+        let template = &job.launch.template;
+        let is_due = template.monitor.jobs.is_some() && template.monitor.interval_seconds == every;
+        // The process of a step is `srun`: the job's processes may be on other nodes.
+        let is_here = job.stage == JobStage::Running && job.pid > 0 && !template.in_step;
+        (is_due && is_here).then_some(Probe { key, pid: job.pid, limit_bytes: template.memory_limit_bytes })
+    })
+}
+
 impl State {
-    /// Orders the samples that are due.
-    pub(super) fn measure(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
-        let mut order = SampleOrder::default();
-        let due: Vec<u32> = self.usage.due.iter().filter(|(_, at)| **at <= now).map(|(every, _)| *every).collect();
-        for every in due {
-            let before = order.probes.len();
-            order.probes.extend(self.probes(every));
-            let node = self.usage.nodes.values().any(|node| node.plan.interval_seconds == every);
-            order.node |= node;
-            let steps = self.steps_are_due(every);
-            if order.probes.len() == before && !node && !steps {
-                self.usage.due.remove(&every);
-            } else {
-                self.usage.due.insert(every, now.plus(seconds(every)));
-            }
-        }
-        if (order.node || !order.probes.is_empty()) && !self.usage.busy {
-            self.usage.busy = true;
-            order.gpus = !self.settings.devices.is_empty();
-            effects.push(Effect::Sample(order));
-        }
-        if let Some(next) = self.usage.due.values().min().copied() {
-            self.wake(next);
-        }
-    }
-
-    /// The running jobs that are measured at this interval.
-    fn probes(&self, every: u32) -> impl Iterator<Item = Probe> {
-        self.jobs.active().filter_map(move |(key, job)| {
-            let template = &job.launch.template;
-            let measured = template.monitor.jobs.is_some() && template.monitor.interval_seconds == every;
-            // The process of a step is `srun`, and the job is elsewhere.
-            let there = job.stage == Stage::Running && job.pid > 0 && !template.in_step;
-            (measured && there).then_some(Probe { key, pid: job.pid, limit_bytes: template.memory_limit_bytes })
-        })
-    }
-
-    /// Samples were taken: they are remembered, and a job with too much memory is killed at once.
+    /// Takes samples, and kills jobs that exceed their memory limit.
     pub(super) fn sampled(&mut self, samples: &Samples, now: BootInstant, effects: &mut Vec<Effect>) {
         self.usage.busy = false;
         let mut records = Vec::new();
         if let Some(sample) = &samples.node {
             let gpus = gpus::load(&self.settings.devices, &samples.gpus);
             let nodes = self.usage.nodes.iter_mut();
-            records.extend(nodes.filter_map(|(of, node)| node.add(*of, sample, gpus, samples.at)));
+            records.extend(nodes.filter_map(|(of, node)| node.add(of.0, of.1, sample, gpus, samples.at)));
         }
         for (key, sample) in &samples.jobs {
-            let Some(job) = self.jobs.get(key).filter(|job| job.stage == Stage::Running) else { continue };
+            let Some(job) = self.jobs.get(key).filter(|job| job.stage == JobStage::Running) else { continue };
             let (plan, limit) = (job.launch.template.monitor, job.launch.template.memory_limit_bytes);
             let (since, pid, gpus) = (job.since, job.pid, gpus::load(&job.devices, &samples.gpus));
             let Some(usage) = self.jobs.usage_mut(key) else { continue };
             let point = usage.add(sample, gpus, since, samples.at);
             if plan.jobs == Some(Granularity::TimeSeries) {
                 let measurement = Measurement::JobSample { key: *key, at: samples.at, point };
-                records.push(Record { workflow: key.workflow, run: key.run, plan, measurement });
+                records.push(MeasurementRecord { workflow: key.workflow, run: key.run, plan, measurement });
             }
             let Some(limit) = limit.filter(|limit| sample.memory_bytes > *limit) else { continue };
             if !usage.note_violation(sample.memory_bytes) {
@@ -170,29 +184,21 @@ impl State {
         }
     }
 
-    /// The last word about the node.
-    pub(super) fn sum_up_node(&mut self, effects: &mut Vec<Effect>) {
-        let records: Vec<Record> = self.usage.nodes.iter().map(|(of, node)| node.sum_up(*of)).collect();
-        if !records.is_empty() {
-            effects.push(Effect::Record(records));
-        }
-    }
-
-    /// Somebody killed a job, and the kernel says how many processes it has killed for want of memory. If there are more than
-    /// before, or the job was at its limit, that is why.
-    pub(super) fn blame_memory(&mut self, key: AttemptKey, kills: u64) {
+    /// Decides whether a job that another process killed ran out of memory: the kernel has killed more processes for want of memory
+    /// than before, or the job was at its limit.
+    pub(super) fn apply_oom_kills(&mut self, key: AttemptKey, kills: u64) {
         let killed_one = kills > std::mem::replace(&mut self.usage.oom_kills, kills);
         let (Some(job), Some(finished)) = (self.jobs.get(&key), self.reports.finished_mut(&key)) else { return };
         let peak = finished.usage.and_then(|usage| usage.peak_memory_bytes).unwrap_or_default();
         let limit = job.launch.template.memory_limit_bytes;
-        let at_the_limit = limit.is_some_and(|limit| i128::from(peak) * 100 >= i128::from(limit) * AT_THE_LIMIT);
-        if killed_one || at_the_limit {
+        let at_limit = limit.is_some_and(|limit| i128::from(peak) * 100 >= i128::from(limit) * OOM_USAGE_PERCENT);
+        if killed_one || at_limit {
             finished.cause = Some(Cause::OutOfMemory);
             finished.return_code = job.launch.template.oom_exit_code;
             let message = if killed_one {
-                "the kernel killed it because memory ran out"
+                "killed by the kernel: the node ran out of memory"
             } else {
-                "it was killed with its memory used up"
+                "killed while its memory was used up"
             };
             finished.message = Some(message.to_owned());
         }

@@ -1,4 +1,4 @@
-//! What is known of one attempt's use of the node, and how much memory it may use.
+//! The resource usage of one attempt, and its memory limit.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::series::DataPoint;
 
 mod spread;
 
-/// What is known of one attempt's use.
+/// Peaks and averages of one attempt's samples.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct UsageStats {
     samples: u32,
@@ -22,14 +22,14 @@ pub(super) struct UsageStats {
     peak_cpu_percent: f64,
     gpu: Spread,
     gpu_memory: Spread,
-    /// When the latest sample was taken, and the CPU time up to then.
+    /// The moment of the latest sample, and the CPU time up to it.
     latest: Option<(BootInstant, u64)>,
-    /// The memory that was too much.
+    /// The first sample above the memory limit.
     violation: Option<i64>,
 }
 
 impl UsageStats {
-    /// Takes in a sample of a job that runs since `started`, and of its GPUs.
+    /// Adds a sample of a job that started at `started`, and of its GPUs.
     pub fn add(
         &mut self,
         sample: &JobSample,
@@ -57,14 +57,14 @@ impl UsageStats {
         }
     }
 
-    /// Peaks and averages. The operating system's own counts are exact for CPU and cover the time between samples; the memory of
-    /// several processes at once is only in the samples.
-    pub fn usage(&self, ended: &JobExit) -> Option<Usage> {
-        let rusage = ended.rusage?;
+    /// Returns peaks and averages. The kernel's count of CPU time is exact, and its memory peak covers the time between samples; only
+    /// the samples have the memory of several processes at once.
+    pub fn usage(&self, exit: &JobExit) -> Option<Usage> {
+        let rusage = exit.rusage?;
         let counted = rusage.peak_memory_bytes.and_then(|bytes| i64::try_from(bytes).ok());
         let sampled = (self.samples > 0).then_some(self.peak_memory_bytes);
         let average_memory = self.memory_sum.checked_div(self.samples.into());
-        let average_cpu = percent(rusage.cpu_us, ended.ended.since(ended.started));
+        let average_cpu = percent(rusage.cpu_us, exit.ended.since(exit.started));
         Some(Usage {
             peak_memory_bytes: counted.max(sampled),
             average_memory_bytes: average_memory.and_then(|bytes| i64::try_from(bytes).ok()),
@@ -76,21 +76,21 @@ impl UsageStats {
         })
     }
 
-    /// Notes memory above the limit. Returns whether it is the first time.
+    /// Records memory above the limit. Returns whether it is the first time.
     pub fn note_violation(&mut self, memory_bytes: i64) -> bool {
         let is_first = self.violation.is_none();
         self.violation.get_or_insert(memory_bytes);
         is_first
     }
 
-    /// A sentence about the memory that was too much.
-    pub fn excess(&self, template: &StartTemplate) -> Option<String> {
+    /// Returns the message of a job that exceeded its memory limit.
+    pub fn violation_message(&self, template: &StartTemplate) -> Option<String> {
         let (memory, limit) = (self.violation?, template.memory_limit_bytes?);
-        Some(format!("it had {} of memory, and may have {}", amount(memory), amount(limit)))
+        Some(format!("exceeded its memory limit: used {} of {}", amount(memory), amount(limit)))
     }
 }
 
-/// CPU time in percent of the time that passed, in tenths.
+/// Returns CPU time in percent of the elapsed time, with one decimal.
 fn percent(cpu_us: u64, time: Duration) -> Option<f64> {
     let time_us = time.as_micros();
     if time_us == 0 {
@@ -100,16 +100,15 @@ fn percent(cpu_us: u64, time: Duration) -> Option<f64> {
     Some(u32::try_from(tenths).map_or(f64::from(u32::MAX), f64::from) / 10.0)
 }
 
-/// Bytes in a unit that suits them, in powers of 1024.
+/// Formats bytes in MiB or GiB.
 fn amount(bytes: i64) -> String {
-    let (unit, name) = if bytes < 1 << 30 { (1 << 20, "MB") } else { (1 << 30, "GB") };
-    #[expect(clippy::cast_precision_loss, reason = "two digits are shown")]
+    let (unit, name) = if bytes < 1 << 30 { (1 << 20, "MiB") } else { (1 << 30, "GiB") };
+    #[expect(clippy::cast_precision_loss, reason = "one decimal is shown")]
     let amount = bytes as f64 / f64::from(unit);
-    format!("{amount:.2}{name}")
+    format!("{amount:.1} {name}")
 }
 
-/// The memory that a job is killed above, where the runner sees to that itself: not for one that declares nothing, and not where
-/// nobody measures.
+/// Returns the memory above which the runner kills a job; none for a job that declares no memory, or that is not measured.
 pub(super) fn memory_limit(profile: &Profile) -> Option<i64> {
     let config = profile.execution_config.clone().unwrap_or_default();
     let is_measured = profile.resource_monitor.clone().unwrap_or_default().plan().jobs.is_some();

@@ -1,4 +1,4 @@
-//! How jobs end, by themselves or not, and that nothing of them is left.
+//! Ends of jobs: by themselves, by signals, and without remaining processes.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ fn daemons_do_not_stay() {
     let daemon = "setsid setsid bash -c 'echo $$ > daemon; sleep 1000 & echo $! > helper; wait' & \
                   while [ ! -s helper ]; do sleep 0.01; done";
     let key = place.add(daemon);
-    // Another one runs meanwhile, so that the shim does not just clean up everything.
+    // Another job runs, so that the shim does not just clean up everything.
     place.add("while [ ! -s seen ]; do sleep 0.01; done");
     place.beside(|| {
         wait_until("the first job's end", || place.server.buffer().finished.contains_key(&key));
@@ -62,7 +62,7 @@ fn cancel_reaches_the_whole_group() {
 // J23
 fn every_process_of_the_group_is_asked() {
     let place = Place::new();
-    // The first process waits for the other one, which only ends when it is asked itself.
+    // The first process waits for the other one, which ends only on its own signal.
     let other = "(trap 'echo asked > asked; exit 0' TERM; echo > ready; while true; do sleep 0.05; done)";
     let key = place.add_with(&format!("trap : TERM; {other} & wait; wait; exit 9"), |profile| {
         profile.execution_config.as_mut().expect("set").sigterm_lead_seconds = Some(30);
@@ -140,7 +140,7 @@ fn time_is_over() {
     let obedient = short(&place, &format!("trap 'exit 0' TERM; {FOREVER}"));
     let stubborn = short(&place, &format!("trap '' TERM; {FOREVER}"));
     let mut config = place.config();
-    // Long enough for a loaded machine to start both and to let one of them end by itself.
+    // A loaded machine needs this time to start both jobs and to let one of them end by itself.
     config.time_limit = Some(Duration::from_secs(15));
     assert_eq!(place.run_with(config).expect("a runner that works"), RunnerExit::Deadline);
     let result = |key| (place.finished(key).return_code, place.finished(key).cause);

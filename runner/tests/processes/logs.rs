@@ -1,4 +1,4 @@
-//! Where output goes, and which files are left.
+//! Log files of jobs: their places, and the files that remain.
 
 use torc_api::execution::StdioMode;
 use torc_api::state::Cause;
@@ -66,7 +66,7 @@ fn a_running_job_can_be_followed() {
     place.add("echo begun; while [ ! -f go ]; do sleep 0.02; done; echo done");
     place.beside(|| {
         wait_until("a log while the job runs", || place.read("out/job_stdio/job_wf7_j1_r1_a1.o") == "begun");
-        // The silent stream can be followed, too, until the job has ended.
+        // The silent stream can be followed until the job has ended.
         wait_until("an empty log", || place.logs() == ["job_wf7_j1_r1_a1.e", "job_wf7_j1_r1_a1.o"]);
         std::fs::write(place.path("go"), "").expect("written");
     });

@@ -1,4 +1,4 @@
-//! What is lost when something is killed: nothing but what nobody can know.
+//! Losses when a process is killed: only what no process can know is lost.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub const TESTS: &[(&str, fn())] = &[
     ("losses::the_server_forgets_the_runner", the_server_forgets_the_runner),
 ];
 
-/// The key that the killed agent's server gave its n-th job.
+/// Returns the key of the n-th job of the killed agent's server.
 fn key(job: i64) -> AttemptKey {
     AttemptKey { workflow: 7, job, run: 1, attempt: 1, lease_id: job }
 }
@@ -80,7 +80,7 @@ fn nobody_comes_back() {
     place.add("trap 'exit 4' TERM; echo $$ > pid; while true; do sleep 0.2; done");
     let mut config = place.config();
     config.orphan_grace = Duration::from_millis(300);
-    // A runner that is dropped is as gone as one that was killed.
+    // A runner whose future is dropped is as gone as a killed one.
     let run = torc_runner::run(config, place.server.clone(), Default::default(), |_| {});
     let runtime = crate::place::runtime();
     let handle = runtime.spawn(run);
@@ -90,22 +90,22 @@ fn nobody_comes_back() {
     wait_until("the job's end", || !is_alive(job));
     wait_until("the shim's end", || !is_alive(shim));
     assert_eq!(place.shim_files(), ["shim.results"]);
-    // Its result has waited for the next runner.
+    // The result has waited for the next runner.
     place.run();
     let finished = place.finished(&key(1));
     assert_eq!((finished.return_code, finished.cause), (4, Some(Cause::Stopped)));
     assert_eq!(place.shim_files(), Vec::<String>::new());
 }
 
-/// The shim left, and the machine was restarted a day later: the file of results is all that is left.
+/// The shim exited, and the machine restarted a day later: only the file of results is left.
 fn a_result_that_waited_for_a_restart_of_the_machine() {
     let place = Place::new();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock").as_millis();
     let result = serde_json::json!({
         "bootId": "of another start",
         "endedMs": u64::try_from(now).expect("fits") - 86_400_000,
-        "ended": {
-            "key": key(1), "name": "job1", "started": 1_u64 << 50, "ended": (1_u64 << 50) + 3_000_000,
+        "exit": {
+            "key": key(1), "started": 1_u64 << 50, "ended": (1_u64 << 50) + 3_000_000,
             "outcome": {"exited": 0},
         },
     });
@@ -122,7 +122,7 @@ fn a_result_that_waited_for_a_restart_of_the_machine() {
     assert_eq!(place.shim_files(), Vec::<String>::new());
 }
 
-/// An agent has told its jobs to end and is killed before they have: the next one reports them as stopped.
+/// An agent is killed after it has asked its jobs to end. The next agent reports them as stopped.
 fn an_agent_dies_while_it_ends_a_job() {
     let place = Place::new();
     let only = place.add("trap 'echo > asked' TERM; echo > ready; while true; do sleep 0.02; done");

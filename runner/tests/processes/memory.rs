@@ -1,4 +1,4 @@
-//! What jobs use: measured while they run, counted when they end, and enforced where it is limited.
+//! Resource usage of jobs: sampled while they run, counted when they end, and limited.
 
 use std::path::Path;
 use std::time::Duration;
@@ -20,10 +20,10 @@ pub const TESTS: &[(&str, fn())] = &[
 ];
 
 const MIB: i64 = 1 << 20;
-/// What this test binary has in memory before it takes any, generously.
+/// Upper bound of the memory of this test binary before it allocates any.
 const OWN: i64 = 24 * MIB;
 
-/// `allocate MIB FILE`: takes memory in steps of 50 ms and really writes to it, then waits for the file, if it is to.
+/// `allocate MIB FILE`: allocates and writes memory in steps of 50 ms, then waits for the file, if one is given.
 pub fn allocate(mut args: impl Iterator<Item = String>) {
     let wanted: usize = args.next().and_then(|text| text.parse().ok()).expect("an amount");
     let file = args.next();
@@ -46,7 +46,7 @@ fn allocation(mib: i64, file: &str) -> String {
     format!("{} allocate {mib} {file}", std::env::current_exe().expect("an executable").display())
 }
 
-/// Measured every second, with a declared memory of so many MiB.
+/// Returns a profile that is measured every second, with a memory request in MiB.
 fn declare(mib: i64) -> impl FnOnce(&mut Profile) {
     move |profile| {
         profile.unlimited = false;
@@ -63,20 +63,20 @@ fn usage(place: &Place, key: &torc_api::wire::AttemptKey) -> Usage {
 // J17, X02, X08
 fn too_much_of_it_is_the_end() {
     let place = Place::new();
-    // It takes 80 MiB a second and would take a GiB; a child of it must not stay behind either.
+    // The job allocates 80 MiB a second, up to a GiB. Its child must not survive either.
     let greedy = format!("sleep 1000 & echo $! > child; {} & wait", allocation(1024, "never"));
     let key = place.add_with(&greedy, declare(64));
     let modest = place.add_with("sleep 3", declare(64));
     let (sender, told) = std::sync::mpsc::channel();
-    let tell = move |event: RunnerEvent| {
+    let observer = move |event: RunnerEvent| {
         let _ = sender.send(event);
     };
-    place.run_until(place.config(), &Default::default(), tell).expect("a runner that works");
+    place.run_until(place.config(), &Default::default(), observer).expect("a runner that works");
     let finished = place.finished(&key);
     assert_eq!((finished.return_code, finished.cause), (137, Some(Cause::OutOfMemory)));
     assert!(!is_alive(place.pid_in("child")));
     assert_eq!(place.finished(&modest).cause, None, "its neighbour has done nothing");
-    // The machine may be slow, so only the amount shows that nobody waited for more: one interval is 80 MiB.
+    // On a slow machine only the amount shows that the kill was prompt: one interval is 80 MiB.
     let peak = usage(&place, &key).peak_memory_bytes.expect("sampled");
     assert!(peak > 64 * MIB && peak < 512 * MIB, "{peak}");
     let told: Vec<RunnerEvent> = told.try_iter().collect();
@@ -93,7 +93,7 @@ fn without_limits_it_may_have_more() {
         let config = profile.execution_config.take().unwrap_or_default();
         profile.execution_config = Some(ExecutionConfig { limit_resources: Some(false), ..config });
     });
-    // Another one is killed for the same: then a sample has been taken, and it was not spared for want of one.
+    // Another job is killed for its memory, so a sample was taken, and this job was spared for its size.
     let limited = place.add_with(&allocation(96, "never"), declare(32));
     place.beside(|| {
         wait_until("the other one's end", || place.server.buffer().finished.contains_key(&limited));
@@ -106,7 +106,7 @@ fn without_limits_it_may_have_more() {
 
 fn several_processes_count_together() {
     let place = Place::new();
-    // Each of them is below the limit. One has forked twice and is nobody's child any more.
+    // Each process is below the limit. One has forked twice and is an orphan.
     let one = allocation(48, "enough");
     let daemon = format!("setsid setsid {one} & exec {one}");
     let key = place.add_with(&daemon, declare(48 + OWN / MIB));
@@ -121,7 +121,7 @@ fn several_processes_count_together() {
 
 fn what_is_shared_is_no_reason_to_kill() {
     let place = Place::new();
-    // bash forks: all of its copies have the same 48 MiB, which are counted once.
+    // bash forks: its copies share 48 MiB, which are counted once.
     let forks = "x=$(head -c 50331648 /dev/zero | tr '\\0' x); \
                  for n in 1 2 3 4; do (: \"${#x}\"; while [ ! -e enough ]; do read -t 0.05 < pipe; done) & done; wait; :";
     std::process::Command::new("mkfifo").arg(place.path("pipe")).status().expect("a pipe");
@@ -152,6 +152,7 @@ fn small_jobs_are_not_taken_for_their_shim() {
     let place = Place::new();
     let key = place.add("true");
     place.run();
-    // It has shared the shim's memory before it was itself, and the kernel says so: that is not the job's.
+    // Before its program started, the process shared the shim's memory, which the kernel counts but the job does not
+    // have.
     assert_eq!(usage(&place, &key).peak_memory_bytes, None);
 }

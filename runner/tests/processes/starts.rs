@@ -1,4 +1,4 @@
-//! How jobs start: code, environment, folder, devices, what cannot be started.
+//! Starts of jobs: exit code, environment, folder, devices, and failed starts.
 
 use std::time::Duration;
 
@@ -126,12 +126,12 @@ fn many_short_jobs() {
     assert!(syncs < 150, "{syncs} syncs for 300 jobs");
 }
 
-// J05. Whoever looked every second would see each of them end after more than a second.
+// J05. A runner that polled every second would see each job end after more than a second.
 fn an_end_is_noticed_without_looking() {
     let place = Place::new();
     let keys: Vec<_> = (0..8).map(|_| place.add_with("sleep 0.3", |profile| profile.resources.cpus = 4)).collect();
     let mut config = place.config();
-    config.poll_interval = Duration::from_secs(3_600);
+    config.settings.poll_interval = Duration::from_secs(3_600);
     assert_eq!(place.run_with(config).expect("a runner that works"), RunnerExit::Complete);
     let shortest = keys.iter().map(|key| place.finished(key).duration_ms).min();
     assert!(shortest < Some(900), "{shortest:?} ms");
@@ -145,6 +145,6 @@ fn queue_strategy_ignores_requirements() {
         place.add_with(meet, |profile| profile.resources.cpus = 1_000);
     }
     let mut config = place.config();
-    config.max_parallel_jobs = Some(6);
+    config.settings.max_parallel_jobs = Some(6);
     assert_eq!(place.run_with(config).expect("a runner that works"), RunnerExit::Complete);
 }

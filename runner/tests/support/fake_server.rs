@@ -1,4 +1,4 @@
-//! A server in memory: gives out a list of jobs, remembers what was reported.
+//! A server in memory: it grants a list of jobs, and records their reports.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,19 +22,19 @@ struct Inner {
     changed: Notify,
 }
 
-/// What the server knows.
+/// The state of the server.
 #[derive(Default)]
 pub struct Buffer {
     pub profiles: Vec<Profile>,
     pub ready: VecDeque<Lease>,
-    /// A job becomes ready when the one before it has ended.
+    /// Each job becomes ready when the one before it has ended.
     pub chain: VecDeque<Lease>,
     pub leased: BTreeMap<AttemptKey, Lease>,
     pub running: BTreeSet<AttemptKey>,
     pub finished: BTreeMap<AttemptKey, FinishedAttempt>,
     pub returned: Vec<AttemptKey>,
     pub cancel: Vec<AttemptKey>,
-    /// Returned jobs are not given out again.
+    /// Returned jobs are not granted again.
     pub closed: bool,
     pub unreachable: bool,
     pub forgotten: bool,
@@ -49,7 +49,7 @@ impl FakeServer {
         self.inner.buffer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes something and wakes whoever waits.
+    /// Changes the state and wakes the waiting calls.
     pub fn change(&self, change: impl FnOnce(&mut Buffer)) {
         change(&mut self.buffer());
         self.inner.changed.notify_waiters();

@@ -1,4 +1,4 @@
-//! A runner in a temporary folder, with a shim that is this very test binary.
+//! A runner in a temporary folder, with this test binary as its shim.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use torc_runner::{RunnerConfig, RunnerError, RunnerEvent, RunnerExit};
 
 use crate::fake_server::FakeServer;
 
-/// How long anything may take before a test gives up: other programs may keep both CPUs of a small machine busy.
+/// Timeout of a test: other programs may use both CPUs of a small machine.
 pub const DEADLINE: Duration = Duration::from_secs(120);
 
 pub struct Place {
@@ -48,7 +48,7 @@ impl Place {
         self.server.add(command, profile)
     }
 
-    /// Runs until everything has settled.
+    /// Runs until all workflows have settled.
     pub fn run(&self) -> RunnerExit {
         self.run_with(self.config()).expect("a runner that works")
     }
@@ -57,26 +57,27 @@ impl Place {
         self.run_until(config, &CancellationToken::new(), |_| {})
     }
 
-    /// Runs until everything has settled or the runner is stopped. Panics when that takes too long.
+    /// Runs until all workflows have settled or the runner is stopped. Panics after the timeout.
     pub fn run_until(
         &self,
         config: RunnerConfig,
         stop: &CancellationToken,
-        tell: impl Fn(RunnerEvent) + Send + Sync,
+        observer: impl Fn(RunnerEvent) + Send + Sync,
     ) -> Result<RunnerExit, RunnerError> {
         let runtime = runtime();
-        let run = torc_runner::run(config, self.server.clone(), stop.clone(), tell);
+        let run = torc_runner::run(config, self.server.clone(), stop.clone(), observer);
         let exit = runtime.block_on(async { tokio::time::timeout(DEADLINE, run).await });
         runtime.shutdown_background();
         exit.unwrap_or_else(|_| panic!("the runner did not leave within {DEADLINE:?}"))
     }
 
-    /// Runs a runner beside a test until everything has settled.
+    /// Runs a runner beside a test until all workflows have settled.
     pub fn beside(&self, test: impl FnOnce()) -> RunnerExit {
         self.beside_with(self.config(), |_| test())
     }
 
-    /// Runs a runner beside a test, which may stop it. A test that panics stops the runner, too, and fails with its own message.
+    /// Runs a runner beside a test, which may stop it. A test that panics stops the runner, too, and fails with its own
+    /// message.
     pub fn beside_with(&self, config: RunnerConfig, test: impl FnOnce(&CancellationToken)) -> RunnerExit {
         let (stop, stop_now) = (CancellationToken::new(), config.stop_now.clone());
         std::thread::scope(|scope| {
@@ -101,17 +102,17 @@ impl Place {
         self.server.buffer().finished.get(key).cloned().expect("a result")
     }
 
-    /// The text of a file that a job writes.
+    /// Returns the content of a file that a job writes.
     pub fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.path(name)).unwrap_or_default().trim().to_owned()
     }
 
-    /// The number in a file, once it is there.
+    /// Returns the number in a file, once it exists.
     pub fn pid_in(&self, name: &str) -> i32 {
         wait_for(&format!("a number in {name}"), || self.read(name).parse().ok())
     }
 
-    /// Names in the folder of logs.
+    /// Returns the names in the folder of logs.
     pub fn logs(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.path("out/job_stdio")).into_iter().flatten().flatten();
         let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
@@ -119,7 +120,7 @@ impl Place {
         names
     }
 
-    /// What the shim left in its place.
+    /// Returns the files that the shim left in its folder.
     pub fn shim_files(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.path("state")).into_iter().flatten().flatten();
         let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
@@ -128,7 +129,7 @@ impl Place {
         names
     }
 
-    /// The shim's process, once it has started.
+    /// Returns the shim's process, once it has started.
     pub fn shim(&self) -> i32 {
         wait_for("a shim", || {
             let info: serde_json::Value = serde_json::from_str(&self.read("state/shim.json")).ok()?;
@@ -138,7 +139,7 @@ impl Place {
 }
 
 impl Drop for Place {
-    /// The shim leaves by itself; what a failed test has left is killed.
+    /// Lets the shim exit by itself, and kills what a failed test has left.
     fn drop(&mut self) {
         let shim = std::fs::read_to_string(self.path("state/shim.json")).ok();
         let info: Option<serde_json::Value> = shim.and_then(|text| serde_json::from_str(&text).ok());
@@ -165,7 +166,7 @@ impl Drop for Killed {
     }
 }
 
-/// The children of a process, their children and so on.
+/// Returns the descendants of a process.
 fn descendants(pid: i32) -> Vec<i32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let all: Vec<i32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
@@ -209,7 +210,7 @@ pub fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
 }
 
-/// Waits until there is something.
+/// Waits until a value is there.
 pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let until = Instant::now() + DEADLINE;
     loop {
@@ -225,7 +226,7 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     wait_for(what, || is_so().then_some(()));
 }
 
-/// Whether a process is there and has not exited.
+/// Returns whether a process exists and has not exited.
 pub fn is_alive(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rfind(')').and_then(|end| stat.get(end + 2..end + 3)).is_some_and(|state| state != "Z" && state != "X")

@@ -2,10 +2,10 @@
 
 use torc_api::wire::{AttemptKey, PROTOCOL, RegisterRequest, Resources, RunnerKind, SyncRequest};
 use torc_runner::command::ShellSetup;
-use torc_runner::mode::Allocation;
+use torc_runner::mode::StepAllocation;
 use torc_runner::protocol::StartOrder;
-use torc_runner::state::{Effect, Event, Findings, State};
-use torc_runner::{RunnerConfig, RunnerError, settings};
+use torc_runner::state::{AgentEvent, Effect, OutputFindings, State};
+use torc_runner::{RunnerConfig, RunnerError, RunnerSettings, resolve};
 
 use crate::shim::{PlannedStart, Shim, ShimOutput};
 use crate::time::Time;
@@ -29,7 +29,7 @@ pub enum HostOutput {
     /// Output of its shim.
     Shim(ShimOutput),
     /// An event for its agent, at once.
-    Event(Event),
+    Event(AgentEvent),
     /// [`RunnerHost::wake`] is to be called at this time.
     Wake(Time),
 }
@@ -48,7 +48,7 @@ impl RunnerHost {
     /// Returns a runner that has not registered yet.
     pub fn new(plan: &RunnerPlan, timing: Timing, now: Time) -> Result<Self, RunnerError> {
         let config = config(plan);
-        let mut settings = settings(&config, ShellSetup::default(), now.moment())?;
+        let mut settings = resolve(&config, ShellSetup::default(), now.moment())?;
         // The only setting that is read from this machine.
         settings.oom_kills = 0;
         Ok(Self {
@@ -76,11 +76,11 @@ impl RunnerHost {
             return Vec::new();
         }
         self.wake_at = None;
-        self.handle(Event::Tick, now, durations)
+        self.handle(AgentEvent::Tick, now, durations)
     }
 
     /// Lets the agent handle an event and carries out what it decides.
-    pub fn handle(&mut self, event: Event, now: Time, durations: Durations<'_>) -> Vec<HostOutput> {
+    pub fn handle(&mut self, event: AgentEvent, now: Time, durations: Durations<'_>) -> Vec<HostOutput> {
         let mut out = Vec::new();
         if self.is_gone {
             return out;
@@ -118,19 +118,19 @@ impl RunnerHost {
             Effect::StartNow(key) => self.shim.start_waiting(&key, now, &mut shim),
             Effect::Revoke(keys) => self.shim.revoke(&keys, &mut shim),
             Effect::Terminate(termination) => self.shim.terminate(&termination, now, &mut shim),
-            Effect::CheckInputs(key, _) => out.push(HostOutput::Event(Event::InputsChecked(key, Ok(Vec::new())))),
+            Effect::CheckInputs(key, _) => out.push(HostOutput::Event(AgentEvent::InputsChecked(key, Ok(Vec::new())))),
             Effect::CheckOutputs(key, _) => {
-                out.push(HostOutput::Event(Event::OutputsChecked(key, Findings::default())))
+                out.push(HostOutput::Event(AgentEvent::OutputsChecked(key, OutputFindings::default())))
             }
             Effect::Journal(results) => {
                 let keys = results.iter().map(|result| result.finished.key).collect();
-                out.push(HostOutput::Event(Event::Journalled(keys)));
+                out.push(HostOutput::Event(AgentEvent::Journalled(keys)));
             }
             Effect::Exit(_) => self.is_gone = true,
             Effect::Acknowledge(_)
             | Effect::RecordStep(_)
             | Effect::Sample(_)
-            | Effect::ReadSrun(..)
+            | Effect::ReadSrunLog(..)
             | Effect::QuerySlurm(_)
             | Effect::Record(_)
             | Effect::Unjournal(_)
@@ -147,17 +147,24 @@ fn config(plan: &RunnerPlan) -> RunnerConfig {
     let Resources { gpus, nodes, .. } = plan.capacity;
     config.capacity = plan.capacity;
     config.gpu_devices = (0..gpus / nodes.max(1)).map(|device| device.to_string()).collect();
-    config.max_parallel_jobs = plan.max_parallel_jobs;
-    config.labels.clone_from(&plan.labels);
+    config.settings = RunnerSettings {
+        max_parallel_jobs: plan.max_parallel_jobs,
+        labels: plan.labels.clone(),
+        persistent: true,
+        prefetch_enabled: plan.prefetch.enabled,
+        prefetch_batch_size: plan.prefetch.batch_size,
+        prefetch_max_queued: plan.prefetch.max_queued,
+        prefetch_refill_threshold: plan.prefetch.refill_threshold,
+        lease_seconds: plan.prefetch.lease_seconds,
+        ..RunnerSettings::default()
+    };
     config.scope = plan.scope.clone();
     config.time_limit = plan.walltime;
     config.exit_when_complete = false;
-    config.persistent = true;
-    config.prefetch.clone_from(&plan.prefetch);
     if plan.is_in_allocation() {
         let names = (0..nodes).map(|node| format!("{}-{node}", plan.host)).collect();
         config.kind = RunnerKind::Slurm;
-        config.allocation = Some(Allocation { job_id: plan.host.clone(), srun: "srun".to_owned(), nodes: names });
+        config.allocation = Some(StepAllocation { job_id: plan.host.clone(), srun: "srun".to_owned(), nodes: names });
     }
     config
 }

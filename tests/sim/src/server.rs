@@ -8,10 +8,10 @@ use std::time::Duration;
 use torc_api::problem::Problem;
 use torc_api::wire::{AttemptKey, RegisterRequest, SyncRequest, SyncResponse};
 use torc_core::engine::{Apply, CommandError, Engine, LongPoll, LongPolls, Tx};
-use torc_core::expand::{Limits, expand};
+use torc_core::expand::{ExpansionLimits, expand};
 use torc_core::ids::RunnerId;
 use torc_runner::LinkError;
-use torc_runner::state::Event;
+use torc_runner::state::AgentEvent;
 
 use crate::document::document;
 use crate::runner::Message;
@@ -55,7 +55,7 @@ pub struct Answer {
     pub runner: usize,
     pub leaves: Time,
     /// The event for its agent.
-    pub event: Event,
+    pub event: AgentEvent,
 }
 
 impl Server {
@@ -80,7 +80,7 @@ impl Server {
     pub fn apply(&mut self, plan: &WorkflowPlan, now: Time) -> Result<(i64, Vec<Answer>), ApplyError> {
         let workflow = || plan.name.clone();
         let document = document(plan);
-        let expanded = expand(&document.spec, &Limits::default())
+        let expanded = expand(&document.spec, &ExpansionLimits::default())
             .map_err(|problems| ApplyError::Expand { workflow: workflow(), problems })?;
         let apply = Apply {
             document: &document,
@@ -118,14 +118,21 @@ impl Server {
         self.finish(self.engine.begin(now.engine_now()), Vec::new(), now)
     }
 
-    fn register(&mut self, request: &RegisterRequest, tx: &mut Tx) -> Event {
+    fn register(&mut self, request: &RegisterRequest, tx: &mut Tx) -> AgentEvent {
         match self.engine.register(request, tx) {
-            Ok(response) => Event::Registered(response),
-            Err(refusal) => Event::NotRegistered(link_error(&refusal)),
+            Ok(response) => AgentEvent::Registered(response),
+            Err(refusal) => AgentEvent::NotRegistered(link_error(&refusal)),
         }
     }
 
-    fn sync(&mut self, reply: Reply, id: RunnerId, request: Box<SyncRequest>, tx: &mut Tx, now: Time) -> Option<Event> {
+    fn sync(
+        &mut self,
+        reply: Reply,
+        id: RunnerId,
+        request: Box<SyncRequest>,
+        tx: &mut Tx,
+        now: Time,
+    ) -> Option<AgentEvent> {
         self.syncs += 1;
         self.count_moves(&request);
         match self.engine.sync(id, &request, tx) {
@@ -136,7 +143,7 @@ impl Server {
                 }
                 None => Some(self.answered(answer.response)),
             },
-            Err(refusal) => Some(Event::NotAnswered(request.sequence, link_error(&refusal))),
+            Err(refusal) => Some(AgentEvent::NotAnswered(request.sequence, link_error(&refusal))),
         }
     }
 
@@ -146,13 +153,13 @@ impl Server {
         }
     }
 
-    fn answered(&mut self, response: SyncResponse) -> Event {
+    fn answered(&mut self, response: SyncResponse) -> AgentEvent {
         self.revoked.extend(&response.give_back);
-        Event::Answered(Box::new(response))
+        AgentEvent::Answered(Box::new(response))
     }
 
     /// Answers waiting syncs for which there is news, and ends the group.
-    fn finish(&mut self, mut tx: Tx, mut answers: Vec<(Reply, Event)>, now: Time) -> Vec<Answer> {
+    fn finish(&mut self, mut tx: Tx, mut answers: Vec<(Reply, AgentEvent)>, now: Time) -> Vec<Answer> {
         let waiting = self.polls.answer(&mut self.engine, &mut tx, now, false);
         for (reply, response) in waiting {
             let event = self.answered(response);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use torc_api::wire::AttemptKey;
 use torc_runner::protocol::{JobExit, Outcome, StartOrder, StopReason, Termination};
-use torc_runner::state::Event;
+use torc_runner::state::AgentEvent;
 
 use crate::time::Time;
 
@@ -52,7 +52,7 @@ impl Process {
 #[derive(Debug)]
 pub enum ShimOutput {
     /// For the agent, now.
-    Event(Event),
+    Event(AgentEvent),
     /// A process was ordered and starts at this time.
     Starts { key: AttemptKey, name: String, at: Time },
     /// [`Shim::check_process`] is to be called at this time.
@@ -87,7 +87,7 @@ impl Shim {
     pub fn revoke(&mut self, keys: &[AttemptKey], out: &mut Vec<ShimOutput>) {
         for key in keys {
             if self.take_waiting(key).is_some() {
-                out.push(ShimOutput::Event(Event::Revoked(*key)));
+                out.push(ShimOutput::Event(AgentEvent::Revoked(*key)));
             }
         }
     }
@@ -108,7 +108,7 @@ impl Shim {
     pub fn check_process(&mut self, key: AttemptKey, now: Time, out: &mut Vec<ShimOutput>) {
         let Some(process) = self.processes.get(&key) else { return };
         if process.started == now && process.ends > now {
-            out.push(ShimOutput::Event(Event::Started(key, now.moment(), process.pid)));
+            out.push(ShimOutput::Event(AgentEvent::Started(key, now.moment(), process.pid)));
         } else if process.ends == now {
             self.exit(key, now, out);
         }
@@ -123,7 +123,7 @@ impl Shim {
             successor: next.as_ref().map(|start| start.order.key),
             ..JobExit::new(key, process.started.moment(), now.moment(), process.outcome)
         };
-        out.push(ShimOutput::Event(Event::Ended(Box::new(ended))));
+        out.push(ShimOutput::Event(AgentEvent::Ended(Box::new(ended))));
         if let Some(start) = next {
             self.start(start, now, out);
         }
@@ -132,7 +132,7 @@ impl Shim {
     fn start(&mut self, start: PlannedStart, now: Time, out: &mut Vec<ShimOutput>) {
         let PlannedStart { order, duration } = start;
         if now.moment() > order.until {
-            out.push(ShimOutput::Event(Event::Revoked(order.key)));
+            out.push(ShimOutput::Event(AgentEvent::Revoked(order.key)));
             return;
         }
         let started = now.plus(self.start_overhead);
@@ -159,7 +159,7 @@ impl Shim {
             if now.moment() <= start.order.until {
                 return Some(start);
             }
-            out.push(ShimOutput::Event(Event::Revoked(start.order.key)));
+            out.push(ShimOutput::Event(AgentEvent::Revoked(start.order.key)));
         }
         None
     }

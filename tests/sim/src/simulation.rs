@@ -6,7 +6,7 @@ use std::time::Duration;
 use torc_api::wire::AttemptKey;
 use torc_runner::RunnerError;
 use torc_runner::protocol::StartOrder;
-use torc_runner::state::Event as AgentEvent;
+use torc_runner::state::AgentEvent;
 
 use crate::events::EventQueue;
 use crate::jobs::JobIndex;

@@ -16,8 +16,8 @@ use torc_api::wire::{AttemptKey, PROTOCOL, RegisterRequest, Resources};
 use torc_runner::clock::{self, BootInstant};
 use torc_runner::command::ShellSetup;
 use torc_runner::protocol::{JobExit, Outcome, StartOrder};
-use torc_runner::state::{Effect, Event, Findings, Settings, State};
-use torc_runner::{Bearer, HttpLink, RunnerConfig, ServerLink, settings};
+use torc_runner::state::{AgentEvent, AgentSettings, Effect, OutputFindings, State};
+use torc_runner::{Bearer, HttpLink, RunnerConfig, ServerLink, resolve};
 
 use crate::report::{Bar, Report};
 use crate::server::Server;
@@ -173,8 +173,8 @@ struct Node {
     state: State,
     link: Arc<HttpLink>,
     registration: RegisterRequest,
-    sender: UnboundedSender<Event>,
-    events: UnboundedReceiver<Event>,
+    sender: UnboundedSender<AgentEvent>,
+    events: UnboundedReceiver<AgentEvent>,
     devices: HashMap<AttemptKey, String>,
     log: Log,
 }
@@ -188,7 +188,7 @@ impl Node {
         config.capacity = capacity;
         config.gpu_devices = (0..GPUS).map(|device| device.to_string()).collect();
         let now = clock::now();
-        let settings: Settings = settings(&config, ShellSetup::default(), now)?;
+        let settings: AgentSettings = resolve(&config, ShellSetup::default(), now)?;
         let registration = RegisterRequest {
             protocol: PROTOCOL,
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -203,12 +203,12 @@ impl Node {
     }
 
     async fn live(mut self, until: Instant) -> Log {
-        self.handle(Event::Tick);
+        self.handle(AgentEvent::Tick);
         loop {
             let wake = self.state.wake_at().map_or(WATCHED, |at| at.since(clock::now()));
             tokio::select! {
                 () = tokio::time::sleep_until(until.into()) => break,
-                () = tokio::time::sleep(wake) => self.handle(Event::Tick),
+                () = tokio::time::sleep(wake) => self.handle(AgentEvent::Tick),
                 event = self.events.recv() => match event {
                     Some(event) => self.handle(event),
                     None => break,
@@ -219,8 +219,8 @@ impl Node {
         self.log
     }
 
-    fn handle(&mut self, event: Event) {
-        if let Event::Ended(ended) = &event
+    fn handle(&mut self, event: AgentEvent) {
+        if let AgentEvent::Ended(ended) = &event
             && let Some(device) = self.devices.remove(&ended.key)
         {
             self.log.ended(&device, ended.ended);
@@ -237,21 +237,21 @@ impl Node {
                 let request = self.registration.clone();
                 tokio::spawn(async move {
                     let answer = link.register(&request).await;
-                    let _ = sender.send(answer.map_or_else(Event::NotRegistered, Event::Registered));
+                    let _ = sender.send(answer.map_or_else(AgentEvent::NotRegistered, AgentEvent::Registered));
                 });
             }
             Effect::Sync(runner, request) => {
                 self.log.calls += 1;
                 tokio::spawn(async move {
                     let _ = sender.send(match link.sync(runner, &request).await {
-                        Ok(answer) => Event::Answered(Box::new(answer)),
-                        Err(error) => Event::NotAnswered(request.sequence, error),
+                        Ok(answer) => AgentEvent::Answered(Box::new(answer)),
+                        Err(error) => AgentEvent::NotAnswered(request.sequence, error),
                     });
                 });
             }
             Effect::Start(order, _) => self.start(*order),
             Effect::CheckOutputs(key, _) => {
-                let _ = sender.send(Event::OutputsChecked(key, Findings::default()));
+                let _ = sender.send(AgentEvent::OutputsChecked(key, OutputFindings::default()));
             }
             _ => {}
         }
@@ -265,12 +265,12 @@ impl Node {
             self.devices.insert(key, device);
         }
         let sender = self.sender.clone();
-        let _ = sender.send(Event::Started(key, started, 0));
+        let _ = sender.send(AgentEvent::Started(key, started, 0));
         tokio::spawn(async move {
             tokio::time::sleep(JOB).await;
             let ended = clock::now();
             let outcome = Outcome::Exited(0);
-            let _ = sender.send(Event::Ended(Box::new(JobExit::new(key, started, ended, outcome))));
+            let _ = sender.send(AgentEvent::Ended(Box::new(JobExit::new(key, started, ended, outcome))));
         });
     }
 }

@@ -91,7 +91,7 @@ fn a_missing_input_fails_the_job_before_it_starts() {
     let env = TestEnv::new();
     env.write("chain.yaml", CHAIN);
     env.write("other.txt", "x");
-    env.torc("apply -f chain.yaml").exits(3).prints("the input file raw.txt does not exist");
+    env.torc("apply -f chain.yaml").exits(3).prints("input file raw.txt does not exist");
     let results = env.items("get results chain --job first");
     assert_eq!((&results[0]["cause"], &results[0]["returnCode"]), (&json!("StartFailed"), &json!(126)));
     assert_eq!(env.lines("ran"), ["apart"]);
@@ -147,7 +147,7 @@ fn a_removed_input_reruns_its_readers_which_fail() {
     env.torc("workflows reinit chain").exits(4).prints("input file other.txt (other) does not exist").prints("--force");
     assert_eq!(env.states("chain")["apart"], "completed", "the job does not read the file");
     env.torc("workflows reinit chain --force").exits(0).prints("1 job reset to ready");
-    env.torc("run chain").exits(3).prints("the input file other.txt does not exist");
+    env.torc("run chain").exits(3).prints("input file other.txt does not exist");
 }
 
 #[test]

@@ -155,7 +155,7 @@ fn results_arrive_once_after_a_short_outage() {
     }
     fixture.server.start_again(&fixture.env);
     for runner in &runners {
-        runner.prints("The server is back");
+        runner.prints("server reachable again");
     }
     until(|| fixture.attempts().len() == 25, || format!("{:?}", fixture.attempts()));
     until(|| fixture.journals().is_empty(), || format!("{:?} are left", fixture.journals()));

@@ -11,7 +11,7 @@ use super::plan::{Plan, job, needs};
 use super::world::{World, ask, failure, runner, running, say, success};
 use crate::engine::{CommandError, CorrectResources, LatestResults, Recover, Regenerate, Retry};
 use crate::failure::RecoveryOptions;
-use crate::planning::partition::Partition;
+use crate::planning::partition::PartitionLimits;
 use torc_api::wire::{FinishedAttempt, SyncRequest};
 
 const GIB: i64 = 1 << 30;
@@ -47,8 +47,14 @@ fn plan() -> Plan {
     })
 }
 
-fn partitions() -> Vec<Partition> {
-    vec![Partition { name: "p".to_owned(), cpus: 4, memory_bytes: 8 * GIB, seconds: 86_400, ..Partition::default() }]
+fn partitions() -> Vec<PartitionLimits> {
+    vec![PartitionLimits {
+        name: "p".to_owned(),
+        cpus: 4,
+        memory_bytes: 8 * GIB,
+        seconds: 86_400,
+        ..PartitionLimits::default()
+    }]
 }
 
 /// A recovery without any wishes.

@@ -468,7 +468,7 @@ const CLUSTERS: &[Pair] = &[
     },
 ];
 
-/// The pairs of a kind of document.
+/// Returns the pairs of a kind of document.
 fn pairs(kind: &str) -> Vec<&'static Pair> {
     match kind {
         "Workflow" => [ENTRIES, QUANTITIES, FAILURES, ACTIONS, EXECUTION, POLICIES].into_iter().flatten().collect(),

@@ -1,7 +1,7 @@
 //! The end of a job: its first process has exited, and no other process of it may be left.
 //!
 //! Everything in its process group is killed. A process that left the group, e.g. a daemon that forked twice, became a child of
-//! the shim when its parent exited; its environment tells its job.
+//! the shim when its parent exited; its environment names its job.
 
 use std::path::PathBuf;
 

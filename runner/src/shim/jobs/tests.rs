@@ -1,4 +1,4 @@
-//! JobTable of a shim with a clock that a test turns. The processes are real and outlive no test.
+//! Tests of the shim's jobs with a clock that the test sets. The processes are real, and end with their test.
 
 use super::*;
 use crate::shim::start_log::StartLogHeader;
@@ -7,7 +7,7 @@ mod endings;
 
 const KEY: AttemptKey = AttemptKey { workflow: 1, job: 2, run: 1, attempt: 1, lease_id: 5 };
 
-/// Waits for a real process, and gives up when that takes too long.
+/// Waits for a real process, up to a timeout.
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let until = std::time::Instant::now() + Duration::from_secs(120);
     while !is_so() {
@@ -16,7 +16,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A shim that runs one job, which takes no notice of being asked to end.
+/// Returns a shim with one job, which ignores SIGTERM.
 fn at_work(dir: &Path) -> JobTable {
     let header = StartLogHeader { shim: "tests".to_owned(), boot_id: String::new() };
     let mut jobs = JobTable::new("tests", StartLog::create(dir, &header).expect("start_log"), Vec::new());
@@ -39,11 +39,11 @@ fn at_work(dir: &Path) -> JobTable {
 /// Returns the job as the next agent gets it.
 fn described(jobs: &mut JobTable) -> ShimJob {
     jobs.welcome(Vec::new());
-    let told = std::mem::take(&mut jobs.news).into_iter().find_map(|news| match news {
+    let observed = std::mem::take(&mut jobs.news).into_iter().find_map(|news| match news {
         FromShim::Running(held) => Some(*held),
         _ => None,
     });
-    told.expect("it has not been collected")
+    observed.expect("it has not been collected")
 }
 
 /// Returns the reason and the moment of the first signal, as the next agent gets them.
@@ -51,7 +51,7 @@ fn ending(jobs: &mut JobTable) -> Option<(StopReason, BootInstant)> {
     described(jobs).ending
 }
 
-/// Waits until its process has exited, and collects it alone: others may be the children of other tests.
+/// Waits until the process has exited, and collects only it: other children may belong to other tests.
 fn expect_killed(jobs: &JobTable) {
     await_end(jobs.processes[&KEY]);
 }
@@ -65,7 +65,7 @@ fn ask(jobs: &mut JobTable, why: StopReason, lead_seconds: u64, now: BootInstant
     jobs.terminate(&Termination { key: KEY, why, signal: 15, lead_ms: lead_seconds * 1_000 }, now);
 }
 
-// J23, X05, X17. To the second, without a second of waiting.
+// J23, X05, X17. To the second, without waiting for it.
 #[test]
 fn a_job_has_exactly_its_lead() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -100,7 +100,7 @@ fn what_was_done_to_a_step_is_told_to_the_next_agent() {
 
 // J23
 #[test]
-fn asked_again_it_can_only_have_less_time_and_the_first_reason_counts() {
+fn a_repeated_order_only_shortens_the_lead() {
     let dir = tempfile::tempdir().expect("a folder");
     let mut jobs = at_work(dir.path());
     let now = clock_now();
@@ -117,7 +117,7 @@ fn asked_again_it_can_only_have_less_time_and_the_first_reason_counts() {
     assert_eq!(ending(&mut jobs), Some((StopReason::Canceled, now)));
 }
 
-/// A shim without jobs, with a template of which every field counts.
+/// Returns a shim without jobs, with a template in which every field counts.
 fn idle(dir: &Path) -> JobTable {
     let header = StartLogHeader { shim: "tests".to_owned(), boot_id: String::new() };
     let mut jobs = JobTable::new("tests", StartLog::create(dir, &header).expect("start_log"), Vec::new());
@@ -161,12 +161,12 @@ fn started(jobs: &JobTable) -> Vec<i64> {
     keys.collect()
 }
 
-/// Takes the next job of the class that every [`order`] has.
+/// Takes the next job of the class of every [`order`].
 fn next_in_turn(jobs: &mut JobTable, now: BootInstant) -> Option<i64> {
     jobs.next_in_turn(2, now).map(|order| order.key.job)
 }
 
-/// The end of a job that cannot be started, and the job that was started in its place.
+/// Ends a job that cannot be started, and returns the job that started in its place.
 fn successor_of_a_failed_start(jobs: &mut JobTable, job: i64) -> Option<i64> {
     jobs.order(StartOrder { template: 99, ..order(job, false) });
     let successor = jobs.news.iter().find_map(|news| match news {
@@ -204,7 +204,7 @@ fn everything_about_a_job_is_told_to_the_next_agent() {
     kill_all(jobs);
 }
 
-// P03. What waits for its turn starts when it is told to, and does not when it is revoked.
+// P03. A waiting job starts on order, and does not after its revocation.
 #[test]
 fn what_waits_for_its_turn_is_started_or_revoked() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -223,7 +223,7 @@ fn what_waits_for_its_turn_is_started_or_revoked() {
     kill_all(jobs);
 }
 
-// P08. An order whose lease has run out is not carried out.
+// P08. An order with an expired lease is not carried out.
 #[test]
 fn a_late_order_is_revoked() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -237,7 +237,7 @@ fn a_late_order_is_revoked() {
     assert_eq!((ended.key.job, ended.outcome.return_code()), (5, 126), "its template is unknown");
 }
 
-// P08. To the microsecond: what an agent handed over is started until it has been silent for too long, and again when it is back.
+// P08. To the microsecond: handed jobs start until the agent has been silent for too long, and again when it is back.
 #[test]
 fn jobs_follow_in_turn_only_while_the_agent_is_alive() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -255,7 +255,7 @@ fn jobs_follow_in_turn_only_while_the_agent_is_alive() {
     assert_eq!(next_in_turn(&mut jobs, BootInstant(1_001)), Some(6));
 }
 
-// P08. An agent that has not said that it is alive starts each job itself, and so does one of an earlier version.
+// P08. An agent without heartbeats starts each job itself.
 #[test]
 fn nothing_follows_in_turn_before_the_first_heartbeat() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -267,7 +267,7 @@ fn nothing_follows_in_turn_before_the_first_heartbeat() {
     assert_eq!(next_in_turn(&mut jobs, BootInstant(0)), Some(4));
 }
 
-// P08. The lease bounds a turn also while the agent is alive: machine, shim and agent may have been suspended together.
+// P08. The lease also bounds turns while the agent is alive: machine, shim and agent may have been suspended together.
 #[test]
 fn a_turn_ends_with_the_lease_whatever_the_agent_says() {
     for (until, expected) in [(999, None), (1_000, Some(4)), (1_001, Some(4))] {
@@ -280,7 +280,7 @@ fn a_turn_ends_with_the_lease_whatever_the_agent_says() {
     }
 }
 
-// P03, P08. While the agent is silent a place stays empty, the agent is told so, and what it orders then is done.
+// P03, P08. While the agent is silent a slot stays empty and the agent gets a message; its next orders are carried out.
 #[test]
 fn a_silent_agent_decides_itself_when_it_is_back() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -305,7 +305,7 @@ fn a_silent_agent_decides_itself_when_it_is_back() {
     kill_all(jobs);
 }
 
-// J16. A result is kept until it is acknowledged, with its terms, and each agent hears of it.
+// J16. A result is kept until it is acknowledged, and sent to each agent with its template.
 #[test]
 fn a_result_is_told_until_it_is_acknowledged() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -315,7 +315,7 @@ fn a_result_is_told_until_it_is_acknowledged() {
     for acknowledged in [vec![], vec![4], vec![4, 5]] {
         jobs.acknowledge(&acknowledged.iter().map(|job| AttemptKey { job: *job, ..KEY }).collect::<Vec<_>>());
         jobs.welcome(Vec::new());
-        let told: Vec<(i64, i32, Option<u64>)> = std::mem::take(&mut jobs.news)
+        let observed: Vec<(i64, i32, Option<u64>)> = std::mem::take(&mut jobs.news)
             .into_iter()
             .filter_map(|news| match news {
                 FromShim::Ended(ended) => {
@@ -326,7 +326,7 @@ fn a_result_is_told_until_it_is_acknowledged() {
             .collect();
         let all = [(4, 127, Some(4_000)), (5, 126, Some(4_000))];
         let expected: Vec<_> = all.into_iter().filter(|(job, ..)| !acknowledged.contains(job)).collect();
-        assert_eq!(told, expected, "{acknowledged:?}");
+        assert_eq!(observed, expected, "{acknowledged:?}");
     }
 }
 
@@ -355,7 +355,7 @@ fn which_news_are_urgent() {
         jobs.news.clone_from(&news);
         assert_eq!(jobs.has_urgent_news(), urgent, "{news:?}");
     }
-    // Fewer wait than run: soon there is nothing to follow with.
+    // Fewer jobs wait than run, so the queue is soon empty.
     jobs.news.clear();
     jobs.order(order(4, false));
     jobs.news.clear();
@@ -365,7 +365,7 @@ fn which_news_are_urgent() {
     kill_all(jobs);
 }
 
-// What has not started does not start under the next agent, whose classes are others.
+// Waiting jobs do not start under the next agent, whose classes differ.
 #[test]
 fn nothing_of_the_last_agent_is_left_for_the_next() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -376,14 +376,17 @@ fn nothing_of_the_last_agent_is_left_for_the_next() {
     jobs.welcome(Vec::new());
     jobs.heartbeat(BootInstant(u64::MAX));
     assert!(next_in_turn(&mut jobs, clock_now()).is_none(), "it waited for the last agent");
-    assert!(!jobs.news.contains(&FromShim::Problem("old".to_owned())), "nobody is told what another one was");
+    assert!(
+        !jobs.news.contains(&FromShim::Problem("old".to_owned())),
+        "the new agent does not get the old one's messages"
+    );
     assert_eq!(jobs.news.last(), Some(&FromShim::Ready));
     let classes: Vec<Option<u32>> = jobs.running.values().map(|job| job.class).collect();
     assert_eq!(classes, [None], "nothing follows a job of another agent");
     kill_all(jobs);
 }
 
-// J16, J23, X10. Everything that the shim knows of a job is in its result.
+// J16, J23, X10. The result has everything that the shim knows of its job.
 #[test]
 fn a_result_has_all_that_is_known_of_its_job() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -412,7 +415,7 @@ fn a_result_has_all_that_is_known_of_its_job() {
     kill_all(jobs);
 }
 
-// J23. Asked again, a job is not signaled again: the first signal counts.
+// J23. A repeated order does not signal the job again.
 #[test]
 fn a_job_is_signaled_once() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -433,7 +436,7 @@ fn a_job_is_signaled_once() {
     kill_all(jobs);
 }
 
-// J22. Output that is packed goes at once only if nobody can want it any more.
+// J22. Packed output is dropped at once only if it is not needed any more.
 #[test]
 fn which_packed_outputs_go_at_once() {
     use torc_api::execution::StdioMode::{Packed, Separate};

@@ -1,14 +1,14 @@
-//! The packs that a shim writes: one at a time for each folder of logs, the next one when it is large.
+//! The packs of a shim: one at a time for each folder of logs, and a new one when it is large.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::packs::{self, Entry, Stream};
+use crate::packs::{self, PackEntry, Stream};
 
-/// A pack that is larger than this is followed by another.
-const PACK_BYTES: u64 = 256 << 20;
+/// Size above which a new pack begins.
+const MAX_PACK_BYTES: u64 = 256 << 20;
 
 /// The packs of a shim.
 #[derive(Debug)]
@@ -27,14 +27,14 @@ struct Pack {
 }
 
 impl Packing {
-    /// None are open yet.
+    /// Creates packs without open files.
     pub fn new(shim: &str) -> Self {
         Self { shim: shim.chars().take(12).collect(), begun: 0, open: HashMap::new() }
     }
 
-    /// Adds an output, and says how results name it.
+    /// Adds an output, and returns its reference for results.
     pub fn add(&mut self, dir: &Path, label: &str, stream: Stream, output: &[u8]) -> io::Result<String> {
-        if self.open.get(dir).is_none_or(|pack| pack.size >= PACK_BYTES) {
+        if self.open.get(dir).is_none_or(|pack| pack.size >= MAX_PACK_BYTES) {
             let pack = self.begin(dir)?;
             self.open.insert(dir.to_path_buf(), pack);
         }
@@ -42,7 +42,7 @@ impl Packing {
         match pack.add(label, stream, output) {
             Ok(reference) => Ok(reference),
             Err(error) => {
-                // What is behind half a record would not be found: the next output begins another pack.
+                // Records after an incomplete one would not be found, so the next output begins a new pack.
                 self.open.remove(dir);
                 Err(error)
             }
@@ -61,10 +61,10 @@ impl Packing {
 impl Pack {
     fn add(&mut self, label: &str, stream: Stream, output: &[u8]) -> io::Result<String> {
         let record = packs::record(label, stream, output);
-        let entry = Entry { label: label.to_owned(), stream, offset: self.size, length: output.len() as u64 };
+        let entry = PackEntry { label: label.to_owned(), stream, offset: self.size, length: output.len() as u64 };
         self.data.write_all(&record)?;
         self.size += record.len() as u64;
-        // An index that cannot be written is made again from the pack by whoever needs it.
+        // An index that cannot be written is rebuilt from the pack by its readers.
         let _ = self.index.write_all(packs::index_line(&entry).as_bytes());
         Ok(packs::reference(&self.path, entry.offset))
     }

@@ -103,7 +103,7 @@ fn packed_outputs_share_a_file() {
         taken[0].file.write_all(format!("out {job}\n").as_bytes()).expect("written");
         if job == 3 {
             taken[1].file.write_all(b"err").expect("written");
-            // It ran for long enough to get a name of its own, which goes again.
+            // The job ran long enough to get a named log, which is deleted.
             taken[1].promote().expect("renamed");
         }
         let kept = log_slots.finish(taken, true);
@@ -144,7 +144,7 @@ fn a_pack_that_cannot_be_written_loses_no_output() {
     taken[0].file.write_all(b"x").expect("written");
     let kept = log_slots.finish(taken, true);
     assert_eq!(kept.stdout, Some(dir.path().join("job_wf1_j2_r3_a4.o")));
-    assert!(kept.problem.expect("told").contains("cannot pack"));
+    assert!(kept.problem.expect("a problem").contains("cannot pack"));
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn a_script_that_runs_again_does_not_write_over_its_log() {
     assert_eq!(unused_name(dir.path(), &name), format!("{name}_3"));
 }
 
-// J22. Outputs of up to 1 MiB are packed; a larger one is a file of its own.
+// J22. Outputs of up to 1 MiB are packed; a larger one gets a file.
 #[test]
 fn outputs_of_up_to_a_mebibyte_are_packed() {
     for (bytes, is_packed) in [(1 << 20, true), ((1 << 20) + 1, false)] {

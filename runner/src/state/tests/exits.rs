@@ -1,4 +1,4 @@
-//! When a runner leaves, and when it stays.
+//! Reasons for a runner to leave or to stay.
 
 use torc_api::wire::{RunnerPolicy, WorkRequest};
 
@@ -8,17 +8,17 @@ fn terms() -> RunnerPolicy {
     RunnerPolicy::default()
 }
 
-/// Answers with nothing new until the runner leaves or the time is over; when that was.
-fn idle_until_leaving(desk: &mut AgentHarness, response: &SyncResponse, at_most: Duration) -> Option<Duration> {
-    let before = desk.now;
-    desk.respond(response.clone());
-    while desk.now.since(before) <= at_most {
-        if !desk.has_sync() {
-            desk.until_due();
-        } else if desk.sync().leaving {
-            return Some(desk.now.since(before));
+/// Answers without news until the runner leaves or the time is over. Returns that moment.
+fn idle_until_leaving(agent: &mut AgentHarness, response: &SyncResponse, at_most: Duration) -> Option<Duration> {
+    let before = agent.now;
+    agent.respond(response.clone());
+    while agent.now.since(before) <= at_most {
+        if !agent.has_sync() {
+            agent.until_due();
+        } else if agent.sync().leaving {
+            return Some(agent.now.since(before));
         } else {
-            desk.respond(response.clone());
+            agent.respond(response.clone());
         }
     }
     None
@@ -31,51 +31,55 @@ fn seconds(seconds: u64) -> Option<Duration> {
 // J25
 #[test]
 fn leaves_when_idle_for_as_long_as_it_is_told() {
-    let told = |wait_for_new_jobs_seconds| RunnerPolicy { wait_for_new_jobs_seconds, ..terms() };
+    let observed = |wait_for_new_jobs_seconds| RunnerPolicy { wait_for_new_jobs_seconds, ..terms() };
     let cases = [
-        (IdleExit::AsTold, terms(), false, seconds(90), "90 s unless the workflow says otherwise"),
-        (IdleExit::AsTold, told(7), false, seconds(7), "what the workflow says"),
-        (IdleExit::AsTold, told(0), false, seconds(0), "at once"),
-        (IdleExit::After(Duration::from_secs(33)), told(7), false, seconds(33), "what the command line says wins"),
-        (IdleExit::Never, told(7), false, None, "a foreground run waits for its workflow"),
-        (IdleExit::AsTold, told(7), true, None, "nor does one that is to stay"),
+        (IdleExit::ByPolicy, terms(), false, seconds(90), "90 s unless the workflow says otherwise"),
+        (IdleExit::ByPolicy, observed(7), false, seconds(7), "what the workflow says"),
+        (IdleExit::ByPolicy, observed(0), false, seconds(0), "at once"),
+        (IdleExit::After(Duration::from_secs(33)), observed(7), false, seconds(33), "what the command line says wins"),
+        (IdleExit::Never, observed(7), false, None, "a foreground run waits for its workflow"),
+        (IdleExit::ByPolicy, observed(7), true, None, "nor does one that is to stay"),
     ];
     for (idle_exit, terms, persistent, expected, why) in cases {
-        let mut desk = AgentHarness::with(Settings { idle_exit, persistent, ..settings(1) });
-        desk.answer([1]);
-        desk.started(1).later(Duration::from_secs(39));
-        assert!(!desk.sync().leaving, "one that works is not idle");
-        desk.ended(1, 0);
+        let mut agent = AgentHarness::with(AgentSettings {
+            user: RunnerSettings { persistent, ..user() },
+            idle_exit,
+            ..settings(1)
+        });
+        agent.answer([1]);
+        agent.started(1).later(Duration::from_secs(39));
+        assert!(!agent.sync().leaving, "one that works is not idle");
+        agent.ended(1, 0);
         let response = SyncResponse { terms, ..SyncResponse::default() };
-        assert_eq!(idle_until_leaving(&mut desk, &response, Duration::from_secs(400)), expected, "{why}");
+        assert_eq!(idle_until_leaving(&mut agent, &response, Duration::from_secs(400)), expected, "{why}");
     }
 }
 
 // J25
 #[test]
 fn stays_while_something_could_add_work() {
-    let mut desk = AgentHarness::with(Settings { idle_exit: IdleExit::AsTold, ..settings(1) });
+    let mut agent = AgentHarness::with(AgentSettings { idle_exit: IdleExit::ByPolicy, ..settings(1) });
     let pending = SyncResponse { capacity_expected: true, ..SyncResponse::default() };
-    assert_eq!(idle_until_leaving(&mut desk, &pending, Duration::from_secs(600)), None);
-    // The time has passed already, so it leaves when there is nothing to hope for.
-    desk.respond(SyncResponse::default());
-    assert!(desk.sync().completing);
-    desk.answer([]);
-    assert!(desk.sync().leaving);
+    assert_eq!(idle_until_leaving(&mut agent, &pending, Duration::from_secs(600)), None);
+    // The time has passed already, so the runner leaves when it can expect nothing more.
+    agent.respond(SyncResponse::default());
+    assert!(agent.sync().completing);
+    agent.answer([]);
+    assert!(agent.sync().leaving);
 }
 
 #[test]
 fn idleness_is_not_counted_while_the_server_is_away() {
-    let mut desk = AgentHarness::with(Settings { idle_exit: IdleExit::AsTold, ..settings(1) });
-    desk.answer([]);
-    let before = desk.now;
-    while desk.now.since(before) < Duration::from_secs(300) {
-        if desk.has_sync() {
-            desk.fail(LinkError::Unreachable("x".to_owned()));
+    let mut agent = AgentHarness::with(AgentSettings { idle_exit: IdleExit::ByPolicy, ..settings(1) });
+    agent.answer([]);
+    let before = agent.now;
+    while agent.now.since(before) < Duration::from_secs(300) {
+        if agent.has_sync() {
+            agent.fail(LinkError::Unreachable("x".to_owned()));
         } else {
-            desk.until_due();
+            agent.until_due();
         }
-        assert!(desk.exit().is_none());
+        assert!(agent.exit().is_none());
     }
 }
 
@@ -84,14 +88,14 @@ fn idleness_is_not_counted_while_the_server_is_away() {
 fn completion_can_be_ignored_but_not_cancellation() {
     let terms = RunnerPolicy { ignore_workflow_completion: true, ..terms() };
     let complete = SyncResponse { verdict: RunnerDirective::Complete, terms, ..SyncResponse::default() };
-    let mut desk = AgentHarness::new(1);
-    assert_eq!(idle_until_leaving(&mut desk, &complete, Duration::from_secs(600)), None);
+    let mut agent = AgentHarness::new(1);
+    assert_eq!(idle_until_leaving(&mut agent, &complete, Duration::from_secs(600)), None);
     let canceled = SyncResponse { verdict: RunnerDirective::Canceled, ..complete.clone() };
-    assert_eq!(idle_until_leaving(&mut desk, &canceled, Duration::from_secs(600)), seconds(0));
-    desk.answer([]);
-    assert_eq!(desk.exit(), Some(Ok(RunnerExit::Canceled)));
-    let mut desk = AgentHarness::with(Settings { idle_exit: IdleExit::AsTold, ..settings(1) });
-    assert_eq!(idle_until_leaving(&mut desk, &complete, Duration::from_secs(600)), seconds(90), "idle it still is");
+    assert_eq!(idle_until_leaving(&mut agent, &canceled, Duration::from_secs(600)), seconds(0));
+    agent.answer([]);
+    assert_eq!(agent.exit(), Some(Ok(RunnerExit::Canceled)));
+    let mut agent = AgentHarness::with(AgentSettings { idle_exit: IdleExit::ByPolicy, ..settings(1) });
+    assert_eq!(idle_until_leaving(&mut agent, &complete, Duration::from_secs(600)), seconds(90), "idle it still is");
 }
 
 // J20
@@ -100,13 +104,17 @@ fn no_job_is_leased_near_the_end_of_the_time_limit() {
     let began = BootInstant(1_000 * SECOND);
     let asks = |left: u64, max_parallel_jobs, terms: RunnerPolicy| {
         let time = Some(TimeSpan { began, end: began.plus(Duration::from_secs(left)) });
-        let mut desk = AgentHarness::with(Settings { max_parallel_jobs, time, ..settings(4) });
-        desk.respond(SyncResponse { terms, ..SyncResponse::default() });
-        while !desk.has_sync() {
-            desk.until_due();
+        let mut agent = AgentHarness::with(AgentSettings {
+            user: RunnerSettings { max_parallel_jobs, ..user() },
+            time,
+            ..settings(4)
+        });
+        agent.respond(SyncResponse { terms, ..SyncResponse::default() });
+        while !agent.has_sync() {
+            agent.until_due();
         }
-        let late = desk.sync().completing;
-        (desk.sync().want != WorkRequest::default(), late)
+        let late = agent.sync().completing;
+        (agent.sync().want != WorkRequest::default(), late)
     };
     assert_eq!(asks(301, Some(2), terms()), (true, false));
     assert_eq!(asks(300, Some(2), terms()), (false, true), "the remaining time has to exceed the minimum");
@@ -124,21 +132,25 @@ fn no_job_is_leased_near_the_end_of_the_time_limit() {
 fn too_late_for_new_jobs_it_finishes_what_it_holds_and_says_why() {
     let began = BootInstant(1_000 * SECOND);
     let time = Some(TimeSpan { began, end: began.plus(Duration::from_secs(310)) });
-    let mut desk = AgentHarness::with(Settings { max_parallel_jobs: Some(1), time, ..settings(1) });
-    desk.answer([1]);
-    desk.started(1).later(Duration::from_secs(11));
-    let told = |effect: &Effect| matches!(effect, Effect::Log(RunnerEvent::Problem { message }) if message.contains("less than 300 s"));
-    assert!(desk.effects.iter().any(told), "{:?}", desk.effects);
-    desk.answer([]).later(Duration::from_secs(1));
-    assert!(!desk.effects.iter().any(told), "once");
-    desk.ended(1, 0);
-    assert_eq!((desk.sync().finished.len(), desk.sync().want), (1, WorkRequest::default()));
-    desk.answer([]);
-    assert!(desk.sync().completing);
-    desk.answer([]);
-    assert!(desk.sync().leaving);
-    desk.answer([]);
-    assert_eq!(desk.exit(), Some(Ok(RunnerExit::Deadline)));
+    let mut agent = AgentHarness::with(AgentSettings {
+        user: RunnerSettings { max_parallel_jobs: Some(1), ..user() },
+        time,
+        ..settings(1)
+    });
+    agent.answer([1]);
+    agent.started(1).later(Duration::from_secs(11));
+    let observed = |effect: &Effect| matches!(effect, Effect::Log(RunnerEvent::Problem { message }) if message.contains("less than 300 s"));
+    assert!(agent.effects.iter().any(observed), "{:?}", agent.effects);
+    agent.answer([]).later(Duration::from_secs(1));
+    assert!(!agent.effects.iter().any(observed), "once");
+    agent.ended(1, 0);
+    assert_eq!((agent.sync().finished.len(), agent.sync().want), (1, WorkRequest::default()));
+    agent.answer([]);
+    assert!(agent.sync().completing);
+    agent.answer([]);
+    assert!(agent.sync().leaving);
+    agent.answer([]);
+    assert_eq!(agent.exit(), Some(Ok(RunnerExit::Deadline)));
 }
 
 // J24
@@ -147,79 +159,80 @@ fn the_end_of_its_time_comes_with_and_without_a_server() {
     for server in [true, false] {
         let began = BootInstant(1_000 * SECOND);
         let time = Some(TimeSpan { began, end: began.plus(Duration::from_secs(600)) });
-        let mut desk = AgentHarness::with(Settings { time, ..settings(1) });
-        desk.answer([1]);
-        desk.started(1).later(Duration::from_millis(100));
-        desk.answer([]);
-        while desk.terminated().is_empty() {
-            match desk.has_sync() {
-                true if server => desk.answer([]),
-                true => desk.fail(LinkError::Unreachable("x".to_owned())),
-                false => desk.until_due(),
+        let mut agent = AgentHarness::with(AgentSettings { time, ..settings(1) });
+        agent.answer([1]);
+        agent.started(1).later(Duration::from_millis(100));
+        agent.answer([]);
+        while agent.terminated().is_empty() {
+            match agent.has_sync() {
+                true if server => agent.answer([]),
+                true => agent.fail(LinkError::Unreachable("x".to_owned())),
+                false => agent.until_due(),
             };
         }
-        assert_eq!(desk.now.since(began), Duration::from_secs(600 - 60 - 30), "{server}");
-        assert_eq!(desk.terminated(), [(1, 15, 30_000)]);
+        assert_eq!(agent.now.since(began), Duration::from_secs(600 - 60 - 30), "{server}");
+        assert_eq!(agent.terminated(), [(1, 15, 30_000)]);
     }
 }
 
-// J25. To the millisecond; what it still has to tell keeps it from being idle.
+// J25. To the millisecond. A runner with unsent reports is not idle.
 #[test]
 fn idle_time_is_counted_to_the_millisecond() {
-    let mut desk = AgentHarness::with(Settings { idle_exit: IdleExit::After(Duration::from_secs(40)), ..settings(1) });
-    desk.answer([1]);
-    desk.started(1).later(Duration::from_secs(3));
-    desk.answer([]);
-    desk.ended(1, 0);
-    let idle_since = desk.now;
-    desk.later(Duration::from_millis(20)).answer([]);
+    let mut agent =
+        AgentHarness::with(AgentSettings { idle_exit: IdleExit::After(Duration::from_secs(40)), ..settings(1) });
+    agent.answer([1]);
+    agent.started(1).later(Duration::from_secs(3));
+    agent.answer([]);
+    agent.ended(1, 0);
+    let idle_since = agent.now;
+    agent.later(Duration::from_millis(20)).answer([]);
     for (after, leaves) in [(39_999, false), (40_000, true)] {
-        while desk.state.wake_at().is_some_and(|due| due < idle_since.plus(Duration::from_millis(after))) {
-            desk.until_due();
-            if desk.has_sync() {
-                desk.answer([]);
+        while agent.state.wake_at().is_some_and(|due| due < idle_since.plus(Duration::from_millis(after))) {
+            agent.until_due();
+            if agent.has_sync() {
+                agent.answer([]);
             }
         }
-        desk.now = idle_since.plus(Duration::from_millis(after));
-        desk.handle(Event::Tick);
-        assert_eq!(*desk.state.lifecycle.phase() != Phase::Serving, leaves, "{after} ms");
+        agent.now = idle_since.plus(Duration::from_millis(after));
+        agent.handle(AgentEvent::Tick);
+        assert_eq!(*agent.state.lifecycle.phase() != Phase::Serving, leaves, "{after} ms");
     }
 }
 
-// J25. An answer from before the last job ended says nothing about what there is to do now.
+// J25. An answer to a call from before the end of the last job does not make the runner idle.
 #[test]
 fn an_answer_has_to_be_newer_than_the_last_work() {
-    let mut desk = AgentHarness::with(Settings { idle_exit: IdleExit::After(Duration::ZERO), ..settings(1) });
-    desk.answer([1]);
-    desk.started(1).later(Duration::from_secs(3));
-    desk.answer([]);
-    desk.state.reports.clear();
-    desk.later(Duration::from_millis(1));
-    desk.ended(1, 0);
-    desk.state.reports.clear();
-    desk.handle(Event::Tick);
-    assert_eq!(*desk.state.lifecycle.phase(), Phase::Serving, "the server has not been heard since");
-    desk.answer([]);
-    assert_ne!(*desk.state.lifecycle.phase(), Phase::Serving);
+    let mut agent = AgentHarness::with(AgentSettings { idle_exit: IdleExit::After(Duration::ZERO), ..settings(1) });
+    agent.answer([1]);
+    agent.started(1).later(Duration::from_secs(3));
+    agent.answer([]);
+    agent.state.reports.clear();
+    agent.later(Duration::from_millis(1));
+    agent.ended(1, 0);
+    agent.state.reports.clear();
+    agent.handle(AgentEvent::Tick);
+    assert_eq!(*agent.state.lifecycle.phase(), Phase::Serving, "the server has not been heard since");
+    agent.answer([]);
+    assert_ne!(*agent.state.lifecycle.phase(), Phase::Serving);
 }
 
-// J15. Results and returned leases are told before it leaves.
+// J15. Results and returned leases are delivered before the runner leaves.
 #[test]
 fn it_does_not_leave_with_something_to_tell() {
     for what in ["result", "returned", "account", "job"] {
-        let mut desk = AgentHarness::new(1);
+        let mut agent = AgentHarness::new(1);
         match what {
-            "result" => drop(desk.handle(Event::Ended(Box::new(ended(9, Outcome::Exited(0), desk.now))))),
-            "returned" => desk.state.reports.give_back(key(9)),
-            "account" => desk.state.sacct.add_news(key(9)),
-            _ => drop(desk.handle(Event::Adopted(Box::new(shim_job(9, BootInstant::default()))))),
+            "result" => drop(agent.handle(AgentEvent::Ended(Box::new(ended(9, Outcome::Exited(0), agent.now))))),
+            "returned" => agent.state.reports.return_lease(key(9)),
+            "account" => agent.state.sacct.add_unreported(key(9)),
+            _ => drop(agent.handle(AgentEvent::Adopted(Box::new(shim_job(9, BootInstant::default()))))),
         }
-        desk.state.session.set_settled(RunnerExit::Complete, desk.now);
-        desk.handle(Event::Tick);
-        assert_eq!(*desk.state.lifecycle.phase(), Phase::Serving, "{what}");
+        agent.state.session.set_settled(RunnerExit::Complete, agent.now);
+        agent.handle(AgentEvent::Tick);
+        assert_eq!(*agent.state.lifecycle.phase(), Phase::Serving, "{what}");
     }
-    let mut desk = AgentHarness::new(1);
-    desk.state.session.set_settled(RunnerExit::Complete, desk.now);
-    desk.handle(Event::Tick);
-    assert_ne!(*desk.state.lifecycle.phase(), Phase::Serving, "nothing keeps it");
+    let mut agent = AgentHarness::new(1);
+    agent.state.session.set_settled(RunnerExit::Complete, agent.now);
+    agent.handle(AgentEvent::Tick);
+    assert_ne!(*agent.state.lifecycle.phase(), Phase::Serving, "nothing keeps it");
 }

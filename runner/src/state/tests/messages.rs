@@ -1,4 +1,4 @@
-//! What is said in a sync, and what is taken from its answer.
+//! Contents of sync requests, and effects of their answers.
 
 use torc_api::wire::{RunnerPolicy, RunningAttempt};
 
@@ -15,43 +15,43 @@ fn a_sync_says_everything_that_is() {
     settings.shim_found = true;
     settings.time = Some(TimeSpan { began, end: began.plus(Duration::from_secs(5_000)) });
     settings.prefetch.lease_seconds = Some(77);
-    let mut desk = AgentHarness::with(settings);
-    assert_eq!((desk.sync().sequence, desk.sync().acknowledged), (1, 0), "nothing was heard yet");
-    desk.answer([1, 2, 3, 4]);
-    desk.handle(Event::Started(key(1), desk.now.minus(Duration::from_millis(1_234)), 100));
-    desk.handle(Event::Ended(Box::new(ended(1, Outcome::Exited(3), desk.now))));
-    assert_eq!(desk.starts(), [3]);
-    desk.handle(Event::Started(key(2), desk.now, 100));
-    desk.now = desk.now.plus(Duration::from_millis(450));
-    desk.handle(Event::Tick);
-    let sync = desk.sync().clone();
+    let mut agent = AgentHarness::with(settings);
+    assert_eq!((agent.sync().sequence, agent.sync().acknowledged), (1, 0), "nothing was heard yet");
+    agent.answer([1, 2, 3, 4]);
+    agent.handle(AgentEvent::Started(key(1), agent.now.minus(Duration::from_millis(1_234)), 100));
+    agent.handle(AgentEvent::Ended(Box::new(ended(1, Outcome::Exited(3), agent.now))));
+    assert_eq!(agent.starts(), [3]);
+    agent.handle(AgentEvent::Started(key(2), agent.now, 100));
+    agent.now = agent.now.plus(Duration::from_millis(450));
+    agent.handle(AgentEvent::Tick);
+    let sync = agent.sync().clone();
     assert_eq!((sync.sequence, sync.acknowledged, sync.shim_found), (3, 1, true));
     assert_eq!(sync.queued, [key(4)], "what waits");
     let running = [RunningAttempt { key: key(2), elapsed_ms: 450 }, RunningAttempt { key: key(3), elapsed_ms: 0 }];
     assert_eq!(sync.running, running, "what runs, and what is about to");
-    let told: Vec<_> = sync.finished.iter().map(|one| (one.key, one.return_code, one.duration_ms)).collect();
-    assert_eq!(told, [(key(1), 3, 1_000)]);
+    let observed: Vec<_> = sync.finished.iter().map(|one| (one.key, one.return_code, one.duration_ms)).collect();
+    assert_eq!(observed, [(key(1), 3, 1_000)]);
     assert_eq!(sync.finished[0].ended_ms_ago, 450);
     assert_eq!((sync.remaining_ms, sync.lease_seconds), (Some(4_999_550), Some(77)));
     assert_eq!((sync.stopping, sync.completing, sync.leaving), (false, false, false));
-    assert!(matches!(desk.effects.iter().find(|one| matches!(one, Effect::Sync(..))), Some(Effect::Sync(5, _))));
-    // It is said until it is answered.
-    desk.respond(SyncResponse { give_back: vec![key(4)], ..SyncResponse::default() });
-    assert_eq!(desk.state.reports.len(), 0);
-    desk.later(Duration::from_millis(100));
-    let sync = desk.sync();
+    assert!(matches!(agent.effects.iter().find(|one| matches!(one, Effect::Sync(..))), Some(Effect::Sync(5, _))));
+    // The request is repeated until it is answered.
+    agent.respond(SyncResponse { give_back: vec![key(4)], ..SyncResponse::default() });
+    assert_eq!(agent.state.reports.len(), 0);
+    agent.later(Duration::from_millis(100));
+    let sync = agent.sync();
     assert_eq!((sync.sequence, sync.acknowledged), (4, 3));
     assert_eq!((sync.finished.len(), sync.returned.clone()), (0, vec![key(4)]));
-    desk.answer([]);
-    desk.later(Duration::from_secs(60));
-    assert_eq!(desk.sync().returned, [], "it was told");
+    agent.answer([]);
+    agent.later(Duration::from_secs(60));
+    assert_eq!(agent.sync().returned, [], "it was delivered");
 }
 
 // J24
 #[test]
 fn a_call_waits_no_longer_than_the_lease_and_the_time_allow() {
     let began = BootInstant(1_000 * SECOND);
-    // The lease, what is left of the time, and how long the server may wait.
+    // Lease time, remaining time, and the longest wait of the server.
     let cases = [
         (120, None, 30_000, "as long as servers wait"),
         (90, None, 30_000, "a third of the lease"),
@@ -64,35 +64,35 @@ fn a_call_waits_no_longer_than_the_lease_and_the_time_allow() {
             began: began.minus(Duration::from_secs(9_000)),
             end: began.plus(Duration::from_secs(left)),
         });
-        let mut desk = AgentHarness::with(Settings { time: None, ..settings(1) });
-        desk.state.deadlines.set_time(time);
-        desk.state.settings.idle_exit = IdleExit::Never;
-        desk.state.lifecycle.set_phase(Phase::Serving);
-        let sequence = desk.state.session.sequence();
+        let mut agent = AgentHarness::with(AgentSettings { time: None, ..settings(1) });
+        agent.state.deadlines.set_time(time);
+        agent.state.settings.idle_exit = IdleExit::Never;
+        agent.state.lifecycle.set_phase(Phase::Serving);
+        let sequence = agent.state.session.sequence();
         let answer = SyncResponse { sequence, lease_ms: lease * 1_000, ..SyncResponse::default() };
-        desk.state.answered(answer, began, &mut Vec::new());
-        assert_eq!(desk.state.request(began).wait_ms, expected, "{why}");
+        agent.state.answered(answer, began, &mut Vec::new());
+        assert_eq!(agent.state.request(began).wait_ms, expected, "{why}");
     }
 }
 
-// P08. A lease counts from the call that asked for it: the answer may have been under way for long.
+// P08. A lease counts from the call, because the answer may arrive late.
 #[test]
 fn a_lease_counts_from_the_call_that_renewed_it() {
-    let mut desk = AgentHarness::new(1);
-    let sent = desk.now;
-    desk.now = desk.now.plus(Duration::from_secs(50));
-    let sequence = desk.state.session.sequence();
+    let mut agent = AgentHarness::new(1);
+    let sent = agent.now;
+    agent.now = agent.now.plus(Duration::from_secs(50));
+    let sequence = agent.state.session.sequence();
     let answer = |lease_ms| SyncResponse { sequence, lease_ms, ..SyncResponse::default() };
-    desk.handle(Event::Answered(Box::new(answer(300_000))));
-    assert_eq!(desk.state.session.lease_until(), sent.plus(Duration::from_secs(300)));
-    // A shorter lease does not take back what was promised, and no lease time changes nothing.
+    agent.handle(AgentEvent::Answered(Box::new(answer(300_000))));
+    assert_eq!(agent.state.session.lease_until(), sent.plus(Duration::from_secs(300)));
+    // A shorter lease does not revoke time that was granted, and a missing lease time changes nothing.
     for lease_ms in [0, 60_000] {
-        while !desk.has_sync() {
-            desk.until_due();
+        while !agent.has_sync() {
+            agent.until_due();
         }
-        let sequence = desk.state.session.sequence();
-        desk.handle(Event::Answered(Box::new(SyncResponse { sequence, lease_ms, ..SyncResponse::default() })));
-        assert!(desk.state.session.lease_until() >= sent.plus(Duration::from_secs(300)), "{lease_ms}");
+        let sequence = agent.state.session.sequence();
+        agent.handle(AgentEvent::Answered(Box::new(SyncResponse { sequence, lease_ms, ..SyncResponse::default() })));
+        assert!(agent.state.session.lease_until() >= sent.plus(Duration::from_secs(300)), "{lease_ms}");
     }
 }
 
@@ -100,20 +100,20 @@ fn a_lease_counts_from_the_call_that_renewed_it() {
 fn registering_gives_a_lease_time_of_at_least_a_second() {
     for (lease_ms, expected) in [(0, 1_000), (999, 1_000), (1_001, 1_001), (45_000, 45_000)] {
         let now = BootInstant(1_000 * SECOND);
-        let mut desk = AgentHarness::unregistered(settings(1), now);
-        desk.handle(Event::Tick).handle(Event::Registered(response(lease_ms)));
-        assert_eq!(desk.state.session.lease_until().since(now).as_millis(), expected, "{lease_ms} ms");
-        assert_eq!(desk.state.session.last_runner(), Some(31));
-        assert!(desk.has_sync(), "the first call follows at once");
-        let told = |effect: &Effect| matches!(effect, Effect::Log(RunnerEvent::Registered { runner: 31 }));
-        assert!(desk.effects.iter().any(told), "{:?}", desk.effects);
+        let mut agent = AgentHarness::unregistered(settings(1), now);
+        agent.handle(AgentEvent::Tick).handle(AgentEvent::Registered(response(lease_ms)));
+        assert_eq!(agent.state.session.lease_until().since(now).as_millis(), expected, "{lease_ms} ms");
+        assert_eq!(agent.state.session.last_runner(), Some(31));
+        assert!(agent.has_sync(), "the first call follows at once");
+        let observed = |effect: &Effect| matches!(effect, Effect::Log(RunnerEvent::Registered { runner: 31 }));
+        assert!(agent.effects.iter().any(observed), "{:?}", agent.effects);
     }
 }
 
-// J20, J25, J31. Each number of the answer arrives where it belongs.
+// J20, J25, J31. Each field of the answer takes effect.
 #[test]
 fn the_terms_of_an_answer_are_kept() {
-    let mut desk = AgentHarness::new(1);
+    let mut agent = AgentHarness::new(1);
     let terms = RunnerPolicy {
         wait_for_new_jobs_seconds: 11,
         ignore_workflow_completion: true,
@@ -121,19 +121,19 @@ fn the_terms_of_an_answer_are_kept() {
         wait_for_healthy_database_minutes: 33,
     };
     for capacity_expected in [true, false] {
-        while !desk.has_sync() {
-            desk.until_due();
+        while !agent.has_sync() {
+            agent.until_due();
         }
-        desk.respond(SyncResponse { terms, capacity_expected, ..SyncResponse::default() });
-        assert_eq!(*desk.state.session.policy(), terms);
-        assert_eq!(desk.state.session.capacity_expected(), capacity_expected);
+        agent.respond(SyncResponse { terms, capacity_expected, ..SyncResponse::default() });
+        assert_eq!(*agent.state.session.policy(), terms);
+        assert_eq!(agent.state.session.capacity_expected(), capacity_expected);
     }
 }
 
 // J15
 #[test]
 fn a_verdict_says_why_it_may_leave_and_can_be_taken_back() {
-    let mut desk = AgentHarness::with(Settings { exit_when_complete: false, ..settings(1) });
+    let mut agent = AgentHarness::with(AgentSettings { exit_when_complete: false, ..settings(1) });
     let cases = [
         (RunnerDirective::Complete, Some(RunnerExit::Complete)),
         (RunnerDirective::Continue, None),
@@ -141,135 +141,135 @@ fn a_verdict_says_why_it_may_leave_and_can_be_taken_back() {
         (RunnerDirective::Continue, None),
     ];
     for (verdict, settled) in cases {
-        while !desk.has_sync() {
-            desk.until_due();
+        while !agent.has_sync() {
+            agent.until_due();
         }
-        desk.respond(SyncResponse { verdict, ..SyncResponse::default() });
-        assert_eq!(desk.state.session.settled(), settled, "{verdict:?}");
+        agent.respond(SyncResponse { verdict, ..SyncResponse::default() });
+        assert_eq!(agent.state.session.settled(), settled, "{verdict:?}");
     }
-    while !desk.has_sync() {
-        desk.until_due();
+    while !agent.has_sync() {
+        agent.until_due();
     }
-    desk.respond(SyncResponse { verdict: RunnerDirective::Leave, ..SyncResponse::default() });
-    assert!(desk.sync().leaving && !desk.sync().completing, "one that is sent away has no last commands");
-    desk.answer([]);
-    assert_eq!(desk.exit(), Some(Ok(RunnerExit::Dismissed)));
+    agent.respond(SyncResponse { verdict: RunnerDirective::Leave, ..SyncResponse::default() });
+    assert!(agent.sync().leaving && !agent.sync().completing, "one that is sent away has no last commands");
+    agent.answer([]);
+    assert_eq!(agent.exit(), Some(Ok(RunnerExit::Dismissed)));
 }
 
-// J31. The same outage is told once; its end, too.
+// J31. Begin and end of an outage are logged once.
 #[test]
 fn an_outage_is_told_once_with_its_reason() {
-    let mut desk = AgentHarness::new(1);
-    let told = |desk: &AgentHarness| {
-        let told = desk.effects.iter().filter_map(|effect| match effect {
+    let mut agent = AgentHarness::new(1);
+    let observed = |agent: &AgentHarness| {
+        let observed = agent.effects.iter().filter_map(|effect| match effect {
             Effect::Log(RunnerEvent::Unreachable { reason }) => Some(reason.clone()),
             Effect::Log(RunnerEvent::Reconnected) => Some("back".to_owned()),
             _ => None,
         });
-        told.collect::<Vec<_>>()
+        observed.collect::<Vec<_>>()
     };
-    desk.fail(LinkError::Unreachable("first".to_owned()));
-    assert_eq!(told(&desk), ["first"]);
-    desk.until_due().fail(LinkError::Unreachable("second".to_owned()));
-    assert_eq!(told(&desk), [""; 0]);
-    assert_eq!(desk.state.session.last_failure(), "second", "the latest reason is remembered");
-    desk.until_due().answer([]);
-    assert_eq!(told(&desk), ["back"]);
-    while !desk.has_sync() {
-        desk.until_due();
+    agent.fail(LinkError::Unreachable("first".to_owned()));
+    assert_eq!(observed(&agent), ["first"]);
+    agent.until_due().fail(LinkError::Unreachable("second".to_owned()));
+    assert_eq!(observed(&agent), [""; 0]);
+    assert_eq!(agent.state.session.last_failure(), "second", "the latest reason is remembered");
+    agent.until_due().answer([]);
+    assert_eq!(observed(&agent), ["back"]);
+    while !agent.has_sync() {
+        agent.until_due();
     }
-    desk.answer([]);
-    assert_eq!(told(&desk), [""; 0]);
+    agent.answer([]);
+    assert_eq!(observed(&agent), [""; 0]);
 }
 
-// J31. Twenty minutes are counted from the first failure of this outage, not from one before it.
+// J31. The twenty minutes count from the first failure of this outage.
 #[test]
 fn an_answer_ends_the_outage_for_the_window() {
-    let mut desk = AgentHarness::new(1);
-    desk.fail(LinkError::Unreachable("x".to_owned())).until_due();
-    desk.later(Duration::from_secs(1_100)).answer([]);
-    while !desk.has_sync() {
-        desk.until_due();
+    let mut agent = AgentHarness::new(1);
+    agent.fail(LinkError::Unreachable("x".to_owned())).until_due();
+    agent.later(Duration::from_secs(1_100)).answer([]);
+    while !agent.has_sync() {
+        agent.until_due();
     }
-    let before = desk.now;
-    desk.fail(LinkError::Unreachable("x".to_owned()));
-    assert_eq!(desk.state.session.failing_since(), Some(before));
+    let before = agent.now;
+    agent.fail(LinkError::Unreachable("x".to_owned()));
+    assert_eq!(agent.state.session.failing_since(), Some(before));
     for (after, draining) in [(1_199_999, false), (1_200_000, true)] {
-        desk.now = before.plus(Duration::from_millis(after));
-        desk.handle(Event::Tick);
-        assert_eq!(desk.state.session.is_draining(), draining, "{after} ms");
-        if desk.has_sync() {
-            desk.fail(LinkError::Unreachable("x".to_owned()));
+        agent.now = before.plus(Duration::from_millis(after));
+        agent.handle(AgentEvent::Tick);
+        assert_eq!(agent.state.session.is_draining(), draining, "{after} ms");
+        if agent.has_sync() {
+            agent.fail(LinkError::Unreachable("x".to_owned()));
         }
     }
 }
 
-// A token may be renewed for five minutes, counted from its first refusal.
+// A token may be renewed within five minutes after its first rejection.
 #[test]
 fn an_outdated_token_is_tolerated_for_five_minutes() {
     for (after, is_over) in [(299_999, false), (300_000, true)] {
-        let mut desk = AgentHarness::new(1);
-        desk.answer([]);
-        while !desk.has_sync() {
-            desk.until_due();
+        let mut agent = AgentHarness::new(1);
+        agent.answer([]);
+        while !agent.has_sync() {
+            agent.until_due();
         }
-        let first = desk.now;
-        desk.fail(LinkError::Outdated).until_due();
-        desk.now = first.plus(Duration::from_millis(after));
-        desk.fail(LinkError::Outdated);
-        assert_eq!(desk.exit().is_some(), is_over, "{after} ms");
+        let first = agent.now;
+        agent.fail(LinkError::Outdated).until_due();
+        agent.now = first.plus(Duration::from_millis(after));
+        agent.fail(LinkError::Outdated);
+        assert_eq!(agent.exit().is_some(), is_over, "{after} ms");
     }
 }
 
 #[test]
 fn a_server_that_is_no_torc_server_is_out_of_reach() {
     let now = BootInstant(1_000 * SECOND);
-    let mut desk = AgentHarness::unregistered(settings(1), now);
-    desk.handle(Event::Tick).handle(Event::NotRegistered(LinkError::Unknown));
-    let told = |effect: &Effect| matches!(effect, Effect::Log(RunnerEvent::Unreachable { reason }) if reason.contains("no such server"));
-    assert!(desk.effects.iter().any(told), "{:?}", desk.effects);
-    assert!(!desk.effects.iter().any(|effect| matches!(effect, Effect::Register)), "not in a loop");
-    desk.until_due();
-    assert!(desk.effects.iter().any(|effect| matches!(effect, Effect::Register)));
-    assert_eq!(desk.now.since(now), Duration::from_millis(100));
-    // While it is being introduced, nothing else is said.
-    desk.later(Duration::from_secs(60));
-    assert!(desk.effects.is_empty(), "{:?}", desk.effects);
+    let mut agent = AgentHarness::unregistered(settings(1), now);
+    agent.handle(AgentEvent::Tick).handle(AgentEvent::NotRegistered(LinkError::Unknown));
+    let observed = |effect: &Effect| matches!(effect, Effect::Log(RunnerEvent::Unreachable { reason }) if reason.contains("no Torc server"));
+    assert!(agent.effects.iter().any(observed), "{:?}", agent.effects);
+    assert!(!agent.effects.iter().any(|effect| matches!(effect, Effect::Register)), "not in a loop");
+    agent.until_due();
+    assert!(agent.effects.iter().any(|effect| matches!(effect, Effect::Register)));
+    assert_eq!(agent.now.since(now), Duration::from_millis(100));
+    // While the runner registers, it sends nothing else.
+    agent.later(Duration::from_secs(60));
+    assert!(agent.effects.is_empty(), "{:?}", agent.effects);
 }
 
-// P09. What was lost with a call is said again soon: results, returned leases and starts.
+// P09. The content of a lost call is sent again soon: results, returned leases and starts.
 #[test]
 fn what_a_lost_call_said_is_said_again() {
-    let mut desk = AgentHarness::new(1);
-    desk.answer([1, 2]);
-    desk.started(1);
-    desk.later(Duration::from_millis(100));
-    assert_eq!(desk.sync().running.len(), 1);
-    assert!(!desk.state.jobs[&key(1)].start_known);
-    desk.fail(LinkError::Unreachable("x".to_owned())).until_due();
-    assert_eq!(desk.sync().running.len(), 1);
-    desk.answer([]);
-    assert!(desk.state.jobs[&key(1)].start_known, "the server has heard of it");
-    assert!(!desk.state.jobs[&key(2)].start_known, "this one has not started");
+    let mut agent = AgentHarness::new(1);
+    agent.answer([1, 2]);
+    agent.started(1);
+    agent.later(Duration::from_millis(100));
+    assert_eq!(agent.sync().running.len(), 1);
+    assert!(!agent.state.jobs[&key(1)].start_known);
+    agent.fail(LinkError::Unreachable("x".to_owned())).until_due();
+    assert_eq!(agent.sync().running.len(), 1);
+    agent.answer([]);
+    assert!(agent.state.jobs[&key(1)].start_known, "the server has heard of it");
+    assert!(!agent.state.jobs[&key(2)].start_known, "this one has not started");
 }
 
-// P04, P06. A call that waits on the server for news says nothing about how long answers take.
+// P04, P06. The duration of a long poll is not a response time.
 #[test]
 fn a_wait_for_news_is_no_round_trip() {
-    let mut desk = AgentHarness::new(1);
-    desk.answer([1]).started(1);
-    while !desk.has_sync() {
-        desk.until_due();
+    let mut agent = AgentHarness::new(1);
+    agent.answer([1]).started(1);
+    while !agent.has_sync() {
+        agent.until_due();
     }
-    (0..500).for_each(|_| desk.state.throughput.job_ended(Duration::from_millis(10)));
-    let target = desk.state.throughput.target(Duration::ZERO);
-    desk.now = desk.now.plus(Duration::from_secs(29));
-    desk.answer([]);
-    assert_eq!(desk.state.throughput.target(Duration::ZERO), target, "nothing was learned");
+    (0..500).for_each(|_| agent.state.throughput.job_ended(Duration::from_millis(10)));
+    let target = agent.state.throughput.target(Duration::ZERO);
+    agent.now = agent.now.plus(Duration::from_secs(29));
+    agent.answer([]);
+    assert_eq!(agent.state.throughput.target(Duration::ZERO), target, "nothing was learned");
 }
 
-// J15. A runner that reports rarely listens at once, so that leases can move; the answers to frequent reports are enough for a
-// quarter of a second.
+// J15. A runner with rare reports starts a long poll at once, so that leases can move. With frequent reports their
+// answers suffice for a quarter of a second.
 #[test]
 fn a_runner_with_enough_work_listens_to_the_server() {
     for (ended_after_ms, pause_ms) in [(101, 100), (100, 250)] {
@@ -277,109 +277,115 @@ fn a_runner_with_enough_work_listens_to_the_server() {
     }
 }
 
-/// Jobs end at this interval; an answer that brings nothing is followed by this pause.
+/// Lets jobs end at this interval. Returns the delay after an answer without news.
 fn listens_after(interval: Duration, pause: Duration) {
-    let mut desk = AgentHarness::new(1);
-    desk.state.throughput.job_ended(interval);
-    desk.answer([1, 2, 3]).started(1);
-    while !desk.has_sync() {
-        desk.until_due();
+    let mut agent = AgentHarness::new(1);
+    agent.state.throughput.job_ended(interval);
+    agent.answer([1, 2, 3]).started(1);
+    while !agent.has_sync() {
+        agent.until_due();
     }
-    desk.answer([]);
-    assert_eq!(desk.state.want(desk.now).limit, 0, "enough waits");
-    let before = desk.now;
-    while !desk.has_sync() {
-        desk.until_due();
+    agent.answer([]);
+    assert_eq!(agent.state.work_request(agent.now).limit, 0, "enough waits");
+    let before = agent.now;
+    while !agent.has_sync() {
+        agent.until_due();
     }
-    assert_eq!(desk.now.since(before), pause, "a job ends every {interval:?}");
-    assert_eq!(desk.sync().want.limit, 0);
+    assert_eq!(agent.now.since(before), pause, "a job ends every {interval:?}");
+    assert_eq!(agent.sync().want.limit, 0);
 }
 
-// P08. What the shim was told not to start is still held until it has confirmed that.
+// P08. A recalled lease is held until the shim has confirmed the recall.
 #[test]
 fn a_recalled_lease_is_held_until_the_shim_has_confirmed() {
-    let mut desk = AgentHarness::new(1);
-    desk.state.throughput.job_ended(Duration::from_millis(4));
-    desk.answer(1..=3).started(1).later(Duration::from_millis(100));
-    desk.respond(SyncResponse { give_back: vec![key(3)], ..SyncResponse::default() });
-    let request = desk.state.request(desk.now);
+    let mut agent = AgentHarness::new(1);
+    agent.state.throughput.job_ended(Duration::from_millis(4));
+    agent.answer(1..=3).started(1).later(Duration::from_millis(100));
+    agent.respond(SyncResponse { give_back: vec![key(3)], ..SyncResponse::default() });
+    let request = agent.state.request(agent.now);
     assert_eq!(request.queued, [key(2), key(3)]);
     assert_eq!(request.returned, []);
-    desk.handle(Event::Revoked(key(3)));
-    let request = desk.state.request(desk.now);
+    agent.handle(AgentEvent::Revoked(key(3)));
+    let request = agent.state.request(agent.now);
     assert_eq!((request.queued, request.returned), (vec![key(2)], vec![key(3)]));
 }
 
-// J12. What belongs to a worker's end is asked for once, and waited for.
+// J12. The actions of a worker's end are requested once, and their answer is awaited.
 #[test]
 fn the_call_for_last_commands_is_not_repeated() {
-    let mut desk = AgentHarness::new(1);
-    desk.answer([]).handle(Event::Stop);
-    assert!(desk.sync().completing);
-    desk.later(Duration::from_secs(1));
-    assert!(!desk.has_sync(), "{:?}", desk.effects);
+    let mut agent = AgentHarness::new(1);
+    agent.answer([]).handle(AgentEvent::Stop);
+    assert!(agent.sync().completing);
+    agent.later(Duration::from_secs(1));
+    assert!(!agent.has_sync(), "{:?}", agent.effects);
 }
 
-// J23. One that the server never knew has nothing to say at its end.
+// J23. An unregistered runner sends nothing at its end.
 #[test]
 fn a_runner_without_a_server_and_without_results_leaves_at_once() {
     let now = BootInstant(1_000 * SECOND);
-    let mut desk = AgentHarness::unregistered(settings(1), now);
-    desk.handle(Event::Tick).handle(Event::NotRegistered(LinkError::Unreachable("x".to_owned())));
-    desk.handle(Event::Stop);
-    assert_eq!(desk.exit(), Some(Ok(RunnerExit::Stopped)));
+    let mut agent = AgentHarness::unregistered(settings(1), now);
+    agent.handle(AgentEvent::Tick).handle(AgentEvent::NotRegistered(LinkError::Unreachable("x".to_owned())));
+    agent.handle(AgentEvent::Stop);
+    assert_eq!(agent.exit(), Some(Ok(RunnerExit::Stopped)));
 }
 
-// J12, J23. The last calls are answered at once: there is nothing to wait for.
+// J12, J23. The last calls are no long polls.
 #[test]
 fn the_last_calls_do_not_wait() {
-    let mut desk = AgentHarness::new(1);
-    desk.answer([]).handle(Event::Stop);
-    assert_eq!((desk.sync().completing, desk.sync().wait_ms), (true, 0));
-    desk.answer([]);
-    assert_eq!((desk.sync().leaving, desk.sync().wait_ms), (true, 0));
+    let mut agent = AgentHarness::new(1);
+    agent.answer([]).handle(AgentEvent::Stop);
+    assert_eq!((agent.sync().completing, agent.sync().wait_ms), (true, 0));
+    agent.answer([]);
+    assert_eq!((agent.sync().leaving, agent.sync().wait_ms), (true, 0));
 }
 
-// An answer in between shows that the token was renewed: the five minutes begin anew.
+// An answer shows that the token was renewed, so the five minutes start again.
 #[test]
 fn a_token_that_was_accepted_again_has_five_minutes_more() {
-    let mut desk = AgentHarness::new(1);
-    desk.answer([]);
-    while !desk.has_sync() {
-        desk.until_due();
+    let mut agent = AgentHarness::new(1);
+    agent.answer([]);
+    while !agent.has_sync() {
+        agent.until_due();
     }
-    let first = desk.now;
-    desk.fail(LinkError::Outdated).until_due();
-    desk.now = first.plus(Duration::from_secs(200));
-    desk.answer([]);
-    while !desk.has_sync() {
-        desk.until_due();
+    let first = agent.now;
+    agent.fail(LinkError::Outdated).until_due();
+    agent.now = first.plus(Duration::from_secs(200));
+    agent.answer([]);
+    while !agent.has_sync() {
+        agent.until_due();
     }
-    desk.fail(LinkError::Outdated).until_due();
-    desk.now = first.plus(Duration::from_secs(450));
-    desk.fail(LinkError::Outdated);
-    assert_eq!(desk.exit(), None, "four minutes since it was accepted last");
+    agent.fail(LinkError::Outdated).until_due();
+    agent.now = first.plus(Duration::from_secs(450));
+    agent.fail(LinkError::Outdated);
+    assert_eq!(agent.exit(), None, "four minutes since it was accepted last");
 }
 
 #[test]
 fn a_runner_that_has_left_does_nothing_more() {
-    let mut desk = AgentHarness::new(1);
-    desk.answer([1]).started(1);
-    desk.state.exit(Ok(RunnerExit::Stopped), &mut Vec::new());
-    for event in [Event::Tick, Event::Stop, Event::StopNow, Event::ShimLost, Event::SlurmError("x".to_owned())] {
-        assert!(desk.handle(event.clone()).effects.is_empty(), "{event:?}: {:?}", desk.effects);
+    let mut agent = AgentHarness::new(1);
+    agent.answer([1]).started(1);
+    agent.state.exit(Ok(RunnerExit::Stopped), &mut Vec::new());
+    for event in [
+        AgentEvent::Tick,
+        AgentEvent::Stop,
+        AgentEvent::StopNow,
+        AgentEvent::ShimLost,
+        AgentEvent::Problem("x".to_owned()),
+    ] {
+        assert!(agent.handle(event.clone()).effects.is_empty(), "{event:?}: {:?}", agent.effects);
     }
 }
 
-// An answer to a call of before the shim was lost speaks of leases that are not known any more.
+// This answer is for a call from before the loss of the shim, so its leases are unknown.
 #[test]
 fn answers_from_before_a_lost_shim_are_thrown_away() {
-    let mut desk = AgentHarness::new(1);
-    desk.state.throughput.job_ended(Duration::from_millis(4));
-    desk.answer(1..=3).started(1).later(Duration::from_millis(100));
-    assert!(desk.has_sync());
-    let before = desk.state.session.sequence();
-    desk.handle(Event::ShimLost);
+    let mut agent = AgentHarness::new(1);
+    agent.state.throughput.job_ended(Duration::from_millis(4));
+    agent.answer(1..=3).started(1).later(Duration::from_millis(100));
+    assert!(agent.has_sync());
+    let before = agent.state.session.sequence();
+    agent.handle(AgentEvent::ShimLost);
     let late = SyncResponse {
         sequence: before,
         leases: vec![lease(9)],
@@ -387,6 +393,6 @@ fn answers_from_before_a_lost_shim_are_thrown_away() {
         lease_ms: 120_000,
         ..SyncResponse::default()
     };
-    desk.handle(Event::Answered(Box::new(late)));
-    assert_eq!((desk.starts(), desk.state.holds()), (vec![], (0, 0)));
+    agent.handle(AgentEvent::Answered(Box::new(late)));
+    assert_eq!((agent.starts(), agent.state.job_counts()), (vec![], (0, 0)));
 }

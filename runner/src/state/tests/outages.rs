@@ -1,4 +1,4 @@
-//! The server is away: for a while, for long, for good.
+//! Outages of the server: short, long, and final.
 
 use torc_api::execution::ExecutionConfig;
 use torc_api::wire::{RunnerPolicy, WorkRequest};
@@ -9,78 +9,78 @@ fn gone() -> LinkError {
     LinkError::Unreachable("connection refused".to_owned())
 }
 
-/// A runner with one job that the server knows to run, and one that waits.
-fn at_work(settings: Settings) -> AgentHarness {
-    let mut desk = AgentHarness::with(settings);
-    desk.answer([1, 2]);
-    desk.started(1).later(Duration::from_millis(100));
-    desk.answer([]);
-    desk.until_due();
-    desk
+/// Returns a runner with one running job that the server knows, and one waiting job.
+fn at_work(settings: AgentSettings) -> AgentHarness {
+    let mut agent = AgentHarness::with(settings);
+    agent.answer([1, 2]);
+    agent.started(1).later(Duration::from_millis(100));
+    agent.answer([]);
+    agent.until_due();
+    agent
 }
 
-/// Lets calls fail until a moment; how many there were.
-fn fail_until(desk: &mut AgentHarness, end: BootInstant) -> usize {
+/// Fails all calls until a moment. Returns their number.
+fn fail_until(agent: &mut AgentHarness, end: BootInstant) -> usize {
     let mut calls = 0;
     loop {
-        if desk.has_sync() {
+        if agent.has_sync() {
             calls += 1;
-            desk.fail(gone());
+            agent.fail(gone());
         }
-        match desk.state.wake_at().filter(|due| *due <= end) {
-            Some(_) => drop(desk.until_due()),
+        match agent.state.wake_at().filter(|due| *due <= end) {
+            Some(_) => drop(agent.until_due()),
             None => break,
         }
     }
-    desk.now = end;
-    desk.handle(Event::Tick);
+    agent.now = end;
+    agent.handle(AgentEvent::Tick);
     calls
 }
 
-fn drain(desk: &mut AgentHarness) {
+fn drain(agent: &mut AgentHarness) {
     for _ in 0..100_000 {
-        if desk.state.session.is_draining() {
+        if agent.state.session.is_draining() {
             return;
         }
-        if desk.has_sync() {
-            desk.fail(gone());
+        if agent.has_sync() {
+            agent.fail(gone());
         } else {
-            desk.until_due();
+            agent.until_due();
         }
     }
-    panic!("it never drained: {:?}", desk.state);
+    panic!("it never drained: {:?}", agent.state);
 }
 
-fn tells(desk: &AgentHarness) -> Vec<RunnerEvent> {
-    let told = |effect: &Effect| match effect {
+fn logged(agent: &AgentHarness) -> Vec<RunnerEvent> {
+    let observed = |effect: &Effect| match effect {
         Effect::Log(event) => Some(event.clone()),
         _ => None,
     };
-    desk.effects.iter().filter_map(told).collect()
+    agent.effects.iter().filter_map(observed).collect()
 }
 
-fn journalled(desk: &AgentHarness) -> Vec<JournalledResult> {
+fn journalled(agent: &AgentHarness) -> Vec<JournalledResult> {
     let written = |effect: &Effect| match effect {
         Effect::Journal(results) => Some(results.clone()),
         _ => None,
     };
-    desk.effects.iter().filter_map(written).flatten().collect()
+    agent.effects.iter().filter_map(written).flatten().collect()
 }
 
-fn unjournalled(desk: &AgentHarness) -> Vec<i64> {
+fn unjournalled(agent: &AgentHarness) -> Vec<i64> {
     let removed = |effect: &Effect| match effect {
         Effect::Unjournal(keys) => Some(keys.clone()),
         _ => None,
     };
-    desk.effects.iter().filter_map(removed).flatten().map(|key| key.job).collect()
+    agent.effects.iter().filter_map(removed).flatten().map(|key| key.job).collect()
 }
 
-fn acknowledged(desk: &AgentHarness) -> Vec<i64> {
+fn acknowledged(agent: &AgentHarness) -> Vec<i64> {
     let forgotten = |effect: &Effect| match effect {
         Effect::Acknowledge(keys) => Some(keys.clone()),
         _ => None,
     };
-    desk.effects.iter().filter_map(forgotten).flatten().map(|key| key.job).collect()
+    agent.effects.iter().filter_map(forgotten).flatten().map(|key| key.job).collect()
 }
 
 // J31
@@ -91,71 +91,75 @@ fn calls_are_repeated_for_the_window_and_then_it_drains() {
         ..SyncResponse::default()
     };
     let cases = [
-        (None, None, 1_200, "20 minutes when nobody says otherwise"),
+        (None, None, 1_200, "20 minutes by default"),
         (Some(3), None, 180, "what the workflow says"),
         (Some(0), None, 0, "at the first failure"),
-        (Some(3), Some(Duration::from_millis(1_500)), 1, "what this runner was told wins"),
+        (Some(3), Some(Duration::from_millis(1_500)), 1, "the runner's setting wins"),
     ];
-    for (told, retry_window, expected, why) in cases {
-        let offline = OfflineSettings { retry_window, ..OfflineSettings::default() };
-        let mut desk = at_work(Settings { offline, ..settings(1) });
-        if let Some(told) = told {
-            desk.respond(minutes(told)).until_due();
+    for (observed, retry_window, expected, why) in cases {
+        let offline = RunnerSettings { server_retry_window: retry_window, ..user() };
+        let mut agent = at_work(AgentSettings { user: offline, ..settings(1) });
+        if let Some(observed) = observed {
+            agent.respond(minutes(observed)).until_due();
         }
-        let before = desk.now;
-        drain(&mut desk);
-        assert_eq!(desk.now.since(before).as_secs(), expected, "{why}");
+        let before = agent.now;
+        drain(&mut agent);
+        assert_eq!(agent.now.since(before).as_secs(), expected, "{why}");
         let draining = |event: &RunnerEvent| matches!(event, RunnerEvent::Draining { running: 1, .. });
-        assert!(tells(&desk).iter().any(draining), "{why}: {:?}", desk.effects);
-        assert!(desk.terminated().is_empty() && desk.exit().is_none(), "{why}: running jobs go on");
+        assert!(logged(&agent).iter().any(draining), "{why}: {:?}", agent.effects);
+        assert!(agent.terminated().is_empty() && agent.exit().is_none(), "{why}: running jobs go on");
     }
 }
 
-/// In Torc 1.0 nothing was reaped and no deadline was minded while calls were repeated.
+/// In Torc 1.0 nothing was collected and no deadline was kept while calls were repeated.
 // J16, J31, J39
 #[test]
 fn nothing_is_held_up_while_calls_are_repeated() {
-    let mut desk = AgentHarness::new(2);
-    desk.profile.runtime_seconds = 1;
-    desk.profile.execution_config = Some(ExecutionConfig { enforce_runtime: Some(true), ..ExecutionConfig::default() });
-    desk.answer([1, 2, 3]);
-    desk.started(1).started(2).later(Duration::from_millis(100));
-    desk.answer([]).until_due();
-    desk.fail(gone());
-    assert_eq!(desk.state.jobs.ledger().free().cpus, 0);
-    desk.ended(1, 7);
-    assert_eq!(desk.starts(), [3], "its place is free and taken by the next");
-    desk.started(3).ended(3, 0);
-    assert_eq!(desk.state.jobs.ledger().free().cpus, 1, "what it used is free");
-    while desk.terminated().is_empty() {
-        if desk.has_sync() {
-            desk.fail(gone());
+    let mut agent = AgentHarness::new(2);
+    agent.profile.runtime_seconds = 1;
+    agent.profile.execution_config =
+        Some(ExecutionConfig { enforce_runtime: Some(true), ..ExecutionConfig::default() });
+    agent.answer([1, 2, 3]);
+    agent.started(1).started(2).later(Duration::from_millis(100));
+    agent.answer([]).until_due();
+    agent.fail(gone());
+    assert_eq!(agent.state.jobs.ledger().free().cpus, 0);
+    agent.ended(1, 7);
+    assert_eq!(agent.starts(), [3], "its place is free and taken by the next");
+    agent.started(3).ended(3, 0);
+    assert_eq!(agent.state.jobs.ledger().free().cpus, 1, "what it used is free");
+    while agent.terminated().is_empty() {
+        if agent.has_sync() {
+            agent.fail(gone());
         } else {
-            desk.until_due();
+            agent.until_due();
         }
     }
-    assert_eq!(desk.terminated(), [(2, 15, 30_000)], "its time is over whether the server is there or not");
-    assert_eq!(desk.state.reports.len(), 2, "results wait");
-    assert!(!desk.state.session.is_draining());
+    assert_eq!(agent.terminated(), [(2, 15, 30_000)], "its time is over whether the server is there or not");
+    assert_eq!(agent.state.reports.len(), 2, "results wait");
+    assert!(!agent.state.session.is_draining());
 }
 
 // J30, J34
 #[test]
 fn the_server_is_called_every_two_minutes_whatever_else_happens() {
-    let mut desk = at_work(Settings { poll_interval: Duration::from_secs(5), ..settings(1) });
-    drain(&mut desk);
+    let mut agent = at_work(AgentSettings {
+        user: RunnerSettings { poll_interval: Duration::from_secs(5), ..user() },
+        ..settings(1)
+    });
+    drain(&mut agent);
     let mut pings = Vec::new();
-    let mut before = desk.now;
+    let mut before = agent.now;
     for round in 0..4 {
-        while !desk.has_sync() {
-            desk.until_due();
+        while !agent.has_sync() {
+            agent.until_due();
         }
-        pings.push(desk.now.since(before).as_secs());
-        before = desk.now;
-        assert_eq!((desk.sync().want, desk.sync().wait_ms), (WorkRequest::default(), 0), "no new work, no waiting");
-        desk.fail(gone());
+        pings.push(agent.now.since(before).as_secs());
+        before = agent.now;
+        assert_eq!((agent.sync().want, agent.sync().wait_ms), (WorkRequest::default(), 0), "no new work, no waiting");
+        agent.fail(gone());
         if round == 1 {
-            desk.ended(1, 0);
+            agent.ended(1, 0);
         }
     }
     assert_eq!(pings, [120, 120, 120, 120]);
@@ -163,230 +167,231 @@ fn the_server_is_called_every_two_minutes_whatever_else_happens() {
 
 // J32, J33, J16
 #[test]
-fn while_it_drains_results_go_to_the_journal_and_the_shim_may_forget_them() {
-    let mut desk = at_work(settings(2));
-    assert_eq!(desk.state.holds().0, 2);
-    desk.started(2).later(Duration::from_millis(100));
-    desk.answer([]).until_due();
-    desk.ended(1, 3);
-    assert_eq!(journalled(&desk), [], "not before it drains");
-    drain(&mut desk);
-    let results = journalled(&desk);
+fn a_draining_runner_writes_results_to_the_journal() {
+    let mut agent = at_work(settings(2));
+    assert_eq!(agent.state.job_counts().0, 2);
+    agent.started(2).later(Duration::from_millis(100));
+    agent.answer([]).until_due();
+    agent.ended(1, 3);
+    assert_eq!(journalled(&agent), [], "not before it drains");
+    drain(&mut agent);
+    let results = journalled(&agent);
     assert_eq!(results.len(), 1, "what was not delivered is written at once");
     assert_eq!((results[0].name.as_str(), results[0].runner), ("job1", Some(5)));
     assert_eq!((results[0].finished.return_code, results[0].finished.cause), (3, Some(Cause::ExitCode)));
     assert_eq!(results[0].finished.ended_ms_ago / 1_000, 1_200, "its age becomes a time of day where it is written");
-    assert_eq!(acknowledged(&desk), Vec::<i64>::new(), "it is not on the disk yet");
-    desk.handle(Event::Journalled(vec![key(1)]));
-    assert_eq!(acknowledged(&desk), [1]);
-    desk.ended(2, 0);
-    assert_eq!(journalled(&desk).len(), 1, "and each that ends from then on");
-    assert_eq!(journalled(&desk)[0].finished.key, key(2));
+    assert_eq!(acknowledged(&agent), Vec::<i64>::new(), "it is not on the disk yet");
+    agent.handle(AgentEvent::Journalled(vec![key(1)]));
+    assert_eq!(acknowledged(&agent), [1]);
+    agent.ended(2, 0);
+    assert_eq!(journalled(&agent).len(), 1, "and each that ends from then on");
+    assert_eq!(journalled(&agent)[0].finished.key, key(2));
 }
 
 // J12, J14, J18, J32
 #[test]
 fn drained_it_leaves_with_a_hint_and_stays_registered() {
-    let mut desk = at_work(settings(1));
-    drain(&mut desk);
-    assert_eq!(desk.state.holds(), (1, 0), "the lease that waited has run out");
-    desk.ended(1, 0);
-    assert!(desk.exit().is_none(), "not before the result is safe");
-    desk.handle(Event::Journalled(vec![key(1)]));
-    assert_eq!(desk.exit(), Some(Ok(RunnerExit::Drained)));
+    let mut agent = at_work(settings(1));
+    drain(&mut agent);
+    assert_eq!(agent.state.job_counts(), (1, 0), "the lease that waited has run out");
+    agent.ended(1, 0);
+    assert!(agent.exit().is_none(), "not before the result is safe");
+    agent.handle(AgentEvent::Journalled(vec![key(1)]));
+    assert_eq!(agent.exit(), Some(Ok(RunnerExit::Drained)));
     let hints = vec!["torc workflows reconcile 1 1 --base-dir /out".to_owned()];
-    assert!(tells(&desk).contains(&RunnerEvent::LeftResults { journalled: 1, unwritten: 0, hints }));
-    assert!(!desk.has_sync(), "no shutdown_grace: for the server it is still there");
+    assert!(logged(&agent).contains(&RunnerEvent::LeftResults { journalled: 1, unwritten: 0, hints }));
+    assert!(!agent.has_sync(), "no shutdown_grace: for the server it is still there");
 }
 
 // J18
 #[test]
 fn with_nothing_to_do_it_leaves_as_soon_as_it_drains() {
-    let mut desk = AgentHarness::new(1);
-    desk.answer([]).until_due();
-    drain(&mut desk);
-    assert_eq!(desk.exit(), Some(Ok(RunnerExit::Drained)));
-    assert!(tells(&desk).contains(&RunnerEvent::LeftResults { journalled: 0, unwritten: 0, hints: Vec::new() }));
+    let mut agent = AgentHarness::new(1);
+    agent.answer([]).until_due();
+    drain(&mut agent);
+    assert_eq!(agent.exit(), Some(Ok(RunnerExit::Drained)));
+    assert!(logged(&agent).contains(&RunnerEvent::LeftResults { journalled: 0, unwritten: 0, hints: Vec::new() }));
 }
 
 // J34
 #[test]
 fn the_server_comes_back_and_everything_goes_on() {
-    let mut desk = at_work(settings(1));
-    drain(&mut desk);
+    let mut agent = at_work(settings(1));
+    drain(&mut agent);
     let mut waited = 0;
-    while !desk.has_sync() {
-        desk.until_due();
+    while !agent.has_sync() {
+        agent.until_due();
         waited += 1;
     }
     assert!(waited > 0);
-    desk.fail(gone());
-    desk.handle(Event::Adopted(Box::new(shim_job(9, BootInstant::default()))));
-    desk.ended(1, 0).handle(Event::Journalled(vec![key(1)]));
-    while !desk.has_sync() {
-        desk.until_due();
+    agent.fail(gone());
+    agent.handle(AgentEvent::Adopted(Box::new(shim_job(9, BootInstant::default()))));
+    agent.ended(1, 0).handle(AgentEvent::Journalled(vec![key(1)]));
+    while !agent.has_sync() {
+        agent.until_due();
     }
-    assert_eq!(desk.sync().finished.len(), 1, "the call that asks whether it is back brings the results");
-    desk.answer([]);
-    assert!(tells(&desk).contains(&RunnerEvent::Resumed { results: 1 }));
-    assert_eq!(unjournalled(&desk), [1]);
-    assert_eq!(acknowledged(&desk), [1]);
-    assert!(desk.sync().want.limit > 0 && desk.sync().wait_ms > 0, "it asks for work again, at once");
-    desk.answer([3]);
-    assert_eq!(desk.starts(), [3]);
-    assert!(desk.state.reports.is_empty());
+    assert_eq!(agent.sync().finished.len(), 1, "the call that asks whether it is back brings the results");
+    agent.answer([]);
+    assert!(logged(&agent).contains(&RunnerEvent::Resumed { results: 1 }));
+    assert_eq!(unjournalled(&agent), [1]);
+    assert_eq!(acknowledged(&agent), [1]);
+    assert!(agent.sync().want.limit > 0 && agent.sync().wait_ms > 0, "it asks for work again, at once");
+    agent.answer([3]);
+    assert_eq!(agent.starts(), [3]);
+    assert!(agent.state.reports.is_empty());
 }
 
 // J34
 #[test]
-fn a_server_that_came_back_without_knowing_it_is_told_everything() {
-    let mut desk = at_work(settings(1));
-    drain(&mut desk);
-    desk.handle(Event::Adopted(Box::new(shim_job(9, BootInstant::default()))));
-    desk.ended(1, 0).handle(Event::Journalled(vec![key(1)]));
-    while !desk.has_sync() {
-        desk.until_due();
+fn a_server_that_forgot_the_runner_gets_everything_again() {
+    let mut agent = at_work(settings(1));
+    drain(&mut agent);
+    agent.handle(AgentEvent::Adopted(Box::new(shim_job(9, BootInstant::default()))));
+    agent.ended(1, 0).handle(AgentEvent::Journalled(vec![key(1)]));
+    while !agent.has_sync() {
+        agent.until_due();
     }
-    desk.fail(LinkError::Unknown);
-    assert!(desk.effects.iter().any(|effect| matches!(effect, Effect::Register)), "at once: {:?}", desk.effects);
-    desk.handle(Event::Registered(RegisterResponse { runner: 6, version: String::new(), lease_ms: 120_000 }));
-    assert!(tells(&desk).contains(&RunnerEvent::Resumed { results: 1 }));
-    while !desk.has_sync() {
-        desk.until_due();
+    agent.fail(LinkError::Unknown);
+    assert!(agent.effects.iter().any(|effect| matches!(effect, Effect::Register)), "at once: {:?}", agent.effects);
+    agent.handle(AgentEvent::Registered(RegisterResponse { runner: 6, version: String::new(), lease_ms: 120_000 }));
+    assert!(logged(&agent).contains(&RunnerEvent::Resumed { results: 1 }));
+    while !agent.has_sync() {
+        agent.until_due();
     }
-    assert_eq!((desk.sync().finished.len(), desk.sync().running.len()), (1, 1));
+    assert_eq!((agent.sync().finished.len(), agent.sync().running.len()), (1, 1));
 }
 
 #[test]
-fn a_result_that_was_delivered_while_it_was_written_leaves_the_journal() {
-    let mut desk = at_work(settings(1));
-    drain(&mut desk);
-    desk.handle(Event::Adopted(Box::new(shim_job(9, BootInstant::default()))));
-    desk.ended(1, 0);
-    assert_eq!(journalled(&desk).len(), 1);
-    while !desk.has_sync() {
-        desk.until_due();
+fn a_result_delivered_during_its_write_leaves_the_journal() {
+    let mut agent = at_work(settings(1));
+    drain(&mut agent);
+    agent.handle(AgentEvent::Adopted(Box::new(shim_job(9, BootInstant::default()))));
+    agent.ended(1, 0);
+    assert_eq!(journalled(&agent).len(), 1);
+    while !agent.has_sync() {
+        agent.until_due();
     }
-    desk.answer([]);
-    assert_eq!(unjournalled(&desk), Vec::<i64>::new());
-    desk.handle(Event::Journalled(vec![key(1)]));
-    assert_eq!(unjournalled(&desk), [1]);
+    agent.answer([]);
+    assert_eq!(unjournalled(&agent), Vec::<i64>::new());
+    agent.handle(AgentEvent::Journalled(vec![key(1)]));
+    assert_eq!(unjournalled(&agent), [1]);
 }
 
 #[test]
 fn a_full_disk_loses_nothing() {
-    let mut desk = at_work(settings(1));
-    drain(&mut desk);
-    desk.ended(1, 0);
-    let mut told = 0;
+    let mut agent = at_work(settings(1));
+    drain(&mut agent);
+    agent.ended(1, 0);
+    let mut observed = 0;
     for _ in 0..5 {
-        assert_eq!(journalled(&desk).len(), 1, "tried again");
-        desk.handle(Event::NotJournalled("no space left on device".to_owned()));
-        told += tells(&desk).len();
-        assert!(acknowledged(&desk).is_empty(), "the shim holds it");
-        assert!(journalled(&desk).is_empty(), "not in a loop");
-        while journalled(&desk).is_empty() {
-            if desk.has_sync() {
-                desk.fail(gone());
+        assert_eq!(journalled(&agent).len(), 1, "tried again");
+        agent.handle(AgentEvent::NotJournalled("no space left on device".to_owned()));
+        observed += logged(&agent).len();
+        assert!(acknowledged(&agent).is_empty(), "the shim holds it");
+        assert!(journalled(&agent).is_empty(), "not in a loop");
+        while journalled(&agent).is_empty() {
+            if agent.has_sync() {
+                agent.fail(gone());
             } else {
-                desk.until_due();
+                agent.until_due();
             }
-            assert!(desk.exit().is_none(), "it does not leave with a result that is nowhere");
+            assert!(agent.exit().is_none(), "it does not leave with a result that is nowhere");
         }
     }
-    assert_eq!(told, 1, "a person is told once");
-    desk.handle(Event::Journalled(vec![key(1)]));
-    assert_eq!(desk.exit(), Some(Ok(RunnerExit::Drained)));
+    assert_eq!(observed, 1, "a person is observed once");
+    agent.handle(AgentEvent::Journalled(vec![key(1)]));
+    assert_eq!(agent.exit(), Some(Ok(RunnerExit::Drained)));
 }
 
 // J35
 #[test]
 fn draining_can_be_switched_off() {
-    let offline = OfflineSettings { enabled: false, ..OfflineSettings::default() };
-    let mut desk = at_work(Settings { offline, ..settings(1) });
-    let before = desk.now;
-    fail_until(&mut desk, before.plus(Duration::from_secs(1_199)));
-    assert!(desk.terminated().is_empty());
-    while desk.terminated().is_empty() {
-        if desk.has_sync() {
-            desk.fail(gone());
+    let offline = RunnerSettings { offline_drain: false, ..user() };
+    let mut agent = at_work(AgentSettings { user: offline, ..settings(1) });
+    let before = agent.now;
+    fail_until(&mut agent, before.plus(Duration::from_secs(1_199)));
+    assert!(agent.terminated().is_empty());
+    while agent.terminated().is_empty() {
+        if agent.has_sync() {
+            agent.fail(gone());
         } else {
-            desk.until_due();
+            agent.until_due();
         }
     }
-    assert_eq!(desk.now.since(before), Duration::from_secs(1_200));
-    assert_eq!(desk.terminated(), [(1, 15, 30_000)]);
-    desk.handle(Event::Ended(Box::new(ended(1, Outcome::Signaled(15), desk.now))));
-    assert_eq!(desk.exit(), Some(Err(gone())));
-    assert!(journalled(&desk).is_empty() && acknowledged(&desk).is_empty(), "the result stays with the shim");
+    assert_eq!(agent.now.since(before), Duration::from_secs(1_200));
+    assert_eq!(agent.terminated(), [(1, 15, 30_000)]);
+    agent.handle(AgentEvent::Ended(Box::new(ended(1, Outcome::Signaled(15), agent.now))));
+    assert_eq!(agent.exit(), Some(Err(gone())));
+    assert!(journalled(&agent).is_empty() && acknowledged(&agent).is_empty(), "the result stays with the shim");
 }
 
 // J23
 #[test]
-fn stopped_while_it_drains_it_leaves_without_waiting_for_the_server() {
-    let mut desk = at_work(settings(1));
-    drain(&mut desk);
-    desk.handle(Event::Stop);
-    assert_eq!(desk.terminated(), [(1, 15, 30_000)]);
-    let before = desk.now;
-    desk.handle(Event::Ended(Box::new(ended(1, Outcome::Signaled(15), desk.now))));
-    assert_eq!(journalled(&desk)[0].finished.cause, Some(Cause::Stopped));
-    desk.handle(Event::Journalled(vec![key(1)]));
-    assert_eq!((desk.exit(), desk.now), (Some(Ok(RunnerExit::Stopped)), before));
+fn a_draining_runner_stops_without_waiting_for_the_server() {
+    let mut agent = at_work(settings(1));
+    drain(&mut agent);
+    agent.handle(AgentEvent::Stop);
+    assert_eq!(agent.terminated(), [(1, 15, 30_000)]);
+    let before = agent.now;
+    agent.handle(AgentEvent::Ended(Box::new(ended(1, Outcome::Signaled(15), agent.now))));
+    assert_eq!(journalled(&agent)[0].finished.cause, Some(Cause::Stopped));
+    agent.handle(AgentEvent::Journalled(vec![key(1)]));
+    assert_eq!((agent.exit(), agent.now), (Some(Ok(RunnerExit::Stopped)), before));
 }
 
 #[test]
-fn stopped_while_calls_fail_it_leaves_its_results_in_the_journal() {
-    let mut desk = at_work(settings(1));
-    desk.fail(gone());
-    desk.handle(Event::Stop);
-    let before = desk.now;
-    desk.handle(Event::Ended(Box::new(ended(1, Outcome::Signaled(15), desk.now))));
-    assert_eq!(journalled(&desk).len(), 1);
-    desk.handle(Event::Journalled(vec![key(1)]));
-    while desk.exit().is_none() {
-        if desk.has_sync() {
-            desk.fail(gone());
+fn a_runner_stopped_in_an_outage_journals_its_results() {
+    let mut agent = at_work(settings(1));
+    agent.fail(gone());
+    agent.handle(AgentEvent::Stop);
+    let before = agent.now;
+    agent.handle(AgentEvent::Ended(Box::new(ended(1, Outcome::Signaled(15), agent.now))));
+    assert_eq!(journalled(&agent).len(), 1);
+    agent.handle(AgentEvent::Journalled(vec![key(1)]));
+    while agent.exit().is_none() {
+        if agent.has_sync() {
+            agent.fail(gone());
         } else {
-            desk.until_due();
+            agent.until_due();
         }
     }
-    assert_eq!(desk.now.since(before), Duration::from_secs(15), "the server had its chance");
-    assert!(tells(&desk).iter().any(|event| matches!(event, RunnerEvent::LeftResults { journalled: 1, .. })));
+    assert_eq!(agent.now.since(before), Duration::from_secs(15), "the server had its chance");
+    assert!(logged(&agent).iter().any(|event| matches!(event, RunnerEvent::LeftResults { journalled: 1, .. })));
 }
 
 #[test]
 fn what_a_predecessor_wrote_down_is_delivered_first() {
     let now = BootInstant(50 * SECOND);
-    let mut desk = AgentHarness::unregistered(settings(1), now);
+    let mut agent = AgentHarness::unregistered(settings(1), now);
     let finished = torc_api::wire::FinishedAttempt { key: key(7), return_code: 4, ..Default::default() };
     let result = JournalledResult { name: "job7".to_owned(), finished, ..JournalledResult::default() };
-    // It ended a day ago, long before this machine was started.
-    desk.handle(Event::Recovered(vec![(result, Duration::from_secs(86_400))]));
-    // The shim had it too.
-    desk.handle(Event::Ended(Box::new(ended(7, Outcome::Exited(4), now))));
-    desk.handle(Event::Registered(RegisterResponse { runner: 5, version: String::new(), lease_ms: 120_000 }));
-    while !desk.has_sync() {
-        desk.until_due();
+    // It ended a day ago, long before the start of this machine.
+    agent.handle(AgentEvent::Recovered(vec![(result, Duration::from_secs(86_400))]));
+    // The shim has the result, too.
+    agent.handle(AgentEvent::Ended(Box::new(ended(7, Outcome::Exited(4), now))));
+    agent.handle(AgentEvent::Registered(RegisterResponse { runner: 5, version: String::new(), lease_ms: 120_000 }));
+    while !agent.has_sync() {
+        agent.until_due();
     }
-    let told = desk.sync().finished.clone();
-    assert_eq!((told.len(), told[0].return_code), (1, 4), "once");
-    assert!(told[0].ended_ms_ago >= 86_400_000, "{}", told[0].ended_ms_ago);
-    desk.answer([]);
-    assert_eq!((unjournalled(&desk), acknowledged(&desk)), (vec![7], vec![7]));
+    let observed = agent.sync().finished.clone();
+    assert_eq!((observed.len(), observed[0].return_code), (1, 4), "once");
+    assert!(observed[0].ended_ms_ago >= 86_400_000, "{}", observed[0].ended_ms_ago);
+    agent.answer([]);
+    assert_eq!((unjournalled(&agent), acknowledged(&agent)), (vec![7], vec![7]));
 }
 
 #[test]
 fn one_that_is_to_stay_waits_for_the_server_for_ever() {
-    let mut desk = AgentHarness::with(Settings { persistent: true, ..settings(1) });
-    desk.answer([]).until_due();
-    drain(&mut desk);
-    let end = desk.now.plus(Duration::from_secs(86_400));
-    assert_eq!(fail_until(&mut desk, end), 720, "a call every two minutes");
-    assert!(desk.exit().is_none());
-    while !desk.has_sync() {
-        desk.until_due();
+    let mut agent =
+        AgentHarness::with(AgentSettings { user: RunnerSettings { persistent: true, ..user() }, ..settings(1) });
+    agent.answer([]).until_due();
+    drain(&mut agent);
+    let end = agent.now.plus(Duration::from_secs(86_400));
+    assert_eq!(fail_until(&mut agent, end), 720, "a call every two minutes");
+    assert!(agent.exit().is_none());
+    while !agent.has_sync() {
+        agent.until_due();
     }
-    desk.answer([]);
-    assert!(desk.sync().want.limit > 0);
+    agent.answer([]);
+    assert!(agent.sync().want.limit > 0);
 }

@@ -1,4 +1,4 @@
-//! From a profile of the server to the template that the shim gets: every field, with a value of its own.
+//! Conversion of profiles to the shim's templates: every field, with a value of its own.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use torc_api::wire::LeaseRole;
 use super::*;
 use crate::protocol::StartTemplate;
 
-fn in_allocation() -> Option<Allocation> {
-    Some(Allocation { job_id: "77".to_owned(), srun: "/bin/srun".to_owned(), nodes: vec!["n1".to_owned()] })
+fn in_allocation() -> Option<StepAllocation> {
+    Some(StepAllocation { job_id: "77".to_owned(), srun: "/bin/srun".to_owned(), nodes: vec!["n1".to_owned()] })
 }
 
-/// A profile in which every field differs from its default and from its neighbours.
+/// Returns a profile in which every field differs from its default and from other fields.
 fn full(mode: ExecutionMode) -> Profile {
     Profile {
         resources: Resources { cpus: 3, memory_bytes: 5 << 20, gpus: 0, nodes: 0 },
@@ -58,23 +58,23 @@ fn full(mode: ExecutionMode) -> Profile {
     }
 }
 
-fn started(settings: Settings, profile: Profile, lease: Lease) -> (StartOrder, StartTemplate) {
-    let mut desk = AgentHarness::with(settings);
-    desk.profile = profile;
+fn started(settings: AgentSettings, profile: Profile, lease: Lease) -> (StartOrder, StartTemplate) {
+    let mut agent = AgentHarness::with(settings);
+    agent.profile = profile;
     let key = lease.key;
-    desk.respond(SyncResponse { leases: vec![lease], ..SyncResponse::default() });
-    if desk.starts().is_empty() {
-        desk.handle(Event::InputsChecked(key, Ok(Vec::new())));
+    agent.respond(SyncResponse { leases: vec![lease], ..SyncResponse::default() });
+    if agent.starts().is_empty() {
+        agent.handle(AgentEvent::InputsChecked(key, Ok(Vec::new())));
     }
-    let found = desk.effects.iter().find_map(|effect| match effect {
+    let found = agent.effects.iter().find_map(|effect| match effect {
         Effect::Start(order, template) => Some(((**order).clone(), (**template).clone())),
         _ => None,
     });
-    found.unwrap_or_else(|| panic!("no start in {:?}", desk.effects))
+    found.unwrap_or_else(|| panic!("no start in {:?}", agent.effects))
 }
 
-fn with_server() -> Settings {
-    Settings {
+fn with_server() -> AgentSettings {
+    AgentSettings {
         api_url: Some("http://server".to_owned()),
         server_file: Some("/state/server.json".to_owned()),
         ..settings(8)
@@ -153,7 +153,7 @@ fn a_profile_that_says_nothing_has_the_defaults() {
 // X09, X11, X12, S01, S02, S04, S06
 #[test]
 fn a_step_differs_from_a_direct_job_in_these_fields() {
-    let settings = Settings { allocation: in_allocation(), ..with_server() };
+    let settings = AgentSettings { allocation: in_allocation(), ..with_server() };
     let (order, step) = started(settings, full(ExecutionMode::Slurm), lease(4));
     let (_, direct) = started(with_server(), full(ExecutionMode::Direct), lease(4));
     let expected = StartTemplate {
@@ -177,7 +177,7 @@ fn a_step_differs_from_a_direct_job_in_these_fields() {
     assert_eq!(order.step_limit_ms, None, "time has no end here");
 }
 
-// J22. What a job says of its outputs counts before what the workflow says.
+// J22. The job's setting for its outputs overrides the workflow's.
 #[test]
 fn the_stdio_of_a_job_counts_before_its_workflows() {
     let own = Stdio { mode: Some(StdioMode::NoStderr), delete_on_success: None };
@@ -198,7 +198,7 @@ fn an_errand_takes_nothing_and_is_quick_to_end() {
         let mut profile = full(ExecutionMode::Slurm);
         let config = profile.execution_config.as_mut().expect("set");
         (config.sigterm_lead_seconds, config.sigkill_headroom_seconds) = (Some(lead), Some(headroom));
-        let settings = Settings { allocation: in_allocation(), ..with_server() };
+        let settings = AgentSettings { allocation: in_allocation(), ..with_server() };
         let task = Lease { role: LeaseRole::Recovery, ..lease_of(4) };
         let (order, template) = started(settings, profile, task);
         assert_eq!((template.lead_ms, template.headroom_ms), expected, "{why}");
@@ -219,8 +219,8 @@ fn equal_profiles_share_a_template_and_others_do_not() {
         let launch = state.profiles.of(workflow, profile, &settings);
         (launch.template.id, launch.class)
     };
-    let mut desk = AgentHarness::new(4);
-    let state = &mut desk.state;
+    let mut agent = AgentHarness::new(4);
+    let state = &mut agent.state;
     let other_name = Profile { working_dir: "/else".to_owned(), ..profile(1) };
     assert_eq!(launch(state, 1, &profile(1)), (1, 0));
     assert_eq!(launch(state, 1, &profile(1)), (1, 0), "the same");
@@ -235,20 +235,20 @@ fn equal_profiles_share_a_template_and_others_do_not() {
     assert_eq!(state.profiles.of_task(2, &profile(1), &settings).template.id, 6);
 }
 
-// S04. Steps may go to any node, so nothing that runs here takes over their place.
+// S04. Steps may run on any node, so no local job follows them.
 #[test]
 fn steps_and_direct_jobs_are_of_different_classes() {
-    let mut desk = AgentHarness::with(Settings { allocation: in_allocation(), ..settings(4) });
-    let settings = desk.state.settings.clone();
+    let mut agent = AgentHarness::with(AgentSettings { allocation: in_allocation(), ..settings(4) });
+    let settings = agent.state.settings.clone();
     let mut class = |mode| {
         let config = ExecutionConfig { mode: Some(mode), ..ExecutionConfig::default() };
         let profile = Profile { execution_config: Some(config), ..profile(1) };
-        desk.state.profiles.of(1, &profile, &settings).class
+        agent.state.profiles.of(1, &profile, &settings).class
     };
     assert_eq!([class(ExecutionMode::Slurm), class(ExecutionMode::Direct), class(ExecutionMode::Auto)], [0, 1, 0]);
 }
 
-// X01, X15, X18. What is said when the first work of a workflow comes, and only then.
+// X01, X15, X18. The log has one line about each new workflow.
 #[test]
 fn a_workflow_is_introduced_once_with_mode_and_limits() {
     use ExecutionMode::{Auto, Direct, Slurm};
@@ -263,29 +263,29 @@ fn a_workflow_is_introduced_once_with_mode_and_limits() {
     ];
     for (is_in_allocation, mode, limit_resources, shown, limits, problems) in cases {
         let allocation = in_allocation().filter(|_| is_in_allocation);
-        let mut desk = AgentHarness::with(Settings { allocation, ..settings(6) });
+        let mut agent = AgentHarness::with(AgentSettings { allocation, ..settings(6) });
         let config = ExecutionConfig { mode, limit_resources, ..ExecutionConfig::default() };
-        desk.profile.execution_config = Some(config);
+        agent.profile.execution_config = Some(config);
         let of = |workflow, job| Lease { key: AttemptKey { workflow, run: 40, ..key(job) }, ..lease_of(job) };
         let mut seen = Vec::new();
-        let mut told = 0;
+        let mut observed = 0;
         for leases in [vec![of(7, 1), of(7, 2)], vec![of(7, 3)], vec![of(8, 4)]] {
-            while !desk.has_sync() {
-                desk.until_due();
+            while !agent.has_sync() {
+                agent.until_due();
             }
-            desk.respond(SyncResponse { leases, ..SyncResponse::default() });
-            for effect in &desk.effects {
+            agent.respond(SyncResponse { leases, ..SyncResponse::default() });
+            for effect in &agent.effects {
                 match effect {
                     Effect::Log(RunnerEvent::Serving { workflow, run, mode, limit_resources, capacity }) => {
                         seen.push((*workflow, *run, mode.to_string(), *limit_resources, capacity.cpus));
                     }
-                    Effect::Log(RunnerEvent::Problem { .. }) => told += 1,
+                    Effect::Log(RunnerEvent::Problem { .. }) => observed += 1,
                     _ => {}
                 }
             }
         }
         let line = |workflow| (workflow, 40, shown.to_owned(), limits, 6);
         assert_eq!(seen, [line(7), line(8)], "{is_in_allocation} {mode:?} {limit_resources:?}");
-        assert_eq!(told, problems * 2, "{is_in_allocation} {mode:?}: once for each workflow");
+        assert_eq!(observed, problems * 2, "{is_in_allocation} {mode:?}: once for each workflow");
     }
 }

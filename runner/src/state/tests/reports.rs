@@ -1,4 +1,4 @@
-//! What an attempt is reported with, and the journal that keeps reports while the server is away.
+//! Results of attempts, and the journal that keeps them during outages.
 
 use torc_api::execution::{ExecutionConfig, Stdio};
 use torc_api::wire::FinishedAttempt;
@@ -6,15 +6,15 @@ use torc_api::wire::FinishedAttempt;
 use super::*;
 use crate::protocol::Rusage;
 
-fn checks(desk: &AgentHarness) -> Vec<OutputCheck> {
-    let checks = desk.effects.iter().filter_map(|effect| match effect {
+fn checks(agent: &AgentHarness) -> Vec<OutputCheck> {
+    let checks = agent.effects.iter().filter_map(|effect| match effect {
         Effect::CheckOutputs(_, check) => Some((**check).clone()),
         _ => None,
     });
     checks.collect()
 }
 
-// J16, X02, X16. Each outcome with each reason.
+// J16, X02, X16. Every outcome with every reason.
 #[test]
 fn code_and_cause_of_every_outcome_and_reason() {
     use StopReason::{Canceled, LeaseLost, OutOfMemory, Preempted, Stopped, Timeout};
@@ -39,16 +39,16 @@ fn code_and_cause_of_every_outcome_and_reason() {
         (not_started(), Some(Canceled), 127, Some(Cause::StartFailed)),
     ];
     for (outcome, ending, code, cause) in table {
-        let mut desk = AgentHarness::new(1);
-        desk.profile.execution_config = Some(ExecutionConfig {
+        let mut agent = AgentHarness::new(1);
+        agent.profile.execution_config = Some(ExecutionConfig {
             timeout_exit_code: Some(91),
             oom_exit_code: Some(92),
             ..ExecutionConfig::default()
         });
-        desk.answer([1]);
-        desk.started(1);
-        desk.handle(Event::Ended(Box::new(JobExit { ending, ..ended(1, outcome.clone(), desk.now) })));
-        let report = &desk.state.reports[&key(1)].finished;
+        agent.answer([1]);
+        agent.started(1);
+        agent.handle(AgentEvent::Ended(Box::new(JobExit { ending, ..ended(1, outcome.clone(), agent.now) })));
+        let report = &agent.state.reports[&key(1)].finished;
         assert_eq!((report.return_code, report.cause), (code, cause), "{outcome:?} {ending:?}");
         let message = (outcome == not_started()).then_some("no such program");
         assert_eq!(report.message.as_deref(), message, "{outcome:?} {ending:?}");
@@ -57,34 +57,34 @@ fn code_and_cause_of_every_outcome_and_reason() {
 
 #[test]
 fn every_field_of_an_end_reaches_the_report() {
-    let mut desk = AgentHarness::new(1);
-    desk.answer([1]);
-    desk.handle(Event::Started(key(1), desk.now, 100)).later(Duration::from_secs(9));
+    let mut agent = AgentHarness::new(1);
+    agent.answer([1]);
+    agent.handle(AgentEvent::Started(key(1), agent.now, 100)).later(Duration::from_secs(9));
     let over = JobExit {
         rusage: Some(Rusage { cpu_us: 350_000, peak_memory_bytes: Some(77) }),
         stdout: Some("/o".to_owned()),
         stderr: Some("/e".to_owned()),
         ..JobExit::new(key(1), BootInstant(1_001 * SECOND), BootInstant(1_004 * SECOND + 500_000), Outcome::Exited(0))
     };
-    desk.handle(Event::Ended(Box::new(over)));
-    let report = &desk.state.reports[&key(1)];
-    let told = report.told_at(desk.now);
-    assert_eq!((told.key, told.duration_ms, told.ended_ms_ago), (key(1), 3_500, 4_500));
-    assert_eq!((told.stdout.as_deref(), told.stderr.as_deref()), (Some("/o"), Some("/e")));
-    let usage = told.usage.expect("the system has counted");
+    agent.handle(AgentEvent::Ended(Box::new(over)));
+    let report = &agent.state.reports[&key(1)];
+    let observed = report.with_age(agent.now);
+    assert_eq!((observed.key, observed.duration_ms, observed.ended_ms_ago), (key(1), 3_500, 4_500));
+    assert_eq!((observed.stdout.as_deref(), observed.stderr.as_deref()), (Some("/o"), Some("/e")));
+    let usage = observed.usage.expect("the system has counted");
     assert_eq!((usage.peak_memory_bytes, usage.average_cpu_percent), (Some(77), Some(10.0)));
     assert_eq!((report.is_journaled, report.older, report.name.as_str()), (false, Duration::ZERO, "job1"));
-    assert_eq!((told.message, told.files.len(), told.slurm_stats), (None, 0, None));
+    assert_eq!((observed.message, observed.files.len(), observed.slurm_stats), (None, 0, None));
 }
 
-/// Logs that go, and whether the kernel is asked about its kills.
+/// Returns the logs to delete, and whether the kernel's kills are counted.
 type Look<'a> = (&'a [&'a str], bool);
 
-// J22. Logs are deleted after success only, and only where that was asked for.
+// J22. Logs are deleted only after success, and only on request.
 #[test]
 fn what_is_looked_for_after_an_end() {
     let stdio = |delete| Some(Stdio { mode: None, delete_on_success: Some(delete) });
-    // Output files, whether logs go, how it ended; whether anything is looked for, and which logs go.
+    // Output files, whether logs are deleted, the outcome; whether files are checked, and the deleted logs.
     let cases: [(&[&str], bool, Outcome, Option<Look<'_>>); 7] = [
         (&[], false, Outcome::Exited(0), None),
         (&["out"], false, Outcome::Exited(0), Some((&[], false))),
@@ -95,24 +95,24 @@ fn what_is_looked_for_after_an_end() {
         (&[], false, Outcome::Signaled(15), None),
     ];
     for (outputs, delete, outcome, expected) in cases {
-        let mut desk = AgentHarness::new(1);
-        desk.profile.output_files = outputs.iter().map(|path| (*path).to_owned()).collect();
-        desk.profile.stdio = stdio(delete);
-        desk.profile.working_dir = "/work".to_owned();
-        desk.answer([1]);
-        desk.started(1);
+        let mut agent = AgentHarness::new(1);
+        agent.profile.output_files = outputs.iter().map(|path| (*path).to_owned()).collect();
+        agent.profile.stdio = stdio(delete);
+        agent.profile.working_dir = "/work".to_owned();
+        agent.answer([1]);
+        agent.started(1);
         let over = JobExit {
             stdout: Some("/o".to_owned()),
             stderr: Some("/e".to_owned()),
-            ..ended(1, outcome.clone(), desk.now)
+            ..ended(1, outcome.clone(), agent.now)
         };
-        desk.handle(Event::Ended(Box::new(over)));
-        let found = checks(&desk);
+        agent.handle(AgentEvent::Ended(Box::new(over)));
+        let found = checks(&agent);
         let found = found.first().map(|check| (check.delete.clone(), check.oom_kills));
         let wanted = expected.map(|(logs, kills)| (logs.iter().map(|log| (*log).to_owned()).collect(), kills));
         assert_eq!(found, wanted, "{outputs:?} {delete} {outcome:?}");
-        // What has to be looked at first is not reported before.
-        assert_eq!(desk.state.jobs.contains_key(&key(1)), expected.is_some(), "{outputs:?} {outcome:?}");
+        // A result that needs a check is not reported before.
+        assert_eq!(agent.state.jobs.contains_key(&key(1)), expected.is_some(), "{outputs:?} {outcome:?}");
     }
 }
 
@@ -121,27 +121,27 @@ fn what_was_found_changes_the_report() {
     let found = FileStat { path: "f".to_owned(), size_bytes: 3, modified_ms: 4, sha256: None };
     let logs = (Some("/o".to_owned()), Some("/e".to_owned()));
     let cases = [
-        (Findings { files: vec![found.clone()], ..Findings::default() }, (0, None, None), logs.clone()),
-        (Findings { logs_deleted: true, ..Findings::default() }, (0, None, None), (None, None)),
+        (OutputFindings { files: vec![found.clone()], ..OutputFindings::default() }, (0, None, None), logs.clone()),
+        (OutputFindings { logs_deleted: true, ..OutputFindings::default() }, (0, None, None), (None, None)),
         (
-            Findings { missing: Some("out".to_owned()), ..Findings::default() },
-            (1, Some(Cause::MissingOutput), Some("the output file out does not exist".to_owned())),
+            OutputFindings { missing: Some("out".to_owned()), ..OutputFindings::default() },
+            (1, Some(Cause::MissingOutput), Some("output file out does not exist".to_owned())),
             logs,
         ),
     ];
     for (findings, (code, cause, message), (stdout, stderr)) in cases {
-        let mut desk = AgentHarness::new(1);
-        desk.profile.output_files = vec!["out".to_owned()];
-        desk.answer([1]);
-        desk.started(1);
+        let mut agent = AgentHarness::new(1);
+        agent.profile.output_files = vec!["out".to_owned()];
+        agent.answer([1]);
+        agent.started(1);
         let over = JobExit {
             stdout: Some("/o".to_owned()),
             stderr: Some("/e".to_owned()),
-            ..ended(1, Outcome::Exited(0), desk.now)
+            ..ended(1, Outcome::Exited(0), agent.now)
         };
-        desk.handle(Event::Ended(Box::new(over)));
-        desk.handle(Event::OutputsChecked(key(1), findings.clone()));
-        let report = desk.state.reports[&key(1)].finished.clone();
+        agent.handle(AgentEvent::Ended(Box::new(over)));
+        agent.handle(AgentEvent::OutputsChecked(key(1), findings.clone()));
+        let report = agent.state.reports[&key(1)].finished.clone();
         let expected = FinishedAttempt {
             return_code: code,
             cause,
@@ -152,164 +152,167 @@ fn what_was_found_changes_the_report() {
             ..report.clone()
         };
         assert_eq!(report, expected, "{findings:?}");
-        let told = |effect: &Effect| match effect {
+        let observed = |effect: &Effect| match effect {
             Effect::Log(RunnerEvent::Finished { key, name, return_code, cause }) => {
                 Some((*key, name.clone(), *return_code, *cause))
             }
             _ => None,
         };
-        let told: Vec<_> = desk.effects.iter().filter_map(told).collect();
-        assert_eq!(told, [(key(1), "job1".to_owned(), code, cause)]);
+        let observed: Vec<_> = agent.effects.iter().filter_map(observed).collect();
+        assert_eq!(observed, [(key(1), "job1".to_owned(), code, cause)]);
     }
 }
 
 #[test]
 fn what_a_killed_shim_had_is_reported_as_lost() {
-    let mut desk = AgentHarness::new(2);
-    desk.answer([1, 2]);
-    desk.handle(Event::Started(key(1), desk.now, 100));
-    desk.later(Duration::from_millis(2_750));
-    desk.handle(Event::ShimLost);
-    let report = &desk.state.reports[&key(1)];
+    let mut agent = AgentHarness::new(2);
+    agent.answer([1, 2]);
+    agent.handle(AgentEvent::Started(key(1), agent.now, 100));
+    agent.later(Duration::from_millis(2_750));
+    agent.handle(AgentEvent::ShimLost);
+    let report = &agent.state.reports[&key(1)];
     let finished = &report.finished;
     assert_eq!((finished.key, finished.return_code, finished.cause), (key(1), -128, Some(Cause::Lost)));
-    assert_eq!((finished.duration_ms, report.ended, report.name.as_str()), (2_750, desk.now, "job1"));
+    assert_eq!((finished.duration_ms, report.ended, report.name.as_str()), (2_750, agent.now, "job1"));
     assert!(finished.message.as_deref().is_some_and(|message| message.contains("killed")), "{finished:?}");
-    assert!(desk.state.reports.contains_key(&key(2)), "it was about to start");
-    assert_eq!(desk.state.jobs.ledger().free(), desk.state.jobs.ledger().capacity());
+    assert!(agent.state.reports.contains_key(&key(2)), "it was about to start");
+    assert_eq!(agent.state.jobs.ledger().free(), agent.state.jobs.ledger().capacity());
 }
 
 // J33
 #[test]
 fn the_journal_gets_every_report_once_and_again_when_it_changed() {
-    let mut desk = AgentHarness::new(1);
-    let offline = OfflineSettings { retry_window: Some(Duration::ZERO), ..OfflineSettings::default() };
-    desk.state.settings.offline = offline;
-    desk.answer([1]).started(1).later(Duration::from_millis(100));
-    desk.fail(LinkError::Unreachable("x".to_owned()));
-    assert!(desk.state.session.is_draining());
-    let now = desk.now;
+    let mut agent = AgentHarness::new(1);
+    let offline = RunnerSettings { server_retry_window: Some(Duration::ZERO), ..user() };
+    agent.state.settings.user = offline;
+    agent.answer([1]).started(1).later(Duration::from_millis(100));
+    agent.fail(LinkError::Unreachable("x".to_owned()));
+    assert!(agent.state.session.is_draining());
+    let now = agent.now;
     let over = JobExit::new(key(1), now.minus(Duration::from_secs(2)), now, Outcome::Exited(4));
-    desk.now = now.plus(Duration::from_millis(30));
-    desk.handle(Event::Ended(Box::new(over)));
-    let written = |desk: &AgentHarness| {
-        let written = desk.effects.iter().filter_map(|effect| match effect {
+    agent.now = now.plus(Duration::from_millis(30));
+    agent.handle(AgentEvent::Ended(Box::new(over)));
+    let written = |agent: &AgentHarness| {
+        let written = agent.effects.iter().filter_map(|effect| match effect {
             Effect::Journal(results) => Some(results.clone()),
             _ => None,
         });
         written.flatten().collect::<Vec<_>>()
     };
-    let results = written(&desk);
+    let results = written(&agent);
     assert_eq!(results.len(), 1);
     let result = &results[0];
     assert_eq!((result.ended_ms, result.runner, result.name.as_str()), (0, Some(5), "job1"));
     assert_eq!((result.finished.key, result.finished.return_code), (key(1), 4));
     assert_eq!((result.finished.ended_ms_ago, result.finished.duration_ms), (30, 2_000));
-    desk.handle(Event::Tick);
-    assert_eq!(written(&desk), [], "it is being written");
-    // The disk is full: it is tried again five seconds later.
-    desk.handle(Event::NotJournalled("full".to_owned()));
-    let failed = desk.now;
-    assert_eq!(written(&desk), []);
+    agent.handle(AgentEvent::Tick);
+    assert_eq!(written(&agent), [], "it is being written");
+    // The disk is full, so the write is repeated five seconds later.
+    agent.handle(AgentEvent::NotJournalled("full".to_owned()));
+    let failed = agent.now;
+    assert_eq!(written(&agent), []);
     for (after, count) in [(4_999, 0), (5_000, 1)] {
-        desk.now = failed.plus(Duration::from_millis(after));
-        desk.handle(Event::Tick);
-        assert_eq!(written(&desk).len(), count, "{after} ms");
+        agent.now = failed.plus(Duration::from_millis(after));
+        agent.handle(AgentEvent::Tick);
+        assert_eq!(written(&agent).len(), count, "{after} ms");
     }
-    desk.handle(Event::Journalled(vec![key(1)]));
-    assert!(desk.state.reports[&key(1)].is_journaled);
+    agent.handle(AgentEvent::Journalled(vec![key(1)]));
+    assert!(agent.state.reports[&key(1)].is_journaled);
 }
 
-// J18, J36. The hint names every workflow and run whose results are in the journal, each once.
+// J18, J36. The hints name every workflow and run with results in the journal once.
 #[test]
 fn hints_name_every_run_that_left_results() {
-    let mut desk = AgentHarness::new(1);
+    let mut agent = AgentHarness::new(1);
     let result = |workflow, job, run| {
         let key = AttemptKey { workflow, job, run, attempt: 1, lease_id: 1 };
         let finished = FinishedAttempt { key, ..FinishedAttempt::default() };
         (JournalledResult { name: "j".to_owned(), finished, ..JournalledResult::default() }, Duration::from_secs(3))
     };
-    desk.handle(Event::Recovered(vec![result(4, 1, 2), result(4, 2, 2), result(4, 1, 3), result(6, 1, 1)]));
-    desk.handle(Event::Ended(Box::new(ended(9, Outcome::Exited(0), desk.now))));
-    desk.state.leave_results(RunnerExit::Stopped, &mut desk.effects);
-    let told = desk.effects.iter().find_map(|effect| match effect {
+    agent.handle(AgentEvent::Recovered(vec![result(4, 1, 2), result(4, 2, 2), result(4, 1, 3), result(6, 1, 1)]));
+    agent.handle(AgentEvent::Ended(Box::new(ended(9, Outcome::Exited(0), agent.now))));
+    agent.state.leave_results(RunnerExit::Stopped, &mut agent.effects);
+    let observed = agent.effects.iter().find_map(|effect| match effect {
         Effect::Log(RunnerEvent::LeftResults { journalled, unwritten, hints }) => {
             Some((*journalled, *unwritten, hints.clone()))
         }
         _ => None,
     });
     let hint = |of: &str| format!("torc workflows reconcile {of} --base-dir /out");
-    assert_eq!(told, Some((4, 1, vec![hint("4 2"), hint("4 3"), hint("6 1")])));
-    assert_eq!(desk.exit(), Some(Ok(RunnerExit::Stopped)));
+    assert_eq!(observed, Some((4, 1, vec![hint("4 2"), hint("4 3"), hint("6 1")])));
+    assert_eq!(agent.exit(), Some(Ok(RunnerExit::Stopped)));
 }
 
-// J37. What is in the journal already is neither doubled nor overwritten.
+// J37. A result in the journal is neither duplicated nor replaced.
 #[test]
 fn a_recovered_result_does_not_replace_what_is_known() {
-    let mut desk = AgentHarness::new(2);
-    desk.answer([1, 2]).started(1).started(2);
-    desk.ended(1, 6);
+    let mut agent = AgentHarness::new(2);
+    agent.answer([1, 2]).started(1).started(2);
+    agent.ended(1, 6);
     let recovered = |job| {
         let finished = FinishedAttempt { key: key(job), return_code: 99, ..FinishedAttempt::default() };
         (JournalledResult { name: "old".to_owned(), finished, ..JournalledResult::default() }, Duration::from_secs(3))
     };
-    desk.handle(Event::Recovered(vec![recovered(1), recovered(2), recovered(3)]));
-    let report = &desk.state.reports[&key(1)];
+    agent.handle(AgentEvent::Recovered(vec![recovered(1), recovered(2), recovered(3)]));
+    let report = &agent.state.reports[&key(1)];
     assert_eq!((report.finished.return_code, report.is_journaled), (6, true), "known: it is only safe now");
-    assert!(!desk.state.reports.contains_key(&key(2)), "it runs");
-    let report = &desk.state.reports[&key(3)];
+    assert!(!agent.state.reports.contains_key(&key(2)), "it runs");
+    let report = &agent.state.reports[&key(3)];
     assert_eq!((report.finished.return_code, report.is_journaled, report.name.as_str()), (99, true, "old"));
-    assert_eq!(report.told_at(desk.now).ended_ms_ago, 3_000);
+    assert_eq!(report.with_age(agent.now).ended_ms_ago, 3_000);
 }
 
-// J33. A result is not written down before its output files were looked for.
+// J33. A result is written only after its output files were checked.
 #[test]
 fn a_result_is_journalled_when_it_is_complete() {
-    let mut desk = AgentHarness::new(1);
-    desk.state.settings.offline.retry_window = Some(Duration::ZERO);
-    desk.profile.output_files = vec!["out".to_owned()];
-    desk.answer([1]).started(1).later(Duration::from_millis(100));
-    desk.fail(LinkError::Unreachable("x".to_owned()));
-    assert!(desk.state.session.is_draining());
-    desk.ended(1, 0);
-    let written = |desk: &AgentHarness| desk.effects.iter().any(|effect| matches!(effect, Effect::Journal(_)));
-    assert!(!written(&desk) && checks(&desk).len() == 1, "{:?}", desk.effects);
-    desk.handle(Event::OutputsChecked(key(1), Findings { missing: Some("out".to_owned()), ..Findings::default() }));
-    assert!(written(&desk), "{:?}", desk.effects);
+    let mut agent = AgentHarness::new(1);
+    agent.state.settings.user.server_retry_window = Some(Duration::ZERO);
+    agent.profile.output_files = vec!["out".to_owned()];
+    agent.answer([1]).started(1).later(Duration::from_millis(100));
+    agent.fail(LinkError::Unreachable("x".to_owned()));
+    assert!(agent.state.session.is_draining());
+    agent.ended(1, 0);
+    let written = |agent: &AgentHarness| agent.effects.iter().any(|effect| matches!(effect, Effect::Journal(_)));
+    assert!(!written(&agent) && checks(&agent).len() == 1, "{:?}", agent.effects);
+    agent.handle(AgentEvent::OutputsChecked(
+        key(1),
+        OutputFindings { missing: Some("out".to_owned()), ..OutputFindings::default() },
+    ));
+    assert!(written(&agent), "{:?}", agent.effects);
 }
 
-// A result from before the machine started: how long ago its job began is its age and its duration together.
+// A result from before the start of the machine: its age plus its duration is the time since its start.
 #[test]
 fn an_old_result_began_its_duration_before_its_end() {
-    let mut desk = AgentHarness::new(1);
+    let mut agent = AgentHarness::new(1);
     let template = crate::protocol::StartTemplate { output_files: vec!["out".to_owned()], ..Default::default() };
     let mut old = JobExit::new(key(1), BootInstant(1 << 50), BootInstant((1 << 50) + 3_000_000), Outcome::Exited(0));
     (old.age_ms, old.job) = (Some(50_000), Some(Box::new(ShimJob { template, ..ShimJob::default() })));
-    desk.handle(Event::Ended(Box::new(old)));
-    assert_eq!(checks(&desk)[0].elapsed, Duration::from_secs(53));
+    agent.handle(AgentEvent::Ended(Box::new(old)));
+    assert_eq!(checks(&agent)[0].elapsed, Duration::from_secs(53));
 }
 
-// P06. A job that could not be started says nothing about how long jobs take.
+// P06. A job that could not start does not count as a short job.
 #[test]
 fn what_did_not_start_is_no_short_job() {
-    let mut desk = AgentHarness::new(1);
-    desk.answer([1]);
+    let mut agent = AgentHarness::new(1);
+    agent.answer([1]);
     let outcome = Outcome::NotStarted { code: 127, message: "no such program".to_owned() };
-    desk.handle(Event::Ended(Box::new(JobExit::new(key(1), desk.now, desk.now, outcome))));
-    assert_eq!(desk.state.throughput.hand_ahead(), 0);
+    agent.handle(AgentEvent::Ended(Box::new(JobExit::new(key(1), agent.now, agent.now, outcome))));
+    assert_eq!(agent.state.throughput.hand_ahead(), 0);
     let started = |effect: &Effect| matches!(effect, Effect::Log(RunnerEvent::Started { .. }));
-    assert!(!desk.effects.iter().any(started), "it never ran: {:?}", desk.effects);
+    assert!(!agent.effects.iter().any(started), "it never ran: {:?}", agent.effects);
 }
 
-// J35. Without draining nothing is written down, whatever runs on.
+// J35. Without draining nothing is written into the journal.
 #[test]
 fn without_draining_there_is_no_journal() {
-    let mut desk = AgentHarness::new(2);
-    desk.state.settings.offline =
-        OfflineSettings { enabled: false, retry_window: Some(Duration::ZERO), ..OfflineSettings::default() };
-    desk.answer([1, 2]).started(1).started(2).later(Duration::from_millis(100));
-    desk.fail(LinkError::Unreachable("x".to_owned()));
-    desk.handle(Event::Ended(Box::new(ended(1, Outcome::Signaled(15), desk.now))));
-    assert!(!desk.effects.iter().any(|effect| matches!(effect, Effect::Journal(_))), "{:?}", desk.effects);
-    assert_eq!(desk.exit(), None, "the other one has not ended");
+    let mut agent = AgentHarness::new(2);
+    agent.state.settings.user =
+        RunnerSettings { offline_drain: false, server_retry_window: Some(Duration::ZERO), ..user() };
+    agent.answer([1, 2]).started(1).started(2).later(Duration::from_millis(100));
+    agent.fail(LinkError::Unreachable("x".to_owned()));
+    agent.handle(AgentEvent::Ended(Box::new(ended(1, Outcome::Signaled(15), agent.now))));
+    assert!(!agent.effects.iter().any(|effect| matches!(effect, Effect::Journal(_))), "{:?}", agent.effects);
+    assert_eq!(agent.exit(), None, "the other one has not ended");
 }

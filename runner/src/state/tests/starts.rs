@@ -1,35 +1,35 @@
-//! From a lease to a start: what is taken, what starts now, what follows, and when a lease is given up.
+//! The way from a lease to a start: resources, order, followers, and returned leases.
 
 use torc_api::execution::{ExecutionConfig, ExecutionMode};
 use torc_api::wire::LeaseRole;
 
 use super::*;
-use crate::state::jobs::Stage;
+use crate::state::jobs::JobStage;
 
-fn orders(desk: &AgentHarness) -> Vec<(i64, bool)> {
-    let orders = desk.effects.iter().filter_map(|effect| match effect {
+fn orders(agent: &AgentHarness) -> Vec<(i64, bool)> {
+    let orders = agent.effects.iter().filter_map(|effect| match effect {
         Effect::Start(order, _) => Some((order.key.job, order.in_turn)),
         _ => None,
     });
     orders.collect()
 }
 
-fn returned(desk: &AgentHarness) -> Vec<i64> {
-    desk.state.reports.returned().iter().map(|key| key.job).collect()
+fn returned(agent: &AgentHarness) -> Vec<i64> {
+    agent.state.reports.returned().iter().map(|key| key.job).collect()
 }
 
 // J21, J22, J39
 #[test]
 fn an_order_says_everything_about_a_start() {
-    let mut desk =
-        AgentHarness::with(Settings { devices: vec!["GPU-a".to_owned(), "GPU-b".to_owned()], ..settings(4) });
-    desk.profile.resources = Resources { cpus: 2, memory_bytes: 9, gpus: 2, nodes: 1 };
+    let mut agent =
+        AgentHarness::with(AgentSettings { devices: vec!["GPU-a".to_owned(), "GPU-b".to_owned()], ..settings(4) });
+    agent.profile.resources = Resources { cpus: 2, memory_bytes: 9, gpus: 2, nodes: 1 };
     let key = AttemptKey { workflow: 3, job: 14, run: 15, attempt: 9, lease_id: 26 };
     let env = [("OWN".to_owned(), "1".to_owned())].into();
     let lease = Lease { key, name: "name".to_owned(), command: "prog x".to_owned(), env, ..Lease::default() };
-    desk.respond(SyncResponse { leases: vec![lease], ..SyncResponse::default() });
-    let Some(Effect::Start(order, _)) = desk.effects.iter().find(|effect| matches!(effect, Effect::Start(..))) else {
-        panic!("no start in {:?}", desk.effects)
+    agent.respond(SyncResponse { leases: vec![lease], ..SyncResponse::default() });
+    let Some(Effect::Start(order, _)) = agent.effects.iter().find(|effect| matches!(effect, Effect::Start(..))) else {
+        panic!("no start in {:?}", agent.effects)
     };
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let expected = StartOrder {
@@ -57,15 +57,15 @@ fn an_order_says_everything_about_a_start() {
         until: BootInstant(1_120 * SECOND),
     };
     assert_eq!(**order, expected);
-    assert_eq!(desk.state.jobs[&key].devices, ["GPU-a", "GPU-b"]);
+    assert_eq!(agent.state.jobs[&key].devices, ["GPU-a", "GPU-b"]);
 }
 
-// J06. Between workflows the order of the server stays.
+// J06. The server's order between workflows stays.
 #[test]
 fn queued_leases_of_a_workflow_start_by_urgency() {
-    let mut desk = AgentHarness::new(1);
-    desk.answer([1]);
-    desk.started(1).until_due();
+    let mut agent = AgentHarness::new(1);
+    agent.answer([1]);
+    agent.started(1).until_due();
     let of = |workflow: i64, job: i64| {
         let key = AttemptKey { workflow, ..key(job) };
         Lease { key, ..lease(job) }
@@ -77,11 +77,11 @@ fn queued_leases_of_a_workflow_start_by_urgency() {
         Lease { priority: 1, ..of(1, 22) },
         Lease { downstream_seconds: 60, ..of(1, 23) },
     ];
-    desk.respond(SyncResponse { leases, ..SyncResponse::default() });
-    let order: Vec<i64> = desk.state.jobs.queue().map(|key| key.job).collect();
+    agent.respond(SyncResponse { leases, ..SyncResponse::default() });
+    let order: Vec<i64> = agent.state.jobs.queue().map(|key| key.job).collect();
     assert_eq!(order, [10, 22, 21, 23, 20]);
-    desk.ended(1, 0);
-    assert_eq!(desk.starts(), [10]);
+    agent.ended(1, 0);
+    assert_eq!(agent.starts(), [10]);
 }
 
 // J06, J39
@@ -94,70 +94,70 @@ fn what_can_never_fit_or_has_no_profile_goes_back_at_once() {
         Resources { nodes: 2, ..profile(1).resources },
     ];
     for resources in too_big {
-        let mut desk = AgentHarness::with(Settings { devices: vec!["0".to_owned()], ..settings(2) });
-        desk.profile.resources = resources;
-        desk.answer([1]);
-        assert_eq!((desk.starts(), returned(&desk)), (vec![], vec![1]), "{resources:?}");
+        let mut agent = AgentHarness::with(AgentSettings { devices: vec!["0".to_owned()], ..settings(2) });
+        agent.profile.resources = resources;
+        agent.answer([1]);
+        assert_eq!((agent.starts(), returned(&agent)), (vec![], vec![1]), "{resources:?}");
     }
-    let mut desk = AgentHarness::with(Settings { devices: vec!["0".to_owned()], ..settings(2) });
-    desk.profile.resources = Resources { cpus: 2, memory_bytes: 1 << 30, gpus: 1, nodes: 1 };
-    desk.answer([1]);
-    assert_eq!((desk.starts(), returned(&desk)), (vec![1], vec![]), "all of the node");
-    let mut desk = AgentHarness::new(2);
-    desk.respond(SyncResponse { leases: vec![Lease { profile: 1, ..lease(1) }], ..SyncResponse::default() });
-    assert_eq!((desk.starts(), returned(&desk)), (vec![], vec![1]), "there is one profile, number 0");
-    // A lease that comes again is not a second job, and one that was returned may come back.
-    desk.later(Duration::from_millis(100));
-    desk.answer([1]);
-    assert_eq!((desk.starts(), returned(&desk)), (vec![1], vec![]));
-    while !desk.has_sync() {
-        desk.until_due();
+    let mut agent = AgentHarness::with(AgentSettings { devices: vec!["0".to_owned()], ..settings(2) });
+    agent.profile.resources = Resources { cpus: 2, memory_bytes: 1 << 30, gpus: 1, nodes: 1 };
+    agent.answer([1]);
+    assert_eq!((agent.starts(), returned(&agent)), (vec![1], vec![]), "all of the node");
+    let mut agent = AgentHarness::new(2);
+    agent.respond(SyncResponse { leases: vec![Lease { profile: 1, ..lease(1) }], ..SyncResponse::default() });
+    assert_eq!((agent.starts(), returned(&agent)), (vec![], vec![1]), "there is one profile, number 0");
+    // A lease that arrives again is not a second job; one that was returned may come back.
+    agent.later(Duration::from_millis(100));
+    agent.answer([1]);
+    assert_eq!((agent.starts(), returned(&agent)), (vec![1], vec![]));
+    while !agent.has_sync() {
+        agent.until_due();
     }
-    desk.answer([1]);
-    assert_eq!(desk.starts(), Vec::<i64>::new());
+    agent.answer([1]);
+    assert_eq!(agent.starts(), Vec::<i64>::new());
 }
 
 #[test]
 fn a_lease_of_a_job_whose_result_waits_is_not_started_again() {
-    let mut desk = AgentHarness::new(2);
-    desk.answer([1]).started(1);
-    desk.until_due();
-    desk.answer([]);
-    desk.handle(Event::Ended(Box::new(ended(1, Outcome::Exited(0), desk.now))));
-    assert!(desk.state.reports.contains_key(&key(1)));
-    desk.fail(LinkError::Unreachable("x".to_owned())).until_due();
-    let mut state_before = desk.state.holds();
-    desk.state.take_leases(vec![lease(1)], &[profile(1)], desk.now, &mut desk.effects);
-    assert_eq!(std::mem::replace(&mut state_before, desk.state.holds()), desk.state.holds());
-    assert!(!desk.state.jobs.contains_key(&key(1)));
+    let mut agent = AgentHarness::new(2);
+    agent.answer([1]).started(1);
+    agent.until_due();
+    agent.answer([]);
+    agent.handle(AgentEvent::Ended(Box::new(ended(1, Outcome::Exited(0), agent.now))));
+    assert!(agent.state.reports.contains_key(&key(1)));
+    agent.fail(LinkError::Unreachable("x".to_owned())).until_due();
+    let mut state_before = agent.state.job_counts();
+    agent.state.take_leases(vec![lease(1)], &[profile(1)], agent.now, &mut agent.effects);
+    assert_eq!(std::mem::replace(&mut state_before, agent.state.job_counts()), agent.state.job_counts());
+    assert!(!agent.state.jobs.contains_key(&key(1)));
 }
 
-// P02. Small jobs pass a big one for five minutes.
+// P02. Small jobs pass a large one for five minutes.
 #[test]
 fn a_big_job_is_passed_over_for_five_minutes() {
     for (waited_ms, starts) in [(299_999, vec![4]), (300_000, vec![4]), (300_001, vec![])] {
-        let mut desk = AgentHarness::new(3);
-        desk.answer([1, 2]);
-        desk.started(1).started(2);
-        while !desk.has_sync() {
-            desk.until_due();
+        let mut agent = AgentHarness::new(3);
+        agent.answer([1, 2]);
+        agent.started(1).started(2);
+        while !agent.has_sync() {
+            agent.until_due();
         }
-        let came = desk.now;
-        let sequence = desk.state.session.sequence();
-        desk.handle(Event::Answered(Box::new(SyncResponse {
+        let came = agent.now;
+        let sequence = agent.state.session.sequence();
+        agent.handle(AgentEvent::Answered(Box::new(SyncResponse {
             sequence,
             leases: vec![Lease { profile: 1, ..lease(3) }, Lease { profile: 2, ..lease(4) }],
             profiles: vec![profile(1), profile(3), Profile { input_files: vec!["in".to_owned()], ..profile(1) }],
             lease_ms: 600_000,
             ..SyncResponse::default()
         })));
-        desk.now = came.plus(Duration::from_millis(waited_ms));
-        desk.handle(Event::InputsChecked(key(4), Ok(Vec::new())));
-        assert_eq!(desk.starts(), starts, "{waited_ms} ms");
+        agent.now = came.plus(Duration::from_millis(waited_ms));
+        agent.handle(AgentEvent::InputsChecked(key(4), Ok(Vec::new())));
+        assert_eq!(agent.starts(), starts, "{waited_ms} ms");
     }
 }
 
-// J32, P08. Without the server a job has to fit the time its lease has left; with it, it does not.
+// J32, P08. Without the server a job has to fit into the time of its lease.
 #[test]
 fn without_a_server_a_job_starts_if_its_lease_is_long_enough() {
     for (failing, runtime, left, starts) in [
@@ -167,65 +167,65 @@ fn without_a_server_a_job_starts_if_its_lease_is_long_enough() {
         (false, 2_000, 1, true),
         (false, 2_000, 0, true),
     ] {
-        let mut desk = AgentHarness::new(1);
-        desk.profile.runtime_seconds = runtime;
-        desk.profile.input_files = vec!["in".to_owned()];
-        desk.answer([1]);
+        let mut agent = AgentHarness::new(1);
+        agent.profile.runtime_seconds = runtime;
+        agent.profile.input_files = vec!["in".to_owned()];
+        agent.answer([1]);
         if failing {
-            if !desk.has_sync() {
-                desk.until_due();
+            if !agent.has_sync() {
+                agent.until_due();
             }
-            desk.fail(LinkError::Unreachable("x".to_owned()));
+            agent.fail(LinkError::Unreachable("x".to_owned()));
         }
-        desk.now = desk.state.session.lease_until().minus(Duration::from_millis(left));
-        // A lease that ends now is given up before anything else.
-        let inputs = &mut desk.state.jobs.get_mut(&key(1)).expect("it waits").inputs;
+        agent.now = agent.state.session.lease_until().minus(Duration::from_millis(left));
+        // A lease that expires now is dropped first.
+        let inputs = &mut agent.state.jobs.get_mut(&key(1)).expect("it waits").inputs;
         *inputs = jobs::Inputs::Found(Vec::new());
         let mut effects = Vec::new();
-        desk.state.fill(desk.now, &mut effects);
+        agent.state.start_jobs(agent.now, &mut effects);
         let started = effects.iter().any(|effect| matches!(effect, Effect::Start(..)));
         assert_eq!(started, starts, "failing {failing}, {runtime} s, {left} ms are left");
     }
 }
 
-// P08. A lease that has run out is not started, and is given up in the same moment.
+// P08. An expired lease does not start, and is dropped at once.
 #[test]
 fn an_unstarted_lease_is_given_up_when_its_time_is_over() {
     for (left_us, holds) in [(1, (0, 1)), (0, (0, 0))] {
-        let mut desk = AgentHarness::new(1);
-        desk.profile.input_files = vec!["in".to_owned()];
-        desk.answer([1]);
-        desk.now = desk.state.session.lease_until().minus(Duration::from_micros(left_us));
-        desk.handle(Event::Tick);
-        assert_eq!(desk.state.holds(), holds, "{left_us} µs are left");
-        assert_eq!(returned(&desk), Vec::<i64>::new(), "{left_us} µs: it is not ours to give back");
+        let mut agent = AgentHarness::new(1);
+        agent.profile.input_files = vec!["in".to_owned()];
+        agent.answer([1]);
+        agent.now = agent.state.session.lease_until().minus(Duration::from_micros(left_us));
+        agent.handle(AgentEvent::Tick);
+        assert_eq!(agent.state.job_counts(), holds, "{left_us} µs are left");
+        assert_eq!(returned(&agent), Vec::<i64>::new(), "{left_us} µs: it is not ours to give back");
     }
 }
 
-// P08. A start that the server does not know of is taken back with the lease; a known one goes on.
+// P08. A start that the server does not know is undone with the lease; a known one goes on.
 #[test]
 fn a_secret_start_ends_with_its_lease() {
     for (is_known, left_us, killed) in [(false, 1, vec![]), (false, 0, vec![(1, 9, 0)]), (true, 0, vec![])] {
-        let mut desk = AgentHarness::new(1);
-        desk.answer([1]);
-        desk.started(1);
+        let mut agent = AgentHarness::new(1);
+        agent.answer([1]);
+        agent.started(1);
         if is_known {
-            desk.later(Duration::from_millis(100));
-            desk.answer([]);
+            agent.later(Duration::from_millis(100));
+            agent.answer([]);
         }
-        desk.now = desk.state.session.lease_until().minus(Duration::from_micros(left_us));
-        desk.handle(Event::Tick);
-        assert_eq!(desk.terminated(), killed, "known: {is_known}, {left_us} µs are left");
+        agent.now = agent.state.session.lease_until().minus(Duration::from_micros(left_us));
+        agent.handle(AgentEvent::Tick);
+        assert_eq!(agent.terminated(), killed, "known: {is_known}, {left_us} µs are left");
         if !killed.is_empty() {
-            assert_eq!(desk.state.jobs[&key(1)].ending.map(|ending| ending.why), Some(StopReason::LeaseLost));
+            assert_eq!(agent.state.jobs[&key(1)].ending.map(|ending| ending.why), Some(StopReason::LeaseLost));
         }
     }
 }
 
-// P03. Only jobs that need no device, no second node and no step follow each other without a word.
+// P03. Only jobs without devices, further nodes and steps follow each other at the shim.
 #[test]
 fn what_is_handed_to_the_shim_in_advance() {
-    let allocation = || Some(Allocation { job_id: "7".to_owned(), srun: "srun".to_owned(), nodes: Vec::new() });
+    let allocation = || Some(StepAllocation { job_id: "7".to_owned(), srun: "srun".to_owned(), nodes: Vec::new() });
     let direct = ExecutionConfig { mode: Some(ExecutionMode::Direct), ..ExecutionConfig::default() };
     let cases = [
         (None, 0, None, 2, "plain jobs"),
@@ -235,35 +235,35 @@ fn what_is_handed_to_the_shim_in_advance() {
     ];
     for (allocation, gpus, config, handed, why) in cases {
         let devices = vec!["0".to_owned()];
-        let mut desk = AgentHarness::with(Settings { allocation, devices, ..settings(1) });
-        desk.profile.resources.gpus = gpus;
-        desk.profile.execution_config = config;
-        desk.state.throughput.job_ended(Duration::from_millis(4));
-        desk.answer(1..=4);
+        let mut agent = AgentHarness::with(AgentSettings { allocation, devices, ..settings(1) });
+        agent.profile.resources.gpus = gpus;
+        agent.profile.execution_config = config;
+        agent.state.throughput.job_ended(Duration::from_millis(4));
+        agent.answer(1..=4);
         let mut expected = vec![(1, false)];
         expected.extend((2..2 + handed).map(|job| (job, true)));
-        assert_eq!(orders(&desk), expected, "{why}");
+        assert_eq!(orders(&agent), expected, "{why}");
     }
-    // Without the server nobody knows of starts, so each is decided here.
-    let mut desk = AgentHarness::new(1);
-    desk.state.throughput.job_ended(Duration::from_millis(4));
-    desk.fail(LinkError::Unreachable("x".to_owned()));
-    desk.state.take_leases((1..=4).map(lease).collect(), &[profile(1)], desk.now, &mut Vec::new());
-    desk.handle(Event::Tick);
-    assert_eq!(orders(&desk), [(1, false)]);
+    // The server cannot learn of starts, so the agent decides about each.
+    let mut agent = AgentHarness::new(1);
+    agent.state.throughput.job_ended(Duration::from_millis(4));
+    agent.fail(LinkError::Unreachable("x".to_owned()));
+    agent.state.take_leases((1..=4).map(lease).collect(), &[profile(1)], agent.now, &mut Vec::new());
+    agent.handle(AgentEvent::Tick);
+    assert_eq!(orders(&agent), [(1, false)]);
 }
 
-// P03. Two that run have twice as many followers; each class has its own.
+// P03. Two running jobs have twice as many followers; each class has its own.
 #[test]
 fn followers_are_counted_for_each_that_runs() {
-    let mut desk = AgentHarness::new(3);
-    desk.state.throughput.job_ended(Duration::from_millis(4));
-    desk.answer(1..=12);
-    let ahead = orders(&desk).iter().filter(|(_, in_turn)| *in_turn).count();
-    assert_eq!((orders(&desk).len() - ahead, ahead), (3, 6), "three run, two follow each");
-    assert_eq!(desk.state.holds(), (3, 9));
-    assert_eq!(desk.state.jobs.handed(), 6);
-    assert_eq!(desk.state.jobs.unstarted().len(), 9);
+    let mut agent = AgentHarness::new(3);
+    agent.state.throughput.job_ended(Duration::from_millis(4));
+    agent.answer(1..=12);
+    let ahead = orders(&agent).iter().filter(|(_, in_turn)| *in_turn).count();
+    assert_eq!((orders(&agent).len() - ahead, ahead), (3, 6), "three run, two follow each");
+    assert_eq!(agent.state.job_counts(), (3, 9));
+    assert_eq!(agent.state.jobs.handed(), 6);
+    assert_eq!(agent.state.jobs.unstarted().len(), 9);
 }
 
 // J12, J23
@@ -280,54 +280,54 @@ fn who_is_welcome_in_which_phase() {
         (Phase::Gone, [false, false, false]),
     ];
     for (phase, expected) in phases {
-        let mut desk = AgentHarness::new(1);
-        desk.state.lifecycle.set_phase(phase.clone());
-        assert_eq!([Job, Action, Recovery].map(|role| desk.state.is_welcome(role)), expected, "{phase:?}");
+        let mut agent = AgentHarness::new(1);
+        agent.state.lifecycle.set_phase(phase.clone());
+        assert_eq!([Job, Action, Recovery].map(|role| agent.state.accepts(role)), expected, "{phase:?}");
     }
-    let mut desk = AgentHarness::new(1);
-    desk.state.jobs.set_in_service(0, false);
-    assert_eq!([Job, Action, Recovery].map(|role| desk.state.is_welcome(role)), [false, true, true], "no node");
+    let mut agent = AgentHarness::new(1);
+    agent.state.jobs.set_in_service(0, false);
+    assert_eq!([Job, Action, Recovery].map(|role| agent.state.accepts(role)), [false, true, true], "no node");
 }
 
-// X05. An task needs its own headroom before the end of the runner's time.
+// X05. A task needs its own headroom before the end of the runner's time.
 #[test]
 fn an_errand_starts_until_its_headroom_begins() {
     let began = BootInstant(1_000 * SECOND);
     let end = began.plus(Duration::from_secs(40));
     for (left_ms, starts, gone) in [(10_001, vec![1], vec![]), (10_000, vec![], vec![1]), (9_999, vec![], vec![1])] {
-        let mut desk = AgentHarness::with(Settings { time: Some(TimeSpan { began, end }), ..settings(1) });
-        desk.now = end.minus(Duration::from_millis(left_ms));
-        desk.state.lifecycle.set_phase(Phase::Completing(RunnerExit::Deadline, end));
+        let mut agent = AgentHarness::with(AgentSettings { time: Some(TimeSpan { began, end }), ..settings(1) });
+        agent.now = end.minus(Duration::from_millis(left_ms));
+        agent.state.lifecycle.set_phase(Phase::Completing(RunnerExit::Deadline, end));
         let task = Lease { role: LeaseRole::Action, ..lease(1) };
-        desk.respond(SyncResponse { leases: vec![task], ..SyncResponse::default() });
-        assert_eq!((desk.starts(), returned(&desk)), (starts, gone), "{left_ms} ms are left");
+        agent.respond(SyncResponse { leases: vec![task], ..SyncResponse::default() });
+        assert_eq!((agent.starts(), returned(&agent)), (starts, gone), "{left_ms} ms are left");
     }
 }
 
-// J16. What the shim did not start has its place given back, and waits again at the front.
+// J16. A job that the shim did not start frees its resources, and waits at the front again.
 #[test]
 fn a_revoked_start_waits_again_or_goes_back() {
-    let mut desk = AgentHarness::new(1);
-    desk.answer([1, 2]);
-    assert_eq!(desk.starts(), [1]);
-    desk.handle(Event::Revoked(key(1)));
-    assert_eq!(desk.starts(), [1], "before the second, which came later");
-    assert_eq!(desk.state.jobs[&key(1)].stage, Stage::Starting);
-    assert_eq!((desk.state.holds(), desk.state.jobs.ledger().free().cpus), ((1, 1), 0));
-    desk.handle(Event::Stop);
-    desk.handle(Event::Revoked(key(1)));
-    assert_eq!((desk.state.holds(), returned(&desk)), ((0, 0), vec![1, 2]));
-    assert_eq!(desk.state.jobs.ledger().free().cpus, 1);
+    let mut agent = AgentHarness::new(1);
+    agent.answer([1, 2]);
+    assert_eq!(agent.starts(), [1]);
+    agent.handle(AgentEvent::Revoked(key(1)));
+    assert_eq!(agent.starts(), [1], "before the second, which came later");
+    assert_eq!(agent.state.jobs[&key(1)].stage, JobStage::Starting);
+    assert_eq!((agent.state.job_counts(), agent.state.jobs.ledger().free().cpus), ((1, 1), 0));
+    agent.handle(AgentEvent::Stop);
+    agent.handle(AgentEvent::Revoked(key(1)));
+    assert_eq!((agent.state.job_counts(), returned(&agent)), ((0, 0), vec![1, 2]));
+    assert_eq!(agent.state.jobs.ledger().free().cpus, 1);
 }
 
 #[test]
 fn a_cancellation_reaches_what_the_shim_was_given_in_advance() {
-    let mut desk = AgentHarness::new(1);
-    desk.state.throughput.job_ended(Duration::from_millis(4));
-    desk.answer(1..=3);
-    desk.started(1).later(Duration::from_millis(100));
-    desk.respond(SyncResponse { cancel: vec![key(3)], ..SyncResponse::default() });
-    let revoked: Vec<i64> = desk
+    let mut agent = AgentHarness::new(1);
+    agent.state.throughput.job_ended(Duration::from_millis(4));
+    agent.answer(1..=3);
+    agent.started(1).later(Duration::from_millis(100));
+    agent.respond(SyncResponse { cancel: vec![key(3)], ..SyncResponse::default() });
+    let revoked: Vec<i64> = agent
         .effects
         .iter()
         .filter_map(|effect| match effect {
@@ -337,82 +337,82 @@ fn a_cancellation_reaches_what_the_shim_was_given_in_advance() {
         .flatten()
         .collect();
     assert_eq!(revoked, [3]);
-    assert_eq!(desk.state.jobs[&key(3)].stage, Stage::Recalled);
-    // It had been started meanwhile: it is ended for the reason that was given.
-    let mut first = ended(1, Outcome::Exited(0), desk.now);
+    assert_eq!(agent.state.jobs[&key(3)].stage, JobStage::Recalled);
+    // It had started in the meantime, and is ended for the given reason.
+    let mut first = ended(1, Outcome::Exited(0), agent.now);
     first.successor = Some(key(3));
-    desk.handle(Event::Ended(Box::new(first)));
-    desk.started(3);
-    assert_eq!(desk.terminated(), [(3, 15, 30_000)]);
-    assert_eq!(desk.state.jobs[&key(3)].ending.map(|ending| ending.why), Some(StopReason::Canceled));
-    assert_eq!(desk.state.jobs.ledger().free().cpus, 0, "it has the place of the first");
+    agent.handle(AgentEvent::Ended(Box::new(first)));
+    agent.started(3);
+    assert_eq!(agent.terminated(), [(3, 15, 30_000)]);
+    assert_eq!(agent.state.jobs[&key(3)].ending.map(|ending| ending.why), Some(StopReason::Canceled));
+    assert_eq!(agent.state.jobs.ledger().free().cpus, 0, "it has the place of the first");
 }
 
-// A job that is being ended is not asked again by a server that repeats itself.
+// A repeated cancellation does not signal a job again.
 #[test]
 fn a_cancellation_that_is_repeated_is_not_repeated_to_the_job() {
-    let mut desk = AgentHarness::new(1);
-    desk.answer([1]);
-    desk.started(1).later(Duration::from_millis(100));
-    desk.respond(SyncResponse { cancel: vec![key(1)], ..SyncResponse::default() });
-    assert_eq!(desk.terminated(), [(1, 15, 30_000)]);
-    while !desk.has_sync() {
-        desk.until_due();
+    let mut agent = AgentHarness::new(1);
+    agent.answer([1]);
+    agent.started(1).later(Duration::from_millis(100));
+    agent.respond(SyncResponse { cancel: vec![key(1)], ..SyncResponse::default() });
+    assert_eq!(agent.terminated(), [(1, 15, 30_000)]);
+    while !agent.has_sync() {
+        agent.until_due();
     }
-    desk.later(Duration::from_millis(1));
-    desk.respond(SyncResponse { cancel: vec![key(1)], ..SyncResponse::default() });
-    assert_eq!(desk.terminated(), []);
-    // One that starts only now is ended when it has.
-    let mut desk = AgentHarness::new(1);
-    desk.answer([2]);
-    desk.later(Duration::from_millis(100));
-    while !desk.has_sync() {
-        desk.until_due();
+    agent.later(Duration::from_millis(1));
+    agent.respond(SyncResponse { cancel: vec![key(1)], ..SyncResponse::default() });
+    assert_eq!(agent.terminated(), []);
+    // A job that starts only now is ended after its start.
+    let mut agent = AgentHarness::new(1);
+    agent.answer([2]);
+    agent.later(Duration::from_millis(100));
+    while !agent.has_sync() {
+        agent.until_due();
     }
-    desk.respond(SyncResponse { cancel: vec![key(2)], ..SyncResponse::default() });
-    assert_eq!(desk.terminated(), [(2, 15, 30_000)], "the shim was told to start it");
-    desk.started(2);
-    assert_eq!(desk.terminated(), [(2, 15, 30_000)], "and is told again once it runs");
+    agent.respond(SyncResponse { cancel: vec![key(2)], ..SyncResponse::default() });
+    assert_eq!(agent.terminated(), [(2, 15, 30_000)], "the shim has the order to start it");
+    agent.started(2);
+    assert_eq!(agent.terminated(), [(2, 15, 30_000)], "and gets the signal again once it runs");
 }
 
-// P03. A job whose input files have not been found is not handed to the shim either.
+// P03. A job whose input files have not been found is not handed to the shim.
 #[test]
 fn nothing_is_handed_to_the_shim_that_may_not_start() {
-    let mut desk = AgentHarness::new(1);
-    desk.state.throughput.job_ended(Duration::from_millis(4));
-    desk.answer([1]).started(1);
-    while !desk.has_sync() {
-        desk.until_due();
+    let mut agent = AgentHarness::new(1);
+    agent.state.throughput.job_ended(Duration::from_millis(4));
+    agent.answer([1]).started(1);
+    while !agent.has_sync() {
+        agent.until_due();
     }
-    desk.state.throughput.job_ended(Duration::from_millis(4));
-    desk.profile.input_files = vec!["in".to_owned()];
-    desk.answer([2]);
-    assert_eq!(orders(&desk), [], "its files are being looked for");
-    desk.handle(Event::InputsChecked(key(2), Ok(Vec::new())));
-    assert_eq!(orders(&desk), [(2, true)]);
+    agent.state.throughput.job_ended(Duration::from_millis(4));
+    agent.profile.input_files = vec!["in".to_owned()];
+    agent.answer([2]);
+    assert_eq!(orders(&agent), [], "its files are being looked for");
+    agent.handle(AgentEvent::InputsChecked(key(2), Ok(Vec::new())));
+    assert_eq!(orders(&agent), [(2, true)]);
 }
 
-// P03. A job that goes because a place is free counts as running, and is followed like others.
+// P03. A handed job that starts because resources are free counts as running.
 #[test]
 fn a_released_job_counts_as_running() {
-    let mut desk = AgentHarness::new(1);
-    desk.state.throughput.job_ended(Duration::from_millis(4));
-    desk.answer(1..=6).started(1);
-    assert_eq!((desk.state.jobs.running_in_class(0), desk.state.jobs.handed()), (1, 2));
-    let over = JobExit::new(key(1), desk.now.minus(Duration::from_millis(4)), desk.now, Outcome::Exited(0));
-    desk.handle(Event::Ended(Box::new(over)));
-    assert!(desk.effects.iter().any(|effect| matches!(effect, Effect::StartNow(next) if *next == key(2))));
-    assert_eq!((desk.state.jobs.running_in_class(0), desk.state.jobs.handed()), (1, 2), "and two follow again");
+    let mut agent = AgentHarness::new(1);
+    agent.state.throughput.job_ended(Duration::from_millis(4));
+    agent.answer(1..=6).started(1);
+    assert_eq!((agent.state.jobs.running_in_class(0), agent.state.jobs.handed()), (1, 2));
+    let over = JobExit::new(key(1), agent.now.minus(Duration::from_millis(4)), agent.now, Outcome::Exited(0));
+    agent.handle(AgentEvent::Ended(Box::new(over)));
+    assert!(agent.effects.iter().any(|effect| matches!(effect, Effect::StartNow(next) if *next == key(2))));
+    assert_eq!((agent.state.jobs.running_in_class(0), agent.state.jobs.handed()), (1, 2), "and two follow again");
 }
 
-// P03. A job of the shim's that could not be started was never one that ran.
+// P03. A handed job that could not start never counted as running.
 #[test]
 fn a_follower_that_did_not_start_changes_no_count() {
-    let mut desk = AgentHarness::new(1);
-    desk.state.throughput.job_ended(Duration::from_millis(4));
-    desk.answer(1..=3).started(1);
-    assert_eq!(desk.state.jobs.running_in_class(0), 1);
+    let mut agent = AgentHarness::new(1);
+    agent.state.throughput.job_ended(Duration::from_millis(4));
+    agent.answer(1..=3).started(1);
+    assert_eq!(agent.state.jobs.running_in_class(0), 1);
     let outcome = Outcome::NotStarted { code: 127, message: String::new() };
-    desk.handle(Event::Ended(Box::new(JobExit::new(key(2), desk.now, desk.now, outcome))));
-    assert_eq!(desk.state.jobs.running_in_class(0), 1, "the first one runs");
+    agent.handle(AgentEvent::Ended(Box::new(JobExit::new(key(2), agent.now, agent.now, outcome))));
+    assert_eq!(agent.state.jobs.running_in_class(0), 1, "the first one runs");
 }

@@ -13,24 +13,28 @@ mod allocation;
 mod nodes;
 mod time;
 
-fn allocation(nodes: &[&str]) -> Option<Allocation> {
-    Some(Allocation {
+fn allocation(nodes: &[&str]) -> Option<StepAllocation> {
+    Some(StepAllocation {
         job_id: "77".to_owned(),
         srun: "srun".to_owned(),
         nodes: nodes.iter().map(|name| (*name).to_owned()).collect(),
     })
 }
 
-fn set_step_limit(desk: &mut AgentHarness, milliseconds: u64) {
-    let step = desk.state.jobs.step_mut(&key(1)).expect("job 1");
+fn set_step_limit(agent: &mut AgentHarness, milliseconds: u64) {
+    let step = agent.state.jobs.step_mut(&key(1)).expect("job 1");
     step.limit = Some(Duration::from_millis(milliseconds));
 }
 
-/// A desk in an allocation of two nodes, with half an hour left.
-fn desk() -> AgentHarness {
+fn steps_are_due(agent: &mut AgentHarness, every: u32) -> bool {
+    agent.state.steps.measure(&agent.state.jobs, every)
+}
+
+/// An agent in an allocation of two nodes, with half an hour left.
+fn agent() -> AgentHarness {
     let began = BootInstant(1_000 * SECOND);
     let capacity = Resources { cpus: 8, memory_bytes: 8 << 30, gpus: 0, nodes: 2 };
-    AgentHarness::with(Settings {
+    AgentHarness::with(AgentSettings {
         capacity,
         allocation: allocation(&["n1", "n2"]),
         time: Some(TimeSpan { began, end: began.plus(Duration::from_secs(1_800)) }),
@@ -38,59 +42,59 @@ fn desk() -> AgentHarness {
     })
 }
 
-fn line(desk: &AgentHarness) -> String {
-    let order = desk.effects.iter().find_map(|effect| match effect {
+fn line(agent: &AgentHarness) -> String {
+    let order = agent.effects.iter().find_map(|effect| match effect {
         Effect::Start(order, _) => Some(order.argv.join(" ")),
         _ => None,
     });
-    order.unwrap_or_else(|| panic!("no start in {:?}", desk.effects))
+    order.unwrap_or_else(|| panic!("no start in {:?}", agent.effects))
 }
 
 // X01, X09, X10, X12, S01, S02, S04, S05
 #[test]
 fn a_job_in_an_allocation_becomes_a_step() {
-    let mut desk = desk();
-    desk.profile.resources = Resources { cpus: 2, memory_bytes: 512 << 20, gpus: 0, nodes: 1 };
-    desk.answer([1]);
+    let mut agent = agent();
+    agent.profile.resources = Resources { cpus: 2, memory_bytes: 512 << 20, gpus: 0, nodes: 1 };
+    agent.answer([1]);
     assert_eq!(
-        line(&desk),
+        line(&agent),
         "srun --jobid=77 --ntasks=1 --exact --job-name=wf1_j1_r1_a1 --nodes=1 --cpus-per-task=2 --mem=512M --time=29 \
          --cpu-bind=none --nodelist=n1 bash -c true"
     );
-    let (order, _) = order(&desk);
-    assert_eq!(order.step_limit_ms, Some(29 * 60_000), "whoever takes the step over knows when its time is over");
+    let (order, _) = order(&agent);
+    assert_eq!(order.step_limit_ms, Some(29 * 60_000), "the next agent knows the limit of the step");
 }
 
 // X11, X14, S02, S06
 #[test]
 fn the_workflows_settings_reach_srun() {
-    let mut desk = desk();
-    desk.profile.unlimited = true;
-    desk.profile.execution_config = Some(ExecutionConfig {
+    let mut agent = agent();
+    agent.profile.unlimited = true;
+    agent.profile.execution_config = Some(ExecutionConfig {
         mode: Some(ExecutionMode::Slurm),
         srun_termination_signal: Some("TERM@120".to_owned()),
         enable_cpu_bind: Some(true),
         sigkill_headroom_seconds: Some(300),
         ..ExecutionConfig::default()
     });
-    desk.answer([1]);
+    agent.answer([1]);
     assert_eq!(
-        line(&desk),
+        line(&agent),
         "srun --jobid=77 --ntasks=1 --exact --job-name=wf1_j1_r1_a1 --nodes=1 --time=25 --signal=TERM@120 --nodelist=n1 \
          bash -c true"
     );
 }
 
-/// The first order, and what it has in common with others.
-fn order(desk: &AgentHarness) -> (&StartOrder, &StartTemplate) {
-    let order = desk.effects.iter().find_map(|effect| match effect {
+/// Returns the first order and its template.
+fn order(agent: &AgentHarness) -> (&StartOrder, &StartTemplate) {
+    let order = agent.effects.iter().find_map(|effect| match effect {
         Effect::Start(order, template) => Some((&**order, &**template)),
         _ => None,
     });
-    order.unwrap_or_else(|| panic!("no start in {:?}", desk.effects))
+    order.unwrap_or_else(|| panic!("no start in {:?}", agent.effects))
 }
 
-// X04, X09, S04. Inside a step Slurm says which devices are visible; what the allocation's own options would add is taken away.
+// X04, X09, S04. Slurm sets the visible devices of a step. Inherited options of the allocation are removed.
 #[test]
 fn what_a_step_finds_in_its_environment() {
     let direct = Some(ExecutionConfig { mode: Some(ExecutionMode::Direct), ..ExecutionConfig::default() });
@@ -98,17 +102,17 @@ fn what_a_step_finds_in_its_environment() {
     for (config, gpus, devices, gres) in
         [(None, 1, None, None), (None, 0, None, none), (direct.clone(), 1, Some("5"), None), (direct, 0, None, None)]
     {
-        let mut desk = AgentHarness::with(Settings {
+        let mut agent = AgentHarness::with(AgentSettings {
             capacity: Resources { gpus: 1, ..settings(4).capacity },
             devices: vec!["5".to_owned()],
             allocation: allocation(&[]),
             ..settings(4)
         });
         let in_step = config.is_none();
-        desk.profile.execution_config = config;
-        desk.profile.resources.gpus = gpus;
-        desk.answer([1]);
-        let (order, template) = order(&desk);
+        agent.profile.execution_config = config;
+        agent.profile.resources.gpus = gpus;
+        agent.answer([1]);
+        let (order, template) = order(&agent);
         let value = |env: &[(String, String)], name: &str| env.iter().find(|(known, _)| known == name).cloned();
         let seen = |env, name| value(env, name).map(|(_, value)| value);
         assert_eq!(seen(&order.env, "CUDA_VISIBLE_DEVICES").as_deref(), devices, "in a step: {in_step}, {gpus}");
@@ -128,11 +132,11 @@ fn a_step_is_asked_to_end_by_sigterm_whatever_direct_jobs_get() {
         ..ExecutionConfig::default()
     };
     for (mode, signal) in [(ExecutionMode::Auto, 15), (ExecutionMode::Direct, 2)] {
-        let mut desk = desk();
-        desk.profile.execution_config = Some(config(mode));
-        desk.answer([1]);
-        desk.started(1).handle(Event::Stop);
-        assert_eq!(desk.terminated(), [(1, signal, 30_000)], "{mode:?}");
+        let mut agent = agent();
+        agent.profile.execution_config = Some(config(mode));
+        agent.answer([1]);
+        agent.started(1).handle(AgentEvent::Stop);
+        assert_eq!(agent.terminated(), [(1, signal, 30_000)], "{mode:?}");
     }
 }
 
@@ -143,69 +147,69 @@ fn direct_is_direct_also_in_an_allocation() {
         ExecutionConfig { mode: Some(ExecutionMode::Direct), ..ExecutionConfig::default() },
         ExecutionConfig { limit_resources: Some(false), ..ExecutionConfig::default() },
     ] {
-        let mut desk = desk();
-        desk.profile.execution_config = Some(config);
-        desk.answer([1]);
-        assert_eq!(line(&desk), "true");
+        let mut agent = agent();
+        agent.profile.execution_config = Some(config);
+        agent.answer([1]);
+        assert_eq!(line(&agent), "true");
     }
 }
 
 // X01
 #[test]
-fn a_workflow_that_asks_for_steps_where_there_are_none_is_told_of() {
-    let mut desk = AgentHarness::new(1);
-    desk.profile.execution_config =
+fn mode_slurm_without_an_allocation_is_logged() {
+    let mut agent = AgentHarness::new(1);
+    agent.profile.execution_config =
         Some(ExecutionConfig { mode: Some(ExecutionMode::Slurm), ..ExecutionConfig::default() });
-    desk.answer([1]);
-    assert_eq!(line(&desk), "true");
-    let told = |effect: &Effect| matches!(effect, Effect::Log(RunnerEvent::Problem { message }) if message.contains("mode slurm"));
-    assert!(desk.effects.iter().any(told), "{:?}", desk.effects);
+    agent.answer([1]);
+    assert_eq!(line(&agent), "true");
+    let observed = |effect: &Effect| matches!(effect, Effect::Log(RunnerEvent::Problem { message }) if message.contains("mode slurm"));
+    assert!(agent.effects.iter().any(observed), "{:?}", agent.effects);
 }
 
 // J06
 #[test]
 fn direct_jobs_stay_on_the_runners_own_node() {
-    let mut desk = desk();
-    desk.profile.execution_config =
+    let mut agent = agent();
+    agent.profile.execution_config =
         Some(ExecutionConfig { mode: Some(ExecutionMode::Direct), ..ExecutionConfig::default() });
-    desk.answer(1..=8);
-    assert_eq!(desk.starts(), [1, 2, 3, 4], "four CPUs are here, and four on a node where nothing would be started");
-    let mut desk = self::desk();
-    desk.answer(1..=8);
-    assert_eq!(desk.starts(), [1, 2, 3, 4, 5, 6, 7, 8], "steps go to both");
+    agent.answer(1..=8);
+    assert_eq!(agent.starts(), [1, 2, 3, 4], "four CPUs are here, and four on a node where nothing would be started");
+    let mut agent = self::agent();
+    agent.answer(1..=8);
+    assert_eq!(agent.starts(), [1, 2, 3, 4, 5, 6, 7, 8], "steps go to both");
 }
 
 // S03
 #[test]
 fn several_nodes_are_owned_and_told() {
-    let mut desk = desk();
-    desk.profile.resources.nodes = 2;
-    desk.answer([1, 2]);
-    let Some(Effect::Start(order, _)) = desk.effects.iter().find(|effect| matches!(effect, Effect::Start(..))) else {
-        panic!("no start in {:?}", desk.effects);
+    let mut agent = agent();
+    agent.profile.resources.nodes = 2;
+    agent.answer([1, 2]);
+    let Some(Effect::Start(order, _)) = agent.effects.iter().find(|effect| matches!(effect, Effect::Start(..))) else {
+        panic!("no start in {:?}", agent.effects);
     };
     assert!(order.env.contains(&("TORC_NODELIST".to_owned(), "n1,n2".to_owned())), "{:?}", order.env);
     assert_eq!(order.nodes, ["n1", "n2"]);
-    assert_eq!(desk.starts(), [1], "nothing beside it");
-    assert!(line(&desk).contains(" --overlap ") && line(&desk).contains(" SLURM_NNODES=2 "), "{}", line(&desk));
-    let mut desk = self::desk();
-    desk.profile.resources.nodes = 2;
-    desk.profile.tasks_per_node = Some(2);
-    desk.answer([1]);
-    assert!(line(&desk).contains(" --ntasks=4 --ntasks-per-node=2 "), "{}", line(&desk));
-    assert!(line(&desk).contains(" --nodes=2 "), "{}", line(&desk));
+    assert_eq!(agent.starts(), [1], "nothing beside it");
+    assert!(line(&agent).contains(" --overlap ") && line(&agent).contains(" SLURM_NNODES=2 "), "{}", line(&agent));
+    let mut agent = self::agent();
+    agent.profile.resources.nodes = 2;
+    agent.profile.tasks_per_node = Some(2);
+    agent.answer([1]);
+    assert!(line(&agent).contains(" --ntasks=4 --ntasks-per-node=2 "), "{}", line(&agent));
+    assert!(line(&agent).contains(" --nodes=2 "), "{}", line(&agent));
 }
 
 // X10, S05
 #[test]
 fn a_step_needs_a_whole_minute() {
     for (later, starts) in [(1_679_999, 1), (1_680_001, 0)] {
-        let mut desk = desk();
-        desk.later(Duration::from_millis(later));
-        if desk.has_sync() {
-            desk.answer([1]);
+        let mut agent = agent();
+        agent.later(Duration::from_millis(later));
+        if agent.has_sync() {
+            agent.answer([1]);
         }
-        assert_eq!(desk.starts().len(), starts, "{later} ms");
+        assert_eq!(agent.starts().len(), starts, "{later} ms");
     }
 }
 
@@ -222,38 +226,38 @@ fn what_slurm_did_is_told_from_time_and_code() {
         (143, minute - 2_000, 143, Some(Cause::ExitCode)),
     ];
     for (code, ran_ms, reported, cause) in cases {
-        let mut desk = desk();
-        desk.answer([1]);
-        desk.started(1);
-        let mut ended = ended(1, Outcome::Exited(code), desk.now);
-        ended.started = desk.now.minus(Duration::from_millis(ran_ms));
-        set_step_limit(&mut desk, 60_000);
-        desk.handle(Event::Ended(Box::new(ended)));
-        let report = &desk.state.reports[&key(1)].finished;
+        let mut agent = agent();
+        agent.answer([1]);
+        agent.started(1);
+        let mut ended = ended(1, Outcome::Exited(code), agent.now);
+        ended.started = agent.now.minus(Duration::from_millis(ran_ms));
+        set_step_limit(&mut agent, 60_000);
+        agent.handle(AgentEvent::Ended(Box::new(ended)));
+        let report = &agent.state.reports[&key(1)].finished;
         assert_eq!((report.return_code, report.cause), (reported, cause), "{code} after {ran_ms} ms");
     }
 }
 
 #[test]
 fn at_the_very_end_srun_is_asked_to_end() {
-    let mut desk = desk();
-    let began = desk.now;
-    desk.answer([1]);
-    desk.started(1);
-    while desk.terminated().is_empty() {
-        if desk.has_sync() {
-            desk.answer([]);
+    let mut agent = agent();
+    let began = agent.now;
+    agent.answer([1]);
+    agent.started(1);
+    while agent.terminated().is_empty() {
+        if agent.has_sync() {
+            agent.answer([]);
         } else {
-            desk.until_due();
+            agent.until_due();
         }
     }
-    assert_eq!(desk.now.since(began), Duration::from_secs(1_800 - 30));
-    assert_eq!(desk.terminated(), [(1, 15, 15_000)]);
+    assert_eq!(agent.now.since(began), Duration::from_secs(1_800 - 30));
+    assert_eq!(agent.terminated(), [(1, 15, 15_000)]);
 }
 
-/// What Slurm was asked.
-fn inquiries(desk: &AgentHarness) -> Vec<SlurmQuery> {
-    let asked = desk.effects.iter().filter_map(|effect| match effect {
+/// Returns the queries to Slurm.
+fn inquiries(agent: &AgentHarness) -> Vec<SlurmQuery> {
+    let asked = agent.effects.iter().filter_map(|effect| match effect {
         Effect::QuerySlurm(query) => Some(query.clone()),
         _ => None,
     });
@@ -262,10 +266,10 @@ fn inquiries(desk: &AgentHarness) -> Vec<SlurmQuery> {
 
 impl AgentHarness {
     fn slurm_says(&mut self, answer: SlurmAnswer) -> &mut Self {
-        self.handle(Event::SlurmAnswered(Box::new(answer)))
+        self.handle(AgentEvent::SlurmAnswered(Box::new(answer)))
     }
 
-    /// Lets time pass until Slurm is asked something, answering the server meanwhile; what it is asked.
+    /// Answers the server until Slurm gets a query, and returns it.
     fn until_asked(&mut self) -> Vec<SlurmQuery> {
         for _ in 0..200 {
             let asked = inquiries(self);
@@ -282,7 +286,7 @@ impl AgentHarness {
         panic!("Slurm is never asked");
     }
 
-    /// Jobs that are reported in the next sync, with code and cause.
+    /// Returns the jobs of the next sync, with code and cause.
     fn reported(&mut self) -> Vec<(i64, i32, Option<Cause>)> {
         if !self.has_sync() {
             self.later(Duration::from_millis(100));
@@ -303,66 +307,66 @@ fn accounts<const N: usize>(found: [(String, StepAccount); N]) -> SlurmAnswer {
     SlurmAnswer::Accounts(Ok(found.into()), Duration::from_millis(20))
 }
 
-fn measured(desk: &mut AgentHarness) {
-    desk.profile.resource_monitor = Some(torc_api::execution::ResourceMonitor {
+fn measured(agent: &mut AgentHarness) {
+    agent.profile.resource_monitor = Some(torc_api::execution::ResourceMonitor {
         enabled: Some(true),
         sample_interval_seconds: Some(10),
         ..Default::default()
     });
 }
 
-/// What was asked about steps that run, and nothing else.
-fn looks(desk: &mut AgentHarness) -> Vec<SlurmQuery> {
+/// Returns the queries about running steps.
+fn looks(agent: &mut AgentHarness) -> Vec<SlurmQuery> {
     for _ in 0..100 {
-        let asked = desk.until_asked();
+        let asked = agent.until_asked();
         match asked.as_slice() {
-            [SlurmQuery::TimeLeft] => desk.slurm_says(SlurmAnswer::TimeLeft(None)),
-            [SlurmQuery::Preemption] => desk.slurm_says(SlurmAnswer::Preemption(None)),
+            [SlurmQuery::TimeLeft] => agent.slurm_says(SlurmAnswer::TimeLeft(None)),
+            [SlurmQuery::Preemption] => agent.slurm_says(SlurmAnswer::Preemption(None)),
             _ => return asked,
         };
     }
-    panic!("nobody asks about steps");
+    panic!("no query about steps");
 }
 
 // S07, S08
 #[test]
-fn one_question_finds_the_numbers_of_all_new_steps_and_one_measures_them() {
-    let mut desk = desk();
-    measured(&mut desk);
-    desk.answer([1, 2, 3]);
-    desk.started(1).started(2).started(3);
-    assert_eq!(looks(&mut desk), [SlurmQuery::StepNumbers]);
+fn one_query_finds_all_new_steps_and_one_measures_them() {
+    let mut agent = agent();
+    measured(&mut agent);
+    agent.answer([1, 2, 3]);
+    agent.started(1).started(2).started(3);
+    assert_eq!(looks(&mut agent), [SlurmQuery::StepNumbers]);
     let named = |job: i64, number| (key(job).label(), number);
-    desk.slurm_says(SlurmAnswer::StepNumbers(vec![named(1, 0), named(2, 1)]));
-    let began = desk.now;
-    // The third is looked for five times in all, 200 ms apart, and is never measured.
+    agent.slurm_says(SlurmAnswer::StepNumbers(vec![named(1, 0), named(2, 1)]));
+    let began = agent.now;
+    // The third step is looked up five times, 200 ms apart, and is never measured.
     for _ in 0..4 {
-        assert_eq!(looks(&mut desk), [SlurmQuery::StepNumbers]);
-        desk.slurm_says(SlurmAnswer::StepNumbers(vec![named(1, 0), named(2, 1)]));
+        assert_eq!(looks(&mut agent), [SlurmQuery::StepNumbers]);
+        agent.slurm_says(SlurmAnswer::StepNumbers(vec![named(1, 0), named(2, 1)]));
     }
-    assert_eq!(desk.now.since(began), Duration::from_millis(800));
-    assert_eq!(inquiries(&desk), [SlurmQuery::StepUsage(vec![0, 1])]);
+    assert_eq!(agent.now.since(began), Duration::from_millis(800));
+    assert_eq!(inquiries(&agent), [SlurmQuery::StepUsage(vec![0, 1])]);
     let sample =
         |step, cpu, mebibytes: i64| Sample { step, cpu_seconds: Some(cpu), memory_bytes: Some(mebibytes << 20) };
-    desk.effects.clear();
-    desk.slurm_says(SlurmAnswer::StepUsage(desk.now, vec![sample(0, 100.0, 50), sample(1, 1.0, 5)]));
-    assert_eq!(looks(&mut desk), [SlurmQuery::StepUsage(vec![0, 1])], "numbers are known from now on");
-    let later = desk.now.plus(Duration::from_secs(10));
-    desk.now = later;
-    desk.slurm_says(SlurmAnswer::StepUsage(later, vec![sample(0, 115.0, 40)]));
-    assert_eq!(series(&desk), [], "a summary is all that was asked for");
-    desk.ended(1, 0);
-    let usage = desk.state.reports[&key(1)].finished.usage.expect("measured");
+    agent.effects.clear();
+    agent.slurm_says(SlurmAnswer::StepUsage(agent.now, vec![sample(0, 100.0, 50), sample(1, 1.0, 5)]));
+    assert_eq!(looks(&mut agent), [SlurmQuery::StepUsage(vec![0, 1])], "numbers are known from now on");
+    let later = agent.now.plus(Duration::from_secs(10));
+    agent.now = later;
+    agent.slurm_says(SlurmAnswer::StepUsage(later, vec![sample(0, 115.0, 40)]));
+    assert_eq!(series(&agent), [], "a summary is all that was asked for");
+    agent.ended(1, 0);
+    let usage = agent.state.reports[&key(1)].finished.usage.expect("measured");
     assert_eq!(usage.peak_memory_bytes, Some(50 << 20));
     let percent = usage.peak_cpu_percent.expect("two samples");
     assert!((70.0..=150.0).contains(&percent), "{percent}: the difference, and not the average since the start");
-    desk.ended(3, 0);
-    assert_eq!(desk.state.reports[&key(3)].finished.usage, None);
+    agent.ended(3, 0);
+    assert_eq!(agent.state.reports[&key(3)].finished.usage, None);
 }
 
-/// What was written down of jobs that run: job and memory.
-fn series(desk: &AgentHarness) -> Vec<(i64, i64)> {
-    let records = desk.effects.iter().filter_map(|effect| match effect {
+/// Returns the recorded samples of running jobs: job and memory.
+fn series(agent: &AgentHarness) -> Vec<(i64, i64)> {
+    let records = agent.effects.iter().filter_map(|effect| match effect {
         Effect::Record(records) => Some(records),
         _ => None,
     });
@@ -375,77 +379,77 @@ fn series(desk: &AgentHarness) -> Vec<(i64, i64)> {
 
 // S08
 #[test]
-fn every_sample_but_the_first_is_written_down_where_a_series_is_wanted() {
-    let mut desk = desk();
-    measured(&mut desk);
-    let monitor = desk.profile.resource_monitor.as_mut().expect("measured");
+fn a_time_series_has_every_sample_but_the_first() {
+    let mut agent = agent();
+    measured(&mut agent);
+    let monitor = agent.profile.resource_monitor.as_mut().expect("measured");
     monitor.granularity = Some(torc_api::execution::Granularity::TimeSeries);
-    desk.answer([1]);
-    desk.started(1);
-    assert_eq!(looks(&mut desk), [SlurmQuery::StepNumbers]);
-    desk.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4)]));
-    let began = desk.now;
+    agent.answer([1]);
+    agent.started(1);
+    assert_eq!(looks(&mut agent), [SlurmQuery::StepNumbers]);
+    agent.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4)]));
+    let began = agent.now;
     for seconds in 0..3_i64 {
-        desk.effects.clear();
+        agent.effects.clear();
         let sample = Sample { step: 4, cpu_seconds: Some(seconds as f64), memory_bytes: Some(seconds << 20) };
         let at = began.plus(Duration::from_secs(seconds.unsigned_abs()));
-        desk.slurm_says(SlurmAnswer::StepUsage(at, vec![sample]));
+        agent.slurm_says(SlurmAnswer::StepUsage(at, vec![sample]));
         let expected = if seconds == 0 { vec![] } else { vec![(1, seconds << 20)] };
-        assert_eq!(series(&desk), expected, "{seconds}");
+        assert_eq!(series(&agent), expected, "{seconds}");
     }
 }
 
-// S08. Only jobs that are to be measured are asked about, each at its own interval.
+// S08. Only measured jobs are queried, each at its own interval.
 #[test]
 fn a_job_that_is_not_measured_costs_no_question() {
-    let mut desk = desk();
+    let mut agent = agent();
     let off = torc_api::execution::ResourceMonitor { enabled: Some(false), ..Default::default() };
-    desk.profile.resource_monitor = Some(off);
-    desk.answer([1]);
-    desk.started(1);
-    assert!(!desk.state.steps_are_due(10));
-    let mut desk = self::desk();
-    measured(&mut desk);
-    desk.answer([1]);
-    desk.started(1);
-    assert_eq!([5, 10, 20].map(|every| desk.state.steps_are_due(every)), [false, true, false]);
+    agent.profile.resource_monitor = Some(off);
+    agent.answer([1]);
+    agent.started(1);
+    assert!(!steps_are_due(&mut agent, 10));
+    let mut agent = self::agent();
+    measured(&mut agent);
+    agent.answer([1]);
+    agent.started(1);
+    assert_eq!([5, 10, 20].map(|every| steps_are_due(&mut agent, every)), [false, true, false]);
 }
 
-// S09. A step that ends before it is measured costs no question.
+// S09. A step that ends before its first sample costs no query.
 #[test]
 fn short_steps_are_not_asked_about_while_they_run() {
-    let mut desk = desk();
-    measured(&mut desk);
-    desk.answer([1]);
-    desk.started(1).ended(1, 0);
-    assert!(matches!(looks(&mut desk).as_slice(), [SlurmQuery::Accounts(_)]));
-    // Nor does one that ends while its number is looked for.
-    let mut desk = self::desk();
-    measured(&mut desk);
-    desk.answer([1]);
-    desk.started(1);
-    assert_eq!(looks(&mut desk), [SlurmQuery::StepNumbers]);
-    desk.ended(1, 0);
-    desk.slurm_says(SlurmAnswer::StepNumbers(Vec::new()));
-    assert!(matches!(looks(&mut desk).as_slice(), [SlurmQuery::Accounts(_)]));
-    // Nor one that has failed, which is remembered until the accounting knows why.
+    let mut agent = agent();
+    measured(&mut agent);
+    agent.answer([1]);
+    agent.started(1).ended(1, 0);
+    assert!(matches!(looks(&mut agent).as_slice(), [SlurmQuery::Accounts(_)]));
+    // The same holds for one that ends while its number is looked up.
+    let mut agent = self::agent();
+    measured(&mut agent);
+    agent.answer([1]);
+    agent.started(1);
+    assert_eq!(looks(&mut agent), [SlurmQuery::StepNumbers]);
+    agent.ended(1, 0);
+    agent.slurm_says(SlurmAnswer::StepNumbers(Vec::new()));
+    assert!(matches!(looks(&mut agent).as_slice(), [SlurmQuery::Accounts(_)]));
+    // The same holds for a failed one, which is kept until the accounting tells the cause.
     for number in [None, Some(4)] {
-        let mut desk = self::desk();
-        measured(&mut desk);
-        desk.answer([1]);
-        desk.started(1);
-        assert_eq!(looks(&mut desk), [SlurmQuery::StepNumbers]);
-        desk.ended(1, 3);
+        let mut agent = self::agent();
+        measured(&mut agent);
+        agent.answer([1]);
+        agent.started(1);
+        assert_eq!(looks(&mut agent), [SlurmQuery::StepNumbers]);
+        agent.ended(1, 3);
         let numbers = number.map(|number| (key(1).label(), number));
-        desk.slurm_says(SlurmAnswer::StepNumbers(numbers.into_iter().collect()));
+        agent.slurm_says(SlurmAnswer::StepNumbers(numbers.into_iter().collect()));
         for _ in 0..20 {
-            if desk.has_sync() {
-                desk.answer([]);
+            if agent.has_sync() {
+                agent.answer([]);
             } else {
-                desk.until_due();
+                agent.until_due();
             }
             let about_running = |one: &SlurmQuery| matches!(one, SlurmQuery::StepNumbers | SlurmQuery::StepUsage(_));
-            assert!(!inquiries(&desk).iter().any(about_running), "{:?}", inquiries(&desk));
+            assert!(!inquiries(&agent).iter().any(about_running), "{:?}", inquiries(&agent));
         }
     }
 }
@@ -453,92 +457,92 @@ fn short_steps_are_not_asked_about_while_they_run() {
 // S10, S11
 #[test]
 fn a_success_is_reported_at_once_and_its_account_follows() {
-    let mut desk = desk();
-    desk.answer([1, 2]);
-    desk.started(1).started(2);
+    let mut agent = agent();
+    agent.answer([1, 2]);
+    agent.started(1).started(2);
     for job in [1, 2] {
-        desk.ended(job, 0);
-        assert_eq!(desk.reported(), [(job, 0, None)]);
-        desk.answer([]);
+        agent.ended(job, 0);
+        assert_eq!(agent.reported(), [(job, 0, None)]);
+        agent.answer([]);
     }
-    assert_eq!(desk.until_asked(), [SlurmQuery::Accounts(Vec::new())], "one question about both");
-    desk.slurm_says(accounts([account(1, "COMPLETED", Some(10)), account(2, "RUNNING", Some(5))]));
-    let asked_at = desk.now;
-    if !desk.has_sync() {
-        desk.later(Duration::from_millis(100));
+    assert_eq!(agent.until_asked(), [SlurmQuery::Accounts(Vec::new())], "one question about both");
+    agent.slurm_says(accounts([account(1, "COMPLETED", Some(10)), account(2, "RUNNING", Some(5))]));
+    let asked_at = agent.now;
+    if !agent.has_sync() {
+        agent.later(Duration::from_millis(100));
     }
     let stats: Vec<(i64, Option<i64>)> =
-        desk.sync().slurm_stats.iter().map(|stats| (stats.job, stats.max_rss_bytes)).collect();
+        agent.sync().slurm_stats.iter().map(|stats| (stats.job, stats.max_rss_bytes)).collect();
     assert_eq!(stats, [(1, Some(10 << 10))]);
-    desk.answer([]);
-    assert_eq!(desk.until_asked(), [SlurmQuery::Accounts(Vec::new())], "the other is asked about again");
-    assert_eq!(desk.now.since(asked_at), Duration::from_secs(5));
-    assert_eq!(desk.state.sacct.news().len(), 0, "the server has the first");
+    agent.answer([]);
+    assert_eq!(agent.until_asked(), [SlurmQuery::Accounts(Vec::new())], "the other is asked about again");
+    assert_eq!(agent.now.since(asked_at), Duration::from_secs(5));
+    assert_eq!(agent.state.sacct.unreported().len(), 0, "the server has the first");
 }
 
-// S10. A failure is asked about at once; a success waits for company, and is not dragged into that question.
+// S10. A failure is looked up at once. A success is batched, and does not join that query.
 #[test]
 fn only_what_is_due_is_asked_about() {
-    let mut desk = desk();
-    measured(&mut desk);
-    desk.answer([1, 2]);
-    desk.started(1).started(2);
-    assert_eq!(looks(&mut desk), [SlurmQuery::StepNumbers]);
-    desk.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 7), (key(2).label(), 8)]));
-    desk.slurm_says(SlurmAnswer::StepUsage(desk.now, Vec::new()));
-    desk.effects.clear();
-    desk.ended(2, 0).ended(1, 3);
-    assert_eq!(inquiries(&desk), [SlurmQuery::Accounts(vec![7])]);
+    let mut agent = agent();
+    measured(&mut agent);
+    agent.answer([1, 2]);
+    agent.started(1).started(2);
+    assert_eq!(looks(&mut agent), [SlurmQuery::StepNumbers]);
+    agent.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 7), (key(2).label(), 8)]));
+    agent.slurm_says(SlurmAnswer::StepUsage(agent.now, Vec::new()));
+    agent.effects.clear();
+    agent.ended(2, 0).ended(1, 3);
+    assert_eq!(inquiries(&agent), [SlurmQuery::Accounts(vec![7])]);
 }
 
 // S10, S19
 #[test]
-fn after_six_tries_the_account_stays_empty_and_the_runner_may_leave() {
-    let mut desk = desk();
-    desk.answer([1]);
-    desk.started(1).ended(1, 0);
+fn after_six_tries_the_runner_leaves_without_accounting_data() {
+    let mut agent = agent();
+    agent.answer([1]);
+    agent.started(1).ended(1, 0);
     let complete = || SyncResponse { verdict: RunnerDirective::Complete, ..SyncResponse::default() };
     let mut asked = Vec::new();
     while asked.len() < 6 {
-        if desk.has_sync() {
-            desk.respond(complete());
-            assert_eq!(desk.exit(), None, "it waits for the accounting");
-        } else if let Some(query) = inquiries(&desk).pop() {
+        if agent.has_sync() {
+            agent.respond(complete());
+            assert_eq!(agent.exit(), None, "it waits for the accounting");
+        } else if let Some(query) = inquiries(&agent).pop() {
             if query == SlurmQuery::TimeLeft {
-                desk.slurm_says(SlurmAnswer::TimeLeft(None));
+                agent.slurm_says(SlurmAnswer::TimeLeft(None));
                 continue;
             }
-            asked.push(desk.now);
+            asked.push(agent.now);
             let unheard = SlurmError::NoAnswer { reason: "slow".to_owned(), maybe_delivered: true };
-            desk.slurm_says(SlurmAnswer::Accounts(Err(unheard), Duration::ZERO));
+            agent.slurm_says(SlurmAnswer::Accounts(Err(unheard), Duration::ZERO));
         } else {
-            desk.until_due();
+            agent.until_due();
         }
     }
     assert!(asked.windows(2).all(|pair| pair[1].since(pair[0]) == Duration::from_secs(5)), "{asked:?}");
-    assert!(desk.state.sacct.are_settled());
-    let stats = desk.state.sacct.news().values().next().expect("a row without numbers");
+    assert!(agent.state.sacct.is_settled());
+    let stats = agent.state.sacct.unreported().values().next().expect("a row without numbers");
     assert_eq!((stats.slurm_job_id.as_deref(), stats.max_rss_bytes), (Some("77"), None));
 }
 
 // S10, S19
 #[test]
 fn numbers_that_will_not_come_keep_no_allocation() {
-    let mut desk = desk();
-    desk.answer([1]);
-    desk.started(1).ended(1, 0);
+    let mut agent = agent();
+    agent.answer([1]);
+    agent.started(1).ended(1, 0);
     let complete = || SyncResponse { verdict: RunnerDirective::Complete, ..SyncResponse::default() };
-    desk.respond(complete());
-    assert!(matches!(looks(&mut desk).as_slice(), [SlurmQuery::Accounts(_)]));
-    assert!(!desk.state.sacct.are_settled(), "it waits for a word of the accounting");
-    desk.slurm_says(accounts([account(1, "COMPLETED", None)]));
-    while !desk.has_sync() {
-        desk.until_due();
+    agent.respond(complete());
+    assert!(matches!(looks(&mut agent).as_slice(), [SlurmQuery::Accounts(_)]));
+    assert!(!agent.state.sacct.is_settled(), "it waits for a word of the accounting");
+    agent.slurm_says(accounts([account(1, "COMPLETED", None)]));
+    while !agent.has_sync() {
+        agent.until_due();
     }
-    assert!(!desk.state.sacct.are_settled(), "there may be more to do, so numbers are waited for");
-    desk.respond(complete());
-    assert!(desk.state.sacct.are_settled(), "its word is enough");
-    let stats = desk.state.sacct.news().values().next().expect("a row without numbers");
+    assert!(!agent.state.sacct.is_settled(), "there may be more to do, so numbers are waited for");
+    agent.respond(complete());
+    assert!(agent.state.sacct.is_settled(), "its word is enough");
+    let stats = agent.state.sacct.unreported().values().next().expect("a row without numbers");
     assert_eq!((stats.state.as_deref(), stats.max_rss_bytes), (Some("COMPLETED"), None));
 }
 
@@ -555,15 +559,15 @@ fn a_failure_waits_for_the_accounting_which_knows_why() {
         ("FAILED", 137, 137, Cause::ExitCode),
     ];
     for (state, code, reported, cause) in cases {
-        let mut desk = desk();
-        desk.answer([1]);
-        desk.started(1).ended(1, code);
-        assert!(matches!(looks(&mut desk).as_slice(), [SlurmQuery::Accounts(_)]), "{state}");
-        assert_eq!(desk.reported(), [], "{state}: not before the accounting has spoken");
-        desk.answer([]);
-        desk.slurm_says(accounts([account(1, state, Some(10))]));
-        assert_eq!(desk.reported(), [(1, reported, Some(cause))], "{state}");
-        let finished = &desk.sync().finished[0];
+        let mut agent = agent();
+        agent.answer([1]);
+        agent.started(1).ended(1, code);
+        assert!(matches!(looks(&mut agent).as_slice(), [SlurmQuery::Accounts(_)]), "{state}");
+        assert_eq!(agent.reported(), [], "{state}: not before the accounting has spoken");
+        agent.answer([]);
+        agent.slurm_says(accounts([account(1, state, Some(10))]));
+        assert_eq!(agent.reported(), [(1, reported, Some(cause))], "{state}");
+        let finished = &agent.sync().finished[0];
         assert_eq!(finished.slurm_stats.as_ref().and_then(|stats| stats.max_rss_bytes), Some(10 << 10), "{state}");
         assert_eq!(finished.message.is_some(), cause != Cause::ExitCode, "{state}");
     }
@@ -572,35 +576,35 @@ fn a_failure_waits_for_the_accounting_which_knows_why() {
 // S10, S19
 #[test]
 fn a_state_without_numbers_is_enough_to_report_a_failure() {
-    let mut desk = desk();
-    desk.answer([1]);
-    desk.started(1).ended(1, 1);
-    looks(&mut desk);
-    desk.slurm_says(accounts([account(1, "FAILED", None)]));
-    assert_eq!(desk.reported(), [(1, 1, Some(Cause::ExitCode))]);
-    desk.answer([]);
-    looks(&mut desk);
-    desk.slurm_says(accounts([account(1, "FAILED", Some(7))]));
-    desk.later(Duration::from_millis(100));
-    assert_eq!(desk.sync().slurm_stats[0].max_rss_bytes, Some(7 << 10), "the numbers follow");
+    let mut agent = agent();
+    agent.answer([1]);
+    agent.started(1).ended(1, 1);
+    looks(&mut agent);
+    agent.slurm_says(accounts([account(1, "FAILED", None)]));
+    assert_eq!(agent.reported(), [(1, 1, Some(Cause::ExitCode))]);
+    agent.answer([]);
+    looks(&mut agent);
+    agent.slurm_says(accounts([account(1, "FAILED", Some(7))]));
+    agent.later(Duration::from_millis(100));
+    assert_eq!(agent.sync().slurm_stats[0].max_rss_bytes, Some(7 << 10), "the numbers follow");
 }
 
-// S10, S20. The decision about the next attempt needs the peak.
+// S10, S20. The next attempt's memory depends on the peak.
 #[test]
 fn out_of_memory_is_reported_with_its_peak_if_that_comes_soon() {
     for peak in [Some(7), None] {
-        let mut desk = desk();
-        desk.answer([1]);
-        desk.started(1).ended(1, 1);
-        looks(&mut desk);
-        assert_eq!(desk.reported(), []);
-        desk.answer([]);
-        desk.slurm_says(accounts([account(1, "OUT_OF_MEMORY", None)]));
-        assert!(desk.state.jobs.contains_key(&key(1)), "its report waits");
-        looks(&mut desk);
-        desk.slurm_says(accounts([account(1, "OUT_OF_MEMORY", peak)]));
-        assert_eq!(desk.reported(), [(1, 137, Some(Cause::OutOfMemory))], "{peak:?}");
-        let found = desk.sync().finished[0].slurm_stats.as_ref().and_then(|stats| stats.max_rss_bytes);
+        let mut agent = agent();
+        agent.answer([1]);
+        agent.started(1).ended(1, 1);
+        looks(&mut agent);
+        assert_eq!(agent.reported(), []);
+        agent.answer([]);
+        agent.slurm_says(accounts([account(1, "OUT_OF_MEMORY", None)]));
+        assert!(agent.state.jobs.contains_key(&key(1)), "its report waits");
+        looks(&mut agent);
+        agent.slurm_says(accounts([account(1, "OUT_OF_MEMORY", peak)]));
+        assert_eq!(agent.reported(), [(1, 137, Some(Cause::OutOfMemory))], "{peak:?}");
+        let found = agent.sync().finished[0].slurm_stats.as_ref().and_then(|stats| stats.max_rss_bytes);
         assert_eq!(found, peak.map(|kib| kib << 10));
     }
 }
@@ -616,131 +620,131 @@ fn without_an_accounting_nothing_waits_for_it() {
             maybe_delivered: false,
         },
     ] {
-        let mut desk = desk();
-        desk.answer([1, 2]);
-        desk.started(1).started(2).ended(1, 137);
-        looks(&mut desk);
-        desk.slurm_says(SlurmAnswer::Accounts(Err(trouble), Duration::ZERO));
-        assert_eq!(desk.reported(), [(1, 137, Some(Cause::OutOfMemory))], "the code is all there is");
-        desk.answer([]);
-        desk.ended(2, 1);
-        assert_eq!(desk.reported(), [(2, 1, Some(Cause::ExitCode))], "nobody is asked again");
+        let mut agent = agent();
+        agent.answer([1, 2]);
+        agent.started(1).started(2).ended(1, 137);
+        looks(&mut agent);
+        agent.slurm_says(SlurmAnswer::Accounts(Err(trouble), Duration::ZERO));
+        assert_eq!(agent.reported(), [(1, 137, Some(Cause::OutOfMemory))], "the code is all there is");
+        agent.answer([]);
+        agent.ended(2, 1);
+        assert_eq!(agent.reported(), [(2, 1, Some(Cause::ExitCode))], "there is no second query");
     }
 }
 
-// S10. A listing of a large allocation takes its time: it is asked for rarely then.
+// S10. Listing a large allocation takes long, so it is done rarely.
 #[test]
 fn a_slow_accounting_is_asked_rarely() {
-    let mut desk = desk();
-    desk.answer([1, 2]);
-    desk.started(1).started(2).ended(1, 0);
-    looks(&mut desk);
+    let mut agent = agent();
+    agent.answer([1, 2]);
+    agent.started(1).started(2).ended(1, 0);
+    looks(&mut agent);
     let slow = SlurmAnswer::Accounts(Ok([account(1, "COMPLETED", Some(1))].into()), Duration::from_secs(3));
-    desk.slurm_says(slow);
-    let answered = desk.now;
-    desk.ended(2, 0);
-    looks(&mut desk);
-    assert_eq!(desk.now.since(answered), Duration::from_secs(30));
+    agent.slurm_says(slow);
+    let answered = agent.now;
+    agent.ended(2, 0);
+    looks(&mut agent);
+    assert_eq!(agent.now.since(answered), Duration::from_secs(30));
 }
 
-// J23. Slurm ends steps and the runner together; whose SIGTERM is first is a matter of luck.
+// J23. Slurm signals steps and the runner at once, in any order.
 #[test]
 fn a_step_that_died_with_the_allocation_is_not_blamed() {
-    let mut desk = desk();
-    desk.answer([1, 2]);
-    desk.started(1).started(2).ended(1, 143);
-    desk.handle(Event::Stop);
-    assert_eq!(desk.terminated(), [(2, 15, 30_000)]);
-    assert_eq!(desk.reported(), [(1, 143, Some(Cause::Stopped))]);
-    desk.answer([]);
-    desk.ended(2, 143);
-    assert_eq!(desk.reported(), [(2, 143, Some(Cause::Stopped))], "it was ended from here: nobody is asked");
+    let mut agent = agent();
+    agent.answer([1, 2]);
+    agent.started(1).started(2).ended(1, 143);
+    agent.handle(AgentEvent::Stop);
+    assert_eq!(agent.terminated(), [(2, 15, 30_000)]);
+    assert_eq!(agent.reported(), [(1, 143, Some(Cause::Stopped))]);
+    agent.answer([]);
+    agent.ended(2, 143);
+    assert_eq!(agent.reported(), [(2, 143, Some(Cause::Stopped))], "the runner ended it, so there is no query");
 }
 
-fn looks_time(desk: &mut AgentHarness) {
-    while desk.until_asked() != [SlurmQuery::TimeLeft] {}
+fn looks_time(agent: &mut AgentHarness) {
+    while agent.until_asked() != [SlurmQuery::TimeLeft] {}
 }
 
-// X05. Preemption with a time of grace brings the end nearer.
+// X05. Preemption with a grace time moves the end forward.
 #[test]
-fn a_preempted_allocation_ends_its_jobs_through_no_fault_of_theirs() {
+fn jobs_of_a_preempted_allocation_have_cause_preempted() {
     for (preempted, cause) in [(Some(true), Cause::Preempted), (Some(false), Cause::Timeout), (None, Cause::Timeout)] {
-        let mut desk = desk();
-        desk.answer([1, 2]);
-        desk.started(1).started(2);
-        looks_time(&mut desk);
-        desk.slurm_says(SlurmAnswer::TimeLeft(Some(Duration::from_secs(300))));
-        assert_eq!(inquiries(&desk), [SlurmQuery::Preemption]);
-        desk.slurm_says(SlurmAnswer::Preemption(preempted));
-        assert_eq!(desk.state.want(desk.now).limit > 0, preempted != Some(true), "nothing new is begun");
-        let told = desk.now;
-        while desk.terminated().is_empty() {
-            if desk.has_sync() {
-                desk.answer([]);
-            } else if inquiries(&desk).is_empty() {
-                desk.until_due();
+        let mut agent = agent();
+        agent.answer([1, 2]);
+        agent.started(1).started(2);
+        looks_time(&mut agent);
+        agent.slurm_says(SlurmAnswer::TimeLeft(Some(Duration::from_secs(300))));
+        assert_eq!(inquiries(&agent), [SlurmQuery::Preemption]);
+        agent.slurm_says(SlurmAnswer::Preemption(preempted));
+        assert_eq!(agent.state.work_request(agent.now).limit > 0, preempted != Some(true), "nothing new is begun");
+        let observed = agent.now;
+        while agent.terminated().is_empty() {
+            if agent.has_sync() {
+                agent.answer([]);
+            } else if inquiries(&agent).is_empty() {
+                agent.until_due();
             } else {
-                desk.slurm_says(SlurmAnswer::TimeLeft(None));
+                agent.slurm_says(SlurmAnswer::TimeLeft(None));
             }
         }
-        assert_eq!(desk.now.since(told), Duration::from_secs(270), "what runs has the time that is left");
-        desk.ended(1, 143);
-        assert_eq!(desk.state.reports[&key(1)].finished.cause, Some(cause), "{preempted:?}");
+        assert_eq!(agent.now.since(observed), Duration::from_secs(270), "what runs has the time that is left");
+        agent.ended(1, 143);
+        assert_eq!(agent.state.reports[&key(1)].finished.cause, Some(cause), "{preempted:?}");
     }
 }
 
-// X05. Slurm tells the steps at once, and the runner not at all.
+// X05. Slurm signals the steps at once, and the runner later.
 #[test]
-fn a_step_that_was_asked_to_end_by_slurm_leads_to_a_look_at_the_allocation() {
-    let mut desk = desk();
-    desk.answer([1, 2, 3]);
-    desk.started(1).started(2).started(3).ended(1, 143);
-    assert_eq!(inquiries(&desk), [SlurmQuery::Preemption], "and not the accounting before that is known");
-    desk.slurm_says(SlurmAnswer::Preemption(Some(true)));
-    assert_eq!(desk.state.want(desk.now).limit, 0, "nothing new is begun");
-    assert!(matches!(inquiries(&desk).as_slice(), [SlurmQuery::Accounts(_)]), "{:?}", desk.effects);
-    desk.slurm_says(accounts([account(1, "CANCELLED by 0", Some(1))]));
-    assert_eq!(desk.state.reports[&key(1)].finished.cause, Some(Cause::Preempted));
-    // At the end of its time of grace the runner is told to stop.
-    desk.handle(Event::Stop);
-    assert_eq!(desk.terminated().iter().map(|(job, ..)| *job).collect::<Vec<_>>(), [2, 3]);
-    desk.ended(2, 143);
-    assert_eq!(desk.state.reports[&key(2)].finished.cause, Some(Cause::Preempted));
+fn a_step_ended_by_slurm_leads_to_a_query_about_preemption() {
+    let mut agent = agent();
+    agent.answer([1, 2, 3]);
+    agent.started(1).started(2).started(3).ended(1, 143);
+    assert_eq!(inquiries(&agent), [SlurmQuery::Preemption], "and not the accounting before that is known");
+    agent.slurm_says(SlurmAnswer::Preemption(Some(true)));
+    assert_eq!(agent.state.work_request(agent.now).limit, 0, "nothing new is begun");
+    assert!(matches!(inquiries(&agent).as_slice(), [SlurmQuery::Accounts(_)]), "{:?}", agent.effects);
+    agent.slurm_says(accounts([account(1, "CANCELLED by 0", Some(1))]));
+    assert_eq!(agent.state.reports[&key(1)].finished.cause, Some(Cause::Preempted));
+    // The runner gets its signal at the end of the grace time.
+    agent.handle(AgentEvent::Stop);
+    assert_eq!(agent.terminated().iter().map(|(job, ..)| *job).collect::<Vec<_>>(), [2, 3]);
+    agent.ended(2, 143);
+    assert_eq!(agent.state.reports[&key(2)].finished.cause, Some(Cause::Preempted));
 }
 
 // J33, S10
 #[test]
-fn offline_the_account_of_a_step_is_in_the_journal_with_its_result() {
-    let journalled = |desk: &AgentHarness| -> Vec<Option<i64>> {
-        let written = desk.effects.iter().filter_map(|effect| match effect {
+fn the_journal_has_the_accounting_data_of_a_step() {
+    let journalled = |agent: &AgentHarness| -> Vec<Option<i64>> {
+        let written = agent.effects.iter().filter_map(|effect| match effect {
             Effect::Journal(results) => Some(results.clone()),
             _ => None,
         });
         let stats = written.flatten().map(|result| result.finished.slurm_stats.and_then(|stats| stats.max_rss_bytes));
         stats.collect()
     };
-    let mut desk = desk();
-    desk.state.settings.offline.retry_window = Some(Duration::ZERO);
-    desk.answer([1]);
-    desk.started(1).later(Duration::from_millis(100));
-    desk.fail(LinkError::Unreachable("connection refused".to_owned()));
-    assert!(desk.state.session.is_draining());
-    desk.ended(1, 0);
-    assert_eq!(journalled(&desk), [None], "at once");
-    desk.handle(Event::Journalled(vec![key(1)]));
-    assert_eq!(desk.exit(), None, "the accounting has not spoken");
+    let mut agent = agent();
+    agent.state.settings.user.server_retry_window = Some(Duration::ZERO);
+    agent.answer([1]);
+    agent.started(1).later(Duration::from_millis(100));
+    agent.fail(LinkError::Unreachable("connection refused".to_owned()));
+    assert!(agent.state.session.is_draining());
+    agent.ended(1, 0);
+    assert_eq!(journalled(&agent), [None], "at once");
+    agent.handle(AgentEvent::Journalled(vec![key(1)]));
+    assert_eq!(agent.exit(), None, "the accounting has not spoken");
     for _ in 0..50 {
-        if inquiries(&desk).iter().any(|query| matches!(query, SlurmQuery::Accounts(_))) {
+        if inquiries(&agent).iter().any(|query| matches!(query, SlurmQuery::Accounts(_))) {
             break;
         }
-        if desk.has_sync() {
-            desk.fail(LinkError::Unreachable("connection refused".to_owned()));
+        if agent.has_sync() {
+            agent.fail(LinkError::Unreachable("connection refused".to_owned()));
         } else {
-            desk.until_due();
+            agent.until_due();
         }
     }
-    desk.slurm_says(accounts([account(1, "COMPLETED", Some(3))]));
-    assert_eq!(journalled(&desk), [Some(3 << 10)], "and again with what it said");
-    desk.handle(Event::Journalled(vec![key(1)]));
-    assert_eq!(desk.exit(), Some(Ok(RunnerExit::Drained)));
+    agent.slurm_says(accounts([account(1, "COMPLETED", Some(3))]));
+    assert_eq!(journalled(&agent), [Some(3 << 10)], "and again with what it said");
+    agent.handle(AgentEvent::Journalled(vec![key(1)]));
+    assert_eq!(agent.exit(), Some(Ok(RunnerExit::Drained)));
 }

@@ -1,4 +1,4 @@
-//! What takes no resources: the commands of actions, recovery scripts, and a worker's last commands.
+//! Tasks, which take no resources: commands of actions, recovery scripts, and the last commands of a worker.
 
 use torc_api::wire::LeaseRole;
 
@@ -26,20 +26,23 @@ impl AgentHarness {
 #[test]
 fn they_start_at_once_on_a_full_node() {
     for by_count in [None, Some(1)] {
-        let mut desk = AgentHarness::with(Settings { max_parallel_jobs: by_count, ..settings(1) });
-        desk.answer([1, 2]);
-        assert_eq!(desk.starts(), [1]);
-        desk.started(1).later(Duration::from_millis(200));
-        desk.give([task(7, LeaseRole::Action)]);
-        assert_eq!(desk.starts(), [7], "the node is full, and it starts all the same");
-        let order = desk.order(7);
+        let mut agent = AgentHarness::with(AgentSettings {
+            user: RunnerSettings { max_parallel_jobs: by_count, ..user() },
+            ..settings(1)
+        });
+        agent.answer([1, 2]);
+        assert_eq!(agent.starts(), [1]);
+        agent.started(1).later(Duration::from_millis(200));
+        agent.give([task(7, LeaseRole::Action)]);
+        assert_eq!(agent.starts(), [7], "the node is full, and it starts all the same");
+        let order = agent.order(7);
         assert_eq!((order.role, order.in_turn), (LeaseRole::Action, false));
         let names: Vec<&str> = order.env.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["TORC_RUN_ID", "TORC_ATTEMPT_ID", "TORC_RETURN_CODE"], "an action is no job");
-        desk.started(7).ended(7, 0);
-        assert_eq!(desk.starts(), Vec::<i64>::new(), "its end makes no room");
-        desk.ended(1, 0);
-        assert_eq!(desk.starts(), [2]);
+        agent.started(7).ended(7, 0);
+        assert_eq!(agent.starts(), Vec::<i64>::new(), "its end makes no room");
+        agent.ended(1, 0);
+        assert_eq!(agent.starts(), [2]);
     }
 }
 
@@ -48,86 +51,86 @@ fn a_failed_jobs_gpus_are_free_while_its_script_runs() {
     let mut settings = settings(2);
     settings.capacity.gpus = 1;
     settings.devices = vec!["3".to_owned()];
-    let mut desk = AgentHarness::with(settings);
-    desk.profile.resources.gpus = 1;
+    let mut agent = AgentHarness::with(settings);
+    agent.profile.resources.gpus = 1;
     for round in 0..4 {
         let job = 10 + round;
-        desk.answer([job]);
-        assert_eq!(desk.order(job).devices, ["3"], "round {round}");
-        desk.started(job).ended(job, 1);
+        agent.answer([job]);
+        assert_eq!(agent.order(job).devices, ["3"], "round {round}");
+        agent.started(job).ended(job, 1);
         let script = Lease { key: AttemptKey { lease_id: 100 + job, ..key(job) }, ..task(job, LeaseRole::Recovery) };
-        desk.give([script.clone()]);
-        let order = desk.order(job);
+        agent.give([script.clone()]);
+        let order = agent.order(job);
         assert_eq!((order.role, order.devices.len()), (LeaseRole::Recovery, 0));
         assert!(order.env.contains(&("TORC_JOB_ID".to_owned(), job.to_string())));
-        desk.handle(Event::Started(script.key, desk.now, 1));
-        let over = JobExit { key: script.key, ..ended(job, Outcome::Exited(0), desk.now) };
-        desk.handle(Event::Ended(Box::new(over)));
-        assert_eq!(desk.sync().want.free.gpus, 1);
+        agent.handle(AgentEvent::Started(script.key, agent.now, 1));
+        let over = JobExit { key: script.key, ..ended(job, Outcome::Exited(0), agent.now) };
+        agent.handle(AgentEvent::Ended(Box::new(over)));
+        assert_eq!(agent.sync().want.free.gpus, 1);
     }
 }
 
 #[test]
 fn they_do_not_count_as_work_ahead() {
-    let mut desk = AgentHarness::new(2);
-    desk.give([task(7, LeaseRole::Action)]);
-    desk.started(7).later(Duration::from_secs(50));
-    let want = desk.state.want(desk.now);
+    let mut agent = AgentHarness::new(2);
+    agent.give([task(7, LeaseRole::Action)]);
+    agent.started(7).later(Duration::from_secs(50));
+    let want = agent.state.work_request(agent.now);
     assert_eq!((want.free.cpus, want.ahead, want.limit), (2, 0, 2), "no job has run: nothing is asked for ahead");
 }
 
 // J12
 #[test]
 fn a_workers_last_commands_run_when_nothing_else_does() {
-    let mut desk = AgentHarness::new(1);
-    desk.answer([1]);
-    desk.started(1).handle(Event::Stop);
-    assert!(!desk.has_sync() || desk.sync().stopping);
-    desk.handle(Event::Ended(Box::new(ended(1, Outcome::Signaled(15), desk.now))));
-    assert!(desk.sync().completing && desk.sync().finished.len() == 1 && !desk.sync().leaving);
-    desk.give([task(7, LeaseRole::Action)]);
-    assert_eq!(desk.starts(), [7]);
-    desk.started(7).later(Duration::from_secs(60));
-    assert!(desk.exit().is_none() && !desk.sync().completing, "it takes its time");
-    desk.ended(7, 0);
-    if !desk.has_sync() {
-        desk.answer([]);
+    let mut agent = AgentHarness::new(1);
+    agent.answer([1]);
+    agent.started(1).handle(AgentEvent::Stop);
+    assert!(!agent.has_sync() || agent.sync().stopping);
+    agent.handle(AgentEvent::Ended(Box::new(ended(1, Outcome::Signaled(15), agent.now))));
+    assert!(agent.sync().completing && agent.sync().finished.len() == 1 && !agent.sync().leaving);
+    agent.give([task(7, LeaseRole::Action)]);
+    assert_eq!(agent.starts(), [7]);
+    agent.started(7).later(Duration::from_secs(60));
+    assert!(agent.exit().is_none() && !agent.sync().completing, "it takes its time");
+    agent.ended(7, 0);
+    if !agent.has_sync() {
+        agent.answer([]);
     }
-    assert!(desk.sync().completing && desk.sync().finished.len() == 1);
-    desk.give([lease(2)]);
-    assert_eq!(desk.starts(), Vec::<i64>::new(), "no jobs any more");
-    while !desk.sync().leaving {
-        desk.answer([]);
+    assert!(agent.sync().completing && agent.sync().finished.len() == 1);
+    agent.give([lease(2)]);
+    assert_eq!(agent.starts(), Vec::<i64>::new(), "no jobs any more");
+    while !agent.sync().leaving {
+        agent.answer([]);
     }
-    assert_eq!(desk.sync().returned.len() + desk.sync().finished.len(), 0, "everything was said before");
-    desk.answer([]);
-    assert_eq!(desk.exit(), Some(Ok(RunnerExit::Stopped)));
+    assert_eq!(agent.sync().returned.len() + agent.sync().finished.len(), 0, "everything was said before");
+    agent.answer([]);
+    assert_eq!(agent.exit(), Some(Ok(RunnerExit::Stopped)));
 }
 
 // J12
 #[test]
 fn they_are_skipped_offline_and_in_a_hurry() {
     let away = || LinkError::Unreachable("gone".to_owned());
-    let mut desk = AgentHarness::new(1);
-    desk.fail(away()).handle(Event::Stop);
-    desk.later(Duration::from_millis(200));
-    assert!(desk.sync().leaving, "offline before it came to that");
+    let mut agent = AgentHarness::new(1);
+    agent.fail(away()).handle(AgentEvent::Stop);
+    agent.later(Duration::from_millis(200));
+    assert!(agent.sync().leaving, "offline before it came to that");
 
-    let mut desk = AgentHarness::new(1);
-    desk.answer([]).handle(Event::Stop);
-    assert!(desk.sync().completing);
-    desk.fail(away()).later(Duration::from_millis(200));
-    assert!(desk.sync().leaving, "offline meanwhile");
+    let mut agent = AgentHarness::new(1);
+    agent.answer([]).handle(AgentEvent::Stop);
+    assert!(agent.sync().completing);
+    agent.fail(away()).later(Duration::from_millis(200));
+    assert!(agent.sync().leaving, "offline meanwhile");
 
-    let mut desk = AgentHarness::new(1);
-    desk.answer([]).handle(Event::Stop);
-    desk.give([task(7, LeaseRole::Action)]);
-    desk.started(7).handle(Event::StopNow);
-    assert_eq!(desk.terminated(), [(7, 9, 0)]);
-    desk.handle(Event::Ended(Box::new(ended(7, Outcome::Signaled(9), desk.now))));
-    if !desk.has_sync() {
-        desk.answer([]);
+    let mut agent = AgentHarness::new(1);
+    agent.answer([]).handle(AgentEvent::Stop);
+    agent.give([task(7, LeaseRole::Action)]);
+    agent.started(7).handle(AgentEvent::StopNow);
+    assert_eq!(agent.terminated(), [(7, 9, 0)]);
+    agent.handle(AgentEvent::Ended(Box::new(ended(7, Outcome::Signaled(9), agent.now))));
+    if !agent.has_sync() {
+        agent.answer([]);
     }
-    assert!(desk.sync().leaving);
-    assert_eq!(desk.sync().finished[0].cause, Some(Cause::Stopped), "that says nothing about the commands");
+    assert!(agent.sync().leaving);
+    assert_eq!(agent.sync().finished[0].cause, Some(Cause::Stopped), "that says nothing about the commands");
 }

@@ -1,31 +1,34 @@
-//! How often the server is called when nothing of ours waits there.
+//! Delays between calls without long polls.
 
 use super::*;
 
 fn without_long_polls(base: u64, most: u64) -> AgentHarness {
-    AgentHarness::with(Settings {
-        long_poll: false,
-        poll_interval: Duration::from_secs(base),
-        backoff_max: Duration::from_secs(most),
+    AgentHarness::with(AgentSettings {
+        user: RunnerSettings {
+            long_poll: false,
+            poll_interval: Duration::from_secs(base),
+            claim_backoff_max: Duration::from_secs(most),
+            ..user()
+        },
         ..settings(2)
     })
 }
 
-/// Seconds from an answer without news to the next call.
-fn wait(desk: &mut AgentHarness, lease: u64) -> u64 {
-    let before = desk.now;
-    let sequence = desk.state.session.sequence();
+/// Returns the seconds from an answer without news to the next call.
+fn wait(agent: &mut AgentHarness, lease: u64) -> u64 {
+    let before = agent.now;
+    let sequence = agent.state.session.sequence();
     let answer = SyncResponse { sequence, lease_ms: lease * 1_000, ..SyncResponse::default() };
-    desk.handle(Event::Answered(Box::new(answer)));
-    while !desk.has_sync() {
-        desk.until_due();
+    agent.handle(AgentEvent::Answered(Box::new(answer)));
+    while !agent.has_sync() {
+        agent.until_due();
     }
-    assert_eq!(desk.sync().wait_ms, 0, "the server is not asked to wait");
-    desk.now.since(before).as_secs()
+    assert_eq!(agent.sync().wait_ms, 0, "the server is not asked to wait");
+    agent.now.since(before).as_secs()
 }
 
-fn busy(desk: &mut AgentHarness, lease: u64) {
-    let sequence = desk.state.session.sequence();
+fn busy(agent: &mut AgentHarness, lease: u64) {
+    let sequence = agent.state.session.sequence();
     let answer = SyncResponse {
         sequence,
         leases: vec![lease_of(1)],
@@ -33,10 +36,10 @@ fn busy(desk: &mut AgentHarness, lease: u64) {
         lease_ms: lease * 1_000,
         ..SyncResponse::default()
     };
-    desk.handle(Event::Answered(Box::new(answer)));
-    desk.started(1);
-    while !desk.has_sync() {
-        desk.until_due();
+    agent.handle(AgentEvent::Answered(Box::new(answer)));
+    agent.started(1);
+    while !agent.has_sync() {
+        agent.until_due();
     }
 }
 
@@ -47,119 +50,122 @@ fn lease_of(job: i64) -> Lease {
 // J27, J28
 #[test]
 fn while_jobs_run_and_nothing_happens_the_wait_doubles() {
-    let mut desk = without_long_polls(5, 300);
-    busy(&mut desk, 3_600);
-    let waits: Vec<u64> = (0..8).map(|_| wait(&mut desk, 3_600)).collect();
+    let mut agent = without_long_polls(5, 300);
+    busy(&mut agent, 3_600);
+    let waits: Vec<u64> = (0..8).map(|_| wait(&mut agent, 3_600)).collect();
     assert_eq!(waits, [10, 20, 40, 80, 160, 300, 300, 300]);
-    // A job that ends is reported at once, and the ramp begins anew.
-    desk.answer([]);
-    desk.later(Duration::from_secs(1)).ended(1, 0);
-    assert_eq!(desk.sync().finished.len(), 1);
-    assert_eq!(wait(&mut desk, 3_600), 5, "progress");
+    // The end of a job is reported at once, and resets the delay.
+    agent.answer([]);
+    agent.later(Duration::from_secs(1)).ended(1, 0);
+    assert_eq!(agent.sync().finished.len(), 1);
+    assert_eq!(wait(&mut agent, 3_600), 5, "progress");
 }
 
 // J28
 #[test]
-fn new_work_lets_the_ramp_begin_anew() {
-    let mut desk = without_long_polls(5, 300);
-    busy(&mut desk, 3_600);
-    assert_eq!([(); 3].map(|()| wait(&mut desk, 3_600)), [10, 20, 40]);
-    desk.answer([2]).started(2);
-    while !desk.has_sync() {
-        desk.until_due();
+fn new_work_resets_the_delay() {
+    let mut agent = without_long_polls(5, 300);
+    busy(&mut agent, 3_600);
+    assert_eq!([(); 3].map(|()| wait(&mut agent, 3_600)), [10, 20, 40]);
+    agent.answer([2]).started(2);
+    while !agent.has_sync() {
+        agent.until_due();
     }
-    assert_eq!(wait(&mut desk, 3_600), 10);
+    assert_eq!(wait(&mut agent, 3_600), 10);
 }
 
 // J29
 #[test]
 fn without_jobs_it_looks_at_least_every_thirty_seconds() {
-    let mut desk = without_long_polls(5, 300);
-    assert_eq!([wait(&mut desk, 3_600), wait(&mut desk, 3_600)], [5, 5]);
-    let mut desk = without_long_polls(300, 3_600);
-    assert_eq!([wait(&mut desk, 3_600), wait(&mut desk, 3_600)], [30, 30]);
+    let mut agent = without_long_polls(5, 300);
+    assert_eq!([wait(&mut agent, 3_600), wait(&mut agent, 3_600)], [5, 5]);
+    let mut agent = without_long_polls(300, 3_600);
+    assert_eq!([wait(&mut agent, 3_600), wait(&mut agent, 3_600)], [30, 30]);
 }
 
-/// Without calls in time the leases would run out; Torc 1.0 had none.
+/// Without calls in time leases would expire. Torc 1.0 had no leases.
 #[test]
 fn no_wait_is_longer_than_a_third_of_the_lease() {
-    let mut desk = without_long_polls(5, 300);
-    busy(&mut desk, 120);
-    let waits: Vec<u64> = (0..5).map(|_| wait(&mut desk, 120)).collect();
+    let mut agent = without_long_polls(5, 300);
+    busy(&mut agent, 120);
+    let waits: Vec<u64> = (0..5).map(|_| wait(&mut agent, 120)).collect();
     assert_eq!(waits, [10, 20, 40, 40, 40]);
 }
 
 // J05
 #[test]
-fn an_exit_is_reported_and_followed_at_once_however_long_the_wait() {
-    let mut desk = without_long_polls(3_000, 3_000);
-    busy(&mut desk, 36_000);
-    desk.answer([]);
-    desk.later(Duration::from_secs(1));
-    assert!(!desk.has_sync());
-    desk.ended(1, 0);
-    assert_eq!((desk.sync().finished.len(), desk.sync().want.limit > 0), (1, true));
+fn an_exit_is_reported_at_once_during_any_wait() {
+    let mut agent = without_long_polls(3_000, 3_000);
+    busy(&mut agent, 36_000);
+    agent.answer([]);
+    agent.later(Duration::from_secs(1));
+    assert!(!agent.has_sync());
+    agent.ended(1, 0);
+    assert_eq!((agent.sync().finished.len(), agent.sync().want.limit > 0), (1, true));
 }
 
-/// E.g. a proxy that cuts long calls short.
+/// A proxy may cut long calls short.
 #[test]
 fn calls_that_should_have_waited_and_did_not_are_slowed_down() {
-    let mut desk = AgentHarness::with(Settings { poll_interval: Duration::from_secs(2), ..settings(2) });
-    desk.answer([1]);
-    desk.started(1);
+    let mut agent = AgentHarness::with(AgentSettings {
+        user: RunnerSettings { poll_interval: Duration::from_secs(2), ..user() },
+        ..settings(2)
+    });
+    agent.answer([1]);
+    agent.started(1);
     let mut pauses = Vec::new();
     for _ in 0..12 {
-        while !desk.has_sync() {
-            desk.until_due();
+        while !agent.has_sync() {
+            agent.until_due();
         }
-        assert!(desk.sync().wait_ms > 0);
-        let before = desk.now;
-        desk.answer([]);
-        while !desk.has_sync() {
-            desk.until_due();
+        assert!(agent.sync().wait_ms > 0);
+        let before = agent.now;
+        agent.answer([]);
+        while !agent.has_sync() {
+            agent.until_due();
         }
-        pauses.push(desk.now.since(before).as_millis());
+        pauses.push(agent.now.since(before).as_millis());
     }
     assert_eq!(pauses, [100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 40_000, 40_000, 40_000]);
 }
 
-/// How long to stay and how far to lease ahead should not be known only when there is work.
+/// The policy of the workflows is needed even without work.
 #[test]
 fn the_first_call_is_answered_at_once() {
-    let mut desk = AgentHarness::new(1);
-    assert_eq!(desk.sync().wait_ms, 0);
-    desk.answer([]);
-    while !desk.has_sync() {
-        desk.until_due();
+    let mut agent = AgentHarness::new(1);
+    assert_eq!(agent.sync().wait_ms, 0);
+    agent.answer([]);
+    while !agent.has_sync() {
+        agent.until_due();
     }
-    assert!(desk.sync().wait_ms >= 30_000);
+    assert!(agent.sync().wait_ms >= 30_000);
 }
 
-/// The pauses after calls that should have waited on the server and did not, in milliseconds.
-fn pauses_when_cut_short(desk: &mut AgentHarness, count: usize, lease: u64) -> Vec<u128> {
+/// Returns the delays after long polls that returned too early, in milliseconds.
+fn pauses_when_cut_short(agent: &mut AgentHarness, count: usize, lease: u64) -> Vec<u128> {
     let mut pauses = Vec::new();
     for _ in 0..count {
-        while !desk.has_sync() {
-            desk.until_due();
+        while !agent.has_sync() {
+            agent.until_due();
         }
-        assert!(desk.sync().wait_ms > 0, "the server is asked to wait");
-        let before = desk.now;
-        let sequence = desk.state.session.sequence();
+        assert!(agent.sync().wait_ms > 0, "the server is asked to wait");
+        let before = agent.now;
+        let sequence = agent.state.session.sequence();
         let answer = SyncResponse { sequence, lease_ms: lease * 1_000, ..SyncResponse::default() };
-        desk.handle(Event::Answered(Box::new(answer)));
-        while !desk.has_sync() {
-            desk.until_due();
+        agent.handle(AgentEvent::Answered(Box::new(answer)));
+        while !agent.has_sync() {
+            agent.until_due();
         }
-        pauses.push(desk.now.since(before).as_millis());
+        pauses.push(agent.now.since(before).as_millis());
     }
     pauses
 }
 
-// J26, J27, J29. The pause of calls that wait on the server is bounded by the regime, too.
+// J26, J27, J29. The delay of long polls that return too early is bounded by the poll mode, too.
 #[test]
 fn a_cut_long_poll_pauses_no_longer_than_its_regime() {
     let ramp = [100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 51_200];
-    // Base, most, whether a job runs, the longest pause.
+    // Base, maximum, whether a job runs, the longest delay.
     let cases = [
         (2, 300, false, 2_000, "without jobs the base"),
         (7, 300, false, 7_000, "without jobs the base"),
@@ -169,63 +175,66 @@ fn a_cut_long_poll_pauses_no_longer_than_its_regime() {
         (1, 40, true, 40_000, "with jobs the most"),
     ];
     for (base, most, busy, longest, why) in cases {
-        let mut desk = AgentHarness::with(Settings {
-            poll_interval: Duration::from_secs(base),
-            backoff_max: Duration::from_secs(most),
+        let mut agent = AgentHarness::with(AgentSettings {
+            user: RunnerSettings {
+                poll_interval: Duration::from_secs(base),
+                claim_backoff_max: Duration::from_secs(most),
+                ..user()
+            },
             ..settings(2)
         });
-        desk.answer(if busy { vec![1] } else { vec![] });
+        agent.answer(if busy { vec![1] } else { vec![] });
         if busy {
-            desk.started(1);
+            agent.started(1);
         }
         let expected: Vec<u128> = ramp.iter().map(|pause| (*pause).min(longest)).collect();
-        assert_eq!(pauses_when_cut_short(&mut desk, ramp.len(), 36_000), expected, "{why}: {base} s, {most} s");
+        assert_eq!(pauses_when_cut_short(&mut agent, ramp.len(), 36_000), expected, "{why}: {base} s, {most} s");
     }
 }
 
-// J26, J28. Half of the wait that was asked for shows that the server does wait.
+// J26, J28. An answer after half of the requested wait shows that the server does wait.
 #[test]
 fn a_call_that_waited_for_half_of_its_time_is_followed_at_once() {
     for (waited_ms, pause_ms) in [(14_999, 100), (15_000, 5), (30_000, 5)] {
-        let mut desk = AgentHarness::new(2);
-        desk.answer([]);
-        while !desk.has_sync() {
-            desk.until_due();
+        let mut agent = AgentHarness::new(2);
+        agent.answer([]);
+        while !agent.has_sync() {
+            agent.until_due();
         }
-        assert_eq!(desk.sync().wait_ms, 30_000);
-        desk.now = desk.now.plus(Duration::from_millis(waited_ms));
-        desk.answer([]);
-        let before = desk.now;
-        while !desk.has_sync() {
-            desk.until_due();
+        assert_eq!(agent.sync().wait_ms, 30_000);
+        agent.now = agent.now.plus(Duration::from_millis(waited_ms));
+        agent.answer([]);
+        let before = agent.now;
+        while !agent.has_sync() {
+            agent.until_due();
         }
-        assert_eq!(desk.now.since(before).as_millis(), pause_ms, "after {waited_ms} ms");
+        assert_eq!(agent.now.since(before).as_millis(), pause_ms, "after {waited_ms} ms");
     }
 }
 
-// P01, P03. With all that was asked for there may be more; with some of it there is hardly more.
+// P01, P03. After a complete answer there may be more work; after a partial one there is hardly more.
 #[test]
 fn an_answer_with_all_that_was_asked_for_is_followed_at_once() {
     for (jobs, pause_ms) in [(vec![1, 2], 0), (vec![1], 5), (vec![], 5)] {
-        let mut desk = AgentHarness::new(2);
-        assert_eq!(desk.sync().want.limit, 2);
-        desk.answer(jobs.clone());
-        let before = desk.now;
-        while !desk.has_sync() {
-            desk.until_due();
+        let mut agent = AgentHarness::new(2);
+        assert_eq!(agent.sync().want.limit, 2);
+        agent.answer(jobs.clone());
+        let before = agent.now;
+        while !agent.has_sync() {
+            agent.until_due();
         }
-        assert_eq!(desk.now.since(before).as_millis(), pause_ms, "{jobs:?}");
+        assert_eq!(agent.now.since(before).as_millis(), pause_ms, "{jobs:?}");
     }
 }
 
 // J26, J28
 #[test]
 fn a_claim_resets_the_ramp_without_long_polls() {
-    let mut desk = without_long_polls(5, 300);
-    busy(&mut desk, 3_600);
-    assert_eq!([(); 4].map(|()| wait(&mut desk, 3_600)), [10, 20, 40, 80]);
-    let before = desk.now;
-    let sequence = desk.state.session.sequence();
+    let mut agent = without_long_polls(5, 300);
+    busy(&mut agent, 3_600);
+    assert_eq!([(); 4].map(|()| wait(&mut agent, 3_600)), [10, 20, 40, 80]);
+    let before = agent.now;
+    let sequence = agent.state.session.sequence();
     let answer = SyncResponse {
         sequence,
         leases: vec![lease_of(2)],
@@ -233,32 +242,35 @@ fn a_claim_resets_the_ramp_without_long_polls() {
         lease_ms: 3_600_000,
         ..SyncResponse::default()
     };
-    // A job of two CPUs waits beside one that runs: something came, and nothing starts.
-    desk.handle(Event::Answered(Box::new(answer)));
-    while !desk.has_sync() {
-        desk.until_due();
+    // A job of two CPUs waits beside a running one: work arrived, but nothing starts.
+    agent.handle(AgentEvent::Answered(Box::new(answer)));
+    while !agent.has_sync() {
+        agent.until_due();
     }
-    assert!(desk.now.since(before) <= Duration::from_secs(5), "{:?}", desk.now.since(before));
-    assert_eq!(wait(&mut desk, 3_600), 10, "the ramp begins anew");
+    assert!(agent.now.since(before) <= Duration::from_secs(5), "{:?}", agent.now.since(before));
+    assert_eq!(wait(&mut agent, 3_600), 10, "the delay is reset");
 }
 
-// J27, J30. No wait goes past the end of the runner's time.
+// J27, J30. No delay exceeds the remaining time.
 #[test]
 fn no_wait_is_longer_than_the_time_that_is_left() {
     let began = BootInstant(1_000 * SECOND);
-    let mut desk = AgentHarness::with(Settings {
-        long_poll: false,
-        poll_interval: Duration::from_secs(100),
-        backoff_max: Duration::from_secs(3_000),
+    let mut agent = AgentHarness::with(AgentSettings {
+        user: RunnerSettings {
+            long_poll: false,
+            poll_interval: Duration::from_secs(100),
+            claim_backoff_max: Duration::from_secs(3_000),
+            ..user()
+        },
         time: Some(TimeSpan { began, end: began.plus(Duration::from_secs(130)) }),
         ..settings(2)
     });
-    busy(&mut desk, 3_600);
-    desk.answer([]);
-    assert!(desk.state.wake_at().is_some_and(|due| due <= began.plus(Duration::from_secs(130))));
+    busy(&mut agent, 3_600);
+    agent.answer([]);
+    assert!(agent.state.wake_at().is_some_and(|due| due <= began.plus(Duration::from_secs(130))));
 }
 
-// J31. How long calls are repeated, and how far apart; each failure of the same outage counts once.
+// J31. Number and distance of repeated calls. Each failure of the same outage counts once.
 #[test]
 fn failed_calls_are_repeated_at_the_poll_interval_at_most() {
     for (poll_ms, expected) in [
@@ -267,72 +279,75 @@ fn failed_calls_are_repeated_at_the_poll_interval_at_most() {
         (50, [50, 50, 50, 50, 50]),
         (10_000, [100, 200, 400, 800, 1_600]),
     ] {
-        let mut desk = AgentHarness::with(Settings { poll_interval: Duration::from_millis(poll_ms), ..settings(1) });
+        let mut agent = AgentHarness::with(AgentSettings {
+            user: RunnerSettings { poll_interval: Duration::from_millis(poll_ms), ..user() },
+            ..settings(1)
+        });
         let pauses = [(); 5].map(|()| {
-            let before = desk.now;
-            desk.fail(LinkError::Unreachable("x".to_owned())).until_due();
-            assert!(desk.has_sync(), "{poll_ms} ms");
-            desk.now.since(before).as_millis()
+            let before = agent.now;
+            agent.fail(LinkError::Unreachable("x".to_owned())).until_due();
+            assert!(agent.has_sync(), "{poll_ms} ms");
+            agent.now.since(before).as_millis()
         });
         assert_eq!(pauses, expected, "{poll_ms} ms");
     }
 }
 
-// P08. A runner with nothing to say is heard of within a third of its lease time.
+// P08. A runner without reports calls within a third of its lease time.
 #[test]
 fn leases_are_renewed_within_a_third_of_their_time() {
     for lease in [6, 60, 120, 600] {
-        let mut desk = without_long_polls(3_000, 3_000);
-        busy(&mut desk, lease);
-        let before = desk.now;
-        let sequence = desk.state.session.sequence();
+        let mut agent = without_long_polls(3_000, 3_000);
+        busy(&mut agent, lease);
+        let before = agent.now;
+        let sequence = agent.state.session.sequence();
         let answer = SyncResponse { sequence, lease_ms: lease * 1_000, ..SyncResponse::default() };
-        desk.handle(Event::Answered(Box::new(answer)));
-        while !desk.has_sync() {
-            desk.until_due();
+        agent.handle(AgentEvent::Answered(Box::new(answer)));
+        while !agent.has_sync() {
+            agent.until_due();
         }
-        assert_eq!(desk.now.since(before).as_secs(), lease / 3, "a lease of {lease} s");
+        assert_eq!(agent.now.since(before).as_secs(), lease / 3, "a lease of {lease} s");
     }
 }
 
-// P09. The report interval bounds how long a result waits for company.
+// P09. The report interval bounds the time for which a result is batched.
 #[test]
 fn a_report_waits_for_company_for_its_interval_and_no_longer() {
     for interval_ms in [1, 100, 249] {
         let report_interval = Duration::from_millis(interval_ms);
-        let mut desk = AgentHarness::with(Settings { report_interval, ..settings(1) });
-        desk.answer([1, 2, 3, 4]);
-        desk.started(1).later(Duration::from_secs(1));
-        desk.answer([]);
-        while !desk.has_sync() {
-            desk.until_due();
+        let mut agent = AgentHarness::with(AgentSettings { report_interval, ..settings(1) });
+        agent.answer([1, 2, 3, 4]);
+        agent.started(1).later(Duration::from_secs(1));
+        agent.answer([]);
+        while !agent.has_sync() {
+            agent.until_due();
         }
-        // It listens.
-        desk.later(report_interval);
-        let before = desk.now;
-        desk.ended(1, 0);
-        assert_eq!(desk.sync().finished.len(), 1, "{interval_ms} ms after the last message: at once");
-        desk.answer([]);
-        desk.started(2).ended(2, 0).started(3);
-        assert!(!desk.has_sync(), "{interval_ms} ms: it waits for company");
-        while !desk.has_sync() || desk.sync().finished.is_empty() {
-            desk.until_due();
+        // The runner starts a long poll.
+        agent.later(report_interval);
+        let before = agent.now;
+        agent.ended(1, 0);
+        assert_eq!(agent.sync().finished.len(), 1, "{interval_ms} ms after the last message: at once");
+        agent.answer([]);
+        agent.started(2).ended(2, 0).started(3);
+        assert!(!agent.has_sync(), "{interval_ms} ms: it waits for company");
+        while !agent.has_sync() || agent.sync().finished.is_empty() {
+            agent.until_due();
         }
-        assert!(desk.now.since(before) <= report_interval, "{interval_ms} ms");
-        assert_eq!(desk.sync().finished.len(), 1);
+        assert!(agent.now.since(before) <= report_interval, "{interval_ms} ms");
+        assert_eq!(agent.sync().finished.len(), 1);
     }
 }
 
-// P08. An answer that says nothing of the lease time leaves it as it was.
+// P08. An answer without a lease time leaves it unchanged.
 #[test]
 fn a_lease_time_stays_until_another_is_said() {
-    let mut desk = without_long_polls(3_000, 3_000);
-    busy(&mut desk, 600);
-    let before = desk.now;
-    let sequence = desk.state.session.sequence();
-    desk.handle(Event::Answered(Box::new(SyncResponse { sequence, lease_ms: 0, ..SyncResponse::default() })));
-    while !desk.has_sync() {
-        desk.until_due();
+    let mut agent = without_long_polls(3_000, 3_000);
+    busy(&mut agent, 600);
+    let before = agent.now;
+    let sequence = agent.state.session.sequence();
+    agent.handle(AgentEvent::Answered(Box::new(SyncResponse { sequence, lease_ms: 0, ..SyncResponse::default() })));
+    while !agent.has_sync() {
+        agent.until_due();
     }
-    assert_eq!(desk.now.since(before).as_secs(), 200, "a third of 600 s");
+    assert_eq!(agent.now.since(before).as_secs(), 200, "a third of 600 s");
 }

@@ -1,15 +1,16 @@
-//! What is known of a node's use, for one workflow that wants it measured.
+//! The usage of the node, for one workflow that measures it.
 
 use torc_api::execution::{Granularity, MonitorPlan};
 
 use crate::clock::BootInstant;
 use crate::gpus::GpuLoad;
 use crate::monitor::NodeSample;
-use crate::series::{Measurement, NodePoint, NodeSummary, Record};
+use crate::series::{Measurement, MeasurementRecord, NodePoint, NodeSummary};
 use crate::state::usage_stats::{Spread, as_float, as_whole};
 
+/// Averages and peaks of the node's samples.
 #[derive(Debug)]
-pub(in crate::state) struct Node {
+pub(in crate::state) struct NodeUsage {
     pub plan: MonitorPlan,
     latest: Option<NodeSample>,
     samples: u32,
@@ -19,20 +20,22 @@ pub(in crate::state) struct Node {
     gpu_memory: Spread,
 }
 
-impl Node {
+impl NodeUsage {
     pub fn new(plan: MonitorPlan) -> Self {
         let (cpu, memory, gpu, gpu_memory) = Default::default();
         Self { plan, latest: None, samples: 0, cpu, memory, gpu, gpu_memory }
     }
 
-    /// Takes in a sample; what is to be kept of it. CPU is known from the second one on. `gpus` are those of the runner.
+    /// Takes a sample of the node and of the runner's GPUs. Returns the record for the measurement file. CPU usage is known from the
+    /// second sample on.
     pub fn add(
         &mut self,
-        (workflow, run): (i64, i32),
+        workflow: i64,
+        run: i32,
         sample: &NodeSample,
         gpus: Option<GpuLoad>,
         at: BootInstant,
-    ) -> Option<Record> {
+    ) -> Option<MeasurementRecord> {
         let wanted = self.plan.node?;
         let before = self.latest.replace(*sample);
         self.samples += 1;
@@ -55,7 +58,7 @@ impl Node {
             total_gpu_memory_bytes,
         };
         let measurement = Measurement::NodeSample { at, point };
-        (wanted.granularity == Granularity::TimeSeries).then_some(Record {
+        (wanted.granularity == Granularity::TimeSeries).then_some(MeasurementRecord {
             workflow,
             run,
             plan: self.plan,
@@ -63,8 +66,8 @@ impl Node {
         })
     }
 
-    /// Everything that was measured, in short.
-    pub fn sum_up(&self, (workflow, run): (i64, i32)) -> Record {
+    /// Returns averages and peaks of all samples.
+    pub fn summary(&self, workflow: i64, run: i32) -> MeasurementRecord {
         let summary = NodeSummary {
             samples: self.samples,
             peak_cpu_percent: self.cpu.peak(),
@@ -75,7 +78,7 @@ impl Node {
             average_gpu_percent: self.gpu.average(),
             peak_gpu_memory_bytes: self.gpu_memory.peak().map(as_whole),
         };
-        Record { workflow, run, plan: self.plan, measurement: Measurement::Node(summary) }
+        MeasurementRecord { workflow, run, plan: self.plan, measurement: Measurement::Node(summary) }
     }
 }
 

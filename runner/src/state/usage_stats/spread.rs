@@ -1,4 +1,4 @@
-//! The most of something, and its average.
+//! The peak and the average of a series of values.
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::state) struct Spread {

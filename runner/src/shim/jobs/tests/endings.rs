@@ -1,4 +1,4 @@
-//! Ends of jobs: nothing of a job that has ended is left, and nothing of another one is touched.
+//! Ends of jobs: no process of an ended job is left, and no other process is killed.
 //!
 //! A shim collects all children of its process, so each of these tests is a process of its own.
 
@@ -7,7 +7,7 @@ use super::*;
 /// Set in the process that a test starts for itself.
 const ALONE: &str = "TORC_TEST_ALONE";
 
-/// Runs the body of a test of this module in a process that has no other children and inherits those of its descendants.
+/// Runs the body of a test in a process without other children, which inherits the children of its descendants.
 fn alone(name: &str, body: fn(&Path)) {
     if std::env::var_os(ALONE).is_some() {
         rustix::process::set_child_subreaper(Pid::from_raw(1)).expect("a subreaper");
@@ -37,7 +37,7 @@ fn script(job: i64, attempt: i32, script: &str) -> StartOrder {
     }
 }
 
-/// A process that has left its job's group; its number is in a file.
+/// Returns the PID of a process that has left its job's group.
 fn daemon(dir: &Path, file: &str) -> String {
     let path = dir.join(file);
     let path = path.display();
@@ -51,7 +51,7 @@ fn number(dir: &Path, file: &str) -> i32 {
     std::fs::read_to_string(dir.join(file)).expect("a number").trim().parse().expect("a number")
 }
 
-/// Collects until a job has ended; its result.
+/// Collects until a job has ended, and returns its result.
 fn result_of(jobs: &mut JobTable, job: i64) -> JobExit {
     let mut found = None;
     wait_until("a result", || {
@@ -120,7 +120,7 @@ fn what_an_earlier_attempt_left_ends_and_strangers_wait() {
             let child = command.arg("300").envs(env).env("TORC_SHIM", shim).spawn().expect("a process");
             i32::try_from(child.id()).expect("a number")
         };
-        // Attempt 1 of job 5 is over; the other process carries the mark of another shim.
+        // Attempt 1 of job 5 has ended; the other process carries the mark of another shim.
         let (earlier, current, stranger) = (spawn("tests", 1), spawn("tests", 2), spawn("other", 2));
         jobs.order(script(5, 2, "exec sleep 300"));
         jobs.order(script(4, 1, "exit 0"));
@@ -137,7 +137,7 @@ fn what_an_earlier_attempt_left_ends_and_strangers_wait() {
     });
 }
 
-// J17. What a job used includes what its processes used that were collected after it.
+// J17. The usage of a job includes processes that were collected after its first process.
 #[test]
 fn consumption_of_strays_counts_for_their_job() {
     alone("consumption_of_strays_counts_for_their_job", |dir| {

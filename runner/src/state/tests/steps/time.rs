@@ -1,92 +1,92 @@
-//! The time that steps have, and the warning before it is over.
+//! Time limits of steps, and the warning before them.
 
 use super::*;
 use torc_api::execution::MonitorPlan;
 
 use crate::protocol::StartTemplate;
 
-/// What the shim was told to remember of steps.
-fn notes(desk: &AgentHarness) -> Vec<(Option<u64>, bool)> {
-    let noted = desk.effects.iter().filter_map(|effect| match effect {
+/// Returns what the shim records about steps.
+fn notes(agent: &AgentHarness) -> Vec<(Option<u64>, bool)> {
+    let noted = agent.effects.iter().filter_map(|effect| match effect {
         Effect::RecordStep(note) => Some((note.step_limit_ms, note.is_warned)),
         _ => None,
     });
     noted.collect()
 }
 
-// X05, X10. The end is Slurm's to move.
+// X05, X10. Slurm may move the end.
 #[test]
 fn an_end_that_is_put_off_is_heard_of() {
-    let mut desk = desk();
-    let began = desk.now;
+    let mut agent = agent();
+    let began = agent.now;
     let off = torc_api::execution::ResourceMonitor { enabled: Some(false), ..Default::default() };
-    desk.profile.resource_monitor = Some(off);
-    desk.answer([1]);
-    desk.started(1);
-    assert_eq!(desk.until_asked(), [SlurmQuery::TimeLeft]);
-    assert_eq!(desk.now.since(began), Duration::from_secs(90), "a twentieth of half an hour");
-    desk.slurm_says(SlurmAnswer::TimeLeft(Some(Duration::from_secs(7_200))));
-    assert_eq!(desk.state.deadlines.end().map(|end| end.since(desk.now)), Some(Duration::from_secs(7_200)));
-    let asked = desk.now;
-    // The step that runs gets its part of it; what starts now has it anyway.
-    assert_eq!(desk.until_asked(), [SlurmQuery::StepNumbers]);
-    desk.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4)]));
+    agent.profile.resource_monitor = Some(off);
+    agent.answer([1]);
+    agent.started(1);
+    assert_eq!(agent.until_asked(), [SlurmQuery::TimeLeft]);
+    assert_eq!(agent.now.since(began), Duration::from_secs(90), "a twentieth of half an hour");
+    agent.slurm_says(SlurmAnswer::TimeLeft(Some(Duration::from_secs(7_200))));
+    assert_eq!(agent.state.deadlines.end().map(|end| end.since(agent.now)), Some(Duration::from_secs(7_200)));
+    let asked = agent.now;
+    // The running step is extended; a new step has the later limit from its start.
+    assert_eq!(agent.until_asked(), [SlurmQuery::StepNumbers]);
+    agent.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4)]));
     let extend = SlurmQuery::Extend { key: key(1), step: 4, minutes: 120 };
-    assert!(inquiries(&desk).contains(&extend), "{:?}", desk.effects);
-    desk.effects.clear();
-    desk.slurm_says(SlurmAnswer::StepUsage(desk.now, Vec::new()));
-    desk.slurm_says(SlurmAnswer::Extended(key(1), 120, None));
-    assert_eq!(notes(&desk), [(Some(120 * 60_000), false)], "whoever takes the step over knows it");
-    assert_eq!(desk.state.extensions.keys(), []);
-    assert_eq!(desk.until_asked(), [SlurmQuery::TimeLeft]);
-    assert_eq!(desk.now.since(asked), Duration::from_secs(360));
-    desk.slurm_says(SlurmAnswer::TimeLeft(None));
-    assert_eq!(desk.state.deadlines.end().map(|end| end.since(asked)), Some(Duration::from_secs(7_200)), "no answer");
-    // What a person has said counts as well.
-    let own = desk.now.plus(Duration::from_secs(60));
-    desk.state.settings.own_end = Some(own);
-    looks_time(&mut desk);
-    desk.slurm_says(SlurmAnswer::TimeLeft(Some(Duration::from_secs(7_200))));
-    assert_eq!(desk.state.deadlines.end(), Some(own));
+    assert!(inquiries(&agent).contains(&extend), "{:?}", agent.effects);
+    agent.effects.clear();
+    agent.slurm_says(SlurmAnswer::StepUsage(agent.now, Vec::new()));
+    agent.slurm_says(SlurmAnswer::Extended(key(1), Ok(120)));
+    assert_eq!(notes(&agent), [(Some(120 * 60_000), false)], "the next agent knows it");
+    assert_eq!(agent.state.extensions.keys(), []);
+    assert_eq!(agent.until_asked(), [SlurmQuery::TimeLeft]);
+    assert_eq!(agent.now.since(asked), Duration::from_secs(360));
+    agent.slurm_says(SlurmAnswer::TimeLeft(None));
+    assert_eq!(agent.state.deadlines.end().map(|end| end.since(asked)), Some(Duration::from_secs(7_200)), "no answer");
+    // The runner's own time limit counts as well.
+    let own = agent.now.plus(Duration::from_secs(60));
+    agent.state.settings.own_end = Some(own);
+    looks_time(&mut agent);
+    agent.slurm_says(SlurmAnswer::TimeLeft(Some(Duration::from_secs(7_200))));
+    assert_eq!(agent.state.deadlines.end(), Some(own));
 }
 
 // X11, S06
 #[test]
 fn a_step_is_warned_in_time_once_its_number_is_known() {
-    let mut desk = desk();
-    desk.profile.execution_config =
+    let mut agent = agent();
+    agent.profile.execution_config =
         Some(ExecutionConfig { srun_termination_signal: Some("TERM@120".to_owned()), ..ExecutionConfig::default() });
     let off = torc_api::execution::ResourceMonitor { enabled: Some(false), ..Default::default() };
-    desk.profile.resource_monitor = Some(off);
-    desk.answer([1, 2]);
-    desk.started(1).started(2);
-    let began = desk.now;
-    desk.ended(2, 0);
+    agent.profile.resource_monitor = Some(off);
+    agent.answer([1, 2]);
+    agent.started(1).started(2);
+    let began = agent.now;
+    agent.ended(2, 0);
     let asked = loop {
-        match desk.until_asked().as_slice() {
-            [SlurmQuery::TimeLeft] => desk.slurm_says(SlurmAnswer::TimeLeft(None)),
-            [SlurmQuery::Accounts(_)] => desk.slurm_says(accounts([account(2, "COMPLETED", Some(1))])),
+        match agent.until_asked().as_slice() {
+            [SlurmQuery::TimeLeft] => agent.slurm_says(SlurmAnswer::TimeLeft(None)),
+            [SlurmQuery::Accounts(_)] => agent.slurm_says(accounts([account(2, "COMPLETED", Some(1))])),
             other => break other.to_vec(),
         };
     };
     assert_eq!(asked, [SlurmQuery::StepNumbers]);
-    assert_eq!(desk.now.since(began), Duration::from_secs(29 * 60 - 120), "--time=29");
-    desk.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4)]));
+    assert_eq!(agent.now.since(began), Duration::from_secs(29 * 60 - 120), "--time=29");
+    agent.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4)]));
     let signal = SlurmQuery::Signal { step: 4, signal: "TERM".to_owned() };
-    assert!(inquiries(&desk).contains(&signal), "{:?}", desk.effects);
-    desk.effects.clear();
-    desk.slurm_says(SlurmAnswer::StepUsage(desk.now, Vec::new()));
+    assert!(inquiries(&agent).contains(&signal), "{:?}", agent.effects);
+    agent.effects.clear();
+    agent.slurm_says(SlurmAnswer::StepUsage(agent.now, Vec::new()));
     for _ in 0..20 {
-        if desk.has_sync() {
-            desk.answer([]);
+        if agent.has_sync() {
+            agent.answer([]);
         } else {
-            desk.until_due();
+            agent.until_due();
         }
-        assert!(!inquiries(&desk).contains(&signal), "once");
+        assert!(!inquiries(&agent).contains(&signal), "once");
     }
 }
 
-// X12, S06, S20. Whoever does not catch the warning has run out of time; whoever ends by itself after it keeps its own code.
+// X12, S06, S20. A step that dies of the warning has run out of time; one that handles it keeps its exit code.
 #[test]
 fn a_step_that_dies_of_its_warning_has_run_out_of_time() {
     let limit = Duration::from_secs(600);
@@ -100,74 +100,74 @@ fn a_step_that_dies_of_its_warning_has_run_out_of_time() {
         ("TERM@120", 143, limit - Duration::from_secs(119), "OUT_OF_MEMORY", 137, Cause::OutOfMemory),
     ];
     for (signal, code, ran, state, reported, cause) in cases {
-        let mut desk = desk();
+        let mut agent = agent();
         let signal = Some(signal.to_owned());
         let config = ExecutionConfig { srun_termination_signal: signal.clone(), ..ExecutionConfig::default() };
-        desk.profile.execution_config = Some(config);
-        desk.answer([1]);
-        desk.started(1);
-        let mut ended = ended(1, Outcome::Exited(code), desk.now);
-        ended.started = desk.now.minus(ran);
-        set_step_limit(&mut desk, u64::try_from(limit.as_millis()).expect("small"));
-        desk.handle(Event::Ended(Box::new(ended)));
+        agent.profile.execution_config = Some(config);
+        agent.answer([1]);
+        agent.started(1);
+        let mut ended = ended(1, Outcome::Exited(code), agent.now);
+        ended.started = agent.now.minus(ran);
+        set_step_limit(&mut agent, u64::try_from(limit.as_millis()).expect("small"));
+        agent.handle(AgentEvent::Ended(Box::new(ended)));
         for _ in 0..9 {
-            match inquiries(&desk).as_slice() {
+            match inquiries(&agent).as_slice() {
                 [SlurmQuery::Accounts(_), ..] => break,
-                [SlurmQuery::Preemption, ..] => desk.slurm_says(SlurmAnswer::Preemption(Some(false))),
-                _ => desk.until_due(),
+                [SlurmQuery::Preemption, ..] => agent.slurm_says(SlurmAnswer::Preemption(Some(false))),
+                _ => agent.until_due(),
             };
         }
-        desk.slurm_says(accounts([account(1, state, Some(1))]));
-        let report = &desk.state.reports[&key(1)].finished;
+        agent.slurm_says(accounts([account(1, state, Some(1))]));
+        let report = &agent.state.reports[&key(1)].finished;
         assert_eq!((report.return_code, report.cause), (reported, Some(cause)), "{signal:?} {code} {state}");
     }
 }
 
-// S06. What has ended is not warned, also while the accounting is asked why.
+// S06. An ended step is not warned, even while the accounting is asked about it.
 #[test]
 fn a_step_that_has_failed_is_not_warned_any_more() {
-    let mut desk = desk();
-    measured(&mut desk);
-    desk.profile.execution_config =
+    let mut agent = agent();
+    measured(&mut agent);
+    agent.profile.execution_config =
         Some(ExecutionConfig { srun_termination_signal: Some("TERM@120".to_owned()), ..ExecutionConfig::default() });
-    desk.answer([1]);
-    desk.started(1);
-    let warning = desk.now.plus(Duration::from_secs(29 * 60 - 120));
-    assert_eq!(looks(&mut desk), [SlurmQuery::StepNumbers]);
-    desk.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4)]));
-    desk.slurm_says(SlurmAnswer::StepUsage(desk.now, Vec::new()));
-    desk.now = warning.minus(Duration::from_secs(2));
-    desk.ended(1, 3);
-    assert!(desk.state.jobs.contains_key(&key(1)), "its report waits");
-    desk.now = warning.plus(Duration::from_secs(1));
-    desk.handle(Event::Tick);
+    agent.answer([1]);
+    agent.started(1);
+    let warning = agent.now.plus(Duration::from_secs(29 * 60 - 120));
+    assert_eq!(looks(&mut agent), [SlurmQuery::StepNumbers]);
+    agent.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4)]));
+    agent.slurm_says(SlurmAnswer::StepUsage(agent.now, Vec::new()));
+    agent.now = warning.minus(Duration::from_secs(2));
+    agent.ended(1, 3);
+    assert!(agent.state.jobs.contains_key(&key(1)), "its report waits");
+    agent.now = warning.plus(Duration::from_secs(1));
+    agent.handle(AgentEvent::Tick);
     let is_signal = |one: &SlurmQuery| matches!(one, SlurmQuery::Signal { .. });
-    assert!(!inquiries(&desk).iter().any(is_signal), "{:?}", inquiries(&desk));
-    assert!(desk.state.warnings.is_empty());
+    assert!(!inquiries(&agent).iter().any(is_signal), "{:?}", inquiries(&agent));
+    assert!(agent.state.warnings.is_empty());
 }
 
-// S07, S06. A step whose number Slurm does not tell is looked for five times, and then left alone.
+// S07, S06. A step without a number is looked up five times.
 #[test]
 fn a_step_without_a_number_is_not_warned() {
-    let mut desk = desk();
-    desk.profile.execution_config =
+    let mut agent = agent();
+    agent.profile.execution_config =
         Some(ExecutionConfig { srun_termination_signal: Some("TERM@120".to_owned()), ..ExecutionConfig::default() });
     let off = torc_api::execution::ResourceMonitor { enabled: Some(false), ..Default::default() };
-    desk.profile.resource_monitor = Some(off);
-    desk.answer([1]);
-    desk.started(1);
+    agent.profile.resource_monitor = Some(off);
+    agent.answer([1]);
+    agent.started(1);
     for _ in 0..5 {
-        assert_eq!(looks(&mut desk), [SlurmQuery::StepNumbers]);
-        desk.slurm_says(SlurmAnswer::StepNumbers(Vec::new()));
+        assert_eq!(looks(&mut agent), [SlurmQuery::StepNumbers]);
+        agent.slurm_says(SlurmAnswer::StepNumbers(Vec::new()));
     }
-    assert!(desk.state.warnings.is_empty() && inquiries(&desk).is_empty(), "{:?}", desk.effects);
+    assert!(agent.state.warnings.is_empty() && inquiries(&agent).is_empty(), "{:?}", agent.effects);
 }
 
 fn unmeasured() -> MonitorPlan {
     torc_api::execution::ResourceMonitor { enabled: Some(false), ..Default::default() }.plan()
 }
 
-// X11, S06. The agent that started the step is gone; the next one warns it, unless it was.
+// X11, S06. After a restart, the next agent warns the step, unless that was done.
 #[test]
 fn a_step_that_was_taken_over_is_warned_in_time() {
     let held = |is_warned| ShimJob {
@@ -183,35 +183,36 @@ fn a_step_that_was_taken_over_is_warned_in_time() {
         ..ShimJob::default()
     };
     let signal = SlurmQuery::Signal { step: 4, signal: "TERM".to_owned() };
-    let mut desk = desk();
-    desk.handle(Event::Adopted(Box::new(held(false))));
-    assert_eq!(looks(&mut desk), [SlurmQuery::StepNumbers]);
-    assert_eq!(desk.now, BootInstant(1_000 * SECOND).plus(Duration::from_secs(29 * 60 - 120)));
-    desk.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4)]));
-    assert!(inquiries(&desk).contains(&signal), "{:?}", desk.effects);
-    assert_eq!(notes(&desk), [(Some(29 * 60_000), true)]);
-    let mut desk = super::desk();
-    desk.handle(Event::Adopted(Box::new(held(true))));
-    assert!(desk.state.warnings.is_empty(), "once is enough");
-    // A step that dies of its warning has run out of time, whoever had sent it.
-    desk.now = BootInstant(1_000 * SECOND).plus(Duration::from_secs(29 * 60 - 110));
-    let mut over = ended(1, Outcome::Exited(143), desk.now);
+    let mut agent = agent();
+    agent.handle(AgentEvent::Adopted(Box::new(held(false))));
+    assert_eq!(looks(&mut agent), [SlurmQuery::StepNumbers]);
+    assert_eq!(agent.now, BootInstant(1_000 * SECOND).plus(Duration::from_secs(29 * 60 - 120)));
+    agent.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4)]));
+    assert!(inquiries(&agent).contains(&signal), "{:?}", agent.effects);
+    assert_eq!(notes(&agent), [(Some(29 * 60_000), true)]);
+    let mut agent = super::agent();
+    agent.handle(AgentEvent::Adopted(Box::new(held(true))));
+    assert!(agent.state.warnings.is_empty(), "once is enough");
+    // A step that dies of its warning has run out of time, whichever agent sent it.
+    agent.now = BootInstant(1_000 * SECOND).plus(Duration::from_secs(29 * 60 - 110));
+    let mut over = ended(1, Outcome::Exited(143), agent.now);
     over.started = BootInstant(1_000 * SECOND);
-    desk.handle(Event::Ended(Box::new(over)));
+    agent.handle(AgentEvent::Ended(Box::new(over)));
     for _ in 0..9 {
-        match inquiries(&desk).as_slice() {
+        match inquiries(&agent).as_slice() {
             [SlurmQuery::Accounts(_), ..] => break,
-            [SlurmQuery::TimeLeft, ..] => desk.slurm_says(SlurmAnswer::TimeLeft(None)),
-            [SlurmQuery::Preemption, ..] => desk.slurm_says(SlurmAnswer::Preemption(Some(false))),
-            _ if desk.has_sync() => desk.answer([]),
-            _ => desk.until_due(),
+            [SlurmQuery::TimeLeft, ..] => agent.slurm_says(SlurmAnswer::TimeLeft(None)),
+            [SlurmQuery::Preemption, ..] => agent.slurm_says(SlurmAnswer::Preemption(Some(false))),
+            _ if agent.has_sync() => agent.answer([]),
+            _ => agent.until_due(),
         };
     }
-    desk.slurm_says(accounts([account(1, "CANCELLED by 0", Some(1))]));
-    assert_eq!(desk.state.reports[&key(1)].finished.cause, Some(Cause::Timeout));
+    agent.slurm_says(accounts([account(1, "CANCELLED by 0", Some(1))]));
+    assert_eq!(agent.state.reports[&key(1)].finished.cause, Some(Cause::Timeout));
 }
 
-// X10. Slurm may not let a step have more; and what was put off while no agent was there is noticed by the next one.
+// X10. Slurm may refuse to extend a step. The next agent notices an extension of the allocation that happened without
+// an agent.
 #[test]
 fn more_time_is_asked_for_once_and_also_by_the_next_agent() {
     let held = ShimJob {
@@ -220,29 +221,33 @@ fn more_time_is_asked_for_once_and_also_by_the_next_agent() {
         template: StartTemplate { in_step: true, warning: Some("USR1@60".to_owned()), ..StartTemplate::default() },
         ..ShimJob::default()
     };
-    let mut desk = desk();
-    desk.handle(Event::Adopted(Box::new(held.clone())));
-    assert_eq!(desk.until_asked(), [SlurmQuery::StepNumbers]);
-    desk.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4)]));
-    assert!(inquiries(&desk).contains(&SlurmQuery::Extend { key: key(1), step: 4, minutes: 29 }), "{:?}", desk.effects);
+    let mut agent = agent();
+    agent.handle(AgentEvent::Adopted(Box::new(held.clone())));
+    assert_eq!(agent.until_asked(), [SlurmQuery::StepNumbers]);
+    agent.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4)]));
+    assert!(
+        inquiries(&agent).contains(&SlurmQuery::Extend { key: key(1), step: 4, minutes: 29 }),
+        "{:?}",
+        agent.effects
+    );
     let due =
-        |desk: &AgentHarness| desk.state.warnings.iter().map(|(due, _)| due.since(held.started)).collect::<Vec<_>>();
-    assert_eq!(due(&desk), [Duration::from_secs(4 * 60)]);
-    desk.slurm_says(SlurmAnswer::Extended(key(1), 29, None));
-    assert_eq!(due(&desk), [Duration::from_secs(28 * 60)], "the warning moves with the end");
-    let end = desk.now.plus(Duration::from_secs(7_200));
-    desk.state.deadlines.set_time(Some(TimeSpan { began: desk.now, end }));
-    desk.slurm_says(SlurmAnswer::TimeLeft(Some(Duration::from_secs(10_800))));
-    let asked = inquiries(&desk);
+        |agent: &AgentHarness| agent.state.warnings.iter().map(|(due, _)| due.since(held.started)).collect::<Vec<_>>();
+    assert_eq!(due(&agent), [Duration::from_secs(4 * 60)]);
+    agent.slurm_says(SlurmAnswer::Extended(key(1), Ok(29)));
+    assert_eq!(due(&agent), [Duration::from_secs(28 * 60)], "the warning moves with the end");
+    let end = agent.now.plus(Duration::from_secs(7_200));
+    agent.state.deadlines.set_time(Some(TimeSpan { began: agent.now, end }));
+    agent.slurm_says(SlurmAnswer::TimeLeft(Some(Duration::from_secs(10_800))));
+    let asked = inquiries(&agent);
     assert!(asked.iter().any(|asked| matches!(asked, SlurmQuery::Extend { minutes: 179.., .. })), "{asked:?}");
-    desk.effects.clear();
-    desk.slurm_says(SlurmAnswer::Extended(key(1), 179, Some("access denied".to_owned())));
-    let told = desk
+    agent.effects.clear();
+    agent.slurm_says(SlurmAnswer::Extended(key(1), Err("access denied".to_owned())));
+    let observed = agent
         .effects
         .iter()
         .any(|effect| matches!(effect, Effect::Log(RunnerEvent::Problem { message }) if message == "access denied"));
-    assert!(told && due(&desk) == [Duration::from_secs(28 * 60)], "{:?}", desk.effects);
-    desk.slurm_says(SlurmAnswer::TimeLeft(Some(Duration::from_secs(20_000))));
-    let again = inquiries(&desk).into_iter().any(|asked| matches!(asked, SlurmQuery::Extend { .. }));
-    assert!(!again, "it was told once");
+    assert!(observed && due(&agent) == [Duration::from_secs(28 * 60)], "{:?}", agent.effects);
+    agent.slurm_says(SlurmAnswer::TimeLeft(Some(Duration::from_secs(20_000))));
+    let again = inquiries(&agent).into_iter().any(|asked| matches!(asked, SlurmQuery::Extend { .. }));
+    assert!(!again, "it was logged once");
 }

@@ -117,7 +117,7 @@ jobs:
     assert_eq!(of("busy"), ("completed", 0, ""));
     assert_eq!(of("hog"), ("failed", 137, "OutOfMemory"), "srun exits with 1");
     assert_eq!(of("wrong"), ("failed", 3, "ExitCode"));
-    assert_eq!(result(&results, "hog", 1)["message"], "Slurm says of its step: OUT_OF_MEMORY");
+    assert_eq!(result(&results, "hog", 1)["message"], "state of its step in Slurm: OUT_OF_MEMORY");
 
     // Six steps at the same time on six CPUs, each with its share of the memory.
     let times = batch.env.lines("out/times");
@@ -194,7 +194,7 @@ jobs:
     let seconds = result(&results, "careful", 1)["durationSeconds"].as_f64().unwrap();
     assert!((25.0..50.0).contains(&seconds), "warned after half a minute, and not at the end: {seconds}");
     assert_eq!(end(result(&results, "stubborn", 1)), ("terminated", 152, "Timeout"));
-    assert_eq!(result(&results, "stubborn", 1)["message"], "Slurm says of its step: TIMEOUT");
+    assert_eq!(result(&results, "stubborn", 1)["message"], "state of its step in Slurm: TIMEOUT");
 }
 
 // X05, X10, S05. An administrator extends the allocation: the running step and the next one get the time.

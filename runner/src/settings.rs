@@ -1,4 +1,5 @@
-//! The settings of the local runner.
+//! The settings of a runner. Each is declared here, and read where it is used: the CLI reads all of them from flags, variables and
+//! files, and the agent gets them as they are.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +10,6 @@ use torc_api::setting::FlagGroup::Runner;
 use torc_api::setting::{
     parse_count, parse_duration, parse_memory, parse_minutes, parse_path, parse_seconds, parse_switch, parse_words,
 };
-use torc_runner::OfflineSettings;
 
 /// Values of the setting `client.run.prefetch`.
 const PREFETCH: &[(&str, &str)] =
@@ -17,7 +17,7 @@ const PREFETCH: &[(&str, &str)] =
 
 torc_api::settings! {
     /// Limits and behavior of the local runner. Absent resources are detected.
-    pub struct RunSettings {
+    pub struct RunnerSettings {
         /// CPUs of the local runner (default: detected).
         "client.run.num_cpus" (flag: Some(Runner.flag("num-cpus").checked("N")))
         num_cpus: Option<i64> = parse_count::<i64, 1>;
@@ -107,20 +107,11 @@ torc_api::settings! {
     }
 }
 
-impl RunSettings {
+impl RunnerSettings {
     /// Returns the time until the runner must exit.
     pub fn time_left(&self, now: Timestamp) -> Option<Duration> {
         let until = |end: Timestamp| Duration::try_from(end.duration_since(now)).unwrap_or_default();
         self.time_limit.or_else(|| self.end_time.map(until))
-    }
-
-    /// Returns the behavior while the server is unreachable.
-    pub fn offline(&self) -> OfflineSettings {
-        OfflineSettings {
-            enabled: self.offline_drain,
-            ping_interval: self.drain_ping_interval,
-            retry_window: self.server_retry_window,
-        }
     }
 
     /// Returns the prefetch settings; the workflow's apply to absent fields.
@@ -168,11 +159,16 @@ mod tests {
     #[test]
     fn time_is_a_limit_or_an_end() {
         let now = parse_time("2026-11-16T12:00:00Z").expect("a time");
-        let left = |settings: RunSettings| settings.time_left(now).map(|left| left.as_secs());
-        assert_eq!(left(RunSettings::default()), None);
-        assert_eq!(left(RunSettings { time_limit: Some(Duration::from_secs(5)), ..RunSettings::default() }), Some(5));
-        let until =
-            |text: &str| RunSettings { end_time: Some(parse_time(text).expect("a time")), ..RunSettings::default() };
+        let left = |settings: RunnerSettings| settings.time_left(now).map(|left| left.as_secs());
+        assert_eq!(left(RunnerSettings::default()), None);
+        assert_eq!(
+            left(RunnerSettings { time_limit: Some(Duration::from_secs(5)), ..RunnerSettings::default() }),
+            Some(5)
+        );
+        let until = |text: &str| RunnerSettings {
+            end_time: Some(parse_time(text).expect("a time")),
+            ..RunnerSettings::default()
+        };
         for (text, seconds) in [
             ("2026-11-16T13:00:00", 3_600),
             ("2026-11-16T13:00:00Z", 3_600),
@@ -193,8 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_those_of_the_runner_crate() {
-        assert_eq!(RunSettings::default().offline(), OfflineSettings::default());
-        assert_eq!(RunSettings::default().prefetch(), Prefetch::default());
+    fn prefetch_is_left_to_the_workflow_by_default() {
+        assert_eq!(RunnerSettings::default().prefetch(), Prefetch::default());
     }
 }
