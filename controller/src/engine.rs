@@ -27,7 +27,7 @@ use torc_api::wire::{
     SyncResponse,
 };
 use torc_core::engine::{Apply, Engine, Retry, Tx};
-use torc_core::expand::{Limits, expand};
+use torc_core::expand::{ExpansionLimits, expand};
 use torc_core::expanded::Expanded;
 use torc_core::ids::{JobId, RunnerId, WorkflowId};
 use torc_core::rows::ResultRow;
@@ -53,7 +53,7 @@ pub struct EngineHandle {
     queue: mpsc::Sender<EngineCommand>,
     events: broadcast::Sender<Arc<Vec<Event>>>,
     store: Store,
-    limits: Limits,
+    limits: ExpansionLimits,
     metrics: Arc<Metrics>,
     /// Notified after every change, for the Slurm loop.
     changed: Arc<Notify>,
@@ -64,7 +64,7 @@ impl EngineHandle {
     /// Reads the store and starts the writer. The handle's last clone ends it.
     pub(crate) async fn start(
         store: Store,
-        limits: Limits,
+        limits: ExpansionLimits,
         metrics: Arc<Metrics>,
         stop: Stop,
         issuer: Issuer,
@@ -75,7 +75,7 @@ impl EngineHandle {
     /// Starts the writer with the given clock.
     pub(crate) async fn start_with_clock(
         store: Store,
-        limits: Limits,
+        limits: ExpansionLimits,
         metrics: Arc<Metrics>,
         stop: Stop,
         issuer: Issuer,

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use torc_api::token::Fingerprint;
-use torc_core::expand::Limits;
+use torc_core::expand::ExpansionLimits;
 use torc_core::trust::TokenKey;
 use torc_store::{OpenOptions, Store, StoreError};
 
@@ -235,8 +235,8 @@ impl Server {
     }
 }
 
-fn limits(config: &ServerConfig) -> Limits {
-    Limits { max_jobs: config.max_jobs, ..Limits::default() }
+fn limits(config: &ServerConfig) -> ExpansionLimits {
+    ExpansionLimits { max_jobs: config.max_jobs, ..ExpansionLimits::default() }
 }
 
 fn issuer(config: &ServerConfig) -> Issuer {

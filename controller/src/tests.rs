@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use torc_api::token::{Claims, Grant};
-use torc_core::expand::Limits;
+use torc_core::expand::ExpansionLimits;
 use torc_core::ids::Now;
 use torc_core::trust::TokenKey;
 use torc_store::{OpenOptions, Store};
@@ -99,7 +99,7 @@ impl TestServer {
     pub async fn start_on(store: Store, folder: TempDir, clock: VirtualClock) -> Self {
         let (metrics, stop, stop_http) = (Arc::<Metrics>::default(), Stop::default(), CancellationToken::new());
         let issuer = Issuer::new(token_key(), None);
-        let limits = Limits { max_jobs: 1_000, ..Limits::default() };
+        let limits = ExpansionLimits { max_jobs: 1_000, ..ExpansionLimits::default() };
         let started = EngineHandle::start_with_clock(
             store.clone(),
             limits,

@@ -1,10 +1,10 @@
-//! How what was seen while a step ran and what Slurm's accounting says afterwards become one.
+//! Combines the samples of a running step with Slurm's accounting of it.
 
 use torc_api::slurm_stats::SlurmStats;
 use torc_api::wire::Usage;
 
-/// The usage of an attempt that ran for so long: the samples that were taken, completed by the accounting. A zero of the
-/// accounting means that it was never told, not that nothing was used.
+/// Returns the usage of an attempt that ran for `run_ms`: its samples, completed by the accounting. A zero in the
+/// accounting means that the value was not recorded.
 pub fn complete(seen: Usage, stats: &SlurmStats, run_ms: i64) -> Usage {
     let peak = stats.max_rss_bytes.filter(|bytes| *bytes > 0);
     let average = stats
@@ -54,7 +54,7 @@ mod tests {
 
     // S13, S14
     #[test]
-    fn cpu_on_average_is_the_accountings_and_its_peak_only_for_want_of_another() {
+    fn average_cpu_is_slurms_and_peak_only_without_samples() {
         let merged = complete(usage(None, None, Some(180.0), Some(20.0)), &stats(None, Some(90.0)), 60_000);
         assert_eq!((merged.peak_cpu_percent, merged.average_cpu_percent), (Some(180.0), Some(150.0)));
         let unknown = complete(usage(None, None, Some(180.0), Some(20.0)), &stats(None, None), 60_000);

@@ -6,10 +6,10 @@ use torc_api::wire::Resources;
 use crate::expanded::Requirements;
 use crate::rows::JobProfile;
 
-/// What decides where a job may run.
+/// The properties of a job that decide where it may run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Class {
-    /// What it needs on each node.
+pub struct JobClass {
+    /// The resources that it needs on each node.
     pub requirements: Requirements,
     /// Labels a runner must have, sorted.
     pub labels: Vec<String>,
@@ -20,20 +20,20 @@ pub struct Class {
 /// A runner, as far as matching is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunnerView<'a> {
-    /// What it may use in total.
+    /// The resources that it may use in total.
     pub capacity: Resources,
     /// Its labels, sorted.
     pub labels: &'a [String],
     /// The scheduler whose allocation it lives in.
     pub scheduler: Option<&'a str>,
-    /// How long until it ends; none for no end.
+    /// Seconds until it ends; none for no end.
     pub remaining_seconds: Option<i64>,
     /// It counts jobs instead of resources.
     pub by_count: bool,
 }
 
-impl Class {
-    /// The class of jobs with this profile.
+impl JobClass {
+    /// Returns the class of jobs with this profile.
     pub fn of(profile: &JobProfile) -> Self {
         Self {
             requirements: profile.requirements.clone(),
@@ -42,7 +42,7 @@ impl Class {
         }
     }
 
-    /// What one job of this class takes from a runner. A job of several nodes owns them whole.
+    /// Returns the resources that one job takes from a runner. A multi-node job takes whole nodes.
     pub fn demand(&self, capacity: &Resources) -> Resources {
         taken_from(capacity, &self.requirements.resources())
     }
@@ -55,15 +55,15 @@ impl Class {
         self.demand(&place.capacity)
     }
 
-    /// Whether a job of this class could run there if the runner were empty. `end` is the margin of its workflow's jobs in such a
-    /// place. The scheduler is looked at separately.
+    /// Returns whether a job could run on the runner if it were empty. `end` is the end margin of the workflow's jobs
+    /// there. The scheduler is checked separately.
     pub fn suits(&self, place: &RunnerView<'_>, end: EndMargin) -> bool {
         labels_match(&self.labels, place.labels)
             && (place.by_count || self.fits_empty(&place.capacity))
             && self.has_time(place, end)
     }
 
-    /// Whether the runner lives in an allocation of this class's scheduler, or the class has none.
+    /// Returns whether the runner lives in an allocation of this class's scheduler, or the class has none.
     pub fn prefers(&self, place: &RunnerView<'_>) -> bool {
         self.scheduler.is_none() || self.scheduler.as_deref() == place.scheduler
     }
@@ -77,19 +77,21 @@ impl Class {
             && needs.num_gpus <= capacity.gpus / nodes
     }
 
-    /// The queue strategy ignores declared runtimes, but nothing starts after its first signal is due.
+    /// Returns whether the remaining time suffices. The queue strategy ignores declared runtimes, but no job starts
+    /// after its first signal is due.
     fn has_time(&self, place: &RunnerView<'_>, end: EndMargin) -> bool {
         let runtime = if place.by_count { 0 } else { self.requirements.runtime_seconds };
         place.remaining_seconds.is_none_or(|remaining| end.allows(runtime, remaining))
     }
 }
 
-/// Unlabelled jobs go to unlabelled runners; labelled ones to runners that have all of their labels.
+/// Returns whether the labels match: jobs without labels run on runners without labels, others on runners with all of
+/// their labels.
 pub fn labels_match(wanted: &[String], present: &[String]) -> bool {
     wanted.is_empty() == present.is_empty() && wanted.iter().all(|label| present.contains(label))
 }
 
-/// Whether `demand` is there.
+/// Returns whether `demand` fits into `free`.
 pub fn fits(free: &Resources, demand: &Resources) -> bool {
     demand.cpus <= free.cpus
         && demand.memory_bytes <= free.memory_bytes
@@ -121,7 +123,7 @@ pub fn plus(left: &Resources, right: &Resources) -> Resources {
     }
 }
 
-/// What is left after `demand` was taken.
+/// Returns the resources that are left after `demand` is taken.
 pub fn minus(free: &Resources, demand: &Resources) -> Resources {
     Resources {
         cpus: free.cpus - demand.cpus,

@@ -66,7 +66,7 @@ mod tests;
 use torc_api::wire::PROTOCOL;
 
 use crate::ids::{Now, RunnerId, WorkflowId};
-use crate::planning::partition::Partition;
+use crate::planning::partition::PartitionLimits;
 use crate::rows::LastIds;
 
 pub use activity::Activity;
@@ -197,7 +197,7 @@ impl Engine {
     }
 
     /// Records the partitions of a cluster. Not stored: the next owner of the store queries them again.
-    pub fn set_partitions(&mut self, cluster: String, partitions: Vec<Partition>) {
+    pub fn set_partitions(&mut self, cluster: String, partitions: Vec<PartitionLimits>) {
         self.workflows.session.set_partitions(cluster, partitions);
     }
 

@@ -7,12 +7,12 @@
 //! Deliberately absent: reading files (see [`embed()`]), numbers of the store, anything that depends on a machine.
 
 mod actions;
-mod doubt;
 mod embed;
-mod family;
+mod filter;
 mod identifiers;
 mod jobs;
 mod names;
+mod parameter_space;
 mod pattern;
 mod report;
 mod requirements;
@@ -41,17 +41,17 @@ pub use variables::resolved;
 pub use warnings::warnings;
 
 use crate::expanded::{Expanded, ExpandedFile, ExpandedJob, ExpandedUserData};
-use crate::graph::{self, Knot};
-use doubt::Doubt;
-use family::{Family, Shared};
-use jobs::Catalogue;
+use crate::graph::{self, Cycle};
+use filter::ProblemFilter;
+use jobs::Symbols;
 use names::{Duplicate, Names};
-use report::Report;
+use parameter_space::{ParameterSpace, Shared};
+use report::ProblemCollector;
 use template::Template;
 
-/// How large a document may become.
+/// Limits of an expanded document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ExpansionLimits {
     /// The most jobs.
     pub max_jobs: usize,
     /// The most files, and the most pieces of data.
@@ -60,45 +60,49 @@ pub struct Limits {
     pub max_dependencies: usize,
 }
 
-impl Default for Limits {
+impl Default for ExpansionLimits {
     fn default() -> Self {
         Self { max_jobs: 1_000_000, max_files: 2_000_000, max_dependencies: 50_000_000 }
     }
 }
 
-/// What a document comes to, or everything that is wrong with it.
-pub fn expand(spec: &WorkflowSpec, limits: &Limits) -> Result<Expanded, Vec<Problem>> {
+/// Returns the expanded document, or all of its problems.
+pub fn expand(spec: &WorkflowSpec, limits: &ExpansionLimits) -> Result<Expanded, Vec<Problem>> {
     let (spec, mut problems) = match resolved(spec) {
         Ok(spec) => (spec, Vec::new()),
         Err(problems) => (Cow::Borrowed(spec), problems),
     };
-    let rows = Rows::of(&spec, limits, &mut problems);
+    let rows = ParameterSpaces::of(&spec, limits, &mut problems);
     if rows.exceed(limits) {
         return Err(problems);
     }
-    let doubt = Doubt::new(&spec, problems.iter().map(|problem| problem.field.clone()).collect());
+    let filter = ProblemFilter::new(&spec, problems.iter().map(|problem| problem.field.clone()).collect());
     match expand_rows(&spec, &rows, limits) {
         Ok(expanded) if problems.is_empty() => Ok(expanded),
         Ok(_) => Err(problems),
         Err(found) => {
-            problems.extend(found.into_iter().filter(|problem| doubt.is_known(problem)));
+            problems.extend(found.into_iter().filter(|problem| filter.is_known(problem)));
             Err(problems)
         }
     }
 }
 
-/// What is wrong with a document that has fields which are known to be wrong and hold something harmless instead; nothing
-/// that only follows from these.
-pub fn further_problems(spec: &WorkflowSpec, limits: &Limits, wrong: &[String]) -> Vec<Problem> {
-    let doubt = Doubt::new(spec, wrong.to_vec());
+/// Returns further problems of a document in which a placeholder replaces every field with a known problem. Problems
+/// that only follow from the known ones are left out.
+pub fn further_problems(spec: &WorkflowSpec, limits: &ExpansionLimits, wrong: &[String]) -> Vec<Problem> {
+    let filter = ProblemFilter::new(spec, wrong.to_vec());
     let mut problems = expand(spec, limits).err().unwrap_or_default();
-    problems.retain(|problem| doubt.is_known(problem));
+    problems.retain(|problem| filter.is_known(problem));
     problems
 }
 
-fn expand_rows(spec: &WorkflowSpec, rows: &Rows, limits: &Limits) -> Result<Expanded, Vec<Problem>> {
+fn expand_rows(
+    spec: &WorkflowSpec,
+    rows: &ParameterSpaces,
+    limits: &ExpansionLimits,
+) -> Result<Expanded, Vec<Problem>> {
     let (files, user_data) = (rows.files(spec), rows.user_data(spec));
-    let mut report = Report::default();
+    let mut report = ProblemCollector::default();
     let requirements = requirements::expand(&spec.resource_requirements, &mut report);
     let job_names = rows.job_names(spec);
     let mut ambiguous = false;
@@ -112,26 +116,26 @@ fn expand_rows(spec: &WorkflowSpec, rows: &Rows, limits: &Limits) -> Result<Expa
         report_duplicates("files", &file_names, &rows.files, &same_files, &mut report);
         report_duplicates("userData", &data_names, &rows.user_data, &same_data, &mut report);
         ambiguous |= [&same_jobs, &same_files, &same_data].iter().any(|same| !same.is_empty());
-        let mut catalogue = Catalogue {
+        let mut symbols = Symbols {
             jobs,
             file_names: file_index,
             data_names: data_index,
             files: &files,
             user_data: &user_data,
-            requirements: Catalogue::by_name(&requirements),
+            requirements: Symbols::by_name(&requirements),
             failure_handlers: spec.failure_handlers.iter().map(|handler| handler.name.as_str()).collect(),
             schedulers: spec.slurm_schedulers.iter().filter_map(|scheduler| scheduler.name.as_deref()).collect(),
             env: shared_env(spec, limits.max_jobs),
         };
-        let jobs = jobs::expand(spec, &rows.jobs, &mut catalogue, limits.max_dependencies, &mut report);
-        actions::check(spec, &mut catalogue.jobs, &mut report);
+        let jobs = jobs::expand(spec, &rows.jobs, &mut symbols, limits.max_dependencies, &mut report);
+        actions::check(spec, &mut symbols.jobs, &mut report);
         jobs
     };
     let complete = jobs.len() == job_names.len();
     let mut expanded = Expanded { jobs, files, user_data, requirements };
     name_jobs(&mut expanded.jobs, job_names);
     identifiers::check(spec, &expanded, &entries(&rows.files), &mut report);
-    // Where two have the same name nobody can say who waits for whom.
+    // With duplicate names, dependencies are ambiguous.
     if complete && !ambiguous && imply_dependencies(&mut expanded, limits, &mut report) {
         report_knots(&expanded, &entries(&rows.jobs), &mut report);
     }
@@ -139,12 +143,12 @@ fn expand_rows(spec: &WorkflowSpec, rows: &Rows, limits: &Limits) -> Result<Expa
 }
 
 /// Reports jobs that wait for each other. Knots of rows of the same entries are one mistake.
-fn report_knots(expanded: &Expanded, entries: &[u32], report: &mut Report) {
-    let mut kinds: Vec<(Vec<u32>, &Knot, usize)> = Vec::new();
+fn report_knots(expanded: &Expanded, entries: &[u32], report: &mut ProblemCollector) {
+    let mut kinds: Vec<(Vec<u32>, &Cycle, usize)> = Vec::new();
     let mut places: HashMap<Vec<u32>, usize> = HashMap::new();
-    let knots = graph::find_knots(expanded);
-    for knot in &knots {
-        let jobs = knot.ring.iter().chain(&knot.others);
+    let cycles = graph::find_cycles(expanded);
+    for cycle in &cycles {
+        let jobs = cycle.ring.iter().chain(&cycle.others);
         let mut kind: Vec<u32> = jobs.filter_map(|job| entries.get(*job as usize).copied()).collect();
         kind.sort_unstable();
         kind.dedup();
@@ -152,12 +156,12 @@ fn report_knots(expanded: &Expanded, entries: &[u32], report: &mut Report) {
             Some((_, _, more)) => *more += 1,
             None => {
                 places.insert(kind.clone(), kinds.len());
-                kinds.push((kind, knot, 0));
+                kinds.push((kind, cycle, 0));
             }
         }
     }
-    for (kind, knot, more) in kinds {
-        let mut message = format!("jobs wait for each other: {}", graph::describe_knot(expanded, knot));
+    for (kind, cycle, more) in kinds {
+        let mut message = format!("jobs wait for each other: {}", graph::describe_cycle(expanded, cycle));
         if more > 0 {
             message.push_str(&format!(" (and so do {more} more groups of jobs of the same entries)"));
         }
@@ -166,39 +170,39 @@ fn report_knots(expanded: &Expanded, entries: &[u32], report: &mut Report) {
     }
 }
 
-/// The files of a document alone.
-pub fn expand_files(spec: &WorkflowSpec, limits: &Limits) -> Result<Vec<ExpandedFile>, Vec<Problem>> {
+/// Returns the expanded files of a document.
+pub fn expand_files(spec: &WorkflowSpec, limits: &ExpansionLimits) -> Result<Vec<ExpandedFile>, Vec<Problem>> {
     let spec = resolved(spec)?;
     let mut problems = Vec::new();
-    let rows = Rows::of(&spec, limits, &mut problems);
+    let rows = ParameterSpaces::of(&spec, limits, &mut problems);
     if problems.is_empty() { Ok(rows.files(&spec)) } else { Err(problems) }
 }
 
-/// For each job the entry of the document that it is from.
-pub fn entries_of_jobs(spec: &WorkflowSpec, limits: &Limits) -> Result<Vec<u32>, Vec<Problem>> {
+/// Returns for each job the index of its entry in the document.
+pub fn entries_of_jobs(spec: &WorkflowSpec, limits: &ExpansionLimits) -> Result<Vec<u32>, Vec<Problem>> {
     let spec = resolved(spec)?;
     let mut problems = Vec::new();
-    let rows = Rows::of(&spec, limits, &mut problems);
+    let rows = ParameterSpaces::of(&spec, limits, &mut problems);
     if problems.is_empty() { Ok(entries(&rows.jobs)) } else { Err(problems) }
 }
 
-/// For each action the numbers of the jobs that set it off, in order; none when it does not choose jobs.
+/// Returns for each action the numbers of the jobs that trigger it, in order; none if it does not choose jobs.
 pub fn jobs_of_actions(actions: &[Action], names: &[String]) -> Vec<Vec<u32>> {
     let mut names = Names::new(names).0;
     actions.iter().map(|action| actions::chosen_jobs(action, &mut names)).collect()
 }
 
 /// The families of all entries.
-struct Rows {
-    jobs: Vec<Family>,
-    files: Vec<Family>,
-    user_data: Vec<Family>,
+struct ParameterSpaces {
+    jobs: Vec<ParameterSpace>,
+    files: Vec<ParameterSpace>,
+    user_data: Vec<ParameterSpace>,
 }
 
-impl Rows {
-    /// The families; those whose parameters are wrong have one row.
-    fn of(spec: &WorkflowSpec, limits: &Limits, problems: &mut Vec<Problem>) -> Self {
-        let mut report = Report::default();
+impl ParameterSpaces {
+    /// Expands the parameters of all entries. An entry with wrong parameters gets one row.
+    fn of(spec: &WorkflowSpec, limits: &ExpansionLimits, problems: &mut Vec<Problem>) -> Self {
+        let mut report = ProblemCollector::default();
         let has_table = spec.parameters_file.is_some() || spec.parameter_table.is_some();
         if has_table && !spec.parameters.is_empty() {
             let message = "a workflow shares `parameters` or a table, not both";
@@ -215,22 +219,23 @@ impl Rows {
         let mut user_data = families("userData", entries, &shared, limits.max_files, &mut report);
         for (family, _) in user_data.iter_mut().zip(&spec.user_data).filter(|(_, data)| data.name.is_none()) {
             // Data without a name cannot be referred to, so it is not there.
-            *family = Family::empty();
+            *family = ParameterSpace::empty();
         }
         problems.extend(report.finish(()).err().unwrap_or_default());
         Self { jobs, files, user_data }
     }
 
-    fn exceed(&self, limits: &Limits) -> bool {
-        let rows =
-            |families: &[Family]| families.iter().fold(0, |sum: usize, family| sum.saturating_add(family.rows()));
+    fn exceed(&self, limits: &ExpansionLimits) -> bool {
+        let rows = |families: &[ParameterSpace]| {
+            families.iter().fold(0, |sum: usize, family| sum.saturating_add(family.rows()))
+        };
         rows(&self.jobs) > limits.max_jobs
             || rows(&self.files) > limits.max_files
             || rows(&self.user_data) > limits.max_files
     }
 
     fn job_names(&self, spec: &WorkflowSpec) -> Vec<String> {
-        let mut names = Vec::with_capacity(self.jobs.iter().map(Family::rows).sum());
+        let mut names = Vec::with_capacity(self.jobs.iter().map(ParameterSpace::rows).sum());
         for (job, family) in spec.jobs.iter().zip(&self.jobs) {
             let name = Template::compile(&job.name, family);
             names.extend((0..family.rows()).map(|row| name.text(family, row)));
@@ -272,12 +277,12 @@ fn families<'a>(
     entries: impl Iterator<Item = &'a Parameterization>,
     shared: &Shared<'_>,
     most: usize,
-    report: &mut Report,
-) -> Vec<Family> {
+    report: &mut ProblemCollector,
+) -> Vec<ParameterSpace> {
     let mut families = Vec::with_capacity(entries.size_hint().0);
     let mut rows: usize = 0;
     for (at, entry) in entries.enumerate() {
-        match Family::of(entry, shared) {
+        match ParameterSpace::of(entry, shared) {
             Ok(family) => {
                 rows = rows.saturating_add(family.rows());
                 families.push(family);
@@ -285,7 +290,7 @@ fn families<'a>(
             Err(error) => {
                 let field = format!("spec.{list}[{at}].{}", error.field());
                 report.add(Problem::error(field, error.to_string()));
-                families.push(Family::single());
+                families.push(ParameterSpace::single());
             }
         }
     }
@@ -297,7 +302,7 @@ fn families<'a>(
 }
 
 /// Replaces parameters in every text inside a value; keys and numbers stay.
-fn print_data(value: &Value, family: &Family, row: usize) -> Value {
+fn print_data(value: &Value, family: &ParameterSpace, row: usize) -> Value {
     match value {
         Value::String(text) => Value::String(Template::compile(text, family).text(family, row)),
         Value::Array(items) => items.iter().map(|item| print_data(item, family, row)).collect(),
@@ -310,25 +315,32 @@ fn print_data(value: &Value, family: &Family, row: usize) -> Value {
     }
 }
 
-/// The workflow's environment. A shared parameter with one value stands for it there; one with more stands for itself.
+/// Returns the workflow's environment. A shared parameter with one value is replaced by it; one with several values
+/// stays as written.
 fn shared_env(spec: &WorkflowSpec, most: usize) -> BTreeMap<String, String> {
     let single = |(name, written): (&String, &Value)| {
         let mut values = value::parse(written, most).ok()?;
         let one = if values.len() == 1 { values.pop()? } else { value::Scalar::Text(written.as_str()?.to_owned()) };
         Some((name.clone(), vec![one]))
     };
-    let constants =
-        Family::zip(spec.parameters.iter().filter_map(single).collect()).unwrap_or_else(|_| Family::single());
+    let constants = ParameterSpace::zip(spec.parameters.iter().filter_map(single).collect())
+        .unwrap_or_else(|_| ParameterSpace::single());
     let print = |text: &str| Template::compile(text, &constants).text(&constants, 0);
     spec.env.iter().map(|(key, text)| (key.clone(), print(text))).collect()
 }
 
-/// For each row of all families the entry that it belongs to.
-fn entries(families: &[Family]) -> Vec<u32> {
+/// Returns for each row of all families the index of its entry.
+fn entries(families: &[ParameterSpace]) -> Vec<u32> {
     (0u32..).zip(families).flat_map(|(entry, family)| std::iter::repeat_n(entry, family.rows())).collect()
 }
 
-fn report_duplicates(list: &str, names: &[String], families: &[Family], same: &[Duplicate], report: &mut Report) {
+fn report_duplicates(
+    list: &str,
+    names: &[String],
+    families: &[ParameterSpace],
+    same: &[Duplicate],
+    report: &mut ProblemCollector,
+) {
     if same.is_empty() {
         return;
     }
@@ -355,8 +367,8 @@ fn name_jobs(jobs: &mut [ExpandedJob], names: Vec<String>) {
     }
 }
 
-/// Whoever reads a file or data waits for those that write it. Whether there is room for all dependencies.
-fn imply_dependencies(expanded: &mut Expanded, limits: &Limits, report: &mut Report) -> bool {
+/// Makes readers of a file or of data depend on its writers. Returns whether there is room for all dependencies.
+fn imply_dependencies(expanded: &mut Expanded, limits: &ExpansionLimits, report: &mut ProblemCollector) -> bool {
     let file_writers =
         graph::Adjacency::inverted(expanded.files.len(), expanded.jobs.iter().map(|job| &job.output_files[..]));
     let data_writers =

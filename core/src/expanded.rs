@@ -8,7 +8,7 @@ use torc_api::api::JobResources;
 use torc_api::execution::Stdio;
 use torc_api::wire::Resources;
 
-/// What a document comes to. Lists are in a fixed order; everything refers to everything else by index.
+/// An expanded document. Lists have a fixed order; references are indices.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Expanded {
     /// In document order, families in the order of their parameters.
@@ -44,17 +44,17 @@ pub struct ExpandedJob {
     pub input_user_data: Vec<u32>,
     /// Indices of data, sorted.
     pub output_user_data: Vec<u32>,
-    /// Cancelled when a job it depends on fails.
+    /// The job is canceled when one of its dependencies fails.
     pub cancel_on_blocking_job_failure: bool,
     /// Name of a failure handler.
     pub failure_handler: Option<String>,
     /// Name of a Slurm scheduler.
     pub scheduler: Option<String>,
-    /// Higher starts first.
+    /// The priority. Jobs with a higher one start first.
     pub priority: i64,
     /// Sorted.
     pub labels: Vec<String>,
-    /// Where output goes, if this job is special.
+    /// Streams that are kept, and how; those of the execution configuration when absent.
     pub stdio: Option<Stdio>,
     /// Tasks per node, when the command is itself the parallel program.
     pub tasks_per_node: Option<i32>,
@@ -82,7 +82,7 @@ pub struct ExpandedUserData {
     pub is_ephemeral: bool,
 }
 
-/// What a job needs; all per node.
+/// The resources of a job, per node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Requirements {
@@ -96,7 +96,7 @@ pub struct Requirements {
     pub num_gpus: i64,
     /// Nodes.
     pub num_nodes: i64,
-    /// Expected duration.
+    /// The expected duration in seconds.
     pub runtime_seconds: i64,
 }
 
@@ -120,7 +120,7 @@ impl From<&Requirements> for JobResources {
 }
 
 impl Default for Requirements {
-    /// What a job has that names none: one CPU, 1 MiB, a minute.
+    /// Returns the requirements of a job that names none: one CPU, 1 MiB, one minute.
     fn default() -> Self {
         Self {
             name: torc_api::resources::DEFAULT_REQUIREMENTS.to_owned(),

@@ -1,4 +1,4 @@
-//! Why a job is where it is, why it ran again, and why it failed. Pure: facts come in, sentences come out.
+//! Explains the state of a job, its reruns and its failures. Pure: facts come in, sentences come out.
 
 mod attempts;
 mod waiting;
@@ -7,43 +7,43 @@ use torc_api::explain::{JobPhase, Reason, ReasonKind};
 use torc_api::quantity::{format_bytes, format_duration};
 use torc_api::state::{Cause, JobState};
 
-use crate::class::Class;
+use crate::class::JobClass;
 use crate::expanded::Requirements;
 use crate::failure::{Escalated, LimitReached};
 
-pub use attempts::{Attempt, stories};
-pub use waiting::{RunnerFacts, SlurmFacts, WaitingAllocation, why_ready};
+pub use attempts::{EndedAttempt, stories};
+pub use waiting::{ServingRunner, SlurmFacts, WaitingAllocation, why_ready};
 
 /// Jobs that a reason lists.
 const LISTED: usize = 20;
 
-/// What is known of a job.
+/// Facts about a job.
 #[derive(Debug)]
 pub struct JobFacts<'a> {
-    /// Where it stands.
+    /// The state of the job.
     pub state: JobState,
-    /// What decides where it may run.
-    pub class: &'a Class,
-    /// Jobs that it depends on: name and where they stand.
+    /// Its class, which decides where it may run.
+    pub class: &'a JobClass,
+    /// Its dependencies: name and state.
     pub parents: Vec<(&'a str, JobState)>,
-    /// How many of its leases are being ended.
+    /// The number of its leases that are being ended.
     pub ending: u8,
     /// The host of its runner.
     pub host: Option<&'a str>,
-    /// How long it has been running.
+    /// Seconds for which it has been running.
     pub running_seconds: Option<i64>,
     /// Its runner is silent.
     pub unconfirmed: bool,
     /// Its recovery script: why it is run, and whether it runs.
     pub script: Option<ScriptFacts>,
-    /// Why its last attempt failed.
+    /// The cause and return code of its last failure.
     pub last_failure: Option<(Cause, i32)>,
 }
 
 /// A recovery script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScriptFacts {
-    /// Why the attempt before it failed.
+    /// The cause of the failure of the attempt before it.
     pub cause: Cause,
     /// With which code.
     pub return_code: i32,
@@ -51,7 +51,7 @@ pub struct ScriptFacts {
     pub is_running: bool,
 }
 
-/// What is known of a workflow.
+/// Facts about a workflow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkflowFacts<'a> {
     /// Its name.
@@ -73,11 +73,11 @@ pub struct RecoveryHint {
     pub next: Escalated,
 }
 
-/// Why a job is where it is.
+/// Returns the reasons for the state of a job.
 pub fn why(
     job: &JobFacts<'_>,
     workflow: WorkflowFacts<'_>,
-    runners: &[RunnerFacts<'_>],
+    runners: &[ServingRunner<'_>],
     slurm: &SlurmFacts<'_>,
 ) -> Vec<Reason> {
     match job.state {
@@ -135,7 +135,7 @@ fn blocked(job: &JobFacts<'_>) -> Vec<Reason> {
 fn ready(
     job: &JobFacts<'_>,
     workflow: WorkflowFacts<'_>,
-    runners: &[RunnerFacts<'_>],
+    runners: &[ServingRunner<'_>],
     slurm: &SlurmFacts<'_>,
 ) -> Vec<Reason> {
     if workflow.is_suspended {
@@ -178,7 +178,7 @@ fn last_failure(job: &JobFacts<'_>) -> String {
     job.last_failure.map_or_else(|| "its last attempt failed".to_owned(), |(cause, code)| failure(cause, code))
 }
 
-/// A failure in words.
+/// Describes a failure.
 pub fn failure(cause: Cause, return_code: i32) -> String {
     let code = exit_code(return_code);
     match cause {
@@ -202,7 +202,7 @@ fn exit_code(code: i32) -> String {
     }
 }
 
-/// What can be done about a job.
+/// Returns commands that help with a job.
 pub fn next_steps(workflow: &str, job: &str, reasons: &[Reason], recovery: Option<&RecoveryHint>) -> Vec<String> {
     let Some(first) = reasons.first() else { return Vec::new() };
     let again = format!("`torc retry {workflow} --job {job}` runs it again");

@@ -17,4 +17,4 @@ pub use correction::{ObservedJob, correct};
 pub use diagnosis::{Evidence, diagnose};
 pub use escalation::{Escalated, LimitReached, Multipliers, NodeShape, escalate};
 pub use manual::{ManualDecision, RecoveryOptions};
-pub use policy::{Decision, Failure, Policy};
+pub use policy::{AttemptFailure, FailureDecision, Policy};

@@ -1,5 +1,4 @@
-//! What is known about the files of a workflow, and which jobs have to run again because of them. Whoever can see the files
-//! looks; what follows from it is decided here.
+//! Decides which jobs run again because of their files. The caller reads the files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +10,7 @@ use crate::expanded::ExpandedFile;
 use crate::rows::{FileRow, JobProfile, JobRow};
 use crate::time::rfc3339;
 
-/// What a job does with its files, with what it saw of them. `seen` are rows of this job.
+/// Returns a job's files with what it saw of them. `seen` are the rows of this job.
 pub fn uses(job: &JobRow, profile: &JobProfile, seen: &[FileRow]) -> Vec<FileUse> {
     let of = |role: FileRole, path: &String| {
         let row = seen.iter().find(|row| row.path == *path);
@@ -32,11 +31,11 @@ pub fn uses(job: &JobRow, profile: &JobProfile, seen: &[FileRow]) -> Vec<FileUse
 /// The files of a workflow as they were last seen, in the order of the document.
 #[derive(Debug, Default)]
 pub struct FileList {
-    files: BTreeMap<String, Known>,
+    files: BTreeMap<String, KnownFile>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Known {
+struct KnownFile {
     seen: Option<(FileRow, String)>,
     writers: BTreeSet<String>,
     readers: i64,
@@ -60,7 +59,7 @@ impl FileList {
         }
     }
 
-    /// The list.
+    /// Returns the list.
     pub fn finish(self, declared: Vec<ExpandedFile>) -> Vec<File> {
         let file = |declared: ExpandedFile| {
             let known = self.files.get(&declared.path).cloned().unwrap_or_default();
@@ -87,21 +86,21 @@ impl FileList {
     }
 }
 
-/// Why a job has to run again.
+/// The reason why a job runs again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Change {
-    /// What it reads is not what it read.
+    /// An input file has changed.
     InputChanged,
-    /// What it reads is gone.
+    /// An input file is missing.
     InputGone,
-    /// What it wrote is gone.
+    /// An output file is missing.
     OutputGone,
 }
 
-/// Compares a file with what a job saw of it. `content` reads it, which is only done where size and time do not tell: a file
-/// that was touched or copied is the same file.
+/// Compares a file with what a job saw of it. `content` reads the file, which is done only if size and time differ: a
+/// file that was touched or copied has not changed.
 pub fn compare(seen: &FileUse, now: Option<&FileStat>, content: impl FnOnce() -> Option<String>) -> Option<Change> {
-    // Whatever has not completed runs anyway, or waits for a person.
+    // A job that has not completed runs anyway, or needs a manual decision.
     if seen.job_status != JobState::Completed {
         return None;
     }
@@ -111,7 +110,7 @@ pub fn compare(seen: &FileUse, now: Option<&FileStat>, content: impl FnOnce() ->
             FileRole::Output => Change::OutputGone,
         });
     };
-    // A job that wrote a file does not run again because somebody else changed it; its readers do.
+    // A changed output does not rerun its writer, only its readers.
     let (Some(size), Some(modified)) = (seen.size_bytes, seen.modified_ms) else { return None };
     if seen.role == FileRole::Output || (size, modified) == (now.size_bytes, now.modified_ms) {
         return None;

@@ -7,13 +7,13 @@ mod tests;
 
 use crate::expanded::{Expanded, ExpandedJob};
 
-/// So many jobs of a cycle are named before the rest is counted.
+/// The number of jobs of a cycle that a message names; the others are counted.
 const MOST_NAMED: usize = 100;
 
 /// Lists of numbers by number, in two flat arrays.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Adjacency {
-    /// Where the list of each number starts in `targets`; one more entry than there are numbers.
+    /// The start of each number's list in `targets`, and the length of `targets` as the last entry.
     pub offsets: Vec<u32>,
     /// All lists, one after the other.
     pub targets: Vec<u32>,
@@ -47,7 +47,7 @@ impl Adjacency {
         Self { offsets, targets }
     }
 
-    /// The list of a number; empty for numbers that do not exist.
+    /// Returns the list of a number; empty for numbers that do not exist.
     pub fn of(&self, number: u32) -> &[u32] {
         let number = number as usize;
         match (self.offsets.get(number), self.offsets.get(number + 1)) {
@@ -57,7 +57,7 @@ impl Adjacency {
     }
 }
 
-/// For each job the jobs that wait for it.
+/// Returns for each job its dependents.
 pub fn children(jobs: &[ExpandedJob]) -> Adjacency {
     Adjacency::inverted(jobs.len(), jobs.iter().map(|job| &job.depends_on[..]))
 }
@@ -89,16 +89,16 @@ pub fn stages(expanded: &Expanded) -> Vec<Vec<u32>> {
 
 /// Jobs that all wait for each other, directly or through others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Knot {
-    /// A shortest ring through the job of the knot that comes first in the document, starting with it: each waits for the
+pub struct Cycle {
+    /// A shortest ring through the job of the cycle that comes first in the document, starting with it: each waits for the
     /// one before it, and the first for the last.
     pub ring: Vec<u32>,
-    /// The other jobs of the knot, in the order of the document.
+    /// The other jobs of the cycle, in the order of the document.
     pub others: Vec<u32>,
 }
 
-/// All knots, in the order of the document; none when every job can run at some time.
-pub fn find_knots(expanded: &Expanded) -> Vec<Knot> {
+/// Returns all dependency cycles, in the order of the document.
+pub fn find_cycles(expanded: &Expanded) -> Vec<Cycle> {
     let components = components(expanded);
     let mut sizes = vec![0u32; components.len()];
     for component in &components {
@@ -107,7 +107,7 @@ pub fn find_knots(expanded: &Expanded) -> Vec<Knot> {
         }
     }
     let mut seen = vec![false; components.len()];
-    let mut knots: Vec<Knot> = Vec::new();
+    let mut cycles: Vec<Cycle> = Vec::new();
     let mut places = std::collections::HashMap::new();
     for (job, component) in (0u32..).zip(&components) {
         let waits_for_itself = || parents(expanded, job).contains(&job);
@@ -115,28 +115,28 @@ pub fn find_knots(expanded: &Expanded) -> Vec<Knot> {
             continue;
         }
         let place = *places.entry(*component).or_insert_with(|| {
-            knots.push(Knot { ring: ring_through(expanded, job, &components), others: Vec::new() });
-            knots.len() - 1
+            cycles.push(Cycle { ring: ring_through(expanded, job, &components), others: Vec::new() });
+            cycles.len() - 1
         });
-        let Some(knot) = knots.get_mut(place) else { continue };
-        if knot.ring.first() == Some(&job) {
-            for member in &knot.ring {
+        let Some(cycle) = cycles.get_mut(place) else { continue };
+        if cycle.ring.first() == Some(&job) {
+            for member in &cycle.ring {
                 if let Some(flag) = seen.get_mut(*member as usize) {
                     *flag = true;
                 }
             }
         } else if seen.get(job as usize) == Some(&false) {
-            knot.others.push(job);
+            cycle.others.push(job);
         }
     }
-    knots
+    cycles
 }
 
 fn parents(expanded: &Expanded, job: u32) -> &[u32] {
     expanded.jobs.get(job as usize).map_or(&[], |job| &job.depends_on[..])
 }
 
-/// A shortest way from a job along what it waits for back to itself, turned around.
+/// Returns a shortest cycle through a job, in the direction of execution.
 fn ring_through(expanded: &Expanded, first: u32, components: &[u32]) -> Vec<u32> {
     let component = |job: u32| components.get(job as usize);
     let mut from = std::collections::HashMap::new();
@@ -161,7 +161,8 @@ fn ring_through(expanded: &Expanded, first: u32, components: &[u32]) -> Vec<u32>
     Vec::new()
 }
 
-/// For each job the number of its strongly connected component (Tarjan, without recursion: chains may be long).
+/// Returns for each job the number of its strongly connected component (Tarjan, without recursion because chains may
+/// be long).
 fn components(expanded: &Expanded) -> Vec<u32> {
     const NONE: u32 = u32::MAX;
     let count = expanded.jobs.len();
@@ -222,14 +223,14 @@ fn components(expanded: &Expanded) -> Vec<u32> {
     component
 }
 
-/// A knot in words: the ring, then whoever else is caught in it.
-pub fn describe_knot(expanded: &Expanded, knot: &Knot) -> String {
-    let mut text = describe_ring(expanded, &knot.ring);
-    if !knot.others.is_empty() {
-        let names: Vec<&str> = knot.others.iter().take(MOST_NAMED).map(|job| name(expanded, *job)).collect();
-        text.push_str(&format!("; in the same knot: {}", names.join(", ")));
-        if knot.others.len() > MOST_NAMED {
-            text.push_str(&format!(" and {} more", knot.others.len() - MOST_NAMED));
+/// Describes a cycle: the ring, then the other jobs that wait for it.
+pub fn describe_cycle(expanded: &Expanded, cycle: &Cycle) -> String {
+    let mut text = describe_ring(expanded, &cycle.ring);
+    if !cycle.others.is_empty() {
+        let names: Vec<&str> = cycle.others.iter().take(MOST_NAMED).map(|job| name(expanded, *job)).collect();
+        text.push_str(&format!("; in the same cycle: {}", names.join(", ")));
+        if cycle.others.len() > MOST_NAMED {
+            text.push_str(&format!(" and {} more", cycle.others.len() - MOST_NAMED));
         }
     }
     text
@@ -239,7 +240,7 @@ fn name(expanded: &Expanded, job: u32) -> &str {
     expanded.jobs.get(job as usize).map_or("?", |job| job.name.as_str())
 }
 
-/// Each job, what it passes on, the next job, back to the first.
+/// Describes a ring: each job, the file or data that links it to the next, back to the first.
 fn describe_ring(expanded: &Expanded, cycle: &[u32]) -> String {
     let name = |job: u32| name(expanded, job);
     let Some(first) = cycle.first() else { return String::new() };
@@ -260,7 +261,7 @@ fn describe_ring(expanded: &Expanded, cycle: &[u32]) -> String {
     text
 }
 
-/// What the first job writes and the second reads.
+/// Returns the file or data that the first job writes and the second reads.
 fn link(expanded: &Expanded, writer: u32, reader: u32) -> Option<String> {
     let (writer, reader) = (expanded.jobs.get(writer as usize)?, expanded.jobs.get(reader as usize)?);
     let common = |written: &[u32], read: &[u32]| written.iter().find(|number| read.contains(number)).copied();

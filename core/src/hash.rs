@@ -7,19 +7,20 @@ use sha2::{Digest, Sha256};
 
 use crate::expanded::{Expanded, ExpandedJob};
 
-/// What a job does: its command, script, environment, the names of what it waits for, its files and data, and the content of
-/// the data it reads. Not what it needs or how urgent it is: that changes only where and when it runs.
+/// Returns a hash of what a job does: its command, script, environment, dependencies, files, data, and the content of
+/// its input data. Resources and priority are left out, because they only change where and when it runs.
 pub fn job_hash(expanded: &Expanded, job: usize) -> [u8; 32] {
-    let mut hash = Fields::new("torc job 1");
+    let mut hash = FieldHasher::new("torc job 1");
     if let Some(job) = expanded.jobs.get(job) {
         add_work(&mut hash, expanded, job);
     }
     hash.finish()
 }
 
-/// What a spawned job does. It also waits for whoever spawned it, so it is never the same as a job of the document.
+/// Returns a hash of what a spawned job does. It includes the spawning job, so it differs from every job of the
+/// document.
 pub fn spawned_job_hash(expanded: &Expanded, job: usize, lineage: &str) -> [u8; 32] {
-    let mut hash = Fields::new("torc spawned job 1");
+    let mut hash = FieldHasher::new("torc spawned job 1");
     hash.text(lineage);
     if let Some(job) = expanded.jobs.get(job) {
         add_work(&mut hash, expanded, job);
@@ -27,9 +28,9 @@ pub fn spawned_job_hash(expanded: &Expanded, job: usize, lineage: &str) -> [u8; 
     hash.finish()
 }
 
-/// Everything that a document comes to, as 64 hexadecimal digits.
+/// Returns a hash of the expanded document, as 64 hexadecimal digits.
 pub fn digest(expanded: &Expanded) -> String {
-    let mut hash = Fields::new("torc workflow 1");
+    let mut hash = FieldHasher::new("torc workflow 1");
     hash.count(expanded.jobs.len());
     for job in &expanded.jobs {
         hash.text(&job.name);
@@ -52,7 +53,7 @@ pub fn digest(expanded: &Expanded) -> String {
     hash.finish().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn add_work(hash: &mut Fields, expanded: &Expanded, job: &ExpandedJob) {
+fn add_work(hash: &mut FieldHasher, expanded: &Expanded, job: &ExpandedJob) {
     hash.text(&job.command).optional(job.invocation_script.as_deref()).count(job.env.len());
     for (key, value) in &job.env {
         hash.text(key).text(value);
@@ -74,7 +75,7 @@ fn add_work(hash: &mut Fields, expanded: &Expanded, job: &ExpandedJob) {
     }
 }
 
-fn add_terms(hash: &mut Fields, expanded: &Expanded, job: &ExpandedJob) {
+fn add_terms(hash: &mut FieldHasher, expanded: &Expanded, job: &ExpandedJob) {
     hash.count(job.requirements as usize);
     expanded.requirements.get(job.requirements as usize).into_iter().for_each(|entry| add_requirements(hash, entry));
     hash.flag(job.cancel_on_blocking_job_failure)
@@ -89,7 +90,7 @@ fn add_terms(hash: &mut Fields, expanded: &Expanded, job: &ExpandedJob) {
     hash.flag(job.tasks_per_node.is_some()).number(job.tasks_per_node.unwrap_or_default().into());
 }
 
-fn add_requirements(hash: &mut Fields, requirements: &crate::expanded::Requirements) {
+fn add_requirements(hash: &mut FieldHasher, requirements: &crate::expanded::Requirements) {
     hash.text(&requirements.name)
         .number(requirements.num_cpus)
         .number(requirements.memory_bytes)
@@ -99,9 +100,9 @@ fn add_requirements(hash: &mut Fields, requirements: &crate::expanded::Requireme
 }
 
 /// Feeds fields one after another, each with its length, so that no two sequences of fields look the same.
-struct Fields(Sha256);
+struct FieldHasher(Sha256);
 
-impl Fields {
+impl FieldHasher {
     fn new(purpose: &str) -> Self {
         let mut fields = Self(Sha256::new());
         fields.text(purpose);
@@ -145,7 +146,7 @@ impl Fields {
         self
     }
 
-    /// JSON with sorted keys, whatever order a parser left them in.
+    /// Adds JSON with sorted keys, independent of the parser's order.
     fn value(&mut self, value: &Value) {
         match value {
             Value::Array(items) => {

@@ -1,4 +1,4 @@
-//! Numbers that a store gives out and never gives out again.
+//! Numbers that a store assigns once.
 
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +30,7 @@ id!(
     RunnerId
 );
 id!(
-    /// What jobs of a workflow have in common.
+    /// A profile: the properties that several jobs of a workflow share.
     ProfileId
 );
 id!(
@@ -44,7 +44,7 @@ pub type AllocationKey = (WorkflowId, AllocationId);
 /// The two clocks a decision may need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
-    /// Milliseconds since 1970, for people.
+    /// Wall-clock time in milliseconds since 1970.
     pub wall_ms: i64,
     /// Milliseconds of a clock that never jumps and goes on during suspend, for leases and deadlines.
     pub mono_ms: u64,

@@ -7,35 +7,35 @@ use torc_api::state::JobState;
 pub enum JobEvent {
     /// It becomes part of a run and still waits for `unmet` jobs.
     Planned {
-        /// How many jobs it waits for.
+        /// The number of unfinished dependencies.
         unmet: u32,
     },
     /// The last job it waited for has ended.
     DependenciesMet,
-    /// A job it depends on failed, and it asked to be cancelled then.
+    /// A dependency failed, and the job has `cancelOnBlockingJobFailure`.
     DependencyFailed,
-    /// It was promised to a runner.
+    /// It was leased to a runner.
     Granted,
     /// Its runner says that it runs. Also accepted from `Ready`: a lease that had run out was started all the same.
     Started,
     /// Its lease ended without a start: given back, run out, or not known to its runner.
     LeaseEnded,
-    /// An attempt ended and this is the verdict.
+    /// An attempt ended, with this decision.
     Ended(Ending),
     /// Its recovery script has succeeded.
     Recovered,
-    /// A person cancelled it.
+    /// The user canceled it.
     Canceled,
-    /// A person left it out.
+    /// The user excluded it.
     Disabled,
     /// It has to run again, from wherever it is.
     Reset {
-        /// How many jobs it waits for.
+        /// The number of unfinished dependencies.
         unmet: u32,
     },
 }
 
-/// What follows from the end of an attempt.
+/// The decision after the end of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// It succeeded.
@@ -44,13 +44,13 @@ pub enum Ending {
     Failed,
     /// It was ended by a deadline, for good.
     Terminated,
-    /// It was ended because a person cancelled it.
+    /// It was ended because the user canceled it.
     Canceled,
-    /// It is tried again.
+    /// It is retried.
     Retry,
-    /// Its recovery script runs before it is tried again.
+    /// Its recovery script runs before it is retried.
     Recover,
-    /// A person has to decide.
+    /// It needs a manual decision.
     PendingFailed,
 }
 
@@ -58,13 +58,13 @@ pub enum Ending {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a job that is {state} cannot take {event:?}")]
 pub struct InvalidTransition {
-    /// Where the job stands.
+    /// The state of the job.
     pub state: JobState,
-    /// What was said to have happened.
+    /// The event that is not allowed in this state.
     pub event: JobEvent,
 }
 
-/// The state after an event, or why that cannot be.
+/// Returns the state after an event, or an error for a transition that is not allowed.
 pub fn next_state(state: JobState, event: JobEvent) -> Result<JobState, InvalidTransition> {
     use JobEvent as E;
     use JobState as S;
@@ -75,12 +75,12 @@ pub fn next_state(state: JobState, event: JobEvent) -> Result<JobState, InvalidT
         (S::Ready, E::Granted) => S::Leased,
         (S::Ready | S::Leased, E::Started) => S::Running,
         (S::Leased, E::LeaseEnded) => S::Ready,
-        // From `Ready` when the report of a lease that had run out arrives before anybody else started the job.
+        // From `Ready`: the report of an expired lease arrives before another attempt has started.
         (S::Ready | S::Leased | S::Running, E::Ended(ending)) => ended(ending),
         (S::Recovering, E::Recovered) => S::Ready,
-        // Its script did not succeed, so the verdict on its attempt is final.
+        // Its script failed, so the decision on the attempt is final.
         (S::Recovering, E::Ended(ending @ (Ending::Failed | Ending::Terminated))) => ended(ending),
-        // A person has decided that it has failed for good.
+        // The user has decided that it has failed.
         (S::PendingFailed, E::Ended(ending @ (Ending::Failed | Ending::Terminated))) => ended(ending),
         (S::Uninitialized | S::Blocked | S::Ready | S::Leased | S::PendingFailed | S::Recovering, E::Canceled) => {
             S::Canceled

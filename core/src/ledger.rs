@@ -1,14 +1,15 @@
-//! What a runner's nodes have and what of it is taken: CPUs, memory in bytes, GPUs by device.
 //!
-//! A reservation is a value that exists once: it can be given back, moved to a successor, but not copied, so nothing is
-//! freed twice. Deliberately absent: who holds it, and when it ends.
+//! Tracks the used resources of a runner's nodes: CPUs, memory in bytes, GPUs by device.
+//!
+//! A reservation cannot be copied, only released or moved, so nothing is freed twice. The holder and the end of a
+//! reservation are not known here.
 
 use torc_api::wire::Resources;
 
 #[cfg(test)]
 mod tests;
 
-/// How jobs are counted against a runner.
+/// The strategy by which jobs count against a runner's capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
     /// By what they declare.
@@ -17,30 +18,30 @@ pub enum Strategy {
     Slots(u32),
 }
 
-/// Where a job may be put.
+/// The nodes that a reservation may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeScope {
     /// On the first node, where the runner lives: it starts processes nowhere else.
     Here,
-    /// On any node: somebody else takes it there.
+    /// Any node: srun chooses it.
     Anywhere,
 }
 
-/// What a runner's nodes have and what of it is free. All nodes have the same.
+/// The resources of a runner's nodes and what is free. All nodes are equal.
 #[derive(Debug)]
 pub struct Ledger {
     strategy: Strategy,
-    /// What one node has.
+    /// The resources of one node.
     node: Resources,
-    nodes: Vec<Node>,
+    nodes: Vec<NodeState>,
     free_slots: u32,
     /// Names of the GPUs of every node.
     devices: Vec<String>,
 }
 
-/// What of a node is free.
+/// The free resources of a node.
 #[derive(Debug)]
-struct Node {
+struct NodeState {
     free: Resources,
     /// Sorted by position, highest last, so that the lowest device is given out first.
     free_devices: Vec<usize>,
@@ -53,19 +54,20 @@ struct Node {
 #[must_use = "a dropped reservation is lost to its ledger"]
 pub struct Reservation {
     slots: u32,
-    pieces: Vec<Piece>,
+    pieces: Vec<NodeReservation>,
 }
 
-/// What is taken from one node.
+/// The resources taken from one node.
 #[derive(Debug, PartialEq, Eq)]
-struct Piece {
+struct NodeReservation {
     node: usize,
     amounts: Resources,
     devices: Vec<usize>,
 }
 
 impl Ledger {
-    /// A runner on which nothing is taken: `capacity` is that of all its nodes together, `devices` are the GPUs of each.
+    /// Creates a ledger without reservations. `capacity` is that of all nodes together, `devices` are the GPUs of
+    /// each node.
     pub fn new(strategy: Strategy, capacity: Resources, devices: Vec<String>) -> Self {
         let count = capacity.nodes.max(1);
         let node = Resources {
@@ -79,17 +81,18 @@ impl Ledger {
             Strategy::Resources => u32::MAX,
         };
         let free_devices: Vec<usize> = (0..devices.len()).rev().collect();
-        let nodes =
-            (0..count).map(|_| Node { free: node, free_devices: free_devices.clone(), in_service: true }).collect();
+        let nodes = (0..count)
+            .map(|_| NodeState { free: node, free_devices: free_devices.clone(), in_service: true })
+            .collect();
         Self { strategy, node, nodes, free_slots, devices }
     }
 
-    /// Everything that the nodes have.
+    /// Returns the capacity of all nodes.
     pub fn capacity(&self) -> Resources {
         total(self.nodes.iter().map(|_| self.node))
     }
 
-    /// What is not taken of nodes that are in service; its nodes are those of which nothing is.
+    /// Returns the free resources of nodes in service. Its number of nodes counts the idle ones.
     pub fn free(&self) -> Resources {
         total(
             self.nodes
@@ -99,24 +102,24 @@ impl Ledger {
         )
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     pub fn nodes(&self) -> usize {
         self.nodes.len()
     }
 
-    /// From now on something new may be put on a node, or may not. What is there stays.
+    /// Sets whether new reservations may use a node. Existing ones stay.
     pub fn set_in_service(&mut self, node: usize, in_service: bool) {
         if let Some(node) = self.nodes.get_mut(node) {
             node.in_service = in_service;
         }
     }
 
-    /// Something new may be put on a node.
+    /// Returns whether new reservations may use a node.
     pub fn is_in_service(&self, node: usize) -> bool {
         self.nodes.get(node).is_some_and(|node| node.in_service)
     }
 
-    /// How many more jobs may start when jobs are counted by their number; absent when they are not.
+    /// Returns how many more jobs may start by the queue strategy; none for the other strategy.
     pub fn free_slots(&self) -> Option<u32> {
         match self.strategy {
             Strategy::Slots(_) if !self.nodes.iter().any(|node| node.in_service) => Some(0),
@@ -125,7 +128,7 @@ impl Ledger {
         }
     }
 
-    /// It could be taken if nothing else were there.
+    /// Returns whether it would fit if all nodes were idle.
     pub fn can_ever_fit(&self, need: &Resources) -> bool {
         match self.strategy {
             Strategy::Slots(slots) => slots > 0,
@@ -150,7 +153,7 @@ impl Ledger {
         Some(Reservation { slots: 0, pieces })
     }
 
-    /// The nodes that can take it now.
+    /// Returns the nodes that can take it now.
     fn choose(&self, need: &Resources, reach: NodeScope) -> Option<Vec<usize>> {
         if need.nodes > 1 {
             let count = usize::try_from(need.nodes).ok()?;
@@ -161,11 +164,11 @@ impl Ledger {
             return (chosen.len() == count && is_here).then_some(chosen);
         }
         let within = if reach == NodeScope::Here { 1 } else { self.nodes.len() };
-        let has_room = |node: &Node| node.in_service && covers(&node.free, need);
+        let has_room = |node: &NodeState| node.in_service && covers(&node.free, need);
         self.nodes.iter().take(within).position(has_room).map(|node| vec![node])
     }
 
-    fn take(&mut self, at: usize, amounts: &Resources) -> Piece {
+    fn take(&mut self, at: usize, amounts: &Resources) -> NodeReservation {
         let node = &mut self.nodes[at];
         let amounts = Resources {
             cpus: amounts.cpus.max(0),
@@ -179,7 +182,7 @@ impl Ledger {
         node.free.cpus -= amounts.cpus;
         node.free.memory_bytes -= amounts.memory_bytes;
         node.free.gpus -= amounts.gpus;
-        Piece { node: at, amounts, devices }
+        NodeReservation { node: at, amounts, devices }
     }
 
     /// Takes exactly these devices on these nodes besides the amounts, for a job that already runs with them. What is no longer
@@ -196,7 +199,7 @@ impl Ledger {
         Reservation { slots: 0, pieces }
     }
 
-    fn adopt_on(&mut self, at: usize, need: &Resources, devices: &[String]) -> Piece {
+    fn adopt_on(&mut self, at: usize, need: &Resources, devices: &[String]) -> NodeReservation {
         let need = if need.nodes > 1 { &self.node } else { need };
         let node = &mut self.nodes[at];
         let taken: Vec<usize> = (0..self.devices.len())
@@ -212,7 +215,7 @@ impl Ledger {
         node.free.cpus -= amounts.cpus;
         node.free.memory_bytes -= amounts.memory_bytes;
         node.free.gpus -= amounts.gpus;
-        Piece { node: at, amounts, devices: taken }
+        NodeReservation { node: at, amounts, devices: taken }
     }
 
     /// Gives back what was taken.
@@ -228,7 +231,7 @@ impl Ledger {
         }
     }
 
-    /// The devices of a reservation on its first node, by name.
+    /// Returns the names of a reservation's GPUs on its first node.
     pub fn device_names(&self, reservation: &Reservation) -> Vec<String> {
         let first = reservation.pieces.first().map_or(&[][..], |piece| &piece.devices);
         first.iter().filter_map(|&at| self.devices.get(at).cloned()).collect()
@@ -236,7 +239,7 @@ impl Ledger {
 }
 
 impl Reservation {
-    /// The nodes it is on.
+    /// Returns the nodes of the reservation.
     pub fn nodes(&self) -> Vec<usize> {
         self.pieces.iter().map(|piece| piece.node).collect()
     }

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, BinaryHeap, btree_set};
 use torc_api::termination::EndMargin;
 use torc_api::wire::{Resources, WorkRequest};
 
-use crate::class::{Class, RunnerView, fits, minus, plus};
+use crate::class::{JobClass, RunnerView, fits, minus, plus};
 use crate::expanded::Requirements;
 use crate::ids::WorkflowId;
 use crate::urgency::Urgency;
@@ -43,17 +43,17 @@ impl ReadyJob {
 }
 
 impl ReadyQueue {
-    /// A job became ready.
+    /// Adds a job that became ready.
     pub fn insert(&mut self, job: ReadyJob) {
         self.jobs.insert(job);
     }
 
-    /// A job is no longer ready.
+    /// Removes a job that is no longer ready.
     pub fn remove(&mut self, job: ReadyJob) {
         self.jobs.remove(&job);
     }
 
-    /// Nothing waits.
+    /// Returns whether no job waits.
     pub fn is_empty(&self) -> bool {
         self.jobs.is_empty()
     }
@@ -70,9 +70,9 @@ impl ReadyQueue {
     }
 }
 
-/// Resources in use: started jobs, and jobs that are promised to a runner.
+/// Resources in use by started and leased jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct ResourcesInUse {
     /// CPUs.
     pub cpus: i64,
     /// Bytes of memory.
@@ -83,7 +83,7 @@ pub struct Usage {
     pub jobs: i64,
 }
 
-impl Usage {
+impl ResourcesInUse {
     /// Adds `times` jobs with these requirements; removes them where `times` is negative.
     pub fn add(&mut self, needs: &Requirements, times: i64) {
         let nodes = needs.num_nodes.max(1).saturating_mul(times);
@@ -119,7 +119,7 @@ pub struct OwnerQueues<'a> {
     /// The owner's name.
     pub owner: &'a str,
     /// Resources in use by all live workflows of the owner.
-    pub usage: Usage,
+    pub usage: ResourcesInUse,
     /// The workflows that may give work to the runner.
     pub workflows: Vec<WorkflowQueues<'a>>,
 }
@@ -129,7 +129,7 @@ pub struct WorkflowQueues<'a> {
     /// The workflow.
     pub workflow: WorkflowId,
     /// Resources in use by its jobs.
-    pub usage: Usage,
+    pub usage: ResourcesInUse,
     /// Limits of what one answer may bring.
     pub allowance: Allowance,
     /// The time that the runner has left when the jobs get their first signal.
@@ -140,15 +140,15 @@ pub struct WorkflowQueues<'a> {
 
 /// Ready jobs of one class.
 pub struct ClassQueue<'a> {
-    /// What its jobs need.
-    pub class: &'a Class,
+    /// The class of its jobs.
+    pub class: &'a JobClass,
     /// The jobs.
     pub queue: &'a ReadyQueue,
     /// Another runner could start such a job now: none of them is leased ahead.
     pub is_wanted_elsewhere: bool,
 }
 
-/// How much of a workflow's work is given out in one answer.
+/// The number of leases of a workflow that one answer may contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
     /// In all.
@@ -179,9 +179,9 @@ pub struct Chosen {
 /// A chosen job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// Whose job.
+    /// The workflow of the job.
     pub workflow: WorkflowId,
-    /// Which job of the workflow.
+    /// The ordinal of the job in its workflow.
     pub job: u32,
 }
 
@@ -195,7 +195,7 @@ pub fn choose(place: &RunnerView<'_>, want: &WorkRequest, owners: &[OwnerQueues<
     chosen
 }
 
-/// First jobs that fit what is free, then some to work on afterwards.
+/// Chooses jobs that fit into the free capacity, then jobs to lease ahead.
 fn pack(place: &RunnerView<'_>, want: &WorkRequest, owners: &[OwnerQueues<'_>], preferred: bool) -> Chosen {
     let mut contest = Contest::new(place, owners, preferred);
     let limit = want.limit as usize;
@@ -239,14 +239,14 @@ struct Contest<'a> {
 }
 
 struct OwnerTurns {
-    usage: Usage,
+    usage: ResourcesInUse,
     order: BinaryHeap<WorkflowKey>,
 }
 
 struct WorkflowTurns<'a> {
     owner: usize,
     id: WorkflowId,
-    usage: Usage,
+    usage: ResourcesInUse,
     allowance: Allowance,
     heads: BinaryHeap<Head<'a>>,
     /// The ready jobs that the runner could have are alike: their order does not matter.
@@ -317,7 +317,7 @@ impl<'a> Contest<'a> {
         Some(Turn { workflow, head })
     }
 
-    /// Chooses the job, unless its workflow gives out no more: then all jobs of its queue stay.
+    /// Chooses the job, unless the allowance of its workflow is used up: then all jobs of its queue stay.
     fn take(&mut self, turn: Turn<'a>, is_ahead: bool) -> Option<Choice> {
         let Turn { workflow: index, head } = turn;
         let workflow = &mut self.workflows[index];
@@ -337,7 +337,7 @@ impl<'a> Contest<'a> {
         Some(choice)
     }
 
-    /// The job is too big for what is free: it may be leased ahead.
+    /// Keeps a job that is too big for the free capacity: it may be leased ahead.
     fn set_aside(&mut self, turn: Turn<'a>) {
         self.workflows[turn.workflow].too_big.push(turn.head);
         self.put_back(turn.workflow);
@@ -387,12 +387,12 @@ impl<'a> Contest<'a> {
 struct Head<'a> {
     queue: &'a ClassQueue<'a>,
     rest: btree_set::Iter<'a, ReadyJob>,
-    order: Order,
+    order: JobRank,
 }
 
 /// Higher is served first.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Order {
+struct JobRank {
     urgency: Urgency,
     job: Reverse<u32>,
 }
@@ -413,7 +413,7 @@ impl<'a> Head<'a> {
     ) -> Option<Self> {
         let ready = rest.next()?;
         let urgency = ready.urgency(&queue.class.requirements, place);
-        Some(Self { queue, rest, order: Order { urgency, job: Reverse(ready.job) } })
+        Some(Self { queue, rest, order: JobRank { urgency, job: Reverse(ready.job) } })
     }
 }
 

@@ -1,7 +1,7 @@
-//! Which allocations the jobs of a workflow need, and what to make of those that exist.
 //!
-//! Everything here is pure: Slurm's answers come in as values, and what comes out is what should be done. Nothing is submitted,
-//! cancelled or asked for.
+//! Plans the Slurm allocations of workflows.
+//!
+//! Everything here is pure: Slurm's answers are arguments, and the actions to take are results.
 
 pub mod adopt;
 pub mod compare;

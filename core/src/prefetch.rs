@@ -1,9 +1,10 @@
-//! How far runners lease ahead when several workflows have a say.
+//! Combines the prefetch settings of several workflows.
 
 use torc_api::failure::Prefetch;
 
-/// What a runner goes by that serves these workflows. It asks for as much as any of them allows; how much of each it then gets is
-/// limited by that workflow's own settings. Those that say nothing leave the amount to the runner.
+/// Returns the prefetch settings of a runner that serves these workflows. It requests as much as any of them allows;
+/// the settings of each workflow then limit its own leases. A workflow without settings leaves the amount to the
+/// runner.
 pub fn together<'a>(settings: impl Iterator<Item = Option<&'a Prefetch>> + Clone) -> Option<Prefetch> {
     let said = || settings.clone().flatten();
     said().next()?;

@@ -1,5 +1,5 @@
-//! Provenance as an RO-Crate: what ran, on what, with which files, as JSON-LD. Made from the rows whenever it is asked for;
-//! nothing of it is stored.
+//! Provenance as an RO-Crate: the runs, their machines and their files, as JSON-LD. Created from the rows on request
+//! and never stored.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,26 +17,26 @@ use crate::time::rfc3339;
 pub const FILE_NAME: &str = "ro-crate-metadata.json";
 const WORKFLOW: &str = "#torc-workflow";
 
-/// Everything that a crate tells of.
+/// The input of a crate.
 #[derive(Debug)]
-pub struct Source<'a> {
+pub struct CrateInput<'a> {
     /// The workflow, with its document.
     pub workflow: &'a Workflow,
     /// The document's files.
     pub declared: &'a [ExpandedFile],
-    /// What its jobs have in common with others, by number.
+    /// The profiles of its jobs, by job number.
     pub jobs: &'a BTreeMap<JobId, JobProfile>,
     /// Attempts that ended, with their jobs' names, in order.
     pub attempts: &'a [(ResultRow, String)],
-    /// Who ran them.
+    /// The runners of the attempts.
     pub runners: &'a [RunnerRow],
-    /// Files as jobs saw them.
+    /// FileEntities as jobs saw them.
     pub files: &'a [FileRow],
 }
 
-/// The whole crate.
-pub fn ro_crate(source: &Source<'_>) -> Value {
-    let files = Files::of(source);
+/// Returns the crate.
+pub fn ro_crate(source: &CrateInput<'_>) -> Value {
+    let files = FileEntities::of(source);
     let mut graph = vec![descriptor(), root(source, &files), workflow(source), language(), person(source)];
     let runs: BTreeSet<i32> = source.attempts.iter().map(|(row, _)| row.run).collect();
     for run in &runs {
@@ -65,7 +65,7 @@ fn descriptor() -> Value {
     })
 }
 
-fn root(source: &Source<'_>, files: &Files) -> Value {
+fn root(source: &CrateInput<'_>, files: &FileEntities) -> Value {
     let workflow = source.workflow;
     let spec = workflow.document.as_ref().map(|document| &document.spec);
     let said = |key: &str| spec?.metadata.as_ref()?.get(key).cloned();
@@ -77,7 +77,7 @@ fn root(source: &Source<'_>, files: &Files) -> Value {
         "@id": "./",
         "@type": "Dataset",
         "name": spec.and_then(|spec| spec.display_name.clone()).unwrap_or_else(|| workflow.name.clone()),
-        "description": description.unwrap_or_else(|| format!("Files and runs of the Torc workflow {}", workflow.name)),
+        "description": description.unwrap_or_else(|| format!("FileEntities and runs of the Torc workflow {}", workflow.name)),
         "datePublished": ended.unwrap_or_else(|| workflow.creation_time.clone()),
         "license": said("license").unwrap_or_else(|| json!("not specified")),
         "author": link(person_id(source)),
@@ -87,7 +87,7 @@ fn root(source: &Source<'_>, files: &Files) -> Value {
     })
 }
 
-fn workflow(source: &Source<'_>) -> Value {
+fn workflow(source: &CrateInput<'_>) -> Value {
     let workflow = source.workflow;
     let digest = workflow.status.plan.as_ref().map(|plan| plan.digest.clone());
     without_nulls(json!({
@@ -107,11 +107,11 @@ fn language() -> Value {
     json!({ "@id": "#torc", "@type": "ComputerLanguage", "name": "Torc workflow document", "identifier": torc_api::API_VERSION })
 }
 
-fn person_id(source: &Source<'_>) -> String {
+fn person_id(source: &CrateInput<'_>) -> String {
     format!("#person-{}", escaped(&source.workflow.owner))
 }
 
-fn person(source: &Source<'_>) -> Value {
+fn person(source: &CrateInput<'_>) -> Value {
     json!({ "@id": person_id(source), "@type": "Person", "name": source.workflow.owner })
 }
 
@@ -136,12 +136,12 @@ fn software_id(program: &str, run: i32) -> String {
     format!("#software-{program}-run-id-{run}")
 }
 
-fn runner<'a>(source: &Source<'a>, id: Option<RunnerId>) -> Option<&'a RunnerRow> {
+fn runner<'a>(source: &CrateInput<'a>, id: Option<RunnerId>) -> Option<&'a RunnerRow> {
     id.and_then(|id| source.runners.iter().find(|runner| runner.id == id))
 }
 
-/// The programs that ran jobs of a run, each once, with all of their versions.
-fn software(source: &Source<'_>, run: i32, rows: &[&ResultRow]) -> Vec<Value> {
+/// Returns the programs that ran the jobs of a run, each once, with all versions.
+fn software(source: &CrateInput<'_>, run: i32, rows: &[&ResultRow]) -> Vec<Value> {
     let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for runner in rows.iter().filter_map(|row| runner(source, row.runner)) {
         versions.entry(program(runner)).or_default().insert(&runner.version);
@@ -157,7 +157,7 @@ fn software(source: &Source<'_>, run: i32, rows: &[&ResultRow]) -> Vec<Value> {
     versions.into_iter().map(entity).collect()
 }
 
-fn run_action(source: &Source<'_>, run: i32, rows: &[&ResultRow], files: &Files) -> Value {
+fn run_action(source: &CrateInput<'_>, run: i32, rows: &[&ResultRow], files: &FileEntities) -> Value {
     let current = source.workflow.status.run_id == Some(run);
     let open = current && source.workflow.status.completion_time.is_none();
     let last: BTreeMap<JobId, &ResultRow> = rows.iter().map(|row| (row.job, *row)).collect();
@@ -182,7 +182,7 @@ fn run_action(source: &Source<'_>, run: i32, rows: &[&ResultRow], files: &Files)
     }))
 }
 
-fn attempt(source: &Source<'_>, row: &ResultRow, name: &str, files: &Files) -> Value {
+fn attempt(source: &CrateInput<'_>, row: &ResultRow, name: &str, files: &FileEntities) -> Value {
     let succeeded = row.state == JobState::Completed;
     let none = JobProfile::default();
     let profile = source.jobs.get(&row.job).unwrap_or(&none);
@@ -212,7 +212,7 @@ fn links(ids: impl IntoIterator<Item = String>) -> Value {
     ids.into_iter().map(link).collect()
 }
 
-/// What is not known is absent, and so is a list of nothing.
+/// Removes null values and empty lists.
 fn without_nulls(value: Value) -> Value {
     let is_empty = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
     match value {
@@ -221,14 +221,14 @@ fn without_nulls(value: Value) -> Value {
     }
 }
 
-/// Files that were seen, as entities and by path.
-struct Files {
+/// FileEntities that were seen, as entities and by path.
+struct FileEntities {
     entities: Vec<Value>,
     ids: BTreeMap<String, String>,
 }
 
-impl Files {
-    fn of(source: &Source<'_>) -> Self {
+impl FileEntities {
+    fn of(source: &CrateInput<'_>) -> Self {
         let mut latest: BTreeMap<&str, &FileRow> = BTreeMap::new();
         for row in source.files {
             let known = latest.entry(&row.path).or_insert(row);
@@ -261,8 +261,8 @@ impl Files {
         paths.iter().filter_map(|path| self.ids.get(path).cloned()).collect()
     }
 
-    /// What a run as a whole read and did not write, and what it wrote.
-    fn of_run(&self, source: &Source<'_>, rows: &[&ResultRow]) -> (BTreeSet<String>, BTreeSet<String>) {
+    /// Returns the files that a run read but did not write, and the files that it wrote.
+    fn of_run(&self, source: &CrateInput<'_>, rows: &[&ResultRow]) -> (BTreeSet<String>, BTreeSet<String>) {
         let completed = rows.iter().filter(|row| row.state == JobState::Completed);
         let profiles: Vec<&JobProfile> = completed.filter_map(|row| source.jobs.get(&row.job)).collect();
         let written: BTreeSet<String> = profiles.iter().flat_map(|profile| self.ids(&profile.output_files)).collect();
@@ -271,7 +271,7 @@ impl Files {
     }
 }
 
-/// A path as the identifier of a file: relative to the crate, or a URL.
+/// Returns the identifier of a file: a path relative to the crate, or a URL.
 fn file_id(path: &str) -> String {
     let path = escaped(path);
     match path.strip_prefix('/') {
@@ -280,7 +280,7 @@ fn file_id(path: &str) -> String {
     }
 }
 
-/// Everything that has a meaning in an address is written as a number.
+/// Percent-encodes the characters that have a meaning in a URL.
 fn escaped(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
     text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()

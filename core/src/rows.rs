@@ -1,6 +1,7 @@
-//! What the store keeps: the rows that a decision of the core changes, in plain types.
 //!
-//! A decision returns [`Changes`]; the store writes them in one transaction and decides nothing.
+//! The rows of the store, in plain types.
+//!
+//! A command returns [`Changes`]. The store writes them in one transaction and decides nothing.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +43,7 @@ pub struct Changes {
     pub ended_recoveries: Vec<JobId>,
     /// Attempts that ended.
     pub results: Vec<ResultRow>,
-    /// What Slurm's accounting said of steps; the last entry of an attempt wins.
+    /// Slurm's accounting of steps; the last entry of an attempt wins.
     pub slurm_stats: Vec<SlurmStats>,
     /// Files as jobs that succeeded found or left them; the last entry of a job and path wins.
     pub files: Vec<FileRow>,
@@ -62,14 +63,14 @@ pub struct Changes {
     pub clusters: Vec<ClusterRow>,
     /// Slurm clusters that are gone.
     pub removed_clusters: Vec<String>,
-    /// What happened, in order.
+    /// Events, in order.
     pub events: Vec<EventRow>,
-    /// Who did it, in order.
+    /// Audit entries, in order.
     pub audit: Vec<AuditRow>,
 }
 
 impl Changes {
-    /// Nothing to write.
+    /// Returns whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -84,12 +85,12 @@ pub struct WorkflowRow {
     pub namespace: String,
     /// `metadata.name`.
     pub name: String,
-    /// Whose it is.
+    /// The user who owns it.
     pub owner: String,
     /// The document as JSON.
     #[serde(skip)]
     pub document: String,
-    /// How often the document has changed.
+    /// The generation of the document: 1 at first, raised by every change.
     pub generation: i64,
     /// SHA-256 of the expanded jobs, in hex.
     pub digest: String,
@@ -99,9 +100,9 @@ pub struct WorkflowRow {
     pub run: i32,
     /// Held back by a verb, whatever the document says.
     pub suspended: bool,
-    /// Cancelled by a verb, whatever the document says.
+    /// Canceled by a command, whatever the document says.
     pub canceled: bool,
-    /// Cancelled because it ran for longer than it may.
+    /// Canceled because it exceeded `activeDeadlineSeconds`.
     pub expired: bool,
     /// First apply.
     pub created_ms: i64,
@@ -121,38 +122,38 @@ pub struct WorkflowRow {
 pub struct Regenerated {
     /// The scheduler.
     pub scheduler: SlurmScheduler,
-    /// How its allocations are asked for.
+    /// The action that submits its allocations.
     pub action: Action,
-    /// How many a person has asked for; those of jobs that wait are asked for by an action.
+    /// The number of allocations requested manually; for jobs that wait, an action requests them.
     pub asked: i64,
 }
 
 impl Regenerated {
-    /// What a person has asked for, by the scheduler's name.
+    /// Returns the allocations requested manually, by the scheduler's name.
     pub fn asked(&self) -> Option<(String, (i64, Action))> {
         let name = self.scheduler.name.clone().filter(|_| self.asked > 0)?;
         Some((name, (self.asked, self.action.clone())))
     }
 }
 
-/// What jobs have in common, stored once.
+/// The properties that several jobs share, stored once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProfileRow {
     /// Its number.
     pub id: ProfileId,
-    /// Whose it is.
+    /// The workflow that it belongs to.
     pub workflow: WorkflowId,
     /// The content.
     pub profile: JobProfile,
 }
 
-/// What jobs have in common.
+/// The properties that several jobs share.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct JobProfile {
-    /// What they need.
+    /// The resources that each job needs.
     pub requirements: Requirements,
-    /// What the document says they need, where recovery has raised it.
+    /// The resources that the document declares, if recovery has raised them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub declared: Option<Box<Requirements>>,
     /// Labels a runner must have, sorted.
@@ -170,7 +171,7 @@ pub struct JobProfile {
     /// Prefix or script.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub invocation_script: Option<String>,
-    /// Where output goes.
+    /// Streams that are kept, and how; those of the execution configuration when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdio: Option<Stdio>,
     /// Paths that must exist before the start.
@@ -185,7 +186,7 @@ pub struct JobProfile {
     /// Names of data that they write.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub output_user_data: Vec<String>,
-    /// Where they come from, when it is not the document.
+    /// The loop that spawned them; none for jobs of the document.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spawned: Option<Spawned>,
     /// Tasks per node.
@@ -194,7 +195,7 @@ pub struct JobProfile {
     /// Name of a failure handler.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure_handler: Option<String>,
-    /// Cancelled when a job it depends on fails.
+    /// The job is canceled when one of its dependencies fails.
     pub cancel_on_blocking_job_failure: bool,
 }
 
@@ -209,7 +210,7 @@ pub struct Spawned {
 }
 
 impl JobProfile {
-    /// Whether this is what a document says, but for what recovery has raised.
+    /// Returns whether it equals `document`, except for resources that recovery has raised.
     pub fn is_as_declared(&self, document: &JobProfile) -> bool {
         let requirements = self.declared.as_deref().unwrap_or(&self.requirements).clone();
         Self { requirements, declared: None, recovery_scheduler: None, ..self.clone() } == *document
@@ -221,21 +222,21 @@ impl JobProfile {
 pub struct JobRow {
     /// J.
     pub id: JobId,
-    /// Whose it is.
+    /// The workflow that it belongs to.
     pub workflow: WorkflowId,
     /// Its name.
     pub name: String,
-    /// What it runs.
+    /// The command.
     pub command: String,
-    /// What it has in common with others.
+    /// The properties that it shares with other jobs.
     pub profile: ProfileId,
-    /// Higher starts first.
+    /// The priority. Jobs with a higher one start first.
     pub priority: i64,
     /// SHA-256 over everything that makes it run again when it changes.
     pub hash: [u8; 32],
     /// Jobs it depends on, sorted.
     pub depends_on: Vec<JobId>,
-    /// Where it stands.
+    /// The state of the job.
     pub state: JobState,
     /// The run it belongs to.
     pub run: i32,
@@ -243,9 +244,9 @@ pub struct JobRow {
     pub attempt: i32,
     /// Number of the current attempt's latest lease; 0 before the first.
     pub lease_id: i64,
-    /// Who has it.
+    /// The runner that holds it.
     pub runner: Option<RunnerId>,
-    /// When the current attempt started.
+    /// The start of the current attempt, in milliseconds since 1970.
     pub started_ms: Option<i64>,
 }
 
@@ -254,7 +255,7 @@ pub struct JobRow {
 pub struct JobUpdate {
     /// J.
     pub id: JobId,
-    /// Where it stands now.
+    /// The state of the job.
     pub state: JobState,
     /// The run it belongs to.
     pub run: i32,
@@ -262,9 +263,9 @@ pub struct JobUpdate {
     pub attempt: i32,
     /// Number of the current attempt's latest lease; 0 before the first.
     pub lease_id: i64,
-    /// Who has it.
+    /// The runner that holds it.
     pub runner: Option<RunnerId>,
-    /// When the current attempt started.
+    /// The start of the current attempt, in milliseconds since 1970.
     pub started_ms: Option<i64>,
 }
 
@@ -275,13 +276,13 @@ pub struct TaskLease {
     pub run: i32,
     /// Current attempt.
     pub attempt: i32,
-    /// How often it has failed.
+    /// The number of failed tries.
     pub tries: i32,
     /// Number of its latest lease; 0 before the first.
     pub lease_id: i64,
-    /// Who has it; for an action that has ended, who had it last.
+    /// The runner that holds it, or held it last.
     pub runner: Option<RunnerId>,
-    /// When its runner started it.
+    /// The start by its runner, in milliseconds since 1970.
     pub started_ms: Option<i64>,
 }
 
@@ -295,28 +296,28 @@ impl TaskLease {
 pub struct ActionRow {
     /// Its number, from the same sequence as those of jobs.
     pub id: JobId,
-    /// Whose it is.
+    /// The workflow that it belongs to.
     pub workflow: WorkflowId,
-    /// Which of the document's actions it is.
+    /// The position of the action in the document.
     pub position: i32,
-    /// What it says, as JSON, if recovery has made it and it is in no document.
+    /// The action as JSON, if recovery has created it.
     pub definition: Option<String>,
     /// The worker that this is for. An action for every worker has a row of its own that is never carried out, and one for
     /// each worker.
     pub worker: Option<RunnerId>,
-    /// Where it stands. That it runs is told by its lease's start.
+    /// The state of the action. A running action is `pending` with a lease that has started.
     pub state: ActionState,
-    /// Who has it, and how often it was tried.
+    /// The lease of its commands, with the number of tries.
     pub lease: TaskLease,
-    /// When its last attempt ended.
+    /// The end of its last attempt, in milliseconds since 1970.
     pub ended_ms: Option<i64>,
     /// With which code.
     pub return_code: Option<i32>,
     /// A sentence about what happened.
     pub message: Option<String>,
-    /// Where its output is.
+    /// The path of its standard output.
     pub stdout: Option<String>,
-    /// Where its error output is.
+    /// The path of its standard error.
     pub stderr: Option<String>,
 }
 
@@ -325,24 +326,24 @@ pub struct ActionRow {
 pub struct RecoveryRow {
     /// J.
     pub job: JobId,
-    /// Whose it is.
+    /// The workflow that it belongs to.
     pub workflow: WorkflowId,
-    /// What runs.
+    /// The script.
     pub script: String,
     /// The failed attempt's exit code.
     pub return_code: i32,
-    /// Why it failed.
+    /// The cause of the failure.
     pub cause: Cause,
-    /// Who ran it: the script runs there, as long as that runner is there.
+    /// The runner of the failed attempt, which the script prefers while that runner is registered.
     pub preferred: Option<RunnerId>,
-    /// Who has it, and how often it was lost.
+    /// The lease of the script, with the number of times that it was lost.
     pub lease: TaskLease,
 }
 
 /// An attempt that ended. Never overwritten.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResultRow {
-    /// Whose it is.
+    /// The workflow that it belongs to.
     pub workflow: WorkflowId,
     /// J.
     pub job: JobId,
@@ -350,11 +351,11 @@ pub struct ResultRow {
     pub run: i32,
     /// The attempt.
     pub attempt: i32,
-    /// How it ended.
+    /// The final state of the attempt.
     pub state: JobState,
     /// Exit code.
     pub return_code: i32,
-    /// Why it did not succeed.
+    /// The cause of the failure; absent if it succeeded.
     pub cause: Option<Cause>,
     /// A sentence about what happened.
     pub message: Option<String>,
@@ -362,20 +363,20 @@ pub struct ResultRow {
     pub started_ms: i64,
     /// End.
     pub ended_ms: i64,
-    /// Who ran it.
+    /// The runner that ran it.
     pub runner: Option<RunnerId>,
-    /// Where its output is.
+    /// The path of its standard output.
     pub stdout: Option<String>,
-    /// Where its error output is.
+    /// The path of its standard error.
     pub stderr: Option<String>,
-    /// What was measured.
+    /// The measured resource usage.
     pub usage: Usage,
 }
 
 /// A file as a job that succeeded found or left it. The job's next success overwrites it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileRow {
-    /// Whose it is.
+    /// The workflow that it belongs to.
     pub workflow: WorkflowId,
     /// J.
     pub job: JobId,
@@ -383,39 +384,39 @@ pub struct FileRow {
     pub path: String,
     /// Its size.
     pub size_bytes: i64,
-    /// When it was last changed.
+    /// The modification time, in milliseconds since 1970.
     pub modified_ms: i64,
     /// SHA-256 in hexadecimal digits; absent for what was not read.
     pub sha256: Option<String>,
-    /// When the engine heard of it.
+    /// The time at which the engine received it, in milliseconds since 1970.
     pub seen_ms: i64,
 }
 
 /// A value that jobs exchange. What was written wins over what the document says.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UserDataRow {
-    /// Whose it is.
+    /// The workflow that it belongs to.
     pub workflow: WorkflowId,
     /// Its name.
     pub name: String,
     /// The document has it.
     pub in_document: bool,
-    /// What was written is forgotten when the workflow runs again.
+    /// The written value is deleted when the workflow runs again.
     pub ephemeral: bool,
-    /// What the document says.
+    /// The value in the document.
     pub declared: Option<Value>,
-    /// What a job or a person wrote.
+    /// The value that a job or the user wrote.
     pub written: Option<Value>,
-    /// The job that wrote it; absent for a person.
+    /// The job that wrote it; none if the user did.
     pub job: Option<JobId>,
-    /// A number from the sequence of leases: a lease with a lower one was given out before this value was there.
+    /// A number from the sequence of leases. A lease with a lower number was granted before the value was written.
     pub lease_id: i64,
-    /// When the value changed.
+    /// The last change of the value, in milliseconds since 1970.
     pub changed_ms: i64,
 }
 
 impl UserDataRow {
-    /// What readers get.
+    /// Returns the value that readers get.
     pub fn value(&self) -> Option<&Value> {
         self.written.as_ref().or(self.declared.as_ref())
     }
@@ -426,7 +427,7 @@ impl UserDataRow {
 pub struct DetachedLease {
     /// The lease's number.
     pub lease_id: i64,
-    /// Whose it is.
+    /// The workflow that it belongs to.
     pub workflow: WorkflowId,
     /// J.
     pub job: JobId,
@@ -434,22 +435,22 @@ pub struct DetachedLease {
     pub run: i32,
     /// The attempt.
     pub attempt: i32,
-    /// Who has it, or had it when it was last heard of.
+    /// The runner that holds it, or held it last.
     pub runner: RunnerId,
-    /// When it started, if it is known to have.
+    /// The start in milliseconds since 1970; none if it is not known to have started.
     pub started_ms: Option<i64>,
-    /// What becomes of it.
+    /// Its state.
     pub fate: DetachedState,
-    /// What it is a lease of. The number of an action stands where a job's does otherwise.
+    /// The role of the lease. For an action, `job` is the number of the action.
     pub role: LeaseRole,
 }
 
-/// What becomes of a stray lease.
+/// The state of a detached lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DetachedState {
     /// It was taken away. Its runner is to end it, and its job waits for that.
     Revoked,
-    /// Nobody waits for it. If it turns up it counts, as long as nothing newer has started.
+    /// The lease has expired. Its result counts until a newer attempt starts.
     Expired,
 }
 
@@ -462,31 +463,31 @@ pub struct RunnerRow {
     pub host: String,
     /// Process.
     pub pid: i64,
-    /// What kind of place.
+    /// The environment that it runs in.
     pub kind: RunnerKind,
-    /// What it may use.
+    /// The resources that it may use.
     pub capacity: Resources,
     /// The queue strategy's depth.
     pub max_parallel_jobs: Option<u32>,
     /// Labels, sorted.
     pub labels: Vec<String>,
-    /// Which workflows it serves.
+    /// The workflows that it serves.
     pub scope: RunnerScope,
-    /// The Slurm scheduler whose allocation it lives in.
+    /// The Slurm scheduler whose allocation it runs in.
     pub scheduler: Option<String>,
-    /// The Slurm job it lives in.
+    /// The Slurm job that it runs in.
     pub slurm_job_id: Option<String>,
-    /// Where its logs are.
+    /// The folder of its logs.
     pub output_dir: String,
-    /// Where its shim is found.
+    /// The host and folder of its shim.
     pub place: String,
-    /// The process behind `pid`, where its machine told.
+    /// The identity of the process `pid`; none if the machine does not report it.
     pub process: Option<ProcessIdentity>,
     /// Its version.
     pub version: String,
-    /// When it registered.
+    /// The registration, in milliseconds since 1970.
     pub started_ms: i64,
-    /// When it left.
+    /// The time at which it left, in milliseconds since 1970.
     pub ended_ms: Option<i64>,
 }
 
@@ -495,23 +496,23 @@ pub struct RunnerRow {
 pub struct AllocationRow {
     /// Its number.
     pub id: AllocationId,
-    /// Whose it is.
+    /// The workflow that it belongs to.
     pub workflow: WorkflowId,
     /// The Slurm that it is submitted to.
     pub cluster: String,
-    /// The document's scheduler that it is asked for with; none if it was sized by what jobs need.
+    /// The scheduler of the document that it belongs to; none if it was sized automatically.
     pub scheduler: Option<String>,
-    /// What asked for it.
+    /// The origin of the request.
     pub origin: AllocationOrigin,
-    /// The action that asked for it.
+    /// The action that requested it.
     pub action: Option<JobId>,
-    /// Where it stands.
+    /// The allocation's state.
     pub status: AllocationStatus,
     /// Slurm's number, once it is known.
     pub slurm_job_id: Option<String>,
-    /// What Slurm calls its state.
+    /// Slurm's name of its state.
     pub slurm_state: Option<String>,
-    /// Why it waits, as Slurm says.
+    /// Slurm's reason for which it waits.
     pub slurm_reason: Option<String>,
     /// The partition; none if that is left to the site.
     pub partition: Option<String>,
@@ -525,29 +526,29 @@ pub struct AllocationRow {
     pub memory_bytes: i64,
     /// GPUs of each node.
     pub gpus: i64,
-    /// How long it lasts.
+    /// The walltime in seconds.
     pub seconds: i64,
     /// A runner on every node, not one for all.
     pub one_worker_per_node: bool,
     /// The queue strategy's depth.
     pub max_parallel_jobs: Option<i32>,
-    /// Its nodes, as Slurm lists them.
+    /// Its nodes in Slurm's notation, e.g. `n[1-4]`.
     pub node_list: Option<String>,
-    /// When it was decided upon.
+    /// The time at which it was planned, in milliseconds since 1970.
     pub created_ms: i64,
-    /// When `sbatch` was last called for it; none if it certainly was not.
+    /// The last call of `sbatch` for it, in milliseconds since 1970; none if `sbatch` was certainly not called.
     pub called_ms: Option<i64>,
-    /// When Slurm accepted it.
+    /// The time at which Slurm accepted it, in milliseconds since 1970.
     pub submitted_ms: Option<i64>,
-    /// When it started.
+    /// The start, in milliseconds since 1970.
     pub started_ms: Option<i64>,
-    /// When it was over.
+    /// The end, in milliseconds since 1970.
     pub ended_ms: Option<i64>,
-    /// When it will start in Slurm's estimation.
+    /// The start that Slurm estimates, in milliseconds since 1970.
     pub estimated_start_ms: Option<i64>,
-    /// When its time is up.
+    /// The end of its walltime, in milliseconds since 1970.
     pub expected_end_ms: Option<i64>,
-    /// When Slurm was last asked to cancel it.
+    /// The last call of `scancel` for it, in milliseconds since 1970.
     pub canceled_ms: Option<i64>,
     /// Since when Slurm has known nothing of it.
     pub unseen_since_ms: Option<i64>,
@@ -558,7 +559,7 @@ pub struct AllocationRow {
 }
 
 impl AllocationRow {
-    /// By which people and documents know it.
+    /// Returns the name that users and documents use.
     pub fn name(&self) -> String {
         torc_api::allocation::name(self.workflow.0, self.id.0)
     }
@@ -571,7 +572,7 @@ pub struct ClusterRow {
     pub name: String,
     /// The document as JSON.
     pub document: String,
-    /// How often the document has changed.
+    /// The generation of the document: 1 at first, raised by every change.
     pub generation: i64,
     /// First apply.
     pub created_ms: i64,
@@ -580,11 +581,11 @@ pub struct ClusterRow {
 /// Something that happened.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EventRow {
-    /// Rises; given out by the core.
+    /// A number that only rises, assigned by the core.
     pub sequence: i64,
-    /// When.
+    /// The time, in milliseconds since 1970.
     pub time_ms: i64,
-    /// Whose.
+    /// The workflow that it concerns; none for events of runners and clusters.
     pub workflow: Option<WorkflowId>,
     /// One word.
     pub reason: String,
@@ -594,20 +595,20 @@ pub struct EventRow {
     pub jobs: Vec<(JobId, i32, JobState)>,
 }
 
-/// Somebody did something, or was refused. Never changed, never removed.
+/// A request that changed something or was refused. Never changed, never removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditRow {
-    /// When.
+    /// The time, in milliseconds since 1970.
     pub time_ms: i64,
-    /// Who.
+    /// The user or runner that made the request.
     pub who: String,
     /// The scope of their token.
     pub scope: String,
-    /// What they did.
+    /// The request, as an audit verb.
     pub verb: String,
-    /// To what.
+    /// The object of the request.
     pub object: String,
-    /// What came of it: `ok`, or the code of the error.
+    /// The outcome: `ok`, or the code of the error.
     pub outcome: String,
 }
 
@@ -642,13 +643,13 @@ pub struct Snapshot {
     pub ended_slurm_jobs: Vec<String>,
     /// Slurm clusters.
     pub clusters: Vec<ClusterRow>,
-    /// What tells this store from others.
+    /// The identity of the store.
     pub identity: String,
-    /// The highest numbers given out so far.
+    /// The highest numbers assigned so far.
     pub last: LastIds,
 }
 
-/// The highest numbers given out so far: they are never given out again, not even after a deletion.
+/// The highest numbers assigned so far. A number is never assigned again, not even after a deletion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LastIds {
     /// Workflows.

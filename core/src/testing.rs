@@ -37,7 +37,7 @@ pub struct Database {
     pub removed_jobs: BTreeMap<JobId, JobRow>,
     /// Runners, including those that left.
     pub runners: BTreeMap<RunnerId, RunnerRow>,
-    /// Stray leases by their numbers.
+    /// Detached leases by their numbers.
     pub detached_leases: BTreeMap<i64, DetachedLease>,
     /// Actions.
     pub actions: BTreeMap<JobId, ActionRow>,
@@ -51,7 +51,7 @@ pub struct Database {
     pub results: Vec<ResultRow>,
     /// Indexes of `results`.
     by_attempt: BTreeMap<(ResultKey, WorkflowId), usize>,
-    /// What Slurm's accounting said of steps.
+    /// Slurm's accounting of steps.
     pub slurm_stats: BTreeMap<StatsKey, SlurmStats>,
     /// Files as jobs saw them.
     pub files: BTreeMap<(WorkflowId, JobId, String), FileRow>,
@@ -61,13 +61,13 @@ pub struct Database {
     pub events: Vec<EventRow>,
     /// The audit in the order in which it was written.
     pub audit: Vec<AuditRow>,
-    /// Tells this store from others.
+    /// The identity of the store.
     pub identity: String,
     last: LastIds,
 }
 
 impl Database {
-    /// An empty one that is told from others by this.
+    /// Creates an empty database with this identity.
     pub fn with_identity(identity: String) -> Self {
         Self { identity, ..Self::default() }
     }
@@ -161,7 +161,7 @@ impl Database {
         self.events.retain(|row| row.workflow != Some(id));
     }
 
-    /// A generation stands for one document, so a row of the same generation leaves the document alone.
+    /// Writes a row. A row of the same generation does not change the document.
     fn write_workflow(&mut self, row: &WorkflowRow) {
         let mut row = row.clone();
         if let Some(before) = self.workflows.get(&row.id).filter(|before| before.generation == row.generation) {
@@ -170,7 +170,7 @@ impl Database {
         self.workflows.insert(row.id, row);
     }
 
-    /// A result is never overwritten.
+    /// Writes a result, unless the attempt has one.
     fn write_result(&mut self, row: &ResultRow) {
         let key = ((row.job, row.run, row.attempt), row.workflow);
         if let std::collections::btree_map::Entry::Vacant(free) = self.by_attempt.entry(key) {
@@ -231,7 +231,7 @@ impl Database {
         raise(&mut last.event, &mut changes.events.iter().map(|event| event.sequence));
     }
 
-    /// What a load gives back.
+    /// Returns what a load of the store returns.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
             workflows: self.workflows.values().cloned().collect(),
@@ -253,19 +253,19 @@ impl Database {
         }
     }
 
-    /// The highest numbers given out so far.
+    /// Returns the highest numbers assigned so far.
     pub fn last(&self) -> LastIds {
         self.last
     }
 
-    /// The result of an attempt.
+    /// Returns the result of an attempt.
     pub fn result(&self, key: ResultKey) -> Option<&ResultRow> {
         let first = (key, WorkflowId(i64::MIN));
         let ((found, _), index) = self.by_attempt.range(first..).next()?;
         self.results.get(*index).filter(|_| *found == key)
     }
 
-    /// The results of a job in the order in which they were written.
+    /// Returns the results of a job in the order in which they were written.
     pub fn results_of(&self, job: JobId) -> Vec<&ResultRow> {
         self.results.iter().filter(|row| row.job == job).collect()
     }
@@ -289,7 +289,7 @@ impl Database {
         counts.into_iter().collect()
     }
 
-    /// Sorted by job and the cause's name.
+    /// Returns the number of failures by job and cause, sorted by both.
     fn failures(&self) -> Vec<(JobId, Cause, i32)> {
         let mut counts: BTreeMap<(JobId, &str), (Cause, i32)> = BTreeMap::new();
         for row in &self.results {
@@ -322,7 +322,7 @@ fn move_row(row: &mut JobRow, update: &JobUpdate) {
     (row.lease_id, row.runner, row.started_ms) = (lease_id, runner, started_ms);
 }
 
-/// The engine never reads these values from its state, so they are not loaded.
+/// Returns the row without the value of a loop, which the engine never reads from its state.
 fn without_values_of_loops(row: &UserDataRow) -> UserDataRow {
     let loaded = row.written.clone().filter(|_| !row.name.starts_with(lineage::PREFIX));
     UserDataRow { written: loaded, ..row.clone() }

@@ -1,4 +1,4 @@
-//! Points in time as people and documents read them.
+//! Times as text.
 
 use jiff::Timestamp;
 

@@ -1,8 +1,9 @@
-//! Tokens that allow less than everything: statements, signed with a key that only the server has.
 //!
-//! A token is `torc1.STATEMENT.SIGNATURE`: the statement as JSON, and HMAC-SHA-256 over everything before it, both in base64
-//! for URLs. Whoever has a token can read what it says, and cannot change it. Nothing is kept of a token that was made: another
-//! key ends all of them.
+//! Signed tokens with limited rights.
+//!
+//! A token is `torc1.CLAIMS.SIGNATURE`: the claims as JSON, and HMAC-SHA-256 over everything before it, both in
+//! base64 for URLs. The bearer can read the claims and cannot change them. The server stores no token; a new key
+//! revokes all of them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,7 +11,8 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 use torc_api::token::Claims;
 
-/// Begins every signed token, so that it is told from the administrator's, and from another version's.
+/// The prefix of every signed token. It distinguishes signed tokens from the administrator's token and from other
+/// versions.
 const PREFIX: &str = "torc1.";
 /// A shorter key could be guessed.
 const KEY_BYTES: usize = 32;
@@ -24,7 +26,7 @@ pub struct TokenKey(Vec<u8>);
 #[error("a key for tokens has at least {KEY_BYTES} bytes")]
 pub struct ShortKey;
 
-/// Why a token is worth nothing.
+/// The reason why a token is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     /// It is no token of ours.
@@ -39,12 +41,12 @@ pub enum TokenError {
 }
 
 impl TokenKey {
-    /// A key of bytes that nobody else knows.
+    /// Creates a key from secret bytes.
     pub fn new(bytes: &[u8]) -> Result<Self, ShortKey> {
         if bytes.len() < KEY_BYTES { Err(ShortKey) } else { Ok(Self(bytes.to_owned())) }
     }
 
-    /// A token that says so.
+    /// Returns a token with these claims.
     pub fn sign(&self, statement: &Claims) -> String {
         // A statement is a map with text as keys: it can always be written.
         let json = serde_json::to_vec(statement).unwrap_or_default();
@@ -53,7 +55,7 @@ impl TokenKey {
         format!("{signed}.{signature}")
     }
 
-    /// What a token says, if it is ours and its time is not over.
+    /// Returns the claims of a token that this key has signed and that has not expired.
     pub fn verify(&self, token: &str, now_seconds: i64) -> Result<Claims, TokenError> {
         let (signed, signature) = token.rsplit_once('.').ok_or(TokenError::Malformed)?;
         let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| TokenError::Malformed)?;
@@ -73,14 +75,14 @@ impl TokenKey {
     }
 }
 
-/// What a token says. Whether it is true only its server knows.
+/// Returns the claims of a token without a check of the signature, which only its server can do.
 pub fn read(token: &str) -> Result<Claims, TokenError> {
     let (json, _) = token.strip_prefix(PREFIX).and_then(|rest| rest.split_once('.')).ok_or(TokenError::Malformed)?;
     let json = URL_SAFE_NO_PAD.decode(json).map_err(|_| TokenError::Malformed)?;
     serde_json::from_slice(&json).map_err(|_| TokenError::Malformed)
 }
 
-/// Whether a word is a signed token, as opposed to the administrator's.
+/// Returns whether a word is a signed token and not the administrator's.
 pub fn is_signed(token: &str) -> bool {
     token.starts_with(PREFIX)
 }

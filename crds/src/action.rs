@@ -1,27 +1,27 @@
-//! Actions: what the workflow's progress sets off.
+//! Actions: commands and allocations that the progress of a workflow triggers.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Commands or allocations, and what sets them off.
+/// Commands or allocations, and their trigger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Action {
-    /// What sets the action off.
+    /// The event that triggers the action.
     pub trigger_type: TriggerType,
-    /// What it does.
+    /// Commands or allocations.
     pub action_type: ActionType,
-    /// Jobs that must all be ready or complete, for the two job triggers.
+    /// For the two job triggers: names of jobs that must all be ready or complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jobs: Option<Vec<String>>,
-    /// The same, by regular expression over job names.
+    /// Regular expressions that match the names of further jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_name_regexes: Option<Vec<String>>,
-    /// For `run_commands`: what runs on the runner.
+    /// For `run_commands`: the commands, which run on a runner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1_000), inner(length(min = 1, max = 131_072)))]
     pub commands: Option<Vec<String>>,
-    /// For `schedule_nodes`: the scheduler's name.
+    /// For `schedule_nodes`: the name of an entry of `slurmSchedulers`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1_024))]
     pub scheduler: Option<String>,
@@ -29,14 +29,15 @@ pub struct Action {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub scheduler_type: Option<String>,
-    /// For `schedule_nodes`: how many allocations (1 when absent).
+    /// For `schedule_nodes`: the number of allocations (1 when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub num_allocations: Option<i64>,
-    /// For `schedule_nodes`: a runner on every node instead of one for the allocation.
+    /// For `schedule_nodes`: start a runner on every node instead of one for the allocation (false when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_one_worker_per_node: Option<bool>,
-    /// For `schedule_nodes`: run the queue strategy with this depth.
+    /// For `schedule_nodes`: jobs that each runner starts at once, whatever they need (limited by resources when
+    /// absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_parallel_jobs: Option<i32>,
@@ -45,7 +46,7 @@ pub struct Action {
     pub persistent: Option<bool>,
 }
 
-/// What sets an action off.
+/// The event that triggers an action.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, strum::Display, strum::IntoStaticStr,
 )]
@@ -67,36 +68,36 @@ pub enum TriggerType {
 }
 
 impl TriggerType {
-    /// The name in documents, tables and logs.
+    /// Returns its name in documents, tables and logs.
     pub const fn as_str(self) -> &'static str {
         self.into_str()
     }
 
-    /// It waits for chosen jobs.
+    /// Returns whether the trigger is about chosen jobs.
     pub const fn is_of_jobs(self) -> bool {
         matches!(self, Self::OnJobsReady | Self::OnJobsComplete)
     }
 
-    /// It concerns one worker at a time.
+    /// Returns whether the trigger is about one worker.
     pub const fn is_of_workers(self) -> bool {
         matches!(self, Self::OnWorkerStart | Self::OnWorkerComplete)
     }
 }
 
 impl Action {
-    /// It asks for Slurm allocations.
+    /// Returns whether the action requests Slurm allocations.
     pub fn asks_slurm_for_nodes(&self) -> bool {
         let type_ = self.scheduler_type.as_deref();
         self.action_type == ActionType::ScheduleNodes && type_.is_none_or(|type_| type_ == "slurm")
     }
 
-    /// It is run once for every worker, and not once for the workflow.
+    /// Returns whether the action runs once for every worker and not once for the workflow.
     pub fn is_for_every_worker(&self) -> bool {
         self.trigger_type.is_of_workers() && self.persistent != Some(false)
     }
 }
 
-/// What an action does.
+/// The type of an action.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, strum::Display, strum::IntoStaticStr,
 )]
@@ -110,13 +111,13 @@ pub enum ActionType {
 }
 
 impl ActionType {
-    /// The name in documents, tables and logs.
+    /// Returns its name in documents, tables and logs.
     pub const fn as_str(self) -> &'static str {
         self.into_str()
     }
 }
 
-/// Where an action stands.
+/// The state of an action.
 #[derive(
     Clone,
     Copy,
@@ -136,31 +137,31 @@ impl ActionType {
 #[strum(serialize_all = "snake_case", const_into_str, parse_err_ty = String, parse_err_fn = unknown_state)]
 #[serde(rename_all = "snake_case")]
 pub enum ActionState {
-    /// Nothing has set it off yet.
+    /// It was not triggered yet.
     #[default]
     Waiting,
-    /// It was set off and is to be carried out.
+    /// It was triggered and has not started.
     Pending,
-    /// It is being carried out.
+    /// It is running.
     Running,
     /// It has succeeded.
     Executed,
-    /// It has failed as often as it may.
+    /// It has failed as often as it may, and is not retried.
     Failed,
-    /// It will not be carried out: the workflow was cancelled, or its worker left without it.
+    /// It will not run: the workflow was canceled, or its worker has left.
     Skipped,
 }
 
 impl ActionState {
-    /// Every state.
+    /// All states.
     pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// The name in documents, tables and logs.
+    /// Returns its name in documents, tables and logs.
     pub const fn as_str(self) -> &'static str {
         self.into_str()
     }
 
-    /// It was set off and has not ended.
+    /// Returns whether it was triggered and has not ended.
     pub const fn is_open(self) -> bool {
         matches!(self, Self::Pending | Self::Running)
     }

@@ -1,14 +1,14 @@
-//! Slurm allocations as the HTTP API gives them out.
+//! Slurm allocations in the HTTP API.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The name of an allocation: the marker by which it is found again in Slurm begins with it.
+/// Returns the name of an allocation. Its marker in Slurm starts with this name.
 pub fn name(workflow: i64, number: i64) -> String {
     format!("torc-wf{workflow}-a{number}")
 }
 
-/// Where an allocation stands.
+/// The state of an allocation.
 #[derive(
     Clone,
     Copy,
@@ -28,27 +28,27 @@ pub fn name(workflow: i64, number: i64) -> String {
 #[strum(serialize_all = "lowercase", const_into_str, parse_err_ty = String, parse_err_fn = unknown_status)]
 #[serde(rename_all = "lowercase")]
 pub enum AllocationStatus {
-    /// It is to be submitted, or waits in Slurm's queue.
+    /// It will be submitted, or waits in Slurm's queue.
     #[default]
     Pending,
     /// It has nodes.
     Active,
-    /// It is over.
+    /// It has ended.
     Complete,
-    /// It was not needed any more, and is over.
+    /// It was not needed any more, and has ended.
     Canceled,
 }
 
 impl AllocationStatus {
-    /// Every status.
+    /// All states.
     pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// The name in documents, tables and logs.
+    /// Returns its name in documents, tables and logs.
     pub const fn as_str(self) -> &'static str {
         self.into_str()
     }
 
-    /// It is over.
+    /// Returns whether it has ended.
     pub const fn is_over(self) -> bool {
         matches!(self, Self::Complete | Self::Canceled)
     }
@@ -58,7 +58,7 @@ fn unknown_status(text: &str) -> String {
     format!("unknown status of an allocation '{text}'")
 }
 
-/// What an allocation was asked for by.
+/// The origin of an allocation.
 #[derive(
     Clone,
     Copy,
@@ -78,22 +78,22 @@ fn unknown_status(text: &str) -> String {
 #[strum(serialize_all = "lowercase", const_into_str, parse_err_ty = String, parse_err_fn = unknown_origin)]
 #[serde(rename_all = "lowercase")]
 pub enum AllocationOrigin {
-    /// By what the jobs need.
+    /// Sized automatically for the jobs.
     #[default]
     Sizing,
-    /// By a `schedule_nodes` action of the document.
+    /// Requested by a `schedule_nodes` action of the document.
     Action,
-    /// In place of one that was lost.
+    /// Requested by recovery.
     Recovery,
-    /// By a person.
+    /// Requested by the user.
     Manual,
 }
 
 impl AllocationOrigin {
-    /// Every origin.
+    /// All origins.
     pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// The name in documents, tables and logs.
+    /// Returns its name in documents, tables and logs.
     pub const fn as_str(self) -> &'static str {
         self.into_str()
     }
@@ -107,63 +107,63 @@ fn unknown_origin(text: &str) -> String {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Allocation {
-    /// Its name, e.g. `torc-wf3-a12`; Slurm knows it by a name that begins so.
+    /// The name, e.g. `torc-wf3-a12`. Its name in Slurm starts with it.
     pub name: String,
-    /// Its number: the 12 of its name.
+    /// The number: 12 in `torc-wf3-a12`.
     pub id: i64,
     /// The workflow's name.
     pub workflow: String,
     /// The workflow's number.
     pub workflow_id: i64,
-    /// The document's scheduler that it was asked for with; absent when it was sized by what jobs need.
+    /// The scheduler of the document that it belongs to; absent if it was sized automatically.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<String>,
     /// The SlurmCluster.
     pub cluster: String,
-    /// Slurm's number; absent until Slurm has accepted it.
+    /// Slurm's job number; absent until Slurm has accepted it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slurm_job_id: Option<String>,
-    /// Where it stands.
+    /// The allocation's state.
     pub status: AllocationStatus,
-    /// What Slurm calls its state, e.g. `PENDING`, `RUNNING`, `NODE_FAIL`.
+    /// Slurm's name of its state, e.g. `PENDING`, `RUNNING`, `NODE_FAIL`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slurm_state: Option<String>,
-    /// Why it waits, as Slurm says, e.g. `Priority`.
+    /// Slurm's reason for which it waits, e.g. `Priority`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slurm_reason: Option<String>,
-    /// How many nodes.
+    /// The number of nodes.
     pub nodes: i64,
-    /// Its nodes, as Slurm lists them.
+    /// Its nodes in Slurm's notation, e.g. `n[1-4]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_list: Option<String>,
     /// The partition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition: Option<String>,
-    /// The account that is charged.
+    /// The account to charge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
-    /// What asked for it.
+    /// The origin of the request.
     pub origin: AllocationOrigin,
-    /// How long it may last.
+    /// The walltime in seconds.
     pub walltime_seconds: i64,
-    /// When it was decided upon.
+    /// The time at which it was planned.
     pub creation_time: String,
-    /// When Slurm accepted it.
+    /// The time at which Slurm accepted it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub submit_time: Option<String>,
-    /// When it started.
+    /// The start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<String>,
-    /// When it was over.
+    /// The end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_time: Option<String>,
-    /// When it will start in Slurm's estimation, while it waits.
+    /// The start that Slurm estimates, while it waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimated_start_time: Option<String>,
-    /// When its time is up, while it runs.
+    /// The end of its walltime, while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_end_time: Option<String>,
-    /// It is being cancelled.
+    /// It is being canceled.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub canceling: bool,
     /// A sentence about what happened, e.g. why Slurm refused it.
@@ -171,19 +171,19 @@ pub struct Allocation {
     pub message: Option<String>,
 }
 
-/// What was found to be over or lost, by asking Slurm about everything at once.
+/// Allocations, runners and jobs that Slurm no longer has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OrphanReport {
     /// Allocations that Slurm says are over.
     pub allocations: Vec<OrphanedAllocation>,
-    /// Allocations that Slurm has taken back and will start again.
+    /// Allocations that Slurm has requeued and will start again.
     pub requeued: Vec<String>,
-    /// Allocations of which nothing certain is known: they stay as they are.
+    /// Allocations with an unknown state, which do not change.
     pub in_doubt: Vec<String>,
-    /// Runners that went with them.
+    /// Runners that ended with them.
     pub runners: Vec<i64>,
-    /// Jobs that were running there.
+    /// Jobs that were running in them.
     pub jobs: Vec<OrphanedJob>,
     /// Runners with running jobs that do not report and cannot be shown to have ended: their jobs stay as they are.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -191,7 +191,7 @@ pub struct OrphanReport {
 }
 
 impl OrphanReport {
-    /// Whether something is over or lost.
+    /// Returns whether something has ended or is lost.
     pub fn has_losses(&self) -> bool {
         !self.allocations.is_empty() || !self.jobs.is_empty() || !self.runners.is_empty()
     }
@@ -205,7 +205,7 @@ pub struct UnreachableRunner {
     pub runner: i64,
     /// Its host.
     pub host: String,
-    /// Its process.
+    /// The PID of its process.
     pub pid: i64,
     /// The reason why its jobs are not lost.
     pub reason: UnreachableReason,
@@ -241,9 +241,9 @@ pub struct OrphanedAllocation {
     /// Slurm's number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slurm_job_id: Option<String>,
-    /// What it was taken for until now.
+    /// The state that the server had recorded.
     pub was: AllocationStatus,
-    /// How it ended.
+    /// Slurm's final state.
     pub slurm_state: crate::slurm::SlurmState,
 }
 
@@ -255,7 +255,7 @@ pub struct OrphanedJob {
     pub workflow: String,
     /// The job's name.
     pub job: String,
-    /// Why its attempt is over.
+    /// The cause of the lost attempt.
     pub cause: crate::state::Cause,
 }
 

@@ -1,4 +1,4 @@
-//! What the HTTP API gives out: one type a resource, camelCase, RFC 3339 in UTC, absent instead of null.
+//! Resources of the HTTP API. Keys are camelCase, times are RFC 3339 in UTC, and unknown values are absent, not null.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,30 +24,29 @@ pub struct Page<T> {
 }
 
 impl<T> Page<T> {
-    /// A list that is complete.
+    /// Creates the only page of a complete list.
     pub fn whole(items: Vec<T>) -> Self {
         Self { items, next: None }
     }
 }
 
-/// `POST /v1/workflows`: make the world match this document.
+/// `POST /v1/workflows`: create or update a workflow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ApplyRequest {
     /// The document.
     pub document: WorkflowDocument,
-    /// The folder jobs run in; used when the workflow is new.
+    /// The folder in which jobs run. It applies to new workflows.
     pub working_dir: String,
-    /// Only say what would change.
+    /// Report the changes without making them.
     #[serde(default)]
     pub dry_run: bool,
-    /// Only store it: where the owner of a folder's store runs what it is given, it leaves a new workflow alone until
-    /// somebody asks for it.
+    /// Store a new workflow without running it. The owner of a folder's store runs it only on request.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub store_only: bool,
 }
 
-/// What an apply did, or would do.
+/// The changes that an apply made or would make.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ApplyResponse {
@@ -58,33 +57,33 @@ pub struct ApplyResponse {
     /// The workflow's number; absent for a dry run of a new workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<i64>,
-    /// What happened to the workflow.
+    /// The change of the workflow.
     pub outcome: ApplyOutcome,
-    /// What happened to its jobs.
+    /// The changes of its jobs.
     pub changes: JobChanges,
 }
 
-/// Somebody did something, or was refused.
+/// A request that changed something or was refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditEntry {
-    /// Rises.
+    /// A number that only rises.
     pub sequence: i64,
-    /// When.
+    /// The time, in RFC 3339.
     pub time: String,
-    /// Who.
+    /// The user or runner that made the request.
     pub who: String,
-    /// What their token allows: `admin`, `owner`, `runner` or `metrics`.
+    /// The scope of the token: `admin`, `owner`, `viewer`, `editor`, `runner`, `pool` or `metrics`.
     pub scope: String,
-    /// What they did.
+    /// The request, as an audit verb.
     pub verb: String,
-    /// To what.
+    /// The object of the request.
     pub object: String,
-    /// What came of it: `ok`, or the code of the error.
+    /// The outcome: `ok`, or the code of the error.
     pub outcome: String,
 }
 
-/// What an apply did to a workflow.
+/// The change that an apply made to a workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum ApplyOutcome {
@@ -96,38 +95,38 @@ pub enum ApplyOutcome {
     Unchanged,
 }
 
-/// What an apply did to jobs, by name. Lists hold at most 1,000 names each; the counts are complete.
+/// The changes that an apply made to jobs. Each list has at most 1,000 names; the counts are complete.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct JobChanges {
     /// New jobs.
     pub added: JobNames,
-    /// Jobs that are gone.
+    /// Removed jobs.
     pub removed: JobNames,
     /// Jobs that run again because their definition changed.
     pub changed: JobNames,
-    /// Jobs that run again because the document asks for a new run.
+    /// Jobs that run again because the document has a higher `runId`.
     pub rerun: JobNames,
-    /// Jobs that run again because something they depend on does.
+    /// Jobs that run again because a dependency does.
     pub downstream: JobNames,
-    /// Jobs whose next attempt has other resources, priority or labels, and that do not run again for it.
+    /// Jobs whose next attempt has other resources, priority or labels, and that do not run again.
     pub adjusted: JobNames,
-    /// Jobs that keep what they have.
+    /// The number of jobs that keep their results.
     pub unchanged: i64,
 }
 
-/// Names of jobs and how many there are.
+/// Names of jobs, and their number.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct JobNames {
-    /// How many.
+    /// The number of jobs.
     pub count: i64,
-    /// The first of them.
+    /// Names of the first jobs.
     pub names: Vec<String>,
 }
 
 impl JobNames {
-    /// The most names listed.
+    /// The largest number of names in a list.
     pub const LISTED: usize = 1_000;
 
     /// Adds a name.
@@ -149,28 +148,28 @@ pub struct Workflow {
     pub name: String,
     /// Its namespace.
     pub namespace: String,
-    /// Whose it is.
+    /// The user who owns it.
     pub owner: String,
-    /// How often the document has changed.
+    /// The generation of the document: 1 at first, raised by every change.
     pub generation: i64,
-    /// When it was first applied.
+    /// The time at which it was first applied.
     pub creation_time: String,
-    /// The folder jobs run in.
+    /// The folder in which jobs run.
     pub working_dir: String,
-    /// Held back by `torc suspend` or the document.
+    /// Suspended by `torc suspend` or the document.
     pub suspended: bool,
-    /// Cancelled by `torc cancel` or the document.
+    /// Canceled by `torc cancel` or the document.
     pub canceled: bool,
-    /// The SlurmCluster that its jobs run on, if they do not run on this machine.
+    /// The SlurmCluster that its jobs run on; absent if they run outside of Slurm.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slurm_cluster: Option<String>,
-    /// The document asks for a record of its provenance.
+    /// The document enables the RO-Crate record.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub enable_ro_crate: bool,
     /// The document; absent in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub document: Option<WorkflowDocument>,
-    /// What is.
+    /// The observed state.
     pub status: WorkflowStatus,
 }
 
@@ -184,37 +183,37 @@ pub struct Job {
     pub workflow: String,
     /// The job's name.
     pub name: String,
-    /// Where it stands.
+    /// The job's state.
     pub status: JobState,
     /// The run it belongs to.
     pub run_id: i32,
     /// The current attempt.
     pub attempt: i32,
-    /// What it runs.
+    /// The command.
     pub command: String,
-    /// Higher starts first.
+    /// The priority. Jobs with a higher one start first.
     pub priority: i64,
-    /// What it needs.
+    /// The resources that it needs.
     pub resources: JobResources,
-    /// Names of jobs that it depends on; only when one job is asked for.
+    /// Names of jobs that it depends on; absent in lists.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<String>,
-    /// How many jobs it still waits for.
+    /// The number of unfinished jobs that it waits for.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub waiting_for: i64,
-    /// Labels a runner must have.
+    /// Labels that a runner must have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
-    /// The host that has it.
+    /// The host of its runner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// The runner that has it.
+    /// The runner that holds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runner: Option<i64>,
-    /// Its runner is silent: whether it still runs is not known.
+    /// Its runner is silent, so it is not known whether the job runs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_doubt: bool,
-    /// When the current attempt started.
+    /// The start of the current attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<String>,
     /// `spawn` for a job that another one has added; absent for one of the document.
@@ -229,7 +228,7 @@ fn is_zero(number: &i64) -> bool {
     *number == 0
 }
 
-/// What a job needs, all per node.
+/// The resources of a job, per node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobResources {
@@ -241,7 +240,7 @@ pub struct JobResources {
     pub num_gpus: i64,
     /// Nodes.
     pub num_nodes: i64,
-    /// Expected duration.
+    /// The expected duration in seconds.
     pub runtime_seconds: i64,
 }
 
@@ -259,23 +258,23 @@ pub struct JobResult {
     pub run_id: i32,
     /// The attempt.
     pub attempt: i32,
-    /// How it ended: completed, failed, canceled or terminated.
+    /// The final state: completed, failed, canceled or terminated.
     pub status: JobState,
-    /// Exit code; 128 + signal for one that was killed; −128 for one that was lost.
+    /// The exit code; 128 + signal if it was killed; −128 if it was lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub return_code: Option<i32>,
-    /// Why it did not succeed.
+    /// The cause of the failure; absent if it succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
     /// A sentence about what happened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// When it started.
+    /// The start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<String>,
-    /// When it ended.
+    /// The end.
     pub end_time: String,
-    /// How long it ran.
+    /// The duration in seconds.
     pub duration_seconds: f64,
     /// The host it ran on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -283,13 +282,13 @@ pub struct JobResult {
     /// The runner that ran it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runner: Option<i64>,
-    /// Where its output is; absent when there was none.
+    /// The path of its standard output; absent when it wrote none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdout: Option<String>,
-    /// Where its error output is; absent when there was none.
+    /// The path of its standard error; absent when it wrote none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr: Option<String>,
-    /// What was measured.
+    /// The measured resource usage.
     #[serde(flatten)]
     pub usage: Usage,
 }
@@ -298,45 +297,45 @@ pub struct JobResult {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkflowAction {
-    /// Its number: the N of its log names.
+    /// The number, which its log files carry after `n`.
     pub id: i64,
-    /// What sets it off.
+    /// The event that triggers the action.
     pub trigger_type: TriggerType,
-    /// What it does.
+    /// Commands or allocations.
     pub action_type: ActionType,
-    /// Where it stands.
+    /// The action's state.
     pub status: ActionState,
-    /// It is carried out once for every worker: this entry stands for those of the workers.
+    /// It runs once for every worker. This entry represents those of the workers.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub every_worker: bool,
-    /// Recovery has made it; it goes when jobs are put back to the start.
+    /// Recovery has created it. It is removed when the workflow runs again.
     #[serde(default)]
     pub is_recovery: bool,
-    /// For `schedule_nodes`: the scheduler's name.
+    /// For `schedule_nodes`: the name of an entry of `slurmSchedulers`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<String>,
-    /// For `schedule_nodes`: how many allocations.
+    /// For `schedule_nodes`: the number of allocations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub num_allocations: Option<i64>,
-    /// The worker that this part is for.
+    /// The worker that this entry is for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<i64>,
     /// The run.
     pub run_id: i32,
     /// The attempt.
     pub attempt: i32,
-    /// How often it was tried to its end.
+    /// The number of attempts that ended.
     pub tries: i32,
-    /// The runner that has it, or had it last.
+    /// The runner that holds it, or held it last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runner: Option<i64>,
-    /// That runner's host, while it is there.
+    /// The host of that runner, while it is registered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// When its latest attempt started.
+    /// The start of its latest attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<String>,
-    /// When its latest attempt ended.
+    /// The end of its latest attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_time: Option<String>,
     /// Exit code of its latest attempt.
@@ -345,13 +344,13 @@ pub struct WorkflowAction {
     /// A sentence about what happened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Where its output is; absent when there was none.
+    /// The path of its standard output; absent when it wrote none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdout: Option<String>,
-    /// Where its error output is; absent when there was none.
+    /// The path of its standard error; absent when it wrote none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr: Option<String>,
-    /// What runs.
+    /// The commands.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<String>,
 }
@@ -362,55 +361,55 @@ pub struct WorkflowAction {
 pub struct Runner {
     /// The runner's number.
     pub id: i64,
-    /// The host it lives on.
+    /// The host that it runs on.
     pub host: String,
-    /// Its process.
+    /// The PID of its process.
     pub pid: i64,
-    /// What kind of place it lives in.
+    /// The environment that the runner runs in.
     pub kind: RunnerKind,
     /// active, silent or gone.
     pub status: RunnerStatus,
-    /// What it may use.
+    /// The resources that it may use.
     pub capacity: Resources,
     /// Labels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
-    /// The one workflow it serves; absent for all.
+    /// The workflow that it serves; absent for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<String>,
-    /// The Slurm job it lives in.
+    /// The Slurm job that it runs in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slurm_job_id: Option<String>,
-    /// Where its job logs are.
+    /// The folder of its job logs.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub output_dir: String,
     /// Host and folder of its shim.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub place: String,
-    /// The process behind `pid`; absent where its machine did not tell.
+    /// The identity of the process `pid`; absent if the machine does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<ProcessIdentity>,
     /// The runner's version.
     pub version: String,
-    /// Jobs that wait in it.
+    /// The number of leased jobs that have not started.
     pub queued: i64,
-    /// Jobs that it runs.
+    /// The number of running jobs.
     pub running: i64,
-    /// When it registered.
+    /// The time of its registration.
     pub start_time: String,
-    /// When it was last heard of.
+    /// The time of its last report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_contact_time: Option<String>,
-    /// When it left.
+    /// The time at which it left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_time: Option<String>,
 }
 
-/// Whether a runner is there.
+/// The state of a runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunnerStatus {
-    /// It reports.
+    /// It reports to the server.
     Active,
     /// It has not reported for longer than its lease.
     Silent,
@@ -418,13 +417,13 @@ pub enum RunnerStatus {
     Gone,
 }
 
-/// Something that happened, numbered without gaps being promised, never changed.
+/// A record of something that happened. Numbers may have gaps, and events never change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
-    /// Rises; a watch goes on after the last one seen.
+    /// A number that only rises. A watch can continue after the last number that it has read.
     pub sequence: i64,
-    /// When.
+    /// The time, in RFC 3339.
     pub time: String,
     /// The workflow's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -432,17 +431,17 @@ pub struct Event {
     /// The workflow's number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow_id: Option<i64>,
-    /// One word: what kind of thing.
+    /// The reason in one word, for programs.
     pub reason: String,
-    /// A sentence for people.
+    /// A sentence for readers.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// Jobs that changed state, when that is what happened.
+    /// The jobs that changed state, for the reason `JobsChanged`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub jobs: Vec<JobTransition>,
 }
 
-/// A job changed its state.
+/// A change of a job's state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobTransition {
@@ -457,56 +456,56 @@ pub struct JobTransition {
     pub status: JobState,
 }
 
-/// `POST /v1/workflows/{workflow}/retry`: which jobs run again.
+/// `POST /v1/workflows/{workflow}/retry`: run jobs again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RetryRequest {
-    /// Jobs by name or number; empty means every failed, terminated and cancelled one.
+    /// Jobs by name or number; all failed, terminated and canceled ones if empty.
     pub jobs: Vec<String>,
-    /// Run everything again, as a new run.
+    /// Run all jobs again, as a new run.
     pub all: bool,
-    /// Run the named jobs, whose files have changed, and those whose data has changed since they completed.
+    /// Run the named jobs, whose files have changed, and jobs whose data has changed since they completed.
     pub changed: bool,
-    /// Only say which jobs would run again.
+    /// Report the jobs without resetting them.
     pub dry_run: bool,
 }
 
-/// How many jobs something was done to.
+/// The number of jobs that a request changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AffectedJobs {
-    /// How many jobs.
+    /// The number of jobs.
     pub jobs: i64,
-    /// The first of them, in a dry run.
+    /// Names of the first jobs, in a dry run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
 }
 
-/// `POST /v1/gc`: what to forget.
+/// `POST /v1/gc`: delete old records.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GcRequest {
-    /// Forget what is older than this many seconds.
+    /// The age in seconds from which records are deleted.
     pub older_than_seconds: i64,
-    /// Only say what would go.
+    /// Report what would be deleted without deleting it.
     #[serde(default)]
     pub dry_run: bool,
 }
 
-/// What was forgotten.
+/// The number of deleted records.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GcResponse {
-    /// Superseded results that are gone.
+    /// Deleted results of superseded attempts.
     pub results: i64,
-    /// Events that are gone.
+    /// Deleted events.
     pub events: i64,
-    /// Runners that left and are gone.
+    /// Deleted runners that had left.
     pub runners: i64,
-    /// Slurm allocations that are over and gone.
+    /// Deleted Slurm allocations that had ended.
     #[serde(default)]
     pub allocations: i64,
-    /// Log files of the results that are gone; the caller removes them.
+    /// Log files of deleted results, which the caller removes.
     pub log_files: Vec<String>,
 }
 
@@ -514,25 +513,25 @@ pub struct GcResponse {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BackupRequest {
-    /// Where to, an absolute path on the server's machine; nothing may be there yet.
+    /// The path of the copy: absolute, on the server's machine, and not existing yet.
     pub path: String,
 }
 
-/// Any error of the API.
+/// An error of the API.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ErrorBody {
-    /// One word for programs.
+    /// The code, for programs.
     pub code: ErrorCode,
-    /// A sentence for people.
+    /// A sentence for readers.
     pub message: String,
     /// The field that is wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// What to do.
+    /// A hint that helps to solve the problem.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// Everything that is wrong with a document.
+    /// All problems of a document.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<serde_json::Value>")]
     pub problems: Vec<Problem>,
@@ -554,25 +553,25 @@ pub struct Version {
 pub struct SlurmCluster {
     /// Its name.
     pub name: String,
-    /// How often the document has changed; 0 for the Slurm of this machine, which needs none.
+    /// The generation of the document; 0 for the Slurm of this machine, which has no document.
     pub generation: i64,
-    /// When it was first applied.
+    /// The time at which it was first applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub creation_time: Option<String>,
-    /// What the document says.
+    /// The cluster in the document.
     pub spec: SlurmClusterSpec,
-    /// What is known of it.
+    /// The status of the cluster; absent until Slurm was contacted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<SlurmClusterStatus>,
 }
 
-/// What applying a cluster's document did.
+/// The change that an apply made to a cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterApplied {
     /// The cluster's name.
     pub name: String,
-    /// What happened to it.
+    /// The change of the cluster.
     pub outcome: ApplyOutcome,
 }
 

@@ -3,9 +3,9 @@
 
 use serde_json::{Map, Value};
 
-/// The longest text that nothing else is said of: a path of Linux.
+/// The default limit for texts in bytes: the longest path of Linux.
 const LONGEST_TEXT: u64 = 4_096;
-/// The most entries of a list that nothing else is said of: as many as there can be jobs.
+/// The default limit for lists: the largest number of jobs.
 const MOST_ITEMS: u64 = 200_000;
 /// The most keys of the author's choice.
 const MOST_KEYS: u64 = 10_000;
@@ -50,7 +50,7 @@ fn integer(object: &mut Map<String, Value>) {
     object.entry("maximum").or_insert_with(|| most.into());
 }
 
-/// The type beside null.
+/// Returns the type of a schema that may also be null.
 pub(crate) fn type_of(schema: &Map<String, Value>) -> Option<String> {
     match schema.get("type")? {
         Value::String(name) => Some(name.clone()),

@@ -1,8 +1,8 @@
-//! An error told in one line.
+//! Errors in one line.
 
 use std::error::Error;
 
-/// An error with everything that led to it, for places that have no room for a chain.
+/// Returns an error with its chain of causes in one line.
 pub fn error_chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

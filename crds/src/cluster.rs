@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The cluster that nobody has to describe: the Slurm whose commands this machine has.
+/// The name of the Slurm whose commands this machine has. It needs no document.
 pub const LOCAL: &str = "local";
 
 /// A Slurm cluster.
@@ -26,18 +26,18 @@ pub const LOCAL: &str = "local";
 )]
 #[serde(rename_all = "camelCase")]
 pub struct SlurmClusterSpec {
-    /// Words put before every Slurm command, e.g. `[ssh, login1]`; empty means the commands of this machine.
+    /// Words before every Slurm command, e.g. `[ssh, login1]` (the commands of this machine when absent).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100), inner(length(max = 1_024)))]
     pub command_prefix: Vec<String>,
-    /// The account that is charged unless a scheduler names another.
+    /// The account to charge unless a scheduler names another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_account: Option<String>,
-    /// A Secret with `id_ed25519` and `known_hosts` for a prefix that uses ssh.
+    /// The name of a Secret with `id_ed25519` and `known_hosts`, for a prefix that uses ssh.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub secret_name: Option<String>,
-    /// Partitions; detected from `sinfo` and `scontrol` when absent.
+    /// The partitions (detected with `sinfo` and `scontrol` when absent).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1_000), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub partitions: Vec<Partition>,
@@ -50,49 +50,49 @@ pub struct Partition {
     /// The partition's name.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// CPUs of a node.
+    /// CPUs of each node.
     #[schemars(range(min = 1))]
     pub cpus_per_node: i64,
-    /// Memory of a node in MiB.
+    /// Memory of each node in MiB.
     #[schemars(range(min = 1))]
     pub memory_mb: i64,
-    /// The longest time limit.
+    /// The longest time limit, e.g. `2-00:00:00`.
     #[schemars(length(max = 64))]
     pub max_walltime: String,
-    /// GPUs of a node.
+    /// GPUs of each node (0 when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub gpus_per_node: Option<i64>,
-    /// The GPUs' type as Slurm names it.
+    /// Slurm's name of the GPU type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_type: Option<String>,
-    /// How many nodes a job can have (no limit when absent).
+    /// Nodes that one allocation may have (no limit when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub nodes: Option<i64>,
-    /// Several users' jobs share a node.
+    /// Jobs of several users share a node (false when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared: Option<bool>,
-    /// Only used when a document names it.
+    /// Use the partition only if a document names it (false when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requires_explicit_request: Option<bool>,
 }
 
-/// What is known of a Slurm cluster.
+/// The status of a Slurm cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SlurmClusterStatus {
-    /// When Slurm last answered; written at most once a minute.
+    /// The time of Slurm's last answer, updated at most once a minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_contact_time: Option<String>,
-    /// How many partitions there are.
+    /// The number of partitions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition_count: Option<i64>,
     /// Partitions as detected.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1_000))]
     pub partitions: Vec<Partition>,
-    /// Whether Slurm can be reached: Ready.
+    /// The condition Ready: Slurm answers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<crate::condition::Condition>,

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::job::Job;
+use crate::job::JobSpec;
 use crate::state::JobState;
 
 /// A file of a workflow, as it was last seen.
@@ -15,18 +15,18 @@ pub struct File {
     pub name: String,
     /// As the document writes it, relative to the working folder.
     pub path: String,
-    /// Where it stands.
+    /// The file's state.
     pub status: FileStatus,
     /// Its size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<i64>,
-    /// When it was last changed.
+    /// The modification time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modified_time: Option<String>,
     /// SHA-256 in hexadecimal digits; absent for what is too large to be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
-    /// When it was seen so.
+    /// The time at which it was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen_time: Option<String>,
     /// The job that saw it so.
@@ -35,12 +35,12 @@ pub struct File {
     /// Jobs that write it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub produced_by: Vec<String>,
-    /// How many jobs read it.
+    /// The number of jobs that read it.
     #[serde(default)]
     pub readers: i64,
 }
 
-/// Where a file stands.
+/// The state of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case", const_into_str)]
 #[serde(rename_all = "snake_case")]
@@ -55,13 +55,13 @@ pub enum FileStatus {
 }
 
 impl FileStatus {
-    /// The name in tables.
+    /// Returns its name in tables.
     pub const fn as_str(self) -> &'static str {
         self.into_str()
     }
 }
 
-/// What a job does with a file.
+/// The use of a file by a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FileRole {
@@ -78,16 +78,16 @@ pub enum FileRole {
 pub struct FileUse {
     /// The job's name.
     pub job: String,
-    /// Where the job stands.
+    /// The job's state.
     pub job_status: JobState,
     /// As the document writes it.
     pub path: String,
-    /// What the job does with it.
+    /// The use: input or output.
     pub role: FileRole,
     /// Its size then; absent when the job has not succeeded yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<i64>,
-    /// When it was last changed then, in milliseconds since 1970.
+    /// The modification time that the job saw, in milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modified_ms: Option<i64>,
     /// SHA-256 then.
@@ -101,22 +101,22 @@ pub struct FileUse {
 pub struct UserData {
     /// Its name.
     pub name: String,
-    /// The value; absent when nobody has written it yet.
+    /// The value; absent until it is written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
     /// The document has it.
     #[serde(default)]
     pub in_document: bool,
-    /// What was written is forgotten when the workflow runs again.
+    /// The written value is deleted when the workflow runs again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_ephemeral: bool,
-    /// The value was written, by a job or a person; otherwise it is what the document says.
+    /// A job or the user wrote the value; otherwise it is the document's.
     #[serde(default)]
     pub written: bool,
     /// The job that wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written_by: Option<String>,
-    /// When it changed.
+    /// The time of the last change.
     pub change_time: String,
 }
 
@@ -128,23 +128,23 @@ pub struct WriteUserData {
     #[serde(deserialize_with = "any_value")]
     #[schemars(schema_with = "crate::parameters::free_form")]
     pub data: Value,
-    /// The job that writes it, by name or number; absent for a person.
+    /// The job that writes it, by name or number; absent for the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
 }
 
-/// `null` is a value, and a request without one is a mistake.
+/// Reads any value. `null` is a value; a request without one is an error.
 fn any_value<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
     Value::deserialize(deserializer)
 }
 
-/// What became of a value.
+/// The result of a write.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UserDataWritten {
     /// It is not what was there before.
     pub changed: bool,
-    /// How many jobs have completed with what was there before.
+    /// The number of jobs that completed with an earlier value.
     pub stale_jobs: i64,
 }
 
@@ -156,8 +156,8 @@ pub struct SpawnRequest {
     pub lineage: String,
     /// The jobs, as a document writes them; none: the loop has converged.
     #[serde(default)]
-    pub jobs: Vec<Job>,
-    /// What the loop wants to remember; readable as user data.
+    pub jobs: Vec<JobSpec>,
+    /// The state of the loop, readable as user data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::parameters::free_form")]
     pub state: Option<Value>,
@@ -167,7 +167,7 @@ pub struct SpawnRequest {
     pub attempt: i32,
 }
 
-/// What a spawn did.
+/// The result of a spawn.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SpawnResponse {
@@ -175,7 +175,7 @@ pub struct SpawnResponse {
     pub lineage: String,
     /// Its latest generation.
     pub generation: i64,
-    /// How many jobs were added.
+    /// The number of added jobs.
     pub jobs: i64,
     /// The jobs were there already: nothing has changed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -185,13 +185,13 @@ pub struct SpawnResponse {
     pub converged: bool,
 }
 
-/// What a workflow needs before it can run.
+/// Missing and changed inputs of a workflow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Staleness {
     /// Jobs that have completed with data that has changed since.
     pub changed_data: Vec<DataUse>,
-    /// Data that a job reads, nobody writes and nobody has given a value.
+    /// Data without a value that a job reads and no job writes.
     pub missing_data: Vec<DataUse>,
 }
 

@@ -8,12 +8,12 @@ use crate::cluster::SlurmCluster;
 use crate::rules::{CLUSTER, Rule, WORKFLOW};
 use crate::workflow::Workflow;
 
-/// The annotation that tells which Torc a definition comes from.
+/// The annotation with the version of Torc that a definition comes from.
 pub const VERSION_ANNOTATION: &str = "torc.dev/version";
 
 const SCHEMA: &str = "/spec/versions/0/schema/openAPIV3Schema";
 
-/// Every definition, as an API server takes it.
+/// Returns every definition in the form that an API server accepts.
 pub fn definitions() -> Vec<Value> {
     vec![
         definition(&SlurmCluster::crd(), "A Slurm cluster and how to reach it.", CLUSTER),
@@ -36,7 +36,7 @@ fn definition(derived: &impl serde::Serialize, description: &str, rules: &[Rule]
     definition
 }
 
-/// Nothing may be null, and whole numbers are written as such.
+/// Removes nulls and writes whole numbers as integers.
 fn tidy(schema: &mut Value) {
     match schema {
         Value::Object(object) => {

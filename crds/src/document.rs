@@ -16,7 +16,7 @@ pub const DEFAULT_NAMESPACE: &str = "default";
 #[serde(tag = "kind")]
 #[allow(clippy::large_enum_variant, reason = "a file holds a handful of documents, nearly all of them workflows")]
 pub enum Document {
-    /// What should have run.
+    /// A workflow.
     Workflow(WorkflowDocument),
     /// A Slurm cluster and how to reach it.
     SlurmCluster(SlurmClusterDocument),
@@ -30,7 +30,7 @@ pub struct WorkflowDocument {
     pub api_version: String,
     /// Name and namespace.
     pub metadata: Metadata,
-    /// What should have run.
+    /// A workflow.
     pub spec: WorkflowSpec,
 }
 
@@ -46,14 +46,14 @@ pub struct SlurmClusterDocument {
     pub spec: SlurmClusterSpec,
 }
 
-/// The part of Kubernetes' object metadata that has a meaning without Kubernetes.
+/// The part of Kubernetes' object metadata that Torc uses without Kubernetes, too.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Metadata {
-    /// Unique in its namespace: lower-case letters, digits, `-` and `.`.
+    /// The name, unique in its namespace: lower-case letters, digits, `-` and `.`.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// `default` when absent.
+    /// The namespace (`default` when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// Labels of the object.
@@ -65,13 +65,13 @@ pub struct Metadata {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// Any text; `validate` looks at their size together.
+/// The schema of annotations. `validate` limits their total size.
 fn annotations(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "object", "additionalProperties": { "type": "string", "maxLength": 1_048_576 } })
 }
 
 impl Metadata {
-    /// The namespace, with its default.
+    /// Returns the namespace, or the default one.
     pub fn namespace(&self) -> &str {
         self.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE)
     }

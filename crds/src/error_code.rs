@@ -79,7 +79,7 @@ pub enum ErrorCode {
     Other(String),
 }
 
-/// What kind of failure a code means.
+/// The kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The document or the request does not fit the rules.
@@ -144,7 +144,7 @@ impl ErrorKind {
 }
 
 impl Default for ErrorCode {
-    /// The empty code of an answer that names none.
+    /// Returns the empty code of an answer that has none.
     fn default() -> Self {
         Self::Other(String::new())
     }

@@ -1,32 +1,33 @@
-//! How jobs are started, limited, ended and measured.
+//! Settings for the start, the limits, the end and the measurement of jobs.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How jobs are started, limited and ended. Nothing here has a schema default: a defaulted key of the wrong mode would be an error.
+/// Settings for the start, the limits and the end of jobs. The schema has no defaults here, because a default of the
+/// other mode would be an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecutionConfig {
     /// direct, slurm, or auto (when absent): slurm inside an allocation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<ExecutionMode>,
-    /// Seconds between SIGKILL and the end of the allocation (60 when absent).
+    /// Seconds between the last SIGKILL and the end of the allocation (60 when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub sigkill_headroom_seconds: Option<i64>,
-    /// Return code of jobs that ran out of time (152 when absent).
+    /// The return code of jobs that ran out of time (152 when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_exit_code: Option<i32>,
-    /// Spread the start of many runners (true when absent).
+    /// Spread the registration of many runners over time (true when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staggered_start: Option<bool>,
-    /// Where output goes.
+    /// Streams that are kept, and how; those of the execution configuration when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdio: Option<Stdio>,
-    /// Direct mode: end jobs that exceed their memory (true when absent).
+    /// Direct mode: kill jobs that exceed their memory (true when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_resources: Option<bool>,
-    /// Direct mode: the signal that asks a job to end (SIGTERM when absent).
+    /// Direct mode: the first signal to a job that has to end (SIGTERM when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub termination_signal: Option<String>,
@@ -34,21 +35,21 @@ pub struct ExecutionConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub sigterm_lead_seconds: Option<i64>,
-    /// Direct mode: return code of jobs that exceeded their memory (137 when absent).
+    /// Direct mode: the return code of jobs that exceeded their memory (137 when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oom_exit_code: Option<i32>,
-    /// Slurm mode: what srun is given as `--signal`, e.g. `TERM@120`.
+    /// Slurm mode: the value of srun's option `--signal`, e.g. `TERM@120`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub srun_termination_signal: Option<String>,
     /// Slurm mode: let srun bind CPUs (false when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enable_cpu_bind: Option<bool>,
-    /// Direct mode with a worker per node: what the worker launch gives srun as `--mpi`.
+    /// Direct mode with a worker per node: the value of srun's option `--mpi` for the workers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub srun_mpi: Option<String>,
-    /// End a job when it exceeds its declared runtime (false when absent).
+    /// End jobs that exceed their declared runtime (false when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enforce_runtime: Option<bool>,
 }
@@ -58,7 +59,7 @@ pub const SIGKILL_HEADROOM_SECONDS: i64 = 60;
 /// Seconds between the termination signal and SIGKILL in direct mode, unless a document says otherwise.
 pub const SIGTERM_LEAD_SECONDS: i64 = 30;
 
-/// Who starts and limits the processes.
+/// The program that starts and limits the processes of jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ExecutionMode {
@@ -71,7 +72,7 @@ pub enum ExecutionMode {
     Auto,
 }
 
-/// Where a job's output goes.
+/// The streams of a job that are kept, and how.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Stdio {
@@ -83,7 +84,7 @@ pub struct Stdio {
     pub delete_on_success: Option<bool>,
 }
 
-/// Which of a job's streams are kept, and how.
+/// The files that hold a job's standard output and standard error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StdioMode {
@@ -102,7 +103,7 @@ pub enum StdioMode {
     Packed,
 }
 
-/// Whether and how CPU and memory use is measured.
+/// Settings for the measurement of CPU and memory use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceMonitor {
@@ -131,7 +132,7 @@ pub struct ResourceMonitor {
     pub compute_node: Option<MonitorScope>,
 }
 
-/// What is measured of jobs or nodes.
+/// The measurement of jobs or nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MonitorScope {
@@ -149,7 +150,7 @@ pub struct MonitorScope {
     pub memory: Option<bool>,
 }
 
-/// How much is kept of the measurements.
+/// The detail in which measurements are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Granularity {
@@ -165,13 +166,13 @@ const SAMPLE_INTERVAL_SECONDS: u32 = 10;
 /// Seconds between writes of a time series, unless the document says otherwise.
 const FLUSH_INTERVAL_SECONDS: u32 = 300;
 
-/// What a [`ResourceMonitor`] comes to, with every default in its place.
+/// A [`ResourceMonitor`] with all defaults resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MonitorPlan {
-    /// How much is kept of each job's samples; absent when no samples are taken.
+    /// The detail in which each job's samples are kept; none if jobs are not sampled.
     pub jobs: Option<Granularity>,
-    /// What is measured of each node; absent when nothing is.
+    /// The measurement of each node; none if nodes are not sampled.
     pub node: Option<NodePlan>,
     /// Seconds between samples.
     pub interval_seconds: u32,
@@ -181,11 +182,11 @@ pub struct MonitorPlan {
     pub plots: bool,
 }
 
-/// What is measured of a node.
+/// The measurement of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodePlan {
-    /// How much is kept of the samples.
+    /// The detail in which samples are kept.
     pub granularity: Granularity,
     /// CPU is measured.
     pub cpu: bool,
@@ -194,8 +195,9 @@ pub struct NodePlan {
 }
 
 impl ResourceMonitor {
-    /// Jobs are measured unless the document says no: a sample every ten seconds costs next to nothing, and without it nobody
-    /// knows afterwards what a job needed. Nodes are measured only where the document says so.
+    /// Returns the settings with all defaults. Jobs are sampled every ten seconds unless the document disables it,
+    /// because the cost is negligible and the result is needed to size them. Nodes are sampled only if the document
+    /// enables it.
     pub fn plan(&self) -> MonitorPlan {
         let jobs = self.jobs.clone().unwrap_or_default();
         let node = self.compute_node.clone().unwrap_or_default();
@@ -224,7 +226,7 @@ impl Default for MonitorPlan {
 }
 
 impl MonitorPlan {
-    /// Something of it goes into files, not only into results.
+    /// Returns whether samples are written to files, and not only to results.
     pub fn is_recorded(&self) -> bool {
         self.plots || self.jobs == Some(Granularity::TimeSeries) || self.node.is_some()
     }
@@ -236,7 +238,7 @@ mod tests {
 
     // X08
     #[test]
-    fn jobs_are_measured_every_ten_seconds_unless_the_document_says_otherwise() {
+    fn jobs_are_sampled_every_ten_seconds_by_default() {
         let plan = MonitorPlan::default();
         assert_eq!((plan.jobs, plan.node, plan.plots), (Some(Granularity::Summary), None, false));
         assert_eq!((plan.interval_seconds, plan.flush_interval_seconds), (10, 300));

@@ -1,4 +1,4 @@
-//! Why a job is where it is: what the HTTP API answers to that question.
+//! Explanations in the HTTP API.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::api::JobResources;
 use crate::state::{Cause, JobState};
 
-/// Why a job is where it is, why it ran again, and why it failed.
+/// The reasons for a job's state, its attempts and its failures.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobExplanation {
@@ -14,14 +14,14 @@ pub struct JobExplanation {
     pub workflow: String,
     /// The job's name.
     pub job: String,
-    /// Where it stands.
+    /// The job's state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<JobState>,
     /// The run.
     pub run_id: i32,
     /// The current attempt.
     pub attempt: i32,
-    /// Why it is there; the first is the most important one.
+    /// The reasons for its state, the most important one first.
     pub reasons: Vec<Reason>,
     /// The resources that the job needs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -32,12 +32,12 @@ pub struct JobExplanation {
     /// The attempts that have ended, the first one first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<AttemptReport>,
-    /// What can be done about it.
+    /// Commands and changes that help.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub next: Vec<String>,
 }
 
-/// Why a workflow is where it is.
+/// The reasons for the states of a workflow's jobs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkflowExplanation {
@@ -45,9 +45,9 @@ pub struct WorkflowExplanation {
     pub workflow: String,
     /// Ended jobs out of all jobs.
     pub progress: String,
-    /// Why its jobs are where they are; the first is the most important one.
+    /// The reasons for the states of its jobs, the most important one first.
     pub reasons: Vec<Reason>,
-    /// What can be done about it.
+    /// Commands and changes that help.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub next: Vec<String>,
 }
@@ -56,11 +56,11 @@ pub struct WorkflowExplanation {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Reason {
-    /// What kind of reason.
+    /// The kind of reason.
     pub reason: ReasonKind,
-    /// A sentence for people.
+    /// A sentence for readers.
     pub message: String,
-    /// How many jobs it holds for, where several were asked about.
+    /// The number of jobs that it holds for, if the request was about several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<i64>,
     /// Jobs that it is about, at most twenty.
@@ -72,19 +72,19 @@ pub struct Reason {
 }
 
 impl Reason {
-    /// A reason of a kind.
+    /// Creates a reason.
     pub fn new(reason: ReasonKind, message: impl Into<String>) -> Self {
         Self { reason, message: message.into(), count: None, jobs: Vec::new(), allocations: Vec::new() }
     }
 }
 
-/// A job and where it stands.
+/// A job and its state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobPhase {
     /// Its name.
     pub job: String,
-    /// Where it stands.
+    /// The job's state.
     pub status: JobState,
 }
 
@@ -93,9 +93,9 @@ pub struct JobPhase {
 pub enum ReasonKind {
     /// It runs.
     Running,
-    /// It was promised to a runner, which will start it.
+    /// It is leased to a runner, which will start it.
     Promised,
-    /// Its runner is silent, so nobody knows whether it runs.
+    /// Its runner is silent, so it is not known whether the job runs.
     RunnerSilent,
     /// It waits for jobs that have not ended.
     Dependency,
@@ -131,13 +131,13 @@ pub enum ReasonKind {
     RecoveryScript,
     /// The workflow's first commands have not ended.
     StartActions,
-    /// A person or the document has suspended the workflow.
+    /// The user or the document has suspended the workflow.
     Suspended,
-    /// A person or the document has cancelled it.
+    /// The user or the document has canceled it.
     Canceled,
     /// It was left out.
     Disabled,
-    /// It failed, and a person has to decide.
+    /// It failed and needs a manual decision.
     NeedsDecision,
     /// It failed for good.
     Failed,
@@ -155,20 +155,20 @@ pub struct AttemptReport {
     pub run_id: i32,
     /// The attempt.
     pub attempt: i32,
-    /// How it ended.
+    /// The final state of the attempt.
     pub status: JobState,
     /// Exit code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub return_code: Option<i32>,
-    /// Why it did not succeed, as it was found out at the time.
+    /// The cause that was found when it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
-    /// Why it did not succeed, as far as all that is known tells.
+    /// The cause that all present evidence suggests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diagnosis: Option<Cause>,
-    /// When it ended.
+    /// The end.
     pub end_time: String,
-    /// How long it ran.
+    /// The duration in seconds.
     pub duration_seconds: f64,
     /// The host it ran on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -176,16 +176,16 @@ pub struct AttemptReport {
     /// The most memory at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_memory_bytes: Option<i64>,
-    /// What speaks for the diagnosis, a sentence each.
+    /// The evidence for the diagnosis, one sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<String>,
-    /// Where its error output is; absent when there was none.
+    /// The path of its standard error; absent when it wrote none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr: Option<String>,
     /// The end of its error output, where it can be read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stderr_tail: Vec<String>,
-    /// Why another attempt followed; absent for the last one.
+    /// The reason for the next attempt; absent for the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub then: Option<String>,
 }

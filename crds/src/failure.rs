@@ -1,4 +1,4 @@
-//! What happens when a job fails, and how far runners work ahead.
+//! Rules for failed jobs, and limits for leases ahead of time.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,10 +9,10 @@ use crate::state::Cause;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FailureHandler {
-    /// What jobs refer to.
+    /// The name that jobs refer to.
     #[schemars(length(min = 1, max = 1_024))]
     pub name: String,
-    /// Tried in order: first those that list the exit code or cause, then those that match everything.
+    /// The rules, in order. Those that list the exit code or the cause come before those that match everything.
     #[schemars(length(max = 32))]
     pub rules: Vec<FailureRule>,
 }
@@ -21,18 +21,18 @@ pub struct FailureHandler {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FailureRule {
-    /// Exit codes this rule is for.
+    /// Exit codes that this rule matches.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub exit_codes: Vec<i32>,
-    /// Causes this rule is for.
+    /// Causes that this rule matches.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub causes: Vec<Cause>,
-    /// The rule is for every failure.
+    /// Match every failure (false when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub match_all_exit_codes: Option<bool>,
-    /// Runs before the job is tried again.
+    /// A script that must succeed before the job is retried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 131_072))]
     pub recovery_script: Option<String>,
@@ -42,115 +42,115 @@ pub struct FailureRule {
     pub max_retries: Option<i32>,
 }
 
-/// What the controller does by itself about jobs that were lost or ran out of something.
+/// Automatic recovery of jobs that were lost or ran out of memory or time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Recovery {
-    /// Auto also grants more memory or time; Manual waits for a person; Never retries nothing.
+    /// Auto retries, with more memory or time if needed; Manual needs a decision; Never retries nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<RecoveryPolicy>,
-    /// Attempts lost through no fault of the job.
+    /// Retries of attempts that were lost with their runner, node or allocation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<RetryLimit>,
-    /// Jobs that ran out of memory.
+    /// Retries of jobs that ran out of memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub out_of_memory: Option<Escalation>,
-    /// Jobs that ran out of time.
+    /// Retries of jobs that ran out of time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Escalation>,
-    /// Failures with another cause.
+    /// Retries of failures with another cause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unknown: Option<UnknownFailures>,
 }
 
-/// Who decides about failed jobs.
+/// The policy for failed jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum RecoveryPolicy {
     /// Retry lost attempts, and give more memory or time to jobs that ran out of it.
     Auto,
-    /// Failed jobs wait in `pending_failed` for a person.
+    /// Failed jobs stay in `pending_failed` until the user decides.
     Manual,
     /// Retry nothing.
     Never,
 }
 
-/// How often something is retried.
+/// A limit of retries.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RetryLimit {
-    /// The most retries for this cause.
+    /// The largest number of retries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub limit: Option<i32>,
 }
 
-/// How often, and with how much more.
+/// A limit of retries, each with more memory or time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Escalation {
-    /// The most retries for this cause (2 when absent).
+    /// The largest number of retries (2 when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub limit: Option<i32>,
-    /// The new amount in percent of what the attempt had or was seen to use, whichever is more (150 when absent).
+    /// The next amount, in percent of what the attempt requested or used, whichever is more (150 when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 100, max = 10_000))]
     pub increase_percent: Option<i32>,
 }
 
-/// What happens to failures with no known cause.
+/// Rules for failures with another cause.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UnknownFailures {
     /// Fail (when absent) or Retry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<UnknownAction>,
-    /// The most retries.
+    /// The largest number of retries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub limit: Option<i32>,
 }
 
-/// Fail or try again.
+/// The decision about a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum UnknownAction {
-    /// The job is failed.
+    /// The job has failed.
     Fail,
-    /// The job is tried again.
+    /// The job is retried.
     Retry,
 }
 
-/// How far a runner leases ahead; what is absent is chosen from the observed durations.
+/// Limits for jobs that a runner leases before it can run them. Absent values follow from the measured durations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Prefetch {
-    /// Lease ahead at all (true when absent).
+    /// Lease jobs ahead of time (true when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// The most jobs leased in one message.
+    /// The largest number of jobs leased in one message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub batch_size: Option<i32>,
-    /// The most jobs that wait in one runner.
+    /// The largest number of jobs that wait in one runner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub max_queued: Option<i32>,
-    /// Ask for more when fewer than this wait.
+    /// The number of waiting jobs below which a runner requests more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub refill_threshold: Option<i32>,
-    /// A runner silent for this long loses its leases (120 when absent).
+    /// Seconds of silence after which a runner loses the leases that it has not started (120 when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 5))]
     pub lease_seconds: Option<i32>,
-    /// How many seconds of work a runner keeps waiting.
+    /// Seconds of work that a runner keeps waiting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub horizon_seconds: Option<i32>,
 }
 
 impl Prefetch {
-    /// These settings where they say something, the others where they do not.
+    /// Returns these settings, with absent values from `other`.
     pub fn over(&self, other: &Self) -> Self {
         Self {
             enabled: self.enabled.or(other.enabled),

@@ -67,7 +67,7 @@ impl<R> ResultFilter<R> {
 /// Filter of events, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EventFilter<R = String> {
-    /// `default` when absent.
+    /// The namespace (`default` when absent).
     pub namespace: Option<String>,
     /// A workflow, by name or number.
     pub workflow: Option<R>,
@@ -88,7 +88,7 @@ pub struct RunnerFilter {
 /// Filter of Slurm allocations, in the order of their numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AllocationFilter<R = String> {
-    /// `default` when absent.
+    /// The namespace (`default` when absent).
     pub namespace: Option<String>,
     /// A workflow, by name or number.
     pub workflow: Option<R>,
@@ -104,7 +104,7 @@ pub struct AllocationFilter<R = String> {
 /// Filter of Slurm's accounting of steps, in the order of workflow, job, run and attempt.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SlurmStatsFilter<R = String> {
-    /// `default` when absent.
+    /// The namespace (`default` when absent).
     pub namespace: Option<String>,
     /// A workflow, by name or number.
     pub workflow_id: Option<R>,

@@ -1,4 +1,4 @@
-//! What the checks of one document find, before its dialect is known.
+//! A problem of a document whose dialect is not known yet.
 
 use crate::problem::{Problem, Severity};
 
@@ -18,7 +18,7 @@ impl Finding {
         self.in_dialect(false)
     }
 
-    /// In a bare file, what Torc 1.0 accepted is at most a warning.
+    /// Returns the problem. In a bare file, what Torc 1.0 accepted is at most a warning.
     pub fn in_dialect(self, bare: bool) -> Problem {
         match self.tolerated && bare {
             true => Problem { severity: Severity::Warning, ..self.problem },

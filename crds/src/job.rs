@@ -1,4 +1,4 @@
-//! Jobs, and the files and data they exchange.
+//! Jobs, and the files and data that they exchange.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +9,17 @@ use serde_json::Value;
 use crate::execution::Stdio;
 use crate::parameters::Parameterization;
 
-/// A command, or with parameters a whole family of commands.
+/// A command, or with parameters a family of commands.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Job {
-    /// Unique after expansion.
+pub struct JobSpec {
+    /// The name, unique after expansion of parameters.
     #[schemars(length(min = 1, max = 1_024))]
     pub name: String,
-    /// What to run, through `bash -c` unless it consists of plain words.
+    /// The command. It runs through `bash -c`, unless it consists of plain words.
     #[schemars(length(min = 1, max = 131_072))]
     pub command: String,
-    /// One line: a prefix of the command. Several lines: a script that runs before it.
+    /// One line: a prefix of the command. Several lines: a script that runs before the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 131_072))]
     pub invocation_script: Option<String>,
@@ -30,64 +30,64 @@ pub struct Job {
     /// The name of an entry of `resourceRequirements`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_requirements: Option<String>,
-    /// Jobs that must have ended first.
+    /// Names of jobs that must end before this job starts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<String>,
-    /// The same, by regular expression over job names.
+    /// Regular expressions that match the names of further jobs that must end first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on_regexes: Vec<String>,
-    /// Files this job reads: it waits for the jobs that write them.
+    /// Names of files that this job reads. It waits for the jobs that write them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_files: Option<Vec<String>>,
-    /// Files this job writes; it fails when one is missing afterwards.
+    /// Names of files that this job writes. The job fails if one is missing afterwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_files: Option<Vec<String>>,
-    /// Data this job reads.
+    /// Names of user data that this job reads. It waits for the jobs that write them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_user_data: Option<Vec<String>>,
-    /// Data this job writes.
+    /// Names of user data that this job writes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_user_data: Option<Vec<String>>,
-    /// Input files by regular expression over file names.
+    /// Regular expressions that match the names of further input files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_file_regexes: Option<Vec<String>>,
-    /// Output files by regular expression over file names.
+    /// Regular expressions that match the names of further output files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_file_regexes: Option<Vec<String>>,
-    /// Input data by regular expression over data names.
+    /// Regular expressions that match the names of further input data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_user_data_regexes: Option<Vec<String>>,
-    /// Output data by regular expression over data names.
+    /// Regular expressions that match the names of further output data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_user_data_regexes: Option<Vec<String>>,
-    /// Cancel this job when one that it depends on fails (true when absent).
+    /// Cancel this job if a job that it depends on fails (true when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel_on_blocking_job_failure: Option<bool>,
     /// The name of an entry of `failureHandlers`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_handler: Option<String>,
-    /// The name of an entry of `slurmSchedulers`: only its allocations run this job.
+    /// The name of an entry of `slurmSchedulers`. Only its allocations run this job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<String>,
-    /// Higher starts first (0 when absent).
+    /// Jobs with a higher priority start first (0 when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1_000_000_000))]
     pub priority: Option<i64>,
-    /// Only runners that have all of these labels run this job.
+    /// Labels. Only runners that have all of them run this job.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
     pub labels: Vec<String>,
-    /// Where output goes, for this job alone.
+    /// The streams of this job to keep (`executionConfig.stdio` when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdio: Option<Stdio>,
-    /// Tasks the command starts on each of its nodes: the command itself is then the parallel program.
+    /// Tasks that srun starts on each node of the job. The command is then the parallel program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub tasks_per_node: Option<i32>,
-    /// Accepted for old files and ignored.
+    /// Ignored. Files of Torc 1.0 may have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub supports_termination: Option<bool>,
-    /// Make a family of jobs from this one.
+    /// Parameters that make a family of jobs from this entry.
     #[serde(flatten)]
     pub parameterization: Parameterization,
 }
@@ -95,20 +95,20 @@ pub struct Job {
 /// A file that jobs read or write.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct File {
-    /// Unique after expansion.
+pub struct FileSpec {
+    /// The name, unique after expansion of parameters.
     #[schemars(length(min = 1, max = 1_024))]
     pub name: String,
-    /// Where it is, relative to the working folder.
+    /// The path, relative to the working folder.
     #[schemars(length(min = 1, max = 4_096))]
     pub path: String,
-    /// A stable identifier for the RO-Crate record.
+    /// A stable identifier for the RO-Crate record (the path when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identifier: Option<String>,
-    /// Modification time in seconds since 1970, as recorded by older versions.
+    /// The modification time in seconds since 1970, which Torc 1.0 recorded. Ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub st_mtime: Option<f64>,
-    /// Make a family of files from this one.
+    /// Parameters that make a family of files from this entry.
     #[serde(flatten)]
     pub parameterization: Parameterization,
 }
@@ -116,19 +116,19 @@ pub struct File {
 /// A JSON value that jobs read or write.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct UserData {
-    /// Unique after expansion.
+pub struct UserDataSpec {
+    /// The name, unique after expansion of parameters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1_024))]
     pub name: Option<String>,
-    /// The value; absent until a job writes it.
+    /// The value. It can be absent if a job writes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::parameters::free_form")]
     pub data: Option<Value>,
-    /// Forget the value when the workflow runs again.
+    /// Delete the written value when the workflow runs again (false when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is_ephemeral: Option<bool>,
-    /// Make a family of values from this one.
+    /// Parameters that make a family of values from this entry.
     #[serde(flatten)]
     pub parameterization: Parameterization,
 }

@@ -1,4 +1,5 @@
-//! What crosses a boundary: the documents people write, the statuses they read, the messages between server and runner.
+//!
+//! The types that cross a boundary: documents, statuses, and messages between server and runner.
 //!
 //! Deliberately absent: I/O, the clock, async. Loading takes text, never a path.
 

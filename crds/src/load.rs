@@ -7,6 +7,7 @@
 use crate::document::Document;
 use crate::problem::{Position, Problem};
 
+mod bounded;
 mod budget;
 mod check;
 mod cursor;
@@ -15,7 +16,6 @@ mod envelope;
 mod json;
 mod kdl;
 mod keys;
-mod listed;
 mod path;
 mod positions;
 mod slug;
@@ -26,10 +26,10 @@ pub use positions::Positions;
 pub use slug::LONGEST_NAME;
 pub use yaml::layout::{YamlEntry, YamlKind, YamlNode, layout as yaml_layout};
 
-use listed::Listed;
-use tree::{Kind, Node};
+use bounded::BoundedProblems;
+use tree::{Node, NodeKind};
 
-/// How a file is written.
+/// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// `.yaml`, `.yml`
@@ -43,7 +43,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format that a file's extension stands for.
+    /// Returns the format of a file extension.
     pub fn from_path(path: &str) -> Option<Self> {
         let name = path.rsplit(['/', '\\']).next()?;
         let (_, extension) = name.rsplit_once('.')?;
@@ -57,14 +57,14 @@ impl Format {
     }
 }
 
-/// How much is read before a file is refused.
+/// Limits of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadOptions {
     /// The largest file.
     pub max_bytes: usize,
     /// The deepest nesting.
     pub max_depth: usize,
-    /// The most values of one file, what aliases stand for included.
+    /// The largest number of values in a file, with aliases resolved.
     pub max_values: usize,
     /// The most problems that are listed.
     pub max_problems: usize,
@@ -78,7 +78,7 @@ impl Default for LoadOptions {
     }
 }
 
-/// What a file holds and what is wrong with it.
+/// The documents of a file, and its problems.
 #[derive(Debug, Default)]
 pub struct Loaded {
     /// The documents that can be used.
@@ -90,7 +90,7 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Whether anything in the file cannot be used.
+    /// Returns whether the file has errors.
     pub fn has_errors(&self) -> bool {
         self.problems.iter().any(Problem::is_error)
     }
@@ -103,7 +103,7 @@ pub struct LoadedDocument {
     pub document: Document,
     /// It had no envelope: a specification as written for Torc 1.0.
     pub bare: bool,
-    /// Where its fields are.
+    /// The positions of its fields.
     pub positions: Positions,
 }
 
@@ -111,7 +111,7 @@ pub struct LoadedDocument {
 /// for nothing else.
 #[derive(Debug)]
 pub struct InvalidDocument {
-    /// What could be read.
+    /// The part that could be read.
     pub read: LoadedDocument,
     /// The fields that are wrong, by their names in the envelope, e.g. `spec.jobs[2].comand`.
     pub wrong: Vec<String>,
@@ -126,7 +126,7 @@ impl LoadedDocument {
     }
 }
 
-/// Why a text is not of its format.
+/// A syntax error.
 #[derive(Debug)]
 struct SyntaxError {
     place: Position,
@@ -150,7 +150,7 @@ impl SyntaxError {
     }
 }
 
-/// Reads a file. `format: None` means that nobody knows, as for standard input: it is then guessed.
+/// Reads a file. With `format: None`, as for standard input, the format is guessed.
 pub fn load(text: &[u8], format: Option<Format>, options: &LoadOptions) -> Loaded {
     if text.len() > options.max_bytes {
         let message = format!("the file has more than {}, which is the limit", bytes_in_words(options.max_bytes));
@@ -166,7 +166,7 @@ pub fn load(text: &[u8], format: Option<Format>, options: &LoadOptions) -> Loade
         Some(Format::Kdl) => parse_kdl(text, options),
         None => guess(text, options),
     };
-    let mut listed = Listed::new(options.max_problems);
+    let mut listed = BoundedProblems::new(options.max_problems);
     problems.into_iter().for_each(|problem| listed.add(problem));
     let mut present = documents.into_iter().filter(|document| !document.is_null()).peekable();
     if present.peek().is_none() && listed.errors().is_empty() {
@@ -186,7 +186,7 @@ fn refused(problem: Problem) -> Loaded {
     Loaded { problems: vec![problem], ..Loaded::default() }
 }
 
-/// An amount as people say it; limits are whole numbers of mebibytes.
+/// Returns an amount of bytes in words; limits are whole MiB.
 fn bytes_in_words(bytes: usize) -> String {
     if bytes >= 1 << 20 && bytes.is_multiple_of(1 << 20) {
         format!("{} MiB", bytes >> 20)
@@ -195,7 +195,7 @@ fn bytes_in_words(bytes: usize) -> String {
     }
 }
 
-/// UTF-8, without the mark that some editors put in front.
+/// Decodes UTF-8 and removes a byte order mark.
 fn decode(bytes: &[u8]) -> Result<&str, Problem> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     std::str::from_utf8(bytes).map_err(|error| {
@@ -241,14 +241,14 @@ fn parse_kdl(text: &str, options: &LoadOptions) -> Parsed {
     }
 }
 
-/// A brace in front is JSON; what YAML reads as mappings is YAML; what is left may be KDL.
+/// Guesses the format: a leading brace is JSON, a YAML mapping is YAML, the rest may be KDL.
 fn guess(text: &str, options: &LoadOptions) -> Parsed {
     if json::begins_with_brace(text) {
         return Parsed::one(json::parse(text, options));
     }
     let yaml = parse_yaml(text, options);
     let is_yaml = yaml.problems.is_empty()
-        && yaml.documents.iter().all(|document| matches!(document.kind, Kind::Map(_) | Kind::Null));
+        && yaml.documents.iter().all(|document| matches!(document.kind, NodeKind::Map(_) | NodeKind::Null));
     if is_yaml {
         return yaml;
     }

@@ -1,6 +1,7 @@
-//! Output of jobs on the disk of a runner that others do not see: pieces of it, asked for through the server.
 //!
-//! Nobody calls a runner, so it calls: it brings the pieces that it was asked for, and waits until others are wanted.
+//! Transfers chunks of logs from a runner's disk through the server.
+//!
+//! The runner makes the calls: each brings the requested chunks and waits for the next requests.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// No piece is longer.
 pub const LONGEST_PIECE: usize = 1 << 20;
 
-/// A piece of a file that somebody wants to see.
+/// A request for a chunk of a log file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LogChunkRequest {
@@ -18,7 +19,7 @@ pub struct LogChunkRequest {
     pub id: i64,
     /// The file, as the runner named it.
     pub path: String,
-    /// Where it begins.
+    /// The offset in bytes.
     #[serde(default)]
     pub offset: i64,
     /// Only the last lines, if there is anything before them.
@@ -30,40 +31,40 @@ pub struct LogChunkRequest {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LogChunk {
-    /// The number that it was asked for by.
+    /// The number of the request.
     pub id: i64,
-    /// Whether there is such a file.
+    /// The file exists.
     pub found: bool,
-    /// Where the piece begins.
+    /// The offset in bytes.
     pub offset: i64,
-    /// What is there, in base64; empty at the end of the file.
+    /// The content in base64; empty at the end of the file.
     pub content: String,
 }
 
 impl LogChunk {
-    /// A piece with these bytes.
+    /// Creates a chunk with these bytes.
     pub fn new(id: i64, offset: i64, bytes: &[u8]) -> Self {
         Self { id, found: true, offset, content: STANDARD.encode(bytes) }
     }
 
-    /// There is no such file.
+    /// Creates the answer for a file that does not exist.
     pub fn missing(id: i64) -> Self {
         Self { id, ..Self::default() }
     }
 
-    /// Its bytes; none if somebody has spoilt them.
+    /// Returns the decoded bytes; none if they are not valid base64.
     pub fn bytes(&self) -> Vec<u8> {
         STANDARD.decode(&self.content).unwrap_or_default()
     }
 }
 
-/// `POST /v1/logs`: a runner brings what it was asked for, and waits until more is wanted.
+/// `POST /v1/logs`: a runner sends the requested chunks and waits for the next requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LogSyncRequest {
     /// The host whose disk it is.
     pub host: String,
-    /// What it brings.
+    /// The requested chunks.
     #[serde(default)]
     pub pieces: Vec<LogChunk>,
 }

@@ -179,7 +179,7 @@ fn requests_about_data_carry_every_field() {
         "a request without a value is a mistake"
     );
     is_written_as(&UserDataWritten { changed: true, stale_jobs: 1 }, json!({ "changed": true, "staleJobs": 1 }));
-    let job = crate::job::Job { name: "n".to_owned(), command: "c".to_owned(), ..crate::job::Job::default() };
+    let job = crate::job::JobSpec { name: "n".to_owned(), command: "c".to_owned(), ..crate::job::JobSpec::default() };
     let spawn = SpawnRequest { lineage: "l".to_owned(), jobs: vec![job], state: Some(json!(2)), run_id: 3, attempt: 4 };
     is_written_as(
         &spawn,
@@ -489,7 +489,7 @@ fn logs_and_workers_carry_every_field() {
     );
 }
 
-/// What each token states: who made it, for what, since when and until when.
+/// Claims of each token: issuer, scope, creation and expiry.
 #[test]
 fn a_token_states_its_grant_and_its_times() {
     let state = |grant: Grant, expires| Claims { grant, issuer: "ada".to_owned(), issued: 1, expires };
@@ -547,7 +547,7 @@ fn a_token_states_its_grant_and_its_times() {
     );
 }
 
-/// What says nothing is left out, and read as nothing.
+/// Absent values are omitted and read as absent.
 #[test]
 fn what_is_absent_is_left_out() {
     is_written_as(
@@ -613,9 +613,9 @@ fn an_empty_document_stays_empty() {
     use crate::resources::{ResourceRequirements, SlurmScheduler};
     use crate::workflow::{DynamicJobs, Source, WorkflowSpec};
     is_written_as(&WorkflowSpec::default(), json!({ "jobs": [] }));
-    is_written_as(&crate::job::Job::default(), json!({ "name": "", "command": "" }));
-    is_written_as(&crate::job::File::default(), json!({ "name": "", "path": "" }));
-    is_written_as(&crate::job::UserData::default(), json!({}));
+    is_written_as(&crate::job::JobSpec::default(), json!({ "name": "", "command": "" }));
+    is_written_as(&crate::job::FileSpec::default(), json!({ "name": "", "path": "" }));
+    is_written_as(&crate::job::UserDataSpec::default(), json!({}));
     is_written_as(&Parameterization::default(), json!({}));
     is_written_as(&ParameterTable::default(), json!({ "columns": [], "rows": [] }));
     is_written_as(&ResourceRequirements::default(), json!({ "name": "", "numCpus": 0, "memory": "" }));

@@ -10,28 +10,28 @@ use serde_json::Value;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Parameterization {
-    /// Parameter name to value: `1:100`, `0:1:0.1`, `[a, b]`, `@file` or a single value.
+    /// Values of each parameter: `1:100`, `0:1:0.1`, `[a, b]`, `@file` or a single value.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "free_form_map")]
     pub parameters: BTreeMap<String, Value>,
-    /// Every combination (product) or the n-th of each (zip).
+    /// `product` for every combination, or `zip` for the n-th value of each (product when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameter_mode: Option<ParameterMode>,
-    /// Names picked from the workflow's `parameters`.
+    /// Names of the workflow's `parameters` to use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub use_parameters: Option<Vec<String>>,
-    /// A table (.csv, .json, .jsonl, .ndjson): one instance a row.
+    /// A parameter table (.csv, .json, .jsonl, .ndjson): one instance per row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters_file: Option<String>,
-    /// Use the workflow's `parametersFile`.
+    /// Use the workflow's `parametersFile` (false when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub use_parameters_file: Option<bool>,
-    /// The rows of `parametersFile`, embedded before the document leaves the author's machine.
+    /// The rows of `parametersFile`. The command line embeds them before it sends the document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameter_table: Option<ParameterTable>,
 }
 
-/// How several parameters combine.
+/// The way in which several parameters combine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ParameterMode {
@@ -48,17 +48,17 @@ pub enum ParameterMode {
 pub struct ParameterTable {
     /// The parameter names.
     pub columns: Vec<String>,
-    /// One list of values a row, in the order of `columns`.
+    /// One list of values per row, in the order of `columns`.
     #[schemars(schema_with = "free_form_rows")]
     pub rows: Vec<Vec<Value>>,
 }
 
-/// Any JSON value: one of the few places whose shape is the author's.
+/// The schema of any JSON value.
 pub fn free_form(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "x-kubernetes-preserve-unknown-fields": true })
 }
 
-/// A map from names of the author's choice to any JSON value.
+/// The schema of a map from free names to any JSON value.
 pub fn free_form_map(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
@@ -66,7 +66,7 @@ pub fn free_form_map(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// Environment variables: a value may be as long as the kernel lets it be.
+/// The schema of environment variables, whose values may be as long as the kernel allows.
 pub fn environment(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "object", "additionalProperties": { "type": "string", "maxLength": 131_072 } })
 }

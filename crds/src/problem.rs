@@ -1,4 +1,4 @@
-//! What is wrong with a document, and where.
+//! Problems of documents and their positions.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,19 +6,19 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
-    /// Whether the document can be used all the same.
+    /// The severity, which decides whether the document is usable.
     pub severity: Severity,
     /// The field, e.g. `spec.jobs[3].command`; empty for the document as a whole.
     pub field: String,
-    /// What is wrong.
+    /// The problem in a sentence.
     pub message: String,
-    /// What to do about it.
+    /// A hint that helps to solve the problem.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// Where in the text, when the text is known.
+    /// The position in the text, if the text is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<Position>,
-    /// What kind of mistake it is, where that is worth a word of its own.
+    /// The kind of mistake, for programs.
     #[serde(default, skip_serializing_if = "ProblemKind::is_plain")]
     pub kind: ProblemKind,
 }
@@ -65,7 +65,7 @@ impl Position {
     }
 }
 
-/// How bad a problem is.
+/// The severity of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Severity {
     /// The document cannot be used.
@@ -75,13 +75,13 @@ pub enum Severity {
 }
 
 impl Problem {
-    /// A problem that makes the document unusable.
+    /// Creates a problem that makes the document unusable.
     pub fn error(field: impl Into<String>, message: impl Into<String>) -> Self {
         let (field, message) = (field.into(), message.into());
         Self { severity: Severity::Error, field, message, hint: None, position: None, kind: ProblemKind::Plain }
     }
 
-    /// Something odd that does no harm.
+    /// Creates a problem that does no harm.
     pub fn warning(field: impl Into<String>, message: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, ..Self::error(field, message) }
     }
@@ -100,7 +100,7 @@ impl Problem {
         self
     }
 
-    /// Whether the document cannot be used because of this.
+    /// Returns whether the problem makes the document unusable.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }

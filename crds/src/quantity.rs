@@ -1,42 +1,43 @@
-//! Memory sizes and durations as people write them.
 //!
-//! Memory is always counted in powers of 1024, as on HPC systems: `200g`, `200Gi` and `200GB` are the same.
-//! A bare number of a duration is refused, because Slurm would take it for minutes and everybody else for seconds;
-//! only a walltime, which is Slurm's own, takes it for minutes.
+//! Parses and prints amounts of memory and durations.
+//!
+//! Units of memory are powers of 1024, as on HPC systems: `200g`, `200Gi` and `200GB` are the same. A duration needs
+//! a unit, because a bare number is minutes for Slurm and seconds elsewhere. Only a walltime, which is Slurm's own,
+//! accepts bare minutes.
 
 use thiserror::Error;
 
-/// Why a text is not a quantity.
+/// The reason why a text is not a quantity.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum QuantityError {
     /// Not a memory size.
     #[error("'{text}' is not a memory size")]
     Memory {
-        /// What was written.
+        /// The text.
         text: String,
     },
     /// Not a duration.
     #[error("'{text}' is not a duration")]
     Duration {
-        /// What was written.
+        /// The text.
         text: String,
     },
     /// A duration without a unit.
     #[error("'{text}' is a duration without a unit")]
     NoUnit {
-        /// What was written.
+        /// The text.
         text: String,
     },
     /// More than fits.
     #[error("'{text}' is too large")]
     TooLarge {
-        /// What was written.
+        /// The text.
         text: String,
     },
 }
 
 impl QuantityError {
-    /// What to write instead.
+    /// Returns a hint with a valid text.
     pub fn hint(&self) -> String {
         match self {
             Self::Memory { .. } => "write a number and a unit: 512m, 200g, 1.5t".to_owned(),
@@ -94,7 +95,7 @@ pub fn parse_walltime(text: &str) -> Result<i64, QuantityError> {
     }
 }
 
-/// A text that `parse_memory` reads back: the largest unit that leaves no fraction.
+/// Returns a text that `parse_memory` reads: with the largest unit that leaves no fraction.
 pub fn format_memory(bytes: i64) -> String {
     for (power, unit) in [(5, "p"), (4, "t"), (3, "g"), (2, "m"), (1, "k")] {
         let size = 1_i64 << (10 * power);
@@ -111,7 +112,7 @@ pub fn count(number: impl TryInto<i64>, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
-/// An amount of memory for readers, e.g. `60 MiB` or `1.5 GiB`: the largest unit, rounded to one decimal.
+/// Returns an amount of memory for readers, e.g. `60 MiB` or `1.5 GiB`: the largest unit, rounded to one decimal.
 pub fn format_bytes(bytes: i64) -> String {
     const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let bytes = bytes.max(0);
@@ -128,7 +129,7 @@ pub fn format_bytes(bytes: i64) -> String {
     if tenths % 10 == 0 { format!("{} {unit}", tenths / 10) } else { format!("{}.{} {unit}", tenths / 10, tenths % 10) }
 }
 
-/// A text that `parse_duration` reads back, e.g. `1d2h30m`. Durations are never negative.
+/// Returns a text that `parse_duration` reads, e.g. `1d2h30m`. Durations are never negative.
 pub fn format_duration(seconds: i64) -> String {
     let mut rest = seconds.max(0);
     let mut text = String::new();
@@ -146,7 +147,7 @@ fn too_large(text: &str) -> QuantityError {
     QuantityError::TooLarge { text: text.to_owned() }
 }
 
-/// The number in front and what follows it.
+/// Splits a text into the leading number and the rest.
 fn split_unit(text: &str) -> (&str, &str) {
     let end = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
@@ -189,7 +190,7 @@ impl Decimal {
         Some(Self { digits: whole * scale + part, scale })
     }
 
-    /// Rounded up, so that a fraction of a unit never becomes nothing.
+    /// Multiplies and rounds up, so that a fraction never becomes zero.
     fn times(&self, factor: i128) -> Option<i128> {
         let product = self.digits.checked_mul(factor)?;
         Some((product + self.scale - 1) / self.scale)
@@ -235,7 +236,7 @@ fn components(text: &str, units: &[(char, i128)]) -> Option<i128> {
     Some(total)
 }
 
-/// Slurm's `[D-]HH:MM:SS`, `MM:SS`, `D-HH` and `D-HH:MM`.
+/// Parses Slurm's `[D-]HH:MM:SS`, `MM:SS`, `D-HH` and `D-HH:MM`.
 fn clock_seconds(text: &str) -> Option<i128> {
     let (days, clock) = match text.split_once('-') {
         Some((days, clock)) => (Some(whole(days)?), clock),

@@ -1,4 +1,4 @@
-//! Requests to find out what was lost, to recover, to plan allocations anew, and to correct requirements.
+//! Requests that find lost jobs, recover failed jobs, re-plan allocations and correct requirements.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ pub struct SyncStatusRequest {
 pub struct RunnerEvidence {
     /// The runner.
     pub runner: i64,
-    /// Whether the runner registered on the caller's machine.
+    /// The comparison of the runner's machine with the caller's, by host name and boot.
     pub machine: MachineMatch,
     /// The process that registered.
     pub agent: ProcessState,
@@ -53,7 +53,7 @@ pub enum MachineMatch {
     Other,
 }
 
-/// Whether a process is there.
+/// The state of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ProcessState {
     /// It runs.
@@ -78,7 +78,7 @@ pub struct RecoverRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 100, max = 10_000))]
     pub runtime_percent: Option<i32>,
-    /// Jobs that failed by themselves are tried again too.
+    /// Jobs that failed by themselves are retried too.
     pub retry_unknown: bool,
     /// Plan allocations for the jobs that are still to run, as `regenerate` does; its own `dryRun` is ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -92,7 +92,7 @@ pub struct RecoverRequest {
     pub lost: Vec<OrphanedJob>,
 }
 
-/// What was done about failed jobs.
+/// The decisions about failed jobs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RecoverReport {
@@ -101,7 +101,7 @@ pub struct RecoverReport {
     pub dry_run: bool,
     /// Jobs that had failed, and what was done about each.
     pub jobs: Vec<RecoveredJob>,
-    /// How many jobs run again, those that depend on them included.
+    /// The number of jobs that run again, dependents included.
     pub again: i64,
     /// Allocations that were planned for the jobs that are still to run.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -118,9 +118,9 @@ pub struct RecoveredJob {
     pub attempt: i32,
     /// With which code.
     pub return_code: i32,
-    /// Why, as far as all that is known tells.
+    /// The cause that all present evidence suggests.
     pub cause: Cause,
-    /// What is done.
+    /// The decision.
     pub decision: RecoveryDecision,
     /// Requirements that were raised, e.g. `memory from 1 GiB to 1.5 GiB`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -130,10 +130,10 @@ pub struct RecoveredJob {
     pub reason: Option<String>,
 }
 
-/// What is done about a failed job.
+/// The decision about a failed job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum RecoveryDecision {
-    /// It is tried again.
+    /// It is retried.
     Retry,
     /// It stays failed.
     Leave,
@@ -147,18 +147,18 @@ pub struct RegenerateRequest {
     pub dry_run: bool,
     /// Ask Slurm for the allocations of jobs that wait for nothing.
     pub submit: bool,
-    /// The account that is charged.
+    /// The account to charge.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
     /// Use this partition for everything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partition: Option<String>,
-    /// How long allocations are; worked out from the jobs when absent.
+    /// The walltime of the allocations (computed from the jobs when absent).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub walltime: Option<String>,
     /// One allocation with all nodes, and not one for each node.
     pub single_allocation: bool,
-    /// Also these jobs, by name or number, wherever they stand.
+    /// Further jobs by name or number, in any state.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub include_jobs: Vec<String>,
     /// The cluster's partitions.
@@ -172,13 +172,13 @@ pub struct RegenerateReport {
     /// Nothing was changed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
-    /// How many jobs are still to run.
+    /// The number of jobs that are still to run.
     pub pending_jobs: i64,
-    /// How many actions of the document were marked executed, so that they ask for nothing twice.
+    /// The number of the document's actions that were marked executed, so that they request nothing twice.
     pub superseded_actions: i64,
     /// Schedulers.
     pub schedulers: Vec<RecoveryScheduler>,
-    /// Allocations that Slurm is asked for now.
+    /// Allocations that are submitted now.
     pub allocations: Vec<String>,
     /// Jobs without a place, with the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -194,17 +194,17 @@ pub struct RecoveryScheduler {
     /// The partition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition: Option<String>,
-    /// How many jobs it is for.
+    /// The number of its jobs.
     pub jobs: i64,
-    /// How many allocations.
+    /// The number of allocations.
     pub allocations: i64,
     /// Nodes of each.
     pub nodes: i64,
-    /// How long each may last.
+    /// The walltime of each allocation, in seconds.
     pub walltime_seconds: i64,
-    /// Its allocations are asked for when its jobs are ready.
+    /// Its allocations are submitted when its jobs are ready.
     pub deferred: bool,
-    /// What it costs if every allocation lasts as long as it may.
+    /// Returns the node hours if every allocation uses its whole walltime.
     pub node_hours: f64,
 }
 
@@ -214,7 +214,7 @@ pub struct RecoveryScheduler {
 pub struct UnplacedJob {
     /// Its name.
     pub job: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -224,7 +224,7 @@ pub struct UnplacedJob {
 pub struct CorrectResourcesRequest {
     /// Only say what would be changed.
     pub dry_run: bool,
-    /// Never ask for less.
+    /// Never reduce requirements.
     pub no_downsize: bool,
     /// Only these jobs, by name or number.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -248,31 +248,31 @@ pub struct CorrectResourcesReport {
 pub struct Correction {
     /// The requirements' name.
     pub requirements: String,
-    /// How many jobs have them.
+    /// The number of jobs with these requirements.
     pub jobs: i64,
-    /// How many of these were observed.
+    /// The number of these jobs that were measured.
     pub observed: i64,
     /// Changed requirements, e.g. `memory from 1 GiB to 2 GiB`.
     pub changes: Vec<String>,
 }
 
-/// What a person says about a failed job that waits for a decision.
+/// The user's decision about a failed job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum FailureClass {
-    /// It is tried again.
+    /// It is retried.
     Retry,
     /// It has failed for good.
     Fail,
 }
 
-/// Decide about failed jobs that wait for a person.
+/// Decides about failed jobs in state `pending_failed`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClassifyRequest {
     /// The jobs, by name or number; all that wait when empty.
     #[serde(default)]
     pub jobs: Vec<String>,
-    /// What becomes of them.
+    /// The decision.
     pub class: FailureClass,
 }
 
@@ -283,7 +283,7 @@ pub struct ScheduleNodesRequest {
     /// A scheduler of the document; may be left out where it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<String>,
-    /// How many allocations (1 when absent).
+    /// The number of allocations (1 when absent).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub num_allocations: Option<i64>,
@@ -295,7 +295,7 @@ pub struct ScheduleNodesRequest {
     pub max_parallel_jobs: Option<i32>,
 }
 
-/// Allocations that Slurm is asked for.
+/// The submitted allocations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodesScheduled {

@@ -1,4 +1,4 @@
-//! Machines that run a workflow's jobs and are reached over SSH: how they are written, and what is kept of them.
+//! Remote workers: machines that are reached over SSH and run a workflow's jobs.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// A worker of a workflow, as the server keeps it.
+/// A worker of a workflow, as the server stores it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RemoteWorker {
@@ -19,7 +19,7 @@ pub struct RemoteWorker {
     /// The program `torc` on that machine, as `--remote-torc` named it last; absent: `torc` in the PATH of a login.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote_torc: Option<String>,
-    /// When it was added; the server says so.
+    /// The time at which it was added, set by the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub creation_time: Option<String>,
 }
@@ -36,15 +36,15 @@ pub struct RemoteWorkersRequest {
 /// The address of a worker: `[user@]host[:port]`, an IPv6 address in brackets.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerAddress {
-    /// Who logs in; absent: as ssh decides.
+    /// The login name; chosen by ssh when absent.
     pub user: Option<String>,
     /// A name, an alias of ssh's configuration, or an IP address.
     pub host: String,
-    /// The port; absent: as ssh decides.
+    /// The port; chosen by ssh when absent.
     pub port: Option<u16>,
 }
 
-/// Why a text is no address of a worker.
+/// The reason why a text is not an address of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum AddressError {
     /// Nothing is before the `@` or no host is named.
@@ -89,7 +89,8 @@ impl FromStr for WorkerAddress {
     }
 }
 
-/// The host without brackets, and the port as it is written. Several colons without brackets are an IPv6 address.
+/// Splits an address into the host without brackets and the port. Several colons without brackets are an IPv6
+/// address.
 fn split_port(text: &str) -> Result<(&str, Option<&str>), AddressError> {
     if let Some(inner) = text.strip_prefix('[') {
         let (host, rest) = inner.split_once(']').ok_or(AddressError::Character('['))?;
@@ -117,17 +118,17 @@ impl fmt::Display for WorkerAddress {
 }
 
 impl WorkerAddress {
-    /// What ssh is told to connect to; the port is an option of its own.
+    /// Returns the destination argument of ssh; the port is a separate option.
     pub fn destination(&self) -> String {
         self.user.as_ref().map_or_else(|| self.host.clone(), |user| format!("{user}@{}", self.host))
     }
 
-    /// Whether the machine is the one that the command runs on, as far as its name tells.
+    /// Returns whether the address names the machine with `host_name`.
     pub fn is_this_machine(&self, host_name: &str) -> bool {
         is_loopback_host(&self.host) || self.host == host_name
     }
 
-    /// The address as a part of a file's name.
+    /// Returns the address as part of a file name.
     pub fn file_name(&self) -> String {
         self.to_string()
             .chars()
@@ -136,7 +137,7 @@ impl WorkerAddress {
     }
 }
 
-/// Whether a host is reached without leaving the machine.
+/// Returns whether a host is the loopback interface.
 pub fn is_loopback_host(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     bare == "localhost" || bare.parse::<core::net::IpAddr>().is_ok_and(|address| address.is_loopback())

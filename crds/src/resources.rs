@@ -1,4 +1,4 @@
-//! What a job needs and where it may run.
+//! Resources of jobs and allocations.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,24 +10,24 @@ pub const DEFAULT_REQUIREMENTS: &str = "default";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceRequirements {
-    /// What jobs refer to; `default` is reserved.
+    /// The name that jobs refer to. `default` is reserved.
     #[schemars(length(min = 1, max = 1_024))]
     pub name: String,
     /// CPUs on each node.
     #[schemars(range(min = 1))]
     pub num_cpus: i64,
-    /// Memory on each node: `200g`, `200Gi`, `512MB`; always powers of 1024.
+    /// Memory on each node, e.g. `200g`, `200Gi` or `512MB`. Units are powers of 1024.
     #[schemars(length(max = 64))]
     pub memory: String,
     /// GPUs on each node (0 when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub num_gpus: Option<i64>,
-    /// Nodes (1 when absent); more than one means whole nodes.
+    /// Nodes (1 when absent). A job on several nodes uses them whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub num_nodes: Option<i64>,
-    /// How long the job may take: `PT4H`, `4h30m`, `1-02:00:00` (one hour when absent).
+    /// The expected duration, for planning, e.g. `PT4H`, `4h30m` or `1-02:00:00` (one hour when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub runtime: Option<String>,
@@ -37,26 +37,26 @@ pub struct ResourceRequirements {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SlurmScheduler {
-    /// What jobs and actions refer to.
+    /// The name that jobs and actions refer to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1_024))]
     pub name: Option<String>,
-    /// The account that is charged.
+    /// The account to charge.
     pub account: String,
-    /// Partition to submit to.
+    /// The partition (chosen by Slurm when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition: Option<String>,
-    /// Quality of service.
+    /// The quality of service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos: Option<String>,
-    /// Generic resources, e.g. `gpu:4`.
+    /// Generic resources of each node, e.g. `gpu:4`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gres: Option<String>,
-    /// Memory per node.
+    /// Memory of each node, e.g. `240g`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub mem: Option<String>,
-    /// Temporary disk space per node.
+    /// Temporary disk space of each node, e.g. `1t`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub tmp: Option<String>,
@@ -64,18 +64,18 @@ pub struct SlurmScheduler {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub nodes: Option<i64>,
-    /// Tasks per node.
+    /// Tasks on each node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub ntasks_per_node: Option<i64>,
-    /// Time limit (one hour when absent).
+    /// The time limit, e.g. `4:00:00` or `1-12:00:00` (one hour when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub walltime: Option<String>,
-    /// Further sbatch options as they are; they come last and so win.
+    /// Further options of sbatch. They come last, so they override others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra: Option<String>,
-    /// Run the allocations of this scheduler one after another.
+    /// Run the allocations of this scheduler one after another (false when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serialize_allocations: Option<bool>,
 }

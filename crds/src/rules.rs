@@ -1,9 +1,11 @@
-//! The rules that a schema alone cannot say and that an API server evaluates too, each once.
 //!
-//! They are written in CEL, Kubernetes' language for this. The custom resource definitions carry them, and documents that never
-//! see an API server are held against the same expressions: what is refused here is refused there, in the same words.
-//! Deliberately absent: rules over free-form values, which CEL cannot see, and rules that compare entries of long lists, which
-//! would cost more than an API server allows. Those are in `validate`, and in a cluster the condition `Accepted` tells them.
+//! Rules in CEL that a schema alone cannot express.
+//!
+//! The custom resource definitions contain these rules, and Torc evaluates the same expressions without Kubernetes.
+//! So both refuse the same documents with the same messages.
+//! Deliberately absent: rules over free-form values, which CEL cannot see, and rules that compare entries of long
+//! lists, which exceed an API server's cost limit. Those are in `validate`; on Kubernetes the condition `Accepted`
+//! reports them.
 
 mod clusters;
 #[cfg(feature = "load")]
@@ -22,26 +24,26 @@ pub use workflows::WORKFLOW;
 
 use serde_json::{Value, json};
 
-/// One rule of one place in a document.
+/// A rule for one place of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Where it applies, e.g. `spec.jobs[]`; empty for the document as a whole.
+    /// The place to which it applies, e.g. `spec.jobs[]`; empty for the whole document.
     pub place: &'static str,
-    /// What must be true, in CEL.
+    /// The condition that must hold, in CEL.
     pub cel: &'static str,
-    /// What is said when it is not.
+    /// The message if it does not hold.
     pub words: Words,
     /// The field below the place that is at fault.
     pub field: Option<&'static str>,
-    /// What to do about it.
+    /// A hint that helps to solve the problem.
     pub hint: Option<&'static str>,
     /// Torc 1.0 took no offence: a warning in a bare file.
     pub tolerated: bool,
-    /// Who decides where there is no API server.
+    /// The evaluator where there is no API server.
     pub judge: Judge,
 }
 
-/// What is said when a rule is broken.
+/// The message of a broken rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Words {
     /// Always the same.
@@ -50,7 +52,7 @@ pub enum Words {
     Expression(&'static str),
 }
 
-/// Who decides where there is no API server.
+/// The evaluator where there is no API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judge {
     /// The expression itself.
@@ -85,12 +87,12 @@ impl Rule {
         Self { judge: Judge::Parser, ..self }
     }
 
-    /// Whether it compares a document with the one before.
+    /// Returns whether it compares a document with its predecessor.
     pub fn is_transition(&self) -> bool {
         self.cel.contains("oldSelf")
     }
 
-    /// The rule as a custom resource definition has it.
+    /// Returns the rule as an entry of a custom resource definition.
     pub fn to_json(&self) -> Value {
         let mut rule = json!({ "rule": self.cel });
         match self.words {

@@ -1,7 +1,8 @@
-//! What a document may look like, as a structure that is quick to walk.
 //!
-//! The JSON schema generated from the Rust types is the only source: a field that a type gains is known here at once.
-//! Deliberately absent: anything that looks at a document (see `load`).
+//! The schema of documents as a structure that is quick to walk.
+//!
+//! It is derived from the JSON schema of the Rust types, so it always has the same fields. `load` checks documents
+//! against it.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -13,12 +14,12 @@ use serde_json::{Map, Value};
 use crate::bounds::{self, type_of};
 use crate::document::{SlurmClusterDocument, WorkflowDocument};
 
-/// The JSON schema of `kind: Workflow`, complete in itself.
+/// Returns the self-contained JSON schema of `kind: Workflow`.
 pub fn workflow_json_schema() -> Value {
     json_schema::<WorkflowDocument>()
 }
 
-/// The JSON schema of `kind: SlurmCluster`, complete in itself.
+/// Returns the self-contained JSON schema of `kind: SlurmCluster`.
 pub fn cluster_json_schema() -> Value {
     json_schema::<SlurmClusterDocument>()
 }
@@ -30,9 +31,9 @@ fn json_schema<T: JsonSchema>() -> Value {
     schema
 }
 
-/// What a value may look like.
+/// The shape of a value.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Shape {
+pub(crate) enum ValueShape {
     /// The author's own.
     Any,
     /// true or false.
@@ -46,52 +47,52 @@ pub(crate) enum Shape {
     /// One of a few words.
     OneOf(Vec<String>),
     /// A list with at most so many items.
-    List { items: Box<Shape>, most: usize },
+    List { items: Box<ValueShape>, most: usize },
     /// Keys of the author's choice, at most so many.
-    Map { values: Box<Shape>, most: usize },
+    Map { values: Box<ValueShape>, most: usize },
     /// Keys that are ours.
-    Record(Box<Record>),
+    RecordSchema(Box<RecordSchema>),
 }
 
 /// An object whose keys are known.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Record {
-    fields: HashMap<String, Field>,
+pub(crate) struct RecordSchema {
+    fields: HashMap<String, FieldSchema>,
     by_snake_name: HashMap<String, String>,
     required: Vec<String>,
 }
 
 /// A key of a record.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Field {
-    /// What its value may look like.
-    pub shape: Shape,
-    /// Whether it must be there.
+pub(crate) struct FieldSchema {
+    /// The shape of its value.
+    pub shape: ValueShape,
+    /// The key is required.
     pub required: bool,
 }
 
-impl Record {
-    /// The field of this name.
-    pub fn field(&self, name: &str) -> Option<&Field> {
+impl RecordSchema {
+    /// Returns the field of this name.
+    pub fn field(&self, name: &str) -> Option<&FieldSchema> {
         self.fields.get(name)
     }
 
-    /// The name of the field that is spelled so.
+    /// Returns the name of the field with exactly this spelling.
     pub fn names_exactly(&self, name: &str) -> Option<&str> {
         self.fields.get_key_value(name).map(|(name, _)| name.as_str())
     }
 
-    /// The name of the field that a bare file spells so.
+    /// Returns the name of the field with this spelling in a bare file.
     pub fn named_in_snake_case(&self, name: &str) -> Option<&str> {
         self.by_snake_name.get(name).map(String::as_str)
     }
 
-    /// The record or other shape behind a field that is known to exist.
-    pub fn shape_of(&self, name: &str) -> &Shape {
-        self.field(name).map_or(&Shape::Any, |field| &field.shape)
+    /// Returns the shape of an existing field.
+    pub fn shape_of(&self, name: &str) -> &ValueShape {
+        self.field(name).map_or(&ValueShape::Any, |field| &field.shape)
     }
 
-    /// All names, in no order.
+    /// Returns all names, in no order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.fields.keys().map(String::as_str)
     }
@@ -101,31 +102,31 @@ impl Record {
         self.required.iter().map(String::as_str)
     }
 
-    fn insert(&mut self, name: &str, shape: Shape, required: bool) {
+    fn insert(&mut self, name: &str, shape: ValueShape, required: bool) {
         self.by_snake_name.insert(snake_case(name), name.to_owned());
         if required {
             self.required.push(name.to_owned());
             self.required.sort_unstable();
         }
-        self.fields.insert(name.to_owned(), Field { shape, required });
+        self.fields.insert(name.to_owned(), FieldSchema { shape, required });
     }
 }
 
 /// `kind: Workflow`.
-pub(crate) static WORKFLOW: LazyLock<Record> = LazyLock::new(|| envelope(&workflow_json_schema()));
+pub(crate) static WORKFLOW: LazyLock<RecordSchema> = LazyLock::new(|| envelope(&workflow_json_schema()));
 
 /// `kind: SlurmCluster`.
-pub(crate) static CLUSTER: LazyLock<Record> = LazyLock::new(|| envelope(&cluster_json_schema()));
+pub(crate) static CLUSTER: LazyLock<RecordSchema> = LazyLock::new(|| envelope(&cluster_json_schema()));
 
 /// A bare file: the specification without its envelope, and a name.
-pub(crate) static BARE: LazyLock<Record> = LazyLock::new(|| {
-    let Shape::Record(spec) = WORKFLOW.shape_of("spec") else { return Record::default() };
+pub(crate) static BARE: LazyLock<RecordSchema> = LazyLock::new(|| {
+    let ValueShape::RecordSchema(spec) = WORKFLOW.shape_of("spec") else { return RecordSchema::default() };
     let mut bare = (**spec).clone();
-    bare.insert("name", Shape::Text { least: 1, most: usize::MAX }, true);
+    bare.insert("name", ValueShape::Text { least: 1, most: usize::MAX }, true);
     bare
 });
 
-/// What a server adds to an object's metadata: read back by `apply`, and ignored.
+/// Metadata that an API server adds; `apply` ignores it.
 const KUBERNETES_METADATA: [&str; 10] = [
     "creationTimestamp",
     "deletionGracePeriodSeconds",
@@ -139,66 +140,66 @@ const KUBERNETES_METADATA: [&str; 10] = [
     "uid",
 ];
 
-/// The record of a whole document: what its author writes, and what `kubectl get -o yaml` adds.
-fn envelope(schema: &Value) -> Record {
-    let Shape::Record(mut record) = compile(schema) else { return Record::default() };
-    record.insert("kind", Shape::Text { least: 1, most: usize::MAX }, true);
-    record.insert("status", Shape::Any, false);
-    if let Some(Field { shape: Shape::Record(metadata), .. }) = record.fields.get_mut("metadata") {
+/// Returns the schema of a whole document, with the keys that `kubectl get -o yaml` adds.
+fn envelope(schema: &Value) -> RecordSchema {
+    let ValueShape::RecordSchema(mut record) = compile(schema) else { return RecordSchema::default() };
+    record.insert("kind", ValueShape::Text { least: 1, most: usize::MAX }, true);
+    record.insert("status", ValueShape::Any, false);
+    if let Some(FieldSchema { shape: ValueShape::RecordSchema(metadata), .. }) = record.fields.get_mut("metadata") {
         for name in KUBERNETES_METADATA {
-            metadata.insert(name, Shape::Any, false);
+            metadata.insert(name, ValueShape::Any, false);
         }
     }
     *record
 }
 
 /// Turns one JSON schema into a shape. Schemas come from our own types, so that what is not understood here is free.
-fn compile(schema: &Value) -> Shape {
-    let Some(schema) = schema.as_object() else { return Shape::Any };
+fn compile(schema: &Value) -> ValueShape {
+    let Some(schema) = schema.as_object() else { return ValueShape::Any };
     if let Some(variants) = schema.get("anyOf").and_then(Value::as_array) {
-        return variants.iter().find(|variant| !is_null(variant)).map_or(Shape::Any, compile);
+        return variants.iter().find(|variant| !is_null(variant)).map_or(ValueShape::Any, compile);
     }
     if let Some(words) = words(schema) {
-        return Shape::OneOf(words);
+        return ValueShape::OneOf(words);
     }
     match type_of(schema).as_deref() {
-        Some("boolean") => Shape::Bool,
+        Some("boolean") => ValueShape::Bool,
         Some("integer") => integer(schema),
-        Some("number") => Shape::Number,
-        Some("string") => Shape::Text {
+        Some("number") => ValueShape::Number,
+        Some("string") => ValueShape::Text {
             least: size(schema, "minLength").unwrap_or(0),
             most: size(schema, "maxLength").unwrap_or(usize::MAX),
         },
-        Some("array") => Shape::List {
-            items: Box::new(schema.get("items").map_or(Shape::Any, compile)),
+        Some("array") => ValueShape::List {
+            items: Box::new(schema.get("items").map_or(ValueShape::Any, compile)),
             most: size(schema, "maxItems").unwrap_or(usize::MAX),
         },
         Some("object") => object(schema),
-        _ => Shape::Any,
+        _ => ValueShape::Any,
     }
 }
 
-fn object(schema: &Map<String, Value>) -> Shape {
+fn object(schema: &Map<String, Value>) -> ValueShape {
     if let Some(values) = schema.get("additionalProperties") {
         let most = size(schema, "maxProperties").unwrap_or(usize::MAX);
-        return Shape::Map { values: Box::new(compile(values)), most };
+        return ValueShape::Map { values: Box::new(compile(values)), most };
     }
     let required: Vec<&str> =
         schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
-    let mut record = Record::default();
+    let mut record = RecordSchema::default();
     for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
         record.insert(name, compile(property), required.contains(&name.as_str()));
     }
-    Shape::Record(Box::new(record))
+    ValueShape::RecordSchema(Box::new(record))
 }
 
-fn integer(schema: &Map<String, Value>) -> Shape {
+fn integer(schema: &Map<String, Value>) -> ValueShape {
     let (least, most) = match schema.get("format").and_then(Value::as_str) {
         Some("int32") => (i64::from(i32::MIN), i64::from(i32::MAX)),
         _ => (i64::MIN, i64::MAX),
     };
     let bound = |name: &str| schema.get(name).and_then(Value::as_i64);
-    Shape::Integer { least: bound("minimum").unwrap_or(least), most: bound("maximum").unwrap_or(most) }
+    ValueShape::Integer { least: bound("minimum").unwrap_or(least), most: bound("maximum").unwrap_or(most) }
 }
 
 fn words(schema: &Map<String, Value>) -> Option<Vec<String>> {
@@ -218,7 +219,7 @@ fn size(schema: &Map<String, Value>, name: &str) -> Option<usize> {
     schema.get(name).and_then(Value::as_u64).and_then(|size| usize::try_from(size).ok())
 }
 
-/// `numCpus` as a bare file spells it: `num_cpus`.
+/// Returns the spelling of a bare file: `num_cpus` for `numCpus`.
 pub fn snake_case(name: &str) -> String {
     let mut snake = String::with_capacity(name.len() + 4);
     for letter in name.chars() {
@@ -230,7 +231,7 @@ pub fn snake_case(name: &str) -> String {
     snake
 }
 
-/// `num_cpus` as the envelope spells it: `numCpus`.
+/// Returns the spelling of the envelope: `numCpus` for `num_cpus`.
 pub(crate) fn camel_case(name: &str) -> String {
     let mut camel = String::with_capacity(name.len());
     let mut upper = false;
@@ -252,16 +253,16 @@ mod fields;
 mod tests {
     use super::*;
 
-    fn record(shape: &Shape) -> &Record {
+    fn record(shape: &ValueShape) -> &RecordSchema {
         match shape {
-            Shape::Record(record) => record,
+            ValueShape::RecordSchema(record) => record,
             other => panic!("not a record: {other:?}"),
         }
     }
 
-    fn item(shape: &Shape) -> &Shape {
+    fn item(shape: &ValueShape) -> &ValueShape {
         match shape {
-            Shape::List { items, .. } => items,
+            ValueShape::List { items, .. } => items,
             other => panic!("not a list: {other:?}"),
         }
     }
@@ -271,18 +272,18 @@ mod tests {
         let spec = record(WORKFLOW.shape_of("spec"));
         let job = record(item(spec.shape_of("jobs")));
         let cases = [
-            (job.shape_of("name"), Shape::Text { least: 1, most: 1_024 }),
-            (job.shape_of("priority"), Shape::Integer { least: 0, most: 1_000_000_000 }),
-            (job.shape_of("tasksPerNode"), Shape::Integer { least: 1, most: i64::from(i32::MAX) }),
+            (job.shape_of("name"), ValueShape::Text { least: 1, most: 1_024 }),
+            (job.shape_of("priority"), ValueShape::Integer { least: 0, most: 1_000_000_000 }),
+            (job.shape_of("tasksPerNode"), ValueShape::Integer { least: 1, most: i64::from(i32::MAX) }),
             (
                 job.shape_of("env"),
-                Shape::Map { values: Box::new(Shape::Text { least: 0, most: 131_072 }), most: 10_000 },
+                ValueShape::Map { values: Box::new(ValueShape::Text { least: 0, most: 131_072 }), most: 10_000 },
             ),
-            (job.shape_of("parameters"), Shape::Map { values: Box::new(Shape::Any), most: 10_000 }),
-            (job.shape_of("parameterMode"), Shape::OneOf(vec!["product".to_owned(), "zip".to_owned()])),
-            (job.shape_of("useParametersFile"), Shape::Bool),
-            (record(item(spec.shape_of("files"))).shape_of("stMtime"), Shape::Number),
-            (record(item(spec.shape_of("userData"))).shape_of("data"), Shape::Any),
+            (job.shape_of("parameters"), ValueShape::Map { values: Box::new(ValueShape::Any), most: 10_000 }),
+            (job.shape_of("parameterMode"), ValueShape::OneOf(vec!["product".to_owned(), "zip".to_owned()])),
+            (job.shape_of("useParametersFile"), ValueShape::Bool),
+            (record(item(spec.shape_of("files"))).shape_of("stMtime"), ValueShape::Number),
+            (record(item(spec.shape_of("userData"))).shape_of("data"), ValueShape::Any),
         ];
         for (shape, expected) in cases {
             assert_eq!(*shape, expected);

@@ -65,7 +65,7 @@ pub enum FlagGroup {
 }
 
 impl FlagGroup {
-    /// The heading of the group in help texts.
+    /// Returns the heading of the group in help texts.
     pub const fn heading(self) -> Option<&'static str> {
         match self {
             Self::Global => Some("Global options"),
@@ -75,7 +75,7 @@ impl FlagGroup {
         }
     }
 
-    /// A flag of this group.
+    /// Creates a flag of this group.
     pub const fn flag(self, long: &'static str) -> Flag {
         Flag {
             group: self,
@@ -151,7 +151,7 @@ impl Flag {
         self
     }
 
-    /// May be given several times.
+    /// Makes the flag repeatable.
     pub const fn list(mut self) -> Self {
         self.is_list = true;
         self
@@ -192,25 +192,25 @@ pub struct InvalidSetting {
 pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<&'a str>;
 
 /// The type of a field: a parsed value, or one that may be absent.
-pub trait Field<T> {
+pub trait SettingField<T> {
     /// Makes the field of a value, or of none.
     fn of(value: Option<T>) -> Self;
 }
 
-impl<T: Default> Field<T> for T {
+impl<T: Default> SettingField<T> for T {
     fn of(value: Option<T>) -> Self {
         value.unwrap_or_default()
     }
 }
 
-impl<T> Field<T> for Option<T> {
+impl<T> SettingField<T> for Option<T> {
     fn of(value: Option<T>) -> Self {
         value
     }
 }
 
 /// Reads one field: the text that was found, else the built-in one.
-pub fn read<T, F: Field<T>>(
+pub fn read<T, F: SettingField<T>>(
     setting: Option<&Setting>,
     lookup: Lookup<'_>,
     parse: impl Fn(&str) -> Result<T, String>,
@@ -269,7 +269,7 @@ macro_rules! settings {
         }
 
         impl Default for $name {
-            /// The built-in values.
+            /// Returns the built-in values.
             fn default() -> Self {
                 match Self::read(&|_| None) {
                     Ok(settings) => settings,

@@ -1,4 +1,4 @@
-//! How large an object may be that an API server keeps.
+//! The size limit of Kubernetes objects.
 
 use serde_json::json;
 
@@ -9,13 +9,13 @@ use crate::problem::{Problem, ProblemKind};
 /// managers and its status need.
 const LARGEST_OBJECT: usize = 900 << 10;
 
-/// What to say of a workflow that no API server would keep. Without a cluster there is no such limit.
+/// Returns the problem of a workflow that is too large for an API server. Without Kubernetes there is no such limit.
 pub fn too_large(document: &WorkflowDocument) -> Option<Problem> {
     let object = json!({ "metadata": document.metadata, "spec": document.spec });
     too_many_bytes(serde_json::to_vec(&object).map_or(0, |text| text.len()))
 }
 
-/// The same of an object of so many bytes.
+/// Returns the problem of an object of this size in bytes, if it is too large.
 pub fn too_many_bytes(size: usize) -> Option<Problem> {
     (size > LARGEST_OBJECT).then(|| {
         let message = format!("the object would have {} KiB, and {} are allowed", size.div_ceil(1 << 10), LARGEST_OBJECT >> 10);
@@ -29,7 +29,7 @@ pub fn too_many_bytes(size: usize) -> Option<Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::Job;
+    use crate::job::JobSpec;
 
     #[test]
     fn the_limit_itself_fits_and_one_more_byte_does_not() {
@@ -44,9 +44,9 @@ mod tests {
         let mut document = WorkflowDocument::default();
         assert_eq!(too_large(&document), None);
         let command = "x".repeat(1 << 10);
-        document.spec.jobs = (0..870).map(|_| Job { command: command.clone(), ..Job::default() }).collect();
+        document.spec.jobs = (0..870).map(|_| JobSpec { command: command.clone(), ..JobSpec::default() }).collect();
         assert_eq!(too_large(&document), None, "870 jobs of a kibibyte");
-        document.spec.jobs.resize(900, Job { command, ..Job::default() });
+        document.spec.jobs.resize(900, JobSpec { command, ..JobSpec::default() });
         let problem = too_large(&document).expect("too large");
         assert_eq!(problem.message, "the object would have 923 KiB, and 900 are allowed");
         let mut labelled = WorkflowDocument::default();

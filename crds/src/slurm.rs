@@ -1,11 +1,11 @@
-//! What the state of a Slurm job means to the allocation that it is.
+//! States of Slurm jobs and their meaning for allocations.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::state::Cause;
 
-/// What becomes of an allocation. Slurm knows about thirty states; these are the ones that make a difference.
+/// The state of an allocation in Slurm. Slurm has about thirty states; these are the ones that matter.
 #[derive(
     Clone,
     Copy,
@@ -32,7 +32,7 @@ pub enum SlurmState {
     Suspended,
     /// Was running, and waits to run again under the same number.
     ComingBack,
-    /// Ended because somebody else was more important.
+    /// Ended by a preemption.
     Preempted,
     /// Ended because a node failed.
     NodeFailure,
@@ -44,36 +44,36 @@ pub enum SlurmState {
     Deadline,
     /// Ended because its time was up.
     Timeout,
-    /// Ended by a person, or by us.
+    /// Ended by `scancel`.
     Cancelled,
-    /// Ended by itself, well.
+    /// Ended by itself with success.
     Completed,
-    /// Ended by itself, badly.
+    /// Ended by itself with a failure.
     Failed,
-    /// Slurm said something that nobody here understands: nothing follows from it.
+    /// A state that this version does not know. It changes nothing.
     Unknown,
 }
 
 impl SlurmState {
-    /// Every state.
+    /// All states.
     pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// The name in documents, tables and logs.
+    /// Returns its name in documents, tables and logs.
     pub const fn as_str(self) -> &'static str {
         self.into_str()
     }
 
-    /// It will never run again. An unknown state is not over.
+    /// Returns whether it will never run again. An unknown state is not final.
     pub const fn is_over(self) -> bool {
         !self.has_nodes() && !matches!(self, Self::Pending | Self::ComingBack | Self::Unknown)
     }
 
-    /// Jobs in it may be alive.
+    /// Returns whether jobs in it may be alive.
     pub const fn has_nodes(self) -> bool {
         matches!(self, Self::Running | Self::Suspended)
     }
 
-    /// Why the jobs ended that were running in an allocation which is over or had to start again; none while they may be alive.
+    /// Returns the cause for the jobs of an allocation that has ended or was requeued; none while they may be alive.
     pub const fn cause_of_its_jobs(self) -> Option<Cause> {
         match self {
             Self::Pending | Self::Running | Self::Suspended | Self::Unknown => None,
@@ -81,7 +81,7 @@ impl SlurmState {
             Self::ComingBack | Self::Preempted => Some(Cause::Preempted),
             Self::NodeFailure | Self::BootFailure => Some(Cause::NodeFailure),
             Self::Deadline | Self::Timeout => Some(Cause::Timeout),
-            // Whose memory it was, nobody knows.
+            // Slurm does not report which job exceeded the memory.
             Self::OutOfMemory | Self::Cancelled | Self::Completed | Self::Failed => Some(Cause::Lost),
         }
     }

@@ -1,9 +1,9 @@
-//! What Slurm's accounting says of a step after its end.
+//! Slurm's accounting of a step.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What the accounting says of the step that an attempt was. What it does not know is absent.
+/// Slurm's accounting of an attempt's step. Unknown values are absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SlurmStats {
@@ -40,10 +40,10 @@ pub struct SlurmStats {
     /// CPU time of a task on average.
     #[serde(default, alias = "ave_cpu_seconds", skip_serializing_if = "Option::is_none")]
     pub ave_cpu_seconds: Option<f64>,
-    /// Where it ran, as Slurm lists it.
+    /// Its nodes in Slurm's notation.
     #[serde(default, alias = "node_list", skip_serializing_if = "Option::is_none")]
     pub node_list: Option<String>,
-    /// What Slurm calls its end, e.g. `OUT_OF_MEMORY`.
+    /// Slurm's final state, e.g. `OUT_OF_MEMORY`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
 }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where a job stands.
+/// The state of a job.
 #[derive(
     Clone,
     Copy,
@@ -25,62 +25,62 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
 pub enum JobState {
-    /// Known, but not yet part of a run.
+    /// Not planned yet. No stored job has this state.
     Uninitialized = 0,
     /// Waits for other jobs.
     Blocked = 1,
     /// Waits for a runner.
     Ready = 2,
-    /// Promised to a runner, not yet started.
+    /// Leased to a runner, not yet started.
     Leased = 3,
     /// Runs.
     Running = 4,
-    /// Ended well.
+    /// Ended with success.
     Completed = 5,
-    /// Ended badly, for good.
+    /// Ended with a failure, and is not retried.
     Failed = 6,
-    /// Will not run, because of a person or because a job it depends on failed.
+    /// Will not run: the user canceled it, or a dependency failed.
     Canceled = 7,
     /// Ended by a deadline or a shutdown.
     Terminated = 8,
-    /// Left out by a person.
+    /// Excluded by the user. No command leads to this state.
     Disabled = 9,
-    /// Failed, and a person has to say what happens next.
+    /// Failed, and needs a manual decision.
     PendingFailed = 10,
-    /// Failed, and waits for its recovery script or its back-off before it is tried again.
+    /// Failed, and waits for its recovery script or its back-off before it is retried.
     Recovering = 11,
 }
 
 impl JobState {
-    /// Every state, in order of its number.
+    /// All states, in the order of their codes.
     pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// The number that stands for the state in the store.
+    /// Returns the code of the state in the store.
     pub const fn code(self) -> u8 {
         self as u8
     }
 
-    /// The state for a number of the store.
+    /// Returns the state with this code.
     pub fn from_code(code: u8) -> Option<Self> {
         Self::ALL.get(usize::from(code)).copied()
     }
 
-    /// The name in documents, tables and logs.
+    /// Returns its name in documents, tables and logs.
     pub const fn as_str(self) -> &'static str {
         self.into_str()
     }
 
-    /// The job has ended: jobs that depend on it may be decided.
+    /// Returns whether the job has ended, so that its dependents can be decided.
     pub const fn is_complete(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Canceled | Self::Terminated)
     }
 
-    /// Nothing more will happen to the job without a person.
+    /// Returns whether nothing more happens to the job without the user.
     pub const fn is_settled(self) -> bool {
         self.is_complete() || matches!(self, Self::Disabled)
     }
 
-    /// A runner has it.
+    /// Returns whether a runner holds the job.
     pub const fn is_held(self) -> bool {
         matches!(self, Self::Leased | Self::Running)
     }
@@ -90,7 +90,7 @@ fn unknown_state(text: &str) -> String {
     format!("unknown job state '{text}'")
 }
 
-/// Why an attempt did not succeed.
+/// The cause of a failed attempt.
 #[derive(
     Clone,
     Copy,
@@ -120,7 +120,7 @@ pub enum Cause {
     Lost,
     /// It ended with an exit code other than 0.
     ExitCode,
-    /// A person or the workflow cancelled it.
+    /// The user or the workflow canceled it.
     Canceled,
     /// It could not be started.
     StartFailed,
@@ -131,12 +131,12 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// The name in documents, tables and logs.
+    /// Returns its name in documents, tables and logs.
     pub const fn as_str(self) -> &'static str {
         self.into_str()
     }
 
-    /// The attempt ended through no fault of the job.
+    /// Returns whether the attempt was lost through no fault of the job.
     pub const fn is_loss(self) -> bool {
         matches!(self, Self::NodeFailure | Self::Preempted | Self::Lost)
     }

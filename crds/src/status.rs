@@ -6,26 +6,26 @@ use serde::{Deserialize, Serialize};
 use crate::condition::Condition;
 use crate::state::{Cause, JobState};
 
-/// What is, as opposed to what is wanted.
+/// The observed state of a workflow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkflowStatus {
-    /// The generation of the document that this status speaks of.
+    /// The generation of the document that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// The current run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<i32>,
-    /// When the first job of this run started.
+    /// The start of the first job of this run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<String>,
-    /// When the last job of this run ended.
+    /// The end of the last job of this run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completion_time: Option<String>,
     /// Ended jobs out of all jobs, e.g. `812/100000`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<String>,
-    /// The expanded document.
+    /// A summary of the expanded document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanSummary>,
     /// Jobs by state.
@@ -34,39 +34,39 @@ pub struct WorkflowStatus {
     /// Slurm allocations by state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocations: Option<AllocationCounts>,
-    /// How far recovery has come, while it is under way.
+    /// The progress of recovery, while jobs are retried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<RecoveryProgress>,
-    /// Where the server that runs this workflow can be reached.
+    /// The URL of the server that runs this workflow.
     #[serde(default, rename = "apiURL", skip_serializing_if = "Option::is_none")]
     pub api_url: Option<String>,
     /// The latest failures, at most 20.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
     pub failures: Vec<FailureSample>,
-    /// Accepted, AllocationsReady, Recovering, Stalled, Suspended, Finished, Succeeded.
+    /// The conditions Accepted, AllocationsReady, Suspended, Recovering, Stalled, Finished and Succeeded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }
 
-/// The expanded document in a few words.
+/// A summary of the expanded document.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanSummary {
-    /// SHA-256 over the expanded jobs.
+    /// The SHA-256 hash of the expanded jobs.
     pub digest: String,
-    /// How many jobs there are.
+    /// The number of jobs.
     pub job_count: i64,
 }
 
-/// How far recovery has come.
+/// The progress of recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RecoveryProgress {
-    /// How often the job that was tried again most often has been.
+    /// The largest number of retries of one job.
     pub round: i32,
-    /// What is being done, in a sentence.
+    /// A sentence about the jobs that are retried.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 1_024))]
     pub message: String,
@@ -78,46 +78,46 @@ pub struct RecoveryProgress {
 pub struct JobCounts {
     /// All jobs.
     pub total: i64,
-    /// Known, not yet part of a run.
+    /// Always 0. Torc 1.0 has this state.
     pub uninitialized: i64,
-    /// Waiting for other jobs.
+    /// Jobs that wait for other jobs.
     pub blocked: i64,
-    /// Waiting for a runner.
+    /// Jobs that wait for a runner.
     pub ready: i64,
-    /// Promised to a runner.
+    /// Jobs that are leased to a runner and have not started.
     pub leased: i64,
-    /// Running.
+    /// Jobs that run.
     pub running: i64,
-    /// Ended well.
+    /// Jobs that succeeded.
     pub completed: i64,
-    /// Ended badly.
+    /// Jobs that failed and are not retried.
     pub failed: i64,
-    /// Cancelled.
+    /// Jobs that were canceled.
     pub canceled: i64,
-    /// Ended by a deadline.
+    /// Jobs that were ended by a deadline and are not retried.
     pub terminated: i64,
-    /// Left out.
+    /// Always 0. Torc 1.0 has this state.
     pub disabled: i64,
-    /// Waiting for a person.
+    /// Failed jobs that need a manual decision.
     pub pending_failed: i64,
-    /// Waiting to be tried again.
+    /// Failed jobs that wait for their recovery script.
     pub recovering: i64,
 }
 
 impl JobCounts {
-    /// The counter of one state.
+    /// Returns the counter of a state.
     pub fn of(&self, state: JobState) -> i64 {
         let mut copy = *self;
         *copy.slot(state)
     }
 
-    /// Count `change` more (or fewer) jobs in a state.
+    /// Adds `change`, which may be negative, to the counter of a state.
     pub fn add(&mut self, state: JobState, change: i64) {
         *self.slot(state) += change;
         self.total += change;
     }
 
-    /// Jobs that have ended or were left out.
+    /// Returns the number of jobs that have ended or were excluded.
     pub fn settled(&self) -> i64 {
         self.completed + self.failed + self.canceled + self.terminated + self.disabled
     }
@@ -144,13 +144,13 @@ impl JobCounts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AllocationCounts {
-    /// Wanted now.
+    /// Allocations that the jobs need.
     pub desired: i64,
-    /// Submitted, waiting in Slurm's queue.
+    /// Allocations that wait in Slurm's queue.
     pub pending: i64,
-    /// Running.
+    /// Allocations that have nodes.
     pub active: i64,
-    /// Over.
+    /// Allocations that have ended.
     pub finished: i64,
 }
 
@@ -160,13 +160,13 @@ pub struct AllocationCounts {
 pub struct FailureSample {
     /// The job's name.
     pub job: String,
-    /// Which attempt.
+    /// The attempt.
     pub attempt: i32,
-    /// Its return code.
+    /// The return code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub return_code: Option<i32>,
-    /// Why it failed.
+    /// The cause of the failure.
     pub cause: Cause,
-    /// When, in RFC 3339.
+    /// The end of the attempt, in RFC 3339.
     pub time: String,
 }

@@ -82,7 +82,7 @@ impl EndMargin {
         self.headroom_seconds.saturating_add(self.notice_seconds).saturating_add(rounding)
     }
 
-    /// Whether a job of this length may start with `remaining_seconds` left.
+    /// Returns whether a job of this duration may start with `remaining_seconds` left.
     pub fn allows(&self, runtime_seconds: i64, remaining_seconds: i64) -> bool {
         remaining_seconds >= self.least_remaining(runtime_seconds)
     }

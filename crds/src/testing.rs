@@ -11,7 +11,7 @@ use crate::load::{Format, LoadOptions, Loaded, load};
 use crate::problem::{Problem, Severity};
 use crate::schema::snake_case;
 
-/// A problem as `torc validate` shows it: `line:column severity field: message (hint)`.
+/// Returns a problem as `torc validate` shows it: `line:column severity field: message (hint)`.
 pub(crate) fn shown(problem: &Problem) -> String {
     let place = problem.position.map(|at| format!("{}:{} ", at.line, at.column)).unwrap_or_default();
     let severity = if problem.severity == Severity::Error { "error" } else { "warning" };
@@ -28,18 +28,18 @@ pub(crate) fn all_problems(text: &str, format: Format) -> Vec<String> {
     read(text, format).problems.iter().map(shown).collect()
 }
 
-/// An envelope around lines of a workflow's specification, which begin on line 6.
+/// Returns an envelope around lines of a workflow's specification, which begin on line 6.
 pub(crate) fn envelope(spec: &str) -> String {
     document("Workflow", "test", spec)
 }
 
-/// A document of a kind, with a name and lines of a specification, which begin on line 6.
+/// Returns a document of a kind, with a name and lines of a specification, which begin on line 6.
 pub(crate) fn document(kind: &str, name: &str, spec: &str) -> String {
     let indented: String = spec.lines().map(|line| format!("  {line}\n")).collect();
     format!("apiVersion: torc.dev/v1alpha1\nkind: {kind}\nmetadata:\n  name: {name}\nspec:\n{indented}")
 }
 
-/// A specification as a bare file has it: keys of types in snake_case, keys of the author as they are.
+/// Returns a specification as a bare file has it: keys of types in snake_case, keys of the author as they are.
 pub(crate) fn bare(value: &Value, free: bool) -> Value {
     const FREE: [&str; 6] = ["env", "parameters", "variables", "metadata", "data", "slurmDefaults"];
     match value {

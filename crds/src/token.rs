@@ -1,4 +1,4 @@
-//! Tokens and certificates as people pass them on: what a token allows, and the certificate that goes with it.
+//! Tokens: their rights, and the certificate that belongs to them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,40 +6,40 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What the bearer of a token may do.
+/// The rights of a token's bearer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "scope", rename_all = "lowercase")]
 pub enum Grant {
     /// Everything.
     Admin,
-    /// Whatever concerns the workflows of one user.
+    /// Requests about the workflows of one user.
     Owner {
         /// The user.
         user: String,
     },
-    /// Reading whatever concerns the workflows of one namespace.
+    /// Read requests about the workflows of one namespace.
     Viewer {
         /// The namespace.
         namespace: String,
     },
-    /// Whatever concerns the workflows of one namespace, except making new ones.
+    /// Requests about the workflows of one namespace, except creating new ones.
     Editor {
         /// The namespace.
         namespace: String,
     },
-    /// What the runners and the jobs of one workflow need.
+    /// Requests that the runners and jobs of one workflow need.
     Runner {
         /// The workflow's number.
         workflow: i64,
     },
-    /// What the runners and the jobs of every workflow need: for a pool of runners.
+    /// Requests that the runners and jobs of every workflow need: for a pool of runners.
     Pool,
-    /// Reading metrics, and nothing else.
+    /// Metrics only.
     Metrics,
 }
 
 impl Grant {
-    /// Its scope in one word.
+    /// Returns its scope in one word.
     pub const fn scope(&self) -> Scope {
         match self {
             Self::Admin => Scope::Admin,
@@ -88,27 +88,27 @@ impl Scope {
     }
 }
 
-/// What a signed token states.
+/// The claims of a signed token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Claims {
-    /// What its bearer may do.
+    /// The rights of its bearer.
     #[serde(flatten)]
     pub grant: Grant,
-    /// Who had it made.
+    /// The user who created it.
     pub issuer: String,
-    /// When it was made, in seconds since 1970.
+    /// The time at which it was created, in seconds since 1970.
     pub issued: i64,
-    /// From then on it is worth nothing, in seconds since 1970; absent when only the key ends it.
+    /// The time at which it expires, in seconds since 1970; absent if it does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<i64>,
 }
 
-/// `POST /v1/tokens`: make a token that allows less than the one that asks.
+/// `POST /v1/tokens`: create a token with fewer rights than the caller's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TokenRequest {
-    /// What it is for.
+    /// The scope of the token.
     pub scope: Scope,
     /// The workflow of a `runner` token, by name or number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -119,7 +119,7 @@ pub struct TokenRequest {
     /// The user of an `owner` token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// How long it is good for; for ever when absent.
+    /// Seconds after which it expires (never when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_seconds: Option<i64>,
 }
@@ -130,7 +130,7 @@ pub struct TokenRequest {
 pub struct TokenResponse {
     /// The token, with the fingerprint of the server's own certificate where it has made one.
     pub token: String,
-    /// What it states.
+    /// Its claims.
     pub statement: Claims,
 }
 
@@ -190,7 +190,7 @@ impl<'de> Deserialize<'de> for Fingerprint {
 /// A token as it is passed on: one word, `TOKEN` or `TOKEN~FINGERPRINT` where the server has made its certificate itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credential {
-    /// What goes to the server.
+    /// The part that is sent to the server.
     pub token: String,
     /// The only certificate that it may go to.
     pub certificate: Option<Fingerprint>,
@@ -206,7 +206,7 @@ impl Credential {
         }
     }
 
-    /// The token in a word, whatever follows it.
+    /// Returns the token in a word, without a fingerprint.
     pub fn token_of(word: &str) -> &str {
         word.split_once(MARK).map_or(word, |(token, _)| token)
     }
@@ -222,7 +222,7 @@ impl fmt::Display for Credential {
     }
 }
 
-/// Stands between a token and a fingerprint; allowed in the header that carries tokens, and in none of ours.
+/// The separator between a token and a fingerprint. It is valid in HTTP headers and occurs in no token of Torc.
 const MARK: char = '~';
 
 #[cfg(test)]

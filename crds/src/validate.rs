@@ -20,7 +20,7 @@ mod policies;
 mod references;
 mod resources;
 
-/// Everything that is wrong or odd, in no order, without places.
+/// Returns all problems of a document, unordered and without positions.
 pub fn validate(document: &Document) -> Vec<Problem> {
     findings(document).into_iter().map(Finding::into_problem).collect()
 }
@@ -54,7 +54,7 @@ fn check_cluster(SlurmClusterDocument { metadata, spec, .. }: &SlurmClusterDocum
 /// Looking for the nearest known word costs the product of all words: enough for the first problems.
 const MOST_SUGGESTIONS: usize = 100;
 
-/// What has been found so far.
+/// The findings so far.
 struct Findings {
     list: Vec<Finding>,
     suggestions: usize,
@@ -79,13 +79,13 @@ impl Findings {
         self.add(Problem::error(field, message));
     }
 
-    /// An error, but a warning in a bare file.
+    /// Adds an error that is a warning in a bare file.
     fn tolerated(&mut self, problem: Problem) {
         self.list.push(Finding::new(problem, true));
     }
 }
 
-/// Whether a text only gets its value from parameters or variables.
+/// Returns whether a text contains parameters or variables.
 fn is_template(text: &str) -> bool {
     text.contains('{')
 }

@@ -13,11 +13,11 @@ use crate::failure::Prefetch;
 use crate::slurm_stats::SlurmStats;
 use crate::state::Cause;
 
-/// The version of these messages. A server speaks this one and the one before.
+/// The version of these messages. A server accepts this version and the previous one.
 pub const PROTOCOL: u32 = 1;
-/// How long a lease lasts unless the workflow says otherwise.
+/// The default duration of a lease in seconds.
 pub const LEASE_SECONDS: u64 = 120;
-/// The longest time a sync waits on the server.
+/// The longest time that a sync waits for work, in seconds.
 pub const LONG_POLL_SECONDS: u64 = 30;
 
 /// Amounts of what a node has and a job needs. Memory is in bytes.
@@ -34,7 +34,7 @@ pub struct Resources {
     pub nodes: i64,
 }
 
-/// What kind of place a runner lives in.
+/// The environment of a runner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunnerKind {
@@ -49,7 +49,7 @@ pub enum RunnerKind {
     Pod,
 }
 
-/// Which workflows a runner serves.
+/// The workflows that a runner serves.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum RunnerScope {
@@ -62,7 +62,7 @@ pub enum RunnerScope {
     Workflow(String),
 }
 
-/// `POST /v1/runners`: a runner introduces itself.
+/// `POST /v1/runners`: register a runner.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RegisterRequest {
@@ -74,37 +74,37 @@ pub struct RegisterRequest {
     pub host: String,
     /// Process id of the runner.
     pub pid: u32,
-    /// What kind of place it lives in.
+    /// The environment that the runner runs in.
     #[serde(default)]
     pub kind: RunnerKind,
-    /// What the runner may use in total.
+    /// The resources that the runner may use in total.
     pub capacity: Resources,
-    /// The queue strategy: this many jobs at once, whatever they need.
+    /// The number of jobs at once for the queue strategy, which ignores resources; absent for the other strategy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_parallel_jobs: Option<u32>,
-    /// Labels: which labelled jobs it may run.
+    /// Labels. It runs only jobs with a subset of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
-    /// Which workflows it serves.
+    /// The workflows that it serves.
     #[serde(default)]
     pub scope: RunnerScope,
-    /// The Slurm scheduler whose allocation it lives in.
+    /// The Slurm scheduler whose allocation it runs in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<String>,
-    /// The Slurm job it lives in.
+    /// The Slurm job that it runs in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slurm_job_id: Option<String>,
-    /// The name of the allocation it lives in, e.g. `torc-wf3-a12`, if it was told one.
+    /// The name of the allocation that it runs in, e.g. `torc-wf3-a12`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocation: Option<String>,
-    /// Where its job logs are.
+    /// The folder of its job logs.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub output_dir: String,
-    /// Where its shim is found (host and folder). A runner in the place of an earlier one is its successor: what the
-    /// earlier one held and the successor's first sync does not name is gone.
+    /// The host and folder of its shim. A runner in the place of an earlier one is its successor: leases of the
+    /// earlier one that the successor's first sync does not name are lost.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub place: String,
-    /// The process behind `pid`; absent where the machine does not tell.
+    /// The identity of the process `pid`; absent if the machine does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<ProcessIdentity>,
 }
@@ -129,11 +129,11 @@ pub struct RegisterResponse {
     pub runner: i64,
     /// The server's version.
     pub version: String,
-    /// A runner that is silent for so long loses its leases.
+    /// Milliseconds of silence after which the runner loses its leases.
     pub lease_ms: u64,
 }
 
-/// Names one attempt of one job; `lease_id` is the lease's number, so that a lease that was taken back is told from its successor.
+/// Identifies one lease of one attempt. `lease_id` distinguishes a revoked lease from its successor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AttemptKey {
@@ -150,12 +150,12 @@ pub struct AttemptKey {
 }
 
 impl AttemptKey {
-    /// The attempt in the names of log files and Slurm steps: `wf1_j2_r1_a3`.
+    /// Returns the attempt in the names of log files and Slurm steps: `wf1_j2_r1_a3`.
     pub fn label(&self) -> String {
         format!("wf{}_j{}_r{}_a{}", self.workflow, self.job, self.run, self.attempt)
     }
 
-    /// The logs that a runner writes while the attempt runs: standard output, standard error, and both in one, whichever there are.
+    /// Returns the paths of the logs that the attempt may have: standard output, standard error, and both in one.
     pub fn log_files(&self, output_dir: &str) -> [String; 3] {
         let stem = format!("{}/job_stdio/job_{}", output_dir.trim_end_matches('/'), self.label());
         ["o", "e", "log"].map(|extension| format!("{stem}.{extension}"))
@@ -179,8 +179,8 @@ pub struct SyncRequest {
     /// lists below is one that the runner does not have. Answers that arrive out of order must be thrown away.
     #[serde(default)]
     pub acknowledged: u64,
-    /// Its shim was there before it, so it knows of everything that was started in its place. Otherwise nobody knows what
-    /// a predecessor may have started.
+    /// Its shim was running before it, so it knows every job that was started in its place. Otherwise the jobs of a
+    /// predecessor are unknown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shim_found: bool,
     /// Leases that wait in the runner.
@@ -192,7 +192,7 @@ pub struct SyncRequest {
     /// Attempts that ended since the last answered message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub finished: Vec<FinishedAttempt>,
-    /// What Slurm's accounting said of steps whose end was reported before.
+    /// Slurm's accounting of steps whose end was reported before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slurm_stats: Vec<SlurmStats>,
     /// Leases that the runner gives back unstarted.
@@ -201,22 +201,22 @@ pub struct SyncRequest {
     /// Those of them that it returns because too little of its time is left.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub out_of_time: Vec<AttemptKey>,
-    /// How much more work it could use.
+    /// The work that it requests.
     #[serde(default)]
     pub want: WorkRequest,
-    /// How long it is willing to wait for work.
+    /// The longest time to wait for work, in milliseconds.
     #[serde(default)]
     pub wait_ms: u64,
-    /// How long until it has to end.
+    /// Milliseconds until it has to end; absent for no end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remaining_ms: Option<u64>,
-    /// How long it wants to be allowed to be silent; the workflows' wish when absent.
+    /// The requested duration of its leases in seconds; that of the workflows when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_seconds: Option<u32>,
     /// It takes no more work, but still holds some.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stopping: bool,
-    /// It holds nothing more, is about to leave in order, and asks for what is to be run at a worker's end.
+    /// It holds no more jobs and is about to leave, so it requests the actions for a worker's end.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub completing: bool,
     /// It is leaving: it takes no more work, and what it holds is in this message.
@@ -224,11 +224,11 @@ pub struct SyncRequest {
     pub leaving: bool,
 }
 
-/// How much more work a runner could use.
+/// The work that a runner requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkRequest {
-    /// What would be free once everything that is queued has started: jobs are packed into it.
+    /// The resources that are free once all leased jobs have started.
     pub free: Resources,
     /// Jobs to lease beyond that if they are alike, so that their order does not matter. Each fits the runner when it is empty.
     pub ahead: u32,
@@ -244,9 +244,9 @@ pub struct WorkRequest {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunningAttempt {
-    /// Which attempt.
+    /// The attempt.
     pub key: AttemptKey,
-    /// How long it has been running.
+    /// Milliseconds since its start.
     pub elapsed_ms: u64,
 }
 
@@ -254,33 +254,33 @@ pub struct RunningAttempt {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FinishedAttempt {
-    /// Which attempt.
+    /// The attempt.
     pub key: AttemptKey,
     /// Exit code; 128 + signal for one that was killed; −128 for one that was lost.
     pub return_code: i32,
-    /// Why it did not succeed; absent when it did.
+    /// The cause of the failure; absent if it succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
-    /// How long it ran.
+    /// The duration in milliseconds.
     pub duration_ms: u64,
-    /// How long ago it ended.
+    /// Milliseconds since its end.
     pub ended_ms_ago: u64,
-    /// Where its output is; absent when there was none.
+    /// The path of its standard output; absent when it wrote none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdout: Option<String>,
-    /// Where its error output is; absent when there was none.
+    /// The path of its standard error; absent when it wrote none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr: Option<String>,
-    /// What was measured of it.
+    /// The measured resource usage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     /// A sentence about what happened, e.g. why it could not be started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// What it read, as found before its start, and what it wrote; only of an attempt that succeeded.
+    /// Its input files, as found before its start, and its output files; only of an attempt that succeeded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileStat>,
-    /// What Slurm's accounting said of it, if that is known already.
+    /// Slurm's accounting of it, if it is known already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slurm_stats: Option<Box<SlurmStats>>,
 }
@@ -293,14 +293,14 @@ pub struct FileStat {
     pub path: String,
     /// Its size; 0 for a folder.
     pub size_bytes: i64,
-    /// When it was last changed, in milliseconds since 1970, by the clock of its file system.
+    /// The modification time in milliseconds since 1970, by the clock of its file system.
     pub modified_ms: i64,
     /// SHA-256 in hexadecimal digits; absent for a folder and for what was too large to be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
 }
 
-/// What was measured of an attempt.
+/// The resource usage of an attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
@@ -319,7 +319,7 @@ pub struct Usage {
     /// The busiest that its GPUs were, 100 for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_gpu_percent: Option<f64>,
-    /// How busy its GPUs were on average, 100 for one.
+    /// The average GPU utilization in percent; 100 for one busy GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub average_gpu_percent: Option<f64>,
     /// The most memory in use on its GPUs.
@@ -336,13 +336,13 @@ pub struct SyncResponse {
     /// New work.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub leases: Vec<Lease>,
-    /// What the leases have in common; a lease names its profile by index.
+    /// The profiles of the leases; a lease names its profile by index.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub profiles: Vec<Profile>,
-    /// What jobs of the leases' workflows show to the server: one for each workflow, for them and for nobody else.
+    /// The tokens with which jobs call the server: one for each workflow of the leases.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub job_tokens: Vec<JobToken>,
-    /// Attempts that the runner must end and not report as failed: cancelled, or no longer its own.
+    /// Attempts that the runner must end and not report as failed: canceled ones, or ones of other runners.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cancel: Vec<AttemptKey>,
     /// Queued leases that the runner must give back if it has not started them.
@@ -351,15 +351,15 @@ pub struct SyncResponse {
     /// Reports that changed nothing, because a newer attempt exists.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<AttemptKey>,
-    /// What the runner should do next.
+    /// The next step of the runner.
     #[serde(default)]
     pub verdict: RunnerDirective,
-    /// A runner that is silent for so long loses its leases.
+    /// Milliseconds of silence after which the runner loses its leases.
     pub lease_ms: u64,
-    /// How far to lease ahead, when the workflow says so.
+    /// The prefetch settings of the workflows, if they have any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefetch: Option<Prefetch>,
-    /// How long the runner stays, as the workflows that it serves say.
+    /// The settings that decide how long the runner stays.
     #[serde(default)]
     pub terms: RunnerPolicy,
     /// Something is pending that could still add work or nodes: being idle is no reason to leave.
@@ -367,7 +367,7 @@ pub struct SyncResponse {
     pub capacity_expected: bool,
 }
 
-/// What the jobs of a workflow show to the server.
+/// The token with which the jobs of a workflow call the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobToken {
@@ -377,7 +377,7 @@ pub struct JobToken {
     pub token: String,
 }
 
-/// How long a runner stays. Where it serves several workflows the most patient one decides, field by field.
+/// The settings that decide how long a runner stays. With several workflows, the largest value of each field applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RunnerPolicy {
@@ -402,7 +402,7 @@ impl Default for RunnerPolicy {
     }
 }
 
-/// What a runner should do next.
+/// The next step of a runner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum RunnerDirective {
@@ -411,21 +411,21 @@ pub enum RunnerDirective {
     Continue,
     /// Everything it serves has settled.
     Complete,
-    /// What it serves was cancelled.
+    /// Its workflows were canceled.
     Canceled,
     /// It must not take part any more, e.g. because its allocation has ended.
     Leave,
 }
 
-/// A job promised to a runner, with everything that is needed to start it.
+/// A job that is leased to a runner, with everything that is needed to start it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Lease {
-    /// Which attempt.
+    /// The attempt.
     pub key: AttemptKey,
     /// The job's name.
     pub name: String,
-    /// What to run.
+    /// The command.
     pub command: String,
     /// Index into the answer's profiles.
     pub profile: u32,
@@ -435,7 +435,7 @@ pub struct Lease {
     /// Declared runtimes along the longest chain of jobs that waits for this one.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub downstream_seconds: u32,
-    /// What it is. Only a job takes resources; everything else starts at once, even on a full node.
+    /// Its role. Only a job takes resources; the others start at once, even on a full node.
     #[serde(default, skip_serializing_if = "LeaseRole::is_job")]
     pub role: LeaseRole,
     /// Environment variables of this lease alone, over those of the profile.
@@ -447,7 +447,7 @@ fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
     *number == T::default()
 }
 
-/// What a lease is.
+/// The role of a lease.
 #[derive(
     Clone,
     Copy,
@@ -477,17 +477,17 @@ pub enum LeaseRole {
 }
 
 impl LeaseRole {
-    /// It is an attempt of a job.
+    /// Returns whether the lease is of a job.
     pub const fn is_job(&self) -> bool {
         matches!(self, Self::Job)
     }
 
-    /// Its name.
+    /// Returns its name.
     pub const fn as_str(self) -> &'static str {
         self.into_str()
     }
 
-    /// The name of a lease's log files, without extension: `job_wf1_j2_r1_a3`, `action_wf1_n7_r1_a1`.
+    /// Returns the name of a lease's log files without extension: `job_wf1_j2_r1_a3`, `action_wf1_n7_r1_a1`.
     pub fn log_name(self, key: &AttemptKey) -> String {
         match self {
             Self::Job => format!("job_{}", key.label()),
@@ -501,18 +501,18 @@ fn unknown_role(text: &str) -> String {
     format!("'{text}' is no kind of lease")
 }
 
-/// What leases have in common.
+/// The properties that several leases share.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Profile {
-    /// What the job needs on each of its nodes.
+    /// The resources of the job on each of its nodes.
     pub resources: Resources,
-    /// How long it is expected to run.
+    /// The expected duration in seconds.
     pub runtime_seconds: i64,
     /// The job declared no requirements: no limits are enforced.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unlimited: bool,
-    /// The workflow's name, for people.
+    /// The workflow's name, for readers.
     pub workflow_name: String,
     /// The folder the command runs in.
     pub working_dir: String,
@@ -522,7 +522,7 @@ pub struct Profile {
     /// A prefix of the command, or a script before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invocation_script: Option<String>,
-    /// Where output goes.
+    /// Streams that are kept, and how; those of the execution configuration when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdio: Option<Stdio>,
     /// Files that must exist before the job starts.
@@ -534,10 +534,10 @@ pub struct Profile {
     /// Files that must exist after the job has succeeded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub output_files: Vec<String>,
-    /// How jobs are started, limited and ended.
+    /// Settings for the start, the limits and the end of jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_config: Option<ExecutionConfig>,
-    /// What is measured.
+    /// Settings for the measurement of CPU and memory use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_monitor: Option<ResourceMonitor>,
     /// Tasks per node, when the command is itself the parallel program.
@@ -553,11 +553,11 @@ pub struct ReplayRequest {
     pub results: Vec<JournalledResult>,
 }
 
-/// A result with the time of day at which the attempt ended: whoever replays it may be another host, days later.
+/// A result with the wall-clock time of its end, because it may be replayed on another host, days later.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JournalledResult {
-    /// When the attempt ended, in milliseconds since 1970 on the clock of its host.
+    /// The end of the attempt in milliseconds since 1970, by the clock of its host.
     pub ended_ms: i64,
     /// The number under which the runner was registered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -565,7 +565,7 @@ pub struct JournalledResult {
     /// The job's name.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// How it ended; `endedMsAgo` says nothing here.
+    /// The end of the attempt; `endedMsAgo` is ignored.
     pub finished: FinishedAttempt,
 }
 
@@ -577,20 +577,20 @@ pub struct ReplayResponse {
     pub replayed: Vec<Replayed>,
 }
 
-/// What became of a replayed result.
+/// The outcome of a replayed result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Replayed {
-    /// Which attempt.
+    /// The attempt.
     pub key: AttemptKey,
-    /// What became of it.
+    /// The outcome.
     pub outcome: ReplayOutcome,
-    /// Why it was rejected.
+    /// The reason for a rejection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// What became of a replayed result.
+/// The outcome of a replayed result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum ReplayOutcome {

@@ -1,4 +1,4 @@
-//! `kind: Workflow`, the one document a scientist writes.
+//! `kind: Workflow`: the document that describes a workflow.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use serde_json::Value;
 use crate::action::Action;
 use crate::execution::{ExecutionConfig, ResourceMonitor};
 use crate::failure::{FailureHandler, Prefetch, Recovery};
-use crate::job::{File, Job, UserData};
+use crate::job::{FileSpec, JobSpec, UserDataSpec};
 use crate::parameters::ParameterTable;
 use crate::resources::{ResourceRequirements, SlurmScheduler};
 
-/// What should have run: jobs, what they depend on and what each of them needs.
+/// A workflow: its jobs, their dependencies and the resources that they need.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[cfg_attr(feature = "kube", derive(kube::CustomResource))]
 #[cfg_attr(
@@ -46,15 +46,15 @@ use crate::resources::{ResourceRequirements, SlurmScheduler};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct WorkflowSpec {
-    /// The name as its author wrote it, where `metadata.name` had to be simplified.
+    /// The name as written in the file, if `metadata.name` had to be simplified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1_024))]
     pub display_name: Option<String>,
-    /// The person the workflow belongs to; the authenticated user wins.
+    /// The user who owns the workflow. With a token or certificate, the authenticated user is used instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub user: Option<String>,
-    /// What this workflow is for, in the author's words.
+    /// A description of the workflow, for readers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 65_536))]
     pub description: Option<String>,
@@ -62,21 +62,21 @@ pub struct WorkflowSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub project: Option<String>,
-    /// Anything the author wants to keep with the workflow; Torc never reads it.
+    /// Values to keep with the workflow. Torc never reads them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::parameters::free_form_map")]
     pub metadata: Option<BTreeMap<String, Value>>,
-    /// A pool of parameters that jobs, files and user data pick from with `useParameters`.
+    /// Shared parameters. Jobs, files and user data select them with `useParameters`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "crate::parameters::free_form_map")]
     pub parameters: BTreeMap<String, Value>,
-    /// A table (.csv, .json, .jsonl, .ndjson) shared by everything that says `useParametersFile: true`.
+    /// A parameter table (.csv, .json, .jsonl, .ndjson) for every entry with `useParametersFile: true`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters_file: Option<String>,
-    /// The rows of `parametersFile`, embedded before the document leaves the author's machine.
+    /// The rows of `parametersFile`. The command line embeds them before it sends the document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameter_table: Option<ParameterTable>,
-    /// Constants: `{name}` is replaced everywhere.
+    /// Constants. `{name}` is replaced in every text of the document.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "crate::parameters::free_form_map")]
     pub variables: BTreeMap<String, Value>,
@@ -84,128 +84,128 @@ pub struct WorkflowSpec {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "crate::parameters::environment")]
     pub env: BTreeMap<String, String>,
-    /// The commands to run.
+    /// The jobs.
     #[serde(default)]
     #[schemars(length(max = 200_000))]
-    pub jobs: Vec<Job>,
-    /// Files that jobs read and write; they imply dependencies.
+    pub jobs: Vec<JobSpec>,
+    /// Files that jobs read and write. A reader depends on the writers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 200_000))]
-    pub files: Vec<File>,
-    /// JSON values that jobs read and write; they imply dependencies.
+    pub files: Vec<FileSpec>,
+    /// JSON values that jobs read and write. A reader depends on the writers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 200_000))]
-    pub user_data: Vec<UserData>,
+    pub user_data: Vec<UserDataSpec>,
     /// Named sets of resources that jobs refer to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4_000))]
     pub resource_requirements: Vec<ResourceRequirements>,
-    /// What to do when a job fails, by exit code or cause.
+    /// Rules for failed jobs, by exit code or cause.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1_000))]
     pub failure_handlers: Vec<FailureHandler>,
-    /// Hand-written Slurm allocations; leave out to have them sized automatically.
+    /// Slurm allocations to use (sized automatically when absent).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1_000))]
     pub slurm_schedulers: Vec<SlurmScheduler>,
-    /// Commands or allocations triggered by the workflow's progress.
+    /// Commands and allocations that the progress of the workflow triggers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1_000))]
     pub actions: Vec<Action>,
-    /// sbatch long options for every allocation.
+    /// Long options of sbatch for every allocation.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "crate::parameters::free_form_map")]
     pub slurm_defaults: BTreeMap<String, Value>,
-    /// Whether and how CPU and memory use is measured.
+    /// Settings for the measurement of CPU and memory use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_monitor: Option<ResourceMonitor>,
-    /// How jobs are started, limited and ended.
+    /// Settings for the start, the limits and the end of jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_config: Option<ExecutionConfig>,
-    /// Limits of jobs that add jobs.
+    /// Limits for jobs that add jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dynamic_jobs: Option<DynamicJobs>,
-    /// Failures that no handler matches wait for a person's decision instead of settling.
+    /// Failures that no rule matches need a manual decision instead of being final (false when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub use_pending_failed: Option<bool>,
-    /// Keep an RO-Crate provenance record.
+    /// Record the provenance of files as an RO-Crate (false when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enable_ro_crate: Option<bool>,
     /// Seconds without work after which a runner leaves (90 when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub compute_node_wait_for_new_jobs_seconds: Option<i64>,
-    /// Keep runners alive after the workflow has completed.
+    /// Keep runners alive after the workflow has completed (false when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compute_node_ignore_workflow_completion: Option<bool>,
     /// Minutes a runner keeps trying to reach the server before it drains offline (20 when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub compute_node_wait_for_healthy_database_minutes: Option<i64>,
-    /// A runner with less time left than this takes no new jobs in queue mode (300 when absent).
+    /// The least remaining seconds with which a runner takes new jobs in queue mode (300 when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub compute_node_min_time_for_new_jobs_seconds: Option<i64>,
-    /// Accepted for old files and ignored.
+    /// Ignored. Files of Torc 1.0 may have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compute_node_expiration_buffer_seconds: Option<i64>,
 
-    /// No new leases and no new allocations; running jobs go on.
+    /// Start no new jobs and submit no allocations; running jobs continue (false when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = false))]
     pub suspend: Option<bool>,
-    /// How to stop: Cancel ends jobs and allocations, Drain lets running jobs end.
+    /// Stop the workflow: Cancel ends jobs and allocations, Drain lets running jobs end (None when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_policy: Option<StopPolicy>,
-    /// Raise it to run the workflow again; `rerunPolicy` says what is reset.
+    /// The number of the run (1 when absent). A higher number runs the workflow again, as `rerunPolicy` says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1), extend("default" = 1))]
     pub run_id: Option<i32>,
-    /// What a higher `runId` runs again (Incomplete when absent).
+    /// The jobs that a higher `runId` runs again (Incomplete when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "Incomplete"))]
     pub rerun_policy: Option<RerunPolicy>,
-    /// What happens to jobs that were lost or ran out of memory or time.
+    /// Rules for jobs that were lost or ran out of memory or time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<Recovery>,
-    /// How far runners lease ahead of what they can run at once.
+    /// Limits for jobs that a runner leases before it can run them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefetch: Option<Prefetch>,
-    /// How long a started job of a silent runner is waited for before it is given up (`1h` when absent; `never` is allowed).
+    /// The time after which a started job of a silent runner counts as lost, or `never` (`1h` when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub orphan_after: Option<String>,
-    /// The SlurmCluster that runs this workflow.
+    /// The name of the SlurmCluster that runs this workflow (runners outside of Slurm when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub slurm_cluster: Option<String>,
-    /// The most allocations that may exist at once (4 when absent).
+    /// The largest number of allocations at once (4 when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0), extend("default" = 4))]
     pub max_allocations: Option<i32>,
-    /// Parameter tables that live in ConfigMaps.
+    /// Parameter tables in ConfigMaps (Kubernetes only).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
     pub sources: Vec<Source>,
-    /// The workflow is stopped when it has been running for so long.
+    /// Seconds after the start of the first job at which the workflow is canceled (no limit when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub active_deadline_seconds: Option<i64>,
-    /// The object is deleted this long after it has finished; the store keeps its archive.
+    /// Seconds after the end at which the object is deleted (never when absent). The store keeps the workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub ttl_seconds_after_finished: Option<i32>,
-    /// Names another controller that looks after this object; Torc then leaves it alone.
+    /// The name of another controller that manages this object. Torc then ignores it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub managed_by: Option<String>,
 }
 
-/// `managedBy` of a workflow that Torc itself looks after; the same as none.
+/// The value of `managedBy` that names Torc itself; the same as none.
 pub const MANAGER: &str = "torc.dev/torc";
 
 impl WorkflowSpec {
-    /// Another controller looks after it.
+    /// Returns whether another controller manages the workflow.
     pub fn is_managed_by_other(&self) -> bool {
         self.managed_by.as_deref().is_some_and(|manager| manager != MANAGER)
     }
@@ -221,34 +221,34 @@ impl WorkflowSpec {
     }
 }
 
-/// How a running workflow is stopped.
+/// The way to stop a workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum StopPolicy {
     /// Do not stop.
     None,
     /// Cancel jobs and allocations.
     Cancel,
-    /// Let running jobs end, start none.
+    /// Let running jobs end, and start no others.
     Drain,
 }
 
-/// What a higher `runId` resets.
+/// The jobs that a higher `runId` resets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum RerunPolicy {
-    /// Failed jobs and what depends on them.
+    /// Failed jobs and the jobs that depend on them.
     Failed,
-    /// Everything that has not completed.
+    /// All jobs that have not completed.
     #[default]
     Incomplete,
-    /// Everything.
+    /// All jobs.
     All,
 }
 
-/// Limits of jobs that add jobs.
+/// Limits for jobs that add jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DynamicJobs {
-    /// The most generations of one lineage (1000 when absent).
+    /// The largest number of generations of one loop (1000 when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_iterations: Option<i64>,

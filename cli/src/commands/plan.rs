@@ -9,7 +9,7 @@ use clap::Args;
 use serde::Serialize;
 use torc_api::api::JobResources;
 use torc_api::recovery::UnplacedJob;
-use torc_core::expand::{Limits, warnings};
+use torc_core::expand::{ExpansionLimits, warnings};
 use torc_core::expanded::{Expanded, ExpandedJob};
 
 use self::allocations::PlannedAllocations;
@@ -59,7 +59,6 @@ struct PlannedJob {
     resources: JobResources,
 }
 
-/// Runs the command.
 pub fn run(context: &CommandContext, args: &PlanArgs) -> Result<ExitStatus, CliError> {
     let paths = if args.files.is_empty() { &args.paths } else { &args.files };
     let read = documents::read_valid(paths, context.settings.namespace.as_deref(), context.output)?;
@@ -121,7 +120,7 @@ fn print_warnings(workflows: &[LoadedWorkflow], expanded: &[Expanded], output: P
 
 /// Expands every workflow, or returns all problems.
 pub fn expand_all(workflows: &[LoadedWorkflow], max_jobs: usize) -> Result<Vec<Expanded>, CliError> {
-    let limits = Limits { max_jobs, ..Limits::default() };
+    let limits = ExpansionLimits { max_jobs, ..ExpansionLimits::default() };
     let mut report = ProblemReport::default();
     let mut all = Vec::new();
     for workflow in workflows {

@@ -8,7 +8,7 @@ use torc_api::document::SlurmClusterDocument;
 use torc_api::problem::Problem;
 use torc_api::recovery::UnplacedJob;
 use torc_api::size::too_large;
-use torc_core::expand::{Limits, warnings};
+use torc_core::expand::{ExpansionLimits, warnings};
 
 use super::plan::allocations;
 use crate::context::CommandContext;
@@ -32,7 +32,6 @@ pub struct ValidateArgs {
     pub kubernetes: bool,
 }
 
-/// Runs the command.
 pub fn run(context: &CommandContext, args: &ValidateArgs) -> Result<ExitStatus, CliError> {
     let paths = if args.files.is_empty() { &args.paths } else { &args.files };
     let (workflows, mut report) = documents::read(paths, context.settings.namespace.as_deref())?;
@@ -43,7 +42,7 @@ pub fn run(context: &CommandContext, args: &ValidateArgs) -> Result<ExitStatus, 
     }
     let mut valid = Vec::new();
     if !report.has_errors() {
-        let limits = Limits { max_jobs: context.settings.server.max_jobs, ..Limits::default() };
+        let limits = ExpansionLimits { max_jobs: context.settings.server.max_jobs, ..ExpansionLimits::default() };
         for workflow in &workflows {
             match workflow.expand(&limits) {
                 Ok(expanded) => {

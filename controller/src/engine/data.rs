@@ -8,13 +8,13 @@ use torc_api::data::{
 };
 use torc_api::document::{Document, WorkflowDocument};
 use torc_api::filter::{JobFilter, ResultFilter, RunnerFilter};
-use torc_api::job::Job;
+use torc_api::job::JobSpec;
 use torc_core::engine::Spawn;
-use torc_core::expand::{Limits, expand, expand_files};
+use torc_core::expand::{ExpansionLimits, expand, expand_files};
 use torc_core::expanded::{Expanded, ExpandedFile};
 use torc_core::files::{FileList, uses};
 use torc_core::ids::{JobId, WorkflowId};
-use torc_core::ro_crate::{Source, ro_crate};
+use torc_core::ro_crate::{CrateInput, ro_crate};
 use torc_core::rows::{FileRow, UserDataRow};
 use torc_core::time::rfc3339;
 use torc_store::JobView;
@@ -191,14 +191,14 @@ impl EngineHandle {
     }
 
     /// Returns the names of the jobs that `jobs` expand to.
-    async fn names_of(&self, mut document: WorkflowDocument, jobs: &[Job]) -> Result<HashSet<String>, EngineError> {
-        let alone = |job: &Job| Job { depends_on: Vec::new(), depends_on_regexes: Vec::new(), ..job.clone() };
+    async fn names_of(&self, mut document: WorkflowDocument, jobs: &[JobSpec]) -> Result<HashSet<String>, EngineError> {
+        let alone = |job: &JobSpec| JobSpec { depends_on: Vec::new(), depends_on_regexes: Vec::new(), ..job.clone() };
         document.spec.jobs = jobs.iter().map(alone).collect();
         Ok(self.expand_document(document).await?.jobs.into_iter().map(|job| job.name).collect())
     }
 
     async fn expand_document(&self, document: WorkflowDocument) -> Result<Expanded, EngineError> {
-        let limits: Limits = self.limits;
+        let limits: ExpansionLimits = self.limits;
         let task = tokio::task::spawn_blocking(move || {
             let document = Document::Workflow(document);
             let mut problems = torc_api::validate::validate(&document);
@@ -238,7 +238,7 @@ impl EngineHandle {
             }
         }
         let runners = self.store.runners(RunnerFilter { all: true }).await?;
-        let source = Source {
+        let source = CrateInput {
             workflow: &workflow,
             declared: &declared,
             jobs: &jobs,
@@ -270,7 +270,7 @@ struct References {
 }
 
 impl References {
-    fn of(jobs: &[Job]) -> Self {
+    fn of(jobs: &[JobSpec]) -> Self {
         let names: HashSet<String> = jobs.iter().flat_map(|job| job.depends_on.iter().cloned()).collect();
         let any =
             jobs.iter().any(|job| !job.depends_on_regexes.is_empty()) || names.iter().any(|name| name.contains('{'));
@@ -283,8 +283,8 @@ impl References {
 }
 
 /// Stands for a job that exists.
-fn reference_to(name: String) -> Job {
-    Job { name, command: "true".to_owned(), ..Job::default() }
+fn reference_to(name: String) -> JobSpec {
+    JobSpec { name, command: "true".to_owned(), ..JobSpec::default() }
 }
 
 #[cfg(test)]
@@ -292,13 +292,13 @@ mod tests {
     use super::*;
     use crate::views;
 
-    fn job(name: &str, depends_on: &[&str], regexes: &[&str]) -> Job {
+    fn job(name: &str, depends_on: &[&str], regexes: &[&str]) -> JobSpec {
         let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
-        Job {
+        JobSpec {
             name: name.to_owned(),
             depends_on: texts(depends_on),
             depends_on_regexes: texts(regexes),
-            ..Job::default()
+            ..JobSpec::default()
         }
     }
 

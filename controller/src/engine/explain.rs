@@ -2,7 +2,7 @@
 
 use torc_api::explain::{JobExplanation, WorkflowExplanation};
 use torc_api::filter::ResultFilter;
-use torc_core::explain::Attempt;
+use torc_core::explain::EndedAttempt;
 use torc_core::ids::WorkflowId;
 use torc_store::ResultView;
 
@@ -21,8 +21,8 @@ impl EngineHandle {
         results.sort_by_key(|view| (view.result.run, view.result.attempt));
         let now = crate::clock::now();
         self.read(move |engine| {
-            let attempts: Vec<Attempt<'_>> =
-                results.iter().map(|view| Attempt { result: &view.result, node: view.host.as_deref() }).collect();
+            let attempts: Vec<EndedAttempt<'_>> =
+                results.iter().map(|view| EndedAttempt { result: &view.result, node: view.host.as_deref() }).collect();
             Ok(engine.explain_job(id, &number.0.to_string(), &attempts, now)?)
         })
         .await

@@ -11,7 +11,7 @@ use torc_api::recovery::{
 use torc_core::engine::{CorrectResources, Engine, LatestResults, Recover, Regenerate};
 use torc_core::failure::{Multipliers, RecoveryOptions};
 use torc_core::ids::WorkflowId;
-use torc_core::planning::partition::Partition;
+use torc_core::planning::partition::PartitionLimits;
 
 use super::{EngineError, EngineHandle};
 
@@ -138,7 +138,7 @@ impl EngineHandle {
 struct PreparedRecovery {
     latest: LatestResults,
     options: RecoveryOptions,
-    partitions: Vec<Partition>,
+    partitions: Vec<PartitionLimits>,
     plan: Option<PreparedRegenerate>,
     lost: Vec<OrphanedJob>,
 }
@@ -155,15 +155,15 @@ impl PreparedRecovery {
     }
 }
 
-fn read_partitions(partitions: &[torc_api::cluster::Partition]) -> Result<Vec<Partition>, EngineError> {
-    let partitions = partitions.iter().map(Partition::try_from).collect::<Result<_, _>>();
+fn read_partitions(partitions: &[torc_api::cluster::Partition]) -> Result<Vec<PartitionLimits>, EngineError> {
+    let partitions = partitions.iter().map(PartitionLimits::try_from).collect::<Result<_, _>>();
     partitions.map_err(|error| EngineError::bad_request(error.to_string()))
 }
 
 /// A parsed request to plan again.
 struct PreparedRegenerate {
     request: RegenerateRequest,
-    partitions: Vec<Partition>,
+    partitions: Vec<PartitionLimits>,
     seconds: Option<i64>,
     stamp: String,
 }

@@ -12,7 +12,7 @@ use torc_api::wire::RunnerScope;
 use torc_core::engine::{Activity, AllocationKey, AllocationSummary, Observation, PoolDemand, allocation_view};
 use torc_core::ids::{JobId, WorkflowId};
 use torc_core::planning::course::WorkflowDemand;
-use torc_core::planning::partition::Partition;
+use torc_core::planning::partition::PartitionLimits;
 use torc_core::rows::{AllocationRow, ClusterRow};
 use torc_core::time::rfc3339;
 
@@ -180,7 +180,11 @@ impl EngineHandle {
     }
 
     /// Stores the partitions of a cluster, which limit what a retry may request.
-    pub(crate) async fn note_partitions(&self, cluster: String, partitions: Vec<Partition>) -> Result<(), EngineError> {
+    pub(crate) async fn note_partitions(
+        &self,
+        cluster: String,
+        partitions: Vec<PartitionLimits>,
+    ) -> Result<(), EngineError> {
         self.write(move |engine, _| {
             engine.set_partitions(cluster, partitions);
             Ok(())

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use torc_api::cluster::{LOCAL, Partition as DetectedPartition, SlurmClusterSpec, SlurmClusterStatus};
 use torc_api::condition::{Condition, ConditionReason, ConditionStatus, ConditionType};
-use torc_core::planning::partition::Partition;
+use torc_core::planning::partition::PartitionLimits;
 use torc_core::time::rfc3339;
 use torc_slurm::call::CommandSpec;
 use torc_slurm::error::SlurmError;
@@ -30,7 +30,7 @@ pub(super) struct ClusterConnection {
     metrics: Arc<Metrics>,
     moments: Moments,
     detected: Option<(Vec<DetectedPartition>, Instant)>,
-    partitions: Vec<Partition>,
+    partitions: Vec<PartitionLimits>,
     last_contact_ms: Option<i64>,
     /// The time of the first of the latest unanswered calls, and the last error.
     silence: Option<(Instant, String)>,
@@ -93,7 +93,7 @@ impl ClusterConnection {
     }
 
     /// Returns the partitions that are known without a call.
-    pub fn known_partitions(&self) -> Option<Vec<Partition>> {
+    pub fn known_partitions(&self) -> Option<Vec<PartitionLimits>> {
         let is_known = !self.spec.partitions.is_empty() || self.detected.is_some();
         is_known.then(|| self.partitions.clone())
     }
@@ -110,7 +110,7 @@ impl ClusterConnection {
     }
 
     /// Returns the partitions: as configured, or as detected. `None` before the first detection.
-    pub async fn partitions(&mut self) -> Option<&[Partition]> {
+    pub async fn partitions(&mut self) -> Option<&[PartitionLimits]> {
         let now = self.now();
         let is_fresh = self.detected.as_ref().is_some_and(|(_, at)| now.duration_since(*at) < PARTITIONS_AGE);
         if self.spec.partitions.is_empty() && !is_fresh {
@@ -119,7 +119,7 @@ impl ClusterConnection {
         let written = &self.spec.partitions;
         let known = if written.is_empty() { &self.detected.as_ref()?.0 } else { written };
         if self.partitions.len() != known.len() {
-            self.partitions = known.iter().filter_map(|one| Partition::try_from(one).ok()).collect();
+            self.partitions = known.iter().filter_map(|one| PartitionLimits::try_from(one).ok()).collect();
         }
         Some(&self.partitions)
     }

@@ -15,7 +15,7 @@ use torc_core::engine::{AllocationKey, Observation};
 use torc_core::ids::WorkflowId;
 use torc_core::planning::course::{AllocationPlan, ClusterView, WorkflowDemand, course};
 use torc_core::planning::orphans::SlurmObservation;
-use torc_core::planning::partition::Partition;
+use torc_core::planning::partition::PartitionLimits;
 use torc_core::rows::AllocationRow;
 use torc_slurm::error::SlurmError;
 use torc_slurm::sbatch;
@@ -48,7 +48,7 @@ pub(super) struct SlurmContext {
     unseen: MissingSince,
     backoffs: HashMap<WorkflowId, SubmitBackoff>,
     /// Partitions that the engine has, by cluster: they limit what a retry may request.
-    noted_partitions: HashMap<String, Vec<Partition>>,
+    noted_partitions: HashMap<String, Vec<PartitionLimits>>,
     /// `true` while all allocations are being canceled.
     is_winding_down: Arc<AtomicBool>,
     moments: Moments,
@@ -293,7 +293,7 @@ impl SlurmContext {
     }
 
     /// Passes changed partitions of a cluster to the engine.
-    async fn note_partitions(&mut self, cluster: String, partitions: Vec<Partition>) -> Result<(), EngineError> {
+    async fn note_partitions(&mut self, cluster: String, partitions: Vec<PartitionLimits>) -> Result<(), EngineError> {
         if self.noted_partitions.get(&cluster) == Some(&partitions) {
             return Ok(());
         }

@@ -6,7 +6,7 @@ use torc_api::resources::SlurmScheduler;
 use torc_core::engine::slurm_name;
 use torc_core::planning::course::{WorkflowDemand, scheduler};
 use torc_core::planning::cpus::least_cpus;
-use torc_core::planning::partition::Partition;
+use torc_core::planning::partition::PartitionLimits;
 use torc_core::rows::AllocationRow;
 use torc_slurm::error::SlurmError;
 use torc_slurm::sbatch;
@@ -63,7 +63,7 @@ fn text(
     config: &SlurmConfig,
     needs: &WorkflowDemand,
     row: &AllocationRow,
-    partitions: &[Partition],
+    partitions: &[PartitionLimits],
     identity: &str,
     environment_file: &str,
     output: &str,
@@ -94,7 +94,7 @@ fn text(
 fn request<'a>(
     row: &'a AllocationRow,
     needs: &'a WorkflowDemand,
-    partitions: &[Partition],
+    partitions: &[PartitionLimits],
     gres: Option<&'a str>,
 ) -> Result<Request<'a>, String> {
     if let Some(name) = &row.scheduler {

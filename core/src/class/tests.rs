@@ -1,4 +1,4 @@
-//! Where a job may run, rule by rule.
+//! Tests of the rules that decide where a job may run.
 
 use torc_api::termination::EndMargin;
 
@@ -6,8 +6,8 @@ use super::*;
 
 const GIB: i64 = 1 << 30;
 
-fn class(cpus: i64, gpus: i64, gib: i64, nodes: i64) -> Class {
-    Class {
+fn class(cpus: i64, gpus: i64, gib: i64, nodes: i64) -> JobClass {
+    JobClass {
         requirements: Requirements {
             num_cpus: cpus,
             num_gpus: gpus,
@@ -24,7 +24,7 @@ fn class(cpus: i64, gpus: i64, gib: i64, nodes: i64) -> Class {
 /// The last two minutes are not for jobs.
 const END: EndMargin = EndMargin { headroom_seconds: 90, notice_seconds: 30, in_step: false };
 
-/// A runner of so many nodes with 8 CPUs, 2 GPUs and 64 GiB each.
+/// Returns a runner of so many nodes with 8 CPUs, 2 GPUs and 64 GiB each.
 fn place(nodes: i64) -> RunnerView<'static> {
     let capacity = Resources { cpus: 8 * nodes, gpus: 2 * nodes, memory_bytes: 64 * GIB * nodes, nodes };
     RunnerView { capacity, labels: &[], scheduler: None, remaining_seconds: None, by_count: false }
@@ -57,7 +57,7 @@ fn the_queue_strategy_looks_at_labels_only() {
     assert!(class(100, 100, 1_000, 9).suits(&counting, END));
     let late = RunnerView { remaining_seconds: Some(120), ..counting.clone() };
     assert!(!class(1, 0, 1, 1).suits(&late, END), "nothing starts after its first signal");
-    let labelled = Class { labels: vec!["a".to_owned()], ..class(1, 0, 1, 1) };
+    let labelled = JobClass { labels: vec!["a".to_owned()], ..class(1, 0, 1, 1) };
     assert!(!labelled.suits(&counting, END));
 }
 
@@ -74,7 +74,7 @@ fn unlabelled_goes_to_unlabelled_and_labels_must_all_be_there() {
     ];
     for (wanted, present, expected) in table {
         let owned = |labels: &[&str]| labels.iter().map(|label| (*label).to_owned()).collect::<Vec<_>>();
-        let class = Class { labels: owned(wanted), ..class(1, 0, 1, 1) };
+        let class = JobClass { labels: owned(wanted), ..class(1, 0, 1, 1) };
         let labels = owned(present);
         assert_eq!(
             class.suits(&RunnerView { labels: &labels, ..place(1) }, END),
@@ -94,7 +94,7 @@ fn a_job_may_be_short_of_a_minute_before_its_first_signal() {
 
 #[test]
 fn a_scheduler_is_preferred_and_not_required() {
-    let bound = Class { scheduler: Some("gpu".to_owned()), ..class(1, 0, 1, 1) };
+    let bound = JobClass { scheduler: Some("gpu".to_owned()), ..class(1, 0, 1, 1) };
     for (scheduler, expected) in [(Some("gpu"), true), (Some("cpu"), false), (None, false)] {
         let place = RunnerView { scheduler, ..place(1) };
         assert_eq!(bound.prefers(&place), expected);

@@ -12,7 +12,7 @@ use super::tx::Tx;
 use super::workflow::LiveWorkflow;
 use crate::expanded::Requirements;
 use crate::failure::policy::{decide, may_escalate};
-use crate::failure::{Decision, Evidence, Failure, LimitReached, NodeShape, Policy};
+use crate::failure::{AttemptFailure, Evidence, FailureDecision, LimitReached, NodeShape, Policy};
 use crate::ids::{RunnerId, WorkflowId};
 use crate::job::{Ending, JobEvent};
 
@@ -110,14 +110,16 @@ impl LiveWorkflow {
         let count = self.failures.count(self.graph.job(job).id(), cause);
         let evidence = Evidence::of_report(&self.graph.profile(job).requirements, finished);
         let failed = if cause == Cause::Timeout { Ending::Terminated } else { Ending::Failed };
-        match decide(&Failure { cause, evidence, count, nodes }, self.failure_policy(job)) {
-            Decision::Retry => Ending::Retry.into(),
-            Decision::RetryWith(requirements) => {
+        match decide(&AttemptFailure { cause, evidence, count, nodes }, self.failure_policy(job)) {
+            FailureDecision::Retry => Ending::Retry.into(),
+            FailureDecision::RetryWith(requirements) => {
                 AttemptOutcome { requirements: Some(requirements), ..Ending::Retry.into() }
             }
-            Decision::RunScript(script) => AttemptOutcome { script: Some(script.to_owned()), ..Ending::Recover.into() },
-            Decision::PendingFailed(limit) => AttemptOutcome { limit, ..Ending::PendingFailed.into() },
-            Decision::Fail(limit) => AttemptOutcome { limit, ..failed.into() },
+            FailureDecision::RunScript(script) => {
+                AttemptOutcome { script: Some(script.to_owned()), ..Ending::Recover.into() }
+            }
+            FailureDecision::PendingFailed(limit) => AttemptOutcome { limit, ..Ending::PendingFailed.into() },
+            FailureDecision::Fail(limit) => AttemptOutcome { limit, ..failed.into() },
         }
     }
 

@@ -11,7 +11,7 @@ use super::runners::Fleet;
 use super::workflow::LiveWorkflow;
 use super::{CommandError, Engine};
 use crate::explain::{
-    Attempt, JobFacts, RecoveryHint, RunnerFacts, ScriptFacts, SlurmFacts, WaitingAllocation, WorkflowFacts,
+    EndedAttempt, JobFacts, RecoveryHint, ScriptFacts, ServingRunner, SlurmFacts, WaitingAllocation, WorkflowFacts,
     next_steps, raised, stories, why, why_ready,
 };
 use crate::failure::{Evidence, Multipliers, escalate};
@@ -28,7 +28,7 @@ impl Engine {
         &self,
         id: WorkflowId,
         reference: &str,
-        attempts: &[Attempt<'_>],
+        attempts: &[EndedAttempt<'_>],
         now: Now,
     ) -> Result<JobExplanation, CommandError> {
         let workflow = self.workflows.require(id)?;
@@ -120,11 +120,11 @@ impl<'a> Fleet<'a> {
     }
 
     /// Returns the runners that serve a workflow.
-    fn runner_facts(self, workflow: &LiveWorkflow) -> Vec<RunnerFacts<'a>> {
+    fn runner_facts(self, workflow: &LiveWorkflow) -> Vec<ServingRunner<'a>> {
         let serves = |scope: &RunnerScope| self.workflows.live_in_scope(scope).contains(&workflow.id());
         let serving = self.runners.values().filter(|runner| serves(&runner.row().scope));
         serving
-            .map(|runner| RunnerFacts {
+            .map(|runner| ServingRunner {
                 host: &runner.row().host,
                 place: runner.view(self.now),
                 end: workflow.end_margin(runner.is_in_allocation()),

@@ -10,7 +10,7 @@ use super::workflows::Workflows;
 use crate::class::labels_match;
 use crate::failure::NodeShape;
 use crate::planning::course;
-use crate::planning::partition::Partition;
+use crate::planning::partition::PartitionLimits;
 
 /// Returns the nodes that a job could get in its workflow; empty if they are unknown.
 pub(super) fn nodes_for(workflows: &Workflows, runners: &Runners, workflow: &LiveWorkflow, job: u32) -> Vec<NodeShape> {
@@ -58,7 +58,7 @@ fn node_shape(runner: &LiveRunner) -> NodeShape {
 }
 
 /// Returns the nodes of the schedulers that a job may use. The partition supplies what a scheduler leaves open.
-fn nodes_of_schedulers(workflow: &LiveWorkflow, job: u32, partitions: &[Partition]) -> Vec<NodeShape> {
+fn nodes_of_schedulers(workflow: &LiveWorkflow, job: u32, partitions: &[PartitionLimits]) -> Vec<NodeShape> {
     let own = workflow.graph.class_of(job).and_then(|class| class.scheduler.as_deref());
     let is_usable = |scheduler: &&SlurmScheduler| own.is_none_or(|own| scheduler.name.as_deref() == Some(own));
     let shape = |scheduler: &SlurmScheduler| {

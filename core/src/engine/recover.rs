@@ -25,7 +25,7 @@ use crate::failure::{
 };
 use crate::ids::{JobId, Now, WorkflowId};
 use crate::job::{Ending, JobEvent};
-use crate::planning::partition::Partition;
+use crate::planning::partition::PartitionLimits;
 use crate::rows::ResultRow;
 
 /// The latest result of each job that has one.
@@ -39,7 +39,7 @@ pub struct Recover<'a> {
     /// Options of the request.
     pub options: RecoveryOptions,
     /// Partitions of the cluster. If empty, those that the owner of the store knows.
-    pub partitions: &'a [Partition],
+    pub partitions: &'a [PartitionLimits],
     /// The plan of allocations for the jobs that are still to run.
     pub regenerate: Option<Regenerate<'a>>,
     /// Jobs that a preview assumes lost.

@@ -1,4 +1,4 @@
-//! Planned schedulers and allocations for jobs whose allocations are gone: what `torc slurm regenerate` adds to a workflow.
+//! PlannedScheduler schedulers and allocations for jobs whose allocations are gone: what `torc slurm regenerate` adds to a workflow.
 //!
 //! The document does not contain them. They exist until jobs are reset. Then the actions of the document count again.
 
@@ -15,9 +15,9 @@ use super::{CommandError, Engine};
 use crate::ids::{Now, WorkflowId};
 use crate::planning::course;
 use crate::planning::fit::{Walltime, WalltimeMargin};
-use crate::planning::generate::{Plan, Planned, Settings, plan};
+use crate::planning::generate::{PlanSettings, PlannedScheduler, SchedulerPlan, plan};
 use crate::planning::groups::PendingJob;
-use crate::planning::partition::Partition;
+use crate::planning::partition::PartitionLimits;
 use crate::rows::{AllocationRow, Regenerated};
 
 /// A request to plan schedulers, with the facts that the plan needs.
@@ -30,7 +30,7 @@ pub struct Regenerate<'a> {
     /// Walltime of allocations in seconds, if the user has set it.
     pub seconds: Option<i64>,
     /// Partitions of the cluster.
-    pub partitions: &'a [Partition],
+    pub partitions: &'a [PartitionLimits],
     /// Suffix that distinguishes the names of schedulers from earlier ones.
     pub stamp: &'a str,
 }
@@ -72,8 +72,8 @@ impl Engine {
         }
         let superseded = workflow.actions.supersede(tx);
         workflow.remove_recovery_actions(tx);
-        let is_requested = |planned: &Planned| regenerate.request.submit && !planned.waits;
-        let regenerated = |planned: &Planned| Regenerated {
+        let is_requested = |planned: &PlannedScheduler| regenerate.request.submit && !planned.waits;
+        let regenerated = |planned: &PlannedScheduler| Regenerated {
             action: planned.action(|_| ""),
             scheduler: planned.scheduler.clone(),
             asked: if is_requested(planned) { planned.allocations } else { 0 },
@@ -144,7 +144,12 @@ impl Engine {
     }
 
     /// Requests the planned allocations of jobs without dependencies. Returns their names.
-    fn order_planned_nodes(&mut self, id: WorkflowId, plan: &Plan, tx: &mut Tx) -> Result<Vec<String>, CommandError> {
+    fn order_planned_nodes(
+        &mut self,
+        id: WorkflowId,
+        plan: &SchedulerPlan,
+        tx: &mut Tx,
+    ) -> Result<Vec<String>, CommandError> {
         let mut names = Vec::new();
         for planned in plan.planned.iter().filter(|planned| !planned.waits) {
             let (action, count) = (planned.action(|_| ""), planned.allocations);
@@ -190,7 +195,10 @@ pub(super) fn check_regeneration(workflow: &LiveWorkflow) -> Result<(), CommandE
 }
 
 /// Plans schedulers for all jobs that are still to run. Returns the plan and the number of these jobs.
-fn plan_pending_jobs(workflow: &LiveWorkflow, regenerate: Regenerate<'_>) -> Result<(Plan, usize), CommandError> {
+fn plan_pending_jobs(
+    workflow: &LiveWorkflow,
+    regenerate: Regenerate<'_>,
+) -> Result<(SchedulerPlan, usize), CommandError> {
     let graph = &workflow.graph;
     let included = workflow.require_jobs(&regenerate.request.include_jobs)?;
     let is_pending = |job: &u32| {
@@ -211,7 +219,7 @@ fn plan_pending_jobs(workflow: &LiveWorkflow, regenerate: Regenerate<'_>) -> Res
         }
     };
     let jobs: Vec<PendingJob<'_>> = graph.ordinals().filter(is_pending).map(describe).collect();
-    let settings = Settings {
+    let settings = PlanSettings {
         account: regenerate.account,
         partition: regenerate.request.partition.as_deref(),
         by_requirements: true,
@@ -226,8 +234,8 @@ fn plan_pending_jobs(workflow: &LiveWorkflow, regenerate: Regenerate<'_>) -> Res
     Ok((plan(&jobs, regenerate.partitions, settings), count))
 }
 
-fn report(workflow: &LiveWorkflow, plan: &Plan, pending: usize, superseded: usize) -> RegenerateReport {
-    let scheduler = |planned: &Planned| RecoveryScheduler {
+fn report(workflow: &LiveWorkflow, plan: &SchedulerPlan, pending: usize, superseded: usize) -> RegenerateReport {
+    let scheduler = |planned: &PlannedScheduler| RecoveryScheduler {
         name: planned.name.clone(),
         partition: planned.scheduler.partition.clone(),
         jobs: planned.jobs.len() as i64,

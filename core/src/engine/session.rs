@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ids::WorkflowId;
-use crate::planning::partition::Partition;
+use crate::planning::partition::PartitionLimits;
 
 /// The workflows that the owner of the store was requested to run, and the facts that it has learned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub struct Session {
     /// This process submits allocations. Jobs of Slurm workflows then run there, unless a runner names their workflow.
     serves_slurm: bool,
     /// Partitions by cluster, as far as the controller has queried them.
-    partitions: BTreeMap<String, Vec<Partition>>,
+    partitions: BTreeMap<String, Vec<PartitionLimits>>,
 }
 
 impl Session {
@@ -29,7 +29,7 @@ impl Session {
     }
 
     /// Returns the known partitions of a cluster.
-    pub(super) fn partitions(&self, cluster: &str) -> &[Partition] {
+    pub(super) fn partitions(&self, cluster: &str) -> &[PartitionLimits] {
         self.partitions.get(cluster).map_or(&[], Vec::as_slice)
     }
 
@@ -45,7 +45,7 @@ impl Session {
         self.serves_slurm = true;
     }
 
-    pub(super) fn set_partitions(&mut self, cluster: String, partitions: Vec<Partition>) {
+    pub(super) fn set_partitions(&mut self, cluster: String, partitions: Vec<PartitionLimits>) {
         self.partitions.insert(cluster, partitions);
     }
 

@@ -1,4 +1,4 @@
-//! Which jobs an action waits for, and whether what it names exists.
+//! Resolves the jobs and the scheduler that an action names.
 
 use torc_api::action::{Action, ActionType};
 use torc_api::nearest::nearest;
@@ -6,9 +6,9 @@ use torc_api::problem::Problem;
 use torc_api::workflow::WorkflowSpec;
 
 use super::names::Names;
-use super::report::Report;
+use super::report::ProblemCollector;
 
-/// The numbers of the jobs that set an action off, in order; empty when it does not choose jobs.
+/// Returns the numbers of the jobs that trigger an action, in order; empty if it does not choose jobs.
 pub fn chosen_jobs(action: &Action, jobs: &mut Names<'_>) -> Vec<u32> {
     let mut chosen: Vec<u32> = action.jobs.iter().flatten().filter_map(|name| jobs.find(name)).collect();
     for pattern in action.job_name_regexes.iter().flatten() {
@@ -20,7 +20,7 @@ pub fn chosen_jobs(action: &Action, jobs: &mut Names<'_>) -> Vec<u32> {
 }
 
 /// Reports names of jobs and schedulers that do not exist, and choices that choose nothing.
-pub fn check(spec: &WorkflowSpec, jobs: &mut Names<'_>, report: &mut Report) {
+pub fn check(spec: &WorkflowSpec, jobs: &mut Names<'_>, report: &mut ProblemCollector) {
     for (at, action) in spec.actions.iter().enumerate() {
         let field = format!("spec.actions[{at}]");
         check_names(action, &field, jobs, report);
@@ -32,7 +32,7 @@ pub fn check(spec: &WorkflowSpec, jobs: &mut Names<'_>, report: &mut Report) {
     }
 }
 
-fn check_names(action: &Action, field: &str, jobs: &mut Names<'_>, report: &mut Report) {
+fn check_names(action: &Action, field: &str, jobs: &mut Names<'_>, report: &mut ProblemCollector) {
     for (at, name) in action.jobs.iter().flatten().enumerate() {
         if jobs.find(name).is_none() {
             let problem = Problem::error(format!("{field}.jobs[{at}]"), format!("there is no job `{name}`"));
@@ -46,7 +46,7 @@ fn check_names(action: &Action, field: &str, jobs: &mut Names<'_>, report: &mut 
     }
 }
 
-fn check_scheduler(action: &Action, field: &str, spec: &WorkflowSpec, report: &mut Report) {
+fn check_scheduler(action: &Action, field: &str, spec: &WorkflowSpec, report: &mut ProblemCollector) {
     let is_slurm = action.scheduler_type.as_deref() == Some("slurm");
     let (ActionType::ScheduleNodes, true, Some(name)) = (action.action_type, is_slurm, &action.scheduler) else {
         return;

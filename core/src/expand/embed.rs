@@ -11,7 +11,7 @@ use torc_api::workflow::WorkflowSpec;
 
 use super::{table, value, variables};
 
-/// How a file is read: its path gives its text, or why there is none.
+/// Reads the file of a path and returns its text, or why it cannot be read.
 pub type Read<'a> = dyn FnMut(&str) -> Result<String, String> + 'a;
 
 /// Replaces `@file` values by lists and reads every `parametersFile` into its table. A table that is there already stays.

@@ -8,13 +8,13 @@ use torc_api::workflow::WorkflowSpec;
 
 use crate::expanded::{Expanded, ExpandedFile};
 
-use super::report::Report;
+use super::report::ProblemCollector;
 
 const RESERVED_PREFIXES: [&str; 3] = ["#torc-", "#software-", "#job-"];
 const RESERVED: [&str; 2] = ["ro-crate-metadata.json", "./"];
 
 /// Reports identifiers that cannot be recorded. `entries` gives the entry of the document that a file comes from.
-pub fn check(spec: &WorkflowSpec, expanded: &Expanded, entries: &[u32], report: &mut Report) {
+pub fn check(spec: &WorkflowSpec, expanded: &Expanded, entries: &[u32], report: &mut ProblemCollector) {
     if expanded.files.iter().all(|file| file.identifier.is_none()) {
         return;
     }

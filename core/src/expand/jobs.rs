@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use torc_api::job::Job;
+use torc_api::job::JobSpec;
 use torc_api::nearest::nearest;
 use torc_api::problem::{Problem, ProblemKind};
 use torc_api::workflow::WorkflowSpec;
@@ -10,14 +10,14 @@ use torc_api::workflow::WorkflowSpec;
 use crate::expanded::{ExpandedFile, ExpandedJob, ExpandedUserData, Requirements};
 
 use super::actions::with_suggestion;
-use super::family::Family;
 use super::names::Names;
-use super::report::Report;
+use super::parameter_space::ParameterSpace;
+use super::report::ProblemCollector;
 use super::template::Template;
 use super::tokens::{self, Resolved, Targets};
 
 /// Everything that a job may refer to.
-pub struct Catalogue<'a> {
+pub struct Symbols<'a> {
     pub jobs: Names<'a>,
     pub file_names: Names<'a>,
     pub data_names: Names<'a>,
@@ -29,7 +29,7 @@ pub struct Catalogue<'a> {
     pub env: BTreeMap<String, String>,
 }
 
-impl<'a> Catalogue<'a> {
+impl<'a> Symbols<'a> {
     /// Numbers requirements by name; the first of a name counts.
     pub fn by_name(requirements: &'a [Requirements]) -> HashMap<&'a str, u32> {
         let mut numbers = HashMap::new();
@@ -44,20 +44,21 @@ impl<'a> Catalogue<'a> {
 /// of each entry. Stops when there are more than `most_edges` dependencies.
 pub fn expand(
     spec: &WorkflowSpec,
-    families: &[Family],
-    catalogue: &mut Catalogue<'_>,
+    families: &[ParameterSpace],
+    symbols: &mut Symbols<'_>,
     most_edges: usize,
-    report: &mut Report,
+    report: &mut ProblemCollector,
 ) -> Vec<ExpandedJob> {
-    let total = families.iter().map(Family::rows).sum();
+    let total = families.iter().map(ParameterSpace::rows).sum();
     let mut jobs = Vec::with_capacity(total);
     let mut edges = 0;
     let mut scratch = String::new();
     for (entry, (job, family)) in spec.jobs.iter().zip(families).enumerate() {
-        let recipe = Recipe::compile(job, family);
-        let mut maker = Maker { spec, entry, job, family, recipe: &recipe, catalogue, report, scratch: &mut scratch };
+        let templates = CompiledTemplates::compile(job, family);
+        let mut expander =
+            JobExpander { spec, entry, job, family, templates: &templates, symbols, report, scratch: &mut scratch };
         for row in 0..family.rows() {
-            let made = maker.make(row, jobs.len());
+            let made = expander.make(row, jobs.len());
             edges += made.depends_on.len();
             jobs.push(made);
         }
@@ -69,7 +70,7 @@ pub fn expand(
     jobs
 }
 
-/// A document whose dependencies do not fit into memory.
+/// Returns the problem of a document with too many dependencies.
 pub fn too_many_edges(most: usize) -> Problem {
     let message = format!("more than {most} dependencies, which is the limit");
     Problem::error("spec.jobs", message)
@@ -78,7 +79,7 @@ pub fn too_many_edges(most: usize) -> Problem {
 }
 
 /// The texts of a job, taken apart.
-struct Recipe<'a> {
+struct CompiledTemplates<'a> {
     command: Template<'a>,
     invocation_script: Option<Template<'a>>,
     env: Vec<(&'a str, Template<'a>)>,
@@ -100,8 +101,8 @@ struct Reference<'a> {
     pattern_field: &'static str,
 }
 
-impl<'a> Recipe<'a> {
-    fn compile(job: &'a Job, family: &Family) -> Self {
+impl<'a> CompiledTemplates<'a> {
+    fn compile(job: &'a JobSpec, family: &ParameterSpace) -> Self {
         let one = |text: &'a Option<String>| text.as_deref().map(|text| Template::compile(text, family));
         let many = |texts: &'a [String]| texts.iter().map(|text| Template::compile(text, family)).collect();
         let some = |texts: &'a Option<Vec<String>>| many(texts.as_deref().unwrap_or_default());
@@ -141,47 +142,47 @@ impl<'a> Recipe<'a> {
 }
 
 /// Makes the jobs of one entry.
-struct Maker<'m, 'a> {
+struct JobExpander<'m, 'a> {
     spec: &'m WorkflowSpec,
     entry: usize,
-    job: &'m Job,
-    family: &'m Family,
-    recipe: &'m Recipe<'m>,
-    catalogue: &'m mut Catalogue<'a>,
-    report: &'m mut Report,
+    job: &'m JobSpec,
+    family: &'m ParameterSpace,
+    templates: &'m CompiledTemplates<'m>,
+    symbols: &'m mut Symbols<'a>,
+    report: &'m mut ProblemCollector,
     scratch: &'m mut String,
 }
 
 /// A kind of thing that jobs refer to.
 #[derive(Clone, Copy)]
-enum Noun {
-    Job,
+enum ReferenceKind {
+    JobSpec,
     File,
     Data,
 }
 
-impl Noun {
+impl ReferenceKind {
     fn word(self) -> &'static str {
         match self {
-            Self::Job => "job",
+            Self::JobSpec => "job",
             Self::File => "file",
             Self::Data => "user data",
         }
     }
 }
 
-impl Maker<'_, '_> {
-    /// The job of a row. Its name is filled in by the caller, which owns the names.
+impl JobExpander<'_, '_> {
+    /// Creates the job of a row. The caller owns the names and fills in the job's.
     fn make(&mut self, row: usize, number: usize) -> ExpandedJob {
-        let (recipe, family) = (self.recipe, self.family);
-        let command = recipe.command.text(family, row);
-        let script = recipe.invocation_script.as_ref().map(|script| script.text(family, row));
+        let (templates, family) = (self.templates, self.family);
+        let command = templates.command.text(family, row);
+        let script = templates.invocation_script.as_ref().map(|script| script.text(family, row));
         let in_command = self.tokens(&command);
         let in_script = script.as_deref().and_then(|script| self.tokens(script));
         let lists = self.lists(row, number, in_command.as_ref(), in_script.as_ref());
-        let mut env = self.catalogue.env.clone();
-        env.extend(recipe.env.iter().map(|(key, text)| ((*key).to_owned(), text.text(family, row))));
-        let scheduler = recipe.scheduler.as_ref().map(|name| name.text(family, row));
+        let mut env = self.symbols.env.clone();
+        env.extend(templates.env.iter().map(|(key, text)| ((*key).to_owned(), text.text(family, row))));
+        let scheduler = templates.scheduler.as_ref().map(|name| name.text(family, row));
         let labels = self.labels(row);
         self.check_placement(scheduler.as_deref(), &labels);
         ExpandedJob {
@@ -203,15 +204,15 @@ impl Maker<'_, '_> {
 
     fn tokens(&self, text: &str) -> Option<Resolved> {
         let targets = Targets {
-            file_names: &self.catalogue.file_names,
-            files: self.catalogue.files,
-            data_names: &self.catalogue.data_names,
-            user_data: self.catalogue.user_data,
+            file_names: &self.symbols.file_names,
+            files: self.symbols.files,
+            data_names: &self.symbols.data_names,
+            user_data: self.symbols.user_data,
         };
         tokens::resolve(text, &targets)
     }
 
-    /// A job that has only what it refers to. Tokens of a kind in the command stand in place of the list of that kind.
+    /// Creates a job with its references only. Tokens in the command replace the list of their kind.
     fn lists(
         &mut self,
         row: usize,
@@ -219,28 +220,32 @@ impl Maker<'_, '_> {
         command: Option<&Resolved>,
         script: Option<&Resolved>,
     ) -> ExpandedJob {
-        let recipe = self.recipe;
-        let mut list = |noun, reference, pick: fn(&Resolved) -> &Vec<u32>| {
+        let templates = self.templates;
+        let mut list = |kind, reference, pick: fn(&Resolved) -> &Vec<u32>| {
             let named = command.map(pick).filter(|named| !named.is_empty());
-            let mut numbers = self.refer(noun, reference, row, number, named);
+            let mut numbers = self.refer(kind, reference, row, number, named);
             numbers.extend(script.map(pick).into_iter().flatten());
             numbers.sort_unstable();
             numbers.dedup();
             numbers
         };
         ExpandedJob {
-            depends_on: list(Noun::Job, &recipe.depends_on, |_| const { &Vec::new() }),
-            input_files: list(Noun::File, &recipe.input_files, |resolved| &resolved.input_files),
-            output_files: list(Noun::File, &recipe.output_files, |resolved| &resolved.output_files),
-            input_user_data: list(Noun::Data, &recipe.input_user_data, |resolved| &resolved.input_user_data),
-            output_user_data: list(Noun::Data, &recipe.output_user_data, |resolved| &resolved.output_user_data),
+            depends_on: list(ReferenceKind::JobSpec, &templates.depends_on, |_| const { &Vec::new() }),
+            input_files: list(ReferenceKind::File, &templates.input_files, |resolved| &resolved.input_files),
+            output_files: list(ReferenceKind::File, &templates.output_files, |resolved| &resolved.output_files),
+            input_user_data: list(ReferenceKind::Data, &templates.input_user_data, |resolved| {
+                &resolved.input_user_data
+            }),
+            output_user_data: list(ReferenceKind::Data, &templates.output_user_data, |resolved| {
+                &resolved.output_user_data
+            }),
             ..ExpandedJob::default()
         }
     }
 
     fn refer(
         &mut self,
-        noun: Noun,
+        kind: ReferenceKind,
         reference: &Reference<'_>,
         row: usize,
         number: usize,
@@ -251,24 +256,24 @@ impl Maker<'_, '_> {
             numbers.reserve(reference.names.len());
             for (at, name) in reference.names.iter().enumerate() {
                 let name = name.render(self.family, row, self.scratch);
-                match self.catalogue.names(noun).find(name) {
+                match self.symbols.names(kind).find(name) {
                     Some(found) => numbers.push(found),
                     None => {
                         let name = name.to_owned();
-                        self.unknown(noun, &format!("{}[{at}]", reference.name_field), &name, number);
+                        self.unknown(kind, &format!("{}[{at}]", reference.name_field), &name, number);
                     }
                 }
             }
         }
         for (at, pattern) in reference.patterns.iter().enumerate() {
             let pattern = pattern.render(self.family, row, self.scratch);
-            let found = self.catalogue.names(noun).matching(pattern);
-            let others = |found: &u32| !(matches!(noun, Noun::Job) && *found as usize == number);
+            let found = self.symbols.names(kind).matching(pattern);
+            let others = |found: &u32| !(matches!(kind, ReferenceKind::JobSpec) && *found as usize == number);
             let before = numbers.len();
             numbers.extend(found.iter().flat_map(|found| found.iter().copied()).filter(others));
             if numbers.len() == before {
                 let pattern = pattern.to_owned();
-                self.unmatched(noun, &format!("{}[{at}]", reference.pattern_field), &pattern, number, found.err());
+                self.unmatched(kind, &format!("{}[{at}]", reference.pattern_field), &pattern, number, found.err());
             }
         }
         numbers
@@ -278,29 +283,29 @@ impl Maker<'_, '_> {
         format!("spec.jobs[{}].{name}", self.entry)
     }
 
-    fn unknown(&mut self, noun: Noun, field: &str, name: &str, number: usize) {
-        let job = self.catalogue.jobs.name(number);
-        let message = format!("job `{job}` refers to {} `{name}`, which does not exist", noun.word());
-        let near = if self.report.deserves_hint() { self.catalogue.names(noun).nearest(name) } else { None };
+    fn unknown(&mut self, kind: ReferenceKind, field: &str, name: &str, number: usize) {
+        let job = self.symbols.jobs.name(number);
+        let message = format!("job `{job}` refers to {} `{name}`, which does not exist", kind.word());
+        let near = if self.report.deserves_hint() { self.symbols.names(kind).nearest(name) } else { None };
         self.report.add(with_suggestion(Problem::error(self.field(field), message), near));
     }
 
-    fn unmatched(&mut self, noun: Noun, field: &str, pattern: &str, number: usize, error: Option<String>) {
-        let job = self.catalogue.jobs.name(number);
+    fn unmatched(&mut self, kind: ReferenceKind, field: &str, pattern: &str, number: usize, error: Option<String>) {
+        let job = self.symbols.jobs.name(number);
         let message = match error {
             Some(error) => format!("not a regular expression: {error}"),
             None => format!(
                 "`{pattern}` of job `{job}` matches no {}",
-                if let Noun::Job = noun { "other job" } else { noun.word() }
+                if let ReferenceKind::JobSpec = kind { "other job" } else { kind.word() }
             ),
         };
         self.report.add(Problem::error(self.field(field), message));
     }
 
     fn requirements(&mut self, row: usize) -> u32 {
-        let Some(name) = &self.recipe.requirements else { return 0 };
+        let Some(name) = &self.templates.requirements else { return 0 };
         let name = name.render(self.family, row, self.scratch);
-        if let Some(number) = self.catalogue.requirements.get(name) {
+        if let Some(number) = self.symbols.requirements.get(name) {
             return *number;
         }
         let known = self.spec.resource_requirements.iter().map(|entry| entry.name.as_str());
@@ -314,7 +319,7 @@ impl Maker<'_, '_> {
 
     fn failure_handler(&mut self) -> Option<String> {
         let name = self.job.failure_handler.as_ref()?;
-        if !self.catalogue.failure_handlers.contains(name.as_str()) {
+        if !self.symbols.failure_handlers.contains(name.as_str()) {
             let known = self.spec.failure_handlers.iter().map(|handler| handler.name.as_str());
             let problem = Problem::error(self.field("failureHandler"), format!("there is no failure handler `{name}`"));
             self.report.add(with_suggestion(problem, nearest(name, known)));
@@ -323,7 +328,7 @@ impl Maker<'_, '_> {
     }
 
     fn labels(&mut self, row: usize) -> Vec<String> {
-        let mut labels: Vec<String> = self.recipe.labels.iter().map(|label| label.text(self.family, row)).collect();
+        let mut labels: Vec<String> = self.templates.labels.iter().map(|label| label.text(self.family, row)).collect();
         for (at, label) in labels.iter().enumerate() {
             if label.is_empty() || label.contains(',') || label.trim() != label {
                 let message =
@@ -338,7 +343,7 @@ impl Maker<'_, '_> {
 
     fn check_placement(&mut self, scheduler: Option<&str>, labels: &[String]) {
         let Some(name) = scheduler else { return };
-        if !self.catalogue.schedulers.contains(name) {
+        if !self.symbols.schedulers.contains(name) {
             let known = self.spec.slurm_schedulers.iter().filter_map(|scheduler| scheduler.name.as_deref());
             let problem = Problem::error(self.field("scheduler"), format!("there is no Slurm scheduler `{name}`"));
             self.report.add(with_suggestion(problem, nearest(name, known)));
@@ -348,12 +353,12 @@ impl Maker<'_, '_> {
     }
 }
 
-impl<'a> Catalogue<'a> {
-    fn names(&mut self, noun: Noun) -> &mut Names<'a> {
-        match noun {
-            Noun::Job => &mut self.jobs,
-            Noun::File => &mut self.file_names,
-            Noun::Data => &mut self.data_names,
+impl<'a> Symbols<'a> {
+    fn names(&mut self, kind: ReferenceKind) -> &mut Names<'a> {
+        match kind {
+            ReferenceKind::JobSpec => &mut self.jobs,
+            ReferenceKind::File => &mut self.file_names,
+            ReferenceKind::Data => &mut self.data_names,
         }
     }
 }

@@ -8,7 +8,7 @@ use torc_api::nearest::nearest;
 
 use super::pattern::{Candidates, candidates};
 
-/// So many expressions are tried on every name before an index of all substrings pays for itself.
+/// The number of full scans after which an index of all substrings pays for itself.
 const SCANS_BEFORE_INDEX: usize = 16;
 
 /// Names by number, with the ways to find them.
@@ -58,22 +58,22 @@ impl<'a> Names<'a> {
         (index, duplicates)
     }
 
-    /// The name with this number.
+    /// Returns the name with this number.
     pub fn name(&self, number: usize) -> &'a str {
         self.names.get(number).map_or("", String::as_str)
     }
 
-    /// The number of a name.
+    /// Returns the number of a name.
     pub fn find(&self, name: &str) -> Option<u32> {
         self.numbers.get(name).copied()
     }
 
-    /// The name that was probably meant.
+    /// Returns the most similar name.
     pub fn nearest(&self, name: &str) -> Option<&'a str> {
         nearest(name, self.names.iter().map(String::as_str))
     }
 
-    /// The numbers of all names that an expression matches, in order. It may match anywhere in a name.
+    /// Returns the numbers of all names that an expression matches, in order. It may match anywhere in a name.
     pub fn matching(&mut self, pattern: &str) -> Result<Arc<[u32]>, String> {
         if let Some(known) = self.patterns.get(pattern) {
             return Ok(Arc::clone(known));

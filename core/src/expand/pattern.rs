@@ -1,8 +1,9 @@
-//! What can be told about a regular expression without running it: where to look for names that it may match.
 //!
-//! Every answer errs on the safe side: a candidate set may be too large, never too small.
+//! Analyzes regular expressions to find the names that they may match.
+//!
+//! A candidate set may be too large, never too small.
 
-/// Where the names are that an expression may match.
+/// The names that an expression may match.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Candidates {
     /// Exactly this name, and it does match.
@@ -23,36 +24,39 @@ pub enum Candidates {
 pub fn candidates(pattern: &str) -> Candidates {
     let Some(pieces) = pieces(pattern) else { return Candidates::Any };
     match pieces.as_slice() {
-        [Piece::Start, Piece::Literal { text, .. }, Piece::End] => Candidates::Exactly(text.clone()),
-        [Piece::Start, Piece::Literal { text, .. }] | [Piece::Start, Piece::Literal { text, .. }, Piece::Anything] => {
+        [PatternPart::Start, PatternPart::Literal { text, .. }, PatternPart::End] => Candidates::Exactly(text.clone()),
+        [PatternPart::Start, PatternPart::Literal { text, .. }]
+        | [PatternPart::Start, PatternPart::Literal { text, .. }, PatternPart::Anything] => {
             Candidates::StartingWith(text.clone())
         }
-        [Piece::Start, Piece::Literal { text, end }, ..] if !looks_back(&pattern[*end..]) => {
+        [PatternPart::Start, PatternPart::Literal { text, end }, ..] if !looks_back(&pattern[*end..]) => {
             Candidates::AmongStartingWith { prefix: text.clone(), tail: format!("^(?:{})", &pattern[*end..]) }
         }
-        [Piece::Literal { text, .. }]
-        | [Piece::Literal { text, .. }, Piece::Anything]
-        | [Piece::Anything, Piece::Literal { text, .. }]
-        | [Piece::Anything, Piece::Literal { text, .. }, Piece::Anything] => Candidates::Containing(text.clone()),
+        [PatternPart::Literal { text, .. }]
+        | [PatternPart::Literal { text, .. }, PatternPart::Anything]
+        | [PatternPart::Anything, PatternPart::Literal { text, .. }]
+        | [PatternPart::Anything, PatternPart::Literal { text, .. }, PatternPart::Anything] => {
+            Candidates::Containing(text.clone())
+        }
         pieces => longest(pieces).map_or(Candidates::Any, Candidates::AmongContaining),
     }
 }
 
-/// Whether an expression can tell that something comes before it. Other ways than these are not taken apart at all.
+/// Returns whether the rest of an expression depends on the text before it.
 fn looks_back(tail: &str) -> bool {
     tail.replace("[^", "[").contains('^') || tail.contains("\\b") || tail.contains("\\B")
 }
 
-fn longest(pieces: &[Piece]) -> Option<String> {
+fn longest(pieces: &[PatternPart]) -> Option<String> {
     let literals = pieces.iter().filter_map(|piece| match piece {
-        Piece::Literal { text, .. } => Some(text),
+        PatternPart::Literal { text, .. } => Some(text),
         _ => None,
     });
     literals.max_by_key(|text| text.len()).cloned()
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Piece {
+enum PatternPart {
     Start,
     End,
     /// A text, and where it ends in the expression.
@@ -67,7 +71,7 @@ enum Piece {
 }
 
 /// Takes an expression apart; `None` when it has alternatives at the top, flags, or a form that is not understood here.
-fn pieces(pattern: &str) -> Option<Vec<Piece>> {
+fn pieces(pattern: &str) -> Option<Vec<PatternPart>> {
     let mut pieces = Vec::new();
     let mut literal = String::new();
     let mut end = 0;
@@ -84,10 +88,10 @@ fn pieces(pattern: &str) -> Option<Vec<Piece>> {
                 end = position;
                 continue;
             }
-            Atom::Start if quantified == 0 => Piece::Start,
-            Atom::End if quantified == 0 => Piece::End,
-            Atom::Dot if quantified == 1 && pattern[..position].ends_with('*') => Piece::Anything,
-            _ => Piece::Opaque,
+            Atom::Start if quantified == 0 => PatternPart::Start,
+            Atom::End if quantified == 0 => PatternPart::End,
+            Atom::Dot if quantified == 1 && pattern[..position].ends_with('*') => PatternPart::Anything,
+            _ => PatternPart::Opaque,
         };
         flush(&mut pieces, &mut literal, end);
         pieces.push(piece);
@@ -96,9 +100,9 @@ fn pieces(pattern: &str) -> Option<Vec<Piece>> {
     Some(pieces)
 }
 
-fn flush(pieces: &mut Vec<Piece>, literal: &mut String, end: usize) {
+fn flush(pieces: &mut Vec<PatternPart>, literal: &mut String, end: usize) {
     if !literal.is_empty() {
-        pieces.push(Piece::Literal { text: std::mem::take(literal), end });
+        pieces.push(PatternPart::Literal { text: std::mem::take(literal), end });
     }
 }
 
@@ -110,7 +114,7 @@ enum Atom {
     Opaque,
 }
 
-/// The first element of `rest` and how many bytes it has.
+/// Returns the first element of `rest` and its length in bytes.
 fn atom(rest: &str, character: char) -> Option<(Atom, usize)> {
     match character {
         '^' => Some((Atom::Start, 1)),
@@ -134,7 +138,7 @@ fn atom(rest: &str, character: char) -> Option<(Atom, usize)> {
     }
 }
 
-/// The bytes of the repetition that `rest` starts with, 0 for none.
+/// Returns the length in bytes of the repetition at the start of `rest`; 0 for none.
 fn quantifier(rest: &str) -> usize {
     let first = match rest.as_bytes().first() {
         Some(b'*' | b'+' | b'?') => 1,
@@ -151,7 +155,7 @@ fn class_length(rest: &str) -> Option<usize> {
             _ if escaped => escaped = false,
             '\\' => escaped = true,
             '[' => return None,
-            // A bracket right after the opening one stands for itself.
+            // A bracket right after the opening one is a literal.
             ']' if !matches!(&rest[..at], "[" | "[^") => return Some(at + 1),
             _ => {}
         }

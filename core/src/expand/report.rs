@@ -4,18 +4,18 @@ use std::collections::HashSet;
 
 use torc_api::problem::Problem;
 
-/// More problems than this help nobody.
+/// The number of problems that are collected. More would not help the reader.
 const MOST: usize = 500;
 
 /// Collects problems in the order in which they are found.
 #[derive(Debug, Default)]
-pub struct Report {
+pub struct ProblemCollector {
     problems: Vec<Problem>,
     fields: HashSet<String>,
     left_out: usize,
 }
 
-impl Report {
+impl ProblemCollector {
     /// Adds a problem unless its field has one already.
     pub fn add(&mut self, problem: Problem) {
         if self.fields.insert(problem.field.clone()) {
@@ -32,12 +32,12 @@ impl Report {
         }
     }
 
-    /// Whether there is room for another problem with the effort of a good hint.
+    /// Returns whether another problem will be shown, so that its hint is worth computing.
     pub fn deserves_hint(&self) -> bool {
         self.problems.len() < 20
     }
 
-    /// `value`, or everything that was wrong.
+    /// Returns `value`, or all problems.
     pub fn finish<T>(mut self, value: T) -> Result<T, Vec<Problem>> {
         if self.left_out > 0 {
             self.problems.push(Problem::error("spec", format!("{} more problems of this kind", self.left_out)));
@@ -50,8 +50,8 @@ impl Report {
 mod tests {
     use super::*;
 
-    fn report(count: usize) -> Report {
-        let mut report = Report::default();
+    fn report(count: usize) -> ProblemCollector {
+        let mut report = ProblemCollector::default();
         for number in 0..count {
             report.add(Problem::error(format!("spec.jobs[{number}]"), "wrong"));
         }
@@ -66,7 +66,7 @@ mod tests {
         let messages: Vec<String> =
             report.finish(()).err().into_iter().flatten().map(|problem| problem.message).collect();
         assert_eq!(messages, ["wrong", "a third"]);
-        assert_eq!(Report::default().finish(7), Ok(7));
+        assert_eq!(ProblemCollector::default().finish(7), Ok(7));
     }
 
     #[test]

@@ -8,13 +8,13 @@ use torc_api::resources::{DEFAULT_REQUIREMENTS, ResourceRequirements};
 
 use crate::expanded::Requirements;
 
-use super::report::Report;
+use super::report::ProblemCollector;
 
-/// What a job may take when its requirements do not say: an hour.
+/// The runtime of requirements that declare none: one hour, as in Torc 1.0.
 const DEFAULT_RUNTIME_SECONDS: i64 = 3_600;
 
-/// The requirements of a document, after those of jobs that name none.
-pub fn expand(written: &[ResourceRequirements], report: &mut Report) -> Vec<Requirements> {
+/// Returns the requirements of a document, preceded by the default ones.
+pub fn expand(written: &[ResourceRequirements], report: &mut ProblemCollector) -> Vec<Requirements> {
     let mut requirements = vec![Requirements::default()];
     let mut seen: HashMap<&str, usize> = HashMap::new();
     for (at, entry) in written.iter().enumerate() {
@@ -53,7 +53,7 @@ mod tests {
 
     // J07
     #[test]
-    fn a_job_that_names_no_requirements_has_one_cpu_and_a_megabyte_for_a_minute() {
+    fn default_requirements_are_one_cpu_1_mib_and_a_minute() {
         let expected = Requirements {
             name: DEFAULT_REQUIREMENTS.to_owned(),
             num_cpus: 1,
@@ -62,7 +62,7 @@ mod tests {
             num_nodes: 1,
             runtime_seconds: 60,
         };
-        assert_eq!(expand(&[], &mut Report::default()), [expected]);
+        assert_eq!(expand(&[], &mut ProblemCollector::default()), [expected]);
     }
 
     #[test]
@@ -81,7 +81,7 @@ mod tests {
             num_nodes: 1,
             runtime_seconds: 3_600,
         };
-        assert_eq!(expand(&[written], &mut Report::default())[1], expected);
+        assert_eq!(expand(&[written], &mut ProblemCollector::default())[1], expected);
     }
 
     #[test]
@@ -102,6 +102,6 @@ mod tests {
             num_nodes: 5,
             runtime_seconds: 360,
         };
-        assert_eq!(expand(&[written], &mut Report::default())[1], expected);
+        assert_eq!(expand(&[written], &mut ProblemCollector::default())[1], expected);
     }
 }

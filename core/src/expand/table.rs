@@ -1,7 +1,7 @@
-//! Parameter tables: the text of a CSV, JSON or JSON-lines file as columns and rows.
 //!
-//! Deliberately absent: reading the file. A cell that a row does not have is `null`; a `null` that somebody wrote is the
-//! word "null".
+//! Parses parameter tables from the text of CSV, JSON or JSON-lines files.
+//!
+//! A missing cell is `null`; a written `null` is the word "null".
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use torc_api::parameters::ParameterTable;
 
 use super::value::Scalar;
 
-/// Why a text is not a table.
+/// The reason why a text is not a table.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
     #[error("a table ends in .csv, .json, .jsonl or .ndjson")]
@@ -51,7 +51,7 @@ pub fn parse(file: &str, text: &str) -> Result<ParameterTable, TableError> {
     if table.rows.is_empty() { Err(TableError::Empty) } else { Ok(table) }
 }
 
-/// One value a line; blank lines and lines that start with `#` do not count.
+/// Returns the values of a list with one value per line. Blank lines and lines that start with `#` are ignored.
 pub fn parse_list(text: &str) -> Vec<Value> {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines.map(|line| Scalar::infer(line).into_json()).collect()

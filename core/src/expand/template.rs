@@ -1,9 +1,9 @@
 //! Text with `{parameter}` tokens, taken apart once and printed once a row.
 
-use super::family::Family;
-use super::value::Format;
+use super::parameter_space::ParameterSpace;
+use super::value::ValueFormat;
 
-/// A text of the document as a recipe for the texts of a family.
+/// A text of the document as a templates for the texts of a family.
 #[derive(Debug)]
 pub enum Template<'a> {
     /// The same in every row.
@@ -18,15 +18,15 @@ pub enum Segment<'a> {
     Text(&'a str),
     Cell {
         column: usize,
-        format: Format,
-        /// What stays when the row has no such cell.
+        format: ValueFormat,
+        /// The text of the token, kept if the row has no such cell.
         written: &'a str,
     },
 }
 
 impl<'a> Template<'a> {
     /// Takes `text` apart. What is not a token of one of the family's parameters stays as it is, whatever braces it has.
-    pub fn compile(text: &'a str, family: &Family) -> Self {
+    pub fn compile(text: &'a str, family: &ParameterSpace) -> Self {
         if family.names().is_empty() || !text.contains('{') {
             return Self::Fixed(text);
         }
@@ -53,8 +53,8 @@ impl<'a> Template<'a> {
         Self::Varying(segments)
     }
 
-    /// The text of one row; `scratch` is where it is put together if it must be.
-    pub fn render<'s>(&'s self, family: &Family, row: usize, scratch: &'s mut String) -> &'s str {
+    /// Returns the text of one row; `scratch` holds it if it must be composed.
+    pub fn render<'s>(&'s self, family: &ParameterSpace, row: usize, scratch: &'s mut String) -> &'s str {
         match self {
             Self::Fixed(text) => text,
             Self::Varying(segments) => {
@@ -73,8 +73,8 @@ impl<'a> Template<'a> {
         }
     }
 
-    /// The text of one row, to keep.
-    pub fn text(&self, family: &Family, row: usize) -> String {
+    /// Returns the text of one row as a new string.
+    pub fn text(&self, family: &ParameterSpace, row: usize) -> String {
         match self {
             Self::Fixed(text) => (*text).to_owned(),
             Self::Varying(_) => {
@@ -86,13 +86,13 @@ impl<'a> Template<'a> {
     }
 }
 
-/// The token that starts at the brace at `open`: its column, its format and where it ends.
-fn token(text: &str, open: usize, family: &Family) -> Option<(usize, Format, usize)> {
+/// Returns the token that starts with the brace at `open`: its column, its format and its end.
+fn token(text: &str, open: usize, family: &ParameterSpace) -> Option<(usize, ValueFormat, usize)> {
     let rest = &text[open + 1..];
     let name_end = rest.find(['}', ':'])?;
     let column = family.names().iter().position(|name| name == &rest[..name_end])?;
     let close = name_end + rest[name_end..].find('}')?;
-    let format = rest.get(name_end + 1..close).map_or(Format::Plain, Format::parse);
+    let format = rest.get(name_end + 1..close).map_or(ValueFormat::Plain, ValueFormat::parse);
     Some((column, format, open + 1 + close + 1))
 }
 
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn tokens_are_replaced_and_nothing_else() {
-        let family = Family::zip(vec![
+        let family = ParameterSpace::zip(vec![
             ("i".to_owned(), vec![Scalar::Integer(7)]),
             ("lr".to_owned(), vec![Scalar::Float(0.001)]),
             ("set".to_owned(), vec![Scalar::Text("train".into())]),
@@ -139,8 +139,9 @@ mod tests {
         };
         let entry = torc_api::parameters::Parameterization { parameter_table: Some(table), ..Default::default() };
         let pool = std::collections::BTreeMap::new();
-        let shared = crate::expand::family::Shared { parameters: &pool, has_table: false, table: None, most: 9 };
-        let family = Family::of(&entry, &shared).unwrap();
+        let shared =
+            crate::expand::parameter_space::Shared { parameters: &pool, has_table: false, table: None, most: 9 };
+        let family = ParameterSpace::of(&entry, &shared).unwrap();
         let template = Template::compile("{i:02d}-{k:03d}.x", &family);
         let mut scratch = "of an earlier text".to_owned();
         for (row, expected) in [(0, "01-{k:03d}.x"), (1, "02-030.x")] {
@@ -148,6 +149,6 @@ mod tests {
             assert_eq!(template.text(&family, row), expected);
         }
         assert!(matches!(Template::compile("{x} {", &family), Template::Fixed("{x} {")));
-        assert!(matches!(Template::compile("{i}", &Family::single()), Template::Fixed("{i}")));
+        assert!(matches!(Template::compile("{i}", &ParameterSpace::single()), Template::Fixed("{i}")));
     }
 }

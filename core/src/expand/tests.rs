@@ -12,13 +12,13 @@ fn spec(value: Value) -> WorkflowSpec {
 }
 
 fn expanded(value: Value) -> Expanded {
-    match expand(&spec(value), &Limits::default()) {
+    match expand(&spec(value), &ExpansionLimits::default()) {
         Ok(expanded) => expanded,
         Err(problems) => panic!("{problems:#?}"),
     }
 }
 
-/// Each job with the names of what it waits for.
+/// Returns each job with the names of what it waits for.
 fn edges(expanded: &Expanded) -> Vec<(String, Vec<String>)> {
     let name = |number: &u32| expanded.jobs[*number as usize].name.clone();
     expanded.jobs.iter().map(|job| (job.name.clone(), job.depends_on.iter().map(name).collect())).collect()
@@ -29,9 +29,9 @@ fn own(pairs: &[(&str, &[&str])]) -> Vec<(String, Vec<String>)> {
     pairs.iter().map(|(job, parents)| ((*job).to_owned(), strings(parents))).collect()
 }
 
-/// The field and message of every problem.
+/// Returns the field and message of every problem.
 fn problems(value: Value) -> Vec<(String, String)> {
-    let problems = expand(&spec(value), &Limits::default()).unwrap_err();
+    let problems = expand(&spec(value), &ExpansionLimits::default()).unwrap_err();
     problems.into_iter().map(|problem| (problem.field, problem.message)).collect()
 }
 
@@ -274,7 +274,7 @@ fn every_mistake_is_reported_with_its_field() {
     assert_eq!(fields, expected.into());
     let hint = expand(
         &spec(json!({"jobs": [{"name": "prepare", "command": "x", "dependsOn": ["prepar"]}]})),
-        &Limits::default(),
+        &ExpansionLimits::default(),
     );
     assert_eq!(hint.unwrap_err()[0].hint.as_deref(), Some("did you mean `prepare`?"));
 }
@@ -353,7 +353,10 @@ fn what_only_follows_from_something_wrong_is_not_told() {
     }));
     let told = |wrong: &[&str]| -> Vec<String> {
         let wrong: Vec<String> = wrong.iter().map(|field| (*field).to_owned()).collect();
-        further_problems(&document, &Limits::default(), &wrong).into_iter().map(|problem| problem.field).collect()
+        further_problems(&document, &ExpansionLimits::default(), &wrong)
+            .into_iter()
+            .map(|problem| problem.field)
+            .collect()
     };
     assert_eq!(told(&["spec.jobs[0].name"]), ["spec.jobs[1].failureHandler"]);
     assert_eq!(told(&["spec.jobs[0].comand"]), ["spec.jobs[1].dependsOn[0]", "spec.jobs[1].failureHandler"]);
@@ -361,7 +364,7 @@ fn what_only_follows_from_something_wrong_is_not_told() {
 
 #[test]
 fn sizes_are_limited_before_memory_is() {
-    let limits = Limits { max_jobs: 100, max_files: 50, max_dependencies: 1_000 };
+    let limits = ExpansionLimits { max_jobs: 100, max_files: 50, max_dependencies: 1_000 };
     let field = |value: Value| expand(&spec(value), &limits).unwrap_err().remove(0).field;
     let table = [
         (

@@ -1,8 +1,9 @@
-//! `${files.input.NAME}` and its three siblings: a command that names what it reads and writes.
 //!
-//! A token of a file becomes the file's path. A token of data that a job reads stays until the job is given to a runner, for a
-//! value may be written until then; one of data that it writes becomes the JSON that the document has. Names that nobody
-//! declared stay as they are written: the shell may know better.
+//! Replaces `${files.input.NAME}` and its three siblings in commands.
+//!
+//! A token of a file becomes the file's path. A token of input data stays until the job is leased, because its value
+//! may be written until then. A token of output data becomes the JSON of the document. Undeclared names stay as
+//! written, because the shell may know them.
 
 use std::borrow::Cow;
 
@@ -22,7 +23,7 @@ pub struct Resolved {
     pub output_user_data: Vec<u32>,
 }
 
-/// What tokens can refer to.
+/// The files and data that tokens can refer to.
 #[derive(Debug)]
 pub struct Targets<'a, 'n> {
     pub file_names: &'a Names<'n>,
@@ -45,10 +46,10 @@ pub fn resolve(text: &str, targets: &Targets<'_, '_>) -> Option<Resolved> {
         let Some((replacement, number)) = target(kind, name, targets) else { continue };
         found_any = true;
         match kind {
-            Kind::InputFile => resolved.input_files.push(number),
-            Kind::OutputFile => resolved.output_files.push(number),
-            Kind::InputData => resolved.input_user_data.push(number),
-            Kind::OutputData => resolved.output_user_data.push(number),
+            TokenKind::InputFile => resolved.input_files.push(number),
+            TokenKind::OutputFile => resolved.output_files.push(number),
+            TokenKind::InputData => resolved.input_user_data.push(number),
+            TokenKind::OutputData => resolved.output_user_data.push(number),
         }
         if let Some(replacement) = replacement {
             resolved.text.push_str(&text[copied..start]);
@@ -63,23 +64,23 @@ pub fn resolve(text: &str, targets: &Targets<'_, '_>) -> Option<Resolved> {
     Some(resolved)
 }
 
-const KINDS: [(&str, Kind); 4] = [
-    ("files.input.", Kind::InputFile),
-    ("files.output.", Kind::OutputFile),
-    ("user_data.input.", Kind::InputData),
-    ("user_data.output.", Kind::OutputData),
+const KINDS: [(&str, TokenKind); 4] = [
+    ("files.input.", TokenKind::InputFile),
+    ("files.output.", TokenKind::OutputFile),
+    ("user_data.input.", TokenKind::InputData),
+    ("user_data.output.", TokenKind::OutputData),
 ];
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum TokenKind {
     InputFile,
     OutputFile,
     InputData,
     OutputData,
 }
 
-/// The token whose inside starts at `at`: its kind, the name and where the token ends.
-fn token(text: &str, at: usize) -> Option<(Kind, &str, usize)> {
+/// Returns the token whose content starts at `at`: its kind, the name and its end.
+fn token(text: &str, at: usize) -> Option<(TokenKind, &str, usize)> {
     let inside = &text[at..];
     let (prefix, kind) = KINDS.into_iter().find(|(prefix, _)| inside.starts_with(prefix))?;
     let name = &inside[prefix.len()..];
@@ -87,15 +88,15 @@ fn token(text: &str, at: usize) -> Option<(Kind, &str, usize)> {
     Some((kind, &name[..length], at + prefix.len() + length + 1))
 }
 
-/// What a token becomes, if that is known by now, and the number of what it names.
-fn target(kind: Kind, name: &str, targets: &Targets<'_, '_>) -> Option<(Option<String>, u32)> {
+/// Returns the replacement of a token, if it is known by now, and the number of its file or data.
+fn target(kind: TokenKind, name: &str, targets: &Targets<'_, '_>) -> Option<(Option<String>, u32)> {
     match kind {
-        Kind::InputFile | Kind::OutputFile => {
+        TokenKind::InputFile | TokenKind::OutputFile => {
             let number = targets.file_names.find(name)?;
             Some((Some(targets.files.get(number as usize)?.path.clone()), number))
         }
-        Kind::InputData => Some((None, targets.data_names.find(name)?)),
-        Kind::OutputData => {
+        TokenKind::InputData => Some((None, targets.data_names.find(name)?)),
+        TokenKind::OutputData => {
             let number = targets.data_names.find(name)?;
             Some((targets.user_data.get(number as usize)?.data.as_ref().map(as_text), number))
         }
@@ -109,7 +110,7 @@ pub fn fill_data<'t, 'v>(text: &'t str, value: impl Fn(&str) -> Option<&'v Value
     while let Some(found) = text[position..].find("${") {
         let start = position + found;
         position = start + 2;
-        let Some((Kind::InputData, name, end)) = token(text, position) else { continue };
+        let Some((TokenKind::InputData, name, end)) = token(text, position) else { continue };
         position = end;
         let Some(value) = value(name) else { continue };
         filled.push_str(&text[copied..start]);
@@ -124,7 +125,7 @@ pub fn fill_data<'t, 'v>(text: &'t str, value: impl Fn(&str) -> Option<&'v Value
 }
 
 impl Expanded {
-    /// A job's command with the values that the document gives to the data it reads.
+    /// Returns a job's command with the document's values of its input data.
     pub fn filled_command<'a>(&self, job: &'a ExpandedJob) -> Cow<'a, str> {
         fill_data(&job.command, |name| {
             let mut inputs = job.input_user_data.iter().filter_map(|data| self.user_data.get(*data as usize));
@@ -133,7 +134,7 @@ impl Expanded {
     }
 }
 
-/// JSON that may stand between the single quotes of a shell: an apostrophe, which only texts can have, is written as an escape.
+/// Returns JSON that is safe between single quotes of a shell: apostrophes, which occur only in strings, are escaped.
 fn as_text(value: &Value) -> String {
     value.to_string().replace('\'', "\\u0027")
 }

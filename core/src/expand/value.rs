@@ -1,7 +1,8 @@
-//! Parameter values: what an author writes and what it stands for.
 //!
-//! The forms, the order in which they are tried and the way numbers print are Torc 1.0's, so that the same document gives
-//! the same names and commands.
+//! Parses and prints parameter values.
+//!
+//! The forms, the order in which they are tried and the format of numbers are Torc 1.0's, so that the same document
+//! gives the same names and commands.
 
 use std::fmt::Write;
 
@@ -9,7 +10,7 @@ use serde_json::{Number, Value};
 
 /// Slack at the end of a range of floats, against the rounding of repeated addition.
 const FLOAT_TOLERANCE: f64 = 1e-10;
-/// Wider paddings and more decimals than this are not what anybody means.
+/// The largest padding and number of decimals. More is a typing error.
 const WIDEST_FORMAT: usize = 1_000;
 
 /// One value of a parameter.
@@ -20,15 +21,15 @@ pub enum Scalar {
     Text(String),
 }
 
-/// How a value is printed; a format that does not suit the value changes nothing.
+/// The format of a value. A format that does not suit the value has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum ValueFormat {
     Plain,
     ZeroPadded(usize),
     Decimals(usize),
 }
 
-/// Why a parameter has no values.
+/// The reason why a parameter has no values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
     #[error("`{0}` is not a range: a range is `start:end` or `start:end:step`")]
@@ -48,7 +49,7 @@ pub enum ValueError {
 }
 
 impl Scalar {
-    /// The value of a bare word: an integer if it can be, else a float, else text.
+    /// Returns the value of a word: an integer if possible, else a float, else text.
     pub fn infer(word: &str) -> Self {
         if let Ok(integer) = word.parse::<i64>() {
             Self::Integer(integer)
@@ -59,7 +60,7 @@ impl Scalar {
         }
     }
 
-    /// The value of an element of a native list or of a table: its type is known, so text is never taken for a number.
+    /// Returns the value of an element of a list or table. Its type is known, so text is never read as a number.
     pub fn of_json(value: &Value) -> Self {
         match value {
             Value::String(text) => Self::Text(text.clone()),
@@ -72,7 +73,7 @@ impl Scalar {
         }
     }
 
-    /// The same value as JSON; numbers that JSON does not have become text.
+    /// Returns the value as JSON. Numbers that JSON does not have become text.
     pub fn into_json(self) -> Value {
         match self {
             Self::Integer(integer) => Value::from(integer),
@@ -84,11 +85,11 @@ impl Scalar {
     }
 
     /// Appends the value to `out`.
-    pub fn print(&self, format: Format, out: &mut String) {
+    pub fn print(&self, format: ValueFormat, out: &mut String) {
         // Writing to a string cannot fail.
         let _ = match (self, format) {
-            (Self::Integer(integer), Format::ZeroPadded(width)) => write!(out, "{integer:0width$}"),
-            (Self::Float(float), Format::Decimals(decimals)) => write!(out, "{float:.decimals$}"),
+            (Self::Integer(integer), ValueFormat::ZeroPadded(width)) => write!(out, "{integer:0width$}"),
+            (Self::Float(float), ValueFormat::Decimals(decimals)) => write!(out, "{float:.decimals$}"),
             (Self::Integer(integer), _) => write!(out, "{integer}"),
             (Self::Float(float), _) => write!(out, "{float}"),
             (Self::Text(text), _) => out.write_str(text),
@@ -96,7 +97,7 @@ impl Scalar {
     }
 }
 
-impl Format {
+impl ValueFormat {
     /// Reads `03d` or `.2f`; everything else is plain.
     pub fn parse(spec: &str) -> Self {
         let number = |digits: &str| digits.parse::<usize>().ok().filter(|&n| n <= WIDEST_FORMAT);
@@ -110,7 +111,7 @@ impl Format {
     }
 }
 
-/// All values of one parameter, at most `most` of them.
+/// Returns the values of a parameter, at most `most`.
 pub fn parse(value: &Value, most: usize) -> Result<Vec<Scalar>, ValueError> {
     let values = match value {
         Value::Array(elements) => {
@@ -126,7 +127,7 @@ pub fn parse(value: &Value, most: usize) -> Result<Vec<Scalar>, ValueError> {
     if values.len() > most { Err(ValueError::TooMany(most)) } else { Ok(values) }
 }
 
-/// The file name of an `@file` value.
+/// Returns the file name of an `@file` value.
 pub fn file_name(value: &Value) -> Option<&str> {
     value.as_str()?.trim().strip_prefix('@').map(str::trim)
 }
@@ -146,7 +147,8 @@ fn parse_text(text: &str, most: usize) -> Result<Vec<Scalar>, ValueError> {
     Ok(vec![Scalar::infer(text)])
 }
 
-/// People write `{1:100}` because tokens look like that; a comma inside means that they meant something else.
+/// Removes the braces of `{1:100}`, which users write by analogy with tokens. With a comma inside, the text means
+/// something else.
 fn without_braces(text: &str) -> &str {
     match text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
         Some(inner) if !text.contains(',') => inner.trim(),
@@ -194,7 +196,7 @@ fn split_outside_quotes(text: &str) -> Vec<&str> {
     items
 }
 
-/// Whether the quote is closed at the end of an item.
+/// Returns whether the quote is closed at the end of an item.
 fn closes_later(rest: &str, quote: char) -> bool {
     rest.match_indices(quote).any(|(position, _)| {
         let after = rest[position + 1..].trim_start();
@@ -264,7 +266,7 @@ mod tests {
     fn printed(value: &Value) -> Vec<String> {
         let print = |scalar: &Scalar| {
             let mut out = String::new();
-            scalar.print(Format::Plain, &mut out);
+            scalar.print(ValueFormat::Plain, &mut out);
             out
         };
         parse(value, 1_000).unwrap().iter().map(print).collect()
@@ -345,7 +347,7 @@ mod tests {
         ];
         for (scalar, spec, expected) in table {
             let mut out = String::new();
-            scalar.print(Format::parse(spec), &mut out);
+            scalar.print(ValueFormat::parse(spec), &mut out);
             assert_eq!(out, expected, "{scalar:?} as {spec}");
         }
     }
@@ -400,7 +402,7 @@ mod tests {
     fn the_widest_formats() {
         let width = |spec: &str, scalar: Scalar| {
             let mut out = String::new();
-            scalar.print(Format::parse(spec), &mut out);
+            scalar.print(ValueFormat::parse(spec), &mut out);
             out.len()
         };
         for (spec, expected) in [("0999d", 999), ("01000d", 1_000), ("01001d", 1)] {

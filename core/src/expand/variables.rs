@@ -12,23 +12,24 @@ use torc_api::parameters::Parameterization;
 use torc_api::problem::Problem;
 use torc_api::workflow::WorkflowSpec;
 
-/// The specification with every variable replaced; the one given when it has none.
+/// Returns the specification with every variable replaced, or the given one if it has none.
 pub fn resolved(spec: &WorkflowSpec) -> Result<Cow<'_, WorkflowSpec>, Vec<Problem>> {
     if spec.variables.is_empty() {
         return Ok(Cow::Borrowed(spec));
     }
-    let mut walk = Walk { variables: literals(spec)?, known: parameter_names(spec), problems: Vec::new() };
-    walk.reject_collisions();
-    walk.known.extend(walk.variables.keys().cloned());
+    let mut walker =
+        SubstitutionWalker { variables: literals(spec)?, known: parameter_names(spec), problems: Vec::new() };
+    walker.reject_collisions();
+    walker.known.extend(walker.variables.keys().cloned());
     let mut document = serde_json::to_value(spec).map_err(|error| unreadable(&error))?;
-    walk.value("spec", &mut document);
-    if !walk.problems.is_empty() {
-        return Err(walk.problems);
+    walker.value("spec", &mut document);
+    if !walker.problems.is_empty() {
+        return Err(walker.problems);
     }
     serde_json::from_value(document).map(Cow::Owned).map_err(|error| unreadable(&error))
 }
 
-/// One text with the variables of the document replaced, as far as they are usable.
+/// Returns a text with the document's variables replaced, as far as they are valid.
 pub fn in_text(spec: &WorkflowSpec, text: &str) -> String {
     literals(spec).map_or_else(|_| text.to_owned(), |variables| replace(text, &variables))
 }
@@ -78,13 +79,13 @@ fn parameter_names(spec: &WorkflowSpec) -> BTreeSet<String> {
     names
 }
 
-struct Walk {
+struct SubstitutionWalker {
     variables: BTreeMap<String, String>,
     known: BTreeSet<String>,
     problems: Vec<Problem>,
 }
 
-impl Walk {
+impl SubstitutionWalker {
     fn reject_collisions(&mut self) {
         for name in self.variables.keys().filter(|name| self.known.contains(*name)) {
             let message = format!("`{name}` is both a variable and a parameter");
@@ -137,7 +138,7 @@ struct Token<'a> {
     end: usize,
 }
 
-/// Everything in single braces that the shell does not own.
+/// Returns the tokens in single braces that are not `${…}` of the shell.
 fn tokens(text: &str) -> impl Iterator<Item = Token<'_>> {
     let mut position = 0;
     std::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! What is legal but probably not meant.
+//! Warns about legal settings that are probably mistakes.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ pub fn warnings(spec: &WorkflowSpec, expanded: &Expanded) -> Vec<Problem> {
     warnings
 }
 
-/// A scheduler whose allocations end before its longest job could: the job would get its first signal too early.
+/// Warns about a scheduler whose allocations end before its longest job.
 fn short_walltimes(spec: &WorkflowSpec, expanded: &Expanded, warnings: &mut Vec<Problem>) {
     let margin = WalltimeMargin::of(spec.execution_config.as_ref());
     for (at, scheduler) in spec.slurm_schedulers.iter().enumerate() {
@@ -63,7 +63,7 @@ fn overridden_parameters(field: &str, entry: &Parameterization, warnings: &mut V
     }
 }
 
-/// A token in the command replaces the whole list of its kind, also what the command does not mention.
+/// Warns about entries of a list that a token in the command replaces.
 fn replaced_lists(spec: &WorkflowSpec, warnings: &mut Vec<Problem>) {
     for (at, job) in spec.jobs.iter().enumerate() {
         let kinds = [

@@ -1,4 +1,4 @@
-//! The story of a job's attempts: how each ended, what speaks for it, and why another one followed.
+//! Reports on a job's attempts: how each ended, the evidence, and why another one followed.
 
 use torc_api::explain::AttemptReport;
 use torc_api::quantity::{format_bytes, format_duration};
@@ -12,20 +12,25 @@ use crate::time::rfc3339;
 
 /// An attempt that has ended.
 #[derive(Clone, Copy, Debug)]
-pub struct Attempt<'a> {
+pub struct EndedAttempt<'a> {
     /// Its record.
     pub result: &'a ResultRow,
     /// The host it ran on.
     pub node: Option<&'a str>,
 }
 
-/// Tells each attempt. `needs` is what the job asks for now; an earlier attempt may have asked for less.
-pub fn stories(attempts: &[Attempt<'_>], needs: &Requirements, is_over: bool) -> Vec<AttemptReport> {
+/// Reports on each attempt. `needs` are the present requirements; an earlier attempt may have had lower ones.
+pub fn stories(attempts: &[EndedAttempt<'_>], needs: &Requirements, is_over: bool) -> Vec<AttemptReport> {
     let later = attempts.iter().skip(1).map(Some).chain(std::iter::once(None));
     attempts.iter().zip(later).map(|(attempt, next)| story(attempt, next, needs, is_over)).collect()
 }
 
-fn story(attempt: &Attempt<'_>, next: Option<&Attempt<'_>>, needs: &Requirements, is_over: bool) -> AttemptReport {
+fn story(
+    attempt: &EndedAttempt<'_>,
+    next: Option<&EndedAttempt<'_>>,
+    needs: &Requirements,
+    is_over: bool,
+) -> AttemptReport {
     let row = attempt.result;
     let run_ms = (row.ended_ms - row.started_ms).max(0);
     let peak = row.usage.peak_memory_bytes;
@@ -50,7 +55,7 @@ fn story(attempt: &Attempt<'_>, next: Option<&Attempt<'_>>, needs: &Requirements
     }
 }
 
-/// What is known of the end of an attempt.
+/// Returns the evidence about the end of an attempt.
 fn sentences(
     row: &ResultRow,
     diagnosis: Option<Cause>,
@@ -67,7 +72,7 @@ fn sentences(
         ));
     }
     said.extend(row.message.clone());
-    // What earlier attempts had is not kept: recovery or a person may have given it more since.
+    // The requirements of earlier attempts are not stored. Recovery or the user may have raised them since.
     let now = if is_followed { " now" } else { "" };
     if let Some(peak) = row.usage.peak_memory_bytes.filter(|peak| *peak > 0) {
         // What was killed for its memory was quicker than who measured it.
@@ -83,8 +88,8 @@ fn sentences(
     said
 }
 
-/// Why there is another attempt after this one.
-fn what_followed(row: &ResultRow, next: Option<&Attempt<'_>>, diagnosis: Option<Cause>) -> Option<String> {
+/// Returns why another attempt followed this one.
+fn what_followed(row: &ResultRow, next: Option<&EndedAttempt<'_>>, diagnosis: Option<Cause>) -> Option<String> {
     if let Some(next) = next
         && next.result.run != row.run
     {

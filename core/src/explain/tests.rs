@@ -10,8 +10,8 @@ use crate::rows::{JobProfile, ResultRow};
 
 const GIB: i64 = 1 << 30;
 
-fn class(cpus: i64, gib: i64, labels: &[&str]) -> Class {
-    Class::of(&JobProfile {
+fn class(cpus: i64, gib: i64, labels: &[&str]) -> JobClass {
+    JobClass::of(&JobProfile {
         requirements: Requirements {
             num_cpus: cpus,
             memory_bytes: gib * GIB,
@@ -23,7 +23,7 @@ fn class(cpus: i64, gib: i64, labels: &[&str]) -> Class {
     })
 }
 
-fn facts<'a>(state: JobState, class: &'a Class, parents: &[(&'a str, JobState)]) -> JobFacts<'a> {
+fn facts<'a>(state: JobState, class: &'a JobClass, parents: &[(&'a str, JobState)]) -> JobFacts<'a> {
     JobFacts {
         state,
         class,
@@ -37,9 +37,9 @@ fn facts<'a>(state: JobState, class: &'a Class, parents: &[(&'a str, JobState)])
     }
 }
 
-fn runner<'a>(cpus: i64, gib: i64, labels: &'a [String], left: Option<i64>) -> RunnerFacts<'a> {
+fn runner<'a>(cpus: i64, gib: i64, labels: &'a [String], left: Option<i64>) -> ServingRunner<'a> {
     let capacity = Resources { cpus, memory_bytes: gib * GIB, gpus: 0, nodes: 1 };
-    RunnerFacts {
+    ServingRunner {
         host: "n1",
         place: RunnerView { capacity, labels, scheduler: None, remaining_seconds: left, by_count: false },
         end: EndMargin { headroom_seconds: 60, notice_seconds: 30, in_step: false },
@@ -52,7 +52,7 @@ fn first(reasons: &[Reason]) -> (ReasonKind, &str) {
     (reason.reason, reason.message.as_str())
 }
 
-fn of_ready(class: &Class, runners: &[RunnerFacts<'_>], slurm: &SlurmFacts<'_>) -> (ReasonKind, String) {
+fn of_ready(class: &JobClass, runners: &[ServingRunner<'_>], slurm: &SlurmFacts<'_>) -> (ReasonKind, String) {
     let facts = facts(JobState::Ready, class, &[]);
     let reasons = why(&facts, WorkflowFacts::default(), runners, slurm);
     let (kind, message) = first(&reasons);
@@ -97,7 +97,7 @@ fn a_ready_job_says_what_no_runner_has() {
         (vec![runner(8, 16, &[], Some(3_569))], ReasonKind::TimeLeft, "it needs 1h"),
         (vec![runner(8, 16, &[], Some(3_570))], ReasonKind::Busy, "it waits for its turn"),
         (
-            vec![RunnerFacts { is_silent: true, ..runner(8, 16, &[], None) }],
+            vec![ServingRunner { is_silent: true, ..runner(8, 16, &[], None) }],
             ReasonKind::NoRunner,
             "the only runner of its workflow is silent",
         ),
@@ -224,7 +224,7 @@ fn each_attempt_tells_how_it_ended_and_why_another_followed() {
         result(2, 137, Some(Cause::ExitCode), Some(2)),
         result(3, 0, None, None),
     ];
-    let attempts: Vec<Attempt<'_>> = rows.iter().map(|result| Attempt { result, node: Some("n1") }).collect();
+    let attempts: Vec<EndedAttempt<'_>> = rows.iter().map(|result| EndedAttempt { result, node: Some("n1") }).collect();
     let told = stories(&attempts, &needs, true);
     assert_eq!(told[0].then.as_deref(), Some("it was tried again: that was not its fault"));
     assert_eq!(told[1].diagnosis, Some(Cause::OutOfMemory));

@@ -1,27 +1,27 @@
-//! Why a ready job does not run: what it needs, compared with every runner and every allocation that there is.
+//! Explains why a ready job does not run, by a comparison with every runner and allocation.
 
 use torc_api::explain::{Reason, ReasonKind};
 use torc_api::quantity::{format_duration, format_memory};
 use torc_api::termination::EndMargin;
 use torc_api::wire::Resources;
 
-use crate::class::{Class, RunnerView};
+use crate::class::{JobClass, RunnerView};
 use crate::expanded::Requirements;
 
 /// A runner that serves the workflow.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RunnerFacts<'a> {
+pub struct ServingRunner<'a> {
     /// Its host.
     pub host: &'a str,
-    /// What it has.
+    /// Its capacity, labels and remaining time.
     pub place: RunnerView<'a>,
     /// The time that it has left when the workflow's jobs get their first signal.
     pub end: EndMargin,
-    /// It has not been heard of for as long as a lease lasts.
+    /// It has sent nothing for longer than a lease.
     pub is_silent: bool,
 }
 
-/// What is known of Slurm.
+/// Facts about Slurm.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlurmFacts<'a> {
     /// The workflow runs in allocations.
@@ -30,13 +30,13 @@ pub struct SlurmFacts<'a> {
     pub active: Vec<String>,
     /// Allocations that have not started.
     pub pending: Vec<WaitingAllocation>,
-    /// Why no allocation can be asked for.
+    /// The reason why no allocation can be submitted.
     pub unplaced: Option<&'a str>,
-    /// What Slurm said when it refused the latest submission.
+    /// Slurm's text when it refused the latest submission.
     pub refused: Option<&'a str>,
-    /// What was heard instead of an answer.
+    /// The error of a Slurm that does not answer.
     pub unreachable: Option<&'a str>,
-    /// So many ready jobs wait because there may be no more allocations at once.
+    /// The number of ready jobs that wait because `maxAllocations` is reached.
     pub held_back: i64,
     /// Too many allocations have ended in vain.
     pub is_exhausted: bool,
@@ -49,16 +49,16 @@ pub struct WaitingAllocation {
     pub name: String,
     /// Slurm's number, once it has one.
     pub slurm_job_id: Option<String>,
-    /// Why it waits, as Slurm says.
+    /// Slurm's reason for which it waits.
     pub reason: Option<String>,
-    /// When it will start in Slurm's estimation, in RFC 3339.
+    /// The start that Slurm estimates, in RFC 3339.
     pub estimated_start: Option<String>,
 }
 
-/// Why a ready job does not run.
-pub fn why_ready(class: &Class, runners: &[RunnerFacts<'_>], slurm: &SlurmFacts<'_>) -> Vec<Reason> {
-    let live: Vec<&RunnerFacts<'_>> = runners.iter().filter(|runner| !runner.is_silent).collect();
-    let could = |runner: &&&RunnerFacts<'_>| class.suits(&runner.place, runner.end);
+/// Returns why a ready job does not run.
+pub fn why_ready(class: &JobClass, runners: &[ServingRunner<'_>], slurm: &SlurmFacts<'_>) -> Vec<Reason> {
+    let live: Vec<&ServingRunner<'_>> = runners.iter().filter(|runner| !runner.is_silent).collect();
+    let could = |runner: &&&ServingRunner<'_>| class.suits(&runner.place, runner.end);
     let able = live.iter().filter(could).count();
     if able > 0 {
         let runners = if able == 1 {
@@ -131,16 +131,16 @@ fn pending(first: &WaitingAllocation, count: usize) -> String {
     format!("its allocation {}, Slurm job {number}{others}, waits in Slurm's queue: {why}{when}", first.name)
 }
 
-/// What no runner has, of those that there are: labels first, then size, then time.
-fn misfit(class: &Class, runners: &[&RunnerFacts<'_>]) -> Option<Reason> {
+/// Returns what all runners lack: labels first, then size, then time.
+fn misfit(class: &JobClass, runners: &[&ServingRunner<'_>]) -> Option<Reason> {
     if runners.is_empty() {
         return None;
     }
-    let labels_match = |runner: &&&RunnerFacts<'_>| {
+    let labels_match = |runner: &&&ServingRunner<'_>| {
         class.labels.is_empty() == runner.place.labels.is_empty()
             && class.labels.iter().all(|label| runner.place.labels.contains(label))
     };
-    let labelled: Vec<&RunnerFacts<'_>> = runners.iter().filter(labels_match).copied().collect();
+    let labelled: Vec<&ServingRunner<'_>> = runners.iter().filter(labels_match).copied().collect();
     if labelled.is_empty() {
         let message = match class.labels.as_slice() {
             [] => "every runner of its workflow has labels, and those run only jobs with labels".to_owned(),
@@ -149,20 +149,20 @@ fn misfit(class: &Class, runners: &[&RunnerFacts<'_>]) -> Option<Reason> {
         };
         return Some(Reason::new(ReasonKind::Label, message));
     }
-    let fits = |runner: &&&RunnerFacts<'_>| {
+    let fits = |runner: &&&ServingRunner<'_>| {
         class.suits(&RunnerView { remaining_seconds: None, ..runner.place.clone() }, runner.end)
     };
-    let fitting: Vec<&RunnerFacts<'_>> = labelled.iter().filter(fits).copied().collect();
+    let fitting: Vec<&ServingRunner<'_>> = labelled.iter().filter(fits).copied().collect();
     if fitting.is_empty() {
         return Some(too_big(&class.requirements, &labelled));
     }
-    let usable = |runner: &&RunnerFacts<'_>| Some(runner.end.usable_seconds(runner.place.remaining_seconds?));
+    let usable = |runner: &&ServingRunner<'_>| Some(runner.end.usable_seconds(runner.place.remaining_seconds?));
     let most = fitting.iter().filter_map(|runner| Some((usable(runner)?, *runner))).max_by_key(|(usable, _)| *usable);
     most.map(|(usable, runner)| Reason::new(ReasonKind::TimeLeft, too_late(&class.requirements, usable, runner)))
 }
 
 /// Says how much of the time that a runner has left is a job's.
-fn too_late(needs: &Requirements, usable_seconds: i64, runner: &RunnerFacts<'_>) -> String {
+fn too_late(needs: &Requirements, usable_seconds: i64, runner: &ServingRunner<'_>) -> String {
     let left = format_duration(runner.place.remaining_seconds.unwrap_or(0).max(0));
     let EndMargin { headroom_seconds, notice_seconds, .. } = runner.end;
     let reserved = format_duration(headroom_seconds.saturating_add(notice_seconds));
@@ -175,8 +175,8 @@ fn too_late(needs: &Requirements, usable_seconds: i64, runner: &RunnerFacts<'_>)
     )
 }
 
-fn too_big(needs: &Requirements, runners: &[&RunnerFacts<'_>]) -> Reason {
-    let size = |runner: &&&RunnerFacts<'_>| {
+fn too_big(needs: &Requirements, runners: &[&ServingRunner<'_>]) -> Reason {
+    let size = |runner: &&&ServingRunner<'_>| {
         let Resources { cpus, memory_bytes, gpus, nodes } = runner.place.capacity;
         (nodes, gpus, cpus, memory_bytes)
     };
@@ -197,7 +197,7 @@ fn resources(capacity: &Resources) -> String {
     listed(nodes, capacity.cpus / nodes, capacity.memory_bytes / nodes, capacity.gpus / nodes)
 }
 
-/// Nobody reads single bytes: whole gibibytes of much, whole mebibytes of less.
+/// Rounds bytes for readers: to whole GiB for large amounts, to whole MiB for smaller ones.
 fn rounded(bytes: i64) -> i64 {
     let unit = if bytes >= 10 << 30 { 1 << 30 } else { 1 << 20 };
     if bytes < unit { bytes } else { bytes / unit * unit }

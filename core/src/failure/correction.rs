@@ -62,12 +62,12 @@ pub fn correct(
     (better != *needs).then_some(better)
 }
 
-/// More than before, but no more than there is.
+/// Returns `wanted`, but at least `now` and at most `largest`.
 fn capped(now: i64, wanted: i64, largest: Option<i64>) -> i64 {
     wanted.min(largest.unwrap_or(i64::MAX)).max(now)
 }
 
-/// Whole CPUs, at least one.
+/// Returns a percentage as whole CPUs, at least one.
 fn cpus(percent: i64) -> i64 {
     (percent.saturating_add(99) / 100).max(1)
 }

@@ -5,7 +5,7 @@ use torc_api::state::Cause;
 
 use super::diagnosis::{Evidence, diagnose};
 use crate::expanded::Requirements;
-use crate::planning::partition::Partition;
+use crate::planning::partition::PartitionLimits;
 
 /// The new amount in percent of the old, unless the document says otherwise.
 pub const ESCALATION_PERCENT: i32 = 150;
@@ -48,12 +48,12 @@ impl NodeShape {
         Self { cpus: i64::MAX, memory_bytes: i64::MAX, gpus: i64::MAX, max_nodes: i64::MAX, seconds: i64::MAX };
 
     /// Returns the nodes of a cluster's partitions: of the one that is named, or of all that need not be named.
-    pub fn of_partitions(partitions: &[Partition], named: Option<&str>) -> Vec<Self> {
-        let is_usable = |partition: &&Partition| match named {
+    pub fn of_partitions(partitions: &[PartitionLimits], named: Option<&str>) -> Vec<Self> {
+        let is_usable = |partition: &&PartitionLimits| match named {
             Some(name) => partition.name == name,
             None => !partition.on_request,
         };
-        let shape = |partition: &Partition| Self {
+        let shape = |partition: &PartitionLimits| Self {
             cpus: partition.cpus,
             memory_bytes: partition.memory_bytes,
             gpus: partition.gpus,
@@ -173,7 +173,7 @@ fn more_time(evidence: &Evidence<'_>, percent: i64, largest: Largest<'_>) -> Res
     Ok(Requirements { runtime_seconds, ..needs.clone() })
 }
 
-/// The attempt used more CPUs than it asked for, so it slowed its neighbors and itself.
+/// Raises the CPUs to what the attempt used, because it slowed down its neighbors and itself.
 fn with_used_cpus(mut next: Requirements, evidence: &Evidence<'_>, largest: Largest<'_>) -> Requirements {
     if let Some(percent) = evidence.peak_cpu_percent.filter(|percent| *percent > next.num_cpus as f64 * 100.0) {
         let used = (percent / 100.0).ceil() as i64;
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn partitions_that_must_be_named_count_only_then() {
-        let partition = |name: &str, seconds: i64, on_request: bool| Partition {
+        let partition = |name: &str, seconds: i64, on_request: bool| PartitionLimits {
             name: name.to_owned(),
             cpus: 2,
             memory_bytes: 3,
@@ -340,7 +340,7 @@ mod tests {
             seconds,
             nodes: Some(5),
             on_request,
-            ..Partition::default()
+            ..PartitionLimits::default()
         };
         let partitions = [partition("a", 6, false), partition("b", 7, true), partition("c", 8, false)];
         let seconds = |named: Option<&str>| -> Vec<i64> {

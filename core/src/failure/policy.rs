@@ -16,7 +16,7 @@ pub const HANDLER_RETRIES: i32 = 3;
 
 /// A failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Failure<'a> {
+pub struct AttemptFailure<'a> {
     /// The reported cause, which failure handlers match.
     pub cause: Cause,
     /// Facts about the attempt.
@@ -40,7 +40,7 @@ pub struct Policy<'a> {
 
 /// The decision about the job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision<'a> {
+pub enum FailureDecision<'a> {
     /// It is retried as it is.
     Retry,
     /// It is retried with these requirements.
@@ -54,12 +54,12 @@ pub enum Decision<'a> {
 }
 
 /// Decides about a failed attempt.
-pub fn decide<'a>(failure: &Failure<'_>, policy: Policy<'a>) -> Decision<'a> {
+pub fn decide<'a>(failure: &AttemptFailure<'_>, policy: Policy<'a>) -> FailureDecision<'a> {
     if let Some(rule) = policy.handler.and_then(|handler| matching_rule(handler, failure))
         && failure.count <= rule.max_retries.unwrap_or(HANDLER_RETRIES)
     {
         let script = rule.recovery_script.as_deref().filter(|script| !script.trim().is_empty());
-        return script.map_or(Decision::Retry, Decision::RunScript);
+        return script.map_or(FailureDecision::Retry, FailureDecision::RunScript);
     }
     let limit = match recover(failure, policy.recovery) {
         Some(Ok(decision)) => return decision,
@@ -67,7 +67,11 @@ pub fn decide<'a>(failure: &Failure<'_>, policy: Policy<'a>) -> Decision<'a> {
         None => None,
     };
     let is_manual = policy.recovery.and_then(|recovery| recovery.policy) == Some(RecoveryPolicy::Manual);
-    if policy.use_pending_failed || is_manual { Decision::PendingFailed(limit) } else { Decision::Fail(limit) }
+    if policy.use_pending_failed || is_manual {
+        FailureDecision::PendingFailed(limit)
+    } else {
+        FailureDecision::Fail(limit)
+    }
 }
 
 /// Returns whether an attempt may be retried with more memory or time, so that it matters which nodes there are.
@@ -76,8 +80,8 @@ pub fn may_escalate(evidence: &Evidence<'_>, policy: Policy<'_>) -> bool {
     is_auto && matches!(diagnose(evidence), Cause::OutOfMemory | Cause::Timeout)
 }
 
-/// The first rule that lists the code or the cause, else the first that takes everything.
-fn matching_rule<'a>(handler: &'a FailureHandler, failure: &Failure<'_>) -> Option<&'a FailureRule> {
+/// Returns the first rule that lists the code or the cause, else the first that matches everything.
+fn matching_rule<'a>(handler: &'a FailureHandler, failure: &AttemptFailure<'_>) -> Option<&'a FailureRule> {
     let return_code = failure.evidence.return_code;
     let lists = |rule: &&FailureRule| rule.exit_codes.contains(&return_code) || rule.causes.contains(&failure.cause);
     handler
@@ -88,7 +92,10 @@ fn matching_rule<'a>(handler: &'a FailureHandler, failure: &Failure<'_>) -> Opti
 }
 
 /// Returns what the recovery policy does, if it does anything.
-fn recover<'a>(failure: &Failure<'_>, recovery: Option<&Recovery>) -> Option<Result<Decision<'a>, LimitReached>> {
+fn recover<'a>(
+    failure: &AttemptFailure<'_>,
+    recovery: Option<&Recovery>,
+) -> Option<Result<FailureDecision<'a>, LimitReached>> {
     let policy = recovery.and_then(|recovery| recovery.policy);
     if policy == Some(RecoveryPolicy::Never) {
         return None;
@@ -100,15 +107,15 @@ fn recover<'a>(failure: &Failure<'_>, recovery: Option<&Recovery>) -> Option<Res
         cause if cause.is_loss() => {
             let limit = recovery.and_then(|recovery| recovery.lost.as_ref()).and_then(|lost| lost.limit);
             within(limit.unwrap_or(LOST_LIMIT))?;
-            Some(Ok(Decision::Retry))
+            Some(Ok(FailureDecision::Retry))
         }
         Cause::OutOfMemory if is_auto => {
-            let budget = Budget::of(recovery.and_then(|recovery| recovery.out_of_memory.as_ref()));
+            let budget = EscalationBudget::of(recovery.and_then(|recovery| recovery.out_of_memory.as_ref()));
             within(budget.retries)?;
             Some(with_more(failure, Multipliers { memory_percent: budget.percent, ..multipliers }))
         }
         Cause::Timeout if is_auto => {
-            let budget = Budget::of(recovery.and_then(|recovery| recovery.timeout.as_ref()));
+            let budget = EscalationBudget::of(recovery.and_then(|recovery| recovery.timeout.as_ref()));
             within(budget.retries)?;
             Some(with_more(failure, Multipliers { runtime_percent: budget.percent, ..multipliers }))
         }
@@ -116,27 +123,27 @@ fn recover<'a>(failure: &Failure<'_>, recovery: Option<&Recovery>) -> Option<Res
             let unknown = recovery.and_then(|recovery| recovery.unknown.as_ref())?;
             (unknown.action == Some(UnknownAction::Retry)).then_some(())?;
             within(unknown.limit.unwrap_or(ESCALATION_LIMIT))?;
-            Some(Ok(Decision::Retry))
+            Some(Ok(FailureDecision::Retry))
         }
         _ => None,
     }
 }
 
-fn with_more<'a>(failure: &Failure<'_>, multipliers: Multipliers) -> Result<Decision<'a>, LimitReached> {
+fn with_more<'a>(failure: &AttemptFailure<'_>, multipliers: Multipliers) -> Result<FailureDecision<'a>, LimitReached> {
     match escalate(&failure.evidence, multipliers, failure.nodes) {
-        Escalated::To(requirements) => Ok(Decision::RetryWith(requirements)),
+        Escalated::To(requirements) => Ok(FailureDecision::RetryWith(requirements)),
         Escalated::Not(limit) => Err(limit),
-        Escalated::Unneeded => Ok(Decision::Retry),
+        Escalated::Unneeded => Ok(FailureDecision::Retry),
     }
 }
 
 /// The number of retries with more, and the increase of each.
-struct Budget {
+struct EscalationBudget {
     retries: i32,
     percent: i64,
 }
 
-impl Budget {
+impl EscalationBudget {
     fn of(settings: Option<&torc_api::failure::Escalation>) -> Self {
         let percent = settings.and_then(|settings| settings.increase_percent).unwrap_or(ESCALATION_PERCENT);
         Self {
@@ -158,11 +165,15 @@ mod tests {
         Requirements { name: "r".to_owned(), memory_bytes: 1_000, ..Requirements::default() }
     }
 
-    fn decided<'a>((cause, return_code, count): Failed, policy: Policy<'a>) -> Decision<'a> {
+    fn decided<'a>((cause, return_code, count): Failed, policy: Policy<'a>) -> FailureDecision<'a> {
         decided_on((cause, return_code, count), policy, &[])
     }
 
-    fn decided_on<'a>((cause, return_code, count): Failed, policy: Policy<'a>, nodes: &[NodeShape]) -> Decision<'a> {
+    fn decided_on<'a>(
+        (cause, return_code, count): Failed,
+        policy: Policy<'a>,
+        nodes: &[NodeShape],
+    ) -> FailureDecision<'a> {
         let needs = needs();
         let evidence = Evidence {
             needs: &needs,
@@ -172,16 +183,16 @@ mod tests {
             peak_cpu_percent: None,
             run_seconds: 1,
         };
-        decide(&Failure { cause, evidence, count, nodes }, policy)
+        decide(&AttemptFailure { cause, evidence, count, nodes }, policy)
     }
 
     fn handler(rules: Vec<FailureRule>) -> FailureHandler {
         FailureHandler { name: "h".into(), rules }
     }
 
-    const PLAIN: Decision<'static> = Decision::Retry;
-    const FAIL: Decision<'static> = Decision::Fail(None);
-    const PENDING: Decision<'static> = Decision::PendingFailed(None);
+    const PLAIN: FailureDecision<'static> = FailureDecision::Retry;
+    const FAIL: FailureDecision<'static> = FailureDecision::Fail(None);
+    const PENDING: FailureDecision<'static> = FailureDecision::PendingFailed(None);
 
     #[test]
     fn without_a_policy_only_lost_attempts_are_retried() {
@@ -206,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_lists_the_code_wins_over_an_earlier_one_that_takes_everything() {
+    fn a_listed_code_wins_over_an_earlier_catch_all() {
         let handler = handler(vec![
             FailureRule { match_all_exit_codes: Some(true), max_retries: Some(9), ..Default::default() },
             FailureRule { exit_codes: vec![7], max_retries: Some(0), ..Default::default() },
@@ -226,8 +237,8 @@ mod tests {
             ..Default::default()
         };
         let policy = Policy { recovery: Some(&recovery), ..Default::default() };
-        let memory = Decision::RetryWith(Requirements { memory_bytes: 1_500, ..needs() });
-        let time = Decision::RetryWith(Requirements { runtime_seconds: 120, ..needs() });
+        let memory = FailureDecision::RetryWith(Requirements { memory_bytes: 1_500, ..needs() });
+        let time = FailureDecision::RetryWith(Requirements { runtime_seconds: 120, ..needs() });
         assert_eq!(decided((Cause::OutOfMemory, 137, 2), policy), memory);
         assert_eq!(decided((Cause::OutOfMemory, 137, 3), policy), FAIL);
         assert_eq!(decided((Cause::Timeout, 152, 1), policy), time);
@@ -267,7 +278,7 @@ mod tests {
     fn auto_goes_by_what_is_known_and_not_by_the_code_alone() {
         let recovery = Recovery { policy: Some(RecoveryPolicy::Auto), ..Default::default() };
         let policy = Policy { recovery: Some(&recovery), ..Default::default() };
-        let memory = Decision::RetryWith(Requirements { memory_bytes: 1_500, ..needs() });
+        let memory = FailureDecision::RetryWith(Requirements { memory_bytes: 1_500, ..needs() });
         assert_eq!(decided((Cause::ExitCode, 137, 1), policy), memory);
         let handler = handler(vec![FailureRule { causes: vec![Cause::ExitCode], ..Default::default() }]);
         let policy = Policy { handler: Some(&handler), ..policy };
@@ -280,11 +291,11 @@ mod tests {
         let policy = Policy { recovery: Some(&recovery), ..Default::default() };
         let node = NodeShape { memory_bytes: 1_000, seconds: 60, ..NodeShape::UNLIMITED };
         let memory = Some(LimitReached::Memory { had: 1_000, largest: 1_000 });
-        assert_eq!(decided_on((Cause::OutOfMemory, 137, 1), policy, &[node]), Decision::Fail(memory));
+        assert_eq!(decided_on((Cause::OutOfMemory, 137, 1), policy, &[node]), FailureDecision::Fail(memory));
         let time = Some(LimitReached::Time { had: 60, longest: 60 });
-        assert_eq!(decided_on((Cause::Timeout, 152, 1), policy, &[node]), Decision::Fail(time));
+        assert_eq!(decided_on((Cause::Timeout, 152, 1), policy, &[node]), FailureDecision::Fail(time));
         let pending = Policy { use_pending_failed: true, ..policy };
-        assert_eq!(decided_on((Cause::Timeout, 152, 1), pending, &[node]), Decision::PendingFailed(time));
+        assert_eq!(decided_on((Cause::Timeout, 152, 1), pending, &[node]), FailureDecision::PendingFailed(time));
         assert_eq!(decided_on((Cause::Timeout, 152, 3), policy, &[node]), FAIL, "its budget is spent anyway");
         assert_eq!(decided_on((Cause::Lost, -128, 1), policy, &[node]), PLAIN);
     }

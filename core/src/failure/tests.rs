@@ -99,10 +99,10 @@ impl Case {
             ..Recovery::default()
         };
         let (needs, nodes) = (self.needs(), self.nodes());
-        let failure = Failure { cause: self.cause, evidence: self.evidence(&needs), count: 1, nodes: &nodes };
+        let failure = AttemptFailure { cause: self.cause, evidence: self.evidence(&needs), count: 1, nodes: &nodes };
         match policy::decide(&failure, Policy { recovery: Some(&recovery), ..Policy::default() }) {
-            Decision::RetryWith(next) => Some(self.given(&next)),
-            Decision::Fail(Some(_)) => None,
+            FailureDecision::RetryWith(next) => Some(self.given(&next)),
+            FailureDecision::Fail(Some(_)) => None,
             other => panic!("{other:?}"),
         }
     }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::expanded::{ExpandedFile, ExpandedUserData};
 
-/// A graph from lists of parents.
+/// Returns a graph from lists of parents.
 fn graph(parents: &[Vec<u32>]) -> Expanded {
     let job = |(number, depends_on): (usize, &Vec<u32>)| ExpandedJob {
         name: format!("j{number}"),
@@ -18,7 +18,7 @@ fn graph(parents: &[Vec<u32>]) -> Expanded {
 fn a_diamond_has_three_stages() {
     let diamond = graph(&[vec![], vec![0], vec![0], vec![1, 2]]);
     assert_eq!(stages(&diamond), [vec![0], vec![1, 2], vec![3]]);
-    assert_eq!(find_knots(&diamond), []);
+    assert_eq!(find_cycles(&diamond), []);
     let children = children(&diamond.jobs);
     assert_eq!(
         (children.of(0), children.of(1), children.of(3), children.of(9)),
@@ -35,26 +35,26 @@ fn cycles_are_named_in_full_with_what_is_passed_on() {
     ring.jobs[1].input_files = vec![0];
     ring.jobs[1].output_user_data = vec![0];
     ring.jobs[2].input_user_data = vec![0];
-    let knots = find_knots(&ring);
-    assert_eq!(knots, [Knot { ring: vec![0, 1, 2], others: vec![] }]);
-    assert_eq!(describe_knot(&ring, &knots[0]), "j0 -> j1 (through file `x`) -> j2 (through user data `d`) -> j0");
+    let cycles = find_cycles(&ring);
+    assert_eq!(cycles, [Cycle { ring: vec![0, 1, 2], others: vec![] }]);
+    assert_eq!(describe_cycle(&ring, &cycles[0]), "j0 -> j1 (through file `x`) -> j2 (through user data `d`) -> j0");
 }
 
 #[test]
 fn a_job_can_wait_for_itself() {
     let alone = graph(&[vec![0]]);
-    let knot = Knot { ring: vec![0], others: vec![] };
-    assert_eq!(find_knots(&alone), std::slice::from_ref(&knot));
-    assert_eq!(describe_knot(&alone, &knot), "j0 -> j0");
+    let cycle = Cycle { ring: vec![0], others: vec![] };
+    assert_eq!(find_cycles(&alone), std::slice::from_ref(&cycle));
+    assert_eq!(describe_cycle(&alone, &cycle), "j0 -> j0");
 }
 
 #[test]
 fn a_long_ring_is_named_in_part() {
     let count = 1_000;
     let ring = graph(&(0..count).map(|job| vec![(job + count - 1) % count]).collect::<Vec<_>>());
-    let knots = find_knots(&ring);
-    assert_eq!((knots.len(), knots[0].ring.len()), (1, 1_000));
-    let text = describe_knot(&ring, &knots[0]);
+    let cycles = find_cycles(&ring);
+    assert_eq!((cycles.len(), cycles[0].ring.len()), (1, 1_000));
+    let text = describe_cycle(&ring, &cycles[0]);
     assert!(text.starts_with("j0 -> j1 -> j2 ") && text.ends_with("-> (900 more jobs) -> j0"), "{text}");
 }
 
@@ -62,17 +62,17 @@ fn a_long_ring_is_named_in_part() {
 fn every_knot_is_found_and_nobody_in_it_is_left_out() {
     // 0 and 1 wait for each other, 2 for them; 3, 4 and 5 are a ring with a short cut through 6.
     let knotted = graph(&[vec![1], vec![0], vec![0], vec![5], vec![3], vec![4, 6], vec![3]]);
-    let knots = find_knots(&knotted);
-    let expected = [Knot { ring: vec![0, 1], others: vec![] }, Knot { ring: vec![3, 4, 5], others: vec![6] }];
-    assert_eq!(knots, expected);
-    assert_eq!(describe_knot(&knotted, &knots[1]), "j3 -> j4 -> j5 -> j3; in the same knot: j6");
+    let cycles = find_cycles(&knotted);
+    let expected = [Cycle { ring: vec![0, 1], others: vec![] }, Cycle { ring: vec![3, 4, 5], others: vec![6] }];
+    assert_eq!(cycles, expected);
+    assert_eq!(describe_cycle(&knotted, &cycles[1]), "j3 -> j4 -> j5 -> j3; in the same cycle: j6");
 }
 
 #[test]
 fn a_long_chain_does_not_exhaust_the_stack() {
     let count = 200_000;
     let chain = graph(&(0..count).map(|job: u32| job.checked_sub(1).into_iter().collect()).collect::<Vec<_>>());
-    assert_eq!(find_knots(&chain), []);
+    assert_eq!(find_cycles(&chain), []);
 }
 
 prop_compose! {
@@ -99,7 +99,7 @@ fn has_cycle(expanded: &Expanded) -> bool {
     (0..expanded.jobs.len()).any(|job| visit(job, expanded, &mut colours))
 }
 
-/// Whether the first job waits for the second, directly or through others.
+/// Returns whether the first job waits for the second, directly or through others.
 fn reaches(expanded: &Expanded, from: u32, to: u32) -> bool {
     let mut seen = vec![false; expanded.jobs.len()];
     let mut next = expanded.jobs[from as usize].depends_on.clone();
@@ -117,25 +117,25 @@ fn reaches(expanded: &Expanded, from: u32, to: u32) -> bool {
 proptest! {
     #[test]
     fn knots_are_the_jobs_that_reach_themselves(expanded in any_graph()) {
-        let knots = find_knots(&expanded);
-        prop_assert_eq!(!knots.is_empty(), has_cycle(&expanded));
-        for knot in &knots {
-            let before = knot.ring.iter().cycle().skip(knot.ring.len() - 1);
-            for (job, parent) in knot.ring.iter().zip(before) {
-                prop_assert!(expanded.jobs[*job as usize].depends_on.contains(parent), "{:?}", knot);
+        let cycles = find_cycles(&expanded);
+        prop_assert_eq!(!cycles.is_empty(), has_cycle(&expanded));
+        for cycle in &cycles {
+            let before = cycle.ring.iter().cycle().skip(cycle.ring.len() - 1);
+            for (job, parent) in cycle.ring.iter().zip(before) {
+                prop_assert!(expanded.jobs[*job as usize].depends_on.contains(parent), "{:?}", cycle);
             }
-            let first = knot.ring[0];
-            prop_assert!(knot.ring.iter().chain(&knot.others).all(|job| *job >= first), "{:?}", knot);
+            let first = cycle.ring[0];
+            prop_assert!(cycle.ring.iter().chain(&cycle.others).all(|job| *job >= first), "{:?}", cycle);
         }
-        let mut tied: Vec<u32> = knots.iter().flat_map(|knot| knot.ring.iter().chain(&knot.others).copied()).collect();
+        let mut tied: Vec<u32> = cycles.iter().flat_map(|cycle| cycle.ring.iter().chain(&cycle.others).copied()).collect();
         tied.sort_unstable();
         let expected: Vec<u32> =
             (0..expanded.jobs.len() as u32).filter(|job| reaches(&expanded, *job, *job)).collect();
         prop_assert_eq!(tied, expected);
-        for pair in knots.iter().flat_map(|one| knots.iter().map(move |other| (one, other))) {
+        for pair in cycles.iter().flat_map(|one| cycles.iter().map(move |other| (one, other))) {
             let (one, other) = (pair.0.ring[0], pair.1.ring[0]);
             let both = reaches(&expanded, one, other) && reaches(&expanded, other, one);
-            prop_assert_eq!(both, one == other, "jobs that reach each other are in one knot");
+            prop_assert_eq!(both, one == other, "jobs that reach each other are in one cycle");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Who gets what: order, packing, working ahead, and random queues against a slow search.
+//! Tests of matching: order, packing, leases ahead of time, and random queues against a slow search.
 
 use proptest::prelude::*;
 use torc_api::wire::Resources;
@@ -6,8 +6,8 @@ use torc_api::wire::Resources;
 use super::*;
 use crate::expanded::Requirements;
 
-fn class(cpus: i64, gpus: i64, memory: i64, runtime: i64) -> Class {
-    Class {
+fn class(cpus: i64, gpus: i64, memory: i64, runtime: i64) -> JobClass {
+    JobClass {
         requirements: Requirements {
             num_cpus: cpus,
             num_gpus: gpus,
@@ -33,8 +33,8 @@ fn want(free_cpus: i64, ahead: u32, limit: u32) -> WorkRequest {
 }
 
 /// Jobs in queues of their classes.
-fn queues(jobs: &[(Class, i64, u32)]) -> Vec<(Class, ReadyQueue)> {
-    let mut classes: Vec<(Class, ReadyQueue)> = Vec::new();
+fn queues(jobs: &[(JobClass, i64, u32)]) -> Vec<(JobClass, ReadyQueue)> {
+    let mut classes: Vec<(JobClass, ReadyQueue)> = Vec::new();
     for (class, priority, job) in jobs {
         let index = classes.iter().position(|(known, _)| known == class).unwrap_or_else(|| {
             classes.push((class.clone(), ReadyQueue::default()));
@@ -45,15 +45,15 @@ fn queues(jobs: &[(Class, i64, u32)]) -> Vec<(Class, ReadyQueue)> {
     classes
 }
 
-fn class_queues(classes: &[(Class, ReadyQueue)]) -> Vec<ClassQueue<'_>> {
+fn class_queues(classes: &[(JobClass, ReadyQueue)]) -> Vec<ClassQueue<'_>> {
     let queue = |(class, queue)| ClassQueue { class, queue, is_wanted_elsewhere: false };
     classes.iter().map(|(class, ready)| queue((class, ready))).collect()
 }
 
-fn workflow<'a>(id: i64, classes: &'a [(Class, ReadyQueue)]) -> WorkflowQueues<'a> {
+fn workflow<'a>(id: i64, classes: &'a [(JobClass, ReadyQueue)]) -> WorkflowQueues<'a> {
     WorkflowQueues {
         workflow: WorkflowId(id),
-        usage: Usage::default(),
+        usage: ResourcesInUse::default(),
         allowance: Allowance::default(),
         end: EndMargin::default(),
         classes: class_queues(classes),
@@ -61,11 +61,11 @@ fn workflow<'a>(id: i64, classes: &'a [(Class, ReadyQueue)]) -> WorkflowQueues<'
 }
 
 fn owner<'a>(name: &'a str, workflows: Vec<WorkflowQueues<'a>>) -> OwnerQueues<'a> {
-    OwnerQueues { owner: name, usage: Usage::default(), workflows }
+    OwnerQueues { owner: name, usage: ResourcesInUse::default(), workflows }
 }
 
 /// One workflow with these jobs: class, priority, number. Returns the numbers of those that are chosen.
-fn run(place: &RunnerView<'_>, want: WorkRequest, jobs: &[(Class, i64, u32)]) -> Vec<u32> {
+fn run(place: &RunnerView<'_>, want: WorkRequest, jobs: &[(JobClass, i64, u32)]) -> Vec<u32> {
     let classes = queues(jobs);
     let chosen = choose(place, &want, &[owner("ada", vec![workflow(1, &classes)])]);
     chosen.now.into_iter().chain(chosen.ahead).map(|choice| choice.job).collect()
@@ -93,7 +93,7 @@ fn the_longest_remaining_path_comes_first() {
 }
 
 #[test]
-fn jobs_that_differ_are_leased_ahead_only_to_bridge_a_round_trip() {
+fn mixed_jobs_are_leased_ahead_for_one_round_trip() {
     let want = WorkRequest { bridge: 1, ..want(1, 4, 9) };
     assert_eq!(run_paths(want, &[0; 9]), [0, 1, 2, 3, 4], "alike");
     assert_eq!(run_paths(want, &[0, 0, 0, 0, 5]), [4, 0], "of different urgency");
@@ -155,8 +155,8 @@ fn the_queue_strategy_counts_and_ignores_requirements() {
 }
 
 #[test]
-fn jobs_of_another_scheduler_come_only_when_there_is_nothing_else() {
-    let of = |scheduler: &str, cpus| Class { scheduler: Some(scheduler.to_owned()), ..class(cpus, 0, 1, 1) };
+fn jobs_of_other_schedulers_come_last() {
+    let of = |scheduler: &str, cpus| JobClass { scheduler: Some(scheduler.to_owned()), ..class(cpus, 0, 1, 1) };
     let gpu = RunnerView { scheduler: Some("gpu"), ..place(8) };
     let mut jobs = vec![(of("cpu", 1), 99, 0), (of("gpu", 4), 0, 1), (class(1, 0, 1, 1), 0, 2)];
     assert_eq!(run(&gpu, want(8, 0, 9), &jobs), [1, 2]);
@@ -172,19 +172,19 @@ fn served(want: WorkRequest, owners: &[OwnerQueues<'_>]) -> Vec<i64> {
     chosen.now.iter().chain(&chosen.ahead).map(|choice| choice.workflow.0).collect()
 }
 
-fn used(cpus: i64) -> Usage {
-    Usage { cpus, jobs: cpus, ..Usage::default() }
+fn used(cpus: i64) -> ResourcesInUse {
+    ResourcesInUse { cpus, jobs: cpus, ..ResourcesInUse::default() }
 }
 
 /// Returns `count` jobs of one CPU each.
-fn small_jobs(count: u32, priority: i64) -> Vec<(Class, ReadyQueue)> {
+fn small_jobs(count: u32, priority: i64) -> Vec<(JobClass, ReadyQueue)> {
     queues(&(0..count).map(|job| (class(1, 0, 1, 1), priority, job)).collect::<Vec<_>>())
 }
 
 #[test]
 fn workflows_of_one_owner_share_equally() {
     let (many, few) = (small_jobs(20, 0), small_jobs(2, 0));
-    let both = |first: Usage, second: Usage| {
+    let both = |first: ResourcesInUse, second: ResourcesInUse| {
         let of = |id, usage, classes| WorkflowQueues { usage, ..workflow(id, classes) };
         [owner("ada", vec![of(1, first, &many[..]), of(2, second, &few[..])])]
     };
@@ -205,7 +205,7 @@ fn a_higher_priority_of_the_same_owner_comes_first() {
 #[test]
 fn owners_share_equally_whatever_their_priorities_are() {
     let (low, high) = (small_jobs(9, 0), small_jobs(9, 5));
-    let owners = |ada: Usage, bob: Usage| {
+    let owners = |ada: ResourcesInUse, bob: ResourcesInUse| {
         [
             OwnerQueues { usage: ada, ..owner("ada", vec![workflow(1, &high), workflow(2, &high)]) },
             OwnerQueues { usage: bob, ..owner("bob", vec![workflow(3, &low)]) },
@@ -219,27 +219,32 @@ fn owners_share_equally_whatever_their_priorities_are() {
 #[test]
 fn the_dominant_resource_decides_who_uses_less() {
     let place = RunnerView { capacity: Resources { cpus: 10, memory_bytes: 1_000, gpus: 2, nodes: 1 }, ..place(1) };
-    let share = |cpus, memory_bytes, gpus| Usage { cpus, memory_bytes, gpus, jobs: 7 }.dominant_share(&place);
+    let share = |cpus, memory_bytes, gpus| ResourcesInUse { cpus, memory_bytes, gpus, jobs: 7 }.dominant_share(&place);
     assert_eq!([share(1, 0, 0), share(1, 200, 0), share(1, 200, 1)], [100_000, 200_000, 500_000]);
     assert_eq!(share(30, 0, 0), 3_000_000, "of all runners together");
     assert_eq!(
-        Usage { cpus: 1, jobs: 7, ..Usage::default() }.dominant_share(&RunnerView { by_count: true, ..place.clone() }),
+        ResourcesInUse { cpus: 1, jobs: 7, ..ResourcesInUse::default() }
+            .dominant_share(&RunnerView { by_count: true, ..place.clone() }),
         7
     );
     let without = RunnerView { capacity: Resources { gpus: 0, ..place.capacity }, ..place };
-    assert_eq!(Usage { gpus: 5, ..Usage::default() }.dominant_share(&without), 0, "it has none to share");
+    assert_eq!(
+        ResourcesInUse { gpus: 5, ..ResourcesInUse::default() }.dominant_share(&without),
+        0,
+        "it has none to share"
+    );
 }
 
 #[test]
 fn usage_counts_every_node_of_a_job() {
     let needs = Requirements { num_cpus: 2, memory_bytes: 3, num_gpus: 4, num_nodes: 5, ..Requirements::default() };
-    let mut usage = Usage::default();
+    let mut usage = ResourcesInUse::default();
     usage.add(&needs, 2);
-    assert_eq!(usage, Usage { cpus: 20, memory_bytes: 30, gpus: 40, jobs: 2 });
+    assert_eq!(usage, ResourcesInUse { cpus: 20, memory_bytes: 30, gpus: 40, jobs: 2 });
     usage.add(&needs, -1);
-    assert_eq!(usage, Usage { cpus: 10, memory_bytes: 15, gpus: 20, jobs: 1 });
-    usage.merge(&Usage { cpus: 1, memory_bytes: 2, gpus: 3, jobs: 4 });
-    assert_eq!(usage, Usage { cpus: 11, memory_bytes: 17, gpus: 23, jobs: 5 });
+    assert_eq!(usage, ResourcesInUse { cpus: 10, memory_bytes: 15, gpus: 20, jobs: 1 });
+    usage.merge(&ResourcesInUse { cpus: 1, memory_bytes: 2, gpus: 3, jobs: 4 });
+    assert_eq!(usage, ResourcesInUse { cpus: 11, memory_bytes: 17, gpus: 23, jobs: 5 });
 }
 
 // P06. Free capacity comes first, here and elsewhere.
@@ -263,9 +268,9 @@ fn nothing_is_leased_ahead_that_another_runner_could_start() {
     assert_eq!((chosen.now.len(), chosen.ahead.len(), chosen.is_withheld), (7, 0, false), "everything fits");
 }
 
-/// The slow way: sort everything, then go through it twice.
-fn search(capacity_cpus: i64, want: WorkRequest, jobs: &[(Class, i64, u32)]) -> Vec<u32> {
-    let mut sorted: Vec<&(Class, i64, u32)> =
+/// Returns the slow way: sort everything, then go through it twice.
+fn search(capacity_cpus: i64, want: WorkRequest, jobs: &[(JobClass, i64, u32)]) -> Vec<u32> {
+    let mut sorted: Vec<&(JobClass, i64, u32)> =
         jobs.iter().filter(|(class, _, _)| class.requirements.num_cpus <= capacity_cpus).collect();
     sorted.sort_by_key(|(class, priority, job)| {
         let needs = &class.requirements;
@@ -297,7 +302,7 @@ proptest! {
         ahead in 0..6u32,
         limit in 0..20u32,
     ) {
-        let jobs: Vec<(Class, i64, u32)> =
+        let jobs: Vec<(JobClass, i64, u32)> =
             jobs.into_iter().zip(0..).map(|((cpus, runtime, priority), job)| (class(cpus, 0, 0, runtime), priority, job)).collect();
         let want = want((cpus - used).max(0), ahead, limit);
         prop_assert_eq!(run(&place(cpus), want, &jobs), search(cpus, want, &jobs));

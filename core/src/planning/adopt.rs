@@ -1,9 +1,10 @@
-//! Submissions that were cut short: the intention was written down, `sbatch` was called, and then somebody died.
 //!
-//! Every allocation has a marker that it carries in Slurm, so what became of it can be found out. Only when Slurm has answered that
-//! it knows nothing of it, and has had the time to, is it asked for again.
+//! Resolves submissions that a crash interrupted between the call of `sbatch` and its record.
+//!
+//! Every allocation has a marker that it carries in Slurm, so Slurm can be asked about it. It is submitted again only
+//! after Slurm has answered that it does not know the marker, and a grace period has passed.
 
-/// So long after the call an allocation must be visible.
+/// The time after `sbatch` within which an allocation appears in Slurm's answers, in milliseconds.
 pub const GRACE_MS: i64 = 60_000;
 
 /// An allocation whose number in Slurm is not known.
@@ -11,11 +12,11 @@ pub const GRACE_MS: i64 = 60_000;
 pub struct PendingSubmission<'a> {
     /// Its marker.
     pub marker: &'a str,
-    /// How long ago `sbatch` was called for it; none if it certainly was not.
+    /// Milliseconds since the call of `sbatch`; none if `sbatch` was certainly not called.
     pub called_ms_ago: Option<i64>,
 }
 
-/// What Slurm says about markers.
+/// Slurm's answer about markers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlurmLookup<'a> {
     /// Nothing: it did not answer.
@@ -24,18 +25,19 @@ pub enum SlurmLookup<'a> {
     Found(&'a [(&'a str, &'a str)]),
 }
 
-/// What to do about an intention.
+/// The action to take for an interrupted submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolution<'a> {
     /// It is there, under this number.
     Adopt(&'a str),
     /// It is not there: submit it, under the same marker.
     Submit,
-    /// Nobody can say yet.
+    /// Its fate is not known yet.
     Wait,
 }
 
-/// Decides about one intention. If there are two of it, the first is ours and the others are to be cancelled (see [`surplus`]).
+/// Decides about one submission. If Slurm has several with its marker, the first one is kept, and the others are
+/// canceled (see [`surplus`]).
 pub fn decide<'a>(intention: PendingSubmission<'_>, sightings: SlurmLookup<'a>) -> Resolution<'a> {
     let Some(called_ms_ago) = intention.called_ms_ago else { return Resolution::Submit };
     let SlurmLookup::Found(found) = sightings else { return Resolution::Wait };
@@ -57,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_submission_that_was_cut_short_is_found_again_and_never_repeated_on_a_guess() {
+    fn an_interrupted_submission_is_found_before_a_repeat() {
         let found = [("torc-wf1-a1", "17"), ("torc-wf1-a2", "18")];
         let known = SlurmLookup::Found(&found);
         let intention = |marker, called_ms_ago| PendingSubmission { marker, called_ms_ago };

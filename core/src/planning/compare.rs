@@ -1,30 +1,30 @@
 //! One allocation with N nodes, or N allocations with one node: which is done first?
 
-/// What Slurm said about both.
+/// Slurm's estimates for one large and for several small allocations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueEstimate {
-    /// How many nodes are needed.
+    /// The number of nodes needed.
     pub nodes: i64,
-    /// How long an allocation lasts.
+    /// The walltime of an allocation, in seconds.
     pub seconds: i64,
-    /// How many nodes are idle now.
+    /// The number of idle nodes.
     pub idle_nodes: i64,
-    /// How long one allocation with all nodes would wait, in Slurm's estimation; none if it would never start.
+    /// Slurm's estimate of the wait for one allocation with all nodes, in seconds; none if it would never start.
     pub wait_for_all: Option<i64>,
-    /// How long an allocation with one node would wait; none if it would never start.
+    /// Slurm's estimate of the wait for an allocation with one node, in seconds; none if it would never start.
     pub wait_for_one: Option<i64>,
 }
 
 /// A way to have the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
-    /// How many allocations.
+    /// The number of allocations.
     pub allocations: i64,
-    /// How many nodes each has.
+    /// The number of nodes of each allocation.
     pub nodes: i64,
-    /// When the first job could start.
+    /// Seconds until the first job can start.
     pub first_start: i64,
-    /// When the last allocation would be over.
+    /// Seconds until the last allocation has ended.
     pub done: i64,
 }
 

@@ -1,6 +1,7 @@
-//! What is to be done about the allocations of one workflow: asked for, or cancelled.
 //!
-//! Every rule compares what should be with what is, so the same question can be asked at any time, and again after a crash.
+//! Plans the submission and cancellation of one workflow's allocations.
+//!
+//! Every rule compares the desired state with the present one, so it can run at any time, and again after a crash.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,27 +14,27 @@ use torc_api::resources::SlurmScheduler;
 use torc_api::workflow::WorkflowSpec;
 
 use super::fit::{Walltime, WalltimeMargin};
-use super::partition::Partition;
-use super::sizing::{self, Difference, Existing, Limits, Shape, Stage};
+use super::partition::PartitionLimits;
+use super::sizing::{self, AllocationLimits, AllocationShape, AllocationStage, Difference, Existing};
 use crate::expanded::Requirements;
 use crate::ids::{AllocationId, JobId, WorkflowId};
 use crate::rows::AllocationRow;
 
 /// The most allocations at once, unless the document says otherwise.
 const MAX_ALLOCATIONS: i64 = 4;
-/// How long an allocation lasts whose scheduler does not say.
+/// The walltime of an allocation whose scheduler declares none, in seconds.
 const WALLTIME_SECONDS: i64 = 3_600;
-/// So often an allocation without runners is seen running before it is in nobody's way.
+/// The number of polls without runners after which an allocation no longer counts as capacity.
 const MAX_IDLE_POLLS: u32 = 2;
-/// So long after the end of a workflow its runners have left.
+/// The time in milliseconds after the end of a workflow within which its runners leave by themselves.
 const FAREWELL_MS: i64 = 120_000;
 /// Slurm is asked again to cancel what is still there after so long.
 const CANCEL_AGAIN_MS: i64 = 30_000;
 
-/// What a workflow needs of Slurm, and what it has.
+/// The Slurm demand of a workflow, and its allocations.
 #[derive(Clone, Debug)]
 pub struct WorkflowDemand {
-    /// Which workflow.
+    /// The workflow.
     pub workflow: WorkflowId,
     /// Its name.
     pub name: String,
@@ -43,13 +44,13 @@ pub struct WorkflowDemand {
     pub cluster: Option<String>,
     /// The document.
     pub spec: Arc<WorkflowSpec>,
-    /// Its allocations are asked for by actions or by a person; then none is asked for by what its jobs need.
+    /// Actions or the user request its allocations, so none is sized automatically.
     pub is_asked_for: bool,
-    /// New allocations may be asked for: whoever asks was told to run it.
+    /// New allocations may be submitted: this process runs the workflow.
     pub is_served: bool,
-    /// It was cancelled: nothing will be to do.
+    /// The workflow is canceled.
     pub is_canceled: bool,
-    /// When its end was noted: nothing will be to do.
+    /// The end of the workflow, in milliseconds since 1970.
     pub finished_ms: Option<i64>,
     /// Nothing new starts.
     pub is_suspended: bool,
@@ -61,24 +62,24 @@ pub struct WorkflowDemand {
     pub open_jobs: i64,
     /// Its allocations that are not over.
     pub allocations: Vec<LiveAllocation>,
-    /// Actions that ask for nodes and were set off.
+    /// Triggered actions that request nodes.
     pub actions: Vec<NodeRequest>,
-    /// How many allocations its executed actions have asked for, by scheduler, and the first such action.
+    /// The allocations that executed actions have requested, by scheduler: their number, and the first such action.
     pub asked: BTreeMap<String, (i64, Action)>,
 }
 
 /// Jobs of one kind that have not started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceClass {
-    /// What each needs.
+    /// The requirements of each job.
     pub needs: Requirements,
     /// Labels that a runner must have.
     pub labels: Vec<String>,
     /// The document's scheduler that they belong to.
     pub scheduler: Option<String>,
-    /// So many could start now.
+    /// The number of jobs that can start now.
     pub ready: i64,
-    /// So many wait for other jobs, or for an action that brings nodes for them.
+    /// The number of jobs that wait for other jobs, or for an action that requests nodes for them.
     pub waiting: i64,
 }
 
@@ -87,69 +88,69 @@ pub struct ResourceClass {
 pub struct LiveAllocation {
     /// Its row.
     pub row: AllocationRow,
-    /// What it is doing.
-    pub stage: Stage,
-    /// How many runners live in it.
+    /// Its stage.
+    pub stage: AllocationStage,
+    /// The number of runners in it.
     pub runners: usize,
-    /// How often in a row Slurm has said that it runs while the runners that it had were gone.
+    /// The number of polls in a row in which Slurm reported it as running after its runners had left.
     pub idle_polls: u32,
 }
 
 impl LiveAllocation {
-    /// It has nodes and had a runner, but none is there any more, and Slurm seems not to notice. Once is not enough: what is preempted
-    /// loses its runner first, and comes back.
+    /// Returns whether its runners have left although Slurm reports it as running. One such poll is not enough,
+    /// because a preempted allocation loses its runners before Slurm requeues it.
     pub fn is_left(&self) -> bool {
         self.runners == 0 && self.idle_polls >= MAX_IDLE_POLLS
     }
 }
 
-/// An action that asks for nodes.
+/// An action that requests nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeRequest {
     /// Its number.
     pub action: JobId,
-    /// What it says.
+    /// The action of the document.
     pub definition: Action,
-    /// What it asks for is written down.
+    /// Its allocations are recorded.
     pub is_begun: bool,
 }
 
-/// What is known of the cluster.
+/// The present view of a cluster.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ClusterView<'a> {
     /// Its partitions; none while they are not known.
-    pub partitions: Option<&'a [Partition]>,
+    pub partitions: Option<&'a [PartitionLimits]>,
     /// The account that is charged unless a scheduler names another.
     pub account: Option<&'a str>,
 }
 
-/// What the controller makes of the needs of a workflow. Not kept: it is worked out again.
+/// A summary of the demand of a workflow. It is not stored, but computed again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllocationSummary {
-    /// How many allocations there should be.
+    /// The desired number of allocations.
     pub desired: i64,
-    /// So many ready jobs wait for an allocation to end, because there may be no more at once.
+    /// The number of ready jobs that wait because `maxAllocations` is reached.
     pub held_back: i64,
-    /// Why no allocation can be asked for, for jobs that need one.
+    /// The reason why no allocation can be submitted for jobs that need one.
     pub unplaced: Option<String>,
-    /// Slurm has not answered for so long that somebody should look: what it said instead.
+    /// The error of a Slurm that has not answered for a while.
     pub unreachable: Option<String>,
-    /// What Slurm said when it refused the latest submission.
+    /// Slurm's text when it refused the latest submission.
     pub refused: Option<String>,
 }
 
-/// What is to be done.
+/// The changes to make.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllocationPlan {
-    /// Allocations to ask for, without their numbers.
+    /// Allocations to submit, without their numbers.
     pub intend: Vec<AllocationRow>,
     /// Actions whose allocations are among these.
     pub begin: Vec<JobId>,
-    /// Actions that ask for nothing that is not there.
+    /// Actions whose allocations all exist.
     pub executed: Vec<JobId>,
-    /// Allocations that nobody needs.
+    /// Allocations that are not needed.
     pub cancel: Vec<AllocationId>,
-    /// What to tell people.
+    /// The summary for the status.
     pub summary: AllocationSummary,
 }
 
@@ -165,7 +166,8 @@ pub fn course(needs: &WorkflowDemand, ground: ClusterView<'_>, now_ms: i64) -> A
         // Runners leave by themselves, and have things to do before.
         let stays = needs.spec.compute_node_ignore_workflow_completion == Some(true);
         let may_leave = now_ms - finished_ms < FAREWELL_MS || stays;
-        course.cancel = due(&live, |one| one.stage == Stage::Pending || one.runners == 0 || !may_leave, now_ms);
+        course.cancel =
+            due(&live, |one| one.stage == AllocationStage::Pending || one.runners == 0 || !may_leave, now_ms);
         return course;
     }
     if !needs.is_served {
@@ -179,14 +181,14 @@ pub fn course(needs: &WorkflowDemand, ground: ClusterView<'_>, now_ms: i64) -> A
     }
     if needs.is_asked_for {
         replace_lost(needs, ground, &mut course);
-        // What was asked for in so many words is only given up when no job is left that could use it.
-        // One of a scheduler that is not there any more was asked for by an earlier plan.
+        // An explicitly requested allocation is canceled only when no job is left that can use it.
+        // An allocation of a scheduler that no longer exists belongs to an earlier plan.
         let is_of_an_earlier_plan = |row: &AllocationRow| {
             let name = row.scheduler.as_deref();
             name.is_some_and(|name| scheduler(&needs.spec, name).is_none())
         };
         let is_useless = |one: &LiveAllocation| {
-            one.stage == Stage::Pending && (needs.open_jobs == 0 || is_of_an_earlier_plan(&one.row))
+            one.stage == AllocationStage::Pending && (needs.open_jobs == 0 || is_of_an_earlier_plan(&one.row))
         };
         course.cancel = due(&live, is_useless, now_ms);
     } else if let Some(partitions) = ground.partitions {
@@ -196,13 +198,13 @@ pub fn course(needs: &WorkflowDemand, ground: ClusterView<'_>, now_ms: i64) -> A
     course
 }
 
-/// Those to cancel now: Slurm is not asked again and again.
+/// Returns the allocations to cancel now. `scancel` is not repeated at every poll.
 fn due(live: &[&LiveAllocation], unwanted: impl Fn(&LiveAllocation) -> bool, now_ms: i64) -> Vec<AllocationId> {
     let is_due = |row: &AllocationRow| row.canceled_ms.is_none_or(|asked| now_ms - asked >= CANCEL_AGAIN_MS);
     live.iter().filter(|one| is_due(&one.row) && unwanted(one)).map(|one| one.row.id).collect()
 }
 
-/// Asks for what an action wants, less what it has got already.
+/// Plans the allocations of an action, less those that it has already.
 fn carry_out(wanted: &NodeRequest, needs: &WorkflowDemand, ground: ClusterView<'_>, course: &mut AllocationPlan) {
     if wanted.is_begun {
         return;
@@ -228,7 +230,8 @@ fn carry_out(wanted: &NodeRequest, needs: &WorkflowDemand, ground: ClusterView<'
     course.begin.push(wanted.action);
 }
 
-/// Brings back allocations that are over while jobs are ready that no other one could take: never more than actions asked for.
+/// Replaces ended allocations while jobs are ready that no other allocation can run. There are never more than
+/// actions have requested.
 fn replace_lost(needs: &WorkflowDemand, ground: ClusterView<'_>, course: &mut AllocationPlan) {
     let policy = needs.spec.recovery.as_ref().and_then(|recovery| recovery.policy);
     let is_allowed = !matches!(policy, Some(RecoveryPolicy::Never | RecoveryPolicy::Manual));
@@ -242,8 +245,8 @@ fn replace_lost(needs: &WorkflowDemand, ground: ClusterView<'_>, course: &mut Al
     names.dedup();
     for name in names {
         let kinds = needs.kinds.iter().filter(|kind| kind.scheduler.as_deref() == name);
-        let demands: Vec<sizing::Demand<'_>> = kinds.map(demand).collect();
-        let places: Vec<Partition> = needs
+        let demands: Vec<sizing::JobDemand<'_>> = kinds.map(demand).collect();
+        let places: Vec<PartitionLimits> = needs
             .asked
             .keys()
             .filter(|asked| name.is_none_or(|name| name == asked.as_str()))
@@ -267,25 +270,25 @@ fn replace_lost(needs: &WorkflowDemand, ground: ClusterView<'_>, course: &mut Al
 /// As many allocations as the jobs need.
 fn size(
     needs: &WorkflowDemand,
-    partitions: &[Partition],
+    partitions: &[PartitionLimits],
     account: Option<&str>,
     now_ms: i64,
     course: &mut AllocationPlan,
 ) {
-    let demands: Vec<sizing::Demand<'_>> = needs.kinds.iter().map(demand).collect();
-    // What is being cancelled is no room for anybody, but still counts; what its runners have left does not. Where a node's daemon
-    // is dead, Slurm takes minutes to notice that.
+    let demands: Vec<sizing::JobDemand<'_>> = needs.kinds.iter().map(demand).collect();
+    // A canceled allocation offers no capacity, but still counts. One whose runners have left does not count: Slurm
+    // takes minutes to notice that a node's daemon is dead.
     let present = needs.allocations.iter().filter(|one| !one.is_left());
     let (leaving, staying): (Vec<_>, Vec<_>) = present.partition(|one| one.row.canceled_ms.is_some());
     let known: Vec<Existing> = staying.iter().map(|one| existing(one, partitions)).collect();
     let most = needs.spec.max_allocations.map_or(MAX_ALLOCATIONS, i64::from);
-    let limits = Limits {
+    let limits = AllocationLimits {
         suspended: needs.is_suspended || needs.is_exhausted,
         ..limits((most - leaving.len() as i64).max(0), needs)
     };
     let Difference { submit, cancel, unplaced, held_back, .. } =
         sizing::difference(&demands, &known, partitions, limits);
-    let template = |shape: Shape| AllocationRow {
+    let template = |shape: AllocationShape| AllocationRow {
         cluster: needs.cluster.clone().unwrap_or_default(),
         origin: AllocationOrigin::Sizing,
         partition: Some(shape.partition),
@@ -298,7 +301,7 @@ fn size(
         ..AllocationRow::default()
     };
     course.intend.extend(submit.into_iter().map(template));
-    let again = leaving.into_iter().filter(|one| one.stage == Stage::Pending).collect::<Vec<_>>();
+    let again = leaving.into_iter().filter(|one| one.stage == AllocationStage::Pending).collect::<Vec<_>>();
     let is_named = |one: &LiveAllocation| cancel.contains(&one.row.name());
     course.cancel = due(&staying, is_named, now_ms);
     course.cancel.extend(due(&again, |_| true, now_ms));
@@ -310,8 +313,8 @@ fn size(
     });
 }
 
-fn limits(max_allocations: i64, needs: &WorkflowDemand) -> Limits {
-    Limits {
+fn limits(max_allocations: i64, needs: &WorkflowDemand) -> AllocationLimits {
+    AllocationLimits {
         max_allocations,
         walltime: Walltime::FromJobs,
         margin: WalltimeMargin::of(needs.spec.execution_config.as_ref()),
@@ -320,16 +323,16 @@ fn limits(max_allocations: i64, needs: &WorkflowDemand) -> Limits {
     }
 }
 
-fn demand(kind: &ResourceClass) -> sizing::Demand<'_> {
-    sizing::Demand { needs: &kind.needs, labels: &kind.labels, ready: kind.ready, waiting: kind.waiting }
+fn demand(kind: &ResourceClass) -> sizing::JobDemand<'_> {
+    sizing::JobDemand { needs: &kind.needs, labels: &kind.labels, ready: kind.ready, waiting: kind.waiting }
 }
 
-/// What an allocation has; what is left to the site is what its partition has.
-fn existing(one: &LiveAllocation, partitions: &[Partition]) -> Existing {
+/// Returns the shape of an allocation; what its scheduler leaves open comes from the partition.
+fn existing(one: &LiveAllocation, partitions: &[PartitionLimits]) -> Existing {
     let row = &one.row;
     let site = node_of(row.partition.as_deref(), partitions);
     let or_site = |amount: i64, site: i64| if amount > 0 { amount } else { site };
-    let shape = Shape {
+    let shape = AllocationShape {
         partition: row.partition.clone().unwrap_or_default(),
         nodes: row.nodes.max(1),
         cpus: or_site(row.cpus, site.cpus),
@@ -339,28 +342,30 @@ fn existing(one: &LiveAllocation, partitions: &[Partition]) -> Existing {
     };
     let stage = match one.stage {
         // Its runner has not come yet, and what it will have is what a node has.
-        Stage::Running { seconds_left, free, busy_seconds } if free.cpus == 0 && free.nodes > 0 && row.cpus == 0 => {
+        AllocationStage::Running { seconds_left, free, busy_seconds }
+            if free.cpus == 0 && free.nodes > 0 && row.cpus == 0 =>
+        {
             let all = |amount: i64| amount.saturating_mul(shape.nodes);
             let (cpus, memory_bytes, gpus) = (all(shape.cpus), all(shape.memory_bytes), all(shape.gpus));
             let free = torc_api::wire::Resources { cpus, memory_bytes, gpus, nodes: free.nodes };
-            Stage::Running { seconds_left, free, busy_seconds }
+            AllocationStage::Running { seconds_left, free, busy_seconds }
         }
         stage => stage,
     };
     Existing { marker: row.name(), shape, stage }
 }
 
-/// A node of the partition, or the largest there is if none was named.
-fn node_of(name: Option<&str>, partitions: &[Partition]) -> Partition {
+/// Returns a node of the partition, or of the largest partition if none is named.
+fn node_of(name: Option<&str>, partitions: &[PartitionLimits]) -> PartitionLimits {
     let named = name.and_then(|name| partitions.iter().find(|partition| partition.name == name));
     let largest = || partitions.iter().max_by_key(|partition| (partition.cpus, partition.memory_bytes));
     named.or_else(largest).cloned().unwrap_or_default()
 }
 
-/// A scheduler as a place that jobs fit in or not.
-fn place_of(scheduler: &SlurmScheduler, partitions: &[Partition]) -> Partition {
+/// Returns a scheduler as a runner that jobs are matched with.
+fn place_of(scheduler: &SlurmScheduler, partitions: &[PartitionLimits]) -> PartitionLimits {
     let node = node_of(scheduler.partition.as_deref(), partitions);
-    Partition {
+    PartitionLimits {
         name: scheduler.name.clone().unwrap_or_default(),
         memory_bytes: memory_of(scheduler).filter(|bytes| *bytes > 0).unwrap_or(node.memory_bytes),
         gpus: gpus_of(scheduler),
@@ -372,7 +377,7 @@ fn place_of(scheduler: &SlurmScheduler, partitions: &[Partition]) -> Partition {
     }
 }
 
-/// An allocation of a scheduler, for a workflow on a cluster.
+/// Creates an allocation of a scheduler for a workflow on a cluster.
 fn for_workflow(
     needs: &WorkflowDemand,
     scheduler: &SlurmScheduler,
@@ -384,7 +389,7 @@ fn for_workflow(
     AllocationRow { cluster: needs.cluster.clone().unwrap_or_default(), account, ..row }
 }
 
-/// An allocation of a scheduler, as an action asks for it.
+/// Creates an allocation of a scheduler for an action.
 pub fn of_scheduler(scheduler: &SlurmScheduler, action: &Action) -> AllocationRow {
     let account = Some(scheduler.account.as_str()).filter(|account| !account.is_empty());
     AllocationRow {
@@ -402,7 +407,7 @@ pub fn of_scheduler(scheduler: &SlurmScheduler, action: &Action) -> AllocationRo
     }
 }
 
-/// A scheduler of the document, by name.
+/// Returns a scheduler of the document by name.
 pub fn scheduler<'a>(spec: &'a WorkflowSpec, name: &str) -> Option<&'a SlurmScheduler> {
     spec.slurm_schedulers.iter().find(|scheduler| scheduler.name.as_deref() == Some(name))
 }
@@ -420,7 +425,7 @@ fn memory_of(scheduler: &SlurmScheduler) -> Option<i64> {
     }
 }
 
-/// The GPUs of `gpu:4`, `gpu:h100:4` or `gpu`.
+/// Returns the number of GPUs in `gpu:4`, `gpu:h100:4` or `gpu`.
 fn gpus_of(scheduler: &SlurmScheduler) -> i64 {
     let of_one = |part: &str| {
         let mut words = part.trim().split(':');

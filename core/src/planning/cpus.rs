@@ -1,17 +1,18 @@
-//! CPUs of a node that a scheduler of the document says nothing about.
 //!
-//! Where nodes belong to one job each, whoever asks for a node has all of its CPUs. Where they are shared, Slurm gives one CPU to
-//! whoever does not say how many: jobs would run one after another, and those that need two never. So as many are asked for as the
-//! jobs can use.
+//! The CPUs to request for schedulers that declare none.
+//!
+//! On exclusive nodes, a request for a node gets all of its CPUs. On shared nodes, Slurm gives one CPU to a request
+//! without a number: jobs would run one after another, and those that need two would never run. So Torc requests as
+//! many CPUs as the jobs can use.
 
 use serde_json::Value;
 use torc_api::resources::SlurmScheduler;
 use torc_api::workflow::WorkflowSpec;
 
 use super::course::ResourceClass;
-use super::partition::Partition;
+use super::partition::PartitionLimits;
 
-/// Options of `sbatch` with which somebody says how many CPUs a node is to give.
+/// Options of `sbatch` that determine the number of CPUs of a node.
 const OPTIONS: [&str; 18] = [
     "exclusive",
     "cpus-per-task",
@@ -33,12 +34,12 @@ const OPTIONS: [&str; 18] = [
     "B",
 ];
 
-/// The least number of CPUs that each node of an allocation should give; none where the document says it itself.
+/// Returns the number of CPUs to request for each node; none if the document determines it.
 pub fn least_cpus(
     spec: &WorkflowSpec,
     scheduler: &SlurmScheduler,
     kinds: &[ResourceClass],
-    partitions: &[Partition],
+    partitions: &[PartitionLimits],
 ) -> Option<i64> {
     let is_said_in_text = scheduler.extra.as_deref().is_some_and(|text| text.split_whitespace().any(is_about_cpus));
     let is_said_by_default = |(name, value): (&String, &Value)| {
@@ -55,7 +56,7 @@ pub fn least_cpus(
     }
     let of_kind = |kind: &ResourceClass| kind.needs.num_cpus.saturating_mul(kind.ready.saturating_add(kind.waiting));
     let all = kinds.iter().filter(its_own).map(of_kind).fold(0, i64::saturating_add);
-    // A partition that nobody named is the site's own choice: it may have the smallest nodes.
+    // Without a named partition the site chooses one, which may have the smallest nodes.
     let node = match scheduler.partition.as_deref() {
         Some(name) => partitions.iter().find(|partition| partition.name == name).map(|partition| partition.cpus),
         None => partitions.iter().map(|partition| partition.cpus).min(),
@@ -63,7 +64,7 @@ pub fn least_cpus(
     Some(all.min(node.unwrap_or(widest)).max(widest)).filter(|cpus| *cpus > 1)
 }
 
-/// Whether a word of a command line is an option about CPUs: `--cpus-per-task=4`, `-c`, `-c4`.
+/// Returns whether a word of a command line is an option about CPUs: `--cpus-per-task=4`, `-c`, `-c4`.
 fn is_about_cpus(word: &str) -> bool {
     if let Some(long) = word.strip_prefix("--") {
         return OPTIONS.contains(&long.split('=').next().unwrap_or_default());
@@ -82,8 +83,8 @@ mod tests {
         ResourceClass { needs, labels: Vec::new(), scheduler: None, ready, waiting }
     }
 
-    fn partition(name: &str, cpus: i64) -> Partition {
-        Partition { name: name.to_owned(), cpus, ..Partition::default() }
+    fn partition(name: &str, cpus: i64) -> PartitionLimits {
+        PartitionLimits { name: name.to_owned(), cpus, ..PartitionLimits::default() }
     }
 
     fn nodes() -> SlurmScheduler {

@@ -1,26 +1,26 @@
-//! A plan written into a document: schedulers, the actions that ask for their allocations, and jobs that point to them.
+//! Writes a plan into a document: schedulers, the actions that submit their allocations, and the jobs that name them.
 
 use torc_api::action::{Action, ActionType};
 use torc_api::workflow::WorkflowSpec;
 
-use super::generate::{Plan, Planned};
+use super::generate::{PlannedScheduler, SchedulerPlan};
 use crate::expanded::Expanded;
 
 /// More names than these are not listed one by one if an expression says the same.
 const NAMES_LISTED: usize = 20;
 
-/// Whether an action asks for allocations.
+/// Returns whether an action requests allocations.
 pub fn asks_for_nodes(action: &Action) -> bool {
     action.action_type == ActionType::ScheduleNodes
 }
 
-/// The document with the schedulers of a plan instead of its own. `entries` says for each job which entry of the document it is
-/// from. An entry whose jobs all have the same scheduler names it; where they differ, a runner takes whatever fits.
+/// Returns the document with the schedulers of a plan instead of its own. `entries` maps each job to its entry of the
+/// document. An entry names a scheduler only if all of its jobs have the same one.
 pub fn write(
     spec: &WorkflowSpec,
     expanded: &Expanded,
     entries: &[u32],
-    plan: &Plan,
+    plan: &SchedulerPlan,
     with_actions: bool,
 ) -> WorkflowSpec {
     let mut written = spec.clone();
@@ -38,8 +38,8 @@ pub fn write(
     written
 }
 
-/// For each entry the scheduler that all of its jobs have.
-fn schedulers<'a>(count: usize, entries: &[u32], plan: &'a Plan) -> Vec<Option<&'a str>> {
+/// Returns for each entry the scheduler that all of its jobs have, if there is one.
+fn schedulers<'a>(count: usize, entries: &[u32], plan: &'a SchedulerPlan) -> Vec<Option<&'a str>> {
     let mut of_jobs: Vec<Option<&str>> = vec![None; entries.len()];
     for planned in &plan.planned {
         for job in &planned.jobs {
@@ -58,8 +58,9 @@ fn schedulers<'a>(count: usize, entries: &[u32], plan: &'a Plan) -> Vec<Option<&
     found.into_iter().map(Option::flatten).collect()
 }
 
-/// The action of a scheduler. A family of many jobs is chosen by an expression, as long as that chooses nothing else.
-fn action(planned: &Planned, spec: &WorkflowSpec, expanded: &Expanded, entries: &[u32]) -> Action {
+/// Returns the action of a scheduler. A large family of jobs is chosen by a regular expression, unless it would match
+/// other jobs.
+fn action(planned: &PlannedScheduler, spec: &WorkflowSpec, expanded: &Expanded, entries: &[u32]) -> Action {
     let name_of = |job: u32| expanded.jobs.get(job as usize).map_or("", |job| job.name.as_str());
     let mut action = planned.action(name_of);
     if planned.waits
@@ -72,7 +73,12 @@ fn action(planned: &Planned, spec: &WorkflowSpec, expanded: &Expanded, entries: 
     action
 }
 
-fn expressions(planned: &Planned, spec: &WorkflowSpec, expanded: &Expanded, entries: &[u32]) -> Option<Vec<String>> {
+fn expressions(
+    planned: &PlannedScheduler,
+    spec: &WorkflowSpec,
+    expanded: &Expanded,
+    entries: &[u32],
+) -> Option<Vec<String>> {
     let entry_of = |job: &u32| entries.get(*job as usize).copied();
     let mut chosen: Vec<u32> = planned.jobs.iter().filter_map(entry_of).collect();
     chosen.dedup();
@@ -88,7 +94,7 @@ fn expressions(planned: &Planned, spec: &WorkflowSpec, expanded: &Expanded, entr
     matching.map(|(index, _)| index).eq(wanted).then_some(expressions)
 }
 
-/// The names that a template stands for: `work_{i:03d}` is `^work_.+$`.
+/// Returns a regular expression for the names of a template: `^work_.+$` for `work_{i:03d}`.
 fn expression(template: &str) -> String {
     let mut text = String::from("^");
     let mut rest = template;
@@ -110,11 +116,11 @@ mod tests {
     use torc_api::document::Document;
     use torc_api::load::{Format, LoadOptions, load};
 
-    use super::super::generate::{Settings, plan};
+    use super::super::generate::{PlanSettings, plan};
     use super::super::groups::pending;
     use super::super::partition::tests::partition;
     use super::*;
-    use crate::expand::{Limits, entries_of_jobs, expand};
+    use crate::expand::{ExpansionLimits, entries_of_jobs, expand};
 
     const TEXT: &str = "\
 name: w
@@ -133,10 +139,10 @@ actions:
         let Some(Document::Workflow(document)) = loaded.documents.into_iter().map(|found| found.document).next() else {
             panic!("{:?}", loaded.problems);
         };
-        let limits = Limits::default();
+        let limits = ExpansionLimits::default();
         let expanded = expand(&document.spec, &limits).unwrap();
         let partitions = [partition("p", 4, 8, 0, 10)];
-        let settings = Settings { account: "a", ..Settings::default() };
+        let settings = PlanSettings { account: "a", ..PlanSettings::default() };
         let plan = plan(&pending(&expanded, |_| true), &partitions, settings);
         write(&document.spec, &expanded, &entries_of_jobs(&document.spec, &limits).unwrap(), &plan, with_actions)
     }
@@ -154,7 +160,7 @@ actions:
         let late = &spec.actions[2];
         assert_eq!((late.trigger_type, late.jobs.as_ref()), (TriggerType::OnJobsReady, None));
         assert_eq!(late.job_name_regexes.as_deref(), Some(&["^work_.+$".to_owned()][..]));
-        expand(&spec, &Limits::default()).unwrap();
+        expand(&spec, &ExpansionLimits::default()).unwrap();
     }
 
     #[test]

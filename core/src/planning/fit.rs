@@ -1,12 +1,12 @@
-//! How many jobs an allocation takes, and how many allocations jobs need.
+//! Computes how many jobs an allocation takes, and how many allocations jobs need.
 
 use torc_api::termination::up_to_minute;
 
 pub use super::margin::{STARTUP_SECONDS, WalltimeMargin};
-use super::partition::Partition;
+use super::partition::PartitionLimits;
 use crate::expanded::Requirements;
 
-/// How long an allocation is asked for.
+/// The rule for the walltime of allocations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Walltime {
     /// One and a half times the longest job: enough for it, and short enough to start soon.
@@ -33,7 +33,7 @@ impl Sequence {
 }
 
 /// Returns the walltime to request for these jobs, in whole minutes, at most what the partition allows.
-pub fn walltime(sequence: Sequence, partition: &Partition, strategy: Walltime, margin: WalltimeMargin) -> i64 {
+pub fn walltime(sequence: Sequence, partition: &PartitionLimits, strategy: Walltime, margin: WalltimeMargin) -> i64 {
     let most = partition.seconds.max(60);
     let wanted = match strategy {
         Walltime::FromPartition => most,
@@ -44,9 +44,9 @@ pub fn walltime(sequence: Sequence, partition: &Partition, strategy: Walltime, m
     wanted.min(most / 60 * 60).max(60)
 }
 
-/// How many jobs run side by side on a node, or on the nodes of a job that needs several. At least one: whoever asks has seen that
-/// it fits.
-pub fn side_by_side(needs: &Requirements, partition: &Partition) -> i64 {
+/// Returns the number of jobs that run side by side on a node, or on the nodes of one multi-node job. At least one:
+/// the caller has checked that it fits.
+pub fn side_by_side(needs: &Requirements, partition: &PartitionLimits) -> i64 {
     if needs.num_nodes > 1 {
         return 1;
     }
@@ -66,15 +66,15 @@ pub fn one_after_another(walltime: i64, runtime: i64, margin: WalltimeMargin) ->
 /// Jobs that need the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load<'a> {
-    /// What each needs.
+    /// The requirements of each job.
     pub needs: &'a Requirements,
-    /// How many there are.
+    /// The number of jobs.
     pub jobs: i64,
 }
 
 /// Returns how many allocations of this walltime these jobs need, if all could start at once. An allocation has as many nodes as one job
 /// of it; jobs of different kinds are not put side by side, but one after another.
-pub fn allocations(loads: &[Load<'_>], partition: &Partition, walltime: i64, margin: WalltimeMargin) -> i64 {
+pub fn allocations(loads: &[Load<'_>], partition: &PartitionLimits, walltime: i64, margin: WalltimeMargin) -> i64 {
     let usable = margin.usable_seconds(walltime);
     let mut rounds: Vec<(i64, i64)> = loads
         .iter()
@@ -124,7 +124,7 @@ pub(super) fn divide_up(amount: i64, by: i64) -> i64 {
     amount / by + i64::from(amount % by > 0)
 }
 
-/// What allocations cost if they last as long as they may.
+/// Returns the node hours of allocations that use their whole walltime.
 pub fn node_hours(allocations: i64, nodes: i64, seconds: i64) -> f64 {
     allocations.saturating_mul(nodes) as f64 * seconds as f64 / 3_600.0
 }

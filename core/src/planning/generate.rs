@@ -7,41 +7,41 @@ use torc_api::resources::SlurmScheduler;
 
 use super::fit::{Load, Sequence, Walltime, WalltimeMargin, allocations, node_hours, walltime};
 use super::groups::{Group, PendingJob, groups};
-use super::partition::{NoMatchingPartition, Partition, choose};
+use super::partition::{NoMatchingPartition, PartitionLimits, choose};
 
 /// Jobs that wait get no allocations of their own if theirs and those of the others are so few.
 const MERGE_UP_TO: i64 = 2;
 
-/// How to plan.
+/// Settings of the planner.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Settings<'a> {
+pub struct PlanSettings<'a> {
     /// The account that is charged.
     pub account: &'a str,
     /// The partition for everything.
     pub partition: Option<&'a str>,
     /// A scheduler for each set of requirements, not for each partition.
     pub by_requirements: bool,
-    /// How long allocations are.
+    /// The rule for the walltime.
     pub walltime: Walltime,
     /// The part of their time that no job can use.
     pub margin: WalltimeMargin,
-    /// So long, whatever the jobs need.
+    /// A fixed walltime in seconds.
     pub seconds: Option<i64>,
     /// One allocation with many nodes, not many with one.
     pub single_allocation: bool,
     /// Jobs that wait are never put to those that do not.
     pub keep_apart: bool,
-    /// What names of schedulers get so that they differ from older ones, e.g. `regen_20261116T094530`.
+    /// A suffix that makes names of schedulers unique, e.g. `regen_20261116T094530`.
     pub stamp: Option<&'a str>,
 }
 
-impl Settings<'_> {
+impl PlanSettings<'_> {
     /// Returns the partition for a group. A walltime that the user sets is a limit like that of a partition.
     fn place_for<'a>(
         &self,
         group: &Group<'_>,
-        partitions: &'a [Partition],
-    ) -> Result<&'a Partition, NoMatchingPartition> {
+        partitions: &'a [PartitionLimits],
+    ) -> Result<&'a PartitionLimits, NoMatchingPartition> {
         if !group.labels.is_empty() {
             return Err(NoMatchingPartition::Labels { labels: group.labels.join(", ") });
         }
@@ -57,14 +57,14 @@ impl Settings<'_> {
 
 /// A scheduler and the jobs it is for.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Planned {
+pub struct PlannedScheduler {
     /// The scheduler.
     pub scheduler: SlurmScheduler,
     /// Its name.
     pub name: String,
-    /// How many allocations.
+    /// The number of allocations.
     pub allocations: i64,
-    /// How long each may last.
+    /// The walltime of each allocation, in seconds.
     pub seconds: i64,
     /// Nodes that one of its jobs needs.
     pub nodes_per_job: i64,
@@ -74,13 +74,14 @@ pub struct Planned {
     pub jobs: Vec<u32>,
 }
 
-impl Planned {
-    /// What it costs if every allocation lasts as long as it may.
+impl PlannedScheduler {
+    /// Returns the node hours if every allocation uses its whole walltime.
     pub fn node_hours(&self) -> f64 {
         node_hours(self.allocations, self.scheduler.nodes.unwrap_or(1), self.seconds)
     }
 
-    /// The action that asks for its allocations: at the start, or when its jobs are ready. Jobs are named one by one.
+    /// Returns the action that submits its allocations: at the start, or when its jobs are ready. It names the jobs
+    /// one by one.
     pub fn action<'a>(&self, name_of: impl Fn(u32) -> &'a str) -> Action {
         let nodes = self.scheduler.nodes.unwrap_or(1);
         Action {
@@ -99,7 +100,7 @@ impl Planned {
         }
     }
 
-    /// The action with which a recovery brings its allocations, if that is not done at once: only jobs that wait need one.
+    /// Returns the action with which a recovery submits its allocations later; only jobs that wait need one.
     pub fn recovery_action<'a>(&self, name_of: impl Fn(u32) -> &'a str) -> Option<Action> {
         self.waits.then(|| self.action(name_of))
     }
@@ -110,38 +111,42 @@ impl Planned {
 pub struct Unschedulable {
     /// Its place in the list of all jobs.
     pub job: u32,
-    /// Why.
+    /// The reason.
     pub reason: NoMatchingPartition,
 }
 
-/// What comes of it.
+/// The result of the planner.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Plan {
+pub struct SchedulerPlan {
     /// Schedulers.
-    pub planned: Vec<Planned>,
+    pub planned: Vec<PlannedScheduler>,
     /// Jobs that no scheduler is for.
     pub unplaced: Vec<Unschedulable>,
 }
 
-impl Plan {
-    /// What it costs if every allocation lasts as long as it may.
+impl SchedulerPlan {
+    /// Returns the node hours if every allocation uses its whole walltime.
     pub fn node_hours(&self) -> f64 {
-        self.planned.iter().map(Planned::node_hours).sum()
+        self.planned.iter().map(PlannedScheduler::node_hours).sum()
     }
 }
 
 /// Groups that share a scheduler.
 struct SchedulerGroup<'a> {
-    partition: &'a Partition,
+    partition: &'a PartitionLimits,
     nodes: i64,
     waits: bool,
     requirements: Option<&'a str>,
     groups: Vec<Group<'a>>,
 }
 
-/// Plans schedulers for jobs. Every job is in exactly one scheduler or is told to have no place.
-pub fn plan<'a>(jobs: &[PendingJob<'a>], partitions: &'a [Partition], settings: Settings<'_>) -> Plan {
-    let mut plan = Plan::default();
+/// Plans schedulers for jobs. Every job belongs to exactly one scheduler or is listed as unplaced.
+pub fn plan<'a>(
+    jobs: &[PendingJob<'a>],
+    partitions: &'a [PartitionLimits],
+    settings: PlanSettings<'_>,
+) -> SchedulerPlan {
+    let mut plan = SchedulerPlan::default();
     let mut lots: Vec<SchedulerGroup<'a>> = Vec::new();
     for group in groups(jobs) {
         match settings.place_for(&group, partitions) {
@@ -159,7 +164,12 @@ pub fn plan<'a>(jobs: &[PendingJob<'a>], partitions: &'a [Partition], settings: 
     plan
 }
 
-fn join<'a>(lots: &mut Vec<SchedulerGroup<'a>>, group: Group<'a>, partition: &'a Partition, by_requirements: bool) {
+fn join<'a>(
+    lots: &mut Vec<SchedulerGroup<'a>>,
+    group: Group<'a>,
+    partition: &'a PartitionLimits,
+    by_requirements: bool,
+) {
     let nodes = group.requirements.num_nodes.max(1);
     let requirements = by_requirements.then_some(group.requirements.name.as_str());
     let same = |lot: &&mut SchedulerGroup<'a>| {
@@ -173,7 +183,7 @@ fn join<'a>(lots: &mut Vec<SchedulerGroup<'a>>, group: Group<'a>, partition: &'a
 }
 
 /// Puts jobs that wait to those that do not, where both together need few allocations: the later ones use what is left of the first.
-fn merge(lots: &mut Vec<SchedulerGroup<'_>>, settings: Settings<'_>) {
+fn merge(lots: &mut Vec<SchedulerGroup<'_>>, settings: PlanSettings<'_>) {
     let waiting: Vec<SchedulerGroup<'_>> = extract(lots, |lot| lot.waits);
     for late in waiting {
         let partner = lots.iter_mut().find(|lot| {
@@ -197,7 +207,7 @@ fn extract<T>(list: &mut Vec<T>, is_meant: impl Fn(&T) -> bool) -> Vec<T> {
 }
 
 impl SchedulerGroup<'_> {
-    fn seconds(&self, settings: Settings<'_>) -> i64 {
+    fn seconds(&self, settings: PlanSettings<'_>) -> i64 {
         let longest_seconds = self.groups.iter().map(|group| group.requirements.runtime_seconds).max().unwrap_or(0);
         // The allocations of jobs that wait begin when these are ready; others begin with the first job of the chain.
         let chain_seconds = if self.waits { longest_seconds } else { self.chain_seconds() };
@@ -209,13 +219,13 @@ impl SchedulerGroup<'_> {
         self.groups.iter().map(|group| group.chain_seconds).max().unwrap_or(0)
     }
 
-    /// Whether jobs that wait could end in an allocation that begins with the jobs that they wait for.
-    fn has_time_for_chain(&self, settings: Settings<'_>) -> bool {
+    /// Returns whether waiting jobs could end in an allocation that starts with their dependencies.
+    fn has_time_for_chain(&self, settings: PlanSettings<'_>) -> bool {
         let most = settings.seconds.unwrap_or(self.partition.seconds);
         settings.margin.walltime_for(self.chain_seconds()) <= most
     }
 
-    fn count(&self, settings: Settings<'_>) -> i64 {
+    fn count(&self, settings: PlanSettings<'_>) -> i64 {
         let load =
             |group: &Group<'_>| (group.requirements.clone(), i64::try_from(group.jobs.len()).unwrap_or(i64::MAX));
         let loads: Vec<_> = self.groups.iter().map(load).collect();
@@ -223,7 +233,7 @@ impl SchedulerGroup<'_> {
         allocations(&loads, self.partition, self.seconds(settings), settings.margin)
     }
 
-    fn planned(&self, settings: Settings<'_>) -> Planned {
+    fn planned(&self, settings: PlanSettings<'_>) -> PlannedScheduler {
         let (count, seconds) = (self.count(settings), self.seconds(settings));
         // A partition may not give so many nodes to one job; then it is several again.
         let widest = self.partition.nodes.unwrap_or(i64::MAX) / self.nodes;
@@ -231,7 +241,7 @@ impl SchedulerGroup<'_> {
         let name = self.name(settings.stamp);
         let uses_gpus = self.groups.iter().any(|group| group.requirements.num_gpus > 0);
         let partition = self.partition;
-        Planned {
+        PlannedScheduler {
             scheduler: SlurmScheduler {
                 name: Some(name.clone()),
                 account: settings.account.to_owned(),
@@ -241,7 +251,7 @@ impl SchedulerGroup<'_> {
                 mem: Some(format!("{}m", partition.memory_bytes >> 20)),
                 nodes: Some(self.nodes * wide),
                 walltime: Some(format_duration(seconds)),
-                // Where nodes are shared, Slurm gives one CPU to whoever does not ask for more.
+                // On shared nodes, Slurm gives one CPU unless more are requested.
                 extra: partition.is_shared.then(|| format!("--cpus-per-task={}", partition.cpus)),
                 ..SlurmScheduler::default()
             },

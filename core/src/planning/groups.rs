@@ -12,7 +12,7 @@ pub struct PendingJob<'a> {
     pub index: u32,
     /// Its name.
     pub name: &'a str,
-    /// What it needs.
+    /// The requirements of the job.
     pub requirements: &'a Requirements,
     /// Labels a runner must have.
     pub labels: &'a [String],
@@ -22,7 +22,7 @@ pub struct PendingJob<'a> {
     pub chain_seconds: i64,
 }
 
-/// The jobs of a document that are still to run. One that waits only for jobs that have ended does not wait.
+/// Returns the jobs of a document that are still to run. A job whose dependencies have all ended does not wait.
 pub fn pending<'a>(expanded: &'a Expanded, is_pending: impl Fn(u32) -> bool) -> Vec<PendingJob<'a>> {
     let chains = chain_seconds(expanded, &is_pending);
     let jobs = (0_u32..).zip(&expanded.jobs).filter(|(index, _)| is_pending(*index));
@@ -52,7 +52,7 @@ fn chain_seconds(expanded: &Expanded, is_pending: impl Fn(u32) -> bool) -> Vec<i
 /// Jobs that are alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group<'a> {
-    /// What each of them needs.
+    /// The requirements of each job.
     pub requirements: &'a Requirements,
     /// They wait for others.
     pub waits: bool,

@@ -1,6 +1,7 @@
-//! Allocations and runners that are no more, and the jobs that were with them.
 //!
-//! Something is gone only when Slurm has said so. An answer that did not come, or that nobody understands, changes nothing.
+//! Finds allocations and runners that have ended, and the jobs that were lost with them.
+//!
+//! An allocation has ended only if Slurm says so. A missing or unknown answer changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,22 +13,22 @@ pub const UNSEEN_MS: i64 = 60_000;
 
 /// An allocation as it is known here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Allocation {
+pub struct KnownAllocation {
     /// Its number here.
     pub id: i64,
     /// It has started, as far as is known here.
     pub is_active: bool,
-    /// What Slurm says about it.
+    /// Slurm's answer about it.
     pub sighting: SlurmObservation,
-    /// How long Slurm has known nothing of it.
+    /// Milliseconds for which Slurm has not known it.
     pub unseen_ms: i64,
     /// It has come back since its jobs started, as far as Slurm says.
     pub has_restarted: bool,
-    /// How its earlier start ended, if it was requeued and the accounting says so.
+    /// The final state of its earlier start, if it was requeued and the accounting has it.
     pub former_end: Option<SlurmState>,
 }
 
-/// What Slurm says about an allocation.
+/// Slurm's answer about an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlurmObservation {
     /// It did not answer.
@@ -42,7 +43,7 @@ pub enum SlurmObservation {
 
 /// A runner that has not signed off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Runner {
+pub struct KnownRunner {
     /// Its number.
     pub id: i64,
     /// The allocation it lives in.
@@ -60,7 +61,7 @@ pub struct RunningJob {
     pub runner: i64,
 }
 
-/// What was found.
+/// The findings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OrphanFindings {
     /// Allocations that are over: number, and the state in which they ended.
@@ -76,7 +77,7 @@ pub struct OrphanFindings {
 }
 
 /// Looks at everything at once.
-pub fn detect(allocations: &[Allocation], runners: &[Runner], jobs: &[RunningJob]) -> OrphanFindings {
+pub fn detect(allocations: &[KnownAllocation], runners: &[KnownRunner], jobs: &[RunningJob]) -> OrphanFindings {
     let mut findings = OrphanFindings::default();
     let mut ends: BTreeMap<i64, Cause> = BTreeMap::new();
     for allocation in allocations {
@@ -110,7 +111,7 @@ pub fn detect(allocations: &[Allocation], runners: &[Runner], jobs: &[RunningJob
             }
         }
     }
-    // A job whose runner is not even in the books has nobody who could end it.
+    // A job whose runner is not registered has no process that could report its end.
     let lost = |job: &RunningJob| match dead.get(&job.runner) {
         Some(cause) => Some((job.id, *cause)),
         None => (!live.contains(&job.runner)).then_some((job.id, Cause::Lost)),
@@ -126,13 +127,13 @@ enum Classification {
     Over(SlurmState),
 }
 
-/// Why Slurm has requeued an allocation: its node was lost, or somebody else got it.
-fn requeued_for(allocation: &Allocation) -> Cause {
+/// Returns why Slurm has requeued an allocation: a node failure or a preemption.
+fn requeued_for(allocation: &KnownAllocation) -> Cause {
     let end = allocation.former_end.and_then(SlurmState::cause_of_its_jobs);
     end.filter(|cause| *cause == Cause::NodeFailure).unwrap_or(Cause::Preempted)
 }
 
-fn judge(allocation: &Allocation) -> Classification {
+fn judge(allocation: &KnownAllocation) -> Classification {
     match allocation.sighting {
         SlurmObservation::NoAnswer
         | SlurmObservation::Queued(SlurmState::Unknown)
@@ -161,15 +162,15 @@ fn judge(allocation: &Allocation) -> Classification {
 mod tests {
     use super::*;
 
-    fn allocation(id: i64, is_active: bool, sighting: SlurmObservation) -> Allocation {
-        Allocation { id, is_active, sighting, unseen_ms: 0, has_restarted: false, former_end: None }
+    fn allocation(id: i64, is_active: bool, sighting: SlurmObservation) -> KnownAllocation {
+        KnownAllocation { id, is_active, sighting, unseen_ms: 0, has_restarted: false, former_end: None }
     }
 
-    fn runner(id: i64, allocation: Option<i64>) -> Runner {
-        Runner { id, allocation, is_silent: false }
+    fn runner(id: i64, allocation: Option<i64>) -> KnownRunner {
+        KnownRunner { id, allocation, is_silent: false }
     }
 
-    fn one(allocation: Allocation) -> OrphanFindings {
+    fn one(allocation: KnownAllocation) -> OrphanFindings {
         let runners = [runner(10, Some(allocation.id))];
         detect(&[allocation], &runners, &[RunningJob { id: 100, runner: 10 }])
     }
@@ -223,10 +224,10 @@ mod tests {
 
     // R03
     #[test]
-    fn a_runner_of_an_allocation_that_is_long_over_is_stale_once_it_is_silent() {
+    fn a_silent_runner_of_an_ended_allocation_is_stale() {
         let speaks = detect(&[], &[runner(10, Some(7))], &[RunningJob { id: 100, runner: 10 }]);
         assert_eq!(speaks, OrphanFindings::default());
-        let silent = Runner { is_silent: true, ..runner(10, Some(7)) };
+        let silent = KnownRunner { is_silent: true, ..runner(10, Some(7)) };
         let found = detect(&[], &[silent], &[RunningJob { id: 100, runner: 10 }]);
         assert_eq!((found.stale_runners, found.lost_jobs), (vec![10], vec![(100, Cause::Lost)]));
     }
@@ -241,7 +242,7 @@ mod tests {
         ];
         for sighting in unknown {
             for is_active in [true, false] {
-                let waited = Allocation { unseen_ms: i64::MAX, ..allocation(1, is_active, sighting) };
+                let waited = KnownAllocation { unseen_ms: i64::MAX, ..allocation(1, is_active, sighting) };
                 let found = one(waited);
                 assert_eq!(found, OrphanFindings { in_doubt: vec![1], ..OrphanFindings::default() }, "{sighting:?}");
             }
@@ -257,9 +258,9 @@ mod tests {
             SlurmObservation::Recorded(SlurmState::Pending),
         ] {
             for is_active in [true, false] {
-                let just_now = one(Allocation { unseen_ms: UNSEEN_MS - 1, ..allocation(1, is_active, sighting) });
+                let just_now = one(KnownAllocation { unseen_ms: UNSEEN_MS - 1, ..allocation(1, is_active, sighting) });
                 assert_eq!(just_now, OrphanFindings { in_doubt: vec![1], ..OrphanFindings::default() }, "{sighting:?}");
-                let for_long = one(Allocation { unseen_ms: UNSEEN_MS, ..allocation(1, is_active, sighting) });
+                let for_long = one(KnownAllocation { unseen_ms: UNSEEN_MS, ..allocation(1, is_active, sighting) });
                 assert_eq!(for_long.over, [(1, SlurmState::Failed)], "{sighting:?}, active: {is_active}");
                 assert_eq!(for_long.lost_jobs, [(100, Cause::Lost)]);
             }
@@ -286,8 +287,10 @@ mod tests {
         for state in [SlurmState::Pending, SlurmState::ComingBack] {
             assert_eq!(one(allocation(1, true, SlurmObservation::Queued(state))), expected, "{state}");
         }
-        let again =
-            Allocation { has_restarted: true, ..allocation(1, true, SlurmObservation::Queued(SlurmState::Running)) };
+        let again = KnownAllocation {
+            has_restarted: true,
+            ..allocation(1, true, SlurmObservation::Queued(SlurmState::Running))
+        };
         assert_eq!(one(again), expected, "it runs again already");
     }
 

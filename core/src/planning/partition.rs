@@ -11,7 +11,7 @@ const MIB: i64 = 1 << 20;
 
 /// A partition with its texts read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Partition {
+pub struct PartitionLimits {
     /// Its name.
     pub name: String,
     /// CPUs of a node.
@@ -22,15 +22,15 @@ pub struct Partition {
     pub gpus: i64,
     /// The longest time limit.
     pub seconds: i64,
-    /// How many nodes a job can have; none for no limit.
+    /// The limit of nodes for a job; none for no limit.
     pub nodes: Option<i64>,
-    /// Several users' jobs share a node, so one asks for no more than one uses.
+    /// Jobs of several users share a node, so a request covers only what is used.
     pub is_shared: bool,
-    /// Only used when somebody names it.
+    /// Used only when a document names it.
     pub on_request: bool,
 }
 
-impl TryFrom<&cluster::Partition> for Partition {
+impl TryFrom<&cluster::Partition> for PartitionLimits {
     type Error = QuantityError;
 
     fn try_from(partition: &cluster::Partition) -> Result<Self, Self::Error> {
@@ -47,48 +47,48 @@ impl TryFrom<&cluster::Partition> for Partition {
     }
 }
 
-/// Why a job has no partition.
+/// The reason why no partition can run a job.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NoMatchingPartition {
     /// There is none at all.
     #[error("the cluster has no partitions")]
     NoPartitions,
-    /// The one that was asked for does not exist.
+    /// The named partition does not exist.
     #[error("there is no partition '{name}'")]
     Unknown {
-        /// What was asked for.
+        /// The name of the partition.
         name: String,
     },
     /// No node has so many CPUs.
     #[error("{} on a node {} more than any partition has ({most})", count(*needed, "CPU"), is_or_are(*needed))]
     Cpus {
-        /// What it needs.
+        /// The amount that the job needs.
         needed: i64,
-        /// What there is.
+        /// The largest amount that a partition has.
         most: i64,
     },
     /// No node has so much memory.
     #[error("{} of memory on a node is more than any partition has ({})", format_bytes(*needed), format_bytes(*most))]
     Memory {
-        /// What it needs.
+        /// The amount that the job needs.
         needed: i64,
-        /// What there is.
+        /// The largest amount that a partition has.
         most: i64,
     },
     /// No node has so many GPUs.
     #[error("{} on a node {} more than any partition has ({most})", count(*needed, "GPU"), is_or_are(*needed))]
     Gpus {
-        /// What it needs.
+        /// The amount that the job needs.
         needed: i64,
-        /// What there is.
+        /// The largest amount that a partition has.
         most: i64,
     },
     /// No partition lets a job have so many nodes.
     #[error("{} {} more than any partition gives a job ({most})", count(*needed, "node"), is_or_are(*needed))]
     Nodes {
-        /// What it needs.
+        /// The amount that the job needs.
         needed: i64,
-        /// What there is.
+        /// The largest amount that a partition has.
         most: i64,
     },
     /// No partition allows a walltime that is long enough.
@@ -109,13 +109,13 @@ pub enum NoMatchingPartition {
     /// Each need could be met somewhere, but not all in one place.
     #[error("no partition has all that it needs at once")]
     Together,
-    /// It would fit in a partition that is only used when somebody names it.
+    /// It fits only into a partition that a document must name.
     #[error("it only fits in '{name}', which has to be named")]
     OnRequest {
         /// The partition.
         name: String,
     },
-    /// Only runners that somebody started with its labels may run it.
+    /// It has labels, so only runners that were started with them can run it.
     #[error("it has labels ({labels}), so only runners that were started with them can run it")]
     Labels {
         /// The labels.
@@ -123,16 +123,16 @@ pub enum NoMatchingPartition {
     },
 }
 
-/// The partition for a job: the one that was named, or the tightest that has what it needs. Partitions for debugging are the last
-/// resort, those with GPUs are for jobs that need some, and small jobs share nodes where that is possible.
+/// Returns the partition for a job: the named one, or the smallest that fits. Partitions for debugging are the last
+/// resort, those with GPUs are for jobs that need GPUs, and small jobs share nodes if possible.
 pub fn choose<'a>(
     needs: &Requirements,
-    partitions: &'a [Partition],
+    partitions: &'a [PartitionLimits],
     named: Option<&str>,
     margin: WalltimeMargin,
-) -> Result<&'a Partition, NoMatchingPartition> {
-    let fits = |needs: &Requirements, partition: &Partition| fits(needs, partition, margin);
-    let misfit = |needs: &Requirements, partitions: &[Partition]| misfit(needs, partitions, margin);
+) -> Result<&'a PartitionLimits, NoMatchingPartition> {
+    let fits = |needs: &Requirements, partition: &PartitionLimits| fits(needs, partition, margin);
+    let misfit = |needs: &Requirements, partitions: &[PartitionLimits]| misfit(needs, partitions, margin);
     if let Some(name) = named {
         let partition = partitions.iter().find(|partition| partition.name == name);
         let partition = partition.ok_or_else(|| NoMatchingPartition::Unknown { name: name.to_owned() })?;
@@ -150,7 +150,7 @@ pub fn choose<'a>(
     })
 }
 
-fn fits(needs: &Requirements, partition: &Partition, margin: WalltimeMargin) -> bool {
+fn fits(needs: &Requirements, partition: &PartitionLimits, margin: WalltimeMargin) -> bool {
     needs.num_cpus <= partition.cpus
         && needs.memory_bytes <= partition.memory_bytes
         && needs.num_gpus <= partition.gpus
@@ -158,8 +158,8 @@ fn fits(needs: &Requirements, partition: &Partition, margin: WalltimeMargin) -> 
         && partition.nodes.is_none_or(|most| needs.num_nodes <= most)
 }
 
-/// Lower is better.
-fn rank(needs: &Requirements, partition: &Partition) -> impl Ord + use<> {
+/// Returns the rank of a partition for a job; lower is better.
+fn rank(needs: &Requirements, partition: &PartitionLimits) -> impl Ord + use<> {
     let is_for_debugging = partition.name.to_ascii_lowercase().contains("debug");
     let wastes_gpus = partition.gpus > 0 && needs.num_gpus == 0;
     let other_kind = is_small(needs, partition) != partition.is_shared;
@@ -174,16 +174,16 @@ fn rank(needs: &Requirements, partition: &Partition) -> impl Ord + use<> {
     )
 }
 
-/// It needs at most a quarter of a node.
-fn is_small(needs: &Requirements, partition: &Partition) -> bool {
+/// Returns whether a job needs at most a quarter of a node.
+fn is_small(needs: &Requirements, partition: &PartitionLimits) -> bool {
     needs.num_nodes <= 1
         && needs.num_cpus.saturating_mul(4) <= partition.cpus
         && needs.memory_bytes.saturating_mul(4) <= partition.memory_bytes
         && needs.num_gpus.saturating_mul(4) <= partition.gpus
 }
 
-fn misfit(needs: &Requirements, partitions: &[Partition], margin: WalltimeMargin) -> NoMatchingPartition {
-    let most = |amount: fn(&Partition) -> i64| partitions.iter().map(amount).max();
+fn misfit(needs: &Requirements, partitions: &[PartitionLimits], margin: WalltimeMargin) -> NoMatchingPartition {
+    let most = |amount: fn(&PartitionLimits) -> i64| partitions.iter().map(amount).max();
     let Some(cpus) = most(|partition| partition.cpus) else { return NoMatchingPartition::NoPartitions };
     let memory = most(|partition| partition.memory_bytes).unwrap_or(0);
     let gpus = most(|partition| partition.gpus).unwrap_or(0);
@@ -228,27 +228,27 @@ pub(super) mod tests {
         }
     }
 
-    pub fn partition(name: &str, cpus: i64, gib: i64, gpus: i64, hours: i64) -> Partition {
-        Partition {
+    pub fn partition(name: &str, cpus: i64, gib: i64, gpus: i64, hours: i64) -> PartitionLimits {
+        PartitionLimits {
             name: name.to_owned(),
             cpus,
             memory_bytes: gib * GIB,
             gpus,
             seconds: hours * HOUR,
-            ..Partition::default()
+            ..PartitionLimits::default()
         }
     }
 
-    /// A site with the usual kinds.
-    pub fn site() -> Vec<Partition> {
+    /// Returns a site with the usual kinds.
+    pub fn site() -> Vec<PartitionLimits> {
         vec![
             partition("debug", 104, 240, 0, 1),
             partition("short", 104, 240, 0, 4),
             partition("standard", 104, 240, 0, 48),
             partition("bigmem", 104, 2_000, 0, 48),
-            Partition { is_shared: true, nodes: Some(1), ..partition("shared", 104, 240, 0, 48) },
+            PartitionLimits { is_shared: true, nodes: Some(1), ..partition("shared", 104, 240, 0, 48) },
             partition("gpu", 128, 350, 4, 48),
-            Partition { on_request: true, ..partition("vip", 256, 4_000, 8, 240) },
+            PartitionLimits { on_request: true, ..partition("vip", 256, 4_000, 8, 240) },
         ]
     }
 
@@ -301,7 +301,7 @@ pub(super) mod tests {
     #[test]
     fn a_partition_fits_up_to_its_limits() {
         let none = WalltimeMargin::default();
-        let most = Partition { nodes: Some(2), ..partition("p", 8, 16, 4, 3) };
+        let most = PartitionLimits { nodes: Some(2), ..partition("p", 8, 16, 4, 3) };
         assert!(fits(&needs(8, 16, 4, 2, 3), &most, none));
         for beyond in [
             needs(9, 16, 4, 2, 3),
@@ -314,7 +314,7 @@ pub(super) mod tests {
         }
         let margin = WalltimeMargin { startup_seconds: 60, ..none };
         assert!(!fits(&needs(8, 16, 4, 2, 3), &most, margin), "the margin is part of the walltime");
-        assert!(fits(&needs(8, 16, 4, 99, 3), &Partition { nodes: None, ..most }, none));
+        assert!(fits(&needs(8, 16, 4, 99, 3), &PartitionLimits { nodes: None, ..most }, none));
     }
 
     #[test]
@@ -347,7 +347,7 @@ pub(super) mod tests {
             choose(&needs(64, 1, 4, 1, 1), &two, None, WalltimeMargin::default()),
             Err(NoMatchingPartition::Together)
         );
-        let narrow = [Partition { nodes: Some(2), ..partition("p", 8, 8, 0, 8) }];
+        let narrow = [PartitionLimits { nodes: Some(2), ..partition("p", 8, 8, 0, 8) }];
         assert_eq!(
             choose(&needs(1, 1, 0, 3, 1), &narrow, None, WalltimeMargin::default()),
             Err(NoMatchingPartition::Nodes { needed: 3, most: 2 })
@@ -380,8 +380,8 @@ pub(super) mod tests {
             gpus_per_node: Some(2),
             ..cluster::Partition::default()
         };
-        let read = Partition::try_from(&written).unwrap();
+        let read = PartitionLimits::try_from(&written).unwrap();
         assert_eq!((read.memory_bytes, read.seconds, read.gpus), (4_000 * MIB, 1_800, 2));
-        assert!(Partition::try_from(&cluster::Partition { max_walltime: "soon".to_owned(), ..written }).is_err());
+        assert!(PartitionLimits::try_from(&cluster::Partition { max_walltime: "soon".to_owned(), ..written }).is_err());
     }
 }

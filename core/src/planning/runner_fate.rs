@@ -56,7 +56,7 @@ pub enum Loss {
 }
 
 impl Loss {
-    /// The message of the results of its jobs.
+    /// Returns the message of the results of its jobs.
     pub const fn message(self) -> &'static str {
         match self {
             Self::Ended => "its runner's processes have ended",
@@ -111,7 +111,7 @@ fn living(evidence: &RunnerEvidence) -> Option<UnreachableReason> {
     }
 }
 
-/// The loss that the processes prove, if they do.
+/// Returns the loss that the state of the processes proves, if any.
 fn proven_loss(evidence: &RunnerEvidence) -> Option<Loss> {
     let have_ended = evidence.agent == ProcessState::Ended && evidence.shim == ProcessState::Ended;
     match evidence.machine {

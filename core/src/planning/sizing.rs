@@ -8,12 +8,12 @@ use torc_api::wire::Resources;
 use super::fit::{
     Sequence, Walltime, WalltimeMargin, divide_up, node_hours, one_after_another, side_by_side, walltime,
 };
-use super::partition::{NoMatchingPartition, Partition, choose};
+use super::partition::{NoMatchingPartition, PartitionLimits, choose};
 use crate::expanded::Requirements;
 
-/// What an allocation has.
+/// The resources and the walltime of an allocation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Shape {
+pub struct AllocationShape {
     /// The partition.
     pub partition: String,
     /// Nodes.
@@ -24,12 +24,12 @@ pub struct Shape {
     pub memory_bytes: i64,
     /// GPUs of each node.
     pub gpus: i64,
-    /// How long it lasts.
+    /// The walltime in seconds.
     pub seconds: i64,
 }
 
-impl Shape {
-    /// What it costs if it lasts as long as it may.
+impl AllocationShape {
+    /// Returns the node hours if it uses its whole walltime.
     pub fn node_hours(&self) -> f64 {
         node_hours(1, self.nodes, self.seconds)
     }
@@ -47,80 +47,80 @@ impl Shape {
 
 /// Jobs of one kind that have not started.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Demand<'a> {
-    /// What each needs.
+pub struct JobDemand<'a> {
+    /// The requirements of each job.
     pub needs: &'a Requirements,
     /// Labels that a runner must have.
     pub labels: &'a [String],
-    /// So many could start now.
+    /// The number of jobs that can start now.
     pub ready: i64,
-    /// So many wait for other jobs.
+    /// The number of jobs that wait for other jobs.
     pub waiting: i64,
 }
 
-/// An allocation that exists, or is being asked for.
+/// An allocation that exists or is being submitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Existing {
     /// By which it is known.
     pub marker: String,
-    /// What it has.
-    pub shape: Shape,
-    /// What it is doing.
-    pub stage: Stage,
+    /// Its resources and walltime.
+    pub shape: AllocationShape,
+    /// Its stage.
+    pub stage: AllocationStage,
 }
 
-/// What an allocation is doing.
+/// The stage of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// It waits in Slurm's queue, or nobody knows yet whether it does.
+pub enum AllocationStage {
+    /// It waits in Slurm's queue, or Slurm has not confirmed it yet.
     Pending,
     /// It runs.
     Running {
-        /// How much of its time is left.
+        /// The seconds that are left.
         seconds_left: i64,
-        /// What its jobs leave free.
+        /// The resources that its jobs leave free.
         free: Resources,
-        /// When the last of its jobs will have ended, in all likelihood.
+        /// The seconds after which its jobs have probably ended.
         busy_seconds: i64,
     },
 }
 
-/// What limits it.
+/// Limits of the allocations of a workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct AllocationLimits {
     /// The most allocations at once, running ones included.
     pub max_allocations: i64,
-    /// How long they are.
+    /// The rule for the walltime.
     pub walltime: Walltime,
     /// The part of their time that no job can use.
     pub margin: WalltimeMargin,
-    /// Nothing new is asked for.
+    /// No new allocations are submitted.
     pub suspended: bool,
-    /// Nothing will ever be to do again.
+    /// The workflow has ended.
     pub finished: bool,
 }
 
-/// What should be done.
+/// The difference between the allocations that exist and those that are needed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
-    /// Allocations to ask for.
-    pub submit: Vec<Shape>,
-    /// Markers of allocations that nobody needs.
+    /// Allocations to submit.
+    pub submit: Vec<AllocationShape>,
+    /// Markers of allocations that are not needed.
     pub cancel: Vec<String>,
     /// Markers of the others.
     pub keep: Vec<String>,
-    /// Kinds of jobs (by their place in the list) that no allocation can be asked for, and why.
+    /// Indices of the demands that no allocation can satisfy, and why.
     pub unplaced: Vec<(usize, NoMatchingPartition)>,
-    /// So many ready jobs have to wait for an allocation to end, because there may be no more at once.
+    /// The number of ready jobs that wait because `maxAllocations` is reached.
     pub held_back: i64,
 }
 
 /// Room in an allocation.
 struct FreeCapacity {
-    shape: Shape,
-    /// What is free from now on, and for how long.
+    shape: AllocationShape,
+    /// The resources that are free now, and for how many seconds.
     now: (Resources, i64),
-    /// What is free when the last of its jobs has ended, and for how long; nothing if it has none.
+    /// The resources that are free after its last job has ended, and for how many seconds; none if it runs no jobs.
     then: Option<(Resources, i64)>,
     /// The part of its time that no job can use: the start is over once it runs.
     margin: WalltimeMargin,
@@ -129,10 +129,10 @@ struct FreeCapacity {
 
 /// Compares what jobs need with what there is.
 pub fn difference(
-    demands: &[Demand<'_>],
+    demands: &[JobDemand<'_>],
     existing: &[Existing],
-    partitions: &[Partition],
-    limits: Limits,
+    partitions: &[PartitionLimits],
+    limits: AllocationLimits,
 ) -> Difference {
     let mut result = Difference::default();
     if limits.finished {
@@ -142,7 +142,7 @@ pub fn difference(
     let mut rooms: Vec<FreeCapacity> = existing.iter().map(|one| FreeCapacity::of(one, limits.margin)).collect();
     // Running ones first: they cost already.
     let mut order: Vec<usize> = (0..existing.len()).collect();
-    order.sort_by_key(|index| existing.get(*index).is_some_and(|one| one.stage == Stage::Pending));
+    order.sort_by_key(|index| existing.get(*index).is_some_and(|one| one.stage == AllocationStage::Pending));
     let live = i64::try_from(existing.len()).unwrap_or(i64::MAX);
     let mut may_add = if limits.suspended { 0 } else { (limits.max_allocations - live).max(0) };
     for index in hardest_first(demands) {
@@ -152,7 +152,7 @@ pub fn difference(
         left = take(&mut rooms, &usable, demand.needs, left);
         match shape_for(demand, partitions, limits) {
             Err(reason) => {
-                // Jobs that wait are told about too: better now than after days.
+                // Report jobs that wait, too: better now than after days.
                 if left > 0 || demand.waiting > 0 || !demand.labels.is_empty() {
                     result.unplaced.push((index, reason));
                 }
@@ -174,17 +174,17 @@ pub fn difference(
     result
 }
 
-/// Who has a job for it. What waits in the queue already is given up less readily than it is asked for: jobs that could start now
-/// but for a free lane are a reason to keep it, and so are jobs that will be ready some time.
+/// Returns which allocations to keep. A pending allocation is kept for more reasons than a new one is submitted: for
+/// jobs that could start now but for a free slot, and for jobs that will be ready later.
 fn rooms_to_keep(
-    demands: &[Demand<'_>],
+    demands: &[JobDemand<'_>],
     existing: &[Existing],
     order: &[usize],
     margin: WalltimeMargin,
 ) -> Vec<FreeCapacity> {
     let whole = |one: &Existing| FreeCapacity { then: None, ..FreeCapacity::of(one, margin) };
     let mut rooms: Vec<FreeCapacity> = existing.iter().map(whole).collect();
-    let placed: Vec<&Demand<'_>> = hardest_first(demands)
+    let placed: Vec<&JobDemand<'_>> = hardest_first(demands)
         .into_iter()
         .filter_map(|index| demands.get(index))
         .filter(|demand| demand.labels.is_empty())
@@ -198,16 +198,16 @@ fn rooms_to_keep(
     rooms
 }
 
-/// Which pending allocations are not needed: those without a job for them, and the newest of those above the limit.
-fn release(existing: &[Existing], rooms: &[FreeCapacity], limits: Limits, result: &mut Difference) {
+/// Returns the pending allocations that are not needed: those without jobs, and the newest of those above the limit.
+fn release(existing: &[Existing], rooms: &[FreeCapacity], limits: AllocationLimits, result: &mut Difference) {
     let live = i64::try_from(existing.len()).unwrap_or(i64::MAX);
     let idle = |room: &FreeCapacity| !room.is_used || limits.suspended;
     let needless: Vec<bool> =
-        existing.iter().zip(rooms).map(|(one, room)| one.stage == Stage::Pending && idle(room)).collect();
+        existing.iter().zip(rooms).map(|(one, room)| one.stage == AllocationStage::Pending && idle(room)).collect();
     let gone = i64::try_from(needless.iter().filter(|is_needless| **is_needless).count()).unwrap_or(i64::MAX);
     let mut surplus = (live - gone - limits.max_allocations).max(0);
     for (one, is_needless) in existing.iter().zip(needless).rev() {
-        let over = !is_needless && surplus > 0 && one.stage == Stage::Pending;
+        let over = !is_needless && surplus > 0 && one.stage == AllocationStage::Pending;
         surplus -= i64::from(over);
         let list = if is_needless || over { &mut result.cancel } else { &mut result.keep };
         list.push(one.marker.clone());
@@ -217,7 +217,7 @@ fn release(existing: &[Existing], rooms: &[FreeCapacity], limits: Limits, result
 }
 
 /// Kinds of jobs in the order in which they are given room.
-fn hardest_first(demands: &[Demand<'_>]) -> Vec<usize> {
+fn hardest_first(demands: &[JobDemand<'_>]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..demands.len()).collect();
     let weight = |index: &usize| {
         demands.get(*index).map(|demand| {
@@ -229,17 +229,17 @@ fn hardest_first(demands: &[Demand<'_>]) -> Vec<usize> {
     order
 }
 
-/// The allocation that jobs of a kind would be given, whole nodes of it.
+/// Returns the allocation for jobs of one class, in whole nodes.
 fn shape_for<'a>(
-    demand: &Demand<'_>,
-    partitions: &'a [Partition],
-    limits: Limits,
-) -> Result<(Shape, &'a Partition), NoMatchingPartition> {
+    demand: &JobDemand<'_>,
+    partitions: &'a [PartitionLimits],
+    limits: AllocationLimits,
+) -> Result<(AllocationShape, &'a PartitionLimits), NoMatchingPartition> {
     if !demand.labels.is_empty() {
         return Err(NoMatchingPartition::Labels { labels: demand.labels.join(", ") });
     }
     let partition = choose(demand.needs, partitions, None, limits.margin)?;
-    let shape = Shape {
+    let shape = AllocationShape {
         partition: partition.name.clone(),
         nodes: demand.needs.num_nodes.max(1),
         cpus: partition.cpus,
@@ -250,14 +250,20 @@ fn shape_for<'a>(
     Ok((shape, partition))
 }
 
-/// Where nodes are shared, no more is asked for than the jobs use that are left.
-fn trim(shape: &Shape, partition: &Partition, needs: &Requirements, jobs: i64, margin: WalltimeMargin) -> Shape {
+/// Reduces an allocation on shared nodes to what the remaining jobs use.
+fn trim(
+    shape: &AllocationShape,
+    partition: &PartitionLimits,
+    needs: &Requirements,
+    jobs: i64,
+    margin: WalltimeMargin,
+) -> AllocationShape {
     if !partition.is_shared || needs.num_nodes > 1 {
         return shape.clone();
     }
     let each = one_after_another(shape.seconds, needs.runtime_seconds, margin);
     let lanes = divide_up(jobs, each).min(side_by_side(needs, partition));
-    Shape {
+    AllocationShape {
         cpus: needs.num_cpus.saturating_mul(lanes).min(shape.cpus),
         memory_bytes: needs.memory_bytes.saturating_mul(lanes).min(shape.memory_bytes),
         gpus: needs.num_gpus.saturating_mul(lanes).min(shape.gpus),
@@ -266,13 +272,13 @@ fn trim(shape: &Shape, partition: &Partition, needs: &Requirements, jobs: i64, m
 }
 
 impl FreeCapacity {
-    fn fresh(shape: Shape, margin: WalltimeMargin) -> Self {
+    fn fresh(shape: AllocationShape, margin: WalltimeMargin) -> Self {
         let now = (shape.capacity(), shape.seconds);
         Self { shape, now, then: None, margin, is_used: false }
     }
 
     fn of(existing: &Existing, margin: WalltimeMargin) -> Self {
-        let Stage::Running { seconds_left, free, busy_seconds } = existing.stage else {
+        let AllocationStage::Running { seconds_left, free, busy_seconds } = existing.stage else {
             return Self::fresh(existing.shape.clone(), margin);
         };
         let shape = existing.shape.clone();
@@ -309,7 +315,7 @@ impl FreeCapacity {
         left
     }
 
-    /// How many jobs of a length run one after another in a time.
+    /// Returns the number of jobs that run one after another in `seconds`.
     fn rounds(&self, seconds: i64, runtime: i64) -> i64 {
         let runtime = runtime.max(1);
         let whole = (self.margin.usable_seconds(seconds) / runtime).max(0);
@@ -318,7 +324,7 @@ impl FreeCapacity {
         if may_start { whole.max(1) } else { 0 }
     }
 
-    /// What one job takes from the whole allocation.
+    /// Returns the resources that one job takes from the whole allocation.
     fn demand(&self, needs: &Requirements) -> Resources {
         if needs.num_nodes <= 1 {
             return Resources {
@@ -329,20 +335,20 @@ impl FreeCapacity {
             };
         }
         let whole = |amount: i64| amount.saturating_mul(needs.num_nodes);
-        let Shape { cpus, memory_bytes, gpus, .. } = self.shape;
+        let AllocationShape { cpus, memory_bytes, gpus, .. } = self.shape;
         Resources { cpus: whole(cpus), memory_bytes: whole(memory_bytes), gpus: whole(gpus), nodes: needs.num_nodes }
     }
 
-    /// How many jobs of a kind fit side by side when the allocation is empty: a job cannot straddle nodes.
+    /// Returns the number of jobs that fit side by side into the empty allocation. A job cannot span nodes.
     fn lanes(&self, needs: &Requirements) -> i64 {
         if needs.num_nodes > 1 {
             return self.shape.nodes / needs.num_nodes;
         }
-        let node = Partition {
+        let node = PartitionLimits {
             cpus: self.shape.cpus,
             memory_bytes: self.shape.memory_bytes,
             gpus: self.shape.gpus,
-            ..Partition::default()
+            ..PartitionLimits::default()
         };
         side_by_side(needs, &node).saturating_mul(self.shape.nodes)
     }
@@ -358,7 +364,7 @@ fn take(rooms: &mut [FreeCapacity], order: &[usize], needs: &Requirements, mut j
     jobs
 }
 
-/// How many lanes so many jobs take, if each lane takes so many one after another.
+/// Returns the number of slots that `jobs` take if each slot runs `each` of them one after another.
 fn lanes_for(jobs: i64, each: i64, most: i64) -> i64 {
     if each == 0 { 0 } else { divide_up(jobs, each).min(most) }
 }

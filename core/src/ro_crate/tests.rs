@@ -78,7 +78,7 @@ fn example() -> Value {
         document: None,
         status: WorkflowStatus { run_id: Some(2), ..WorkflowStatus::default() },
     };
-    ro_crate(&Source {
+    ro_crate(&CrateInput {
         workflow: &workflow,
         declared: &[
             ExpandedFile { name: "raw".into(), path: "/data/raw x.csv".into(), identifier: Some("doi:1".into()) },

@@ -1,9 +1,9 @@
-//! How much of a document is read before it is refused: depth and number of values.
+//! Limits the depth of a document and its number of values.
 
 use super::{LoadOptions, SyntaxError};
 use crate::problem::Position;
 
-/// What is left of the limits of one file.
+/// The remaining depth and number of values of one file.
 pub(super) struct Budget {
     depth: usize,
     most: usize,
@@ -35,7 +35,7 @@ impl Budget {
         Err(Self::too_deep(self.depth, place))
     }
 
-    /// What is said when values nest deeper than this.
+    /// Returns the error for values that nest deeper than `depth`.
     pub fn too_deep(depth: usize, place: Position) -> SyntaxError {
         SyntaxError::new(place, format!("values are nested more than {depth} deep"))
     }

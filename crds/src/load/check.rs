@@ -5,15 +5,15 @@
 
 use serde_json::Number;
 
-use super::listed::Listed;
+use super::bounded::BoundedProblems;
 use super::path::Path;
-use super::tree::{Entry, Kind, Node, excerpt};
+use super::tree::{Entry, Node, NodeKind, excerpt};
 use super::yaml::is_boolean_for_kubectl;
 use super::{LoadOptions, json};
 use crate::nearest::nearest;
 use crate::problem::{Position, Problem, Severity};
 use crate::quantity::parse_duration;
-use crate::schema::{Record, Shape, snake_case};
+use crate::schema::{RecordSchema, ValueShape, snake_case};
 
 /// Fields that files of the past may have, and what to use instead.
 const REMOVED: [(&str, &str); 1] = [("slurm_config", "use `execution_config`")];
@@ -55,7 +55,7 @@ const DEFAULTED_CHOICES: [&str; 1] = ["parameterMode"];
 /// Fields that are durations, in both spellings.
 const DURATIONS: [&str; 3] = ["runtime", "orphanAfter", "orphan_after"];
 
-/// How a document spells its keys and what happens to unknown ones.
+/// The spelling of a document's keys, and the treatment of unknown ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
     /// camelCase; unknown keys are errors; kubectl reads it too.
@@ -65,9 +65,9 @@ pub(super) enum Dialect {
 }
 
 /// Checks a whole document.
-pub(super) fn check(root: &mut Node, record: &Record, dialect: Dialect, most: usize) -> Listed {
-    let mut checker = Checker { dialect, listed: Listed::new(most) };
-    if let Kind::Map(entries) = &mut root.kind {
+pub(super) fn check(root: &mut Node, record: &RecordSchema, dialect: Dialect, most: usize) -> BoundedProblems {
+    let mut checker = Checker { dialect, listed: BoundedProblems::new(most) };
+    if let NodeKind::Map(entries) = &mut root.kind {
         checker.record(entries, root.place, record, &Path::Root);
     }
     checker.listed
@@ -75,33 +75,35 @@ pub(super) fn check(root: &mut Node, record: &Record, dialect: Dialect, most: us
 
 struct Checker {
     dialect: Dialect,
-    listed: Listed,
+    listed: BoundedProblems,
 }
 
 impl Checker {
-    /// Whether the value may stay.
-    fn value(&mut self, node: &mut Node, shape: &Shape, path: &Path<'_>) -> bool {
+    /// Checks a value and returns whether it is usable.
+    fn value(&mut self, node: &mut Node, shape: &ValueShape, path: &Path<'_>) -> bool {
         let place = node.place;
         let usable = match (shape, &mut node.kind) {
-            (Shape::Any, _) | (Shape::Bool, Kind::Bool(_)) | (Shape::Number, Kind::Number(_)) => true,
-            (Shape::Integer { least, most }, Kind::Number(number)) => match whole(number) {
+            (ValueShape::Any, _)
+            | (ValueShape::Bool, NodeKind::Bool(_))
+            | (ValueShape::Number, NodeKind::Number(_)) => true,
+            (ValueShape::Integer { least, most }, NodeKind::Number(number)) => match whole(number) {
                 Some(value) => return self.in_range(value, *least, *most, place, path),
                 None => false,
             },
-            (Shape::Text { least, most }, Kind::Text(text)) => {
+            (ValueShape::Text { least, most }, NodeKind::Text(text)) => {
                 let length = if *most == usize::MAX { text.len() } else { text.chars().count() };
                 return self.text(text, node.plain, place, path) & self.long_enough(length, *least, *most, place, path);
             }
-            (Shape::OneOf(words), Kind::Text(text)) => return self.one_of(text, words, place, path),
-            (Shape::List { items, most }, Kind::List(nodes)) => {
+            (ValueShape::OneOf(words), NodeKind::Text(text)) => return self.one_of(text, words, place, path),
+            (ValueShape::List { items, most }, NodeKind::List(nodes)) => {
                 self.list(nodes, items, *most, place, path);
                 true
             }
-            (Shape::Map { values, most }, Kind::Map(entries)) => {
+            (ValueShape::Map { values, most }, NodeKind::Map(entries)) => {
                 self.map(entries, values, *most, place, path);
                 true
             }
-            (Shape::Record(record), Kind::Map(entries)) => {
+            (ValueShape::RecordSchema(record), NodeKind::Map(entries)) => {
                 self.record(entries, place, record, path);
                 true
             }
@@ -114,7 +116,7 @@ impl Checker {
         usable
     }
 
-    fn list(&mut self, nodes: &mut [Node], items: &Shape, most: usize, place: Position, path: &Path<'_>) {
+    fn list(&mut self, nodes: &mut [Node], items: &ValueShape, most: usize, place: Position, path: &Path<'_>) {
         if nodes.len() > most {
             let message = format!("at most {most} items are allowed, found {}", nodes.len());
             self.report(Problem::error(path.to_string(), message), place);
@@ -126,18 +128,18 @@ impl Checker {
         }
     }
 
-    fn map(&mut self, entries: &mut Vec<Entry>, values: &Shape, most: usize, place: Position, path: &Path<'_>) {
+    fn map(&mut self, entries: &mut Vec<Entry>, values: &ValueShape, most: usize, place: Position, path: &Path<'_>) {
         if entries.len() > most {
             let message = format!("at most {most} keys are allowed, found {}", entries.len());
             self.report(Problem::error(path.to_string(), message), place);
         }
-        if *values == Shape::Any {
+        if *values == ValueShape::Any {
             return;
         }
         entries.retain_mut(|Entry { key, node, .. }| self.value(node, values, &path.key(key)));
     }
 
-    fn record(&mut self, entries: &mut Vec<Entry>, place: Position, record: &Record, path: &Path<'_>) {
+    fn record(&mut self, entries: &mut Vec<Entry>, place: Position, record: &RecordSchema, path: &Path<'_>) {
         if self.dialect == Dialect::Bare {
             self.modernize(entries, record, path);
         }
@@ -160,7 +162,7 @@ impl Checker {
     }
 
     /// Gives fields that have an older name the one of today, unless that is there as well.
-    fn modernize(&mut self, entries: &mut [Entry], record: &Record, path: &Path<'_>) {
+    fn modernize(&mut self, entries: &mut [Entry], record: &RecordSchema, path: &Path<'_>) {
         for (older, name) in OLDER_NAMES {
             let Some(shape) = record.named_in_snake_case(name).map(|field| record.shape_of(field)) else { continue };
             let known = record.named_in_snake_case(older).is_some();
@@ -171,24 +173,24 @@ impl Checker {
             let message = format!("`{older}` is now called `{name}`");
             self.report(Problem::warning(path.key(older).to_string(), message), entry.place);
             entry.rename(name);
-            if matches!((shape, &entry.node.kind), (Shape::List { .. }, Kind::Text(_))) {
+            if matches!((shape, &entry.node.kind), (ValueShape::List { .. }, NodeKind::Text(_))) {
                 let item = std::mem::take(&mut entry.node);
-                entry.node = Node::new(item.place, Kind::List(vec![item]));
+                entry.node = Node::new(item.place, NodeKind::List(vec![item]));
             }
         }
     }
 
-    /// Whether the entry stays.
-    fn field(&mut self, entry: &mut Entry, name: &str, record: &Record, path: &Path<'_>) -> bool {
+    /// Checks an entry and returns whether it is usable.
+    fn field(&mut self, entry: &mut Entry, name: &str, record: &RecordSchema, path: &Path<'_>) -> bool {
         let Some(field) = record.field(name) else { return true };
-        if entry.node.is_null() && field.shape != Shape::Any {
+        if entry.node.is_null() && field.shape != ValueShape::Any {
             return false;
         }
         let written = entry.written().to_owned();
         if self.dialect == Dialect::Bare && name == "metadata" {
             unfold_json(&mut entry.node);
         }
-        if let (Shape::OneOf(words), Kind::Text(text)) = (&field.shape, &entry.node.kind)
+        if let (ValueShape::OneOf(words), NodeKind::Text(text)) = (&field.shape, &entry.node.kind)
             && self.dialect == Dialect::Bare
             && DEFAULTED_CHOICES.contains(&name)
             && !words.contains(text)
@@ -204,14 +206,14 @@ impl Checker {
         field.required
     }
 
-    fn real_name<'r>(&self, entry: &Entry, record: &'r Record) -> Option<&'r str> {
+    fn real_name<'r>(&self, entry: &Entry, record: &'r RecordSchema) -> Option<&'r str> {
         match self.dialect {
             Dialect::Envelope => record.names_exactly(&entry.key),
             Dialect::Bare => record.named_in_snake_case(&entry.key),
         }
     }
 
-    fn unknown(&mut self, entry: &Entry, record: &Record, path: &Path<'_>) {
+    fn unknown(&mut self, entry: &Entry, record: &RecordSchema, path: &Path<'_>) {
         let field = path.key(&entry.key).to_string();
         if let Some((name, hint)) = REMOVED.iter().find(|(name, _)| *name == &*entry.key) {
             self.report(Problem::error(field, format!("the field `{name}` no longer exists")).hint(*hint), entry.place);
@@ -294,7 +296,7 @@ impl Checker {
     }
 }
 
-/// An integer, also one that is written as `2.0`: what kubectl sends to an API server is the same.
+/// Returns an integer, also if it is written as `2.0`, as kubectl does.
 fn whole(number: &mut Number) -> Option<i64> {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if let Some(float) = number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0 && float.abs() < EXACT)
@@ -306,10 +308,10 @@ fn whole(number: &mut Number) -> Option<i64> {
     number.as_i64()
 }
 
-/// Metadata was JSON in a text once, and Torc 1.0's manual still says so.
+/// Parses metadata that is JSON in a string, as Torc 1.0's manual describes.
 fn unfold_json(node: &mut Node) {
     let parsed = node.as_text().and_then(|text| json::parse(text, &LoadOptions::default()).ok());
-    if let Some(parsed) = parsed.filter(|parsed| matches!(parsed.kind, Kind::Map(_))) {
+    if let Some(parsed) = parsed.filter(|parsed| matches!(parsed.kind, NodeKind::Map(_))) {
         node.kind = parsed.kind;
     }
 }
@@ -321,55 +323,63 @@ fn with_hint(problem: Problem, hint: Option<String>) -> Problem {
     }
 }
 
-fn wanted(shape: &Shape) -> String {
+fn wanted(shape: &ValueShape) -> String {
     match shape {
-        Shape::Any => "a value".to_owned(),
-        Shape::Bool => "true or false".to_owned(),
-        Shape::Integer { .. } => "an integer".to_owned(),
-        Shape::Number => "a number".to_owned(),
-        Shape::Text { .. } => "a text".to_owned(),
-        Shape::OneOf(words) => format!("one of {}", words.join(", ")),
-        Shape::List { .. } => "a list".to_owned(),
-        Shape::Map { .. } | Shape::Record(_) => "a mapping".to_owned(),
+        ValueShape::Any => "a value".to_owned(),
+        ValueShape::Bool => "true or false".to_owned(),
+        ValueShape::Integer { .. } => "an integer".to_owned(),
+        ValueShape::Number => "a number".to_owned(),
+        ValueShape::Text { .. } => "a text".to_owned(),
+        ValueShape::OneOf(words) => format!("one of {}", words.join(", ")),
+        ValueShape::List { .. } => "a list".to_owned(),
+        ValueShape::Map { .. } | ValueShape::RecordSchema(_) => "a mapping".to_owned(),
     }
 }
 
-/// What to write instead of a value of the wrong type.
-fn advice(shape: &Shape, node: &Node, path: &Path<'_>) -> Option<String> {
+/// Returns a hint for a value of the wrong type.
+fn advice(shape: &ValueShape, node: &Node, path: &Path<'_>) -> Option<String> {
     match (shape, &node.kind) {
         // In quotes it would still have no unit.
-        (Shape::Text { .. }, Kind::Number(number)) if path.last_key().is_some_and(|key| DURATIONS.contains(&key)) => {
+        (ValueShape::Text { .. }, NodeKind::Number(number))
+            if path.last_key().is_some_and(|key| DURATIONS.contains(&key)) =>
+        {
             parse_duration(&number.to_string()).err().map(|error| error.hint())
         }
-        (Shape::Text { .. } | Shape::OneOf(_), Kind::Bool(value)) => Some(format!("put it in quotes: \"{value}\"")),
-        (Shape::Text { .. } | Shape::OneOf(_), Kind::Number(number)) => Some(format!("put it in quotes: \"{number}\"")),
-        (Shape::Integer { .. } | Shape::Number, Kind::Text(text)) if text.trim().parse::<f64>().is_ok() => {
+        (ValueShape::Text { .. } | ValueShape::OneOf(_), NodeKind::Bool(value)) => {
+            Some(format!("put it in quotes: \"{value}\""))
+        }
+        (ValueShape::Text { .. } | ValueShape::OneOf(_), NodeKind::Number(number)) => {
+            Some(format!("put it in quotes: \"{number}\""))
+        }
+        (ValueShape::Integer { .. } | ValueShape::Number, NodeKind::Text(text))
+            if text.trim().parse::<f64>().is_ok() =>
+        {
             Some("remove the quotes".to_owned())
         }
-        (Shape::Bool, Kind::Text(text)) => match text.to_ascii_lowercase().as_str() {
+        (ValueShape::Bool, NodeKind::Text(text)) => match text.to_ascii_lowercase().as_str() {
             "yes" | "y" | "on" | "true" => Some("write true".to_owned()),
             "no" | "n" | "off" | "false" => Some("write false".to_owned()),
             _ => None,
         },
-        (Shape::List { .. }, Kind::Text(text)) => Some(format!("write [{}]", excerpt(text))),
+        (ValueShape::List { .. }, NodeKind::Text(text)) => Some(format!("write [{}]", excerpt(text))),
         _ => None,
     }
 }
 
-/// A value of this shape that no rule is upset about for its own sake.
-fn placeholder(shape: &Shape) -> Node {
+/// Returns a valid placeholder of this shape.
+fn placeholder(shape: &ValueShape) -> Node {
     let kind = match shape {
-        Shape::Any => Kind::Null,
-        Shape::Bool => Kind::Bool(false),
-        Shape::Integer { least, most } => Kind::Number(Number::from(1_i64.clamp(*least, (*most).max(*least)))),
-        Shape::Number => Kind::Number(Number::from(0)),
-        Shape::Text { .. } => Kind::Text(String::new()),
-        Shape::OneOf(words) => Kind::Text(words.first().cloned().unwrap_or_default()),
-        Shape::List { .. } => Kind::List(Vec::new()),
-        Shape::Map { .. } => Kind::Map(Vec::new()),
-        Shape::Record(record) => {
+        ValueShape::Any => NodeKind::Null,
+        ValueShape::Bool => NodeKind::Bool(false),
+        ValueShape::Integer { least, most } => NodeKind::Number(Number::from(1_i64.clamp(*least, (*most).max(*least)))),
+        ValueShape::Number => NodeKind::Number(Number::from(0)),
+        ValueShape::Text { .. } => NodeKind::Text(String::new()),
+        ValueShape::OneOf(words) => NodeKind::Text(words.first().cloned().unwrap_or_default()),
+        ValueShape::List { .. } => NodeKind::List(Vec::new()),
+        ValueShape::Map { .. } => NodeKind::Map(Vec::new()),
+        ValueShape::RecordSchema(record) => {
             let entry = |name| Entry::new(name, Position::default(), placeholder(record.shape_of(name)));
-            Kind::Map(record.required().map(entry).collect())
+            NodeKind::Map(record.required().map(entry).collect())
         }
     };
     Node::new(Position::default(), kind)

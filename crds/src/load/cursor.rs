@@ -6,7 +6,7 @@ use crate::problem::Position;
 pub(super) struct Cursor<'t> {
     text: &'t str,
     at: usize,
-    /// Where `place` was last worked out. Going on from there keeps long lines as cheap as short ones.
+    /// The offset at which `place` was computed last. Continuing from there keeps long lines cheap.
     mark: usize,
     place: Position,
 }

@@ -5,25 +5,25 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, IntoDeserializer, Map
 use serde::forward_to_deserialize_any;
 use serde_json::Error;
 
-use super::tree::{Entry, Kind, Node};
+use super::tree::{Entry, Node, NodeKind};
 
 impl<'de> Deserializer<'de> for &'de mut Node {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match &mut self.kind {
-            Kind::Null => visitor.visit_unit(),
-            Kind::Bool(value) => visitor.visit_bool(*value),
-            Kind::Number(number) => (&*number).deserialize_any(visitor),
-            Kind::Text(text) => visitor.visit_string(std::mem::take(text)),
-            Kind::List(items) => visitor.visit_seq(Items(items.iter_mut())),
-            Kind::Map(entries) => visitor.visit_map(Entries { rest: entries.iter_mut(), value: None }),
+            NodeKind::Null => visitor.visit_unit(),
+            NodeKind::Bool(value) => visitor.visit_bool(*value),
+            NodeKind::Number(number) => (&*number).deserialize_any(visitor),
+            NodeKind::Text(text) => visitor.visit_string(std::mem::take(text)),
+            NodeKind::List(items) => visitor.visit_seq(Items(items.iter_mut())),
+            NodeKind::Map(entries) => visitor.visit_map(Entries { rest: entries.iter_mut(), value: None }),
         }
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.kind {
-            Kind::Null => visitor.visit_none(),
+            NodeKind::Null => visitor.visit_none(),
             _ => visitor.visit_some(self),
         }
     }
@@ -39,7 +39,7 @@ impl<'de> Deserializer<'de> for &'de mut Node {
         visitor: V,
     ) -> Result<V::Value, Error> {
         match &mut self.kind {
-            Kind::Text(text) => {
+            NodeKind::Text(text) => {
                 let name: StringDeserializer<Error> = std::mem::take(text).into_deserializer();
                 visitor.visit_enum(name)
             }

@@ -1,32 +1,32 @@
-//! Which of the two forms a document has, and the envelope for one that has none.
+//! Detects the form of a document, and wraps a bare one in an envelope.
 
+use super::bounded::BoundedProblems;
 use super::check::{Dialect, check};
-use super::listed::Listed;
-use super::path::{Step, steps};
+use super::path::{PathStep, steps};
 use super::positions::Positions;
-use super::tree::{Entry, Kind, Node};
+use super::tree::{Entry, Node, NodeKind};
 use super::{InvalidDocument, LoadOptions, LoadedDocument, slug};
 use crate::document::Document;
 use crate::nearest::nearest;
 use crate::problem::{Position, Problem};
-use crate::schema::{BARE, CLUSTER, Record, WORKFLOW, camel_case};
+use crate::schema::{BARE, CLUSTER, RecordSchema, WORKFLOW, camel_case};
 use crate::validate;
 use crate::{API_VERSION, GROUP};
 
 const WORKFLOW_KIND: &str = "Workflow";
 const CLUSTER_KIND: &str = "SlurmCluster";
 
-/// What became of one document of a file.
+/// The result for one document of a file.
 pub(super) struct Interpreted {
     pub document: Option<LoadedDocument>,
     pub flawed: Option<InvalidDocument>,
-    pub problems: Listed,
+    pub problems: BoundedProblems,
 }
 
 /// Checks one document in every respect and gives it its types.
 pub(super) fn interpret(mut root: Node, options: &LoadOptions) -> Interpreted {
     let most = options.max_problems;
-    if !matches!(root.kind, Kind::Map(_)) {
+    if !matches!(root.kind, NodeKind::Map(_)) {
         let message = format!("expected a mapping at the top of the document, found {}", root.describe());
         return refused(Problem::error("", message), root.place, most);
     }
@@ -49,7 +49,7 @@ pub(super) fn interpret(mut root: Node, options: &LoadOptions) -> Interpreted {
 /// Gives a bare workflow that has no name this one. Returns a warning that says so; none if nothing was done.
 fn give_name(root: &mut Node, name: &str) -> Option<Problem> {
     let place = root.place;
-    let Kind::Map(entries) = &mut root.kind else { return None };
+    let NodeKind::Map(entries) = &mut root.kind else { return None };
     let has = |key: &str| entries.iter().any(|entry| &*entry.key == key && !entry.node.is_null());
     if has("name") || !has("jobs") {
         return None;
@@ -63,14 +63,14 @@ fn give_name(root: &mut Node, name: &str) -> Option<Problem> {
 
 fn refused(mut problem: Problem, place: Position, most: usize) -> Interpreted {
     problem.position = Some(place);
-    let mut problems = Listed::new(most);
+    let mut problems = BoundedProblems::new(most);
     problems.add(problem);
     Interpreted { document: None, flawed: None, problems }
 }
 
-/// The record that `apiVersion` and `kind` name. A document without `kind` is looked at as a workflow, so that what
-/// else is wrong with it comes out too.
-fn record_of(root: &mut Node) -> Result<&'static Record, (Problem, Position)> {
+/// Returns the schema that `apiVersion` and `kind` name. A document without `kind` is checked as a workflow, so that
+/// its other problems are reported, too.
+fn record_of(root: &mut Node) -> Result<&'static RecordSchema, (Problem, Position)> {
     let place_of = |key: &str| root.get(key).map_or(root.place, |node| node.place);
     let version = root.get("apiVersion").and_then(Node::as_text);
     if let Some(version) = version.filter(|version| *version != API_VERSION) {
@@ -102,16 +102,16 @@ fn record_of(root: &mut Node) -> Result<&'static Record, (Problem, Position)> {
 fn wrap(mut root: Node) -> Node {
     let place = root.place;
     let mut metadata = Vec::new();
-    if let Kind::Map(entries) = &mut root.kind
+    if let NodeKind::Map(entries) = &mut root.kind
         && let Some(at) = entries.iter().position(|entry| &*entry.key == "name")
     {
         let mut name = entries.remove(at);
-        if let Kind::Text(written) = &name.node.kind {
+        if let NodeKind::Text(written) = &name.node.kind {
             let slug = slug::slug(written);
             if slug != *written && entries.iter().all(|entry| &*entry.key != "displayName") {
                 entries.push(Entry::new("displayName", name.place, name.node.clone()));
             }
-            name.node.kind = Kind::Text(slug);
+            name.node.kind = NodeKind::Text(slug);
         }
         metadata.push(name);
     }
@@ -119,14 +119,14 @@ fn wrap(mut root: Node) -> Node {
     let envelope = vec![
         entry("apiVersion", Node::text(place, API_VERSION)),
         entry("kind", Node::text(place, WORKFLOW_KIND)),
-        entry("metadata", Node::new(place, Kind::Map(metadata))),
+        entry("metadata", Node::new(place, NodeKind::Map(metadata))),
         entry("spec", root),
     ];
-    Node::new(place, Kind::Map(envelope))
+    Node::new(place, NodeKind::Map(envelope))
 }
 
 /// Gives a checked document its types and applies the rules that a schema cannot express.
-fn typed(mut root: Node, dialect: Dialect, mut problems: Listed) -> Interpreted {
+fn typed(mut root: Node, dialect: Dialect, mut problems: BoundedProblems) -> Interpreted {
     let bare = dialect == Dialect::Bare;
     let place = root.place;
     let document = match to_document(&mut root) {
@@ -153,12 +153,12 @@ fn typed(mut root: Node, dialect: Dialect, mut problems: Listed) -> Interpreted 
         return Interpreted { document: Some(read), flawed: None, problems };
     }
     let wrong = problems.errors().iter().map(|problem| in_envelope(&problem.field, bare)).collect();
-    // Where not every wrong field is known, nobody can say what merely follows from one.
+    // If not every wrong field is known, consequences cannot be distinguished from causes.
     let flawed = problems.is_complete().then_some(InvalidDocument { read, wrong });
     Interpreted { document: None, flawed, problems }
 }
 
-/// The name of a field in the envelope: in a bare file `jobs[0].depends_on` is `spec.jobs[0].dependsOn`.
+/// Returns the name of a field in the envelope: `spec.jobs[0].dependsOn` for `jobs[0].depends_on` of a bare file.
 fn in_envelope(field: &str, bare: bool) -> String {
     if !bare {
         return field.to_owned();
@@ -169,8 +169,8 @@ fn in_envelope(field: &str, bare: bool) -> String {
     let mut name = "spec".to_owned();
     for step in steps(field) {
         match step {
-            Step::Item(index) => name.push_str(&format!("[{index}]")),
-            Step::Key(key) => name.push_str(&format!(".{}", camel_case(key))),
+            PathStep::Item(index) => name.push_str(&format!("[{index}]")),
+            PathStep::Key(key) => name.push_str(&format!(".{}", camel_case(key))),
         }
     }
     name
@@ -184,7 +184,7 @@ fn to_document(root: &mut Node) -> Result<Document, serde_json::Error> {
     }
 }
 
-/// Whether a field is the other one or part of it: what is wrong with it has been said already.
+/// Returns whether a field is `wrong` or part of it, so that its problem is reported already.
 fn is_within(field: &str, wrong: &str) -> bool {
     field.strip_prefix(wrong).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }

@@ -8,14 +8,14 @@ use serde_json::Number;
 use super::budget::Budget;
 use super::cursor::Cursor;
 use super::keys::Keys;
-use super::tree::{Entry, Kind, Node, excerpt};
+use super::tree::{Entry, Node, NodeKind, excerpt};
 use super::{LoadOptions, SyntaxError};
 
 pub(super) mod token;
 
 /// Reads one value and nothing after it.
 pub(super) fn parse(text: &str, options: &LoadOptions) -> Result<Node, SyntaxError> {
-    let mut reader = Reader { cursor: Cursor::new(text), depth: 0, budget: Budget::new(options) };
+    let mut reader = JsonReader { cursor: Cursor::new(text), depth: 0, budget: Budget::new(options) };
     reader.skip_blanks()?;
     let node = reader.value()?;
     reader.skip_blanks()?;
@@ -25,19 +25,19 @@ pub(super) fn parse(text: &str, options: &LoadOptions) -> Result<Node, SyntaxErr
     }
 }
 
-/// Whether the first thing that is neither blank nor comment is a brace.
+/// Returns whether the first character after blanks and comments is a brace.
 pub(super) fn begins_with_brace(text: &str) -> bool {
-    let mut reader = Reader { cursor: Cursor::new(text), depth: 0, budget: Budget::new(&LoadOptions::default()) };
+    let mut reader = JsonReader { cursor: Cursor::new(text), depth: 0, budget: Budget::new(&LoadOptions::default()) };
     reader.skip_blanks().is_ok() && reader.cursor.peek() == Some('{')
 }
 
-struct Reader<'t> {
+struct JsonReader<'t> {
     cursor: Cursor<'t>,
     depth: usize,
     budget: Budget,
 }
 
-impl Reader<'_> {
+impl JsonReader<'_> {
     fn value(&mut self) -> Result<Node, SyntaxError> {
         let place = self.cursor.here();
         self.budget.spend(1, place)?;
@@ -45,16 +45,16 @@ impl Reader<'_> {
             None => return Err(self.cursor.error("the document ends too early")),
             Some('{') => self.nested(Self::map)?,
             Some('[') => self.nested(Self::list)?,
-            Some(quote @ ('"' | '\'')) => Kind::Text(self.quoted(quote)?),
+            Some(quote @ ('"' | '\'')) => NodeKind::Text(self.quoted(quote)?),
             Some(letter) if letter.is_ascii_digit() || matches!(letter, '+' | '-' | '.') => {
-                Kind::Number(self.number(place)?)
+                NodeKind::Number(self.number(place)?)
             }
             Some(_) => self.word(place)?,
         };
         Ok(Node::new(place, kind))
     }
 
-    fn nested(&mut self, inner: fn(&mut Self) -> Result<Kind, SyntaxError>) -> Result<Kind, SyntaxError> {
+    fn nested(&mut self, inner: fn(&mut Self) -> Result<NodeKind, SyntaxError>) -> Result<NodeKind, SyntaxError> {
         self.budget.descend(self.depth, self.cursor.here())?;
         self.depth += 1;
         self.cursor.skip(1);
@@ -63,12 +63,12 @@ impl Reader<'_> {
         Ok(kind)
     }
 
-    fn list(&mut self) -> Result<Kind, SyntaxError> {
+    fn list(&mut self) -> Result<NodeKind, SyntaxError> {
         let mut items = Vec::new();
         loop {
             self.skip_blanks()?;
             if self.cursor.take(']') {
-                return Ok(Kind::List(items));
+                return Ok(NodeKind::List(items));
             }
             items.push(self.value()?);
             self.skip_blanks()?;
@@ -78,13 +78,13 @@ impl Reader<'_> {
         }
     }
 
-    fn map(&mut self) -> Result<Kind, SyntaxError> {
+    fn map(&mut self) -> Result<NodeKind, SyntaxError> {
         let mut keys = Keys::default();
         let mut entries = Vec::new();
         loop {
             self.skip_blanks()?;
             if self.cursor.take('}') {
-                return Ok(Kind::Map(entries));
+                return Ok(NodeKind::Map(entries));
             }
             let place = self.cursor.here();
             let key = self.key()?;
@@ -111,12 +111,12 @@ impl Reader<'_> {
         }
     }
 
-    fn word(&mut self, place: Position) -> Result<Kind, SyntaxError> {
+    fn word(&mut self, place: Position) -> Result<NodeKind, SyntaxError> {
         let word = self.cursor.run(token::continues_name);
         match word {
-            "null" => Ok(Kind::Null),
-            "true" => Ok(Kind::Bool(true)),
-            "false" => Ok(Kind::Bool(false)),
+            "null" => Ok(NodeKind::Null),
+            "true" => Ok(NodeKind::Bool(true)),
+            "false" => Ok(NodeKind::Bool(false)),
             "NaN" | "Infinity" => Err(SyntaxError::new(place, format!("{word} is not a finite number"))),
             "" => Err(self.cursor.expected("a value")),
             _ => {

@@ -1,14 +1,15 @@
-//! KDL to a tree of the same shape as the other formats of a bare file.
 //!
-//! The schema says how a node is read: a node that stands for an item of a list (`job "a" { … }`) adds to that list,
-//! its first argument is the item's name, properties and children are its fields. Both KDL 1 and KDL 2 are read.
+//! Converts KDL to the tree of the other formats.
+//!
+//! The schema decides how a node is read. A node of a list (`job "a" { … }`) adds an item to it: the first argument
+//! is the item's name, properties and children are its fields. Both KDL 1 and KDL 2 are read.
 
 use std::collections::HashMap;
 
-use super::tree::{Entry, Kind, Node, excerpt};
+use super::tree::{Entry, Node, NodeKind, excerpt};
 use super::{LoadOptions, SyntaxError, json};
 use crate::problem::{Position, Problem};
-use crate::schema::{BARE, Record, Shape};
+use crate::schema::{BARE, RecordSchema, ValueShape};
 
 mod syntax;
 mod text;
@@ -22,25 +23,25 @@ const OTHER_NAMES: [(&str, &str); 2] = [("depends_on_job", "depends_on"), ("bloc
 /// Reads a document; the problems are harmless ones.
 pub(super) fn parse(text: &str, options: &LoadOptions) -> Result<(Node, Vec<Problem>), SyntaxError> {
     let nodes = syntax::parse(text, options)?;
-    let mut reader = Reader { options, problems: Vec::new() };
+    let mut reader = KdlReader { options, problems: Vec::new() };
     let entries = reader.record(nodes, &BARE);
     let start = Position::START;
-    Ok((Node::new(start, Kind::Map(entries)), reader.problems))
+    Ok((Node::new(start, NodeKind::Map(entries)), reader.problems))
 }
 
-struct Reader<'t> {
+struct KdlReader<'t> {
     options: &'t LoadOptions,
     problems: Vec<Problem>,
 }
 
-/// Fields read so far, each of which is found at once however many there are.
+/// KdlFields read so far, each of which is found at once however many there are.
 #[derive(Default)]
-struct Fields {
+struct KdlFields {
     entries: Vec<Entry>,
     index: HashMap<Box<str>, usize>,
 }
 
-impl Fields {
+impl KdlFields {
     fn known(&mut self, key: &str) -> Option<&mut Entry> {
         self.index.get(key).and_then(|at| self.entries.get_mut(*at))
     }
@@ -53,16 +54,16 @@ impl Fields {
     /// Adds items to a list that may have begun with another node.
     fn append(&mut self, key: String, place: Position, added: Vec<Node>) {
         match self.known(&key) {
-            Some(Entry { node: Node { kind: Kind::List(items), .. }, .. }) => items.extend(added),
-            Some(other) => other.node = Node::new(place, Kind::List(added)),
-            None => self.push(Entry::new(key, place, Node::new(place, Kind::List(added)))),
+            Some(Entry { node: Node { kind: NodeKind::List(items), .. }, .. }) => items.extend(added),
+            Some(other) => other.node = Node::new(place, NodeKind::List(added)),
+            None => self.push(Entry::new(key, place, Node::new(place, NodeKind::List(added)))),
         }
     }
 }
 
-impl Reader<'_> {
-    fn record(&mut self, nodes: Vec<KdlNode>, record: &Record) -> Vec<Entry> {
-        let mut fields = Fields::default();
+impl KdlReader<'_> {
+    fn record(&mut self, nodes: Vec<KdlNode>, record: &RecordSchema) -> Vec<Entry> {
+        let mut fields = KdlFields::default();
         for node in nodes {
             self.field(node, record, &mut fields);
         }
@@ -70,7 +71,7 @@ impl Reader<'_> {
     }
 
     /// Reads one node as a field of a record.
-    fn field(&mut self, node: KdlNode, record: &Record, fields: &mut Fields) {
+    fn field(&mut self, node: KdlNode, record: &RecordSchema, fields: &mut KdlFields) {
         let place = node.place;
         let Some((key, shape)) = target(&node.name, record) else {
             let name = node.name.clone();
@@ -82,24 +83,24 @@ impl Reader<'_> {
             self.warn(format!("`{}` is read as `{key}`, while Torc 1.0 ignored it", node.name), place);
         }
         let value = match shape {
-            Shape::List { items, .. } => {
+            ValueShape::List { items, .. } => {
                 let added = match &**items {
-                    Shape::Record(item) => vec![self.item(node, item)],
+                    ValueShape::RecordSchema(item) => vec![self.item(node, item)],
                     _ => node.arguments,
                 };
                 fields.append(key, place, added);
                 return;
             }
-            Shape::Record(inner) => self.item(node, inner),
-            Shape::Map { .. } => self.free_map(node),
-            Shape::Any => self.embedded_json(node),
-            _ => node.arguments.into_iter().next().unwrap_or(Node::new(place, Kind::Null)),
+            ValueShape::RecordSchema(inner) => self.item(node, inner),
+            ValueShape::Map { .. } => self.free_map(node),
+            ValueShape::Any => self.embedded_json(node),
+            _ => node.arguments.into_iter().next().unwrap_or(Node::new(place, NodeKind::Null)),
         };
         self.set(fields, Entry::new(key, place, value));
     }
 
-    /// A field that is given twice counts once, as it always has: the last wins.
-    fn set(&mut self, fields: &mut Fields, entry: Entry) {
+    /// Sets a field. If it is given twice, the last value wins, as in Torc 1.0.
+    fn set(&mut self, fields: &mut KdlFields, entry: Entry) {
         let Some(known) = fields.known(&entry.key) else { return fields.push(entry) };
         let place = entry.place;
         let message = format!("`{}` is given twice; the last counts", excerpt(&entry.key));
@@ -115,9 +116,9 @@ impl Reader<'_> {
         }
     }
 
-    /// A node as a record: its name, its properties, its children.
-    fn item(&mut self, node: KdlNode, record: &Record) -> Node {
-        let mut fields = Fields::default();
+    /// Reads a node as a record: its name, properties and children.
+    fn item(&mut self, node: KdlNode, record: &RecordSchema) -> Node {
+        let mut fields = KdlFields::default();
         if record.field("name").is_some()
             && let Some(name) = node.arguments.into_iter().next()
         {
@@ -129,12 +130,12 @@ impl Reader<'_> {
         for child in node.children.unwrap_or_default() {
             self.field(child, record, &mut fields);
         }
-        Node::new(node.place, Kind::Map(fields.entries))
+        Node::new(node.place, NodeKind::Map(fields.entries))
     }
 
     /// Keys of the author's choice.
     fn free_map(&mut self, node: KdlNode) -> Node {
-        let mut fields = Fields::default();
+        let mut fields = KdlFields::default();
         for property in node.properties {
             self.set(&mut fields, property);
         }
@@ -143,22 +144,22 @@ impl Reader<'_> {
             let value = self.free(child);
             self.set(&mut fields, Entry::new(name, place, value));
         }
-        Node::new(node.place, Kind::Map(fields.entries))
+        Node::new(node.place, NodeKind::Map(fields.entries))
     }
 
-    /// A value of any shape: a mapping, a list or a single value.
+    /// Reads a node as any value: a mapping, a list or a single value.
     fn free(&mut self, mut node: KdlNode) -> Node {
         if node.children.is_some() {
             return self.free_map(node);
         }
         match node.arguments.len() {
-            0 => Node::new(node.place, Kind::Null),
+            0 => Node::new(node.place, NodeKind::Null),
             1 => node.arguments.swap_remove(0),
-            _ => Node::new(node.place, Kind::List(node.arguments)),
+            _ => Node::new(node.place, NodeKind::List(node.arguments)),
         }
     }
 
-    /// A value of any shape, which a file of Torc 1.0 gives as JSON in a text.
+    /// Reads any value, which a file of Torc 1.0 has as JSON in a string.
     fn embedded_json(&mut self, node: KdlNode) -> Node {
         let value = self.free(node);
         match value.as_text().and_then(|text| json::parse(text, self.options).ok()) {
@@ -168,8 +169,8 @@ impl Reader<'_> {
     }
 }
 
-/// The key and shape of the field that a node's name stands for.
-fn target<'r>(name: &str, record: &'r Record) -> Option<(String, &'r Shape)> {
+/// Returns the key and the shape of the field that a node's name denotes.
+fn target<'r>(name: &str, record: &'r RecordSchema) -> Option<(String, &'r ValueShape)> {
     let found = |key: String| {
         let field = record.named_in_snake_case(&key)?;
         Some((key, record.shape_of(field)))
@@ -183,5 +184,5 @@ fn target<'r>(name: &str, record: &'r Record) -> Option<(String, &'r Shape)> {
     [format!("{name}s"), format!("{name}es")]
         .into_iter()
         .filter_map(found)
-        .find(|(_, shape)| matches!(shape, Shape::List { .. }))
+        .find(|(_, shape)| matches!(shape, ValueShape::List { .. }))
 }

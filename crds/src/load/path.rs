@@ -1,4 +1,4 @@
-//! Where in a document a check stands. Paths are only put together when there is something to say.
+//! The path of a field in a document. Its text is composed only for a problem.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,7 +18,7 @@ impl Path<'_> {
         Path::Key(self, key)
     }
 
-    /// The key that the path ends with; none for an item of a list.
+    /// Returns the last key of the path; none for an item of a list.
     pub fn last_key(&self) -> Option<&str> {
         match self {
             Path::Key(_, key) => Some(key),
@@ -42,29 +42,29 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-/// Keys of ours are short; what else stands in the place of one may be anything.
+/// Shortens a key, because an unknown one may have any length.
 fn short(key: &str) -> Cow<'_, str> {
     if key.len() <= 100 { Cow::Borrowed(key) } else { Cow::Owned(excerpt(key)) }
 }
 
 /// One step of a path that was put together before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step<'f> {
+pub(super) enum PathStep<'f> {
     Key(&'f str),
     Item(usize),
 }
 
 /// Takes a field such as `spec.jobs[3].command` apart.
-pub(super) fn steps(field: &str) -> Vec<Step<'_>> {
+pub(super) fn steps(field: &str) -> Vec<PathStep<'_>> {
     let mut steps = Vec::new();
     for part in field.split('.') {
         let (key, mut rest) = part.split_at(part.find('[').unwrap_or(part.len()));
         if !key.is_empty() {
-            steps.push(Step::Key(key));
+            steps.push(PathStep::Key(key));
         }
         while let Some((index, tail)) = rest.strip_prefix('[').and_then(|open| open.split_once(']')) {
             let Ok(index) = index.parse() else { break };
-            steps.push(Step::Item(index));
+            steps.push(PathStep::Item(index));
             rest = tail;
         }
     }
@@ -85,10 +85,10 @@ mod tests {
         assert_eq!(command.to_string(), "spec.jobs[3].command");
         assert_eq!(
             steps("spec.jobs[3].command"),
-            [Step::Key("spec"), Step::Key("jobs"), Step::Item(3), Step::Key("command")]
+            [PathStep::Key("spec"), PathStep::Key("jobs"), PathStep::Item(3), PathStep::Key("command")]
         );
-        assert_eq!(steps("a[1][2]"), [Step::Key("a"), Step::Item(1), Step::Item(2)]);
+        assert_eq!(steps("a[1][2]"), [PathStep::Key("a"), PathStep::Item(1), PathStep::Item(2)]);
         assert_eq!(steps(""), []);
-        assert_eq!(steps("a[x"), [Step::Key("a")]);
+        assert_eq!(steps("a[x"), [PathStep::Key("a")]);
     }
 }

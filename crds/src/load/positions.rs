@@ -1,11 +1,11 @@
 //! From a field's name to its place in the text.
 
-use super::path::{Step, steps};
-use super::tree::{Kind, Node};
+use super::path::{PathStep, steps};
+use super::tree::{Node, NodeKind};
 use crate::problem::Position;
 use crate::schema::snake_case;
 
-/// Where the fields of one document are.
+/// The positions of one document's fields.
 #[derive(Clone, Debug)]
 pub struct Positions {
     root: Node,
@@ -17,13 +17,14 @@ impl Positions {
         Self { root, bare }
     }
 
-    /// The place of a field such as `spec.jobs[3].command`, or of the nearest field around it that is in the text.
+    /// Returns the position of a field such as `spec.jobs[3].command`, or of the nearest enclosing field that is in
+    /// the text.
     pub fn of(&self, field: &str) -> Option<Position> {
         let (place, _) = self.walk(field);
         (place != Position::default()).then_some(place)
     }
 
-    /// The field as the author of the text knows it: in a bare file `spec.jobs[0].dependsOn` is `jobs[0].depends_on`.
+    /// Returns the field as the file spells it: `jobs[0].depends_on` for `spec.jobs[0].dependsOn` in a bare file.
     pub fn as_written(&self, field: &str) -> String {
         if self.bare { self.walk(field).1 } else { field.to_owned() }
     }
@@ -34,12 +35,12 @@ impl Positions {
         let mut written = String::new();
         for (depth, step) in steps(field).into_iter().enumerate() {
             match step {
-                Step::Item(index) => {
+                PathStep::Item(index) => {
                     node = node.and_then(|list| list.items().get(index));
                     written.push_str(&format!("[{index}]"));
                     place = node.map_or(place, |item| item.place);
                 }
-                Step::Key(key) => {
+                PathStep::Key(key) => {
                     let entry = node.and_then(|map| map.entry(key));
                     node = entry.map(|entry| &entry.node);
                     if let Some(entry) = entry {
@@ -59,5 +60,5 @@ impl Positions {
 }
 
 fn is_scalar(node: &Node) -> bool {
-    !matches!(node.kind, Kind::List(_) | Kind::Map(_))
+    !matches!(node.kind, NodeKind::List(_) | NodeKind::Map(_))
 }

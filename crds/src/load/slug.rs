@@ -3,7 +3,7 @@
 /// Names are used in names of objects that add to them, so that they are shorter than Kubernetes allows.
 pub const LONGEST_NAME: usize = 52;
 
-/// Lower-case letters, digits and hyphens. What would make two names the same by cutting gets a mark of its own.
+/// Returns a name of lower-case letters, digits and hyphens. A hash keeps names apart that would become equal.
 pub(super) fn slug(name: &str) -> String {
     let mut slug = String::new();
     for letter in name.chars().flat_map(char::to_lowercase) {
@@ -25,7 +25,7 @@ pub(super) fn slug(name: &str) -> String {
     }
 }
 
-/// FNV-1a: the same on every machine and in every version.
+/// Returns the FNV-1a hash, which is the same on every machine and in every version.
 fn fingerprint(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }

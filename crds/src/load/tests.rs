@@ -14,13 +14,13 @@ mod round_trip;
 mod shapes;
 mod tokens;
 
-/// The one workflow of a file without problems.
+/// Returns the one workflow of a file without problems.
 fn spec(text: &str, format: Format) -> WorkflowSpec {
     assert_eq!(all_problems(text, format), Vec::<String>::new(), "{text}");
     spec_despite_warnings(text, format)
 }
 
-/// The one workflow of a file.
+/// Returns the one workflow of a file.
 fn spec_despite_warnings(text: &str, format: Format) -> WorkflowSpec {
     let mut loaded = read(text, format);
     assert_eq!(loaded.documents.len(), 1, "{text}");

@@ -1,21 +1,21 @@
-//! The one tree that every format becomes: values with the place they were written at.
+//! The tree that all formats are converted to: values with their positions.
 
 use serde_json::Number;
 
 use crate::problem::Position;
 
-/// A value and its place.
+/// A value and its position.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Node {
     pub place: Position,
     /// Written without quotes in a format where that matters.
     pub plain: bool,
-    pub kind: Kind,
+    pub kind: NodeKind,
 }
 
-/// What a value is.
+/// The content of a value.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) enum Kind {
+pub(crate) enum NodeKind {
     #[default]
     Null,
     Bool(bool),
@@ -36,40 +36,40 @@ pub(crate) struct Entry {
 }
 
 impl Node {
-    pub fn new(place: Position, kind: Kind) -> Self {
+    pub fn new(place: Position, kind: NodeKind) -> Self {
         Self { place, plain: false, kind }
     }
 
     pub fn text(place: Position, text: impl Into<String>) -> Self {
-        Self::new(place, Kind::Text(text.into()))
+        Self::new(place, NodeKind::Text(text.into()))
     }
 
-    /// What it is, for people.
+    /// Returns a description of the value for messages.
     pub fn describe(&self) -> String {
         match &self.kind {
-            Kind::Null => "nothing".to_owned(),
-            Kind::Bool(value) => format!("the boolean {value}"),
-            Kind::Number(number) => format!("the number {number}"),
-            Kind::Text(text) => format!("the text '{}'", excerpt(text)),
-            Kind::List(_) => "a list".to_owned(),
-            Kind::Map(_) => "a mapping".to_owned(),
+            NodeKind::Null => "nothing".to_owned(),
+            NodeKind::Bool(value) => format!("the boolean {value}"),
+            NodeKind::Number(number) => format!("the number {number}"),
+            NodeKind::Text(text) => format!("the text '{}'", excerpt(text)),
+            NodeKind::List(_) => "a list".to_owned(),
+            NodeKind::Map(_) => "a mapping".to_owned(),
         }
     }
 
     pub fn is_null(&self) -> bool {
-        matches!(self.kind, Kind::Null)
+        matches!(self.kind, NodeKind::Null)
     }
 
     pub fn entries(&self) -> &[Entry] {
         match &self.kind {
-            Kind::Map(entries) => entries,
+            NodeKind::Map(entries) => entries,
             _ => &[],
         }
     }
 
     pub fn items(&self) -> &[Node] {
         match &self.kind {
-            Kind::List(items) => items,
+            NodeKind::List(items) => items,
             _ => &[],
         }
     }
@@ -84,7 +84,7 @@ impl Node {
 
     pub fn as_text(&self) -> Option<&str> {
         match &self.kind {
-            Kind::Text(text) => Some(text),
+            NodeKind::Text(text) => Some(text),
             _ => None,
         }
     }
@@ -95,7 +95,7 @@ impl Entry {
         Self { key: key.into(), written: None, place, node }
     }
 
-    /// The key as its author knows it.
+    /// Returns the key as the file spells it.
     pub fn written(&self) -> &str {
         self.written.as_deref().unwrap_or(&self.key)
     }
@@ -108,7 +108,7 @@ impl Entry {
     }
 }
 
-/// The beginning of a text, on one line, short enough for a message.
+/// Returns the beginning of a text on one line, short enough for a message.
 pub(crate) fn excerpt(text: &str) -> String {
     const LONGEST: usize = 40;
     let mut shown: String = text.chars().take(LONGEST).map(|c| if c.is_control() { ' ' } else { c }).collect();

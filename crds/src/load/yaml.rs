@@ -10,7 +10,7 @@ use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, StrInput, Tag};
 
 use super::budget::Budget;
 use super::keys::Keys;
-use super::tree::{Entry, Kind, Node, excerpt};
+use super::tree::{Entry, Node, NodeKind, excerpt};
 use super::{LoadOptions, SyntaxError};
 use crate::problem::Position;
 
@@ -20,7 +20,7 @@ pub(super) mod scalar;
 /// Reads every document up to the first error. The error belongs to the document after the last one returned.
 pub(super) fn parse(text: &str, options: &LoadOptions) -> (Vec<Node>, Option<SyntaxError>) {
     let mut documents = Vec::new();
-    let mut builder = Builder { budget: Budget::new(options), anchors: HashMap::new(), open: Vec::new() };
+    let mut builder = TreeBuilder { budget: Budget::new(options), anchors: HashMap::new(), open: Vec::new() };
     let mut parser = Parser::new_from_str(text);
     while let Some(event) = next(&mut parser, options) {
         let step = event.and_then(|(event, span)| builder.take(event, place(span.start)));
@@ -52,7 +52,7 @@ fn place(marker: Marker) -> Position {
 }
 
 /// A collection that is not complete yet.
-struct Open {
+struct OpenCollection {
     place: Position,
     anchor: usize,
     content: Content,
@@ -63,13 +63,13 @@ enum Content {
     Map { entries: Vec<Entry>, keys: Keys, key: Option<(String, Position, bool)>, merged: Vec<Node> },
 }
 
-struct Builder {
+struct TreeBuilder {
     budget: Budget,
     anchors: HashMap<usize, (Node, usize)>,
-    open: Vec<Open>,
+    open: Vec<OpenCollection>,
 }
 
-impl Builder {
+impl TreeBuilder {
     /// Takes one event; gives back a document that it completes.
     fn take(&mut self, event: Event<'_>, place: Position) -> Result<Option<Node>, SyntaxError> {
         match event {
@@ -82,22 +82,22 @@ impl Builder {
             Event::Scalar(text, style, anchor, tag) => self.scalar(&text, style, anchor, tag.as_deref(), place),
             Event::SequenceStart(anchor, tag) => {
                 check_collection_tag(tag.as_ref(), "seq", place)?;
-                self.begin(Open { place, anchor, content: Content::List(Vec::new()) })
+                self.begin(OpenCollection { place, anchor, content: Content::List(Vec::new()) })
             }
             Event::MappingStart(anchor, tag) => {
                 check_collection_tag(tag.as_ref(), "map", place)?;
                 let content =
                     Content::Map { entries: Vec::new(), keys: Keys::default(), key: None, merged: Vec::new() };
-                self.begin(Open { place, anchor, content })
+                self.begin(OpenCollection { place, anchor, content })
             }
             Event::SequenceEnd | Event::MappingEnd => self.end(),
         }
     }
 
-    fn begin(&mut self, open: Open) -> Result<Option<Node>, SyntaxError> {
+    fn begin(&mut self, open: OpenCollection) -> Result<Option<Node>, SyntaxError> {
         self.budget.spend(1, open.place)?;
         self.budget.descend(self.open.len(), open.place)?;
-        if let Some(Open { content: Content::Map { key: None, .. }, .. }) = self.open.last() {
+        if let Some(OpenCollection { content: Content::Map { key: None, .. }, .. }) = self.open.last() {
             return Err(SyntaxError::new(open.place, "a key must be a text")
                 .hint("put it in quotes if it begins with a bracket or a brace"));
         }
@@ -106,10 +106,10 @@ impl Builder {
     }
 
     fn end(&mut self) -> Result<Option<Node>, SyntaxError> {
-        let Some(Open { place, anchor, content }) = self.open.pop() else { return Ok(None) };
+        let Some(OpenCollection { place, anchor, content }) = self.open.pop() else { return Ok(None) };
         let kind = match content {
-            Content::List(items) => Kind::List(items),
-            Content::Map { entries, merged, .. } => Kind::Map(merge(entries, merged)),
+            Content::List(items) => NodeKind::List(items),
+            Content::Map { entries, merged, .. } => NodeKind::Map(merge(entries, merged)),
         };
         let node = Node::new(place, kind);
         self.remember(anchor, &node);
@@ -140,9 +140,9 @@ impl Builder {
         self.budget.spend(1, place)?;
         let plain = style == ScalarStyle::Plain && tag.is_none();
         let resolved = scalar::resolve(text, plain, tag);
-        if let Some(Open { content: Content::Map { key: key @ None, .. }, .. }) = self.open.last_mut() {
+        if let Some(OpenCollection { content: Content::Map { key: key @ None, .. }, .. }) = self.open.last_mut() {
             *key = Some((text.to_owned(), place, plain));
-            let kind = resolved.unwrap_or_else(|_| Kind::Text(text.to_owned()));
+            let kind = resolved.unwrap_or_else(|_| NodeKind::Text(text.to_owned()));
             self.remember(anchor, &Node { place, plain, kind });
             return Ok(None);
         }
@@ -176,8 +176,8 @@ impl Builder {
     }
 
     fn alias_as_key(&mut self, node: Node) -> Result<Option<Node>, SyntaxError> {
-        let Kind::Text(text) = node.kind else { return Err(SyntaxError::new(node.place, "a key must be a text")) };
-        if let Some(Open { content: Content::Map { key, .. }, .. }) = self.open.last_mut() {
+        let NodeKind::Text(text) = node.kind else { return Err(SyntaxError::new(node.place, "a key must be a text")) };
+        if let Some(OpenCollection { content: Content::Map { key, .. }, .. }) = self.open.last_mut() {
             *key = Some((text, node.place, false));
         }
         Ok(None)
@@ -192,13 +192,13 @@ fn check_collection_tag(tag: Option<&Cow<'_, Tag>>, wanted: &str, place: Positio
     }
 }
 
-/// What `<<` may bring in: mappings, and lists of them.
+/// Returns the mappings that `<<` merges: one, or a list of them.
 fn mergeable(node: Node) -> Result<Vec<Node>, SyntaxError> {
     let sources = match node.kind {
-        Kind::List(items) => items,
+        NodeKind::List(items) => items,
         _ => vec![node],
     };
-    match sources.iter().find(|source| !matches!(source.kind, Kind::Map(_))) {
+    match sources.iter().find(|source| !matches!(source.kind, NodeKind::Map(_))) {
         None => Ok(sources),
         Some(other) => Err(SyntaxError::new(other.place, format!("`<<` merges mappings, not {}", other.describe()))),
     }
@@ -211,7 +211,7 @@ fn merge(mut entries: Vec<Entry>, sources: Vec<Node>) -> Vec<Entry> {
     }
     let mut known: HashSet<Box<str>> = entries.iter().map(|entry| entry.key.clone()).collect();
     for source in sources {
-        let Kind::Map(merged) = source.kind else { continue };
+        let NodeKind::Map(merged) = source.kind else { continue };
         entries.extend(merged.into_iter().filter(|entry| known.insert(entry.key.clone())));
     }
     entries
@@ -225,9 +225,9 @@ fn count(node: &Node) -> usize {
     1 + below(node)
 }
 
-/// How many lists and mappings lie within each other; none in a single value.
+/// Returns the nesting depth of lists and mappings; 0 for a single value.
 fn levels(node: &Node) -> usize {
-    if !matches!(node.kind, Kind::List(_) | Kind::Map(_)) {
+    if !matches!(node.kind, NodeKind::List(_) | NodeKind::Map(_)) {
         return 0;
     }
     let items = node.items().iter().map(levels).max();
@@ -235,12 +235,12 @@ fn levels(node: &Node) -> usize {
     1 + items.max(entries).unwrap_or(0)
 }
 
-/// Whether a text that is not in quotes is a boolean for YAML 1.1, which is what kubectl reads.
+/// Returns whether an unquoted text is a boolean in YAML 1.1, which kubectl reads.
 pub(super) fn is_boolean_for_kubectl(text: &str) -> bool {
     matches!(text.to_ascii_lowercase().as_str(), "yes" | "no" | "on" | "off" | "y" | "n")
 }
 
-/// A text as a message shows it.
+/// Returns a text as a message shows it.
 pub(super) fn shown(text: &str) -> String {
     format!("'{}'", excerpt(text))
 }

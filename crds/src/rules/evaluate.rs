@@ -25,12 +25,12 @@ fn ready(rules: &'static [Rule]) -> Vec<Ready> {
     here.map(|rule| Ready { rule, compiled: compile(rule) }).collect()
 }
 
-/// A schema of the rule and nothing else.
+/// Compiles a schema with only this rule.
 pub(super) fn compile(rule: &Rule) -> CompiledSchema {
     compile_schema(&json!({ "x-kubernetes-validations": [rule.to_json()] }))
 }
 
-/// What rules say of a document that is new.
+/// Returns the findings of the rules about a new document.
 pub(crate) fn created(document: &Document) -> Vec<Finding> {
     let (rules, seen) = match document {
         Document::Workflow(_) => (&*OF_WORKFLOWS, view::of(document)),
@@ -47,7 +47,7 @@ pub(crate) fn created(document: &Document) -> Vec<Finding> {
     findings
 }
 
-/// What rules say of a workflow that takes the place of another.
+/// Returns the problems of the rules that compare a workflow with its predecessor.
 pub fn updated(old: &WorkflowSpec, new: &WorkflowSpec) -> Vec<Problem> {
     let (old, new) = (view::of_settings(old), view::of_settings(new));
     let validator = Validator::new();

@@ -1,5 +1,5 @@
-//! What texts must look like to be quantities. `quantity` reads them; CEL can only look at their form, so that a number that is too
-//! large is told by the planner.
+//! Regular expressions for texts that are quantities. `quantity` parses them. CEL checks only the form, so the
+//! planner reports numbers that are too large.
 
 macro_rules! unit {
     ($letter:literal) => {
@@ -33,7 +33,7 @@ macro_rules! duration {
     };
 }
 
-/// What stands for itself only after expansion is looked at then.
+/// Templates are checked after expansion.
 macro_rules! template_or {
     ($expression:expr) => {
         concat!("self.contains('{') || ", $expression)
@@ -43,13 +43,13 @@ macro_rules! template_or {
 /// `200g`, `200Gi`, `512MB`, `1.5G` or a plain number of bytes.
 pub(super) const MEMORY: &str = template_or!(r"self.matches(r'^(?i)\s*\d+(\.\d+)?\s*([kmgtp]i?)?b?\s*$')");
 
-/// What is said of another text.
+/// The message for a text that is not an amount of memory.
 pub(super) const MEMORY_WORDS: &str = r#""'" + self + "' is not a memory size""#;
 
-/// How long something takes.
+/// A duration.
 pub(super) const DURATION: &str = template_or!(duration!());
 
-/// What is said of another text.
+/// The message for a text that is not a duration.
 pub(super) const DURATION_WORDS: &str = r#"self.matches(r'^\s*\d+\s*$') ? "'" + self + "' is a duration without a unit" : "'" + self + "' is not a duration""#;
 
 /// A duration, or `never`.
@@ -58,5 +58,5 @@ pub(super) const ORPHAN_AFTER: &str = concat!("self == 'never' || ", template_or
 /// A duration, or a number of minutes, as Slurm has it.
 pub(super) const WALLTIME: &str = template_or!(concat!(r"self.matches(r'^\s*\d+\s*$') || ", duration!()));
 
-/// What is said of another text.
+/// The message for a text that is not a walltime.
 pub(super) const WALLTIME_WORDS: &str = r#""'" + self + "' is not a duration""#;

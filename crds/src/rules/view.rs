@@ -9,12 +9,12 @@ use crate::action::Action;
 use crate::document::{Document, SlurmClusterDocument, WorkflowDocument};
 use crate::execution::ExecutionConfig;
 use crate::failure::{FailureHandler, Prefetch};
-use crate::job::Job;
+use crate::job::JobSpec;
 use crate::parameters::Parameterization;
 use crate::resources::ResourceRequirements;
 use crate::workflow::WorkflowSpec;
 
-/// What an API server fills in where a document says nothing.
+/// The default that an API server sets for `runId`.
 const FIRST_RUN: i32 = 1;
 
 #[derive(Serialize)]
@@ -48,7 +48,7 @@ struct EntryView<'d> {
     use_parameters_file: Option<bool>,
 }
 
-/// What the rules see of a document.
+/// Returns the part of a document that the rules evaluate.
 pub(super) fn of(document: &Document) -> Value {
     let (name, spec) = match document {
         Document::Workflow(WorkflowDocument { metadata, spec, .. }) => {
@@ -62,7 +62,7 @@ pub(super) fn of(document: &Document) -> Value {
     json!({ "metadata": { "name": name }, "spec": spec.unwrap_or_default() })
 }
 
-/// What the rules that compare two workflows see of one.
+/// Returns the part of a workflow that the rules for changes evaluate.
 pub(super) fn of_settings(spec: &WorkflowSpec) -> Value {
     let WorkflowSpec { run_id, stop_policy, managed_by, .. } = spec;
     let settings = WorkflowSpec {
@@ -88,7 +88,7 @@ fn workflow(spec: &WorkflowSpec) -> SpecView<'_> {
     }
 }
 
-fn job(job: &Job) -> Option<EntryView<'_>> {
+fn job(job: &JobSpec) -> Option<EntryView<'_>> {
     match (job.scheduler.as_deref(), job.labels.as_slice()) {
         (None, []) => entry(&job.parameterization),
         (scheduler, labels) => {

@@ -8,7 +8,7 @@ use crate::wire::{LEASE_SECONDS, RunnerPolicy};
 
 const PINNED: &str = include_str!("fields.txt");
 
-/// One line for each field, e.g. `spec.jobs[].priority: integer 0..1000000000, 0 when absent`.
+/// Adds one line for each field, e.g. `spec.jobs[].priority: integer 0..1000000000, 0 when absent`.
 fn fields(path: &str, schema: &Value, required: bool, lines: &mut Vec<String>) {
     let schema = match schema.get("anyOf").and_then(Value::as_array) {
         Some(variants) => &with_parent(schema, &variants[0]),
@@ -48,7 +48,7 @@ fn fields(path: &str, schema: &Value, required: bool, lines: &mut Vec<String>) {
     }
 }
 
-/// A variant beside null, with the description and default of the field.
+/// Returns the non-null variant of a field with the field's description and default.
 fn with_parent(field: &Value, variant: &Value) -> Value {
     let mut merged = variant.clone();
     for key in ["description", "default"] {
@@ -59,7 +59,7 @@ fn with_parent(field: &Value, variant: &Value) -> Value {
     merged
 }
 
-/// What a description says of an absent value: the text between the nearest bracket or comma and `when absent`.
+/// Returns the default in a description: the text between the nearest bracket or comma and `when absent`.
 fn absent(description: &str) -> Option<&str> {
     let before = description.split(" when absent").next().filter(|before| before.len() < description.len())?;
     before.rsplit(['(', ',']).next().map(|value| value.trim().trim_end_matches('('))

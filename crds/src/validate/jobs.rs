@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Findings;
-use crate::job::Job;
+use crate::job::JobSpec;
 use crate::problem::Problem;
 use crate::workflow::WorkflowSpec;
 
@@ -36,7 +36,7 @@ fn environment(field: &str, env: &BTreeMap<String, String>, found: &mut Findings
     }
 }
 
-fn labels(index: usize, job: &Job, found: &mut Findings) {
+fn labels(index: usize, job: &JobSpec, found: &mut Findings) {
     for (at, label) in job.labels.iter().enumerate() {
         let wrong = if label.trim().is_empty() {
             "a label must not be empty"

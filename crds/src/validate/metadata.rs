@@ -60,7 +60,7 @@ fn annotations(metadata: &Metadata, found: &mut Findings) {
     }
 }
 
-/// `name` or `example.org/name`.
+/// Returns whether a key is `name` or `example.org/name`.
 fn is_qualified(key: &str) -> bool {
     match key.split_once('/') {
         Some((prefix, name)) => {
@@ -79,7 +79,7 @@ fn is_short_word(text: &str) -> bool {
         && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
 }
 
-/// RFC 1123, as Kubernetes reads it.
+/// Returns whether a text is a label by RFC 1123, as Kubernetes reads it.
 fn is_label(text: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     !text.is_empty() && text.bytes().all(inner) && !text.starts_with('-') && !text.ends_with('-')

@@ -22,7 +22,7 @@ pub(super) fn check(spec: &WorkflowSpec, found: &mut Findings) {
     once("spec.sources", spec.sources.iter().map(|entry| Some(entry.name.as_str())), found);
 }
 
-/// Whether an entry stands for several.
+/// Returns whether an entry is expanded to a family.
 pub(super) fn is_family(parameterization: &Parameterization) -> bool {
     !parameterization.parameters.is_empty()
         || parameterization.use_parameters.is_some()

@@ -121,7 +121,7 @@ fn is_identifier(name: &str) -> bool {
         && letters.all(|letter| letter.is_ascii_alphanumeric() || letter == b'_')
 }
 
-/// The first `{name}` or `{name:format}` of a text; `${…}` belongs to the shell.
+/// Returns the first `{name}` or `{name:format}` of a text; `${…}` belongs to the shell.
 fn first_token(text: &str) -> Option<&str> {
     let mut before = None;
     for (at, letter) in text.char_indices() {
@@ -137,7 +137,7 @@ fn first_token(text: &str) -> Option<&str> {
     None
 }
 
-/// A table in a ConfigMap is there to be used.
+/// Checks that every table in a ConfigMap is used.
 fn sources(spec: &WorkflowSpec, found: &mut Findings) {
     let parameterizations = spec
         .jobs

@@ -1,4 +1,4 @@
-//! How a workflow is looked after: orphans.
+//! Checks `orphanAfter`.
 
 use super::Findings;
 use super::resources::quantity;
@@ -6,7 +6,7 @@ use crate::problem::Problem;
 use crate::quantity::parse_duration;
 use crate::workflow::WorkflowSpec;
 
-/// What `orphanAfter` says where a started job is waited for without end.
+/// The value of `orphanAfter` with which a started job never counts as lost.
 const NEVER: &str = "never";
 
 pub(super) fn check(spec: &WorkflowSpec, found: &mut Findings) {

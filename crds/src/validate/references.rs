@@ -1,4 +1,4 @@
-//! Names that must exist elsewhere in the same workflow.
+//! KnownNames that must exist elsewhere in the same workflow.
 
 use std::collections::HashSet;
 
@@ -10,10 +10,10 @@ use crate::workflow::WorkflowSpec;
 
 pub(super) fn check(spec: &WorkflowSpec, found: &mut Findings) {
     let requirements = spec.resource_requirements.iter().map(|entry| entry.name.as_str());
-    let requirements = Names::new("resource requirements", requirements.chain([DEFAULT_REQUIREMENTS]));
-    let handlers = Names::new("failure handler", spec.failure_handlers.iter().map(|entry| entry.name.as_str()));
+    let requirements = KnownNames::new("resource requirements", requirements.chain([DEFAULT_REQUIREMENTS]));
+    let handlers = KnownNames::new("failure handler", spec.failure_handlers.iter().map(|entry| entry.name.as_str()));
     let schedulers =
-        Names::new("Slurm scheduler", spec.slurm_schedulers.iter().filter_map(|entry| entry.name.as_deref()));
+        KnownNames::new("Slurm scheduler", spec.slurm_schedulers.iter().filter_map(|entry| entry.name.as_deref()));
     for (index, job) in spec.jobs.iter().enumerate() {
         let field = |name: &str| format!("spec.jobs[{index}].{name}");
         requirements.check(job.resource_requirements.as_deref(), || field("resourceRequirements"), found);
@@ -29,14 +29,14 @@ pub(super) fn check(spec: &WorkflowSpec, found: &mut Findings) {
 }
 
 /// The names of one kind.
-struct Names<'s> {
+struct KnownNames<'s> {
     kind: &'static str,
     known: HashSet<&'s str>,
-    /// An entry has lost its name, which has been said, or has a template for a name: a missing one may be that.
+    /// Names may be missing: an entry has no name, which is reported elsewhere, or a template as its name.
     uncertain: bool,
 }
 
-impl<'s> Names<'s> {
+impl<'s> KnownNames<'s> {
     fn new(kind: &'static str, names: impl Iterator<Item = &'s str>) -> Self {
         let known: HashSet<&str> = names.collect();
         let uncertain = known.iter().any(|name| name.is_empty() || is_template(name));

@@ -10,7 +10,7 @@ use crate::workflow::WorkflowSpec;
 
 /// Slurm counts a step's time in minutes.
 const SHORTEST_STEP: i64 = 60;
-/// What Torc itself gives sbatch.
+/// The options of sbatch that Torc sets itself.
 const OURS: [&str; 8] = ["partition", "nodes", "walltime", "time", "mem", "gres", "name", "job-name"];
 
 pub(super) fn check(spec: &WorkflowSpec, found: &mut Findings) {
@@ -52,7 +52,7 @@ pub(super) fn quantity(
     }
 }
 
-/// An allocation in which no step could ever start would come and go in vain.
+/// Checks that a step can start in the allocation.
 fn room_for_a_step(walltime: &str, spec: &WorkflowSpec, field: impl Fn() -> String, found: &mut Findings) {
     let config = spec.execution_config.clone().unwrap_or_default();
     let headroom = config.sigkill_headroom_seconds.unwrap_or(SIGKILL_HEADROOM_SECONDS);

@@ -450,11 +450,11 @@ fn clusters() {
 #[test]
 fn empty_names_of_typed_documents() {
     use crate::document::{Document, WorkflowDocument};
-    use crate::job::{File, Job};
+    use crate::job::{FileSpec, JobSpec};
     let mut document = WorkflowDocument::default();
     document.metadata.name = "a".to_owned();
-    document.spec.jobs = vec![Job { command: "x".to_owned(), ..Job::default() }];
-    document.spec.files = vec![File { name: "f".to_owned(), ..File::default() }, File::default()];
+    document.spec.jobs = vec![JobSpec { command: "x".to_owned(), ..JobSpec::default() }];
+    document.spec.files = vec![FileSpec { name: "f".to_owned(), ..FileSpec::default() }, FileSpec::default()];
     let found = crate::validate::validate(&Document::Workflow(document));
     let expected = ["spec.jobs[0].name", "spec.files[1].name"].map(|field| Problem::error(field, "must not be empty"));
     assert_eq!(found, expected);

@@ -13,7 +13,7 @@ fn key(first: i64) -> AttemptKey {
 }
 
 fn key_json(first: i64) -> Value {
-    json!({ "workflow": first, "job": first + 1, "run": first + 2, "attempt": first + 3, "lease_id": first + 4 })
+    json!({ "workflow": first, "job": first + 1, "run": first + 2, "attempt": first + 3, "leaseId": first + 4 })
 }
 
 fn stats() -> SlurmStats {
@@ -187,7 +187,7 @@ fn a_report_carries_every_field() {
     is_written_as(&JournalledResult::default(), json!({ "endedMs": 0, "finished": FinishedAttempt::default() }));
     is_written_as(
         &FinishedAttempt::default(),
-        json!({ "key": { "workflow": 0, "job": 0, "run": 0, "attempt": 0, "lease_id": 0 }, "returnCode": 0, "durationMs": 0, "endedMsAgo": 0 }),
+        json!({ "key": { "workflow": 0, "job": 0, "run": 0, "attempt": 0, "leaseId": 0 }, "returnCode": 0, "durationMs": 0, "endedMsAgo": 0 }),
     );
     is_written_as(&Usage::default(), json!({}));
     is_written_as(&FileStat::default(), json!({ "path": "", "sizeBytes": 0, "modifiedMs": 0 }));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use torc_api::API_VERSION;
 use torc_api::document::{Metadata, WorkflowDocument};
-use torc_api::job::Job;
+use torc_api::job::JobSpec;
 use torc_api::quantity::{format_duration, format_memory};
 use torc_api::resources::ResourceRequirements;
 use torc_api::wire::Resources;
@@ -55,14 +55,14 @@ pub fn document(plan: &WorkflowPlan) -> WorkflowDocument {
     WorkflowDocument { api_version: API_VERSION.to_owned(), metadata, spec }
 }
 
-fn document_job(plan: &WorkflowPlan, job: &JobPlan) -> Job {
-    Job {
+fn document_job(plan: &WorkflowPlan, job: &JobPlan) -> JobSpec {
+    JobSpec {
         name: job.name.clone(),
         command: "true".to_owned(),
         resource_requirements: Some(Needs::of(job).name()),
         depends_on: job.after.iter().map(|parent| plan.jobs[*parent].name.clone()).collect(),
         priority: Some(job.priority),
         labels: job.labels.clone(),
-        ..Job::default()
+        ..JobSpec::default()
     }
 }

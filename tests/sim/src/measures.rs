@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use torc_api::wire::Resources;
-use torc_core::class::Class;
+use torc_core::class::JobClass;
 
 use crate::bound::lower_bound;
 use crate::idle::idle_time;
@@ -86,7 +86,7 @@ fn utilization(scenario: &Scenario, trace: &Trace) -> f64 {
     let classes = JobClasses::new(scenario);
     let mut used = Amounts::default();
     for attempt in &trace.attempts {
-        let class: &Class = &classes.classes[classes.of(attempt.job)].class;
+        let class: &JobClass = &classes.classes[classes.of(attempt.job)].class;
         let runner = &scenario.runners[attempt.runner];
         // Jobs that still run after the runner got its stop signal do not count as capacity.
         let until = runner.closes().map_or(until, |end| end.min(until));

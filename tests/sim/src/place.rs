@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use torc_api::termination::EndMargin;
 use torc_api::wire::{Resources, RunnerScope};
-use torc_core::class::{Class, RunnerView};
+use torc_core::class::{JobClass, RunnerView};
 use torc_core::expanded::Requirements;
 use torc_core::ledger::{Ledger, NodeScope, Reservation, Strategy};
 
@@ -24,12 +24,12 @@ pub fn last_success(plan: &RunnerPlan) -> Option<Time> {
 
 /// Jobs that may run in the same places: of one workflow, with the same needs and labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JobClass {
+pub struct WorkflowClass {
     pub workflow: usize,
-    pub class: Class,
+    pub class: JobClass,
 }
 
-impl JobClass {
+impl WorkflowClass {
     fn of(workflow: usize, job: &JobPlan) -> Self {
         let mut labels = job.labels.clone();
         labels.sort();
@@ -41,7 +41,7 @@ impl JobClass {
             num_nodes: job.needs.nodes.max(1),
             runtime_seconds: job.runtime_seconds,
         };
-        Self { workflow, class: Class { requirements, labels, scheduler: None } }
+        Self { workflow, class: JobClass { requirements, labels, scheduler: None } }
     }
 
     /// Returns what a job takes, on each of its nodes.
@@ -58,7 +58,7 @@ impl JobClass {
 /// The classes of all jobs of a scenario.
 #[derive(Clone, Debug, Default)]
 pub struct JobClasses {
-    pub classes: Vec<JobClass>,
+    pub classes: Vec<WorkflowClass>,
     /// By workflow and job: an index into `classes`.
     of_job: Vec<Vec<usize>>,
 }
@@ -66,12 +66,12 @@ pub struct JobClasses {
 impl JobClasses {
     /// Returns the classes of a scenario.
     pub fn new(scenario: &Scenario) -> Self {
-        let mut classes: Vec<JobClass> = Vec::new();
+        let mut classes: Vec<WorkflowClass> = Vec::new();
         let mut of_job = Vec::new();
         for (workflow, plan) in scenario.workflows.iter().enumerate() {
             let first = classes.len();
             let mut find = |job: &JobPlan| {
-                let class = JobClass::of(workflow, job);
+                let class = WorkflowClass::of(workflow, job);
                 let known = classes.iter().skip(first).position(|known| *known == class);
                 known.map_or_else(
                     || {
@@ -107,7 +107,7 @@ impl<'a> RunnerSlots<'a> {
     }
 
     /// Returns whether the matching would give the runner jobs of a class at this time.
-    pub fn suits(&self, job: &JobClass, scenario: &Scenario, now: Time) -> bool {
+    pub fn suits(&self, job: &WorkflowClass, scenario: &Scenario, now: Time) -> bool {
         let plan = self.plan;
         let serves = match &plan.scope {
             RunnerScope::All | RunnerScope::Session => true,
@@ -138,7 +138,7 @@ impl<'a> RunnerSlots<'a> {
     }
 
     /// Takes what a job of a class needs, or nothing.
-    pub fn reserve(&mut self, job: &JobClass) -> Option<Reservation> {
+    pub fn reserve(&mut self, job: &WorkflowClass) -> Option<Reservation> {
         let reach = if self.plan.is_in_allocation() { NodeScope::Anywhere } else { NodeScope::Here };
         self.ledger.reserve(&job.needs(), reach)
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use torc_api::problem::Problem;
 use torc_api::wire::{AttemptKey, RegisterRequest, SyncRequest, SyncResponse};
 use torc_core::engine::{Apply, CommandError, Engine, LongPoll, LongPolls, Tx};
-use torc_core::expand::{Limits, expand};
+use torc_core::expand::{ExpansionLimits, expand};
 use torc_core::ids::RunnerId;
 use torc_runner::LinkError;
 use torc_runner::state::AgentEvent;
@@ -80,7 +80,7 @@ impl Server {
     pub fn apply(&mut self, plan: &WorkflowPlan, now: Time) -> Result<(i64, Vec<Answer>), ApplyError> {
         let workflow = || plan.name.clone();
         let document = document(plan);
-        let expanded = expand(&document.spec, &Limits::default())
+        let expanded = expand(&document.spec, &ExpansionLimits::default())
             .map_err(|problems| ApplyError::Expand { workflow: workflow(), problems })?;
         let apply = Apply {
             document: &document,

@@ -4,7 +4,7 @@ use clap::Args;
 use torc_api::quantity::{parse_memory, parse_walltime};
 use torc_core::expanded::Requirements;
 use torc_core::planning::fit::WalltimeMargin;
-use torc_core::planning::partition::{Partition, choose};
+use torc_core::planning::partition::{PartitionLimits, choose};
 
 use super::SiteArgs;
 use crate::context::CommandContext;
@@ -64,16 +64,16 @@ pub(super) async fn run(context: &CommandContext, args: &MatchArgs) -> Result<()
 }
 
 /// Returns the partitions of a cluster with their values parsed.
-pub fn read_partitions(site: &Site) -> Result<Vec<Partition>, CliError> {
+pub fn read_partitions(site: &Site) -> Result<Vec<PartitionLimits>, CliError> {
     let read = |partition| {
-        Partition::try_from(partition).map_err(|error| {
+        PartitionLimits::try_from(partition).map_err(|error| {
             CliError::invalid(format!("the profile {} has an invalid partition", site.profile.name)).because(error)
         })
     };
     site.profile.partitions.iter().map(read).collect()
 }
 
-fn row(needs: &Requirements, partition: &Partition, chosen: Option<&String>) -> MatchRow {
+fn row(needs: &Requirements, partition: &PartitionLimits, chosen: Option<&String>) -> MatchRow {
     let mismatch =
         choose(needs, std::slice::from_ref(partition), Some(&partition.name), WalltimeMargin::default()).err();
     MatchRow {
@@ -93,14 +93,14 @@ mod tests {
 
     #[test]
     fn a_partition_that_must_be_named_fits_and_is_not_chosen() {
-        let partition = |name: &str, cpus: i64, on_request: bool| -> Partition {
+        let partition = |name: &str, cpus: i64, on_request: bool| -> PartitionLimits {
             let value = serde_json::json!({ "name": name, "cpusPerNode": cpus, "memoryMb": 1024, "maxWalltime": "1h", "requiresExplicitRequest": on_request });
             let partition: torc_api::cluster::Partition = serde_json::from_value(value).expect("a partition");
-            Partition::try_from(&partition).expect("a partition")
+            PartitionLimits::try_from(&partition).expect("a partition")
         };
         let needs = Requirements { num_cpus: 4, runtime_seconds: 60, ..Requirements::default() };
         let chosen = "large".to_owned();
-        let shown = |partition: &Partition| {
+        let shown = |partition: &PartitionLimits| {
             let row = row(&needs, partition, Some(&chosen));
             (row.fits, row.chosen, row.reason)
         };

@@ -7,9 +7,9 @@ use torc_api::recovery::UnplacedJob;
 use torc_api::workflow::WorkflowSpec;
 use torc_core::expanded::Expanded;
 use torc_core::planning::fit::{WalltimeMargin, node_hours};
-use torc_core::planning::generate::{Planned, Settings, Unschedulable, plan};
+use torc_core::planning::generate::{PlanSettings, PlannedScheduler, Unschedulable, plan};
 use torc_core::planning::groups::pending;
-use torc_core::planning::partition::Partition;
+use torc_core::planning::partition::PartitionLimits;
 
 use crate::output::SchedulerRow;
 
@@ -31,7 +31,7 @@ pub fn of(spec: &WorkflowSpec, expanded: &Expanded, clusters: &[SlurmClusterDocu
         return PlannedAllocations { rows, unplaced: Vec::new() };
     }
     let cluster = clusters.iter().find(|cluster| spec.slurm_cluster.as_ref() == Some(&cluster.metadata.name));
-    let partitions: Vec<Partition> = cluster
+    let partitions: Vec<PartitionLimits> = cluster
         .into_iter()
         .flat_map(|cluster| &cluster.spec.partitions)
         .filter_map(|one| one.try_into().ok())
@@ -39,9 +39,10 @@ pub fn of(spec: &WorkflowSpec, expanded: &Expanded, clusters: &[SlurmClusterDocu
     if partitions.is_empty() {
         return PlannedAllocations::default();
     }
-    let settings = Settings { margin: WalltimeMargin::of(spec.execution_config.as_ref()), ..Settings::default() };
+    let settings =
+        PlanSettings { margin: WalltimeMargin::of(spec.execution_config.as_ref()), ..PlanSettings::default() };
     let plan = plan(&pending(expanded, |_| true), &partitions, settings);
-    let row = |one: &Planned| SchedulerRow { name: String::new(), ..SchedulerRow::of(one) };
+    let row = |one: &PlannedScheduler| SchedulerRow { name: String::new(), ..SchedulerRow::of(one) };
     let unplaced = |one: &Unschedulable| {
         let job = expanded.jobs.get(one.job as usize)?.name.clone();
         Some(UnplacedJob { job, reason: one.reason.to_string() })

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use torc_core::expand::{Limits, entries_of_jobs};
+use torc_core::expand::{ExpansionLimits, entries_of_jobs};
 use torc_core::expanded::Expanded;
 use torc_core::planning::fit::{Walltime, WalltimeMargin};
-use torc_core::planning::generate::{self, Plan, Settings};
+use torc_core::planning::generate::{self, PlanSettings, SchedulerPlan};
 use torc_core::planning::groups;
 
 use crate::commands::hpc::{SiteArgs, read_partitions};
@@ -64,7 +64,7 @@ pub(super) struct PlannedWorkflow {
     /// The index of the document entry for each job.
     pub entries: Vec<u32>,
     pub site: Site,
-    pub plan: Plan,
+    pub plan: SchedulerPlan,
 }
 
 /// Reads a document and plans its allocations.
@@ -81,7 +81,7 @@ pub(super) async fn plan(
         let message = format!("{} must contain exactly one workflow", path.display());
         return Err(CliError::invalid(message).hint("select a file with one workflow"));
     };
-    let limits = Limits { max_jobs: context.settings.server.max_jobs, ..Limits::default() };
+    let limits = ExpansionLimits { max_jobs: context.settings.server.max_jobs, ..ExpansionLimits::default() };
     let entries = entries_of_jobs(&workflow.document.spec, &limits).unwrap_or_default();
     let account = account(args, &workflow)?;
     let site = args.site.find().await?;
@@ -91,7 +91,7 @@ pub(super) async fn plan(
         return Err(CliError::not_found(format!("{} has no partition `{name}`", site.profile.name))
             .hint(format!("available partitions: {}", names.join(", "))));
     }
-    let settings = Settings {
+    let settings = PlanSettings {
         account: &account,
         partition: args.partition.as_deref(),
         by_requirements: args.group_by == GroupBy::ResourceRequirements,

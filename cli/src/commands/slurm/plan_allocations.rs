@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use jiff::Timestamp;
 use torc_core::planning::compare::{QueueEstimate, compare};
-use torc_core::planning::generate::Planned;
+use torc_core::planning::generate::PlannedScheduler;
 use torc_slurm::error::SlurmError;
 use torc_slurm::exec::Slurm;
 use torc_slurm::script::{Marker, Request, ScriptRunner, script};
@@ -15,7 +15,7 @@ use torc_slurm::{sbatch, sinfo, squeue};
 use super::plan::{SchedulerPlanArgs, plan};
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
-use crate::output::{AllocationPlanRow, WayRow};
+use crate::output::{AllocationPlanRow, EstimateRow};
 use crate::sites;
 
 /// Compare one allocation with many nodes to many with one node
@@ -54,7 +54,7 @@ pub(super) async fn run(context: &CommandContext, args: &PlanAllocationsArgs) ->
 
 async fn row(
     slurm: &Slurm,
-    planned: &Planned,
+    planned: &PlannedScheduler,
     partition: &str,
     idle_nodes: i64,
     queued: usize,
@@ -71,7 +71,7 @@ async fn row(
         wait_for_one: one.seconds,
     };
     let both = compare(estimate);
-    let way = |way: torc_core::planning::compare::Way| WayRow {
+    let way = |way: torc_core::planning::compare::Way| EstimateRow {
         allocations: way.allocations,
         nodes: way.nodes * each,
         start_seconds: way.first_start,
@@ -100,7 +100,7 @@ struct Wait {
     refused: Option<String>,
 }
 
-async fn wait(slurm: &Slurm, planned: &Planned, nodes: i64) -> Result<Wait, CliError> {
+async fn wait(slurm: &Slurm, planned: &PlannedScheduler, nodes: i64) -> Result<Wait, CliError> {
     let mut request = Request::of_scheduler(&planned.scheduler, None);
     request.nodes = nodes;
     let worker = ScriptRunner {

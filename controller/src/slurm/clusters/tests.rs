@@ -17,7 +17,7 @@ fn spec(partitions: usize) -> SlurmClusterSpec {
     SlurmClusterSpec { partitions: (0..partitions).map(one).collect(), ..SlurmClusterSpec::default() }
 }
 
-fn names(partitions: Option<&[Partition]>) -> Option<Vec<String>> {
+fn names(partitions: Option<&[PartitionLimits]>) -> Option<Vec<String>> {
     partitions.map(|all| all.iter().map(|one| one.name.clone()).collect())
 }
 

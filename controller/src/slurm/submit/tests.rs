@@ -9,7 +9,7 @@ use torc_api::workflow::WorkflowSpec;
 use torc_core::expanded::Requirements;
 use torc_core::ids::{AllocationId, WorkflowId};
 use torc_core::planning::course::{LiveAllocation, ResourceClass};
-use torc_core::planning::sizing::Stage;
+use torc_core::planning::sizing::AllocationStage;
 
 use super::*;
 
@@ -41,8 +41,12 @@ fn row(id: i64) -> AllocationRow {
 }
 
 fn needs(spec: WorkflowSpec, rows: &[AllocationRow]) -> WorkflowDemand {
-    let live =
-        |row: &AllocationRow| LiveAllocation { row: row.clone(), stage: Stage::Pending, runners: 0, idle_polls: 0 };
+    let live = |row: &AllocationRow| LiveAllocation {
+        row: row.clone(),
+        stage: AllocationStage::Pending,
+        runners: 0,
+        idle_polls: 0,
+    };
     WorkflowDemand {
         workflow: WorkflowId(3),
         name: "w".to_owned(),
@@ -65,7 +69,7 @@ fn needs(spec: WorkflowSpec, rows: &[AllocationRow]) -> WorkflowDemand {
 
 fn script_of(needs: &WorkflowDemand, row: &AllocationRow) -> String {
     let files = ("/home/ada/.torc/allocations/x.env", "/scratch/ada/torc_output");
-    let node = Partition { name: "debug".to_owned(), cpus: 4, ..Partition::default() };
+    let node = PartitionLimits { name: "debug".to_owned(), cpus: 4, ..PartitionLimits::default() };
     text(&config(), needs, row, &[node], "0a1b2c3d", files.0, files.1).unwrap()
 }
 

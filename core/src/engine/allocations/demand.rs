@@ -8,7 +8,7 @@ use torc_api::state::JobState;
 use torc_api::wire::{Resources, RunnerScope};
 
 use super::Engine;
-use crate::class::{Class, minus, plus};
+use crate::class::{JobClass, minus, plus};
 use crate::engine::activity::awaits_commands;
 use crate::engine::runners::{Fleet, LiveRunner};
 use crate::engine::tx::Tx;
@@ -16,7 +16,7 @@ use crate::engine::workflow::ActionRecord;
 use crate::engine::workflow::LiveWorkflow;
 use crate::ids::{JobId, Now, WorkflowId};
 use crate::planning::course::{LiveAllocation, NodeRequest, ResourceClass, WorkflowDemand};
-use crate::planning::sizing::Stage;
+use crate::planning::sizing::AllocationStage;
 use crate::rows::{AllocationRow, Regenerated};
 
 /// Time after the start of an allocation in which its runner may still register. Long enough to start a node and a container.
@@ -98,9 +98,9 @@ impl Fleet<'_> {
         .collect()
     }
 
-    fn stage(self, row: &AllocationRow, runners: &[&LiveRunner]) -> Stage {
+    fn stage(self, row: &AllocationRow, runners: &[&LiveRunner]) -> AllocationStage {
         if row.status != AllocationStatus::Active {
-            return Stage::Pending;
+            return AllocationStage::Pending;
         }
         let planned_end = row.started_ms.map(|start| start.saturating_add(row.seconds.saturating_mul(1_000)));
         let end_ms = row.expected_end_ms.or(planned_end).unwrap_or(self.now.wall_ms);
@@ -113,7 +113,11 @@ impl Fleet<'_> {
             let (cpus, memory_bytes, gpus) = (all(row.cpus), all(row.memory_bytes), all(row.gpus));
             let total = Resources { cpus, memory_bytes, gpus, nodes: row.nodes };
             let free = if is_starting { total } else { Resources::default() };
-            return Stage::Running { seconds_left: if is_starting { seconds_left } else { 0 }, free, busy_seconds: 0 };
+            return AllocationStage::Running {
+                seconds_left: if is_starting { seconds_left } else { 0 },
+                free,
+                busy_seconds: 0,
+            };
         }
         let mut free = Resources::default();
         let mut busy_seconds = 0;
@@ -122,7 +126,7 @@ impl Fleet<'_> {
             free = plus(&free, &runner_free);
             busy_seconds = busy_seconds.max(runner_busy);
         }
-        Stage::Running { seconds_left, free, busy_seconds }
+        AllocationStage::Running { seconds_left, free, busy_seconds }
     }
 
     /// Returns the capacity that the running jobs of a runner leave free, and the seconds until the last of them should end.
@@ -156,7 +160,7 @@ fn resource_classes(workflow: &LiveWorkflow) -> Vec<ResourceClass> {
             _ => {}
         }
     }
-    let resource_class = |(class, (ready, waiting)): (&Class, (i64, i64))| ResourceClass {
+    let resource_class = |(class, (ready, waiting)): (&JobClass, (i64, i64))| ResourceClass {
         needs: class.requirements.clone(),
         labels: class.labels.clone(),
         scheduler: class.scheduler.clone(),

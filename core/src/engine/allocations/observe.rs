@@ -14,7 +14,7 @@ use crate::engine::tx::Tx;
 use crate::engine::workflow::Observation;
 use crate::engine::workflows::Workflows;
 use crate::ids::{AllocationId, AllocationKey, JobId, RunnerId, WorkflowId};
-use crate::planning::orphans::{self, Allocation, OrphanFindings, Runner, RunningJob, SlurmObservation};
+use crate::planning::orphans::{self, KnownAllocation, KnownRunner, OrphanFindings, RunningJob, SlurmObservation};
 use crate::rows::AllocationRow;
 
 /// Difference of start times above which an allocation has restarted. Slurm rounds times to seconds.
@@ -41,7 +41,7 @@ impl Orphans {
 impl Engine {
     /// Finds what has ended or is lost, according to Slurm. Changes nothing.
     pub fn find_orphans(&self, observations: &[Observation]) -> Orphans {
-        let allocations: Vec<Allocation> = observations
+        let allocations: Vec<KnownAllocation> = observations
             .iter()
             .filter_map(|seen| Some(observed(live_allocation(&self.workflows, seen.key)?, seen)))
             .collect();
@@ -49,7 +49,7 @@ impl Engine {
             let seen = observations.iter().find(|seen| seen.key.1 == id)?;
             has_restarted(live_allocation(&self.workflows, seen.key)?, seen).then_some(seen.start_ms?)
         };
-        let runners: Vec<Runner> = self
+        let runners: Vec<KnownRunner> = self
             .runners
             .values()
             .map(|runner| {
@@ -59,7 +59,7 @@ impl Engine {
                     .and_then(restarts)
                     .is_some_and(|start_ms| runner.row().started_ms.saturating_add(RESTART_MS) >= start_ms);
                 let allocation = allocation.filter(|_| !is_of_new_start).map(|id| id.0);
-                Runner { id: runner.id().0, allocation, is_silent: runner.is_silent() }
+                KnownRunner { id: runner.id().0, allocation, is_silent: runner.is_silent() }
             })
             .collect();
         Orphans { findings: orphans::detect(&allocations, &runners, &running_jobs(&self.workflows)) }
@@ -205,8 +205,8 @@ fn running_jobs(workflows: &Workflows) -> Vec<RunningJob> {
     running.map(|(_, job)| RunningJob { id: job.id().0, runner: job.runner().map_or(0, |runner| runner.0) }).collect()
 }
 
-fn observed(row: &AllocationRow, seen: &Observation) -> Allocation {
-    Allocation {
+fn observed(row: &AllocationRow, seen: &Observation) -> KnownAllocation {
+    KnownAllocation {
         id: row.id.0,
         is_active: row.status == AllocationStatus::Active,
         sighting: seen.sighting,

@@ -9,11 +9,11 @@ use super::held_leases::LeaseTarget;
 use super::rebalance::{MAX_LEASES_EXAMINED, MAX_MOVES, SpareLease, StealBudget};
 use super::runner::WaitingClass;
 use super::{LiveRunner, Runners};
-use crate::class::{Class, RunnerView, fits, minus};
+use crate::class::{JobClass, RunnerView, fits, minus};
 use crate::engine::workflow::LiveWorkflow;
 use crate::engine::workflows::Workflows;
 use crate::ids::{JobId, Now, RunnerId, WorkflowId};
-use crate::matching::{Allowance, ClassQueue, OwnerQueues, Usage, WorkflowQueues};
+use crate::matching::{Allowance, ClassQueue, OwnerQueues, ResourcesInUse, WorkflowQueues};
 
 /// The workflows and runners at one time, to choose leases from.
 #[derive(Clone, Copy)]
@@ -45,7 +45,7 @@ impl<'a> Fleet<'a> {
             let owner = workflow.row().owner.as_str();
             let at = *index.entry(owner).or_insert(owners.len());
             if at == owners.len() {
-                owners.push(OwnerQueues { owner, usage: Usage::default(), workflows: Vec::new() });
+                owners.push(OwnerQueues { owner, usage: ResourcesInUse::default(), workflows: Vec::new() });
             }
             owners[at].workflows.push(queues);
         }
@@ -58,7 +58,7 @@ impl<'a> Fleet<'a> {
         if owners.len() < 2 {
             return;
         }
-        let mut usage: HashMap<&str, Usage> = HashMap::new();
+        let mut usage: HashMap<&str, ResourcesInUse> = HashMap::new();
         for workflow in self.workflows.live() {
             usage.entry(&workflow.row().owner).or_default().merge(&workflow.graph.usage());
         }
@@ -68,7 +68,7 @@ impl<'a> Fleet<'a> {
     }
 
     /// Returns whether another runner could start a job of this class now.
-    fn is_wanted_elsewhere(self, id: RunnerId, workflow: &LiveWorkflow, class: &Class) -> bool {
+    fn is_wanted_elsewhere(self, id: RunnerId, workflow: &LiveWorkflow, class: &JobClass) -> bool {
         let others = self.runners.offering.iter().filter(|other| **other != id);
         others.filter_map(|other| self.runners.get(other)).any(|other| {
             let (offer, view) = (&other.offer, other.view(self.now));

@@ -12,7 +12,7 @@ use super::recover::recovery;
 use super::world::{World, ask, failure, runner};
 use crate::engine::Recover;
 use crate::expanded::Requirements;
-use crate::planning::partition::Partition;
+use crate::planning::partition::PartitionLimits;
 
 const MIB: i64 = 1 << 20;
 const GIB: i64 = 1 << 30;
@@ -25,8 +25,8 @@ fn declared(memory_bytes: i64, runtime_seconds: i64) -> Requirements {
     Requirements { name: "r".to_owned(), memory_bytes, runtime_seconds, ..Requirements::default() }
 }
 
-fn partition(gib: i64, seconds: i64) -> Partition {
-    Partition { name: "p".to_owned(), cpus: 8, memory_bytes: gib * GIB, seconds, ..Partition::default() }
+fn partition(gib: i64, seconds: i64) -> PartitionLimits {
+    PartitionLimits { name: "p".to_owned(), cpus: 8, memory_bytes: gib * GIB, seconds, ..PartitionLimits::default() }
 }
 
 /// Measurements of an attempt.
@@ -177,7 +177,7 @@ fn a_workflow_that_sizes_itself_is_limited_by_the_partitions() {
         (Some(vec![partition(1, 86_400)]), Some(650)),
         (Some(vec![partition(1, 480), partition(1, 300)]), Some(480)),
         (Some(vec![partition(1, 432)]), None),
-        (Some(vec![Partition { on_request: true, ..partition(1, 480) }, partition(1, 432)]), None),
+        (Some(vec![PartitionLimits { on_request: true, ..partition(1, 480) }, partition(1, 432)]), None),
     ] {
         let mut world = World::with(&plan);
         if let Some(partitions) = partitions.clone() {

@@ -17,10 +17,10 @@ use super::world::{World, ask, failure, runner, running, say, success};
 use crate::engine::{
     AllocationKey, AllocationSummary, CommandError, Observation, PoolDemand, Retry, allocation_view, slurm_name,
 };
-use crate::explain::Attempt;
+use crate::explain::EndedAttempt;
 use crate::ids::{AllocationId, WorkflowId};
 use crate::planning::orphans::SlurmObservation;
-use crate::planning::sizing::Stage;
+use crate::planning::sizing::AllocationStage;
 use crate::rows::AllocationRow;
 use crate::time::rfc3339;
 
@@ -111,7 +111,7 @@ fn ready_jobs_with_the_same_reason_are_told_together() {
     assert_eq!((reasons[0].reason, reasons[0].count), (ReasonKind::NoRunner, Some(7)), "two kinds of jobs, one reason");
     let examples: Vec<&str> = reasons[0].jobs.iter().map(|one| one.job.as_str()).collect();
     assert_eq!(examples, ["j0", "j2", "j4", "j6"], "those of the first kind");
-    // A runner of another workflow serves nobody here, and a silent one neither.
+    // Neither a runner of another workflow nor a silent one serves this workflow.
     let elsewhere = RegisterRequest { scope: RunnerScope::Workflow("v".to_owned()), ..runner("two") };
     world.register(&elsewhere);
     assert_eq!(told(&world)[0].message, "no runner serves its workflow");
@@ -171,7 +171,8 @@ fn a_job_that_got_more_says_from_what_to_what() {
         world.sync(id, &SyncRequest { finished: vec![failed], ..say(sequence + 1) });
     }
     let rows = world.results_of("a").into_iter().cloned().collect::<Vec<_>>();
-    let attempts: Vec<Attempt<'_>> = rows.iter().map(|result| Attempt { result, node: Some("one") }).collect();
+    let attempts: Vec<EndedAttempt<'_>> =
+        rows.iter().map(|result| EndedAttempt { result, node: Some("one") }).collect();
     let told = world.engine.explain_job(world.workflow(), "a", &attempts, world.now).unwrap();
     assert_eq!((told.workflow.as_str(), told.job.as_str(), told.status), ("w", "a", Some(JobState::Ready)));
     assert_eq!((told.run_id, told.attempt, told.attempts.len()), (1, 3, 2));
@@ -181,7 +182,7 @@ fn a_job_that_got_more_says_from_what_to_what() {
     let failed = SyncRequest { finished: vec![failure(world.key("a"), 137, Cause::OutOfMemory)], ..say(6) };
     world.sync(id, &failed);
     let rows = world.results_of("a").into_iter().cloned().collect::<Vec<_>>();
-    let attempts: Vec<Attempt<'_>> = rows.iter().map(|result| Attempt { result, node: None }).collect();
+    let attempts: Vec<EndedAttempt<'_>> = rows.iter().map(|result| EndedAttempt { result, node: None }).collect();
     let told = world.engine.explain_job(world.workflow(), "a", &attempts, world.now).unwrap();
     assert_eq!(told.status, Some(JobState::Failed));
     assert_eq!(told.attempts[2].then, None, "nothing follows the last one");
@@ -490,7 +491,7 @@ fn a_runner_is_shown_field_by_field() {
 }
 
 /// An allocation of two nodes that runs, and what the sizing of allocations sees in it.
-fn stage(world: &World, key: AllocationKey) -> Stage {
+fn stage(world: &World, key: AllocationKey) -> AllocationStage {
     let needs = world.engine.slurm_needs(None, world.now);
     let found = needs.iter().flat_map(|needs| &needs.allocations).find(|one| one.row.id == key.1);
     found.expect("it is live").stage
@@ -504,14 +505,14 @@ fn an_allocation_is_whole_until_its_runner_should_have_come() {
     let rows = world.run(|engine, tx| engine.intend_allocations(id, vec![row], tx).unwrap());
     let key = (id, rows[0].id);
     world.submitted(key, "7");
-    assert_eq!(stage(&world, key), Stage::Pending);
+    assert_eq!(stage(&world, key), AllocationStage::Pending);
     world.see(key, SlurmObservation::Queued(SlurmState::Running));
     let whole = Resources { cpus: 16, memory_bytes: 128, gpus: 6, nodes: 2 };
     world.pass(179_999);
-    let young = Stage::Running { seconds_left: 3_420, free: whole, busy_seconds: 0 };
+    let young = AllocationStage::Running { seconds_left: 3_420, free: whole, busy_seconds: 0 };
     assert_eq!(stage(&world, key), young);
     world.pass(1);
-    let gone = Stage::Running { seconds_left: 0, free: Resources::default(), busy_seconds: 0 };
+    let gone = AllocationStage::Running { seconds_left: 0, free: Resources::default(), busy_seconds: 0 };
     assert_eq!(stage(&world, key), gone, "its runner has not come after three minutes");
 }
 
@@ -525,12 +526,16 @@ fn an_allocation_has_what_its_runners_leave_free() {
     let all = runner("").capacity;
     let twice =
         Resources { cpus: 2 * all.cpus, memory_bytes: 2 * all.memory_bytes, gpus: 2 * all.gpus, nodes: 2 * all.nodes };
-    assert_eq!(stage(&world, key), Stage::Running { seconds_left: 3_600, free: twice, busy_seconds: 0 });
+    assert_eq!(stage(&world, key), AllocationStage::Running { seconds_left: 3_600, free: twice, busy_seconds: 0 });
     world.sync(first, &ask(1, 1));
     world.sync(second, &ask(1, 1));
     assert_eq!(world.states(&["a", "b"]), [JobState::Leased; 2]);
     let promised = stage(&world, key);
-    assert_eq!(promised, Stage::Running { seconds_left: 3_600, free: twice, busy_seconds: 0 }, "nothing runs yet");
+    assert_eq!(
+        promised,
+        AllocationStage::Running { seconds_left: 3_600, free: twice, busy_seconds: 0 },
+        "nothing runs yet"
+    );
     world.sync(first, &SyncRequest { running: vec![running(world.key("a"))], ..say(2) });
     world.pass(20_000);
     world.sync(second, &SyncRequest { running: vec![running(world.key("b"))], ..say(2) });
@@ -540,11 +545,11 @@ fn an_allocation_has_what_its_runners_leave_free() {
         gpus: twice.gpus - 1,
         nodes: twice.nodes,
     };
-    assert_eq!(stage(&world, key), Stage::Running { seconds_left: 3_580, free, busy_seconds: 60 });
+    assert_eq!(stage(&world, key), AllocationStage::Running { seconds_left: 3_580, free, busy_seconds: 60 });
     world.pass(30_000);
-    assert_eq!(stage(&world, key), Stage::Running { seconds_left: 3_550, free, busy_seconds: 30 });
+    assert_eq!(stage(&world, key), AllocationStage::Running { seconds_left: 3_550, free, busy_seconds: 30 });
     world.pass(86_400_000);
-    assert_eq!(stage(&world, key), Stage::Running { seconds_left: 0, free, busy_seconds: 0 });
+    assert_eq!(stage(&world, key), AllocationStage::Running { seconds_left: 0, free, busy_seconds: 0 });
     assert_eq!(world.engine.live_allocations(Some(world.workflow())), 1);
     assert_eq!(world.engine.live_allocations(Some(WorkflowId(9))), 0);
 }
@@ -577,7 +582,7 @@ fn nothing_follows_an_attempt_that_waits_for_a_decision() {
     world.sync(id, &SyncRequest { finished: vec![failure(world.key("a"), 3, Cause::ExitCode)], ..say(2) });
     assert_eq!(world.state_of("a"), JobState::PendingFailed);
     let row = world.results_of("a")[0].clone();
-    let told = world.engine.explain_job(world.workflow(), "a", &[Attempt { result: &row, node: None }], world.now);
+    let told = world.engine.explain_job(world.workflow(), "a", &[EndedAttempt { result: &row, node: None }], world.now);
     let told = told.unwrap();
     assert_eq!((told.reasons[0].reason, &told.attempts[0].then), (ReasonKind::NeedsDecision, &None));
 }

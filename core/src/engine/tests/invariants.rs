@@ -1,4 +1,4 @@
-//! What must be true of the live state after every command, and of a state that was read again.
+//! Invariants of the live state after every command, and of a restored state.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use crate::engine::runners::LeaseTarget;
 use crate::engine::runners::LiveRunner;
 use crate::engine::workflow::LiveWorkflow;
 use crate::ids::{JobId, RunnerId};
-use crate::matching::Usage;
+use crate::matching::ResourcesInUse;
 use crate::rows::{DetachedLease, DetachedState};
 
 /// Counters, queues, dependencies and leases agree with each other.
@@ -42,7 +42,7 @@ fn check_counts(workflow: &LiveWorkflow) {
 }
 
 fn check_usage(workflow: &LiveWorkflow) {
-    let mut usage = Usage::default();
+    let mut usage = ResourcesInUse::default();
     for (job, _) in workflow.graph.iter().filter(|(_, record)| record.state().is_held()) {
         usage.add(&workflow.graph.profile(job).requirements, 1);
     }

@@ -1,4 +1,4 @@
-//! What people ask for when jobs have failed or allocations are gone.
+//! Tests of recovery commands.
 
 use torc_api::action::{Action, ActionState, ActionType, TriggerType};
 use torc_api::allocation::{AllocationOrigin, OrphanedJob};
@@ -11,7 +11,7 @@ use super::plan::{Plan, job, needs};
 use super::world::{World, ask, failure, runner, running, say, success};
 use crate::engine::{CommandError, CorrectResources, LatestResults, Recover, Regenerate, Retry};
 use crate::failure::RecoveryOptions;
-use crate::planning::partition::Partition;
+use crate::planning::partition::PartitionLimits;
 use torc_api::wire::{FinishedAttempt, SyncRequest};
 
 const GIB: i64 = 1 << 30;
@@ -47,11 +47,17 @@ fn plan() -> Plan {
     })
 }
 
-fn partitions() -> Vec<Partition> {
-    vec![Partition { name: "p".to_owned(), cpus: 4, memory_bytes: 8 * GIB, seconds: 86_400, ..Partition::default() }]
+fn partitions() -> Vec<PartitionLimits> {
+    vec![PartitionLimits {
+        name: "p".to_owned(),
+        cpus: 4,
+        memory_bytes: 8 * GIB,
+        seconds: 86_400,
+        ..PartitionLimits::default()
+    }]
 }
 
-/// A recovery without any wishes.
+/// A recovery with default options.
 pub fn recovery(latest: &LatestResults) -> Recover<'_> {
     Recover { latest, options: RecoveryOptions::default(), partitions: &[], regenerate: None, lost: &[] }
 }
@@ -79,7 +85,7 @@ impl World {
         profile.recovery_scheduler.clone()
     }
 
-    /// Runs everything that is ready; each ends as is said.
+    /// Runs everything that is ready, with the given end.
     fn run_all(&mut self, host: &str, end: impl Fn(&str) -> Option<(i32, Cause)>) {
         let id = self.register(&runner(host));
         let leases = self.sync(id, &ask(1, 8)).leases;
@@ -465,7 +471,7 @@ fn what_was_cancelled_is_not_recovered() {
 
 // S20
 #[test]
-fn a_job_that_used_more_than_it_asked_for_gets_more_than_it_used() {
+fn recovery_grants_more_than_was_used() {
     let mut world = World::with(&plan());
     world.run_all("n1", |name| (name == "a").then_some((137, Cause::ExitCode)));
     let (id, mut latest) = (world.workflow(), world.latest());

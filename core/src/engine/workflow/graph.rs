@@ -22,12 +22,12 @@ use edges::Edges;
 use job::TextRange;
 use profiles::Profiles;
 
-use crate::class::Class;
+use crate::class::JobClass;
 use crate::engine::tx::Tx;
 use crate::expanded::Requirements;
 use crate::ids::{JobId, ProfileId, RunnerId, WorkflowId};
 use crate::job::{InvalidTransition, JobEvent, next_state};
-use crate::matching::{ReadyQueue, Usage};
+use crate::matching::{ReadyQueue, ResourcesInUse};
 use crate::rows::{JobProfile, JobRow, ProfileRow};
 use crate::urgency::downstream_seconds;
 
@@ -44,7 +44,7 @@ pub(in crate::engine) struct Graph {
     queues: Vec<ReadyQueue>,
     counts: JobCounts,
     /// Resources of leased and running jobs.
-    usage: Usage,
+    usage: ResourcesInUse,
 }
 
 /// The state of a job before and after an event.
@@ -83,7 +83,7 @@ impl Graph {
             profiles: Profiles::default(),
             queues: Vec::new(),
             counts: JobCounts::default(),
-            usage: Usage::default(),
+            usage: ResourcesInUse::default(),
         };
         let mut indices = HashMap::new();
         for row in profiles {
@@ -103,7 +103,7 @@ impl Graph {
         graph
     }
 
-    /// Returns the same graph without some of its jobs, and the ordinals in it of those that remain are new.
+    /// Returns a copy without some of the jobs. The remaining jobs have new ordinals.
     pub fn without(&self, removed: &BTreeSet<u32>) -> Self {
         let kept = self.ordinals().filter(|job| !removed.contains(job));
         let rows: Vec<JobRow> = kept.map(|job| self.row(job)).collect();
@@ -204,7 +204,7 @@ impl Graph {
     }
 
     /// Returns the resources of leased and running jobs.
-    pub fn usage(&self) -> Usage {
+    pub fn usage(&self) -> ResourcesInUse {
         self.usage
     }
 
@@ -309,21 +309,21 @@ impl Graph {
         self.profile_entry(job).class()
     }
 
-    pub fn class_of(&self, job: u32) -> Option<&Class> {
+    pub fn class_of(&self, job: u32) -> Option<&JobClass> {
         self.class(self.class_index(job))
     }
 
-    pub fn class(&self, index: u32) -> Option<&Class> {
+    pub fn class(&self, index: u32) -> Option<&JobClass> {
         self.profiles.classes().get_index(index as usize)
     }
 
     /// Returns the classes in the order of their indices.
-    pub fn classes(&self) -> impl ExactSizeIterator<Item = &Class> {
+    pub fn classes(&self) -> impl ExactSizeIterator<Item = &JobClass> {
         self.profiles.classes().iter()
     }
 
     /// Returns the classes that have ready jobs, with the queues of these.
-    pub fn ready_queues(&self) -> impl Iterator<Item = (&Class, &ReadyQueue)> {
+    pub fn ready_queues(&self) -> impl Iterator<Item = (&JobClass, &ReadyQueue)> {
         self.classes().zip(&self.queues).filter(|(_, queue)| !queue.is_empty())
     }
 
@@ -407,8 +407,7 @@ impl Graph {
         Ok(StateChange { before, after })
     }
 
-    /// Names the runner and the number of the next lease. `new_attempt`: the current attempt may have started without a report, so its
-    /// number is not used again.
+    /// Assigns a new lease to a runner. `new_attempt`: the current attempt may have started without a report, so its number is not used again.
     pub fn assign_lease(&mut self, job: u32, runner: RunnerId, lease_id: i64, new_attempt: bool) {
         let record = &mut self.jobs[job as usize];
         record.attempt += i32::from(new_attempt);

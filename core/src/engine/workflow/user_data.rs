@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::engine::tx::Tx;
 use crate::expanded::Expanded;
 use crate::ids::{JobId, WorkflowId};
-use crate::lineage::{self, Record};
+use crate::lineage::{self, LoopState};
 use crate::rows::UserDataRow;
 
 /// The user data of a workflow by name. Only the names of the states of loops are kept; the store has their values.
@@ -33,7 +33,7 @@ impl Data {
     /// Returns the latest generation of a loop; 0 before the first one.
     pub fn generation(&self, lineage: &str) -> i64 {
         let of_loop = |name: &String| match lineage::parse(name) {
-            Some(Record::Generation(of, number)) if of == lineage => Some(number),
+            Some(LoopState::Generation(of, number)) if of == lineage => Some(number),
             _ => None,
         };
         let from = lineage::generation_name(lineage, 0);

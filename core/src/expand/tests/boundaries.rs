@@ -1,17 +1,17 @@
-//! Limits, identifiers, warnings and references at their boundaries.
+//! ExpansionLimits, identifiers, warnings and references at their boundaries.
 
 use super::*;
 use crate::expanded::Requirements;
 
-/// The fields of all problems within these limits; none if there are none.
-fn wrong_fields(document: Value, limits: &Limits) -> Vec<String> {
+/// Returns the fields of all problems within these limits; none if there are none.
+fn wrong_fields(document: Value, limits: &ExpansionLimits) -> Vec<String> {
     let problems = expand(&spec(document), limits).err().unwrap_or_default();
     problems.into_iter().map(|problem| problem.field).collect()
 }
 
 #[test]
 fn as_many_entries_as_the_limit_are_fine() {
-    let limits = Limits { max_jobs: 4, max_files: 3, max_dependencies: 100 };
+    let limits = ExpansionLimits { max_jobs: 4, max_files: 3, max_dependencies: 100 };
     let two = |list: &str, first: i64, second: i64| {
         let entry = |name: &str, rows: i64| {
             let mut entry = json!({"name": format!("{name}_{{i}}"), "parameters": {"i": format!("1:{rows}")}});
@@ -47,7 +47,7 @@ fn as_many_dependencies_as_the_limit_are_fine() {
             ],
         })
     };
-    let limits = Limits { max_dependencies: 6, ..Limits::default() };
+    let limits = ExpansionLimits { max_dependencies: 6, ..ExpansionLimits::default() };
     for (parents, expected) in [(2, vec![]), (3, vec![]), (4, vec!["spec.jobs".to_owned()])] {
         assert_eq!(wrong_fields(named(parents), &limits), expected, "2 x {parents} named");
         assert_eq!(wrong_fields(implied(parents), &limits), expected, "2 x {parents} implied");
@@ -100,7 +100,7 @@ fn actions_may_name_schedulers_that_exist() {
         let schedulers = json!([{"name": "fast", "account": "a"}, {"name": "slow", "account": "a"}]);
         let document =
             json!({"slurmSchedulers": schedulers, "jobs": [{"name": "j", "command": "x"}], "actions": [action]});
-        wrong_fields(document, &Limits::default())
+        wrong_fields(document, &ExpansionLimits::default())
     };
     for name in ["fast", "slow"] {
         assert_eq!(fields(action("schedule_nodes", "slurm", name)), Vec::<String>::new(), "{name}");
@@ -121,7 +121,7 @@ fn labels_and_schedulers_exclude_each_other() {
         let mut job = json!({"name": "j", "command": "x"});
         job.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
         let document = json!({"slurmSchedulers": [{"name": "s", "account": "a"}], "jobs": [job]});
-        wrong_fields(document, &Limits::default())
+        wrong_fields(document, &ExpansionLimits::default())
     };
     assert_eq!(fields(json!({"scheduler": "s"})), Vec::<String>::new());
     assert_eq!(fields(json!({"labels": ["a b"]})), Vec::<String>::new());
@@ -149,7 +149,7 @@ fn an_expression_for_files_is_not_about_the_jobs_own_number() {
 fn the_first_requirements_of_a_name_count() {
     let named = |name: &str| Requirements { name: name.to_owned(), ..Requirements::default() };
     let all = [named("a"), named("b"), named("a")];
-    let found = Catalogue::by_name(&all);
+    let found = Symbols::by_name(&all);
     assert_eq!((found.get("a"), found.get("b"), found.get("c")), (Some(&0), Some(&1), None));
 }
 
@@ -203,7 +203,7 @@ fn parts_of_a_document_can_be_expanded_alone() {
             ],
         }))
     };
-    let limits = Limits::default();
+    let limits = ExpansionLimits::default();
     let paths: Vec<String> =
         expand_files(&document("1:2"), &limits).unwrap().into_iter().map(|file| file.path).collect();
     assert_eq!(paths, ["/d/1", "/d/2", "g"]);

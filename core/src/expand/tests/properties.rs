@@ -1,8 +1,8 @@
-//! What holds for every document.
+//! Properties of every document.
 
 use super::*;
 
-/// A document of a few families that refer to each other in every way there is, backwards only, so that it has no cycle.
+/// Returns a document of a few families that refer to each other in every way there is, backwards only, so that it has no cycle.
 fn any_document() -> impl Strategy<Value = Value> {
     let family = (1usize..5, 0usize..6, any::<bool>(), 0usize..4);
     prop::collection::vec(family, 1..6).prop_map(|families| {
@@ -102,9 +102,9 @@ proptest! {
         let text = format!("v\n{}\n", values.join("\n"));
         if !values.is_empty() {
             prop_assert_eq!(embed(&mut tabled, &mut |_| Ok(text.clone())), []);
-            let inline = expand(&spec(document(json!({"v": format!("[{}]", values.join(","))}))), &Limits::default());
-            prop_assert_eq!(&expand(&tabled, &Limits::default()), &inline);
-            prop_assert_eq!(&expand(&listed, &Limits::default()), &inline);
+            let inline = expand(&spec(document(json!({"v": format!("[{}]", values.join(","))}))), &ExpansionLimits::default());
+            prop_assert_eq!(&expand(&tabled, &ExpansionLimits::default()), &inline);
+            prop_assert_eq!(&expand(&listed, &ExpansionLimits::default()), &inline);
         }
     }
 
@@ -121,7 +121,7 @@ proptest! {
                 {"name": "z", "command": pattern.clone(), "dependsOnRegexes": [pattern], "inputFileRegexes": [name]},
             ],
         });
-        let limits = Limits { max_jobs: 1_000, max_files: 1_000, max_dependencies: 1_000 };
+        let limits = ExpansionLimits { max_jobs: 1_000, max_files: 1_000, max_dependencies: 1_000 };
         if let Err(problems) = expand(&spec(document), &limits) {
             prop_assert!(problems.iter().all(|problem| problem.field.starts_with("spec")));
             prop_assert!(!problems.is_empty());

@@ -9,7 +9,7 @@ use super::*;
 
 const NOW: i64 = 10_000_000;
 
-fn site() -> Vec<Partition> {
+fn site() -> Vec<PartitionLimits> {
     vec![partition("p", 8, 32, 0, 48), partition("g", 8, 32, 4, 48)]
 }
 
@@ -39,7 +39,7 @@ fn needs(kinds: Vec<ResourceClass>) -> WorkflowDemand {
     }
 }
 
-fn live(id: i64, stage: Stage, runners: usize) -> LiveAllocation {
+fn live(id: i64, stage: AllocationStage, runners: usize) -> LiveAllocation {
     let row = AllocationRow {
         id: AllocationId(id),
         workflow: WorkflowId(1),
@@ -55,8 +55,8 @@ fn live(id: i64, stage: Stage, runners: usize) -> LiveAllocation {
     LiveAllocation { row, stage, runners, idle_polls: 0 }
 }
 
-fn full(seconds_left: i64) -> Stage {
-    Stage::Running { seconds_left, free: Resources::default(), busy_seconds: seconds_left }
+fn full(seconds_left: i64) -> AllocationStage {
+    AllocationStage::Running { seconds_left, free: Resources::default(), busy_seconds: seconds_left }
 }
 
 fn decide(needs: &WorkflowDemand) -> AllocationPlan {
@@ -71,7 +71,7 @@ fn ids(cancel: &[AllocationId]) -> Vec<i64> {
 #[test]
 fn what_is_left_to_the_site_is_what_its_nodes_have() {
     let partitions = [partition("p", 8, 32, 2, 48), partition("q", 6, 64, 0, 48)];
-    let empty = Stage::Running {
+    let empty = AllocationStage::Running {
         seconds_left: 9,
         free: Resources { cpus: 0, memory_bytes: 0, gpus: 0, nodes: 2 },
         busy_seconds: 7,
@@ -83,7 +83,7 @@ fn what_is_left_to_the_site_is_what_its_nodes_have() {
         let found = existing(&one, &partitions);
         assert_eq!((found.shape.cpus, found.shape.memory_bytes, found.shape.gpus), (cpus, gib * GIB, 1), "{name:?}");
         let free = Resources { cpus: 2 * cpus, memory_bytes: 2 * gib * GIB, gpus: 2, nodes: 2 };
-        assert_eq!(found.stage, Stage::Running { seconds_left: 9, free, busy_seconds: 7 }, "{name:?}");
+        assert_eq!(found.stage, AllocationStage::Running { seconds_left: 9, free, busy_seconds: 7 }, "{name:?}");
     }
     one.row.cpus = 4;
     let said = existing(&one, &partitions);
@@ -92,7 +92,7 @@ fn what_is_left_to_the_site_is_what_its_nodes_have() {
 
 // R16
 #[test]
-fn what_jobs_need_is_asked_for_and_charged_to_the_clusters_account() {
+fn sized_allocations_use_the_account_of_the_cluster() {
     let plan = decide(&needs(vec![kind(2, 5)]));
     assert_eq!(plan.intend.len(), 2, "jobs that wait are no reason to ask");
     let row = &plan.intend[0];
@@ -144,7 +144,7 @@ fn jobs_that_fit_nowhere_are_told_about_when_they_are_ready() {
 
 #[test]
 fn what_nobody_needs_goes_and_what_is_going_is_no_room() {
-    let waiting = |id| live(id, Stage::Pending, 0);
+    let waiting = |id| live(id, AllocationStage::Pending, 0);
     let idle = WorkflowDemand { allocations: vec![waiting(1), waiting(2)], ..needs(vec![kind(1, 0)]) };
     assert_eq!(ids(&decide(&idle).cancel), [2], "one job needs one");
     let mut leaving = waiting(1);
@@ -158,8 +158,8 @@ fn what_nobody_needs_goes_and_what_is_going_is_no_room() {
 }
 
 #[test]
-fn after_the_end_pending_ones_go_at_once_and_runners_leave_by_themselves() {
-    let allocations = vec![live(1, Stage::Pending, 0), live(2, full(900), 1), live(3, full(900), 0)];
+fn pending_allocations_are_canceled_at_the_end() {
+    let allocations = vec![live(1, AllocationStage::Pending, 0), live(2, full(900), 1), live(3, full(900), 0)];
     let finished =
         |ago: i64| WorkflowDemand { finished_ms: Some(NOW - ago), allocations: allocations.clone(), ..needs(vec![]) };
     assert_eq!(ids(&decide(&finished(0)).cancel), [1, 3]);
@@ -222,7 +222,7 @@ fn an_action_gets_what_it_asks_for_less_what_it_has() {
     assert_eq!((row.seconds, row.memory_bytes, row.gpus), (7_200, 2_000 << 20, 2));
     assert_eq!((row.action, row.origin), (Some(JobId(9)), AllocationOrigin::Action));
     assert!(row.one_worker_per_node && row.max_parallel_jobs == Some(7));
-    let mut own = live(1, Stage::Pending, 0);
+    let mut own = live(1, AllocationStage::Pending, 0);
     own.row.action = Some(JobId(9));
     own.row.scheduler = Some("s".to_owned());
     let again = |count: usize| {
@@ -245,7 +245,7 @@ fn an_action_gets_what_it_asks_for_less_what_it_has() {
 
 // R16
 #[test]
-fn allocations_that_are_over_are_brought_back_while_jobs_are_ready_but_never_more_than_were_asked_for() {
+fn ended_allocations_are_replaced_up_to_the_request() {
     let asked = BTreeMap::from([("s".to_owned(), (2, action("s", 2)))]);
     let lost = WorkflowDemand { asked: asked.clone(), ..scheduled(vec![kind(9, 0)]) };
     let plan = decide(&lost);
@@ -261,7 +261,7 @@ fn allocations_that_are_over_are_brought_back_while_jobs_are_ready_but_never_mor
     assert_eq!(decide(&with(LiveAllocation { idle_polls: 2, ..second })).intend.len(), 1, "one of them is of no use");
     let half = WorkflowDemand { allocations: vec![running], ..lost.clone() };
     assert_eq!(decide(&half).intend.len(), 1);
-    let mut pending = live(1, Stage::Pending, 0);
+    let mut pending = live(1, AllocationStage::Pending, 0);
     pending.row.scheduler = Some("s".to_owned());
     let enough = WorkflowDemand { allocations: vec![pending], asked: asked.clone(), ..scheduled(vec![kind(1, 0)]) };
     assert_eq!(decide(&enough).intend, [], "the job has room in one that waits");
@@ -291,8 +291,8 @@ fn a_job_with_a_scheduler_brings_that_one_back() {
 }
 
 #[test]
-fn pending_allocations_of_actions_go_when_no_job_is_left_for_them() {
-    let allocations = vec![live(1, Stage::Pending, 0), live(2, full(900), 1)];
+fn unneeded_allocations_of_actions_are_canceled() {
+    let allocations = vec![live(1, AllocationStage::Pending, 0), live(2, full(900), 1)];
     let busy = WorkflowDemand { allocations: allocations.clone(), open_jobs: 1, ..scheduled(vec![]) };
     assert_eq!(ids(&decide(&busy).cancel), Vec::<i64>::new());
     let done = WorkflowDemand { open_jobs: 0, ..busy };
@@ -305,7 +305,7 @@ fn the_same_question_after_the_answer_has_an_empty_answer() {
     let asked = decide(&before).intend;
     let place = |(id, row): (i64, AllocationRow)| LiveAllocation {
         row: AllocationRow { id: AllocationId(id), workflow: WorkflowId(1), ..row },
-        stage: Stage::Pending,
+        stage: AllocationStage::Pending,
         runners: 0,
         idle_polls: 0,
     };
@@ -317,7 +317,8 @@ fn the_same_question_after_the_answer_has_an_empty_answer() {
 // R16
 #[test]
 fn an_allocation_that_its_runners_have_left_is_in_nobodys_way() {
-    let mut left = live(1, Stage::Running { seconds_left: 0, free: Resources::default(), busy_seconds: 0 }, 0);
+    let mut left =
+        live(1, AllocationStage::Running { seconds_left: 0, free: Resources::default(), busy_seconds: 0 }, 0);
     left.row.status = AllocationStatus::Active;
     left.idle_polls = 2;
     let spec = WorkflowSpec { max_allocations: Some(1), ..WorkflowSpec::default() };
@@ -335,12 +336,13 @@ fn an_allocation_that_its_runners_have_left_is_in_nobodys_way() {
 fn what_an_earlier_plan_asked_for_and_still_waits_is_cancelled() {
     let schedulers = vec![SlurmScheduler { name: Some("new".to_owned()), ..SlurmScheduler::default() }];
     let spec = WorkflowSpec { slurm_schedulers: schedulers, ..WorkflowSpec::default() };
-    let of = |id: i64, name: &str, stage: Stage| {
+    let of = |id: i64, name: &str, stage: AllocationStage| {
         let mut one = live(id, stage, 0);
         one.row.scheduler = Some(name.to_owned());
         one
     };
-    let allocations = vec![of(1, "old", Stage::Pending), of(2, "new", Stage::Pending), of(3, "old", full(60))];
+    let allocations =
+        vec![of(1, "old", AllocationStage::Pending), of(2, "new", AllocationStage::Pending), of(3, "old", full(60))];
     let replanned = WorkflowDemand { spec: Arc::new(spec), is_asked_for: true, allocations, ..needs(vec![kind(1, 0)]) };
     assert_eq!(ids(&decide(&replanned).cancel), [1], "what runs may finish what it has");
 }

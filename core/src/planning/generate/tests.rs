@@ -14,7 +14,7 @@ const MARGIN: WalltimeMargin = WalltimeMargin {
     startup_seconds: 200,
     end: EndMargin { headroom_seconds: 70, notice_seconds: 30, in_step: false },
 };
-const SETTINGS: Settings<'static> = Settings {
+const SETTINGS: PlanSettings<'static> = PlanSettings {
     account: "science",
     partition: None,
     by_requirements: false,
@@ -43,7 +43,7 @@ fn jobs<'a>(kinds: &[(&'a Requirements, bool, usize)]) -> Vec<PendingJob<'a>> {
         .collect()
 }
 
-fn shown(plan: &Plan) -> Vec<(&str, i64, usize)> {
+fn shown(plan: &SchedulerPlan) -> Vec<(&str, i64, usize)> {
     plan.planned.iter().map(|planned| (planned.name.as_str(), planned.allocations, planned.jobs.len())).collect()
 }
 
@@ -100,14 +100,15 @@ fn few_allocations_are_enough_for_both() {
 // R07
 #[test]
 fn nothing_pending_nothing_planned() {
-    assert_eq!(plan(&[], &site(), SETTINGS), Plan::default());
+    assert_eq!(plan(&[], &site(), SETTINGS), SchedulerPlan::default());
 }
 
 #[test]
 fn by_requirements_with_a_stamp_and_a_named_partition() {
     let (a, b) = (needs(104, 100, 0, 1, 1), needs(104, 90, 0, 1, 1));
     let partitions = site();
-    let settings = Settings { by_requirements: true, stamp: Some("regen_1"), partition: Some("standard"), ..SETTINGS };
+    let settings =
+        PlanSettings { by_requirements: true, stamp: Some("regen_1"), partition: Some("standard"), ..SETTINGS };
     let plan = plan(&jobs(&[(&a, false, 1), (&b, false, 1), (&b, true, 9)]), &partitions, settings);
     let names: Vec<&str> = plan.planned.iter().map(|planned| planned.name.as_str()).collect();
     let expected = [
@@ -121,13 +122,13 @@ fn by_requirements_with_a_stamp_and_a_named_partition() {
 #[test]
 fn one_allocation_with_all_the_nodes() {
     let cpu = needs(104, 100, 0, 1, 1);
-    let single = Settings { single_allocation: true, ..SETTINGS };
+    let single = PlanSettings { single_allocation: true, ..SETTINGS };
     let partitions = site();
     let wide = plan(&jobs(&[(&cpu, false, 7)]), &partitions, single);
     assert_eq!((wide.planned[0].allocations, wide.planned[0].scheduler.nodes), (1, Some(7)));
     assert_eq!(wide.planned[0].action(|_| "").start_one_worker_per_node, Some(true));
     // A partition that gives a job two nodes at most.
-    let narrow = [Partition { nodes: Some(2), ..partition("p", 104, 240, 0, 4) }];
+    let narrow = [PartitionLimits { nodes: Some(2), ..partition("p", 104, 240, 0, 4) }];
     let plan = plan(&jobs(&[(&cpu, false, 7)]), &narrow, single);
     assert_eq!((plan.planned[0].allocations, plan.planned[0].scheduler.nodes), (4, Some(2)));
 }
@@ -169,7 +170,7 @@ proptest! {
         let kinds: Vec<(&Requirements, bool, usize)> = kinds.iter().map(|(needs, waits, count)| (needs, *waits, *count)).collect();
         let list = jobs(&kinds);
         let partitions = site();
-        let plan = plan(&list, &partitions, Settings { by_requirements, single_allocation, ..SETTINGS });
+        let plan = plan(&list, &partitions, PlanSettings { by_requirements, single_allocation, ..SETTINGS });
         let placed: Vec<u32> = plan.planned.iter().flat_map(|planned| planned.jobs.iter().copied()).collect();
         let all: BTreeSet<u32> = placed.iter().copied().chain(plan.unplaced.iter().map(|one| one.job)).collect();
         prop_assert_eq!(all.len(), list.len());

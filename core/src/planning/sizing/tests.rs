@@ -11,32 +11,37 @@ const MARGIN: WalltimeMargin = WalltimeMargin {
     startup_seconds: 200,
     end: EndMargin { headroom_seconds: 70, notice_seconds: 30, in_step: false },
 };
-const LIMITS: Limits =
-    Limits { max_allocations: 4, walltime: Walltime::FromJobs, margin: MARGIN, suspended: false, finished: false };
+const LIMITS: AllocationLimits = AllocationLimits {
+    max_allocations: 4,
+    walltime: Walltime::FromJobs,
+    margin: MARGIN,
+    suspended: false,
+    finished: false,
+};
 
-fn ready(needs: &Requirements, ready: i64) -> Demand<'_> {
-    Demand { needs, labels: &[], ready, waiting: 0 }
+fn ready(needs: &Requirements, ready: i64) -> JobDemand<'_> {
+    JobDemand { needs, labels: &[], ready, waiting: 0 }
 }
 
-/// An allocation of one whole node of 104 CPUs.
-fn node(seconds: i64) -> Shape {
-    Shape { partition: "short".to_owned(), nodes: 1, cpus: 104, memory_bytes: 240 * GIB, gpus: 0, seconds }
+/// Returns an allocation of one whole node of 104 CPUs.
+fn node(seconds: i64) -> AllocationShape {
+    AllocationShape { partition: "short".to_owned(), nodes: 1, cpus: 104, memory_bytes: 240 * GIB, gpus: 0, seconds }
 }
 
-fn pending(marker: &str, shape: Shape) -> Existing {
-    Existing { marker: marker.to_owned(), shape, stage: Stage::Pending }
+fn pending(marker: &str, shape: AllocationShape) -> Existing {
+    Existing { marker: marker.to_owned(), shape, stage: AllocationStage::Pending }
 }
 
-fn running(marker: &str, shape: Shape, seconds_left: i64, free_cpus: i64, busy_seconds: i64) -> Existing {
+fn running(marker: &str, shape: AllocationShape, seconds_left: i64, free_cpus: i64, busy_seconds: i64) -> Existing {
     let free = Resources { cpus: free_cpus, ..shape.capacity() };
-    Existing { marker: marker.to_owned(), shape, stage: Stage::Running { seconds_left, free, busy_seconds } }
+    Existing { marker: marker.to_owned(), shape, stage: AllocationStage::Running { seconds_left, free, busy_seconds } }
 }
 
 #[test]
 fn what_is_missing_is_asked_for_and_never_more_than_allowed() {
     let whole = needs(104, 100, 0, 1, 1);
     let count = |jobs: i64, max: i64| {
-        let limits = Limits { max_allocations: max, ..LIMITS };
+        let limits = AllocationLimits { max_allocations: max, ..LIMITS };
         let result = difference(&[ready(&whole, jobs)], &[], &site(), limits);
         (result.submit.len(), result.held_back)
     };
@@ -50,7 +55,7 @@ fn what_is_missing_is_asked_for_and_never_more_than_allowed() {
 }
 
 #[test]
-fn what_exists_is_counted_so_that_the_same_question_has_the_same_answer() {
+fn existing_allocations_are_counted() {
     let whole = needs(104, 100, 0, 1, 1);
     let mut existing: Vec<Existing> = Vec::new();
     for round in 0..5 {
@@ -66,10 +71,10 @@ fn what_exists_is_counted_so_that_the_same_question_has_the_same_answer() {
 #[test]
 fn needless_allocations_count_against_the_limit_first() {
     let whole = needs(104, 100, 0, 1, 1);
-    let mut existing = vec![pending("idle", Shape { cpus: 1, memory_bytes: GIB, ..node(5_400) })];
+    let mut existing = vec![pending("idle", AllocationShape { cpus: 1, memory_bytes: GIB, ..node(5_400) })];
     existing.extend(["a", "b", "c"].map(|marker| pending(marker, node(5_400))));
     let cancel = |most: i64| {
-        let limits = Limits { max_allocations: most, ..LIMITS };
+        let limits = AllocationLimits { max_allocations: most, ..LIMITS };
         difference(&[ready(&whole, 3)], &existing, &site(), limits).cancel
     };
     assert_eq!(cancel(3), ["idle"], "three are left, which is the limit");
@@ -101,10 +106,10 @@ fn pending_allocations_that_nobody_needs_are_cancelled() {
     let result = difference(&[ready(&whole, 1)], &existing, &site(), LIMITS);
     assert_eq!((result.keep, result.cancel), (vec!["a".to_owned(), "c".to_owned()], vec!["b".to_owned()]));
     // Jobs that will be ready some time are a reason to keep it.
-    let soon = Demand { waiting: 1, ..ready(&whole, 1) };
+    let soon = JobDemand { waiting: 1, ..ready(&whole, 1) };
     assert_eq!(difference(&[soon], &existing, &site(), LIMITS).cancel, Vec::<String>::new());
     // But not to ask for another.
-    let later = Demand { waiting: 9, ..ready(&whole, 0) };
+    let later = JobDemand { waiting: 9, ..ready(&whole, 0) };
     assert_eq!(difference(&[later], &[], &site(), LIMITS).submit, []);
 }
 
@@ -112,7 +117,7 @@ fn pending_allocations_that_nobody_needs_are_cancelled() {
 fn a_lower_limit_takes_the_newest_pending_ones_away() {
     let whole = needs(104, 100, 0, 1, 1);
     let existing: Vec<Existing> = ["a", "b", "c"].map(|marker| pending(marker, node(5_400))).into();
-    let limits = Limits { max_allocations: 1, ..LIMITS };
+    let limits = AllocationLimits { max_allocations: 1, ..LIMITS };
     let result = difference(&[ready(&whole, 9)], &existing, &site(), limits);
     assert_eq!(result.cancel, ["b", "c"]);
     assert_eq!(result.submit, []);
@@ -125,14 +130,14 @@ fn a_lower_limit_takes_the_newest_pending_ones_away() {
 fn the_end_and_a_pause() {
     let whole = needs(104, 100, 0, 1, 1);
     let existing = [pending("a", node(5_400)), running("b", node(5_400), 5_000, 104, 0)];
-    let over = difference(&[], &existing, &site(), Limits { finished: true, ..LIMITS });
+    let over = difference(&[], &existing, &site(), AllocationLimits { finished: true, ..LIMITS });
     assert_eq!(over.cancel, ["a", "b"]);
-    let paused = difference(&[ready(&whole, 9)], &existing, &site(), Limits { suspended: true, ..LIMITS });
+    let paused = difference(&[ready(&whole, 9)], &existing, &site(), AllocationLimits { suspended: true, ..LIMITS });
     assert_eq!((paused.submit.len(), paused.cancel, paused.keep), (0, vec!["a".to_owned()], vec!["b".to_owned()]));
 }
 
 #[test]
-fn kinds_share_allocations_and_where_nodes_are_shared_no_more_is_asked_for() {
+fn classes_share_allocations_and_nodes() {
     let (long, short) = (needs(80, 100, 0, 1, 2), needs(24, 10, 0, 1, 1));
     // The short ones would go to `shared`, but there is room beside the long one.
     let result = difference(&[ready(&short, 3), ready(&long, 1)], &[], &site(), LIMITS);
@@ -156,8 +161,8 @@ fn what_has_no_place_is_told() {
     let (huge, labelled) = (needs(1, 9_000, 0, 1, 1), needs(1, 1, 0, 1, 1));
     let labels = ["licence".to_owned()];
     let demands = [
-        Demand { waiting: 1, ..ready(&huge, 0) },
-        Demand { labels: &labels, ..ready(&labelled, 2) },
+        JobDemand { waiting: 1, ..ready(&huge, 0) },
+        JobDemand { labels: &labels, ..ready(&labelled, 2) },
         ready(&labelled, 1),
     ];
     let result = difference(&demands, &[], &site(), LIMITS);
@@ -178,13 +183,13 @@ proptest! {
             .into_iter()
             .map(|(cpus, gib, gpus, nodes, hours, jobs)| (needs(cpus, gib, gpus, nodes, hours), jobs))
             .collect();
-        let demands: Vec<Demand<'_>> = kinds.iter().map(|(needs, jobs)| ready(needs, *jobs)).collect();
-        let limits = Limits { max_allocations: max, ..LIMITS };
+        let demands: Vec<JobDemand<'_>> = kinds.iter().map(|(needs, jobs)| ready(needs, *jobs)).collect();
+        let limits = AllocationLimits { max_allocations: max, ..LIMITS };
         let partitions = site();
         let result = difference(&demands, &[], &partitions, limits);
         prop_assert!(result.submit.len() as i64 <= max);
         // Without a limit every job has room or a reason.
-        let all = difference(&demands, &[], &partitions, Limits { max_allocations: i64::MAX, ..limits });
+        let all = difference(&demands, &[], &partitions, AllocationLimits { max_allocations: i64::MAX, ..limits });
         prop_assert_eq!(all.held_back, 0);
         for shape in &all.submit {
             let partition = partitions.iter().find(|one| one.name == shape.partition).unwrap();
@@ -192,8 +197,8 @@ proptest! {
         }
         // Asked again with what was asked for, nothing changes.
         let existing: Vec<Existing> =
-            (0..).zip(all.submit).map(|(index, shape): (i32, Shape)| pending(&index.to_string(), shape)).collect();
-        let again = difference(&demands, &existing, &partitions, Limits { max_allocations: i64::MAX, ..limits });
+            (0..).zip(all.submit).map(|(index, shape): (i32, AllocationShape)| pending(&index.to_string(), shape)).collect();
+        let again = difference(&demands, &existing, &partitions, AllocationLimits { max_allocations: i64::MAX, ..limits });
         prop_assert_eq!(again.submit, vec![]);
         prop_assert_eq!(again.held_back, 0);
     }
@@ -207,7 +212,7 @@ proptest! {
         let needs = needs(cpus, gib, gpus, nodes, hours);
         let partitions = site();
         let count = |jobs: i64| {
-            difference(&[ready(&needs, jobs)], &[], &partitions, Limits { max_allocations: i64::MAX, ..LIMITS }).submit.len()
+            difference(&[ready(&needs, jobs)], &[], &partitions, AllocationLimits { max_allocations: i64::MAX, ..LIMITS }).submit.len()
         };
         prop_assert!(count(jobs) <= count(jobs + more));
     }
@@ -216,7 +221,7 @@ proptest! {
     fn the_same_number_as_by_counting(cpus in 30_i64..104, hours in 1_i64..4, jobs in 0_i64..500) {
         let needs = needs(cpus, 100, 0, 1, hours);
         let one = [partition("p", 104, 240, 0, 48)];
-        let limits = Limits { max_allocations: i64::MAX, ..LIMITS };
+        let limits = AllocationLimits { max_allocations: i64::MAX, ..LIMITS };
         let submitted = difference(&[ready(&needs, jobs)], &[], &one, limits).submit.len() as i64;
         let seconds = walltime(Sequence::of_one(needs.runtime_seconds), &one[0], Walltime::FromJobs, MARGIN);
         let counted = super::super::fit::allocations(&[super::super::fit::Load { needs: &needs, jobs }], &one[0], seconds, MARGIN);

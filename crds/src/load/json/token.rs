@@ -2,7 +2,7 @@
 
 use serde_json::Number;
 
-/// Why a quoted text cannot be read, and how far into it.
+/// The reason why a quoted text cannot be read, and the offset.
 pub(super) struct Unreadable {
     pub offset: usize,
     pub message: &'static str,
@@ -38,7 +38,7 @@ pub(super) fn number(text: &str) -> Option<Number> {
     finite(negative, digits)
 }
 
-/// A decimal number: an integer where it fits into one, else a float.
+/// Returns a decimal number: an integer if it fits, else a float.
 pub(crate) fn finite(negative: bool, digits: &str) -> Option<Number> {
     if digits.bytes().all(|byte| byte.is_ascii_digit())
         && let Ok(value) = digits.parse::<u64>()
@@ -58,7 +58,7 @@ pub(crate) fn finite(negative: bool, digits: &str) -> Option<Number> {
     Number::from_f64(if negative { -value } else { value })
 }
 
-/// The text up to the closing quote, and how many bytes it took, the quote included.
+/// Returns the text up to the closing quote, and its length in bytes with the quote.
 pub(super) fn unquote(rest: &str, quote: u8) -> Result<(String, usize), Unreadable> {
     let unclosed = Unreadable { offset: rest.len(), message: "the text is never closed" };
     let mut text = String::new();
@@ -102,7 +102,7 @@ fn escape(rest: &str, at: usize, text: &mut String) -> Result<usize, Unreadable>
     Ok(1 + length)
 }
 
-/// `uXXXX`, or two of them that make one character.
+/// Reads `uXXXX`, or a surrogate pair of two.
 fn unicode(tail: &str) -> Option<(char, usize)> {
     let first = hexadecimal(tail, 1, 5)?;
     if !(0xD800..0xDC00).contains(&first) {

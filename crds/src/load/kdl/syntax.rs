@@ -6,7 +6,7 @@ use super::text::{self, is_newline};
 use crate::load::budget::Budget;
 use crate::load::cursor::Cursor;
 use crate::load::json::token::finite;
-use crate::load::tree::{Entry, Kind, Node, excerpt};
+use crate::load::tree::{Entry, Node, NodeKind, excerpt};
 use crate::load::{LoadOptions, SyntaxError};
 use crate::problem::Position;
 
@@ -21,7 +21,7 @@ pub(super) struct KdlNode {
 
 /// Reads a whole document.
 pub(super) fn parse(text: &str, options: &LoadOptions) -> Result<Vec<KdlNode>, SyntaxError> {
-    let mut reader = Reader { cursor: Cursor::new(text), budget: Budget::new(options), depth: 0 };
+    let mut reader = KdlParser { cursor: Cursor::new(text), budget: Budget::new(options), depth: 0 };
     let nodes = reader.nodes()?;
     match reader.cursor.peek() {
         None => Ok(nodes),
@@ -29,20 +29,20 @@ pub(super) fn parse(text: &str, options: &LoadOptions) -> Result<Vec<KdlNode>, S
     }
 }
 
-struct Reader<'t> {
+struct KdlParser<'t> {
     cursor: Cursor<'t>,
     budget: Budget,
     depth: usize,
 }
 
-/// What stands behind a node's name.
-enum Part {
+/// An element after a node's name.
+enum KdlPart {
     Argument(Node),
     Property(Entry),
     Children(Vec<KdlNode>),
 }
 
-impl Reader<'_> {
+impl KdlParser<'_> {
     /// Nodes up to the end of the document or a closing brace, which stays.
     fn nodes(&mut self) -> Result<Vec<KdlNode>, SyntaxError> {
         let mut nodes = Vec::new();
@@ -81,9 +81,9 @@ impl Reader<'_> {
                 continue;
             }
             match part {
-                Part::Argument(value) => node.arguments.push(value),
-                Part::Property(property) => node.properties.push(property),
-                Part::Children(children) => node.children = Some(children),
+                KdlPart::Argument(value) => node.arguments.push(value),
+                KdlPart::Property(property) => node.properties.push(property),
+                KdlPart::Children(children) => node.children = Some(children),
             }
         }
     }
@@ -96,24 +96,24 @@ impl Reader<'_> {
         }
     }
 
-    fn part(&mut self) -> Result<Part, SyntaxError> {
+    fn part(&mut self) -> Result<KdlPart, SyntaxError> {
         if self.cursor.peek() == Some('{') {
-            return self.children().map(Part::Children);
+            return self.children().map(KdlPart::Children);
         }
         self.annotation()?;
         let place = self.cursor.here();
         self.budget.spend(1, place)?;
         let value = self.value(place)?;
-        let Kind::Text(name) = &value.kind else { return Ok(Part::Argument(value)) };
+        let NodeKind::Text(name) = &value.kind else { return Ok(KdlPart::Argument(value)) };
         self.skip_blanks(false)?;
         if !self.cursor.take('=') {
-            return Ok(Part::Argument(value));
+            return Ok(KdlPart::Argument(value));
         }
         let name = name.clone();
         self.skip_blanks(false)?;
         self.annotation()?;
         let place = self.cursor.here();
-        Ok(Part::Property(Entry::new(name, place, self.value(place)?)))
+        Ok(KdlPart::Property(Entry::new(name, place, self.value(place)?)))
     }
 
     fn children(&mut self) -> Result<Vec<KdlNode>, SyntaxError> {
@@ -163,7 +163,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `(type)` says how a value is meant; here the schema does.
+    /// Skips a type annotation `(type)`, because the schema decides.
     fn annotation(&mut self) -> Result<(), SyntaxError> {
         if !self.cursor.take('(') {
             return Ok(());
@@ -194,7 +194,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A backslash at the end of a line: the node goes on in the next.
+    /// Skips a backslash at the end of a line, which continues the node.
     fn skip_line_end(&mut self) -> Result<(), SyntaxError> {
         self.cursor.run(|letter| letter.is_whitespace() && !is_newline(letter));
         if self.cursor.rest().starts_with("//") {
@@ -230,17 +230,17 @@ impl Reader<'_> {
     }
 }
 
-/// KDL 1 writes these without the hash.
-fn keyword(word: &str) -> Option<Kind> {
+/// Returns the value of a keyword, which KDL 1 writes without the hash.
+fn keyword(word: &str) -> Option<NodeKind> {
     match word {
-        "true" => Some(Kind::Bool(true)),
-        "false" => Some(Kind::Bool(false)),
-        "null" => Some(Kind::Null),
+        "true" => Some(NodeKind::Bool(true)),
+        "false" => Some(NodeKind::Bool(false)),
+        "null" => Some(NodeKind::Null),
         _ => None,
     }
 }
 
-fn number(word: &str) -> Option<Kind> {
+fn number(word: &str) -> Option<NodeKind> {
     let (negative, digits) = match word.strip_prefix('-') {
         Some(digits) => (true, digits),
         None => (false, word.strip_prefix('+').unwrap_or(word)),
@@ -251,7 +251,7 @@ fn number(word: &str) -> Option<Kind> {
         Some(i64::from_str_radix(digits, radix).ok().filter(|_| !digits.starts_with(['+', '-'])))
     });
     match radix {
-        Some(value) => value.map(|value| Kind::Number((if negative { -value } else { value }).into())),
-        None => finite(negative, &digits).map(Kind::Number),
+        Some(value) => value.map(|value| NodeKind::Number((if negative { -value } else { value }).into())),
+        None => finite(negative, &digits).map(NodeKind::Number),
     }
 }

@@ -3,7 +3,7 @@
 use crate::load::SyntaxError;
 use crate::load::cursor::Cursor;
 
-/// Whether a letter may be part of a word without quotes.
+/// Returns whether a character may be part of an unquoted word.
 pub(super) fn is_bare(letter: char) -> bool {
     !letter.is_whitespace()
         && !letter.is_control()
@@ -43,7 +43,7 @@ pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Option<String>, SyntaxErro
     Ok(Some(text))
 }
 
-/// How far it is to the end of a text.
+/// Returns the length of a text.
 fn length(rest: &str, closing: &str, raw: bool) -> Option<usize> {
     let mut at = 0;
     loop {
@@ -90,7 +90,7 @@ fn unescape(content: &str) -> Result<String, &'static str> {
     Ok(text)
 }
 
-/// The lines between the quotes, without the blanks that stand before the closing ones.
+/// Returns the lines between the quotes without the indentation of the closing quotes.
 fn dedent(content: &str) -> Result<String, &'static str> {
     let content = content.replace("\r\n", "\n");
     let mut lines: Vec<&str> = content.split(is_newline).collect();

@@ -1,4 +1,4 @@
-//! What is written as JSON, in either form, is read back as the same document.
+//! A document that is written as JSON, in either form, is read back as the same document.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::document::{Metadata, WorkflowDocument};
-use crate::job::{File, Job, UserData};
+use crate::job::{FileSpec, JobSpec, UserDataSpec};
 use crate::parameters::{ParameterMode, Parameterization};
 use crate::resources::ResourceRequirements;
 use crate::testing::bare;
@@ -48,7 +48,7 @@ fn parameterization() -> impl Strategy<Value = Parameterization> {
     )
 }
 
-fn job() -> impl Strategy<Value = Job> {
+fn job() -> impl Strategy<Value = JobSpec> {
     (
         text(),
         proptest::collection::btree_map("[A-Z_][A-Za-z0-9_]{0,5}", text(), 0..3),
@@ -57,14 +57,16 @@ fn job() -> impl Strategy<Value = Job> {
         proptest::option::of(any::<bool>()),
         parameterization(),
     )
-        .prop_map(|(command, env, depends_on, priority, cancel_on_blocking_job_failure, parameterization)| Job {
-            command,
-            env,
-            depends_on,
-            priority,
-            cancel_on_blocking_job_failure,
-            parameterization,
-            ..Job::default()
+        .prop_map(|(command, env, depends_on, priority, cancel_on_blocking_job_failure, parameterization)| {
+            JobSpec {
+                command,
+                env,
+                depends_on,
+                priority,
+                cancel_on_blocking_job_failure,
+                parameterization,
+                ..JobSpec::default()
+            }
         })
 }
 
@@ -79,13 +81,17 @@ fn workflow() -> impl Strategy<Value = WorkflowSpec> {
     )
         .prop_map(|(jobs, files, data, metadata, run_id, cpus)| {
             // Names must be unique, and a list position is.
-            let named = |index: usize, job: Job| Job { name: format!("j{index}"), ..job };
-            let file =
-                |(index, (path, st_mtime))| File { name: format!("f{index}"), path, st_mtime, ..File::default() };
-            let user_data = |(index, data): (usize, Value)| UserData {
+            let named = |index: usize, job: JobSpec| JobSpec { name: format!("j{index}"), ..job };
+            let file = |(index, (path, st_mtime))| FileSpec {
+                name: format!("f{index}"),
+                path,
+                st_mtime,
+                ..FileSpec::default()
+            };
+            let user_data = |(index, data): (usize, Value)| UserDataSpec {
                 name: Some(format!("d{index}")),
                 data: Some(data).filter(|data| !data.is_null()),
-                ..UserData::default()
+                ..UserDataSpec::default()
             };
             let requirements = |(index, num_cpus)| ResourceRequirements {
                 name: format!("r{index}"),
@@ -105,7 +111,7 @@ fn workflow() -> impl Strategy<Value = WorkflowSpec> {
         })
 }
 
-/// A mapping in YAML's block style, one key a line, values in JSON, which YAML contains.
+/// Returns a mapping in YAML's block style, one key a line, values in JSON, which YAML contains.
 fn block_yaml(value: &Value) -> String {
     let lines = value.as_object().unwrap().iter().map(|(key, value)| format!("{}: {value}\n", json!(key)));
     lines.collect()

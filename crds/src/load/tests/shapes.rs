@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A specification in which one value is at a limit, and whether it is still allowed.
+/// Returns whether a specification in which one value is at a limit, and whether it is still allowed.
 fn accepts(spec: &str) -> bool {
     let loaded = read(&envelope(spec), Format::Yaml);
     assert!(

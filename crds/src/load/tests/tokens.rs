@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// A value in a place where every value is allowed; the first problem otherwise.
+/// Returns a value in a place where every value is allowed; the first problem otherwise.
 fn value(format: Format, text: &str) -> Result<Value, String> {
     let document = match format {
         Format::Kdl => format!("name \"demo\"\nmetadata {{\n v {text}\n}}\n"),

@@ -70,7 +70,7 @@ impl YamlNode {
 
 /// Returns the root value of every document of a text, up to the first error.
 pub fn layout(text: &str) -> Vec<YamlNode> {
-    let mut builder = Builder { text, offsets: Offsets::new(text), open: Vec::new(), documents: Vec::new() };
+    let mut builder = LayoutBuilder { text, offsets: Offsets::new(text), open: Vec::new(), documents: Vec::new() };
     for event in Parser::new_from_str(text) {
         let Ok((event, span)) = event else { break };
         builder.take(&event, span);
@@ -96,20 +96,20 @@ impl Offsets {
 }
 
 /// A list or mapping whose end has not been read.
-struct Open {
+struct OpenNode {
     node: YamlNode,
     /// The key whose value comes next.
     key: Option<YamlEntry>,
 }
 
-struct Builder<'t> {
+struct LayoutBuilder<'t> {
     text: &'t str,
     offsets: Offsets,
-    open: Vec<Open>,
+    open: Vec<OpenNode>,
     documents: Vec<YamlNode>,
 }
 
-impl Builder<'_> {
+impl LayoutBuilder<'_> {
     fn take(&mut self, event: &Event<'_>, span: Span) {
         match event {
             Event::Scalar(text, style, ..) => {
@@ -135,11 +135,11 @@ impl Builder<'_> {
 
     fn begin(&mut self, span: Span, kind: YamlKind) {
         let node = self.node(span, kind);
-        self.open.push(Open { node, key: None });
+        self.open.push(OpenNode { node, key: None });
     }
 
     fn end(&mut self, span: Span) {
-        let Some(Open { mut node, .. }) = self.open.pop() else { return };
+        let Some(OpenNode { mut node, .. }) = self.open.pop() else { return };
         let at = self.offsets.of(span.start);
         // The end of a block takes no characters; that of a flow is its bracket, followed by blanks that do not belong to it.
         let has_bracket = span.start.index() < span.end.index();
@@ -192,7 +192,7 @@ impl Builder<'_> {
 mod tests {
     use super::*;
 
-    /// Every scalar, alias and flow value of a text as it is written, depth first.
+    /// Returns every scalar, alias and flow value of a text as it is written, depth first.
     fn written(text: &str) -> Vec<String> {
         fn visit(text: &str, node: &YamlNode, found: &mut Vec<String>) {
             let is_exact = node.is_flow() || matches!(node.kind, YamlKind::Scalar | YamlKind::Alias);

@@ -1,29 +1,29 @@
-//! What a YAML scalar means, by the core schema of YAML 1.2.
+//! Resolves YAML scalars by the core schema of YAML 1.2.
 
 use saphyr_parser::Tag;
 use serde_json::Number;
 
 use crate::load::json::token::finite;
-use crate::load::tree::Kind;
+use crate::load::tree::NodeKind;
 
 /// Resolves a scalar; the error is a message.
-pub(crate) fn resolve(text: &str, plain: bool, tag: Option<&Tag>) -> Result<Kind, String> {
+pub(crate) fn resolve(text: &str, plain: bool, tag: Option<&Tag>) -> Result<NodeKind, String> {
     let Some(tag) = tag else {
-        return if plain { resolve_plain(text) } else { Ok(Kind::Text(text.to_owned())) };
+        return if plain { resolve_plain(text) } else { Ok(NodeKind::Text(text.to_owned())) };
     };
     if !tag.is_yaml_core_schema() {
         return if tag.handle.is_empty() && tag.suffix == "!" {
-            Ok(Kind::Text(text.to_owned()))
+            Ok(NodeKind::Text(text.to_owned()))
         } else {
             Err(unknown_tag(tag))
         };
     }
     let resolved = match tag.suffix.as_str() {
-        "str" => return Ok(Kind::Text(text.to_owned())),
+        "str" => return Ok(NodeKind::Text(text.to_owned())),
         "null" => null(text),
         "bool" => boolean(text),
-        "int" => integer(text).map(Kind::Number),
-        "float" => integer(text).or_else(|| float(text)).map(Kind::Number),
+        "int" => integer(text).map(NodeKind::Number),
+        "float" => integer(text).or_else(|| float(text)).map(NodeKind::Number),
         _ => return Err(unknown_tag(tag)),
     };
     resolved.ok_or_else(|| format!("{} is not a !!{}", super::shown(text), tag.suffix))
@@ -33,13 +33,13 @@ pub(crate) fn unknown_tag(tag: &Tag) -> String {
     format!("the tag `{}{}` has no meaning here", tag.handle, tag.suffix)
 }
 
-fn resolve_plain(text: &str) -> Result<Kind, String> {
+fn resolve_plain(text: &str) -> Result<NodeKind, String> {
     let first = text.bytes().next().unwrap_or(b'~');
     if let Some(kind) = null(text).or_else(|| boolean(text)) {
         return Ok(kind);
     }
     if !(first.is_ascii_digit() || matches!(first, b'+' | b'-' | b'.')) {
-        return Ok(Kind::Text(text.to_owned()));
+        return Ok(NodeKind::Text(text.to_owned()));
     }
     if matches!(text.trim_start_matches(['+', '-']), ".inf" | ".Inf" | ".INF")
         || matches!(text, ".nan" | ".NaN" | ".NAN")
@@ -47,17 +47,17 @@ fn resolve_plain(text: &str) -> Result<Kind, String> {
         return Err(format!("{text} is not a finite number; put it in quotes if it is a text"));
     }
     let number = integer(text).or_else(|| float(text));
-    Ok(number.map_or_else(|| Kind::Text(text.to_owned()), Kind::Number))
+    Ok(number.map_or_else(|| NodeKind::Text(text.to_owned()), NodeKind::Number))
 }
 
-fn null(text: &str) -> Option<Kind> {
-    matches!(text, "" | "~" | "null" | "Null" | "NULL").then_some(Kind::Null)
+fn null(text: &str) -> Option<NodeKind> {
+    matches!(text, "" | "~" | "null" | "Null" | "NULL").then_some(NodeKind::Null)
 }
 
-fn boolean(text: &str) -> Option<Kind> {
+fn boolean(text: &str) -> Option<NodeKind> {
     match text {
-        "true" | "True" | "TRUE" => Some(Kind::Bool(true)),
-        "false" | "False" | "FALSE" => Some(Kind::Bool(false)),
+        "true" | "True" | "TRUE" => Some(NodeKind::Bool(true)),
+        "false" | "False" | "FALSE" => Some(NodeKind::Bool(false)),
         _ => None,
     }
 }
@@ -77,7 +77,7 @@ fn integer(text: &str) -> Option<Number> {
     if decimal { finite(negative, digits) } else { None }
 }
 
-/// `[-+]? (\. [0-9]+ | [0-9]+ (\. [0-9]*)?) ([eE] [-+]? [0-9]+)?`
+/// Parses `[-+]? (\. [0-9]+ | [0-9]+ (\. [0-9]*)?) ([eE] [-+]? [0-9]+)?`.
 fn float(text: &str) -> Option<Number> {
     let (negative, digits) = signed(text);
     let (mantissa, exponent) = match digits.find(['e', 'E']) {

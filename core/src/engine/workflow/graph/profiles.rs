@@ -6,7 +6,7 @@ use std::sync::Arc;
 use indexmap::IndexSet;
 
 use super::profile::ProfileEntry;
-use crate::class::Class;
+use crate::class::JobClass;
 use crate::expanded::Requirements;
 use crate::ids::{ProfileId, WorkflowId};
 use crate::rows::{JobProfile, ProfileRow};
@@ -17,7 +17,7 @@ pub(super) struct Profiles {
     entries: Vec<ProfileEntry>,
     /// The parts that profiles share.
     common: HashSet<Arc<JobProfile>>,
-    classes: IndexSet<Class>,
+    classes: IndexSet<JobClass>,
     /// Profiles with scaled requirements, by the original profile and the new requirements: jobs that are scaled alike share one.
     scaled: HashMap<(u32, Requirements), u32>,
 }
@@ -25,7 +25,7 @@ pub(super) struct Profiles {
 impl Profiles {
     /// Adds a profile, and its class if that is new. Returns the index of the profile.
     pub fn add(&mut self, id: ProfileId, profile: JobProfile) -> u32 {
-        let class = self.classes.insert_full(Class::of(&profile)).0 as u32;
+        let class = self.classes.insert_full(JobClass::of(&profile)).0 as u32;
         self.entries.push(ProfileEntry::new(id, class, profile, &mut self.common));
         self.entries.len() as u32 - 1
     }
@@ -34,7 +34,7 @@ impl Profiles {
         &self.entries[index as usize]
     }
 
-    pub fn classes(&self) -> &IndexSet<Class> {
+    pub fn classes(&self) -> &IndexSet<JobClass> {
         &self.classes
     }
 

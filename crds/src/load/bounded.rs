@@ -1,17 +1,17 @@
-//! The problems of a file, as many as a person can read.
+//! A bounded list of problems.
 
 use crate::problem::{Problem, Severity};
 
 /// Problems up to a limit, and how many there are beyond it. Errors are never left out in favour of warnings.
 #[derive(Debug)]
-pub(super) struct Listed {
+pub(super) struct BoundedProblems {
     errors: Vec<Problem>,
     warnings: Vec<Problem>,
     most: usize,
     left_out: usize,
 }
 
-impl Listed {
+impl BoundedProblems {
     pub fn new(most: usize) -> Self {
         Self { errors: Vec::new(), warnings: Vec::new(), most, left_out: 0 }
     }
@@ -32,7 +32,7 @@ impl Listed {
         }
     }
 
-    /// Whether a problem that is found next may still be shown, so that effort for its words is worth it.
+    /// Returns whether the next problem of this severity will be shown, so that its hint is worth computing.
     pub fn has_room(&self, severity: Severity) -> bool {
         match severity {
             Severity::Error => self.errors.len() < self.most,
@@ -40,7 +40,7 @@ impl Listed {
         }
     }
 
-    /// Whether all that was found is here.
+    /// Returns whether no problem was left out.
     pub fn is_complete(&self) -> bool {
         self.left_out == 0
     }
@@ -49,7 +49,7 @@ impl Listed {
         &self.errors
     }
 
-    /// In the order of the text, with a last word about what is not there.
+    /// Returns the problems in the order of the text, with a note about those left out.
     pub fn into_problems(mut self) -> Vec<Problem> {
         let any_error = !self.errors.is_empty();
         let room = self.most - self.errors.len().min(self.most);
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn room_is_counted_for_each_severity() {
-        let mut listed = Listed::new(2);
+        let mut listed = BoundedProblems::new(2);
         for _ in 0..2 {
             assert!(listed.has_room(Severity::Warning));
             listed.add(Problem::warning("x", "odd"));

@@ -7,17 +7,17 @@ use torc_api::parameters::{ParameterMode, ParameterTable, Parameterization};
 
 use super::value::{self, Scalar, ValueError};
 
-/// Parameters and how they combine. Rows are worked out when they are asked for, never stored.
+/// Parameters and how they combine. Rows are computed on demand and never stored.
 #[derive(Debug)]
-pub struct Family {
+pub struct ParameterSpace {
     names: Vec<String>,
     columns: Vec<Vec<Option<Scalar>>>,
-    /// How many rows pass before a column moves on to its next value; empty when all columns move together.
+    /// The number of rows after which a column takes its next value; empty if all columns advance together.
     strides: Vec<usize>,
     rows: usize,
 }
 
-/// What a whole document offers to its entries.
+/// The parameters that a document shares with its entries.
 #[derive(Clone, Copy, Debug)]
 pub struct Shared<'a> {
     pub parameters: &'a BTreeMap<String, Value>,
@@ -27,7 +27,7 @@ pub struct Shared<'a> {
     pub most: usize,
 }
 
-/// Why an entry has no rows, and the field that is to blame, relative to the entry.
+/// The reason why an entry has no rows, and its field with the problem.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FamilyError {
     #[error("a table excludes `parameters`, `parameterMode` and `useParameters`")]
@@ -51,7 +51,7 @@ pub enum FamilyError {
 }
 
 impl FamilyError {
-    /// The field of the entry that is to blame.
+    /// Returns the field of the entry that has the problem.
     pub fn field(&self) -> String {
         match self {
             Self::TableAndInline | Self::TwoTables | Self::TableNotRead(_) => "parametersFile".to_owned(),
@@ -64,18 +64,18 @@ impl FamilyError {
     }
 }
 
-impl Family {
-    /// No parameters, so exactly one row.
+impl ParameterSpace {
+    /// Creates a space without parameters, which has one row.
     pub fn single() -> Self {
         Self { names: Vec::new(), columns: Vec::new(), strides: Vec::new(), rows: 1 }
     }
 
-    /// No rows at all.
+    /// Creates a space without rows.
     pub fn empty() -> Self {
         Self { rows: 0, ..Self::single() }
     }
 
-    /// The rows that the parameters of an entry describe.
+    /// Creates the space of an entry's parameters.
     pub fn of(entry: &Parameterization, shared: &Shared<'_>) -> Result<Self, FamilyError> {
         let opts_in = entry.use_parameters_file == Some(true);
         let has_own_table = entry.parameters_file.is_some() || entry.parameter_table.is_some();
@@ -119,7 +119,7 @@ impl Family {
         }
     }
 
-    /// The n-th value of each.
+    /// Combines the n-th values of all columns.
     pub fn zip(columns: Vec<(String, Vec<Scalar>)>) -> Result<Self, FamilyError> {
         let Some((first, first_values)) = columns.first() else { return Ok(Self::single()) };
         let rows = first_values.len();
@@ -135,7 +135,7 @@ impl Family {
         Ok(Self { names, columns, strides: Vec::new(), rows })
     }
 
-    /// Every combination; the last parameter varies fastest.
+    /// Combines every value with every other; the last parameter varies fastest.
     pub fn product(columns: Vec<(String, Vec<Scalar>)>, most: usize) -> Result<Self, FamilyError> {
         if columns.is_empty() {
             return Ok(Self::single());
@@ -171,17 +171,17 @@ impl Family {
         })
     }
 
-    /// The parameters, in the order of the columns.
+    /// Returns the parameters, in the order of the columns.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// A value of a row; absent where a table has no such cell.
+    /// Returns a value of a row; none if the table has no such cell.
     pub fn cell(&self, row: usize, column: usize) -> Option<&Scalar> {
         let values = self.columns.get(column)?;
         let at = match self.strides.get(column) {
@@ -207,7 +207,7 @@ mod tests {
         (name.to_owned(), (0..values).map(Scalar::Integer).collect())
     }
 
-    fn row(family: &Family, row: usize) -> Vec<i64> {
+    fn row(family: &ParameterSpace, row: usize) -> Vec<i64> {
         let number = |column| match family.cell(row, column) {
             Some(Scalar::Integer(n)) => *n,
             other => panic!("not an integer: {other:?}"),
@@ -217,23 +217,23 @@ mod tests {
 
     #[test]
     fn the_last_parameter_varies_fastest() {
-        let family = Family::product(vec![column("a", 2), column("b", 1), column("c", 3)], 100).unwrap();
+        let family = ParameterSpace::product(vec![column("a", 2), column("b", 1), column("c", 3)], 100).unwrap();
         let rows: Vec<_> = (0..family.rows()).map(|n| row(&family, n)).collect();
         assert_eq!(rows, [[0, 0, 0], [0, 0, 1], [0, 0, 2], [1, 0, 0], [1, 0, 1], [1, 0, 2]]);
     }
 
     #[test]
     fn an_empty_list_makes_an_empty_family() {
-        assert_eq!(Family::product(vec![column("a", 2), column("b", 0)], 100).unwrap().rows(), 0);
-        assert_eq!(Family::product(vec![column("a", 0), column("b", 2)], 100).unwrap().rows(), 0);
-        assert_eq!(Family::zip(vec![column("a", 0)]).unwrap().rows(), 0);
-        assert_eq!(Family::zip(Vec::new()).unwrap().rows(), 1);
+        assert_eq!(ParameterSpace::product(vec![column("a", 2), column("b", 0)], 100).unwrap().rows(), 0);
+        assert_eq!(ParameterSpace::product(vec![column("a", 0), column("b", 2)], 100).unwrap().rows(), 0);
+        assert_eq!(ParameterSpace::zip(vec![column("a", 0)]).unwrap().rows(), 0);
+        assert_eq!(ParameterSpace::zip(Vec::new()).unwrap().rows(), 1);
     }
 
     #[test]
     fn combinations_are_counted_before_they_are_made() {
         let columns = || (0..10).map(|n| column(&n.to_string(), 1_000)).collect::<Vec<_>>();
-        assert!(matches!(Family::product(columns(), 1_000_000), Err(FamilyError::TooMany(1_000_000))));
+        assert!(matches!(ParameterSpace::product(columns(), 1_000_000), Err(FamilyError::TooMany(1_000_000))));
     }
 
     #[test]
@@ -250,7 +250,7 @@ mod tests {
             (Parameterization { use_parameters: pick(&["lr", "bs"]), parameters: own, ..Default::default() }, 1),
         ];
         for (entry, rows) in table {
-            assert_eq!(Family::of(&entry, &shared).unwrap().rows(), rows, "{entry:?}");
+            assert_eq!(ParameterSpace::of(&entry, &shared).unwrap().rows(), rows, "{entry:?}");
         }
     }
 
@@ -278,13 +278,13 @@ mod tests {
             (Parameterization { use_parameters_file: Some(true), ..Default::default() }, with, FamilyError::EmptyTable),
         ];
         for (entry, shared, expected) in table {
-            assert_eq!(Family::of(&entry, &shared).unwrap_err(), expected, "{entry:?}");
+            assert_eq!(ParameterSpace::of(&entry, &shared).unwrap_err(), expected, "{entry:?}");
         }
     }
 
-    fn of(entry: &Parameterization, most: usize) -> Result<Family, FamilyError> {
+    fn of(entry: &Parameterization, most: usize) -> Result<ParameterSpace, FamilyError> {
         let pool = BTreeMap::new();
-        Family::of(entry, &Shared { parameters: &pool, has_table: false, table: None, most })
+        ParameterSpace::of(entry, &Shared { parameters: &pool, has_table: false, table: None, most })
     }
 
     fn with_table(columns: &[&str], rows: Vec<Vec<Value>>) -> Parameterization {
@@ -328,10 +328,11 @@ mod tests {
     #[test]
     fn combinations_may_reach_the_limit() {
         for (values, expected) in [(2, Ok(4)), (3, Ok(6)), (4, Err(FamilyError::TooMany(7)))] {
-            let found = Family::product(vec![column("a", 2), column("b", values)], 7).map(|family| family.rows());
+            let found =
+                ParameterSpace::product(vec![column("a", 2), column("b", values)], 7).map(|family| family.rows());
             assert_eq!(found, expected, "2 x {values}");
         }
-        let unequal = Family::zip(vec![column("a", 2), column("b", 2), column("c", 3)]).unwrap_err();
+        let unequal = ParameterSpace::zip(vec![column("a", 2), column("b", 2), column("c", 3)]).unwrap_err();
         let expected = FamilyError::UnequalLengths {
             first: "a".to_owned(),
             first_length: 2,

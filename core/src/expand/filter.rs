@@ -1,7 +1,8 @@
-//! Which problems of a document are known in spite of others.
 //!
-//! Everything that is wrong is told at once, but nothing that merely follows from something else: a job that waits for `b` is
-//! only wrong about it when the names of all jobs are known.
+//! Filters problems that may only follow from others.
+//!
+//! All problems are reported at once, except for consequences of others: a dependency on `b` is a problem only if the
+//! names of all jobs are known.
 
 use torc_api::nearest::nearest;
 use torc_api::problem::Problem;
@@ -18,7 +19,7 @@ const PARAMETERS: [&str; 7] = [
     "variables",
 ];
 
-/// What a field of a job refers to: the list that has to be known to judge it.
+/// The list that each field of a job refers to. A reference can be checked only if that list has no problems.
 const REFERENCES: [(&str, &str); 14] = [
     ("dependsOn", "jobs"),
     ("dependsOnRegexes", "jobs"),
@@ -36,19 +37,19 @@ const REFERENCES: [(&str, &str); 14] = [
     ("failureHandler", "failureHandlers"),
 ];
 
-/// What is wrong already.
-pub struct Doubt<'a> {
+/// The fields with known problems.
+pub struct ProblemFilter<'a> {
     spec: &'a WorkflowSpec,
     wrong: Vec<String>,
 }
 
-impl<'a> Doubt<'a> {
+impl<'a> ProblemFilter<'a> {
     /// Fields of a specification that are wrong, e.g. `spec.jobs[2].comand`.
     pub fn new(spec: &'a WorkflowSpec, wrong: Vec<String>) -> Self {
         Self { spec, wrong }
     }
 
-    /// Whether a problem stands whatever becomes of the fields that are wrong.
+    /// Returns whether a problem remains whatever replaces the fields with known problems.
     pub fn is_known(&self, problem: &Problem) -> bool {
         if self.wrong.is_empty() {
             return true;
@@ -89,12 +90,12 @@ impl<'a> Doubt<'a> {
     }
 }
 
-/// Whether a field is the other one or part of it.
+/// Returns whether a field is `other` or part of it.
 fn is_within(field: &str, other: &str) -> bool {
     field.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
-/// Whether a field is about parameters or variables, or is meant to be.
+/// Returns whether a field is about parameters or variables.
 fn concerns_parameters(field: &str) -> bool {
     field.split('.').any(|key| {
         let key = key.split('[').next().unwrap_or(key);
@@ -102,7 +103,7 @@ fn concerns_parameters(field: &str) -> bool {
     })
 }
 
-/// The list that a field of an entry refers to.
+/// Returns the list that a field of an entry refers to.
 fn referred_list(field: &str) -> Option<&'static str> {
     let entry = field.strip_prefix("spec.")?;
     let Some((_, key)) = entry.split_once('.') else { return entry.starts_with("actions[").then_some("jobs") };
@@ -118,12 +119,12 @@ mod tests {
     use super::*;
 
     fn spec(jobs: &[&str]) -> WorkflowSpec {
-        let job = |name: &&str| torc_api::job::Job { name: (*name).to_owned(), ..Default::default() };
+        let job = |name: &&str| torc_api::job::JobSpec { name: (*name).to_owned(), ..Default::default() };
         WorkflowSpec { jobs: jobs.iter().map(job).collect(), ..WorkflowSpec::default() }
     }
 
     fn is_known(jobs: &[&str], wrong: &str, field: &str, message: &str) -> bool {
-        Doubt::new(&spec(jobs), vec![wrong.to_owned()]).is_known(&Problem::error(field, message))
+        ProblemFilter::new(&spec(jobs), vec![wrong.to_owned()]).is_known(&Problem::error(field, message))
     }
 
     #[test]
@@ -194,13 +195,16 @@ mod tests {
         .expect("a document");
         for (field, needed) in cases {
             for list in lists {
-                let doubt = Doubt::new(&spec, vec![format!("spec.{list}[0].name")]);
-                let is_known = doubt.is_known(&Problem::error(field, "there is no such thing"));
+                let filter = ProblemFilter::new(&spec, vec![format!("spec.{list}[0].name")]);
+                let is_known = filter.is_known(&Problem::error(field, "there is no such thing"));
                 assert_eq!(is_known, list != needed, "{field} with a wrong name in {list}");
             }
         }
         let plain = Problem::error("spec.jobs[1].labels[0]", "no label");
-        assert!(Doubt::new(&spec, vec!["spec.jobs[0].name".to_owned()]).is_known(&plain), "it refers to nothing");
+        assert!(
+            ProblemFilter::new(&spec, vec!["spec.jobs[0].name".to_owned()]).is_known(&plain),
+            "it refers to nothing"
+        );
     }
 
     #[test]
