@@ -12,7 +12,6 @@ use crate::settings::{Flags, bit};
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Global options")]
 pub struct GlobalArgs {
-    /// Flags of settings.
     #[command(flatten)]
     pub settings: Flags<{ bit(FlagGroup::Global) }>,
     /// Log more to standard error: -v for info, -vv for debug, -vvv for trace

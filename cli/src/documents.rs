@@ -1,4 +1,4 @@
-//! Documents that were named on the command line: read, checked and completed, with every problem told at once.
+//! Reads, checks and completes the documents of a command line. It reports the problems of all files at once.
 
 mod report;
 
@@ -17,12 +17,10 @@ pub use report::ProblemReport;
 
 use crate::error::CliError;
 
-/// What files hold.
+/// The documents of some files.
 #[derive(Debug, Default)]
 pub struct Documents {
-    /// Workflows.
     pub workflows: Vec<LoadedWorkflow>,
-    /// Slurm clusters.
     pub clusters: Vec<SlurmClusterDocument>,
 }
 
@@ -39,7 +37,7 @@ impl Documents {
     }
 }
 
-/// A workflow as it was read.
+/// A workflow with the positions of its fields in the file.
 #[derive(Debug)]
 pub struct LoadedWorkflow {
     /// The file, for messages.
@@ -47,22 +45,21 @@ pub struct LoadedWorkflow {
     /// The document, with its tables embedded.
     pub document: WorkflowDocument,
     positions: Positions,
-    /// Fields that are wrong; empty for a document that can be used.
+    /// Fields with errors; empty for a usable document.
     wrong: Vec<String>,
 }
 
 impl LoadedWorkflow {
-    /// The workflow's name.
     pub fn name(&self) -> &str {
         &self.document.metadata.name
     }
 
-    /// The jobs that it comes to, or what is wrong.
+    /// Expands the workflow into jobs.
     pub fn expand(&self, limits: &ExpansionLimits) -> Result<Expanded, Vec<Problem>> {
         expand::expand(&self.document.spec, limits)
     }
 
-    /// Adds to problems where their fields stand in the file, and names the fields as the file does.
+    /// Adds the positions of fields to problems, and the spelling of the fields in the file.
     pub fn locate(&self, mut problems: Vec<Problem>) -> Vec<Problem> {
         for problem in &mut problems {
             if problem.position.is_none() {
@@ -74,52 +71,52 @@ impl LoadedWorkflow {
     }
 }
 
-/// Reads files, folders and `-`. What is wrong is in the report; workflows are only complete when it has no errors.
+/// Reads files, folders and `-`. The report contains all problems; the workflows are complete only if it has no errors.
 pub fn read(paths: &[PathBuf], namespace: Option<&str>) -> Result<(Vec<LoadedWorkflow>, ProblemReport), CliError> {
     let mut workflows: Vec<LoadedWorkflow> = Vec::new();
-    let mut flawed: Vec<LoadedWorkflow> = Vec::new();
+    let mut invalid: Vec<LoadedWorkflow> = Vec::new();
     let mut report = ProblemReport::default();
     for path in files(paths)? {
         let text = read_text(&path)?;
         let format = Format::from_path(&path.to_string_lossy());
         let loaded = load(&text, format, &load_options(&path));
-        flawed.extend(take(loaded, &display(&path), namespace, &mut workflows, &mut report));
+        invalid.extend(take(loaded, &display(&path), namespace, &mut workflows, &mut report));
     }
     if workflows.is_empty() && !report.has_errors() && !report.has_documents() {
-        return Err(CliError::invalid("the files hold no document"));
+        return Err(CliError::invalid("the files contain no document"));
     }
     if report.has_errors() {
-        // Nothing will be done with these documents: then everything that is wrong with them is told.
-        for workflow in workflows.iter().chain(&flawed) {
-            let problems = expand::further_problems(&workflow.document.spec, &GENEROUS, &workflow.wrong);
+        // The documents are rejected anyway, so all further problems are reported with them.
+        for workflow in workflows.iter().chain(&invalid) {
+            let problems = expand::further_problems(&workflow.document.spec, &CHECK_LIMITS, &workflow.wrong);
             report.add(&workflow.file, workflow.locate(problems));
         }
     }
     Ok((workflows, report))
 }
 
-/// The jobs of a file that has nothing else: what they refer to is elsewhere.
+/// Reads a file that contains only jobs, which may refer to other parts of their workflow.
 pub fn read_jobs(path: &Path) -> Result<Vec<JobSpec>, CliError> {
     let mut text = read_text(path)?;
     let format = Format::from_path(&path.to_string_lossy());
-    // A workflow has a name, and these jobs get theirs from the one they join.
+    // The loader needs a workflow name; it is not used.
     match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
         Some(b'{') => text = named_object(&text).unwrap_or(text),
         _ if format == Some(Format::Kdl) => text.extend_from_slice(b"\nname \"spawned\"\n"),
         _ => text.extend_from_slice(b"\nname: spawned\n"),
     }
     let mut loaded = load(&text, format, &LoadOptions::default());
-    // A name that the file does not have may be one of the workflow.
+    // An unknown name may be defined in the workflow.
     loaded.problems.retain(|problem| problem.kind != ProblemKind::UnknownReference);
     let mut report = ProblemReport::default();
     report.add(&display(path), loaded.problems);
     report.into_result()?;
-    let found = loaded.documents.into_iter().chain(loaded.flawed.into_iter().map(|flawed| flawed.read)).next();
+    let found = loaded.documents.into_iter().chain(loaded.flawed.into_iter().map(|invalid| invalid.read)).next();
     let mut spec = match found.map(|found| found.document) {
         Some(Document::Workflow(document)) => document.spec,
         _ => {
-            let message = format!("{} holds no jobs", display(path));
-            return Err(CliError::invalid(message).hint("begin it with `jobs:`"));
+            let message = format!("{} contains no jobs", display(path));
+            return Err(CliError::invalid(message).hint("list them under the key `jobs:`"));
         }
     };
     let mut report = ProblemReport::default();
@@ -134,12 +131,12 @@ fn named_object(text: &[u8]) -> Option<Vec<u8>> {
     serde_json::to_vec(&object).ok()
 }
 
-/// ExpansionLimits for finding problems: those that count are the store's.
-const GENEROUS: ExpansionLimits =
+/// Limits for finding problems. They exceed the limits of stores, which apply later.
+const CHECK_LIMITS: ExpansionLimits =
     ExpansionLimits { max_jobs: 10_000_000, max_files: 20_000_000, max_dependencies: 100_000_000 };
 
-/// Reads documents; everything that is wrong is told at once. A single document without errors of its own is not expanded
-/// here: whoever stores it does that.
+/// Reads documents and returns an error with all problems. A single valid document is not expanded here, because the server expands
+/// it.
 pub fn read_valid(
     paths: &[PathBuf],
     namespace: Option<&str>,
@@ -147,9 +144,9 @@ pub fn read_valid(
 ) -> Result<Documents, CliError> {
     let (workflows, mut report) = read(paths, namespace)?;
     if workflows.len() > 1 && !report.has_errors() {
-        // The first must not be stored when the second is refused.
+        // The first document must not be stored if the second is refused.
         for workflow in &workflows {
-            let problems = expand::further_problems(&workflow.document.spec, &GENEROUS, &[]);
+            let problems = expand::further_problems(&workflow.document.spec, &CHECK_LIMITS, &[]);
             report.add(&workflow.file, workflow.locate(problems));
         }
     }
@@ -159,8 +156,8 @@ pub fn read_valid(
     Ok(Documents { workflows, clusters })
 }
 
-/// Documents that were made and not read; problems name lines of the text as it would be printed.
-pub fn made(
+/// Loads generated text. Positions of problems are lines of this text.
+pub fn load_generated(
     text: &str,
     source: &str,
     namespace: Option<&str>,
@@ -174,7 +171,7 @@ pub fn made(
     Ok(workflows)
 }
 
-/// Sorts what a file holds; what is flawed is given back.
+/// Adds the valid documents of a file to `workflows` and the report; returns those with errors.
 fn take(
     loaded: Loaded,
     file: &str,
@@ -199,7 +196,7 @@ fn take(
             Document::SlurmCluster(cluster) => report.add_cluster(cluster),
         }
     }
-    let mut flawed = Vec::new();
+    let mut invalid = Vec::new();
     for found in loaded.flawed {
         let Document::Workflow(document) = found.read.document else { continue };
         let (file_name, wrong) = (file.to_owned(), found.wrong);
@@ -207,12 +204,12 @@ fn take(
         let problems = expand::embed(&mut workflow.document.spec, &mut read_table);
         workflow.wrong.extend(problems.iter().map(|problem| problem.field.clone()));
         report.add(file, workflow.locate(problems));
-        flawed.push(workflow);
+        invalid.push(workflow);
     }
-    flawed
+    invalid
 }
 
-/// Embeds tables, settles the namespace, and looks for a twin.
+/// Embeds tables, sets the namespace, and checks for a duplicate name.
 fn complete(workflow: &mut LoadedWorkflow, namespace: Option<&str>, others: &[LoadedWorkflow]) -> Vec<Problem> {
     let mut problems = expand::embed(&mut workflow.document.spec, &mut read_table);
     let metadata = &mut workflow.document.metadata;
@@ -224,11 +221,11 @@ fn complete(workflow: &mut LoadedWorkflow, namespace: Option<&str>, others: &[Lo
         }
         _ => {}
     }
-    let twin = others.iter().find(|other| {
+    let duplicate = others.iter().find(|other| {
         other.document.metadata.name == metadata.name && other.document.metadata.namespace() == metadata.namespace()
     });
-    if let Some(twin) = twin {
-        let message = format!("workflow `{}` is also in {}", metadata.name, twin.file);
+    if let Some(duplicate) = duplicate {
+        let message = format!("workflow `{}` is also in {}", metadata.name, duplicate.file);
         problems.push(Problem::error("metadata.name", message));
     }
     problems
@@ -238,7 +235,7 @@ fn read_table(path: &str) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| format!("could not read '{path}': {error}"))
 }
 
-/// The files behind the paths; those of a folder in order of their names.
+/// Returns the files of the paths; files of a folder are sorted by name.
 fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
     let mut files = Vec::new();
     for path in paths {
@@ -249,7 +246,7 @@ fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
         let found = documents_in(path)
             .map_err(|error| CliError::unexpected(format!("could not read the folder {}", path.display()), error))?;
         if found.is_empty() {
-            let message = format!("the folder {} holds no .yaml, .yml, .json, .json5 or .kdl file", path.display());
+            let message = format!("the folder {} contains no .yaml, .yml, .json, .json5 or .kdl file", path.display());
             return Err(CliError::invalid(message));
         }
         files.extend(found);
@@ -269,7 +266,7 @@ fn documents_in(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Returns how a file is loaded: a bare document without a name takes the file's.
+/// Returns the options for loading a file. The file name is the default name of a bare document.
 pub fn load_options(path: &Path) -> LoadOptions {
     let stem = path.file_stem().filter(|_| !is_stdin(path)).map(|stem| stem.to_string_lossy().into_owned());
     LoadOptions { default_name: stem, ..LoadOptions::default() }
@@ -283,7 +280,7 @@ fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// The content, up to one byte more than may be loaded: enough to see that it is too much.
+/// Reads a file up to one byte beyond the size limit, so that the loader can detect that it is too large.
 pub fn read_text(path: &Path) -> Result<Vec<u8>, CliError> {
     let limit = u64::try_from(LoadOptions::default().max_bytes).unwrap_or(u64::MAX).saturating_add(1);
     let mut text = Vec::new();
@@ -295,7 +292,7 @@ pub fn read_text(path: &Path) -> Result<Vec<u8>, CliError> {
     match result {
         Ok(_) => Ok(text),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Err(CliError::not_found(format!("there is no file {}", path.display())))
+            Err(CliError::not_found(format!("file {} does not exist", path.display())))
         }
         Err(error) => Err(CliError::unexpected(format!("could not read {}", display(path)), error)),
     }

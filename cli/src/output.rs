@@ -1,4 +1,4 @@
-//! What a command has to say, in the format the person asked for. No command asks which format that is.
+//! Output of commands in the selected format. Commands do not depend on the format.
 //!
 //! Results go to standard output; progress, warnings and errors to standard error.
 
@@ -20,31 +20,28 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 pub use rows::{SettingRow, event_text, status_word};
-pub use schedulers::{AllocationPlanRow, SchedulerRow, WayRow};
+pub use schedulers::{AllocationPlanRow, EstimateRow, SchedulerRow};
 pub use sites::{MatchRow, PartitionRow, SiteRow};
 use table::{AsRow, Widths};
 pub use with_namespace::WithNamespace;
 
 use crate::error::CliError;
 
-/// How results are printed.
+/// The format of results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OutputFormat {
-    /// Columns for people.
     #[default]
     Table,
-    /// More columns.
+    /// A table with more columns.
     Wide,
-    /// JSON for programs.
     Json,
-    /// YAML.
     Yaml,
 }
 
 impl OutputFormat {
-    /// Names on the command line and in files, each with its meaning.
+    /// Names on the command line and in configuration files, with their help.
     pub const CHOICES: &[(&str, &str)] =
-        &[("table", "Columns for people"), ("wide", "More columns"), ("json", "JSON for programs"), ("yaml", "YAML")];
+        &[("table", "A table"), ("wide", "A table with more columns"), ("json", "JSON"), ("yaml", "YAML")];
 
     /// The format of a name.
     pub fn from_name(name: &str) -> Result<Self, String> {
@@ -62,31 +59,29 @@ impl OutputFormat {
     }
 }
 
-/// A list for programs.
+/// The envelope of a list in JSON and YAML.
 #[derive(Debug, Serialize)]
 pub struct ItemList<'a, T> {
-    /// What is listed.
     pub items: &'a [T],
 }
 
-/// Where results go.
+/// Prints results in one format.
 #[derive(Clone, Copy, Debug)]
 pub struct Printer {
     format: OutputFormat,
 }
 
 impl Printer {
-    /// Prints in this format.
     pub fn new(format: OutputFormat) -> Self {
         Self { format }
     }
 
-    /// A list: a table, or `{"items": […]}`.
+    /// Prints a list: a table, or `{"items": […]}`.
     pub fn list<T: AsRow + Serialize>(&self, items: &[T]) -> Result<(), CliError> {
         Listing::new(*self).print(items)
     }
 
-    /// One thing: a text for people, or the value itself.
+    /// Prints a value: as text in the table formats, else as JSON or YAML.
     pub fn value(&self, value: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), CliError> {
         match self.format {
             OutputFormat::Table | OutputFormat::Wide => write_out(&text()),
@@ -95,13 +90,13 @@ impl Printer {
         }
     }
 
-    /// A table as a part of a text for people.
+    /// Formats a table as a part of a longer text.
     pub fn table<T: AsRow>(&self, items: &[T]) -> String {
         let wide = self.format == OutputFormat::Wide;
         table::render(items, wide, jiff::Timestamp::now(), true, &mut Widths::new())
     }
 
-    /// A sentence that only people need; programs see that the command has succeeded.
+    /// Prints a sentence in the table formats only; programs use the exit code.
     pub fn note(&self, text: &str) -> Result<(), CliError> {
         if self.format.is_structured() {
             return Ok(());
@@ -109,7 +104,7 @@ impl Printer {
         write_out(&format!("{text}\n"))
     }
 
-    /// Text that is the same in every format, e.g. a log or a script.
+    /// Prints bytes that are the same in every format, e.g. a log or a script.
     pub fn raw(&self, bytes: &[u8]) -> Result<(), CliError> {
         let mut out = std::io::stdout().lock();
         out.write_all(bytes)?;
@@ -117,7 +112,7 @@ impl Printer {
         Ok(())
     }
 
-    /// A document as YAML, unless JSON was asked for.
+    /// Prints a document as JSON with `-o json`, else as YAML.
     pub fn document(&self, value: &Value) -> Result<(), CliError> {
         match self.format {
             OutputFormat::Json => write_out(&json::pretty(value)?),
@@ -125,49 +120,48 @@ impl Printer {
         }
     }
 
-    /// An error, on standard error.
+    /// Prints an error to standard error.
     pub fn error(&self, error: &CliError) {
         if error.silent {
             return;
         }
         match json::line(&error.to_json()) {
-            Ok(text) if self.format.is_structured() => say(&text),
-            _ => say(&error.render()),
+            Ok(text) if self.format.is_structured() => write_err(&text),
+            _ => write_err(&error.render()),
         }
     }
 
-    /// Something odd, on standard error.
+    /// Prints a warning to standard error.
     pub fn warning(&self, text: &str) {
         let style = anstyle::AnsiColor::Yellow.on_default().bold();
-        say(&format!("{style}warning:{style:#} {text}\n"));
+        write_err(&format!("{style}warning:{style:#} {text}\n"));
     }
 
-    /// What is going on, on standard error.
+    /// Prints a progress line to standard error.
     pub fn progress(&self, text: &str) {
-        say(&format!("{text}\n"));
+        write_err(&format!("{text}\n"));
     }
 }
 
-/// A list that may go on: the first print has a header, later ones line up with it.
+/// A list that may continue: the first print has a header, and later rows are aligned with it.
 #[derive(Debug)]
 pub struct Listing {
     output: Printer,
     widths: Widths,
-    begun: bool,
+    has_header: bool,
 }
 
 impl Listing {
-    /// Nothing has been printed yet.
     pub fn new(output: Printer) -> Self {
-        Self { output, widths: Widths::new(), begun: false }
+        Self { output, widths: Widths::new(), has_header: false }
     }
 
-    /// First a table, or `{"items": […]}`; then rows without a header, or one object a line.
+    /// Prints a table or `{"items": […]}` at first; later rows without a header, or one object per line.
     pub fn print<T: AsRow + Serialize>(&mut self, items: &[T]) -> Result<(), CliError> {
-        let first = !std::mem::replace(&mut self.begun, true);
+        let first = !std::mem::replace(&mut self.has_header, true);
         match (self.output.format, first) {
             (OutputFormat::Table | OutputFormat::Wide, true) if items.is_empty() => {
-                say("nothing found\n");
+                write_err("nothing found\n");
                 Ok(())
             }
             (OutputFormat::Table | OutputFormat::Wide, _) if items.is_empty() => Ok(()),
@@ -185,15 +179,15 @@ impl Listing {
     }
 }
 
-/// An object for programs without the fields that are not known: they are absent, never `null`.
-pub fn known(mut value: Value) -> Value {
+/// Removes fields with the value `null` from an object: unknown fields are absent.
+pub fn without_nulls(mut value: Value) -> Value {
     if let Some(fields) = value.as_object_mut() {
         fields.retain(|_, value| !value.is_null());
     }
     value
 }
 
-/// YAML of a value, for comparing documents.
+/// Formats a value as YAML, for comparing documents.
 pub fn document_text(value: &Value) -> String {
     yaml::to_yaml(value)
 }
@@ -205,9 +199,9 @@ fn write_out(text: &str) -> Result<(), CliError> {
     Ok(())
 }
 
-fn say(text: &str) {
+fn write_err(text: &str) {
     let mut out = anstream::stderr().lock();
-    // Nobody is left to tell when standard error is gone.
+    // An error of standard error cannot be reported.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 

@@ -1,7 +1,7 @@
-//! Machines reached over SSH.
+//! Workers on machines that are reached over SSH.
 //!
-//! Nothing is scripted in a shell: over there the same program (`torc remote-agent`) reads one order from its standard input,
-//! carries it out and reports. So a token never is on a command line, and both sides share their types.
+//! There are no shell scripts: the same program (`torc remote-agent`) runs on the worker, reads one request from its standard input,
+//! executes it and prints a response. So no command line contains a token, and both sides share their types.
 
 pub mod agent;
 pub mod folder;

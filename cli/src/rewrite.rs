@@ -1,6 +1,6 @@
-//! A document's text with schedulers and actions written into it. Whatever else its author wrote stays as it is, comments too.
+//! Writes schedulers and actions into the text of a document, and keeps the rest of the text, including comments.
 //!
-//! Each format is edited as text, and the result is read again: only a text that says exactly what it should is given out.
+//! Each format is edited as text. The result is loaded again and only returned if it is the wanted document.
 
 mod json;
 mod kdl;
@@ -14,26 +14,24 @@ use torc_api::problem::Position;
 use torc_api::schema::snake_case;
 use torc_api::workflow::WorkflowSpec;
 
-/// A place in a text that cannot be edited.
+/// A reason why a text cannot be edited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obstacle {
-    /// Line and column, where known.
     pub position: Option<Position>,
-    /// The reason why the text cannot be edited.
     pub reason: String,
-    /// A change by hand that helps.
+    /// A manual change that makes the text editable.
     pub hint: String,
 }
 
-/// A text and what it is to say.
-struct Task<'a> {
+/// A text and the wanted specification.
+struct EditRequest<'a> {
     text: &'a str,
     found: &'a LoadedDocument,
     before: &'a WorkflowSpec,
     wanted: &'a WorkflowSpec,
 }
 
-/// One change: a part of the text, and what is there instead.
+/// A replacement of a part of the text.
 #[derive(Debug, PartialEq, Eq)]
 struct Edit {
     start: usize,
@@ -41,8 +39,8 @@ struct Edit {
     text: String,
 }
 
-/// Returns the text of a file in which a workflow's schedulers, actions and jobs' schedulers are as wanted; an error if that
-/// cannot be done by editing, e.g. because a job is an alias.
+/// Returns the text of a file with the wanted schedulers, actions and jobs' schedulers; an error if editing cannot achieve that, e.g.
+/// because a job is an alias.
 pub fn rewrite(
     text: &str,
     format: Format,
@@ -51,9 +49,9 @@ pub fn rewrite(
     options: &LoadOptions,
 ) -> Result<String, Box<Obstacle>> {
     let Document::Workflow(document) = &found.document else {
-        return Err(Box::new(obstacle(None, "the document is no workflow", "name a file with a workflow")));
+        return Err(Box::new(obstacle(None, "the document is not a workflow", "name a file with a workflow")));
     };
-    let task = Task { text, found, before: &document.spec, wanted };
+    let task = EditRequest { text, found, before: &document.spec, wanted };
     let edits = match format {
         Format::Yaml => yaml::edits(&task)?,
         Format::Json | Format::Json5 => json::edits(&task).ok_or_else(|| task.unknown_layout())?,
@@ -61,17 +59,17 @@ pub fn rewrite(
     };
     let is_wanted = |edited: &String| {
         let loaded = load(edited.as_bytes(), Some(format), options);
-        !loaded.has_errors() && says(&loaded, &document.metadata.name, wanted)
+        !loaded.has_errors() && contains(&loaded, &document.metadata.name, wanted)
     };
-    carry_out(text, edits).filter(is_wanted).ok_or_else(|| Box::new(task.unknown_layout()))
+    apply_edits(text, edits).filter(is_wanted).ok_or_else(|| Box::new(task.unknown_layout()))
 }
 
 fn obstacle(position: Option<Position>, reason: &str, hint: &str) -> Obstacle {
     Obstacle { position, reason: reason.to_owned(), hint: hint.to_owned() }
 }
 
-fn carry_out(text: &str, mut edits: Vec<Edit>) -> Option<String> {
-    // From the end, so that places before it stay right; of two at one place the first comes first.
+fn apply_edits(text: &str, mut edits: Vec<Edit>) -> Option<String> {
+    // Edits are applied from the end, so that earlier offsets stay valid. The sort is stable: edits at one offset keep their order.
     edits.sort_by_key(|edit| edit.start);
     let mut edited = text.to_owned();
     for edit in edits.iter().rev() {
@@ -81,36 +79,36 @@ fn carry_out(text: &str, mut edits: Vec<Edit>) -> Option<String> {
     Some(edited)
 }
 
-fn says(loaded: &Loaded, name: &str, wanted: &WorkflowSpec) -> bool {
+fn contains(loaded: &Loaded, name: &str, wanted: &WorkflowSpec) -> bool {
     let is_wanted = |found: &LoadedDocument| matches!(&found.document, Document::Workflow(document) if document.metadata.name == name && document.spec == *wanted);
     loaded.documents.iter().any(is_wanted)
 }
 
-impl Task<'_> {
-    /// Returns the error for a text whose edited form says something else, e.g. because of an anchor that several parts use.
+impl EditRequest<'_> {
+    /// Returns the error of a text whose edited form is another document, e.g. because several parts use an anchor.
     fn unknown_layout(&self) -> Obstacle {
         let position = self.found.positions.of("spec.jobs");
-        let hint = "write out what anchors (&), aliases (*) and merge keys (<<) stand for, one key a line, and run the command again";
-        obstacle(position, "the jobs cannot be edited as they are laid out", hint)
+        let hint = "replace anchors (&), aliases (*) and merge keys (<<) by their content, with one key per line, and run the command again";
+        obstacle(position, "the layout of the jobs cannot be edited", hint)
     }
 
-    /// Where a field is, as a number of bytes.
+    /// Returns the byte offset of a field.
     fn offset(&self, field: &str) -> Option<usize> {
         offset(self.text, self.found.positions.of(field)?)
     }
 
-    /// A key as this document spells keys.
+    /// Returns a key in the spelling of this document.
     fn key(&self, name: &str) -> String {
         if self.found.bare { snake_case(name) } else { name.to_owned() }
     }
 
-    /// A list with keys as this document spells them.
+    /// Returns a list with keys in the spelling of this document.
     fn list(&self, list: &impl Serialize) -> Option<Value> {
         let value = serde_json::to_value(list).ok()?;
         Some(if self.found.bare { snake_keys(value) } else { value })
     }
 
-    /// The jobs whose scheduler is to be another: number, before, after.
+    /// Returns the jobs whose scheduler changes: index, old scheduler, new scheduler.
     fn jobs(&self) -> impl Iterator<Item = (usize, Option<&str>, Option<&str>)> {
         let pairs = self.before.jobs.iter().zip(&self.wanted.jobs).enumerate();
         pairs
@@ -119,7 +117,7 @@ impl Task<'_> {
     }
 }
 
-/// Schedulers and actions have no keys that people chose.
+/// Converts keys to snake case. Schedulers and actions have no keys that users choose.
 fn snake_keys(value: Value) -> Value {
     match value {
         Value::Object(map) => map.into_iter().map(|(key, value)| (snake_case(&key), snake_keys(value))).collect(),
@@ -136,7 +134,7 @@ fn offset(text: &str, position: Position) -> Option<usize> {
 }
 
 fn line_start(text: &str, line: usize) -> Option<usize> {
-    // Editors may have put a mark in front, which does not count.
+    // Positions do not count a byte order mark.
     let mark = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
     if line <= 1 {
         return Some(mark);

@@ -1,4 +1,4 @@
-//! Every method and the request that it makes.
+//! Tests of the request of each method.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
@@ -16,7 +16,7 @@ use torc_api::token::Scope;
 
 use super::*;
 
-/// A request as it came: method, target, body and some headers.
+/// A received request: method, target, body and some headers.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     line: String,
@@ -25,7 +25,7 @@ struct Seen {
     user: bool,
 }
 
-/// A server that writes down what it is asked and answers with the next of its answers, the last one again and again.
+/// A server that records requests. It sends its responses in order and repeats the last one.
 struct Recorder {
     url: String,
     seen: Arc<Mutex<Vec<Seen>>>,
@@ -77,7 +77,7 @@ impl Recorder {
         std::mem::take(&mut *self.seen.lock().expect("a list"))
     }
 
-    /// The request that was just made.
+    /// Checks the last request and returns its body.
     #[track_caller]
     fn made(&self, expected: &str) -> Value {
         let seen = self.take();
@@ -114,7 +114,7 @@ async fn requests_name_their_sender_and_carry_the_token() {
 }
 
 #[tokio::test]
-async fn every_read_asks_its_own_route() {
+async fn every_read_uses_its_own_route() {
     let server = empty();
     let client = server.client();
     let _ = client.workflows().await;
@@ -201,7 +201,7 @@ async fn every_read_asks_its_own_route() {
 }
 
 #[tokio::test]
-async fn every_change_asks_its_own_route() {
+async fn every_change_uses_its_own_route() {
     let server = empty();
     let client = server.client();
     let document: WorkflowDocument = serde_json::from_value(
@@ -307,7 +307,7 @@ async fn pages_are_read_to_the_last() {
 }
 
 #[tokio::test]
-async fn no_more_pages_are_read_than_are_wanted() {
+async fn no_page_beyond_the_limit_is_read() {
     let workflow = |id: i64| {
         json!({ "id": id, "name": "w", "namespace": "n", "owner": "o", "generation": 1, "creationTime": "t", "workingDir": "/",
             "suspended": false, "canceled": false, "status": {} })
@@ -329,7 +329,7 @@ async fn no_more_pages_are_read_than_are_wanted() {
 }
 
 #[tokio::test]
-async fn events_go_on_after_the_last_one() {
+async fn the_next_page_of_events_starts_after_the_last_event() {
     let page = |sequences: &[i64], next: Option<&str>| {
         let items: Vec<Value> =
             sequences.iter().map(|n| json!({ "sequence": n, "time": "t", "reason": "r" })).collect();
@@ -358,7 +358,7 @@ async fn a_page_of_file_uses_may_be_empty_and_not_the_last() {
 }
 
 #[tokio::test]
-async fn what_went_wrong_has_its_kind() {
+async fn failed_requests_have_their_exit_status() {
     use crate::error::{CliError, ExitStatus};
     let gone = Client::new("http://127.0.0.1:1", None, &Trust::System, None).expect("a client");
     let unreachable = gone.version().await.expect_err("nothing listens there");
@@ -372,7 +372,7 @@ async fn what_went_wrong_has_its_kind() {
 }
 
 #[test]
-fn a_pinned_token_is_only_told_over_tls_or_to_this_machine() {
+fn a_pinned_token_is_only_sent_over_tls_or_loopback() {
     let pinned = format!("secret~{}", "ab".repeat(32));
     let client = |url: &str| Client::new(url, Some(pinned.clone()), &Trust::System, None);
     for (url, accepted) in [

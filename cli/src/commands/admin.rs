@@ -39,7 +39,6 @@ struct ReleaseArgs {
     dry_run: bool,
 }
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: &AdminArgs) -> Result<ExitStatus, CliError> {
     let AdminCommand::ReleaseFinalizers(args) = &args.command;
     release(context, args).await

@@ -63,7 +63,6 @@ impl ApplyArgs {
     }
 }
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: &ApplyArgs) -> Result<ExitStatus, CliError> {
     let documents = documents::read_valid(&args.files.files, context.settings.namespace.as_deref(), context.output)?;
     if let Some(url) = &context.settings.url {

@@ -20,7 +20,6 @@ pub struct BackupArgs {
     pub file: PathBuf,
 }
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: &BackupArgs) -> Result<ExitStatus, CliError> {
     let path = context.folder.join(&args.file);
     let Some(text) = path.to_str() else {

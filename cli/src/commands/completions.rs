@@ -16,7 +16,6 @@ pub struct CompletionsArgs {
     pub shell: Shell,
 }
 
-/// Runs the command.
 pub fn run(
     context: &CommandContext,
     args: &CompletionsArgs,

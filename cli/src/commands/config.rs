@@ -23,7 +23,6 @@ enum ConfigCommand {
     Show,
 }
 
-/// Runs the command.
 pub fn run(context: &CommandContext, args: &ConfigArgs) -> Result<ExitStatus, CliError> {
     let ConfigCommand::Show = args.command;
     let rows: Vec<SettingRow> = all()

@@ -32,17 +32,14 @@ pub struct ResumeArgs {
     pub workflows: Vec<String>,
 }
 
-/// Runs `cancel`.
 pub async fn cancel(context: &CommandContext, args: &CancelArgs) -> Result<ExitStatus, CliError> {
     control(context, &args.workflows, Control::Cancel, "canceled").await
 }
 
-/// Runs `suspend`.
 pub async fn suspend(context: &CommandContext, args: &SuspendArgs) -> Result<ExitStatus, CliError> {
     control(context, &args.workflows, Control::Suspend, "suspended").await
 }
 
-/// Runs `resume`.
 pub async fn resume(context: &CommandContext, args: &ResumeArgs) -> Result<ExitStatus, CliError> {
     control(context, &args.workflows, Control::Resume, "resumed").await
 }

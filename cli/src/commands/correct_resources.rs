@@ -31,7 +31,6 @@ pub struct CorrectResourcesArgs {
     pub job_ids: Vec<String>,
 }
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: &CorrectResourcesArgs) -> Result<ExitStatus, CliError> {
     with_client(&context.settings, &context.folder, async |client: &Client| {
         let name = resolve_workflow(client, args.workflow.as_deref()).await?;

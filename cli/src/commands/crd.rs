@@ -50,7 +50,6 @@ struct InstallArgs {
     force_conflicts: bool,
 }
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: &CrdArgs) -> Result<ExitStatus, CliError> {
     match &args.command {
         CrdCommand::Print => print(context),

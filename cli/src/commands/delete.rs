@@ -31,7 +31,6 @@ pub struct DeleteArgs {
     pub ignore_not_found: bool,
 }
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: &DeleteArgs) -> Result<ExitStatus, CliError> {
     with_client(&context.settings, &context.folder, async |client: &Client| {
         if let Some((kind, names)) = named_clusters(&args.workflows) {

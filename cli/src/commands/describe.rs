@@ -33,7 +33,6 @@ const MAX_SHOWN_EVENTS: usize = 10;
 /// Number of the store's latest events that are searched. Other workflows may have written most of them.
 const SEARCHED_EVENTS: i64 = 1_000;
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: &DescribeArgs) -> Result<ExitStatus, CliError> {
     let (kind, name) = match args.resource.split_once('/') {
         Some((kind, name)) => (kind, Some(name)),

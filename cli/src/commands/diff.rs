@@ -29,7 +29,6 @@ pub struct DiffArgs {
 /// Number of jobs that are named for each kind of change.
 const MAX_NAMED_JOBS: usize = 20;
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: &DiffArgs) -> Result<ExitStatus, CliError> {
     let documents = documents::read_valid(&args.files.files, context.settings.namespace.as_deref(), context.output)?;
     let documents = documents.workflows;

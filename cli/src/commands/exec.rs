@@ -76,7 +76,6 @@ fn parse_parameter(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: &ExecArgs) -> Result<ExitStatus, CliError> {
     let commands = commands(args)?;
     let name = args.name.clone().unwrap_or_else(|| unique_name(jiff::Zoned::now().datetime()));
@@ -89,7 +88,7 @@ pub async fn run(context: &CommandContext, args: &ExecArgs) -> Result<ExitStatus
         return Ok(ExitStatus::Success);
     }
     let text = document_text(&document);
-    let made = documents::made(&text, "<exec>", context.settings.namespace.as_deref(), context.output)?;
+    let made = documents::load_generated(&text, "<exec>", context.settings.namespace.as_deref(), context.output)?;
     run::run_target(context, Target::Documents(made.into())).await
 }
 

@@ -31,7 +31,6 @@ pub struct ExplainArgs {
     pub lines: usize,
 }
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: &ExplainArgs) -> Result<ExitStatus, CliError> {
     let (kind, name) = match args.what.split_once('/') {
         Some(("workflow" | "workflows" | "wf" | "twf", name)) => ("workflow", name),

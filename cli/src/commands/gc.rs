@@ -28,7 +28,6 @@ pub struct GcArgs {
     pub dry_run: bool,
 }
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: &GcArgs) -> Result<ExitStatus, CliError> {
     let older_than_seconds = i64::try_from(args.older_than.as_secs()).unwrap_or(i64::MAX);
     let request = GcRequest { older_than_seconds, dry_run: args.dry_run };

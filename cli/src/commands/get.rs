@@ -125,7 +125,6 @@ impl GetArgs {
     }
 }
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: &GetArgs) -> Result<ExitStatus, CliError> {
     let (resource, name) = args.target()?;
     let unwatched = [Resource::Files, Resource::UserData, Resource::SlurmClusters, Resource::Audit];

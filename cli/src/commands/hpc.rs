@@ -22,7 +22,6 @@ pub struct HpcArgs {
     pub command: HpcCommand,
 }
 
-/// The commands of the group.
 #[derive(Debug, Subcommand)]
 pub enum HpcCommand {
     List(ListArgs),
@@ -84,13 +83,11 @@ pub struct SiteArgs {
 }
 
 impl SiteArgs {
-    /// Finds the cluster.
     pub async fn find(&self) -> Result<Site, CliError> {
         sites::find(self.profile.as_deref(), &self.prefix.words()).await
     }
 }
 
-/// Runs a command of the group.
 pub async fn run(context: &CommandContext, args: HpcArgs) -> Result<ExitStatus, CliError> {
     match args.command {
         HpcCommand::List(_) => list(context)?,

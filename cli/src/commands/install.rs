@@ -20,7 +20,6 @@ pub struct InstallProgramArgs {
     pub to: PathBuf,
 }
 
-/// Runs the command.
 pub fn run(context: &CommandContext, args: &InstallProgramArgs) -> Result<ExitStatus, CliError> {
     let path = args.to.join("torc");
     let failed = |error| CliError::unexpected(format!("could not copy this program to {}", path.display()), error);

@@ -15,14 +15,12 @@ pub struct JobsArgs {
     pub command: JobsCommand,
 }
 
-/// The commands of the group.
 #[derive(Debug, Subcommand)]
 pub enum JobsCommand {
     Retry(decide::RetryJobsArgs),
     Fail(decide::FailJobsArgs),
 }
 
-/// Runs a command of the group.
 pub async fn run(context: &CommandContext, args: JobsArgs) -> Result<ExitStatus, CliError> {
     match args.command {
         JobsCommand::Retry(args) => decide::run(context, &args.jobs, FailureClass::Retry).await,

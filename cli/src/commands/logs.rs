@@ -72,7 +72,6 @@ struct LoggedAttempt {
     workflow: String,
 }
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: &LogsArgs) -> Result<ExitStatus, CliError> {
     let mut interrupts = Interrupts::listen()?;
     let mut tail = Tail::new(args.tail);

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::connection::ServerConnection;
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
-use crate::output::known;
+use crate::output::without_nulls;
 
 /// Check whether the server or the store of this folder can be reached
 ///
@@ -14,7 +14,6 @@ use crate::output::known;
 #[derive(Debug, Args)]
 pub struct PingArgs {}
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, _: &PingArgs) -> Result<ExitStatus, CliError> {
     let connection = ServerConnection::open(&context.settings, &context.folder).await?;
     let url = connection.is_served().then(|| connection.client().url());
@@ -22,7 +21,7 @@ pub async fn run(context: &CommandContext, _: &PingArgs) -> Result<ExitStatus, C
     connection.close().await;
     let version = version?;
     let value = json!({ "url": url, "version": version.version, "protocol": version.protocol });
-    context.output.value(&known(value), || match &url {
+    context.output.value(&without_nulls(value), || match &url {
         Some(url) => format!("{url} answers: torc {}\n", version.version),
         None => format!("the store of this folder is available; no process serves it: torc {}\n", version.version),
     })?;

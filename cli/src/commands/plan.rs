@@ -59,7 +59,6 @@ struct PlannedJob {
     resources: JobResources,
 }
 
-/// Runs the command.
 pub fn run(context: &CommandContext, args: &PlanArgs) -> Result<ExitStatus, CliError> {
     let paths = if args.files.is_empty() { &args.paths } else { &args.files };
     let read = documents::read_valid(paths, context.settings.namespace.as_deref(), context.output)?;

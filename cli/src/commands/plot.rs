@@ -30,7 +30,6 @@ pub struct PlotArgs {
     pub run: Option<i32>,
 }
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: &PlotArgs) -> Result<ExitStatus, CliError> {
     let paths: Vec<PathBuf> = args.what.iter().map(|what| context.folder.join(what)).collect();
     let are_paths = !paths.is_empty() && paths.iter().all(|path| path.exists());

@@ -28,7 +28,6 @@ pub struct ReconcileArgs {
     pub base_dir: PathBuf,
 }
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: &ReconcileArgs) -> Result<ExitStatus, CliError> {
     let base = context.folder.join(&args.base_dir);
     let base = base.canonicalize().map_err(|error| {

@@ -119,7 +119,6 @@ pub struct Recovered {
     pub jobs: RecoverReport,
 }
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: &RecoverArgs) -> Result<ExitStatus, CliError> {
     let connection = ServerConnection::open(&context.settings, &context.folder).await?;
     let is_served = connection.is_served();
@@ -210,7 +209,7 @@ fn has_unknown(report: &RecoverReport) -> bool {
     report.jobs.iter().any(|one| matches!(one.cause, Cause::ExitCode | Cause::StartFailed | Cause::MissingOutput))
 }
 
-/// A person's own recovery. Its output is shown, and what it says with its exit code counts.
+/// Runs the recovery hook of the user and shows its output. A non-zero exit code is an error.
 fn run_hook(context: &CommandContext, hook: &str, workflow: &Workflow) -> Result<(), CliError> {
     context.output.progress(&format!("recovery hook: {hook}"));
     let status = Command::new("bash")

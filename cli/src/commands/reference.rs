@@ -31,7 +31,6 @@ pub enum ReferencePage {
     Openapi,
 }
 
-/// Runs the command.
 pub fn run(context: &CommandContext, args: &ReferenceArgs, command: Command) -> Result<ExitStatus, CliError> {
     let page = match args.page {
         ReferencePage::Cli => reference::command_line(command),

@@ -17,7 +17,7 @@ use crate::connection::{bare_name, explain_missing};
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 use crate::output::human;
-use crate::remote::ssh::{Ssh, Trouble};
+use crate::remote::ssh::{Ssh, WorkerError};
 use crate::settings::RunnerArgs;
 
 /// Run jobs on machines over SSH
@@ -32,7 +32,6 @@ pub struct RemoteArgs {
     pub command: RemoteCommand,
 }
 
-/// The commands of the group.
 #[derive(Debug, Subcommand)]
 pub enum RemoteCommand {
     /// Add workers to a workflow without starting them
@@ -138,7 +137,6 @@ pub struct RunRemoteArgs {
     pub runner: RunnerArgs,
 }
 
-/// Flags for SSH.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "SSH")]
 pub struct SshArgs {
@@ -170,7 +168,6 @@ fn program_of(typed: Option<&str>, worker: &RemoteWorker) -> String {
     typed.or(worker.remote_torc.as_deref()).unwrap_or("torc").to_owned()
 }
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: RemoteArgs) -> Result<ExitStatus, CliError> {
     let ssh = &args.ssh;
     match args.command {
@@ -182,9 +179,9 @@ pub async fn run(context: &CommandContext, args: RemoteArgs) -> Result<ExitStatu
         RemoteCommand::ListWorkers { workflow } => workers::list(context, &workflow).await,
         RemoteCommand::Run(args) => run::run(context, ssh, &args).await,
         RemoteCommand::Status(chosen) => look::status(context, ssh, &chosen).await,
-        RemoteCommand::Stop { chosen, force, timeout } => look::stop(context, ssh, &chosen, (force, timeout)).await,
+        RemoteCommand::Stop { chosen, force, timeout } => look::stop(context, ssh, &chosen, force, timeout).await,
         RemoteCommand::CollectLogs { chosen, output_dir, delete } => {
-            logs::collect(context, ssh, &chosen, (&output_dir, delete)).await
+            logs::collect(context, ssh, &chosen, &output_dir, delete).await
         }
         RemoteCommand::DeleteLogs { chosen, yes } => logs::delete(context, ssh, &chosen, yes).await,
     }
@@ -236,10 +233,10 @@ async fn chosen_workers(client: &Client, chosen: &WorkerSelection) -> Result<Vec
 }
 
 /// The response of one worker, or the reason why there is none.
-type WorkerAnswer<T> = (StoredWorker, Result<T, Trouble>);
+type WorkerAnswer<T> = (StoredWorker, Result<T, WorkerError>);
 
 /// Returns the error for workers that failed, with their advice as hints.
-fn partly_failed(failed: &[(String, Trouble)], of: usize, what: &str, again: &str) -> CliError {
+fn partly_failed(failed: &[(String, WorkerError)], of: usize, what: &str, again: &str) -> CliError {
     let unreachable = failed.iter().any(|(_, trouble)| trouble.unreachable);
     let kind = if unreachable { ExitStatus::Unreachable } else { ExitStatus::Refused };
     let message = format!("could not {what} {} of {}", failed.len(), human::count(count(of), "worker"));
@@ -276,8 +273,8 @@ mod tests {
 
     #[test]
     fn workers_that_failed_decide_the_exit_code() {
-        let trouble = |unreachable| Trouble { unreachable, reason: "r".to_owned(), advice: "a".to_owned() };
-        let failed = |all: &[bool]| -> Vec<(String, Trouble)> {
+        let trouble = |unreachable| WorkerError { unreachable, reason: "r".to_owned(), advice: "a".to_owned() };
+        let failed = |all: &[bool]| -> Vec<(String, WorkerError)> {
             all.iter().map(|one| ("n".to_owned(), trouble(*one))).collect()
         };
         for (all, code) in

@@ -13,7 +13,6 @@ use crate::remote::request::{LOGS, REPORT, WorkerRequest};
 #[derive(Debug, Args)]
 pub struct RemoteAgentArgs {}
 
-/// Runs the command.
 pub async fn run(context: &CommandContext) -> Result<ExitStatus, CliError> {
     let mut text = String::new();
     std::io::stdin()
@@ -29,7 +28,7 @@ pub async fn run(context: &CommandContext) -> Result<ExitStatus, CliError> {
         agent::send_logs(folder).map_err(|error| CliError::unexpected("could not send the logs", error))?;
         return Ok(ExitStatus::Success);
     }
-    let report = agent::obey(request).await;
+    let report = agent::execute(request).await;
     let line =
         serde_json::to_string(&report).map_err(|error| CliError::unexpected("could not encode the response", error))?;
     context.output.raw(format!("{REPORT}{line}\n").as_bytes())?;

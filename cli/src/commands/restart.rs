@@ -43,26 +43,25 @@ pub struct ReinitArgs {
     pub dry_run: bool,
 }
 
-/// Runs `init`.
 pub async fn init(context: &CommandContext, args: &InitArgs) -> Result<ExitStatus, CliError> {
     let again = RetryArgs { all: true, dry_run: args.dry_run, ..RetryArgs::default() };
-    restart(context, (args.workflow.as_deref(), args.force), &again).await
+    restart(context, args.workflow.as_deref(), args.force, &again).await
 }
 
-/// Runs `reinit`.
 pub async fn reinit(context: &CommandContext, args: &ReinitArgs) -> Result<ExitStatus, CliError> {
     let again = RetryArgs { changed: true, dry_run: args.dry_run, ..RetryArgs::default() };
-    restart(context, (args.workflow.as_deref(), args.force), &again).await
+    restart(context, args.workflow.as_deref(), args.force, &again).await
 }
 
 async fn restart(
     context: &CommandContext,
-    (workflow, force): (Option<&str>, bool),
+    workflow: Option<&str>,
+    force: bool,
     again: &RetryArgs,
 ) -> Result<ExitStatus, CliError> {
     let connection = ServerConnection::open(&context.settings, &context.folder).await?;
     let served = connection.is_served();
-    let result = check_and_restart(context, connection.client(), (workflow, force, served), again).await;
+    let result = check_and_restart(context, connection.client(), workflow, force, served, again).await;
     connection.close().await;
     result
 }
@@ -70,7 +69,9 @@ async fn restart(
 async fn check_and_restart(
     context: &CommandContext,
     client: &Client,
-    (workflow, force, served): (Option<&str>, bool, bool),
+    workflow: Option<&str>,
+    force: bool,
+    served: bool,
     again: &RetryArgs,
 ) -> Result<ExitStatus, CliError> {
     let name = resolve_workflow(client, workflow).await?;
@@ -92,7 +93,7 @@ async fn check_and_restart(
             context.output.warning(&format!("{files} will be overwritten, e.g. {first}"));
         }
     }
-    retry(context, again, client, (&workflow, served)).await
+    retry(context, again, client, &workflow, served).await
 }
 
 /// Returns an error if an input is missing; only warns with `force`.

@@ -10,7 +10,7 @@ use crate::context::CommandContext;
 use crate::embedded::store_dir::StoreDir;
 use crate::embedded::{StoreAccess, acquire_or_attach};
 use crate::error::{CliError, ExitStatus};
-use crate::output::known;
+use crate::output::without_nulls;
 
 /// Replace the store with a backup
 ///
@@ -25,7 +25,6 @@ pub struct RestoreArgs {
     pub database: Option<String>,
 }
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: &RestoreArgs) -> Result<ExitStatus, CliError> {
     if context.settings.url.is_some() {
         return Err(CliError::usage("--url is not supported: run `torc restore` on the machine of the store"));
@@ -51,7 +50,7 @@ pub async fn run(context: &CommandContext, args: &RestoreArgs) -> Result<ExitSta
     let kept = replace(&store_dir.database, &args.file)
         .map_err(|error| CliError::unexpected(format!("could not replace {}", store_dir.database.display()), error))?;
     let value = json!({ "database": store_dir.database, "kept": kept });
-    context.output.value(&known(value), || {
+    context.output.value(&without_nulls(value), || {
         let before =
             kept.as_ref().map_or(String::new(), |path| format!("; the previous store is in {}", path.display()));
         format!("{} restored{before}\n", store_dir.database.display())

@@ -49,7 +49,6 @@ struct RetryOutcome<'a> {
     reasons: &'a [StaleJob],
 }
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: &RetryArgs) -> Result<ExitStatus, CliError> {
     let connection = ServerConnection::open(&context.settings, &context.folder).await?;
     let served = connection.is_served();
@@ -66,7 +65,7 @@ async fn find_and_retry(
 ) -> Result<ExitStatus, CliError> {
     let name = resolve_workflow(client, args.workflow.as_deref()).await?;
     let workflow = client.workflow(&name).await.map_err(explain_missing)?;
-    retry(context, args, client, (&workflow, served)).await
+    retry(context, args, client, &workflow, served).await
 }
 
 /// Resets jobs of a workflow to ready. `served` says whether a process will start them.
@@ -74,7 +73,8 @@ pub async fn retry(
     context: &CommandContext,
     args: &RetryArgs,
     client: &Client,
-    (workflow, served): (&Workflow, bool),
+    workflow: &Workflow,
+    served: bool,
 ) -> Result<ExitStatus, CliError> {
     let reasons = match args.changed {
         true => changes::stale_jobs(client, workflow, context.output).await?,

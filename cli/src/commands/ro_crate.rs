@@ -17,7 +17,6 @@ pub struct RoCrateArgs {
     pub command: RoCrateCommand,
 }
 
-/// The commands of the group.
 #[derive(Debug, Subcommand)]
 pub enum RoCrateCommand {
     /// Write jobs, machines and files of a workflow as JSON-LD
@@ -35,7 +34,6 @@ pub struct ExportCrateArgs {
     pub to: Option<PathBuf>,
 }
 
-/// Runs a command of the group.
 pub async fn run(context: &CommandContext, args: RoCrateArgs) -> Result<ExitStatus, CliError> {
     let RoCrateCommand::Export(args) = args.command;
     let metadata = with_client(&context.settings, &context.folder, async |client: &Client| {

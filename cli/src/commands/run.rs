@@ -42,7 +42,6 @@ pub struct RunArgs {
     pub runner: RunnerArgs,
 }
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: &RunArgs) -> Result<ExitStatus, CliError> {
     run_target(context, target(context, args)?).await
 }

@@ -51,7 +51,6 @@ pub struct RunnerCommandArgs {
     pub runner: RunnerArgs,
 }
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: &RunnerCommandArgs) -> Result<ExitStatus, CliError> {
     if args.worker_dir.is_some() {
         // Fails only for the leader of a process group, which has left the login session already.
@@ -114,7 +113,7 @@ pub async fn serve(
         Some(_) => workflow.map(str::to_owned),
     };
     let (folder, _claim) = match &serving.worker {
-        Some(worker) => claim_worker_folder(&worker.runner_place())?,
+        Some(worker) => claim_worker_folder(&worker.runner_folder())?,
         None => claim_folder(&state_folder(&context.settings.run, &client.url(), id.as_deref()))?,
     };
     if let Some(error) = away {
@@ -257,7 +256,6 @@ pub fn claim_folder(name: &Path) -> Result<(PathBuf, Flock<File>), CliError> {
     Err(CliError::new(ExitStatus::Refused, message).hint("set another folder with --output-dir"))
 }
 
-/// Locks this folder.
 fn claim_worker_folder(folder: &Path) -> Result<(PathBuf, Flock<File>), CliError> {
     let claim = try_claim(folder)?
         .ok_or_else(|| CliError::new(ExitStatus::Refused, format!("another runner uses {}", folder.display())))?;

@@ -32,7 +32,6 @@ type ServerFlags = Flags<{ bit(FlagGroup::Listener) | bit(FlagGroup::Listening) 
 /// Clients and runners need `--url` and `--token-file`.
 #[derive(Debug, Args)]
 pub struct ServerArgs {
-    /// Flags of settings.
     #[command(flatten)]
     pub settings: ServerFlags,
     /// Reconcile the custom resources of the Kubernetes cluster of KUBECONFIG, or of the cluster of this Pod
@@ -51,7 +50,6 @@ pub struct ServerArgs {
     pub runner: RunnerArgs,
 }
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: &ServerArgs) -> Result<ExitStatus, CliError> {
     if args.background {
         // Fails only for the leader of a process group, which has left the terminal session already.

@@ -25,7 +25,6 @@ pub struct SlurmArgs {
     pub command: SlurmCommand,
 }
 
-/// The commands of the group.
 #[derive(Debug, Subcommand)]
 pub enum SlurmCommand {
     Generate(generate::GenerateSchedulersArgs),
@@ -38,7 +37,6 @@ pub enum SlurmCommand {
     ParseLogs(parse_logs::ParseLogsArgs),
 }
 
-/// Runs a command of the group.
 pub async fn run(context: &CommandContext, args: SlurmArgs) -> Result<ExitStatus, CliError> {
     match args.command {
         SlurmCommand::Generate(args) => generate::run(context, &args).await,

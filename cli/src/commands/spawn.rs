@@ -43,7 +43,6 @@ fn parse_state(text: &str) -> Result<Value, String> {
     serde_json::from_str(text).map_err(|error| format!("invalid JSON: {error}"))
 }
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: &SpawnArgs) -> Result<ExitStatus, CliError> {
     let own = OwnAttempt::of_this_process().ok_or_else(|| {
         CliError::usage("only a running job can spawn jobs")

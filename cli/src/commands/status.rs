@@ -11,7 +11,7 @@ use crate::client::Client;
 use crate::connection::{explain_missing, resolve_workflow, with_client};
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
-use crate::output::{human, known, status_word};
+use crate::output::{human, status_word, without_nulls};
 use crate::use_cases::progress::allocations;
 use crate::workflow_phase::{WorkflowPhase, phase};
 
@@ -23,7 +23,6 @@ pub struct StatusArgs {
     pub workflow: Option<String>,
 }
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: &StatusArgs) -> Result<ExitStatus, CliError> {
     with_client(&context.settings, &context.folder, async |client: &Client| {
         let name = resolve_workflow(client, args.workflow.as_deref()).await?;
@@ -42,7 +41,7 @@ fn serves(runner: &Runner, workflow: &Workflow) -> bool {
 }
 
 fn value(workflow: &Workflow, runners: &[Runner]) -> Value {
-    known(json!({
+    without_nulls(json!({
         "name": workflow.name,
         "id": workflow.id,
         "namespace": workflow.namespace,

@@ -37,7 +37,6 @@ pub struct SubmitArgs {
     pub listen: ListenArgs,
 }
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: &SubmitArgs) -> Result<ExitStatus, CliError> {
     if is_file(&args.target) {
         return file(context, args).await;

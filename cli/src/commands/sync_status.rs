@@ -29,7 +29,6 @@ pub struct SyncStatusArgs {
     pub assume_lost: Vec<i64>,
 }
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: &SyncStatusArgs) -> Result<ExitStatus, CliError> {
     let connection = ServerConnection::open(&context.settings, &context.folder).await?;
     let search = Search {

@@ -13,7 +13,7 @@ use crate::connection::{bare_name, explain_missing, with_client};
 use crate::context::CommandContext;
 use crate::embedded::store_dir::StoreDir;
 use crate::error::{CliError, ExitStatus};
-use crate::output::known;
+use crate::output::without_nulls;
 use crate::token_file::read_token;
 
 /// Create and show tokens with limited rights
@@ -23,7 +23,6 @@ pub struct TokenArgs {
     pub command: TokenCommand,
 }
 
-/// The commands of the group.
 #[derive(Debug, Subcommand)]
 pub enum TokenCommand {
     Create(CreateTokenArgs),
@@ -91,7 +90,6 @@ pub struct ShowTokenArgs {
     pub file: Option<PathBuf>,
 }
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: &TokenArgs) -> Result<ExitStatus, CliError> {
     match &args.command {
         TokenCommand::Create(args) => create(context, args).await,
@@ -138,7 +136,7 @@ fn show(context: &CommandContext, args: &ShowTokenArgs) -> Result<ExitStatus, Cl
         Some(claims) => json!({ "statement": claims, "certificateSha256": certificate }),
         None => json!({ "statement": { "scope": "admin" }, "certificateSha256": certificate }),
     };
-    context.output.value(&known(value), || lines(claims.as_ref(), certificate.as_deref()))?;
+    context.output.value(&without_nulls(value), || lines(claims.as_ref(), certificate.as_deref()))?;
     Ok(ExitStatus::Success)
 }
 
@@ -211,6 +209,9 @@ mod tests {
                 "made by:     ada, 1970-01-01T00:01:00Z\nexpires:     never\ncertificate: any trusted certificate\n";
             assert_eq!(sentence(grant), format!("allows:      {expected}\n{end}"));
         }
-        assert_eq!(known(json!({ "a": null, "b": 1, "c": { "d": null } })), json!({ "b": 1, "c": { "d": null } }));
+        assert_eq!(
+            without_nulls(json!({ "a": null, "b": 1, "c": { "d": null } })),
+            json!({ "b": 1, "c": { "d": null } })
+        );
     }
 }

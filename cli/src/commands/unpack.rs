@@ -30,7 +30,6 @@ pub struct UnpackArgs {
     pub list: bool,
 }
 
-/// Runs the command.
 pub fn run(context: &CommandContext, args: &UnpackArgs) -> Result<ExitStatus, CliError> {
     let into = args.into.as_ref().unwrap_or(&args.folder);
     let mut found = Vec::new();

@@ -22,7 +22,6 @@ pub struct UserDataArgs {
     pub command: UserDataCommand,
 }
 
-/// The commands of the group.
 #[derive(Debug, Subcommand)]
 pub enum UserDataCommand {
     /// List all values, as `torc get user-data`
@@ -51,7 +50,6 @@ pub enum UserDataCommand {
     },
 }
 
-/// Runs a command of the group.
 pub async fn run(context: &CommandContext, args: UserDataArgs) -> Result<ExitStatus, CliError> {
     match args.command {
         UserDataCommand::List { workflow } => {
@@ -72,14 +70,14 @@ pub async fn run(context: &CommandContext, args: UserDataArgs) -> Result<ExitSta
             let value =
                 WriteUserData { data: parse(&read(&text)?)?, job: OwnAttempt::of_this_process().map(|own| own.job) };
             with_server(context, async |client: &Client| {
-                write(context, client, (workflow.as_deref(), &name), Some(&value)).await
+                write(context, client, workflow.as_deref(), &name, Some(&value)).await
             })
             .await?;
         }
         UserDataCommand::Delete { words } => {
             let (workflow, [name]) = split(words)?;
             with_server(context, async |client: &Client| {
-                write(context, client, (workflow.as_deref(), &name), None).await
+                write(context, client, workflow.as_deref(), &name, None).await
             })
             .await?;
         }
@@ -135,7 +133,8 @@ async fn get(context: &CommandContext, client: &Client, workflow: Option<&str>, 
 async fn write(
     context: &CommandContext,
     client: &Client,
-    (workflow, name): (Option<&str>, &str),
+    workflow: Option<&str>,
+    name: &str,
     value: Option<&WriteUserData>,
 ) -> Result<(), CliError> {
     let workflow = workflow_of(client, workflow).await?;

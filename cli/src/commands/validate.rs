@@ -32,7 +32,6 @@ pub struct ValidateArgs {
     pub kubernetes: bool,
 }
 
-/// Runs the command.
 pub fn run(context: &CommandContext, args: &ValidateArgs) -> Result<ExitStatus, CliError> {
     let paths = if args.files.is_empty() { &args.paths } else { &args.files };
     let (workflows, mut report) = documents::read(paths, context.settings.namespace.as_deref())?;

@@ -83,7 +83,6 @@ impl Goal {
     }
 }
 
-/// Runs `wait`.
 pub async fn run(context: &CommandContext, args: &WaitArgs) -> Result<ExitStatus, CliError> {
     let deadline = args.timeout.map(|timeout| Instant::now() + timeout);
     let connection = ServerConnection::open(&context.settings, &context.folder).await?;

@@ -61,7 +61,6 @@ const CHECKS_BEFORE_SEARCH: u32 = 3;
 /// Shortest interval between two submissions of allocations.
 const SUBMIT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: &WatchArgs) -> Result<ExitStatus, CliError> {
     let mut interrupts = Interrupts::listen()?;
     let mut watch = Monitor::default();
@@ -129,7 +128,7 @@ async fn check(
     }
     let mut is_alive = has_live_allocation(client, &id).await?;
     watch.without_allocation = if is_alive { 0 } else { watch.without_allocation + 1 };
-    let snapshot = Snapshot {
+    let snapshot = LossSnapshot {
         is_served: watch.is_served,
         is_alive,
         checks_without: watch.without_allocation,
@@ -171,7 +170,7 @@ async fn has_live_allocation(client: &Client, workflow: &str) -> Result<bool, Cl
 
 /// The data that decides whether losses are searched.
 #[derive(Clone, Copy, Debug)]
-struct Snapshot {
+struct LossSnapshot {
     is_served: bool,
     /// Whether the store knows a live allocation. Only a process that serves the store keeps this up to date.
     is_alive: bool,
@@ -181,7 +180,7 @@ struct Snapshot {
 
 /// Returns whether losses are searched. Without a live allocation, they are searched at once if jobs are running and otherwise after
 /// some checks. Without a server no other process queries Slurm, so losses are also searched with live allocations.
-fn may_be_lost(snapshot: Snapshot) -> bool {
+fn may_be_lost(snapshot: LossSnapshot) -> bool {
     let is_stale = !snapshot.is_served && (snapshot.is_alive || snapshot.running > 0);
     is_stale || !snapshot.is_alive && (snapshot.checks_without >= CHECKS_BEFORE_SEARCH || snapshot.running > 0)
 }
@@ -306,7 +305,7 @@ mod tests {
             (true, CHECKS_BEFORE_SEARCH, 9, false),
         ];
         for (is_alive, checks_without, running, expected) in cases {
-            let snapshot = Snapshot { is_served: true, is_alive, checks_without, running };
+            let snapshot = LossSnapshot { is_served: true, is_alive, checks_without, running };
             assert_eq!(may_be_lost(snapshot), expected, "{snapshot:?}");
         }
     }
@@ -315,7 +314,7 @@ mod tests {
     #[test]
     fn losses_are_searched_at_every_check_without_a_server() {
         for (is_alive, running, expected) in [(true, 0, true), (true, 3, true), (false, 1, true), (false, 0, false)] {
-            let snapshot = Snapshot { is_served: false, is_alive, checks_without: 0, running };
+            let snapshot = LossSnapshot { is_served: false, is_alive, checks_without: 0, running };
             assert_eq!(may_be_lost(snapshot), expected, "{snapshot:?}");
         }
     }

@@ -23,7 +23,6 @@ pub struct WorkflowsArgs {
     pub command: WorkflowsCommand,
 }
 
-/// The commands of the group.
 #[derive(Debug, Subcommand)]
 pub enum WorkflowsCommand {
     Init(InitArgs),
@@ -43,7 +42,6 @@ pub struct ExportArgs {
     pub workflow: Option<String>,
 }
 
-/// Runs a command of the group.
 pub async fn run(context: &CommandContext, args: WorkflowsArgs) -> Result<ExitStatus, CliError> {
     match args.command {
         WorkflowsCommand::Init(args) => restart::init(context, &args).await,

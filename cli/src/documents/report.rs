@@ -1,4 +1,4 @@
-//! Problems of documents, told as compilers do: file, line, column, what is wrong, which field, what to do.
+//! Formats problems of documents like a compiler: file, line, column, message, field, hint.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use torc_api::problem::{Problem, Severity};
 use crate::error::CliError;
 use crate::output::Printer;
 
-/// Everything that is wrong or odd in the files.
+/// The problems of some files.
 #[derive(Debug, Default)]
 pub struct ProblemReport {
     problems: Vec<(String, Problem)>,
@@ -18,49 +18,46 @@ pub struct ProblemReport {
 }
 
 impl ProblemReport {
-    /// Adds problems of a file.
     pub fn add(&mut self, file: &str, problems: Vec<Problem>) {
         self.problems.extend(problems.into_iter().map(|problem| (file.to_owned(), problem)));
     }
 
-    /// A document was found, whatever its kind.
+    /// Counts a document of any kind.
     pub fn count_document(&mut self) {
         self.documents += 1;
     }
 
-    /// A Slurm cluster was found.
+    /// Adds a Slurm cluster.
     pub fn add_cluster(&mut self, cluster: SlurmClusterDocument) {
         self.clusters.push(cluster);
     }
 
-    /// Returns the Slurm clusters that were found.
+    /// Returns the Slurm clusters of the files.
     pub fn clusters(&self) -> &[SlurmClusterDocument] {
         &self.clusters
     }
 
-    /// The Slurm clusters that were found.
+    /// Takes the Slurm clusters of the files.
     pub fn take_clusters(&mut self) -> Vec<SlurmClusterDocument> {
         std::mem::take(&mut self.clusters)
     }
 
-    /// Whether there was a document at all.
+    /// Returns whether the files contain a document.
     pub fn has_documents(&self) -> bool {
         self.documents > 0
     }
 
-    /// Whether the documents cannot be used.
     pub fn has_errors(&self) -> bool {
         self.problems.iter().any(|(_, problem)| problem.is_error())
     }
 
-    /// Tells what is odd.
     pub fn print_warnings(&self, output: Printer) {
         for (file, problem) in self.problems.iter().filter(|(_, problem)| !problem.is_error()) {
             output.progress(problem_lines(file, problem).trim_end());
         }
     }
 
-    /// An error that tells everything that is wrong, if something is.
+    /// Returns an error with all problems, unless they are only warnings.
     pub fn into_result(self) -> Result<(), CliError> {
         let errors: Vec<&(String, Problem)> = self.problems.iter().filter(|(_, problem)| problem.is_error()).collect();
         if errors.is_empty() {
@@ -75,7 +72,7 @@ impl ProblemReport {
         Err(CliError::invalid(message).lines(lines).details(self.to_json()))
     }
 
-    /// All problems for programs.
+    /// Formats all problems as JSON.
     pub fn to_json(&self) -> Value {
         self.problems
             .iter()
@@ -99,17 +96,17 @@ impl ProblemReport {
     }
 }
 
-/// A problem as lines of text.
+/// Formats a problem as text.
 pub fn problem_lines(file: &str, problem: &Problem) -> String {
     let mut text = file.to_owned();
     if let Some(position) = problem.position {
         let _ = write!(text, ":{}:{}", position.line, position.column);
     }
-    let (word, colour) = match problem.severity {
+    let (word, color) = match problem.severity {
         Severity::Error => ("error", anstyle::AnsiColor::Red),
         Severity::Warning => ("warning", anstyle::AnsiColor::Yellow),
     };
-    let style = colour.on_default().bold();
+    let style = color.on_default().bold();
     let _ = write!(text, ": {style}{word}:{style:#} {}", problem.message);
     if !problem.field.is_empty() {
         let _ = write!(text, " ({})", problem.field);
@@ -139,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn warnings_alone_are_no_error() {
+    fn warnings_are_not_errors() {
         let mut report = ProblemReport::default();
         report.add("a", vec![Problem::warning("x", "odd")]);
         assert!(!report.has_errors());
@@ -150,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn problems_for_programs_have_all_that_is_known() {
+    fn problems_in_json_have_all_fields() {
         let mut report = ProblemReport::default();
         let mut placed = Problem::error("spec.x", "wrong").hint("do this");
         placed.position = Some(Position { line: 3, column: 5 });

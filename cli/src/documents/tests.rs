@@ -24,7 +24,7 @@ fn a_folder_gives_its_documents_in_order() {
 }
 
 #[test]
-fn several_documents_of_one_file() {
+fn a_file_may_contain_several_documents() {
     let root = tempfile::tempdir().unwrap();
     let text = format!("{ONE}---\n{}", ONE.replace("one", "two"));
     let path = write(root.path(), "both.yaml", &text);
@@ -41,7 +41,7 @@ fn the_same_workflow_twice_is_an_error() {
 }
 
 #[test]
-fn problems_of_all_files_are_told_at_once_with_their_place() {
+fn problems_of_all_files_are_reported_with_positions() {
     let root = tempfile::tempdir().unwrap();
     let first = write(root.path(), "a.yaml", &ONE.replace("command", "comand"));
     let second = write(root.path(), "b.yaml", "{");
@@ -54,7 +54,7 @@ fn problems_of_all_files_are_told_at_once_with_their_place() {
 }
 
 #[test]
-fn missing_files_and_empty_folders() {
+fn missing_files_and_empty_folders_are_errors() {
     let root = tempfile::tempdir().unwrap();
     let missing = read(&[root.path().join("none.yaml")], None).unwrap_err();
     assert_eq!(missing.kind, ExitStatus::NotFound);

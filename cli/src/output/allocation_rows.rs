@@ -1,4 +1,4 @@
-//! Which columns allocations and SlurmClusters have.
+//! Columns of allocations and Slurm clusters.
 
 use torc_api::allocation::{Allocation, AllocationStatus};
 use torc_api::api::SlurmCluster;

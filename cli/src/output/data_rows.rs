@@ -1,12 +1,12 @@
-//! Columns of files and data.
+//! Columns of files and user data.
 
 use torc_api::data::{File, FileStatus, UserData};
 
 use super::human;
 use super::table::{CellStyle, Column, TableCell, Tabular, ago, bytes, text};
 
-/// Digits of a hash that tell files apart.
-const SHORT: usize = 12;
+/// Digits of a hash in tables: enough to distinguish files.
+const SHORT_HASH_DIGITS: usize = 12;
 
 impl Tabular for File {
     const COLUMNS: &'static [Column<Self>] = &[
@@ -16,7 +16,7 @@ impl Tabular for File {
         Column::always("SIZE", |row, _| bytes(row.size_bytes)),
         Column::always("MODIFIED", |row, now| ago(&row.modified_time, now)),
         Column::always("SHA256", |row, _| {
-            row.sha256.as_deref().map_or(String::new(), |hash| hash.chars().take(SHORT).collect()).into()
+            row.sha256.as_deref().map_or(String::new(), |hash| hash.chars().take(SHORT_HASH_DIGITS).collect()).into()
         }),
         Column::always("PRODUCED BY", |row, _| row.produced_by.join(",").into()),
         Column::wide("READERS", |row, _| row.readers.into()),
@@ -49,16 +49,16 @@ impl Tabular for UserData {
 fn author(row: &UserData) -> String {
     match (&row.written_by, row.written, &row.data) {
         (Some(job), ..) => format!("job {job}"),
-        (None, true, _) => "a person".to_owned(),
-        (None, false, Some(_)) => "the document".to_owned(),
+        (None, true, _) => "user".to_owned(),
+        (None, false, Some(_)) => "document".to_owned(),
         (None, false, None) => String::new(),
     }
 }
 
-/// Long values are cut in tables; `torc user-data get` prints them whole.
+/// Cuts long values for tables; `torc user-data get` prints them in full.
 fn shortened(text: &str) -> String {
-    const MOST: usize = 60;
-    match text.char_indices().nth(MOST) {
+    const MAX_CHARS: usize = 60;
+    match text.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }

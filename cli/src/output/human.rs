@@ -1,4 +1,4 @@
-//! Times and amounts as people say them.
+//! Human-readable times and amounts.
 
 use jiff::Timestamp;
 pub use torc_api::quantity::count;
@@ -6,7 +6,7 @@ use torc_api::wire::Usage;
 
 const UNITS: [(&str, i64); 4] = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
 
-/// A duration in at most two units, e.g. `3m20s`, `5h`, `12d`.
+/// Formats a duration in at most two units, e.g. `3m20s`, `5h`, `12d`.
 pub fn duration(seconds: i64) -> String {
     let seconds = seconds.max(0);
     let Some(first) = UNITS.iter().position(|(_, size)| seconds >= *size) else {
@@ -23,7 +23,7 @@ pub fn duration(seconds: i64) -> String {
     text
 }
 
-/// A duration that may be below a second.
+/// Formats a duration that may be less than a second.
 pub fn precise(seconds: f64) -> String {
     if seconds < 0.0005 {
         "0s".to_owned()
@@ -32,13 +32,13 @@ pub fn precise(seconds: f64) -> String {
     } else if seconds < 60.0 {
         format!("{seconds:.1}s")
     } else {
-        #[expect(clippy::cast_possible_truncation, reason = "people do not read fractions of long times")]
+        #[expect(clippy::cast_possible_truncation, reason = "fractions of long times are not shown")]
         let whole = seconds.round() as i64;
         duration(whole)
     }
 }
 
-/// How long ago a time in RFC 3339 was.
+/// Formats the time since an RFC 3339 time.
 pub fn age(time: &str, now: Timestamp) -> String {
     match time.parse::<Timestamp>() {
         Ok(then) => duration(now.as_second() - then.as_second()),
@@ -46,14 +46,14 @@ pub fn age(time: &str, now: Timestamp) -> String {
     }
 }
 
-/// The time between two times in RFC 3339.
+/// Returns the seconds between two RFC 3339 times.
 pub fn between(start: &str, end: &str) -> Option<f64> {
     let start: Timestamp = start.parse().ok()?;
     let end: Timestamp = end.parse().ok()?;
     Some(end.duration_since(start).as_secs_f64())
 }
 
-/// Bytes in powers of 1024.
+/// Formats bytes in powers of 1024.
 pub fn bytes(bytes: i64) -> String {
     const UNITS: [&str; 5] = ["B", "Ki", "Mi", "Gi", "Ti"];
     let mut index = 0;
@@ -66,7 +66,7 @@ pub fn bytes(bytes: i64) -> String {
     if bytes % unit == 0 { format!("{}{name}", bytes / unit) } else { format!("{:.1}{name}", fraction(bytes, unit)) }
 }
 
-/// What an attempt used, e.g. `1.2Gi peak, 800Mi average; 180 % CPU peak, 95 % average`; absent when nothing is known.
+/// Formats the resource usage of an attempt, e.g. `1.2Gi memory peak, 800Mi average; 180% CPU peak`; `None` without data.
 pub fn usage(usage: &Usage) -> Option<String> {
     let pair = |peak: Option<String>, average: Option<String>, of: &str| match (peak, average) {
         (Some(peak), Some(average)) => Some(format!("{peak}{of} peak, {average} average")),
@@ -82,7 +82,7 @@ pub fn usage(usage: &Usage) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// Percent of one CPU.
+/// Formats percent of one CPU.
 pub fn percent(percent: f64) -> String {
     format!("{percent:.0}%")
 }
@@ -92,13 +92,13 @@ fn fraction(amount: i64, unit: i64) -> f64 {
     amount as f64 / unit as f64
 }
 
-/// The exit code of a job whose time was over. It is no signal that anybody sent.
-const TIMEOUT: i32 = 152;
+/// The exit code of a job that exceeded its time limit. It does not stand for signal 24.
+const TIMEOUT_EXIT_CODE: i32 = 152;
 
-/// An exit code and, where it stands for a signal, that signal.
+/// Formats an exit code, with the signal that it stands for.
 pub fn exit_code(code: i32) -> String {
     match nix::sys::signal::Signal::try_from(code - 128) {
-        Ok(signal) if code != TIMEOUT => {
+        Ok(signal) if code != TIMEOUT_EXIT_CODE => {
             let name = signal.as_str();
             format!("exit code {code}, signal {} ({})", code - 128, name.strip_prefix("SIG").unwrap_or(name))
         }
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations() {
+    fn durations_have_at_most_two_units() {
         for (seconds, text) in [
             (-3, "0s"),
             (0, "0s"),
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn ages_and_amounts() {
+    fn ages_bytes_and_counts_are_readable() {
         let now: Timestamp = "2026-01-02T00:00:30Z".parse().expect("a time");
         assert_eq!(age("2026-01-02T00:00:00Z", now), "30s");
         assert_eq!(age("yesterday", now), "unknown");
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_is_told_as_far_as_it_is_known() {
+    fn usage_lists_only_known_values() {
         let all = Usage {
             peak_memory_bytes: Some(1 << 20),
             average_memory_bytes: Some(2 << 20),

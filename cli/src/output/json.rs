@@ -1,15 +1,15 @@
-//! JSON for programs, with keys in the order of the types.
+//! JSON output, with keys in the order of the fields.
 
 use serde::Serialize;
 
 use crate::error::CliError;
 
-/// Indented, with a line end.
+/// Formats a value with indentation.
 pub fn pretty(value: &impl Serialize) -> Result<String, CliError> {
     finish(serde_json::to_string_pretty(value))
 }
 
-/// On one line.
+/// Formats a value on one line.
 pub fn line(value: &impl Serialize) -> Result<String, CliError> {
     finish(serde_json::to_string(value))
 }
@@ -32,7 +32,7 @@ mod tests {
     }
 
     #[test]
-    fn both_shapes() {
+    fn json_is_indented_or_on_one_line() {
         let pet = Pet { name: "cat", age: 3 };
         assert_eq!(pretty(&pet).expect("JSON"), "{\n  \"name\": \"cat\",\n  \"age\": 3\n}\n");
         assert_eq!(line(&pet).expect("JSON"), "{\"name\":\"cat\",\"age\":3}\n");

@@ -1,4 +1,4 @@
-//! Which columns each resource has.
+//! Columns of workflows, jobs, results, runners, events and actions.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -36,13 +36,13 @@ impl Tabular for Workflow {
     ];
 }
 
-/// How many allocations it has that run; nothing for a workflow that has nothing to do with Slurm.
+/// Returns the number of active allocations; empty for a workflow without Slurm.
 fn allocations(workflow: &Workflow) -> String {
     let counts = workflow.status.allocations.as_ref();
     counts.map_or_else(String::new, |counts| counts.active.to_string())
 }
 
-/// How a workflow stands, in one word.
+/// Returns the status of a workflow in one word.
 pub fn status_word(workflow: &Workflow) -> &'static str {
     match phase(workflow) {
         WorkflowPhase::Succeeded => "Succeeded",
@@ -56,7 +56,7 @@ pub fn status_word(workflow: &Workflow) -> &'static str {
     }
 }
 
-/// The color of a phase.
+/// Returns the style of a phase.
 pub fn phase_style(phase: WorkflowPhase) -> CellStyle {
     match phase {
         WorkflowPhase::Succeeded => CellStyle::Good,
@@ -224,23 +224,23 @@ fn runner_and_node(action: &WorkflowAction) -> TableCell {
     }
 }
 
-/// The message of an event, or the jobs that moved.
+/// Returns the message of an event, or its job transitions.
 pub fn event_text(event: &Event) -> String {
-    const LISTED: usize = 4;
+    const MAX_JOBS: usize = 4;
     if !event.message.is_empty() || event.jobs.is_empty() {
         return event.message.clone();
     }
     let mut parts: Vec<String> = event
         .jobs
         .iter()
-        .take(LISTED)
+        .take(MAX_JOBS)
         .map(|job| {
             let name = if job.name.is_empty() { job.id.to_string() } else { job.name.clone() };
             format!("{name} {}", job.status)
         })
         .collect();
-    if event.jobs.len() > LISTED {
-        parts.push(format!("and {} more", event.jobs.len() - LISTED));
+    if event.jobs.len() > MAX_JOBS {
+        parts.push(format!("and {} more", event.jobs.len() - MAX_JOBS));
     }
     parts.join(", ")
 }
@@ -248,12 +248,11 @@ pub fn event_text(event: &Event) -> String {
 /// A setting with its origin.
 #[derive(Clone, Debug, Serialize)]
 pub struct SettingRow {
-    /// Section and key.
+    /// The full key, e.g. `client.url`.
     pub key: &'static str,
-    /// What it is set to; absent when nobody said.
+    /// Absent if the setting has no value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
-    /// Who said so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<String>,
 }
@@ -295,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_of_sixty_letters_is_whole() {
+    fn a_command_of_sixty_letters_is_not_shortened() {
         for (length, expected) in [(59, 59), (60, 60), (61, 60)] {
             let shown = shortened(&"x".repeat(length));
             assert_eq!((shown.chars().count(), shown.ends_with('…')), (expected, length > 60));

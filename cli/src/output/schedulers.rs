@@ -7,32 +7,28 @@ use torc_core::planning::generate::PlannedScheduler;
 use super::human;
 use super::table::{CellStyle, Column, TableCell, Tabular, text};
 
-/// A scheduler that is planned.
+/// A row of a planned scheduler.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SchedulerRow {
-    /// Its name; empty where allocations are sized by what jobs need.
+    /// The name; empty if allocations are sized by the needs of jobs.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// The partition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partition: Option<String>,
-    /// How many jobs it is for.
     pub jobs: usize,
-    /// How many allocations.
     pub allocations: i64,
-    /// Nodes of each.
+    /// Nodes of each allocation.
     pub nodes: i64,
-    /// How long each may last.
     pub walltime_seconds: i64,
-    /// Its jobs wait for others, and its allocations for them.
+    /// Whether the allocations are submitted when the jobs become ready, not at the start of the workflow.
     pub deferred: bool,
-    /// What it costs if every allocation lasts as long as it may.
+    /// Node-hours if every allocation uses its whole walltime.
     pub node_hours: f64,
 }
 
 impl SchedulerRow {
-    /// What a plan says.
+    /// Creates the row of a planned scheduler.
     pub fn of(planned: &PlannedScheduler) -> Self {
         Self {
             name: planned.name.clone(),
@@ -48,7 +44,7 @@ impl SchedulerRow {
 }
 
 impl SchedulerRow {
-    /// What recovery planned.
+    /// Creates the row of a scheduler that recovery planned.
     pub fn of_recovery(planned: &RecoveryScheduler) -> Self {
         Self {
             name: planned.name.clone(),
@@ -76,51 +72,46 @@ impl Tabular for SchedulerRow {
     ];
 }
 
-/// A way to have nodes.
+/// An estimate of one way to get nodes: one allocation, or one per node.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct WayRow {
-    /// How many allocations.
+pub struct EstimateRow {
     pub allocations: i64,
-    /// Nodes of each.
+    /// Nodes of each allocation.
     pub nodes: i64,
-    /// When the first would start, from now.
+    /// Seconds until the first allocation would start.
     pub start_seconds: i64,
-    /// When the last would be over, from now.
+    /// Seconds until the last allocation would end.
     pub done_seconds: i64,
 }
 
-/// Both ways to have the nodes of a scheduler.
+/// A row that compares one allocation with all nodes to one allocation per node.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AllocationPlanRow {
-    /// The scheduler.
     pub scheduler: String,
-    /// The partition.
     pub partition: String,
-    /// How many jobs it is for.
     pub jobs: usize,
-    /// How many nodes they need.
+    /// Nodes that the jobs need.
     pub nodes: i64,
-    /// How many are idle.
+    /// Idle nodes of the partition.
     pub idle_nodes: i64,
-    /// How many jobs wait or run in the partition.
+    /// Pending and running Slurm jobs of the partition.
     pub queued_jobs: usize,
-    /// How long an allocation lasts.
     pub walltime_seconds: i64,
-    /// One allocation with all nodes.
+    /// The estimate of one allocation with all nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub together: Option<WayRow>,
-    /// Why that would never start.
+    pub together: Option<EstimateRow>,
+    /// Slurm's reason for refusing it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub together_refused: Option<String>,
-    /// An allocation for each node.
+    /// The estimate of one allocation per node.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub apart: Option<WayRow>,
-    /// Why that would never start.
+    pub apart: Option<EstimateRow>,
+    /// Slurm's reason for refusing them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub apart_refused: Option<String>,
-    /// Which is better.
+    /// `together`, `apart`, or empty without estimates.
     pub recommended: &'static str,
 }
 
@@ -132,22 +123,22 @@ impl Tabular for AllocationPlanRow {
         Column::always("NODES", |row, _| row.nodes.into()),
         Column::always("IDLE", |row, _| row.idle_nodes.into()),
         Column::always("QUEUED", |row, _| row.queued_jobs.into()),
-        Column::always("TOGETHER", |row, _| way(row.together, row.together_refused.as_deref()).into()),
-        Column::always("APART", |row, _| way(row.apart, row.apart_refused.as_deref()).into()),
+        Column::always("TOGETHER", |row, _| estimate(row.together, row.together_refused.as_deref()).into()),
+        Column::always("APART", |row, _| estimate(row.apart, row.apart_refused.as_deref()).into()),
         Column::always("BETTER", |row, _| TableCell::styled(row.recommended, CellStyle::Good)),
     ];
 }
 
-fn way(way: Option<WayRow>, refused: Option<&str>) -> String {
-    match (way, refused) {
-        (Some(way), _) => format!(
-            "{}×{}: starts in {}, over in {}",
-            way.allocations,
-            way.nodes,
-            human::duration(way.start_seconds),
-            human::duration(way.done_seconds)
+fn estimate(estimate: Option<EstimateRow>, refused: Option<&str>) -> String {
+    match (estimate, refused) {
+        (Some(estimate), _) => format!(
+            "{}×{}: starts in {}, ends in {}",
+            estimate.allocations,
+            estimate.nodes,
+            human::duration(estimate.start_seconds),
+            human::duration(estimate.done_seconds)
         ),
-        (None, Some(sentence)) => format!("never: {sentence}"),
+        (None, Some(reason)) => format!("never: {reason}"),
         (None, None) => "unknown".to_owned(),
     }
 }

@@ -1,4 +1,4 @@
-//! Columns of clusters and their partitions.
+//! Columns of Slurm sites and their partitions.
 
 use serde::Serialize;
 use torc_api::cluster::Partition;
@@ -6,19 +6,17 @@ use torc_api::cluster::Partition;
 use super::human;
 use super::table::{CellStyle, Column, TableCell, Tabular, text};
 
-/// A cluster that is known.
+/// A row of a known site.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SiteRow {
-    /// What it is asked for by.
+    /// The name for `--profile`.
     pub name: String,
-    /// What people call it.
+    /// The display name.
     pub title: String,
-    /// How many partitions it has.
     pub partitions: usize,
-    /// This is it.
+    /// Whether this machine belongs to the site.
     pub here: bool,
-    /// Who says so.
     pub origin: String,
 }
 
@@ -32,7 +30,7 @@ impl Tabular for SiteRow {
     ];
 }
 
-/// A partition.
+/// A row of a partition.
 #[derive(Clone, Debug, Serialize)]
 #[serde(transparent)]
 pub struct PartitionRow(pub Partition);
@@ -60,17 +58,15 @@ fn gpus(partition: &Partition) -> String {
     }
 }
 
-/// A partition, and whether a job fits there.
+/// A row that shows whether a job fits in a partition.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MatchRow {
-    /// The partition.
     pub partition: String,
-    /// It has what the job needs.
     pub fits: bool,
-    /// The job would be given this one.
+    /// Whether the planner would choose this partition.
     pub chosen: bool,
-    /// Why not.
+    /// The reason why the job does not fit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

@@ -5,45 +5,40 @@ use jiff::Timestamp;
 
 use super::human;
 
-/// A column of a table of `T`: its heading and its cells.
+/// A column of a table of `T`.
 #[derive(Debug)]
 pub struct Column<T: 'static> {
-    /// The heading.
+    /// The header.
     pub name: &'static str,
-    /// Only in wide tables.
+    /// Whether only wide tables have the column.
     pub wide: bool,
     cell: fn(&T, Timestamp) -> TableCell,
 }
 
 impl<T> Column<T> {
-    /// A column of every table.
+    /// Creates a column of every table.
     pub const fn always(name: &'static str, cell: fn(&T, Timestamp) -> TableCell) -> Self {
         Self { name, wide: false, cell }
     }
 
-    /// A column of wide tables.
+    /// Creates a column of wide tables.
     pub const fn wide(name: &'static str, cell: fn(&T, Timestamp) -> TableCell) -> Self {
         Self { name, wide: true, cell }
     }
 }
 
-/// How a cell looks on a terminal.
+/// The style of a cell on a terminal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CellStyle {
-    /// As it comes.
     #[default]
     Plain,
-    /// Good.
     Good,
-    /// Bad.
     Bad,
-    /// In motion.
     Active,
-    /// Of little interest.
     Faint,
 }
 
-/// A cell.
+/// The text and the style of a table cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableCell {
     text: String,
@@ -51,7 +46,7 @@ pub struct TableCell {
 }
 
 impl TableCell {
-    /// A cell with a colour.
+    /// Creates a cell with a style.
     pub fn styled(text: impl Into<String>, style: CellStyle) -> Self {
         Self { text: text.into(), style }
     }
@@ -63,35 +58,32 @@ impl<T: ToString> From<T> for TableCell {
     }
 }
 
-/// The cell of something that may be absent.
+/// Creates the cell of an optional value.
 pub fn text<T: ToString>(value: &Option<T>) -> TableCell {
     value.as_ref().map(ToString::to_string).unwrap_or_default().into()
 }
 
-/// The cell of an amount that may be unknown.
+/// Creates the cell of an optional number of bytes.
 pub fn bytes(amount: Option<i64>) -> TableCell {
     amount.map_or(String::new(), human::bytes).into()
 }
 
-/// The cell of a moment that may not have come.
+/// Creates the cell of the time since an optional moment.
 pub fn ago(time: &Option<String>, now: Timestamp) -> TableCell {
     time.as_deref().map_or(String::new(), |time| human::age(time, now)).into()
 }
 
-/// Something that is a row of a table.
+/// A type that is a row of a table.
 pub trait Tabular: Sized + 'static {
-    /// The columns.
     const COLUMNS: &'static [Column<Self>];
 }
 
-/// An item of a list, with the row that shows it.
+/// A type that a row of a table shows.
 pub trait AsRow {
-    /// The row.
     type Item: Tabular;
-    /// A column that comes first, also where the table is not wide.
+    /// The name of a column that comes first, also in narrow tables.
     const FIRST: Option<&'static str> = None;
 
-    /// Returns the row.
     fn row(&self) -> &Self::Item;
 }
 
@@ -103,7 +95,7 @@ impl<T: Tabular> AsRow for T {
     }
 }
 
-/// The columns of a table in their order.
+/// Returns the columns of a table in order.
 fn columns<T: AsRow>(wide: bool) -> Vec<&'static Column<T::Item>> {
     let is_first = |column: &Column<T::Item>| Some(column.name) == T::FIRST;
     let all = || T::Item::COLUMNS.iter();
@@ -113,14 +105,14 @@ fn columns<T: AsRow>(wide: bool) -> Vec<&'static Column<T::Item>> {
         .collect()
 }
 
-/// Widths of columns that have been printed, so that later rows line up with them.
+/// Widths of printed columns, to align later rows with them.
 pub type Widths = Vec<usize>;
 
-/// The table as text, coloured; whoever prints it takes the colours out where they do not belong.
+/// Formats a table as text with colors. The writer removes the colors if the output is not a terminal.
 pub fn render<T: AsRow>(items: &[T], wide: bool, now: Timestamp, header: bool, widths: &mut Widths) -> String {
     let columns = columns::<T>(wide);
     let heading = || columns.iter().map(|column| column.name.into()).collect();
-    let cells = |item: &T| columns.iter().map(|column| tidy((column.cell)(item.row(), now))).collect();
+    let cells = |item: &T| columns.iter().map(|column| single_line((column.cell)(item.row(), now))).collect();
     let rows: Vec<Vec<TableCell>> = header.then(heading).into_iter().chain(items.iter().map(cells)).collect();
     for row in &rows {
         widths.resize(row.len().max(widths.len()), 0);
@@ -145,8 +137,8 @@ pub fn render<T: AsRow>(items: &[T], wide: bool, now: Timestamp, header: bool, w
     text
 }
 
-/// A line end inside a cell would tear the table, and an empty cell could be overlooked.
-fn tidy(mut cell: TableCell) -> TableCell {
+/// Replaces line ends, which would break the table, and marks empty cells with `-`.
+fn single_line(mut cell: TableCell) -> TableCell {
     cell.text = if cell.text.is_empty() { "-".to_owned() } else { cell.text.replace(['\n', '\r', '\t'], " ") };
     cell
 }
@@ -163,7 +155,7 @@ fn style(cell: TableCell, width: usize) -> Cell {
     }
 }
 
-/// A row as `COLUMN=text`, each with the sign of its colour, and wide columns in brackets.
+/// Describes a row as `COLUMN=text` with a sign for each style, and wide columns in brackets.
 #[cfg(test)]
 pub fn described<T: AsRow>(item: &T, now: Timestamp) -> Vec<String> {
     let sign = |style: CellStyle| match style {
@@ -205,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_line_up_and_wide_ones_are_left_out() {
+    fn columns_are_aligned_and_wide_ones_are_omitted() {
         let pets = [Pet("cat", 3, "soft"), Pet("crocodile", 12, "")];
         assert_eq!(plain(&pets, false, true), "NAME        NOTE\ncat         soft\ncrocodile   -\n");
         assert_eq!(plain(&pets, true, true), "NAME        AGE   NOTE\ncat         3     soft\ncrocodile   12    -\n");
@@ -214,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn later_rows_line_up_with_earlier_ones() {
+    fn later_rows_are_aligned_with_earlier_ones() {
         let mut widths = Widths::new();
         render(&[Pet("crocodile", 12, "big")], false, Timestamp::UNIX_EPOCH, true, &mut widths);
         let later = render(&[Pet("cat", 3, "soft")], false, Timestamp::UNIX_EPOCH, false, &mut widths);
@@ -222,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_stays_on_its_line() {
+    fn a_cell_has_one_line() {
         assert_eq!(plain(&[Pet("a\nb", 1, "c")], false, false), "a b   c\n");
     }
 }

@@ -1,4 +1,4 @@
-//! Every table, cell by cell, and the names of its fields for programs. Each field has a value that no other has.
+//! Tests of every table, cell by cell, and of its JSON fields. Each field has a unique value.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -22,12 +22,12 @@ fn now() -> Timestamp {
     "2026-01-02T00:00:00Z".parse().expect("a time")
 }
 
-/// Some seconds before now.
+/// Returns the time some seconds before now.
 fn before(seconds: i64) -> String {
     Timestamp::from_second(now().as_second() - seconds).expect("a time").to_string()
 }
 
-/// Reads a value, insists that it is written with the same fields, and describes its row.
+/// Parses a value, checks that it serializes to the same fields, and describes its row.
 fn row<T: Tabular + Serialize + DeserializeOwned>(value: &Value) -> Vec<String> {
     let read: T = serde_json::from_value(value.clone()).expect("all fields");
     assert_eq!(json!(read), *value, "fields for programs");
@@ -390,8 +390,8 @@ fn files_and_data() {
     assert_eq!(data(base.clone()), expected);
     let mut typed = base.clone();
     typed.as_object_mut().expect("fields").remove("writtenBy");
-    assert_eq!(cell(&data(typed.clone()), "FROM"), "a person");
-    assert_eq!(cell(&data(with(&typed, &[("written", json!(false))])), "FROM"), "the document");
+    assert_eq!(cell(&data(typed.clone()), "FROM"), "user");
+    assert_eq!(cell(&data(with(&typed, &[("written", json!(false))])), "FROM"), "document");
     for (length, expected) in [(58, 60), (59, 61), (60, 61)] {
         let long = with(
             &base,
@@ -483,7 +483,7 @@ fn schedulers_and_ways() {
     let fields = json!({ "name": "s", "partition": "p", "jobs": 2, "allocations": 3, "nodes": 4, "walltimeSeconds": 3_600,
         "deferred": true, "nodeHours": 5.25 });
     assert_eq!(json!(scheduler), fields);
-    let way = |allocations, nodes| Some(WayRow { allocations, nodes, start_seconds: 60, done_seconds: 7_200 });
+    let way = |allocations, nodes| Some(EstimateRow { allocations, nodes, start_seconds: 60, done_seconds: 7_200 });
     let plan = AllocationPlanRow {
         scheduler: "s".to_owned(),
         partition: "p".to_owned(),
@@ -505,7 +505,7 @@ fn schedulers_and_ways() {
         "NODES=2",
         "IDLE=3",
         "QUEUED=4",
-        "TOGETHER=1×6: starts in 1m, over in 2h",
+        "TOGETHER=1×6: starts in 1m, ends in 2h",
         "APART=never: too long",
         "BETTER=+together",
     ];

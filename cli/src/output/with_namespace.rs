@@ -1,10 +1,10 @@
-//! Workflows of all namespaces in one table: where each is comes first, as kubectl has it.
+//! Tables of all namespaces, with the namespace as the first column, as kubectl prints them.
 
 use serde::Serialize;
 
 use super::table::{AsRow, Tabular};
 
-/// A row whose namespace is no matter of course.
+/// A row that shows its namespace.
 #[derive(Serialize)]
 #[serde(transparent)]
 pub struct WithNamespace<T>(pub T);

@@ -1,12 +1,12 @@
-//! YAML out of JSON values: what is printed for people, and what documents are compared by.
+//! Formats JSON values as YAML.
 //!
-//! A string stands plain only where no version of YAML could take it for anything else.
+//! A string is unquoted only if every version of YAML reads it as a string.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
-/// A whole document, with a line end.
+/// Formats a value as a document.
 pub fn to_yaml(value: &Value) -> String {
     let mut text = String::new();
     match value {
@@ -88,7 +88,7 @@ fn string(text: &mut String, content: &str) {
     }
 }
 
-/// Several lines that a literal block gives back exactly.
+/// Returns whether a literal block represents a text of several lines exactly.
 fn is_block(content: &str) -> bool {
     content.contains('\n')
         && content.ends_with('\n')
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nesting() {
+    fn nested_values_are_indented() {
         let value = json!({
             "a": { "b": [1, { "c": true, "d": [] }, [2, 3]], "e": {} },
             "items": ["x", null],
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_stay_strings() {
+    fn ambiguous_strings_are_quoted() {
         for (content, expected) in [
             ("plain words", "plain words"),
             ("/a/b.txt", "/a/b.txt"),
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_are_blocks() {
+    fn text_of_several_lines_is_a_block() {
         let value = json!({ "jobs": [{ "command": "set -e\n\nrun it\n", "name": "a" }] });
         assert_eq!(to_yaml(&value), "jobs:\n- command: |\n    set -e\n\n    run it\n  name: a\n");
         assert_eq!(to_yaml(&json!("no end\nhere")), "\"no end\\nhere\"\n");

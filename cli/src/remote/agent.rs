@@ -1,4 +1,4 @@
-//! The worker's side: carries out one order.
+//! The worker's side of a request.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -17,16 +17,16 @@ use crate::client::{Client, ClientError, Trust};
 use crate::env;
 use crate::host::host_name;
 
-/// How long a new runner may take until it says that it lives.
-const START_PATIENCE: Duration = Duration::from_secs(60);
-/// How long somebody who was told to end at once may take before it is killed.
-const FORCE_PATIENCE: Duration = Duration::from_secs(15);
-/// Between two looks.
-const PAUSE: Duration = Duration::from_millis(50);
+/// The longest wait for a new runner to write its record.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// The time between SIGTERM and SIGKILL of a forced stop.
+const FORCED_STOP_TIMEOUT: Duration = Duration::from_secs(15);
+/// The interval between two checks of a process.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Carries out an order whose answer is a report.
-pub async fn obey(order: WorkerRequest) -> WorkerResponse {
-    let (path, result) = match order {
+/// Executes a request and returns the response.
+pub async fn execute(request: WorkerRequest) -> WorkerResponse {
+    let (path, result) = match request {
         WorkerRequest::Start(order) => (order.folder.clone(), start(&order).await),
         WorkerRequest::Look { folder } | WorkerRequest::SendLogs { folder } => (folder, Ok(RequestOutcome::Looked)),
         WorkerRequest::Stop { folder, force, wait_seconds } => {
@@ -41,12 +41,11 @@ pub async fn obey(order: WorkerRequest) -> WorkerResponse {
     };
     let runner = WorkerFolder::new(here(&path)).recorded();
     let alive = runner.as_ref().is_some_and(lives_here);
-    let outcome =
-        result.unwrap_or_else(|error| refused(error.to_string(), "mend that on the machine itself".to_owned()));
+    let outcome = result.unwrap_or_else(|error| refused(error.to_string(), "fix this on that machine".to_owned()));
     WorkerResponse { host: host_name(), outcome, runner, alive }
 }
 
-/// Sends the logs as an archive to standard output; the caller has announced it.
+/// Writes the logs as an archive to standard output. The caller has written the line before it.
 pub fn send_logs(folder: &Path) -> io::Result<()> {
     let folder = WorkerFolder::new(here(folder));
     let names = folder.logs()?;
@@ -57,7 +56,7 @@ pub fn send_logs(folder: &Path) -> io::Result<()> {
         tar.args(["-cf", "-", "-T", "/dev/null"]);
     }
     let status = tar.stdin(Stdio::null()).status()?;
-    // 1: a file grew while it was read, as logs do.
+    // Exit code 1: a file changed while tar read it, as logs do.
     if matches!(status.code(), Some(0 | 1)) {
         Ok(())
     } else {
@@ -65,7 +64,7 @@ pub fn send_logs(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Paths that do not begin at the root begin in the home of whoever logs in.
+/// Resolves a relative path against the current folder, which is the home of the login user.
 fn here(path: &Path) -> PathBuf {
     std::env::current_dir().unwrap_or_default().join(path)
 }
@@ -81,7 +80,7 @@ fn lives_here(runner: &RecordedRunner) -> bool {
 async fn start(order: &StartRequest) -> io::Result<RequestOutcome> {
     if order.version.as_deref().is_some_and(|version| version != VERSION) {
         let wanted = order.version.as_deref().unwrap_or_default();
-        let reason = format!("torc there is version {VERSION}, and here it is {wanted}");
+        let reason = format!("torc on {} has version {VERSION}, this torc has version {wanted}", host_name());
         return Ok(refused(reason, same_version().replace(VERSION, wanted)));
     }
     if let Some(refusal) = prepare_working_dir(order)? {
@@ -109,10 +108,10 @@ async fn start(order: &StartRequest) -> io::Result<RequestOutcome> {
         folder.write_token(token)?;
     }
     let mut child = spawn(order, &folder)?;
-    wait_until_it_lives(&mut child, &folder).await
+    wait_for_record(&mut child, &folder).await
 }
 
-/// Jobs run in the workflow's folder: a machine without it would fail every one of them.
+/// Checks or creates the workflow's folder, which every job needs.
 fn prepare_working_dir(order: &StartRequest) -> io::Result<Option<RequestOutcome>> {
     let folder = &order.working_dir;
     if folder.is_dir() {
@@ -122,15 +121,15 @@ fn prepare_working_dir(order: &StartRequest) -> io::Result<Option<RequestOutcome
         return std::fs::create_dir_all(folder).map(|()| None);
     }
     let reason = format!("the workflow's folder {} does not exist on {}", folder.display(), host_name());
-    let advice = "share the file system, copy what the jobs need to the same path, or pass --make-folder to start with an empty one";
+    let advice = "share the file system, copy the input to the same path, or create an empty folder with --make-folder";
     Ok(Some(refused(reason, advice.to_owned())))
 }
 
-/// One name may stand for several machines, and a shared folder is seen by all of them.
+/// Refuses a folder that a runner on another machine uses: a host name may have several machines, and a folder may be shared.
 fn on_another_machine(known: &RecordedRunner, folder: &WorkerFolder) -> RequestOutcome {
     let reason = format!("its runner was started on {}, and this is {}", known.host, host_name());
     let advice = format!(
-        "name the machines themselves as workers; if that runner is gone for good, remove {}",
+        "name the machines themselves as workers; if that runner no longer exists, remove {}",
         folder.path().join("runner.json").display()
     );
     refused(reason, advice)
@@ -143,14 +142,14 @@ async fn check_server(order: &StartRequest, folder: &WorkerFolder) -> Option<Req
         Err(error) => Err(error),
     };
     let error: ClientError = answer.err()?;
-    let reason = format!("from {} the server is no use: {error}", host_name());
+    let reason = format!("{} cannot use the server: {error}", host_name());
     let advice = if error.is_unreachable() {
         format!(
-            "let it listen where that machine reaches it (`torc server --bind 0.0.0.0:7421`), and say so with --advertise URL instead of {}",
+            "start the server on an address that the machine can reach (`torc server --bind 0.0.0.0:7421`), and set --advertise URL instead of {}",
             order.url
         )
     } else {
-        "see whether --url and --token-file belong together".to_owned()
+        "check that --url and --token-file are of the same server".to_owned()
     };
     Some(refused(reason, advice))
 }
@@ -169,7 +168,7 @@ fn spawn(order: &StartRequest, folder: &WorkerFolder) -> io::Result<Child> {
     command.current_dir(&order.working_dir).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()
 }
 
-async fn wait_until_it_lives(child: &mut Child, folder: &WorkerFolder) -> io::Result<RequestOutcome> {
+async fn wait_for_record(child: &mut Child, folder: &WorkerFolder) -> io::Result<RequestOutcome> {
     let pid = i32::try_from(child.id()).unwrap_or_default();
     let begin = Instant::now();
     loop {
@@ -177,22 +176,22 @@ async fn wait_until_it_lives(child: &mut Child, folder: &WorkerFolder) -> io::Re
             return Ok(RequestOutcome::Started);
         }
         if let Some(status) = child.try_wait()? {
-            let reason = format!("the runner ended at once ({status}): {}", last_line(&folder.log_file()));
+            let reason = format!("the runner exited ({status}): {}", last_line(&folder.log_file()));
             return Ok(refused(reason, format!("see {} on {}", folder.log_file().display(), host_name())));
         }
-        if begin.elapsed() > START_PATIENCE {
-            let reason = format!("the runner (process {pid}) does not come up");
+        if begin.elapsed() > START_TIMEOUT {
+            let reason = format!("the runner (process {pid}) did not start within {} s", START_TIMEOUT.as_secs());
             return Ok(refused(reason, format!("see {} on {}", folder.log_file().display(), host_name())));
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
 fn last_line(path: &Path) -> String {
-    const ENOUGH: u64 = 4_096;
+    const MAX_BYTES: u64 = 4_096;
     let read = || -> io::Result<String> {
         let mut file = std::fs::File::open(path)?;
-        let begin = file.metadata()?.len().saturating_sub(ENOUGH);
+        let begin = file.metadata()?.len().saturating_sub(MAX_BYTES);
         file.seek(SeekFrom::Start(begin))?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
@@ -200,10 +199,10 @@ fn last_line(path: &Path) -> String {
     };
     let text = read().unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with("error:")).or_else(|| text.lines().last());
-    line.unwrap_or("it said nothing").to_owned()
+    line.unwrap_or("its log is empty").to_owned()
 }
 
-/// Ends the runner and, where it is dead, the shim that still holds its jobs.
+/// Stops the runner, and the shim of a dead runner, which still holds its jobs.
 async fn stop(folder: &WorkerFolder, force: bool, wait: Duration) -> RequestOutcome {
     let runner = folder.recorded().filter(lives_here).map(|runner| runner.process);
     let mut found = runner.is_some();
@@ -221,21 +220,22 @@ async fn stop(folder: &WorkerFolder, force: bool, wait: Duration) -> RequestOutc
     if found { RequestOutcome::Stopped } else { RequestOutcome::NotRunning }
 }
 
-/// Asks a process to end and waits. With force it is asked again and again, which means at once, and killed in the end.
+/// Sends SIGTERM and waits. With `force` it repeats SIGTERM, which makes a runner terminate its jobs at once, and finally sends
+/// SIGKILL.
 async fn end(process: &ProcessId, force: bool, wait: Duration) -> bool {
     let begin = Instant::now();
-    let patience = if force { FORCE_PATIENCE } else { wait };
+    let timeout = if force { FORCED_STOP_TIMEOUT } else { wait };
     send(process, Signal::SIGTERM);
-    while process.is_alive() && begin.elapsed() < patience {
-        tokio::time::sleep(PAUSE).await;
+    while process.is_alive() && begin.elapsed() < timeout {
+        tokio::time::sleep(POLL_INTERVAL).await;
         if force {
             send(process, Signal::SIGTERM);
         }
     }
     if force && process.is_alive() {
         send(process, Signal::SIGKILL);
-        while process.is_alive() && begin.elapsed() < patience * 2 {
-            tokio::time::sleep(PAUSE).await;
+        while process.is_alive() && begin.elapsed() < timeout * 2 {
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
     !process.is_alive()
@@ -249,13 +249,13 @@ fn send(process: &ProcessId, signal: Signal) {
 
 fn delete_logs(folder: &WorkerFolder) -> io::Result<RequestOutcome> {
     if folder.recorded().is_none() {
-        // Not a folder of ours: nothing in it is touched.
+        // No runner has used this folder, so its files are not logs.
         return Ok(RequestOutcome::Deleted { files: 0 });
     }
     if folder.recorded().is_some_and(|runner| lives_here(&runner)) || folder.shim().is_some() {
         return Ok(refused(
-            "its runner is at work and writes them".to_owned(),
-            "stop it first: torc remote stop".to_owned(),
+            "its runner is running and writes them".to_owned(),
+            "stop it first with `torc remote stop`".to_owned(),
         ));
     }
     folder.delete_logs().map(|files| RequestOutcome::Deleted { files })
@@ -288,52 +288,52 @@ mod tests {
 
     // J04
     #[tokio::test]
-    async fn a_reused_number_is_not_ours() {
+    async fn a_reused_pid_is_not_the_runner() {
         let root = tempfile::tempdir().unwrap();
         let own = ProcessId::own();
         recorded(root.path(), ProcessId { start_ticks: own.start_ticks + 1, ..own.clone() }, &host_name());
-        let look = obey(WorkerRequest::Look { folder: root.path().to_owned() }).await;
+        let look = execute(WorkerRequest::Look { folder: root.path().to_owned() }).await;
         assert!(!look.alive && look.runner.is_some());
         let stop = WorkerRequest::Stop { folder: root.path().to_owned(), force: true, wait_seconds: 1 };
-        assert_eq!(obey(stop).await.outcome, RequestOutcome::NotRunning);
+        assert_eq!(execute(stop).await.outcome, RequestOutcome::NotRunning);
         recorded(root.path(), own, &host_name());
-        assert_eq!(obey(order(root.path())).await.outcome, RequestOutcome::AlreadyRunning);
+        assert_eq!(execute(order(root.path())).await.outcome, RequestOutcome::AlreadyRunning);
     }
 
     #[tokio::test]
-    async fn a_shared_folder_tells_of_another_machine() {
+    async fn a_folder_of_a_runner_on_another_machine_is_refused() {
         let root = tempfile::tempdir().unwrap();
         recorded(root.path(), ProcessId::own(), "another");
-        let report = obey(order(root.path())).await;
+        let report = execute(order(root.path())).await;
         assert!(reason(&report).contains("was started on another"), "{report:?}");
         assert!(!report.alive);
     }
 
     #[tokio::test]
-    async fn nothing_starts_without_its_folder_or_its_server() {
+    async fn a_runner_needs_its_folder_and_its_server() {
         let root = tempfile::tempdir().unwrap();
         let WorkerRequest::Start(mut start) = order(root.path()) else { panic!("a start") };
         start.working_dir = root.path().join("missing");
-        let missing = obey(WorkerRequest::Start(start.clone())).await;
+        let missing = execute(WorkerRequest::Start(start.clone())).await;
         assert!(reason(&missing).contains("does not exist"), "{missing:?}");
         start.make_folder = true;
-        let deaf = obey(WorkerRequest::Start(start.clone())).await;
-        assert!(reason(&deaf).contains("the server is no use"), "{deaf:?}");
+        let unreachable = execute(WorkerRequest::Start(start.clone())).await;
+        assert!(reason(&unreachable).contains("cannot use the server"), "{unreachable:?}");
         assert!(start.working_dir.is_dir());
         start.version = Some("0.0.1".to_owned());
-        let other = obey(WorkerRequest::Start(start)).await;
-        assert!(reason(&other).contains("and here it is 0.0.1"), "{other:?}");
+        let other = execute(WorkerRequest::Start(start)).await;
+        assert!(reason(&other).contains("this torc has version 0.0.1"), "{other:?}");
     }
 
     #[tokio::test]
-    async fn logs_of_a_living_runner_and_of_others_stay() {
+    async fn logs_of_a_running_runner_are_kept() {
         let root = tempfile::tempdir().unwrap();
         std::fs::write(root.path().join("runner.log"), "x").unwrap();
         let delete = || WorkerRequest::DeleteLogs { folder: root.path().to_owned() };
-        assert_eq!(obey(delete()).await.outcome, RequestOutcome::Deleted { files: 0 });
+        assert_eq!(execute(delete()).await.outcome, RequestOutcome::Deleted { files: 0 });
         recorded(root.path(), ProcessId::own(), &host_name());
-        assert!(reason(&obey(delete()).await).contains("at work"));
+        assert!(reason(&execute(delete()).await).contains("is running"));
         recorded(root.path(), ProcessId::default(), &host_name());
-        assert_eq!(obey(delete()).await.outcome, RequestOutcome::Deleted { files: 1 });
+        assert_eq!(execute(delete()).await.outcome, RequestOutcome::Deleted { files: 1 });
     }
 }

@@ -1,4 +1,4 @@
-//! A worker's folder on its machine: its logs, and the few files that say who lives there.
+//! A worker's folder on its machine: logs, the runner's record, and credentials.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -12,7 +12,7 @@ use torc_runner::ProcessId;
 use super::request::RecordedRunner;
 use crate::host::host_name;
 
-/// Where a worker's folder is on its machine. It is its own, even where all machines share a file system.
+/// Returns the path of a worker's folder. Each worker has its own, also on a shared file system.
 pub fn path(remote_dir: &Path, output_dir: &Path, workflow: &str, worker: &WorkerAddress) -> PathBuf {
     remote_dir.join(output_dir).join(format!("{workflow}_{}", worker.file_name()))
 }
@@ -23,34 +23,32 @@ pub struct WorkerFolder {
     path: PathBuf,
 }
 
-/// Not logs: what a runner and its successor need.
-const STATE: [&str; 4] = ["token", "runner.json", "start.lock", "runner"];
-/// Results that the server has not got yet.
+/// Files that are not logs: a runner and its successor need them.
+const STATE_FILES: [&str; 4] = ["token", "runner.json", "start.lock", "runner"];
+/// The folder of results that the server has not received yet.
 const UNDELIVERED: &str = "offline_journal";
 
 impl WorkerFolder {
-    /// The folder at a path.
     pub fn new(path: PathBuf) -> Self {
         Self { path }
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where the server's token is.
+    /// Returns the file with the server's token.
     pub fn token_file(&self) -> PathBuf {
         self.path.join("token")
     }
 
-    /// What the runner prints and says.
+    /// Returns the file with the output and the log of the runner.
     pub fn log_file(&self) -> PathBuf {
         self.path.join("runner.log")
     }
 
-    /// The place of the runner and its shim.
-    pub fn runner_place(&self) -> PathBuf {
+    /// Returns the state folder of the runner and its shim.
+    pub fn runner_folder(&self) -> PathBuf {
         self.path.join("runner")
     }
 
@@ -58,56 +56,56 @@ impl WorkerFolder {
         self.path.join("runner.json")
     }
 
-    /// The runner that was started here last.
+    /// Reads the record of the last runner.
     pub fn recorded(&self) -> Option<RecordedRunner> {
         serde_json::from_slice(&fs::read(self.record_file()).ok()?).ok()
     }
 
-    /// Says which runner lives here.
+    /// Writes the record of the current runner.
     pub fn record(&self, runner: &RecordedRunner) -> io::Result<()> {
         self.write_private("runner.json", serde_json::to_string(runner)?.as_bytes())
     }
 
-    /// Keeps the token, for its owner's eyes only from the first byte on.
+    /// Writes the token to a file that only its owner can read.
     pub fn write_token(&self, token: &str) -> io::Result<()> {
         self.write_private("token", format!("{token}\n").as_bytes())
     }
 
-    /// Keeps the certificates of the server.
+    /// Writes the certificates of the server.
     pub fn write_certificates(&self, certificates: &str) -> io::Result<()> {
         self.write_private("server.crt", certificates.as_bytes())
     }
 
-    /// Where they are.
+    /// Returns the file with the certificates of the server.
     pub fn certificates_file(&self) -> PathBuf {
         self.path.join("server.crt")
     }
 
     fn write_private(&self, name: &str, content: &[u8]) -> io::Result<()> {
-        // Written aside and renamed, so that a reader never sees half of it.
+        // A temporary file is renamed, so that readers never see partial content.
         let mut file = tempfile::Builder::new().prefix(".torc-").tempfile_in(&self.path)?;
         file.write_all(content)?;
         file.persist(self.path.join(name)).map(drop).map_err(|error| error.error)
     }
 
-    /// Held while a runner is started, so that two people do not start two.
+    /// Takes the lock that prevents concurrent starts of a runner.
     pub fn lock(&self) -> io::Result<Flock<File>> {
         let path = self.path.join("start.lock");
         let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
         Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, errno)| errno.into())
     }
 
-    /// The shim that lives here, with the runner's jobs.
+    /// Returns the process of a running shim.
     pub fn shim(&self) -> Option<ProcessId> {
-        torc_runner::shim::living_in(&self.runner_place())
+        torc_runner::shim::living_in(&self.runner_folder())
     }
 
-    /// The names of what is worth collecting.
+    /// Lists the logs: files and folders that are not state.
     pub fn logs(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(&self.path)? {
             let name = entry?.file_name().to_string_lossy().into_owned();
-            if !STATE.contains(&name.as_str()) && !name.starts_with(".torc-") {
+            if !STATE_FILES.contains(&name.as_str()) && !name.starts_with(".torc-") {
                 names.push(name);
             }
         }
@@ -115,7 +113,7 @@ impl WorkerFolder {
         Ok(names)
     }
 
-    /// Deletes the logs and says how many files they were. Results that nobody has got yet stay.
+    /// Deletes the logs and returns the number of deleted files. Keeps results that the server has not received yet.
     pub fn delete_logs(&self) -> io::Result<u64> {
         let mut files = 0;
         for name in self.logs()?.into_iter().filter(|name| name != UNDELIVERED) {
@@ -125,7 +123,7 @@ impl WorkerFolder {
     }
 }
 
-/// The life of a runner in a worker's folder, written down for whoever looks.
+/// Writes the start and the end of this runner to the record in its worker's folder.
 #[derive(Debug)]
 pub struct WorkerRecord {
     folder: WorkerFolder,
@@ -133,7 +131,7 @@ pub struct WorkerRecord {
 }
 
 impl WorkerRecord {
-    /// This process lives there from now on.
+    /// Records this process as the runner of the folder.
     pub fn begin(folder: WorkerFolder) -> io::Result<Self> {
         let record = RecordedRunner {
             process: ProcessId::own(),
@@ -146,7 +144,7 @@ impl WorkerRecord {
         Ok(Self { folder, record })
     }
 
-    /// It leaves in order.
+    /// Records a regular end.
     pub fn end(mut self, reason: &str) -> io::Result<()> {
         self.record.end_time = Some(now());
         self.record.end_reason = Some(reason.to_owned());
@@ -158,7 +156,7 @@ fn now() -> String {
     jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or_default().to_string()
 }
 
-/// Deletes a file or a folder without following links; how many files it was.
+/// Deletes a file or a folder without following links; returns the number of deleted files.
 fn delete(path: &Path) -> io::Result<u64> {
     if !fs::symlink_metadata(path)?.is_dir() {
         fs::remove_file(path)?;
@@ -187,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn every_worker_of_every_workflow_has_its_own() {
+    fn every_worker_of_every_workflow_has_its_own_folder() {
         let worker = "a@n1:22".parse().unwrap();
         let at = |output: &str| path(Path::new("/home/ada"), Path::new(output), "sweep", &worker);
         assert_eq!(at("torc_output"), Path::new("/home/ada/torc_output/sweep_a@n1_22"));
@@ -196,7 +194,7 @@ mod tests {
 
     // J04
     #[test]
-    fn the_token_is_for_its_owner_only() {
+    fn only_the_owner_can_read_the_token() {
         let (_root, folder) = folder();
         folder.write_token("secret").unwrap();
         let mode = fs::metadata(folder.token_file()).unwrap().permissions().mode();
@@ -205,7 +203,7 @@ mod tests {
 
     // J04
     #[test]
-    fn logs_are_deleted_and_nothing_else() {
+    fn only_logs_are_deleted() {
         let (_root, folder) = folder();
         folder.write_token("secret").unwrap();
         for name in ["runner", "job_stdio", "offline_journal"] {

@@ -1,14 +1,15 @@
-//! The same for every worker, some of them at a time.
+//! Runs an operation on many workers with limited concurrency.
 
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-/// Does something with each item, at most so many at a time; `done` hears of each as it ends. Results are in the items' order.
+/// Runs `work` on each item, at most `max_concurrent` at a time, and calls `done` with the number of finished items and each result.
+/// Returns the results in the order of the items.
 pub async fn for_each<T, R, F>(
     items: Vec<T>,
-    at_once: usize,
+    max_concurrent: usize,
     work: impl Fn(T) -> F,
     mut done: impl FnMut(usize, &R),
 ) -> Vec<R>
@@ -16,12 +17,12 @@ where
     R: Send + 'static,
     F: Future<Output = R> + Send + 'static,
 {
-    let places = Arc::new(Semaphore::new(at_once.max(1)));
+    let permits = Arc::new(Semaphore::new(max_concurrent.max(1)));
     let mut tasks = JoinSet::new();
     for (index, item) in items.into_iter().enumerate() {
-        let (places, task) = (Arc::clone(&places), work(item));
+        let (permits, task) = (Arc::clone(&permits), work(item));
         tasks.spawn(async move {
-            let _place = places.acquire_owned().await;
+            let _permit = permits.acquire_owned().await;
             (index, task.await)
         });
     }
@@ -43,7 +44,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn never_more_at_once_than_asked_and_results_in_order() {
+    async fn never_more_max_concurrent_than_asked_and_results_in_order() {
         let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let work = |item: usize| {
             let (now, most) = (Arc::clone(&now), Arc::clone(&most));
@@ -54,10 +55,10 @@ mod tests {
                 item * 2
             }
         };
-        let mut heard = Vec::new();
-        let results = for_each((0..20).collect(), 3, work, |number, _| heard.push(number)).await;
+        let mut numbers = Vec::new();
+        let results = for_each((0..20).collect(), 3, work, |number, _| numbers.push(number)).await;
         assert_eq!(results, (0..20).map(|item| item * 2).collect::<Vec<_>>());
-        assert_eq!(heard, (1..=20).collect::<Vec<_>>());
+        assert_eq!(numbers, (1..=20).collect::<Vec<_>>());
         assert!((1..=3).contains(&most.load(Ordering::SeqCst)));
     }
 }

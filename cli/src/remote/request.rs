@@ -1,28 +1,28 @@
-//! What a worker is told and what it reports, one line each. Whatever else a login shell prints is passed over.
+//! Requests to a worker and its responses, one line each. Other output of a login shell is ignored.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use torc_runner::ProcessId;
 
-/// What a worker is to do.
+/// A request to a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "order", rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[serde(tag = "request", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum WorkerRequest {
-    /// Start a runner, unless it runs.
+    /// Start a runner, unless one is running.
     Start(Box<StartRequest>),
-    /// Say how the runner stands.
+    /// Report the state of the runner.
     Look {
         /// The worker's folder.
         folder: PathBuf,
     },
-    /// End the runner.
+    /// Stop the runner.
     Stop {
         /// The worker's folder.
         folder: PathBuf,
-        /// Its jobs are not given time.
+        /// Whether jobs are terminated at once, without their lead time.
         force: bool,
-        /// How long to wait for its end.
+        /// The longest wait for the end of the runner.
         wait_seconds: u64,
     },
     /// Send the logs.
@@ -37,108 +37,94 @@ pub enum WorkerRequest {
     },
 }
 
-/// How to start a runner.
+/// A request to start a runner.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StartRequest {
-    /// The version that is expected; absent: any.
+    /// The expected version of `torc`; `None` accepts any.
     pub version: Option<String>,
-    /// The worker's folder: its own, for logs and state.
+    /// The worker's folder, for logs and state.
     pub folder: PathBuf,
-    /// Where an earlier runner of this worker may still live.
+    /// The folder of an earlier runner of this worker, which may still run.
     pub earlier_folder: Option<PathBuf>,
     /// The folder that the workflow's jobs run in.
     pub working_dir: PathBuf,
-    /// Make that folder where it is missing.
+    /// Whether to create that folder if it is missing.
     pub make_folder: bool,
     /// The workflow's number.
     pub workflow: i64,
-    /// The server, as the worker reaches it.
+    /// The server's URL for the worker.
     pub url: String,
     /// The server's token.
     pub token: Option<String>,
-    /// The server's certificate, or those who vouch for it, in PEM; absent where the token pins it or the machine trusts it.
+    /// The server's certificate or its CAs, in PEM; absent if the token pins the certificate or the machine trusts it.
     #[serde(default)]
     pub certificates: Option<String>,
-    /// More words for `torc runner`.
+    /// Further arguments of `torc runner`.
     pub arguments: Vec<String>,
 }
 
-/// What a worker reports.
+/// The response of a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerResponse {
-    /// The machine's name.
     pub host: String,
-    /// What came of the order.
     pub outcome: RequestOutcome,
-    /// The runner, if there ever was one.
+    /// The last runner of the worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runner: Option<RecordedRunner>,
     /// Whether that runner lives.
     pub alive: bool,
 }
 
-/// What came of an order.
+/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum RequestOutcome {
-    /// It was looked at.
+    /// The state was read.
     Looked,
-    /// It was started.
     Started,
-    /// It was running already.
     AlreadyRunning,
-    /// It has ended.
     Stopped,
-    /// There was nothing to end.
+    /// There was no process to stop.
     NotRunning,
-    /// It has not ended in the time that was given.
+    /// The process did not end in time.
     StillRunning,
-    /// So many files were deleted.
     Deleted {
-        /// How many.
         files: u64,
     },
-    /// It was not done.
     Refused {
-        /// Why.
         reason: String,
-        /// What to do about it.
         advice: String,
     },
 }
 
-/// A runner as its worker's folder names it.
+/// The record of a runner in its worker's folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordedRunner {
-    /// Its process.
     #[serde(flatten)]
     pub process: ProcessId,
-    /// The machine.
     pub host: String,
-    /// When it started.
     pub start_time: String,
-    /// When it left in order; absent while it lives, and for one that was killed.
+    /// The time of a regular end; absent for a running or killed runner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_time: Option<String>,
-    /// Why it left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_reason: Option<String>,
 }
 
-/// Begins the line of a report.
+/// The prefix of the line with a response.
 pub const REPORT: &str = "torc-report: ";
 /// The line before an archive of logs.
 pub const LOGS: &str = "torc-logs:";
 
-/// The report in what a worker printed.
+/// Finds the response in the output of a worker.
 pub fn find_report(printed: &str) -> Option<WorkerResponse> {
     printed.lines().find_map(|line| serde_json::from_str(line.strip_prefix(REPORT)?).ok())
 }
 
-/// The version in what a worker printed: `torc --version` comes first.
+/// Finds the version in the output of a worker, which starts with that of `torc --version`.
 pub fn find_version(printed: &str) -> Option<&str> {
     printed.lines().take_while(|line| !line.starts_with(REPORT)).find_map(|line| line.strip_prefix("torc "))
 }
@@ -148,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_is_found_among_what_a_shell_says() {
+    fn a_response_is_found_in_the_output_of_a_shell() {
         let report =
             WorkerResponse { host: "n1".to_owned(), outcome: RequestOutcome::Started, runner: None, alive: true };
         let line = serde_json::to_string(&report).expect("JSON");
@@ -159,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn orders_survive_the_way() {
+    fn requests_survive_serialization() {
         for order in [
             WorkerRequest::Start(Box::new(StartRequest {
                 token: Some("secret".to_owned()),

@@ -1,4 +1,4 @@
-//! Calls of ssh.
+//! Calls `ssh`.
 
 use std::fs::File;
 use std::process::Stdio;
@@ -9,18 +9,18 @@ use torc_api::remote::WorkerAddress;
 
 use super::request::{WorkerRequest, WorkerResponse, find_report, find_version};
 
-/// How ssh is called, and what runs at the other end.
+/// The SSH command and the program on the workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ssh {
-    /// The program and its first words.
+    /// The SSH program with arguments.
     pub program: Vec<String>,
-    /// More options, as `ssh -o` takes them; they win over ours.
+    /// Options of the user for `ssh -o`; they take precedence over [`OPTIONS`].
     pub options: Vec<String>,
-    /// The program `torc` on the workers.
+    /// The path of `torc` on the workers.
     pub torc: String,
 }
 
-/// What keeps a call from asking a person or from waiting for ever.
+/// Default options: no prompts, and no endless waits.
 const OPTIONS: [&str; 6] = [
     "BatchMode=yes",
     "ConnectTimeout=30",
@@ -30,19 +30,17 @@ const OPTIONS: [&str; 6] = [
     "LogLevel=ERROR",
 ];
 
-/// Why a worker did not report.
+/// The error of a worker without a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
-    /// Whether nobody could be talked to at all.
+pub struct WorkerError {
+    /// Whether SSH could not connect.
     pub unreachable: bool,
-    /// What happened.
     pub reason: String,
-    /// What to do about it.
     pub advice: String,
 }
 
 impl Ssh {
-    /// The words of a call. ssh takes the first of several values of an option, so a person's come before ours.
+    /// Returns the command line. ssh uses the first value of an option, so options of the user precede the defaults.
     fn words(&self, worker: &WorkerAddress) -> Vec<String> {
         let mut words = self.program.clone();
         for option in self.options.iter().map(String::as_str).chain(OPTIONS) {
@@ -56,7 +54,8 @@ impl Ssh {
         words
     }
 
-    /// What the shell over there runs, whichever shell that is. The version comes first, for a program that knows no more.
+    /// Returns the command for the remote shell, whichever shell it is. It prints the version first, because an older `torc` may not know
+    /// `remote-agent`.
     fn line(&self) -> String {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+~".contains(c);
         let torc = if self.torc.chars().all(is_plain) {
@@ -67,37 +66,42 @@ impl Ssh {
         format!("{torc} --version; {torc} remote-agent")
     }
 
-    /// Gives a worker an order and waits for its report.
-    pub async fn order(&self, worker: &WorkerAddress, order: &WorkerRequest) -> Result<WorkerResponse, Trouble> {
-        let called = self.call(worker, order, Stdio::piped()).await?;
-        find_report(&called.printed).ok_or_else(|| called.explain(self, worker))
+    /// Sends a request to a worker and waits for its response.
+    pub async fn send(&self, worker: &WorkerAddress, request: &WorkerRequest) -> Result<WorkerResponse, WorkerError> {
+        let output = self.call(worker, request, Stdio::piped()).await?;
+        find_report(&output.printed).ok_or_else(|| output.explain(self, worker))
     }
 
-    /// Gives a worker an order whose answer is long: it goes to a file.
-    pub async fn fetch(&self, worker: &WorkerAddress, order: &WorkerRequest, to: File) -> Result<(), Trouble> {
-        let called = self.call(worker, order, Stdio::from(to)).await?;
-        if called.code == Some(0) { Ok(()) } else { Err(called.explain(self, worker)) }
+    /// Sends a request to a worker and writes its output to a file.
+    pub async fn fetch(&self, worker: &WorkerAddress, request: &WorkerRequest, to: File) -> Result<(), WorkerError> {
+        let output = self.call(worker, request, Stdio::from(to)).await?;
+        if output.code == Some(0) { Ok(()) } else { Err(output.explain(self, worker)) }
     }
 
-    async fn call(&self, worker: &WorkerAddress, order: &WorkerRequest, stdout: Stdio) -> Result<Called, Trouble> {
+    async fn call(
+        &self,
+        worker: &WorkerAddress,
+        request: &WorkerRequest,
+        stdout: Stdio,
+    ) -> Result<CallOutput, WorkerError> {
         let words = self.words(worker);
         let name = self.program.first().cloned().unwrap_or_default();
-        let failed = |error: std::io::Error| Trouble {
+        let failed = |error: std::io::Error| WorkerError {
             unreachable: true,
             reason: format!("could not run {name}: {error}"),
-            advice: "install an SSH client, or name one with TORC_SSH".to_owned(),
+            advice: "install an SSH client, or set TORC_SSH to one".to_owned(),
         };
         let mut command = Command::new(&name);
         command.args(words.get(1..).unwrap_or_default());
         command.stdin(Stdio::piped()).stdout(stdout).stderr(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().map_err(failed)?;
-        let text = serde_json::to_vec(order).map_err(|error| failed(error.into()))?;
+        let text = serde_json::to_vec(request).map_err(|error| failed(error.into()))?;
         if let Some(mut stdin) = child.stdin.take() {
-            // One that ends early says why in its own words.
+            // If ssh exits early, its own message explains the error.
             let _ = stdin.write_all(&text).await;
         }
         let ended = child.wait_with_output().await.map_err(failed)?;
-        Ok(Called {
+        Ok(CallOutput {
             code: ended.status.code(),
             printed: String::from_utf8_lossy(&ended.stdout).into_owned(),
             said: String::from_utf8_lossy(&ended.stderr).into_owned(),
@@ -105,15 +109,15 @@ impl Ssh {
     }
 }
 
-/// How a call ended.
-struct Called {
+/// The exit code and the output of a call.
+struct CallOutput {
     code: Option<i32>,
     printed: String,
     said: String,
 }
 
-impl Called {
-    fn explain(&self, ssh: &Ssh, worker: &WorkerAddress) -> Trouble {
+impl CallOutput {
+    fn explain(&self, ssh: &Ssh, worker: &WorkerAddress) -> WorkerError {
         explain(self.code, find_version(&self.printed), &self.said, ssh, worker)
     }
 }
@@ -121,33 +125,32 @@ impl Called {
 /// The version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-fn explain(code: Option<i32>, version: Option<&str>, said: &str, ssh: &Ssh, worker: &WorkerAddress) -> Trouble {
-    let last = said.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("it said nothing").to_owned();
+fn explain(code: Option<i32>, version: Option<&str>, said: &str, ssh: &Ssh, worker: &WorkerAddress) -> WorkerError {
+    let last = said.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("it printed nothing").to_owned();
     match (code, version) {
-        (_, Some(version)) if version != VERSION => Trouble {
+        (_, Some(version)) if version != VERSION => WorkerError {
             unreachable: false,
-            reason: format!("torc there is version {version}, and here it is {VERSION}"),
+            reason: format!("torc on that machine has version {version}, this torc has version {VERSION}"),
             advice: same_version(),
         },
-        (Some(255), None) => Trouble { unreachable: true, advice: advice_of(&last, worker), reason: last },
-        (Some(126 | 127), _) => Trouble {
+        (Some(255), None) => WorkerError { unreachable: true, advice: advice_of(&last, worker), reason: last },
+        (Some(126 | 127), _) => WorkerError {
             unreachable: false,
-            reason: format!("there is no program `{}` on that machine: {last}", ssh.torc),
-            advice: "install torc there in the PATH of a login over SSH, or say where it is with --remote-torc"
-                .to_owned(),
+            reason: format!("the program `{}` does not exist on that machine: {last}", ssh.torc),
+            advice: "install torc in the PATH of SSH logins there, or name its path with --remote-torc".to_owned(),
         },
-        (Some(255) | None, _) => Trouble { unreachable: true, advice: advice_of(&last, worker), reason: last },
-        _ => Trouble {
+        (Some(255) | None, _) => WorkerError { unreachable: true, advice: advice_of(&last, worker), reason: last },
+        _ => WorkerError {
             unreachable: false,
             reason: last,
-            advice: format!("try it by hand: ssh {} {} --version", worker.destination(), ssh.torc),
+            advice: format!("test it with `ssh {} {} --version`", worker.destination(), ssh.torc),
         },
     }
 }
 
-/// What to do about different versions.
+/// Returns the advice for different versions.
 pub fn same_version() -> String {
-    format!("install torc {VERSION} there, or pass --skip-version-check if you know that both understand each other")
+    format!("install torc {VERSION} there, or pass --skip-version-check if both versions are compatible")
 }
 
 fn advice_of(said: &str, worker: &WorkerAddress) -> String {
@@ -155,16 +158,13 @@ fn advice_of(said: &str, worker: &WorkerAddress) -> String {
     let destination = worker.destination();
     if said.contains("Permission denied") {
         return format!(
-            "ssh has to log in without asking: `ssh-copy-id {port}{destination}`, or add a key to ssh-agent"
+            "ssh must log in without a password: run `ssh-copy-id {port}{destination}`, or add a key to ssh-agent"
         );
     }
     if said.contains("verification failed") {
-        return format!(
-            "the machine's key is not the one that is known: `ssh-keygen -R {}` if that is right",
-            worker.host
-        );
+        return format!("the machine's host key has changed: run `ssh-keygen -R {}` if that is expected", worker.host);
     }
-    format!("see whether `ssh {port}{destination} true` works")
+    format!("check whether `ssh {port}{destination} true` works")
 }
 
 #[cfg(test)]
@@ -182,7 +182,7 @@ mod tests {
 
     // J04
     #[test]
-    fn ssh_never_asks_and_a_persons_options_win() {
+    fn ssh_never_prompts_and_options_of_the_user_come_first() {
         let words = ssh("torc").words(&worker("alice@n1:2222")).join(" ");
         let expected = "ssh -F conf -o ConnectTimeout=5 -o BatchMode=yes -o ConnectTimeout=30 \
             -o StrictHostKeyChecking=accept-new -o ServerAliveInterval=15 -o ServerAliveCountMax=4 -o LogLevel=ERROR \
@@ -191,13 +191,13 @@ mod tests {
     }
 
     #[test]
-    fn strange_paths_are_quoted_and_a_home_is_not() {
+    fn paths_are_quoted_except_for_the_home_folder() {
         assert_eq!(ssh("~/bin/torc").line(), "~/bin/torc --version; ~/bin/torc remote-agent");
         assert_eq!(ssh("/a b/it's").line(), r"'/a b/it'\''s' --version; '/a b/it'\''s' remote-agent");
     }
 
     #[test]
-    fn every_trouble_says_what_to_do() {
+    fn every_error_has_advice() {
         let (ssh, worker) = (ssh("torc"), worker("n1"));
         let trouble = |code, version, said| explain(code, version, said, &ssh, &worker);
         let denied = trouble(Some(255), None, "alice@n1: Permission denied (publickey).\n");
@@ -210,7 +210,7 @@ mod tests {
         assert!(!missing.unreachable && missing.advice.contains("--remote-torc"), "{missing:?}");
         let old = trouble(Some(2), Some("0.0.1"), "error: unrecognized subcommand 'remote-agent'");
         assert!(!old.unreachable && old.reason.contains("version 0.0.1"), "{old:?}");
-        // A connection that broke in the middle.
+        // A connection that broke during the call.
         assert!(trouble(Some(255), Some(VERSION), "client_loop: send disconnect: Broken pipe").unreachable);
         assert!(!trouble(Some(1), Some(VERSION), "error: disk full").unreachable);
     }

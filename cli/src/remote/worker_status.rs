@@ -1,4 +1,4 @@
-//! How a worker stands: what its machine says, and what the server has heard of its runner.
+//! The status of a worker, from its machine and from the server.
 
 use std::path::Path;
 
@@ -7,26 +7,25 @@ use torc_api::api::{Runner, RunnerStatus};
 use torc_api::remote::RemoteWorker;
 
 use super::request::WorkerResponse;
-use super::ssh::Trouble;
+use super::ssh::WorkerError;
 
-/// Whether a worker works.
+/// The state of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum WorkerState {
-    /// Its runner lives.
     Running,
-    /// Its runner has left in order, or was never started.
+    /// The runner ended regularly, or was never started.
     Stopped,
-    /// Its runner is gone without a word.
+    /// The runner was killed.
     Dead,
-    /// Its machine does not answer.
+    /// SSH cannot connect to the machine.
     Unreachable,
-    /// Its machine answers, but `torc` there does not report.
+    /// SSH can connect, but `torc` there does not respond.
     Unknown,
 }
 
 impl WorkerState {
-    /// As it is printed.
+    /// Returns the word in tables.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -38,22 +37,21 @@ impl WorkerState {
     }
 }
 
-/// How a worker stands.
+/// The status of a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerStatus {
     /// `[user@]host[:port]`.
     pub worker: String,
-    /// Whether it works.
     pub state: WorkerState,
-    /// Since when, as far as anybody knows.
+    /// The time of the last change, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
-    /// Jobs that it runs.
+    /// Running jobs.
     pub running: i64,
-    /// Jobs that wait in it.
+    /// Jobs that wait in the runner.
     pub queued: i64,
-    /// The machine's name.
+    /// The host name of the machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// The runner's process.
@@ -70,24 +68,24 @@ pub struct WorkerStatus {
     pub message: String,
 }
 
-/// The latest runner of a worker: no other writes to its folder.
+/// Returns the last runner of a worker; no other runner writes to its folder.
 pub fn runner_of<'a>(worker: &RemoteWorker, runners: &'a [Runner]) -> Option<&'a Runner> {
     let folder = Path::new(worker.folder.as_deref()?);
     runners.iter().filter(|runner| Path::new(&runner.output_dir).ends_with(folder)).max_by_key(|runner| runner.id)
 }
 
-/// Judges a worker. Its machine knows best whether the runner lives; the server knows what that runner holds.
-pub fn judge(
+/// Determines the status of a worker. The machine knows whether the runner is running, the server knows its jobs.
+pub fn worker_status(
     worker: &RemoteWorker,
-    answer: &Result<Option<WorkerResponse>, Trouble>,
+    answer: &Result<Option<WorkerResponse>, WorkerError>,
     runners: &[Runner],
 ) -> WorkerStatus {
     let runner = runner_of(worker, runners);
-    let heard = |runner: &Runner| runner.last_contact_time.clone().or_else(|| runner.end_time.clone());
+    let last_contact = |runner: &Runner| runner.last_contact_time.clone().or_else(|| runner.end_time.clone());
     let (state, since, message) = match answer {
-        Err(trouble) => {
-            let state = if trouble.unreachable { WorkerState::Unreachable } else { WorkerState::Unknown };
-            (state, runner.and_then(heard), without_report(trouble, runner))
+        Err(error) => {
+            let state = if error.unreachable { WorkerState::Unreachable } else { WorkerState::Unknown };
+            (state, runner.and_then(last_contact), without_response(error, runner))
         }
         Ok(None) => (WorkerState::Stopped, None, "it has not been started yet".to_owned()),
         Ok(Some(report)) => match &report.runner {
@@ -97,8 +95,8 @@ pub fn judge(
                 Some(end) => (WorkerState::Stopped, Some(end.clone()), known.end_reason.clone().unwrap_or_default()),
                 None => (
                     WorkerState::Dead,
-                    runner.and_then(heard),
-                    "its process is gone; `torc remote run` starts it again".to_owned(),
+                    runner.and_then(last_contact),
+                    "its process was killed; restart it with `torc remote run`".to_owned(),
                 ),
             },
         },
@@ -118,12 +116,12 @@ pub fn judge(
     }
 }
 
-/// Describes a worker without a report: the reason, and what the server has heard of its runner.
-fn without_report(trouble: &Trouble, runner: Option<&Runner>) -> String {
+/// Describes a worker without a response: the error, and the server's state of its runner.
+fn without_response(error: &WorkerError, runner: Option<&Runner>) -> String {
     match runner.map(|runner| runner.status) {
-        Some(RunnerStatus::Active) => format!("{}; its runner reports to the server", trouble.reason),
-        Some(RunnerStatus::Silent) => format!("{}; its runner is silent, too", trouble.reason),
-        _ => trouble.reason.clone(),
+        Some(RunnerStatus::Active) => format!("{}; its runner reports to the server", error.reason),
+        Some(RunnerStatus::Silent) => format!("{}; the server has lost contact to its runner", error.reason),
+        _ => error.reason.clone(),
     }
 }
 
@@ -146,7 +144,7 @@ mod tests {
         serde_json::from_value(value).expect("a runner")
     }
 
-    fn report(alive: bool, end: Option<&str>) -> Result<Option<WorkerResponse>, Trouble> {
+    fn report(alive: bool, end: Option<&str>) -> Result<Option<WorkerResponse>, WorkerError> {
         let known = RecordedRunner {
             process: ProcessId { pid: 9, ..ProcessId::default() },
             host: "h".to_owned(),
@@ -159,9 +157,9 @@ mod tests {
 
     // J04
     #[test]
-    fn every_way_to_stand() {
-        let no_program = Trouble { unreachable: false, reason: "no program".to_owned(), advice: String::new() };
-        let silent = Trouble { unreachable: true, reason: "no route".to_owned(), advice: String::new() };
+    fn response_and_record_decide_the_state() {
+        let no_program = WorkerError { unreachable: false, reason: "no program".to_owned(), advice: String::new() };
+        let silent = WorkerError { unreachable: true, reason: "no route".to_owned(), advice: String::new() };
         for (answer, state, since) in [
             (report(true, None), WorkerState::Running, Some("start")),
             (report(false, Some("end")), WorkerState::Stopped, Some("end")),
@@ -170,14 +168,14 @@ mod tests {
             (Err(no_program), WorkerState::Unknown, Some("t1")),
             (Ok(None), WorkerState::Stopped, None),
         ] {
-            let status = judge(&worker(), &answer, &[runner(4, "/w/out/s_n1", "silent")]);
+            let status = worker_status(&worker(), &answer, &[runner(4, "/w/out/s_n1", "silent")]);
             assert_eq!((status.state, status.since.as_deref()), (state, since), "{answer:?}");
             assert_eq!((status.running, status.queued, status.runner), (3, 2, Some(4)));
         }
     }
 
     #[test]
-    fn the_latest_runner_in_its_folder_is_meant() {
+    fn the_last_runner_of_the_folder_is_used() {
         let runners =
             [runner(1, "/w/out/s_n1", "gone"), runner(3, "/w/out/s_n1", "active"), runner(5, "/w/out/s_n2", "active")];
         assert_eq!(runner_of(&worker(), &runners).map(|runner| runner.id), Some(3));
@@ -187,20 +185,20 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_is_silent_is_told_with_what_the_server_knows() {
-        let trouble = || Err(Trouble { unreachable: true, reason: "no route".to_owned(), advice: String::new() });
+    fn an_unreachable_machine_is_described_by_the_server() {
+        let error = || Err(WorkerError { unreachable: true, reason: "no route".to_owned(), advice: String::new() });
         for (status, expected) in [
             ("active", "no route; its runner reports to the server"),
-            ("silent", "no route; its runner is silent, too"),
+            ("silent", "no route; the server has lost contact to its runner"),
             ("gone", "no route"),
         ] {
-            let status = judge(&worker(), &trouble(), &[runner(4, "/w/out/s_n1", status)]);
+            let status = worker_status(&worker(), &error(), &[runner(4, "/w/out/s_n1", status)]);
             assert_eq!(status.message, expected);
             assert_eq!((status.host.as_deref(), status.pid), (Some("h"), Some(7)), "as the server knows them");
         }
-        let unknown = judge(&worker(), &trouble(), &[]);
+        let unknown = worker_status(&worker(), &error(), &[]);
         assert_eq!((unknown.running, unknown.queued, unknown.runner, unknown.since), (0, 0, None, None));
-        let known = judge(&worker(), &report(true, None), &[runner(4, "/w/out/s_n1", "active")]);
+        let known = worker_status(&worker(), &report(true, None), &[runner(4, "/w/out/s_n1", "active")]);
         assert_eq!((known.pid, known.worker.as_str(), known.folder.as_deref()), (Some(9), "n1", Some("/w/out/s_n1")));
         let never = Ok(Some(WorkerResponse {
             host: "h".to_owned(),
@@ -208,7 +206,7 @@ mod tests {
             runner: None,
             alive: false,
         }));
-        assert_eq!(judge(&worker(), &never, &[]).state, WorkerState::Stopped);
+        assert_eq!(worker_status(&worker(), &never, &[]).state, WorkerState::Stopped);
         let words = [
             WorkerState::Running,
             WorkerState::Stopped,

@@ -1,10 +1,10 @@
-//! JSON and JSON5: new keys stand before `jobs`, a job's scheduler is its first key.
+//! Edits JSON and JSON5: inserts new keys before `jobs`, and a job's scheduler as its first key.
 
 use serde_json::Value;
 
-use super::{Edit, Task};
+use super::{Edit, EditRequest};
 
-pub(super) fn edits(task: &Task<'_>) -> Option<Vec<Edit>> {
+pub(super) fn edits(task: &EditRequest<'_>) -> Option<Vec<Edit>> {
     let mut edits = vec![
         list(
             task,
@@ -20,7 +20,7 @@ pub(super) fn edits(task: &Task<'_>) -> Option<Vec<Edit>> {
     Some(edits)
 }
 
-fn list(task: &Task<'_>, name: &str, list: &Value, is_there: bool) -> Option<Edit> {
+fn list(task: &EditRequest<'_>, name: &str, list: &Value, is_there: bool) -> Option<Edit> {
     let jobs = task.offset("spec.jobs")?;
     let line = task.text.get(..jobs)?.rfind('\n').map_or(0, |at| at + 1);
     let pad = task.text.get(line..jobs)?;
@@ -35,7 +35,7 @@ fn list(task: &Task<'_>, name: &str, list: &Value, is_there: bool) -> Option<Edi
     Some(Edit { start: jobs, end: jobs, text })
 }
 
-fn job(task: &Task<'_>, index: usize, before: Option<&str>, after: Option<&str>) -> Option<Edit> {
+fn job(task: &EditRequest<'_>, index: usize, before: Option<&str>, after: Option<&str>) -> Option<Edit> {
     let written = after.map_or(Value::Null, Value::from).to_string();
     if before.is_some() {
         let start = task.offset(&format!("spec.jobs[{index}].scheduler"))?;
@@ -46,14 +46,14 @@ fn job(task: &Task<'_>, index: usize, before: Option<&str>, after: Option<&str>)
     Some(Edit { start: inside, end: inside, text: format!("\"scheduler\": {written}, ") })
 }
 
-/// The value that belongs to the key which begins here.
+/// Returns the range of the value of the key at an offset.
 fn value_behind(text: &str, key: usize) -> Option<(usize, usize)> {
     let colon = key + text.get(key..)?.find(':')?;
     let start = colon + 1 + text.get(colon + 1..)?.find(|c: char| !c.is_whitespace())?;
     Some((start, end_of_value(text, start)?))
 }
 
-/// Where a text or a list ends that begins here.
+/// Returns the end of the string, list or object at an offset.
 pub(super) fn end_of_value(text: &str, start: usize) -> Option<usize> {
     let mut depth = 0;
     let mut quote: Option<char> = None;

@@ -1,11 +1,11 @@
-//! KDL: new nodes stand before the first job, a job's scheduler is its first child, or a property where it has no children.
+//! Edits KDL: inserts new nodes before the first job, and a job's scheduler as its first child or, without children, as a property.
 
 use serde_json::Value;
 
 use super::json::end_of_value;
-use super::{Edit, Task};
+use super::{Edit, EditRequest};
 
-pub(super) fn edits(task: &Task<'_>) -> Option<Vec<Edit>> {
+pub(super) fn edits(task: &EditRequest<'_>) -> Option<Vec<Edit>> {
     let mut edits = Vec::new();
     for index in 0..task.before.slurm_schedulers.len() {
         edits.push(removed(task, &format!("spec.slurmSchedulers[{index}]"))?);
@@ -32,8 +32,8 @@ pub(super) fn edits(task: &Task<'_>) -> Option<Vec<Edit>> {
     Some(edits)
 }
 
-/// Removes a node with its children, and its line.
-fn removed(task: &Task<'_>, field: &str) -> Option<Edit> {
+/// Returns the edit that removes a node with its children and the rest of its line.
+fn removed(task: &EditRequest<'_>, field: &str) -> Option<Edit> {
     let start = task.offset(field)?;
     let mut end = end_of_node(task.text, start)?;
     let rest = task.text.get(end..)?;
@@ -44,7 +44,7 @@ fn removed(task: &Task<'_>, field: &str) -> Option<Edit> {
     Some(Edit { start, end, text: String::new() })
 }
 
-/// Returns where a node ends: behind its children, or at the end of its line.
+/// Returns the end of a node: after its children, or at the end of its line.
 fn end_of_node(text: &str, start: usize) -> Option<usize> {
     let mut at = start;
     loop {
@@ -73,7 +73,7 @@ fn node(kind: &str, value: &Value) -> Option<String> {
     Some(text + "}\n\n")
 }
 
-fn job(task: &Task<'_>, index: usize, before: Option<&str>, after: Option<&str>) -> Option<Edit> {
+fn job(task: &EditRequest<'_>, index: usize, before: Option<&str>, after: Option<&str>) -> Option<Edit> {
     let text = task.text;
     if before.is_some() {
         let start = task.offset(&format!("spec.jobs[{index}].scheduler"))?;

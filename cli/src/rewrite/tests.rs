@@ -38,7 +38,7 @@ fn written(text: &str, format: Format) -> Result<String, Box<Obstacle>> {
 }
 
 #[test]
-fn yaml_keeps_its_comments_and_its_order() {
+fn yaml_keeps_comments_and_order() {
     let text = "\
 # mine
 name: w
@@ -75,7 +75,7 @@ jobs: # the work
 }
 
 #[test]
-fn yaml_with_an_envelope_other_documents_and_what_was_there_before() {
+fn yaml_with_an_envelope_keeps_other_documents() {
     let text = "\
 apiVersion: torc.dev/v1alpha1
 kind: Workflow
@@ -115,7 +115,7 @@ spec: {}
 }
 
 #[test]
-fn json_and_json5() {
+fn json_and_json5_keep_comments_and_style() {
     let text = "{\n  // mine\n  \"name\": \"w\",\n  \"jobs\": [{\"name\": \"a\", \"command\": \"x\"}, {\"name\": \"b\", \"command\": \"y\"}]\n}\n";
     let found = written(text, Format::Json5).unwrap();
     assert!(
@@ -132,7 +132,7 @@ fn json_and_json5() {
 }
 
 #[test]
-fn kdl() {
+fn kdl_keeps_comments() {
     let text = "// mine\nname \"w\"\njob \"a\" {\n    command \"x\"\n}\njob \"b\" {\n    command \"y\"\n}\n";
     let found = written(text, Format::Kdl).unwrap();
     assert!(found.starts_with("// mine\nname \"w\"\nslurm_scheduler \"p_scheduler\" {\n"), "{found}");
@@ -162,7 +162,7 @@ jobs:
 }
 
 #[test]
-fn a_document_that_is_one_flow_is_edited_as_such() {
+fn a_document_in_flow_style_stays_in_flow_style() {
     let line = "{name: w, jobs: [{name: a, command: x}, {name: b, command: y}]}  # mine\n";
     let found = written(line, Format::Yaml).unwrap();
     assert_eq!(
@@ -182,7 +182,7 @@ fn a_document_that_is_one_flow_is_edited_as_such() {
 }
 
 #[test]
-fn lists_in_flow_style_are_replaced_where_they_are() {
+fn lists_in_flow_style_are_replaced_in_place() {
     let text = "\
 name: w
 slurm_schedulers: [{name: old, account: a}]  # old
@@ -205,7 +205,7 @@ fn a_job_with_a_merge_key_gets_a_scheduler_of_its_own() {
 }
 
 #[test]
-fn a_scheduler_is_taken_from_a_job_without_a_trace() {
+fn a_removed_scheduler_leaves_no_empty_line() {
     let taken = |text: &str, format: Format| {
         let loaded = load(text.as_bytes(), Some(format), &LoadOptions::default());
         assert!(!loaded.has_errors(), "{:?}", loaded.problems);
@@ -227,7 +227,7 @@ fn a_scheduler_is_taken_from_a_job_without_a_trace() {
 }
 
 #[test]
-fn kdl_replaces_what_was_there_and_knows_properties() {
+fn kdl_replaces_nodes_and_properties() {
     let text = "// mine\nname \"w\"\nslurm_scheduler \"old\" account=\"}\" {\n    nodes 1\n}\n// kept\naction {\n    \
         trigger_type \"on_workflow_start\"\n    action_type \"schedule_nodes\"\n    scheduler \"old\"\n}\njob \"a\" \
         command=\"x\" scheduler=\"old\"\njob \"b\" command=\"y\"\n";
@@ -239,7 +239,7 @@ fn kdl_replaces_what_was_there_and_knows_properties() {
 }
 
 #[test]
-fn what_cannot_be_edited_names_its_line_and_what_to_do() {
+fn an_obstacle_has_a_position_and_a_hint() {
     let alias = "name: w\njobs:\n- *a\n- {name: b, command: y}\n";
     let anchored = format!("x: &a {{name: a, command: x}}\n{alias}");
     let obstacle = written(&anchored, Format::Yaml).unwrap_err();

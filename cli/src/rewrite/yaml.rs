@@ -1,15 +1,15 @@
-//! YAML: new keys stand before `jobs`, a job's scheduler behind its name. Block style (`- name: a`) and flow style
-//! (`- {name: a}`) stay as they are, in one document also side by side.
+//! Edits YAML: inserts new keys before `jobs`, and a job's scheduler after its name. Block style (`- name: a`) and flow style
+//! (`- {name: a}`) are kept; a document may contain both.
 
 use serde_json::{Value, json};
 use torc_api::load::{YamlEntry, YamlKind, YamlNode, yaml_layout};
 use torc_api::problem::Position;
 use torc_api::schema::snake_case;
 
-use super::{Edit, Obstacle, Task, obstacle};
+use super::{Edit, EditRequest, Obstacle, obstacle};
 use crate::output::document_text;
 
-pub(super) fn edits(task: &Task<'_>) -> Result<Vec<Edit>, Box<Obstacle>> {
+pub(super) fn edits(task: &EditRequest<'_>) -> Result<Vec<Edit>, Box<Obstacle>> {
     let documents = yaml_layout(task.text);
     let spec = documents.iter().find_map(|root| spec_of(task, root)).ok_or_else(|| task.unknown_layout())?;
     let jobs = entry(spec, "jobs").ok_or_else(|| task.unknown_layout())?;
@@ -26,20 +26,20 @@ pub(super) fn edits(task: &Task<'_>) -> Result<Vec<Edit>, Box<Obstacle>> {
     Ok(edits)
 }
 
-/// Returns the mapping that holds `jobs`, if this is the document that is meant.
-fn spec_of<'d>(task: &Task<'_>, root: &'d YamlNode) -> Option<&'d YamlNode> {
+/// Returns the mapping that contains `jobs`, if this is the document to edit.
+fn spec_of<'d>(task: &EditRequest<'_>, root: &'d YamlNode) -> Option<&'d YamlNode> {
     let spec = if task.found.bare { root } else { &entry(root, "spec")?.node };
     let jobs = entry(spec, "jobs")?;
     (Some(jobs.start) == task.offset("spec.jobs")).then_some(spec)
 }
 
-/// Returns a key of a mapping, in either spelling. Keys that a merge brings in are written elsewhere.
+/// Finds a key of a mapping, in either spelling. Keys from a merge are not part of the mapping.
 fn entry<'d>(map: &'d YamlNode, name: &str) -> Option<&'d YamlEntry> {
     map.entries().iter().find(|entry| snake_case(&entry.key) == snake_case(name))
 }
 
-/// Puts a list in place of the one that is there, or before `jobs`.
-fn list_edit(task: &Task<'_>, spec: &YamlNode, jobs: &YamlEntry, name: &str, list: &Value) -> Option<Edit> {
+/// Returns the edit that replaces a list, or inserts it before `jobs`.
+fn list_edit(task: &EditRequest<'_>, spec: &YamlNode, jobs: &YamlEntry, name: &str, list: &Value) -> Option<Edit> {
     let is_empty = list.as_array().is_none_or(Vec::is_empty);
     let known = entry(spec, name);
     if known.is_none() && is_empty {
@@ -70,14 +70,14 @@ fn list_edit(task: &Task<'_>, spec: &YamlNode, jobs: &YamlEntry, name: &str, lis
     Some(Edit { start, end, text })
 }
 
-/// Returns what separates a new key from `jobs` in a mapping in flow style: a line of its own where `jobs` has one.
+/// Returns the separator between a new key and `jobs` in flow style: a line break if `jobs` starts a line.
 fn gap_before(text: &str, jobs: &YamlEntry) -> String {
     let line = start_of_line(text, jobs.start);
     let pad = text.get(line..jobs.start).unwrap_or_default();
     if pad.trim().is_empty() && line > 0 { format!("\n{pad}") } else { " ".to_owned() }
 }
 
-/// Returns the place above the comments that stand directly above a line: they describe it. Those at the top describe the file.
+/// Returns the offset before the comments directly above a line, which describe it. Comments at the top describe the file.
 fn above_comments(text: &str, line: usize) -> usize {
     let mut at = line;
     while at > 0 {
@@ -90,8 +90,7 @@ fn above_comments(text: &str, line: usize) -> usize {
     line
 }
 
-/// Returns where the value of a key ends that begins a line: at the next line that is not indented further and is no item of
-/// its list.
+/// Returns the end of the value of a key in block style: the next line without further indentation that is no item of its list.
 fn end_of_block(text: &str, start: usize, indent: usize) -> usize {
     let mut end = start;
     let mut blank = 0;
@@ -120,14 +119,14 @@ fn end_of_line(text: &str, at: usize) -> usize {
     text.get(at..).unwrap_or_default().find('\n').map_or(text.len(), |end| at + end + 1)
 }
 
-fn job_edit(task: &Task<'_>, jobs: &YamlNode, index: usize, after: Option<&str>) -> Result<Edit, Box<Obstacle>> {
+fn job_edit(task: &EditRequest<'_>, jobs: &YamlNode, index: usize, after: Option<&str>) -> Result<Edit, Box<Obstacle>> {
     let name = task.before.jobs.get(index).map_or("", |job| job.name.as_str());
     let Some(job) = jobs.items().get(index) else {
-        let reason = "the list of jobs is written elsewhere";
-        return Err(Box::new(obstacle(Some(position(jobs)), reason, "write the list of jobs below `jobs`")));
+        let reason = "the list of jobs is an alias";
+        return Err(Box::new(obstacle(Some(position(jobs)), reason, "write the list of jobs under `jobs`")));
     };
     if !matches!(job.kind, YamlKind::Map { .. }) {
-        let reason = format!("job '{name}' is an alias: its scheduler would be that of the job it stands for");
+        let reason = format!("job '{name}' is an alias, so an edit would change the scheduler of another job");
         return Err(Box::new(obstacle(Some(position(job)), &reason, "write the job out instead of the alias (`*…`)")));
     }
     let scheduler = after.map_or_else(|| "null".to_owned(), |name| flow(&json!(name)));
@@ -140,7 +139,7 @@ fn job_edit(task: &Task<'_>, jobs: &YamlNode, index: usize, after: Option<&str>)
         (Some(name), true) => insert(name.node.end, format!(", {added}")),
         (Some(name), false) => {
             let at = end_of_line(task.text, name.node.end);
-            // The last line of a file may lack its end.
+            // The last line of a file may have no line end.
             let ends = task.text.get(..at).is_some_and(|text| text.ends_with('\n'));
             insert(at, if ends { format!("{pad}{added}\n") } else { format!("\n{pad}{added}\n") })
         }
@@ -151,7 +150,7 @@ fn job_edit(task: &Task<'_>, jobs: &YamlNode, index: usize, after: Option<&str>)
     })
 }
 
-/// Puts another value in place of the one of a key, or removes the line of a key that has one of its own.
+/// Returns the edit that replaces the value of a key, or removes the line of the key.
 fn replaced(text: &str, known: &YamlEntry, is_removed: bool, value: String) -> Edit {
     let line = start_of_line(text, known.start);
     if is_removed && text.get(line..known.start).is_some_and(|before| before.trim().is_empty()) {
@@ -168,7 +167,7 @@ fn position(node: &YamlNode) -> Position {
     Position::new(node.line, node.column)
 }
 
-/// Returns a value in flow style.
+/// Formats a value in flow style.
 fn flow(value: &Value) -> String {
     match value {
         Value::Array(items) => format!("[{}]", items.iter().map(flow).collect::<Vec<_>>().join(", ")),
@@ -181,7 +180,7 @@ fn flow(value: &Value) -> String {
     }
 }
 
-/// Returns whether every YAML reader takes a text without quotes for this text.
+/// Returns whether every YAML reader parses the unquoted text as this string.
 fn is_plain(text: &str) -> bool {
     const OTHERS: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');

@@ -8,12 +8,12 @@ fn typed(line: &str) -> Layers {
     crate::cli::parse(line.split_whitespace()).unwrap().1
 }
 
-struct World {
+struct TestEnv {
     root: tempfile::TempDir,
     variables: BTreeMap<String, String>,
 }
 
-impl World {
+impl TestEnv {
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(root.path().join("project/inner")).unwrap();
@@ -38,9 +38,9 @@ impl World {
 }
 
 #[test]
-fn nearer_sources_win_one_by_one() {
-    let mut world = World::new();
-    let cpus = |world: &World, flags: Layers| {
+fn nearer_sources_take_precedence() {
+    let mut world = TestEnv::new();
+    let cpus = |world: &TestEnv, flags: Layers| {
         let layers = world.gather(flags).unwrap().0;
         layers.get("client.run.num_cpus").map(|value| value.text.clone())
     };
@@ -57,8 +57,8 @@ fn nearer_sources_win_one_by_one() {
 }
 
 #[test]
-fn keys_of_different_files_are_merged_and_know_their_origin() {
-    let world = World::new();
+fn keys_of_different_files_are_merged_with_their_origin() {
+    let world = TestEnv::new();
     let user = world.file("home/.config/torc/config.toml", "[client]\nurl = \"http://a:1/\"\nformat = \"json\"\n");
     let project = world.file("project/torc.toml", "[client]\nformat = \"yaml\"\n");
     let (layers, warnings) = world.gather(Layers::default()).unwrap();
@@ -75,7 +75,7 @@ fn keys_of_different_files_are_merged_and_know_their_origin() {
 
 #[test]
 fn the_users_folder_follows_xdg() {
-    let mut world = World::new();
+    let mut world = TestEnv::new();
     world.file("xdg/torc/config.toml", "[server]\nmax_jobs = 7\n");
     let folder = world.root.path().join("xdg");
     world.variables.insert("XDG_CONFIG_HOME".to_owned(), folder.to_str().unwrap().to_owned());
@@ -85,7 +85,7 @@ fn the_users_folder_follows_xdg() {
 
 #[test]
 fn a_file_that_does_not_parse_is_an_error_with_its_line() {
-    let world = World::new();
+    let world = TestEnv::new();
     let path = world.file("project/torc.toml", "[client]\nformat = json\n");
     let error = world.gather(Layers::default()).unwrap_err();
     assert_eq!(error.kind, crate::error::ExitStatus::InvalidInput);
@@ -93,8 +93,8 @@ fn a_file_that_does_not_parse_is_an_error_with_its_line() {
 }
 
 #[test]
-fn unknown_keys_are_warnings_with_the_nearest() {
-    let world = World::new();
+fn unknown_keys_are_warnings_with_the_nearest_key() {
+    let world = TestEnv::new();
     let path = world.file("project/torc.toml", "[client]\nformt = \"json\"\n[else]\nx = 1\n");
     let (_, warnings) = world.gather(Layers::default()).unwrap();
     let path = path.display();
@@ -109,8 +109,8 @@ fn unknown_keys_are_warnings_with_the_nearest() {
 
 // J26
 #[test]
-fn names_of_torc_1_count_and_say_what_they_are_called_now() {
-    let world = World::new();
+fn keys_of_torc_1_are_accepted_with_a_warning() {
+    let world = TestEnv::new();
     let text = "[client.run]\njob_completion_poll_interval = 7\n[client.slurm]\njob_completion_poll_interval = 8\n";
     let path = world.file("project/torc.toml", text);
     let (layers, warnings) = world.gather(Layers::default()).unwrap();
@@ -127,7 +127,7 @@ fn names_of_torc_1_count_and_say_what_they_are_called_now() {
 
 #[test]
 fn wrong_values_name_their_source() {
-    let world = World::new();
+    let world = TestEnv::new();
     let path = world.file("project/torc.toml", "[client.run]\nnum_cpus = \"many\"\n");
     let (layers, _) = world.gather(Layers::default()).unwrap();
     let error = resolve(&layers, EnvCredentials::default()).unwrap_err();
@@ -158,10 +158,11 @@ fn wrong_values_name_their_source() {
 
 // J27, J31, J34, J35
 #[test]
-fn what_happens_when_the_server_stays_away_can_be_set() {
-    let mut world = World::new();
-    let settings =
-        |world: &World, flags: Layers| resolve(&world.gather(flags).unwrap().0, EnvCredentials::default()).unwrap().run;
+fn the_behavior_while_the_server_is_unreachable_is_configurable() {
+    let mut world = TestEnv::new();
+    let settings = |world: &TestEnv, flags: Layers| {
+        resolve(&world.gather(flags).unwrap().0, EnvCredentials::default()).unwrap().run
+    };
     let usual = settings(&world, Layers::default());
     assert_eq!((usual.offline_drain, usual.drain_ping_interval.as_secs()), (true, 120));
     assert_eq!((usual.claim_backoff_max.as_secs(), usual.long_poll), (300, true));
@@ -186,10 +187,10 @@ fn what_happens_when_the_server_stays_away_can_be_set() {
     assert_eq!((run.claim_backoff_max.as_secs(), run.long_poll), (11, true));
 }
 
-/// As Torc 1.0 spelled them.
+/// The spelling of Torc 1.0.
 #[test]
 fn every_setting_has_a_variable_by_its_sections() {
-    let mut world = World::new();
+    let mut world = TestEnv::new();
     world.variables.insert("TORC_CLIENT__RUN__NUM_CPUS".to_owned(), "3".to_owned());
     let (layers, _) = world.gather(Layers::default()).unwrap();
     let value = layers.get("client.run.num_cpus").unwrap();
@@ -199,12 +200,12 @@ fn every_setting_has_a_variable_by_its_sections() {
     assert_eq!(layers.get("client.run.num_cpus").unwrap().text, "4", "the short one wins");
 }
 
-/// A value of each source that no other source has, for every setting.
+/// Sets every setting in every source to a unique value.
 #[test]
-fn for_every_setting_the_nearer_source_wins() {
+fn the_nearer_source_takes_precedence_for_every_setting() {
     let sources = ["system", "user", "project", "section", "variable", "flag"];
     for (count, nearest) in sources.iter().enumerate() {
-        let mut world = World::new();
+        let mut world = TestEnv::new();
         let mut flags = Layers::default();
         let text = |source: &str| {
             let mut lines = String::new();
@@ -251,8 +252,8 @@ fn for_every_setting_the_nearer_source_wins() {
 }
 
 #[test]
-fn an_empty_variable_says_nothing() {
-    let mut world = World::new();
+fn an_empty_variable_is_ignored() {
+    let mut world = TestEnv::new();
     world.file("project/torc.toml", "[client]\nformat = \"yaml\"\n");
     world.variables.insert("TORC_FORMAT".to_owned(), String::new());
     let (layers, _) = world.gather(Layers::default()).unwrap();
@@ -262,8 +263,8 @@ fn an_empty_variable_says_nothing() {
 }
 
 #[test]
-fn what_is_built_in() {
-    let (layers, _) = World::new().gather(Layers::default()).unwrap();
+fn defaults_are_stable() {
+    let (layers, _) = TestEnv::new().gather(Layers::default()).unwrap();
     let built_in: Vec<(&str, &str)> =
         all().filter_map(|key| Some((key.key, layers.get(key.key)?.text.as_str()))).collect();
     let expected = [
@@ -299,7 +300,7 @@ fn what_is_built_in() {
     assert_eq!(settings.server.slurm_poll_interval, Duration::from_secs(15));
 }
 
-/// A value for every setting but those of a cluster, each unlike all others.
+/// A unique value for every setting except those of a Kubernetes cluster.
 pub const EXAMPLES: [(&str, &str); 60] = [
     ("client.url", "http://h:1/x/"),
     ("client.service", "ns/svc"),
@@ -363,9 +364,8 @@ pub const EXAMPLES: [(&str, &str); 60] = [
     ("server.max_jobs", "20"),
 ];
 
-/// Every setting is given to its own field.
 #[test]
-fn every_setting_has_its_field() {
+fn every_setting_is_read_into_its_field() {
     let mut layers = Layers::default();
     for (key, text) in EXAMPLES {
         let name = all().find(|known| known.key == key).unwrap().key;
@@ -455,7 +455,7 @@ fn every_setting_has_its_field() {
 }
 
 #[test]
-fn every_flag_is_its_setting() {
+fn every_flag_sets_its_setting() {
     let pin = "ab".repeat(32);
     let line = format!(
         "torc server --url http://u --token-file t --ca-cert c --certificate-sha256 {pin} --context x --kubeconfig k -o yaml -n ns \
@@ -521,7 +521,7 @@ fn every_flag_is_its_setting() {
 }
 
 #[test]
-fn the_least_that_a_setting_may_be() {
+fn settings_have_a_minimum() {
     for (key, least) in [
         ("client.run.num_cpus", 1),
         ("client.run.num_gpus", 0),
@@ -545,7 +545,7 @@ fn the_least_that_a_setting_may_be() {
 }
 
 #[test]
-fn a_certificate_and_its_key_come_together() {
+fn a_certificate_needs_its_key() {
     for (key, words) in [("server.tls_cert", "--tls-key"), ("server.tls_key", "--tls-cert")] {
         let mut layers = Layers::default();
         layers.below(key, "/f".to_owned(), Origin::Flag);
@@ -556,14 +556,14 @@ fn a_certificate_and_its_key_come_together() {
 }
 
 #[test]
-fn files_of_this_folder_come_before_those_of_others() {
-    let mut world = World::new();
+fn project_files_precede_user_and_system_files() {
+    let mut world = TestEnv::new();
     let system = world.file("etc/torc/config.toml", "");
     let user = world.file("home/.config/torc/config.toml", "");
     let above = world.file("torc.toml", "");
     let project = world.file("project/torc.toml", "");
     let folder = world.root.path().join("project/inner");
-    let found = |world: &World| {
+    let found = |world: &TestEnv| {
         let variable = |name: &str| world.variables.get(name).cloned();
         let system = world.root.path().join("etc");
         config_files(&Environment { variable: &variable, folder: &folder, system: &system })
@@ -588,9 +588,9 @@ fn files_of_this_folder_come_before_those_of_others() {
 }
 
 #[test]
-fn a_mistake_in_a_file_is_told_with_line_and_column() {
+fn a_syntax_error_has_line_and_column() {
     for (text, place) in [("x = \n", ":1:"), ("\n\n  x = [\n", ":3:"), ("a = 1\nä = ö\n", ":2:")] {
-        let world = World::new();
+        let world = TestEnv::new();
         let path = world.file("project/torc.toml", text);
         let error = world.gather(Layers::default()).unwrap_err();
         assert!(error.message.starts_with(&format!("{}{place}", path.display())), "{}", error.message);

@@ -289,7 +289,7 @@ async fn run_pending_actions(
     Ok(RunOutcome::Interrupted)
 }
 
-/// How a run ended.
+/// The outcome of a run.
 pub enum RunOutcome {
     /// The workflows have settled, or the runner has exited.
     Settled(Vec<Workflow>),

@@ -14,7 +14,7 @@ use crate::error::{CliError, ExitStatus};
 /// Interval at which the files of a store without an owner are checked. Only an owner can send a watch.
 const STORE_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How watching a store ended.
+/// The outcome of watching a store.
 pub enum Watched<T> {
     /// `look` has returned a value.
     Done(T),

@@ -284,7 +284,7 @@ fn files_without_a_document_are_refused() {
 fn missing_paths_are_refused() {
     let env = TestEnv::new();
     env.write("folder/readme.txt", "");
-    env.torc("apply -f none.yaml").exits(5).prints("there is no file none.yaml");
+    env.torc("apply -f none.yaml").exits(5).prints("file none.yaml does not exist");
     env.torc("apply -f folder").exits(4).prints("folder holds no .yaml");
     env.call("apply -f -").run().exits(4);
     env.torc("apply").exits(2);

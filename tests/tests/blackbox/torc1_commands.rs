@@ -92,7 +92,7 @@ fn ping_prints_the_server() {
     env.torc("ping --url http://127.0.0.1:9").exits(6);
     env.write("mixed.yaml", MIXED);
     env.torc("apply -f mixed.yaml --no-run").exits(0);
-    env.torc("ping").exits(0).prints("nobody serves it");
+    env.torc("ping").exits(0).prints("no process serves it");
     let server = env.start("server --bind 127.0.0.1:0");
     server.prints("http://");
     let answer = env.json("ping");

@@ -21,13 +21,10 @@ pub struct Seen {
     pub listing: Listing,
     /// Statuses of workflows by workflow id.
     pub workflows: HashMap<i64, WorkflowStatus>,
-    /// Jobs by id.
     pub jobs: HashMap<i64, Job>,
     /// Results by job, run and attempt.
     pub results: HashSet<(i64, i32, i32)>,
-    /// Actions by id.
     pub actions: HashMap<i64, WorkflowAction>,
-    /// Allocations by id.
     pub allocations: HashMap<i64, Allocation>,
     /// Status and number of running and queued jobs by runner id.
     pub runners: HashMap<i64, (RunnerStatus, i64, i64)>,

@@ -34,7 +34,6 @@ pub struct UndecidedJobsArgs {
     pub workflow: Option<String>,
 }
 
-/// Records the decision.
 pub async fn run(
     context: &CommandContext,
     args: &UndecidedJobsArgs,

@@ -51,16 +51,11 @@ impl Tail {
     }
 
     /// Prints the output of a job from a pack. It is complete, so it is printed once.
-    fn print_packed(
-        &mut self,
-        path: &Path,
-        (pack, offset): (PathBuf, u64),
-        output: Printer,
-    ) -> Result<bool, TailError> {
+    fn print_packed(&mut self, path: &Path, pack: &Path, offset: u64, output: Printer) -> Result<bool, TailError> {
         if self.offsets.contains_key(path) {
             return Ok(false);
         }
-        let bytes = packs::read(&pack, offset)?;
+        let bytes = packs::read(pack, offset)?;
         let start = match self.lines {
             Some(lines) => last_lines(&mut Cursor::new(&bytes), lines)?,
             None => 0,
@@ -72,8 +67,8 @@ impl Tail {
     }
 
     fn print_file(&mut self, path: &Path, output: Printer) -> Result<bool, TailError> {
-        if let Some(packed) = path.to_str().and_then(packs::parse_reference) {
-            return self.print_packed(path, packed, output);
+        if let Some((pack, offset)) = path.to_str().and_then(packs::parse_reference) {
+            return self.print_packed(path, &pack, offset, output);
         }
         let mut file = File::open(path)?;
         let start = match self.offsets.get(path) {

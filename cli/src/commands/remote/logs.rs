@@ -15,14 +15,15 @@ use crate::error::{CliError, ExitStatus};
 use crate::output::human;
 use crate::remote::parallel;
 use crate::remote::request::{LOGS, RequestOutcome, WorkerRequest};
-use crate::remote::ssh::{Ssh, Trouble};
+use crate::remote::ssh::{Ssh, WorkerError};
 
 /// Copies the logs of every worker into a folder of its own.
 pub async fn collect(
     context: &CommandContext,
     ssh_args: &SshArgs,
     chosen: &WorkerSelection,
-    (output_dir, delete): (&Path, bool),
+    output_dir: &Path,
+    delete: bool,
 ) -> Result<ExitStatus, CliError> {
     let into = context.folder.join(output_dir);
     with_client(&context.settings, &context.folder, async |client: &Client| {
@@ -59,18 +60,18 @@ fn started(workers: Vec<StoredWorker>) -> Vec<StoredWorker> {
     workers.into_iter().filter(|worker| worker.kept.folder.is_some()).collect()
 }
 
-fn failures<T>(answers: Vec<WorkerAnswer<T>>) -> Vec<(String, Trouble)> {
+fn failures<T>(answers: Vec<WorkerAnswer<T>>) -> Vec<(String, WorkerError)> {
     answers.into_iter().filter_map(|(worker, answer)| Some((worker.address.to_string(), answer.err()?))).collect()
 }
 
-fn conclude(failed: &[(String, Trouble)], of: usize, what: &str) -> Result<ExitStatus, CliError> {
+fn conclude(failed: &[(String, WorkerError)], of: usize, what: &str) -> Result<ExitStatus, CliError> {
     if failed.is_empty() {
         return Ok(ExitStatus::Success);
     }
     Err(partly_failed(failed, of, what, "fix the problem and run the same command again"))
 }
 
-fn row(worker: &StoredWorker, answer: &Result<PathBuf, Trouble>) -> LogsRow {
+fn row(worker: &StoredWorker, answer: &Result<PathBuf, WorkerError>) -> LogsRow {
     LogsRow {
         worker: worker.address.to_string(),
         files: answer.as_ref().ok().and_then(|folder| count_files(folder).ok()),
@@ -94,8 +95,8 @@ async fn copy_logs(ssh: Ssh, worker: StoredWorker, into: PathBuf) -> WorkerAnswe
     (worker, answer)
 }
 
-async fn fetch(ssh: &Ssh, worker: &StoredWorker, folder: PathBuf, into: &Path) -> Result<(), Trouble> {
-    let failed = |error: io::Error| Trouble {
+async fn fetch(ssh: &Ssh, worker: &StoredWorker, folder: PathBuf, into: &Path) -> Result<(), WorkerError> {
+    let failed = |error: io::Error| WorkerError {
         unreachable: false,
         reason: format!("could not write to {}: {error}", into.display()),
         advice: "free disk space, or set another folder with --output-dir".to_owned(),

@@ -12,8 +12,8 @@ use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 use crate::remote::parallel;
 use crate::remote::request::{RequestOutcome, WorkerRequest, WorkerResponse};
-use crate::remote::ssh::Trouble;
-use crate::remote::worker_status::{WorkerStatus, judge};
+use crate::remote::ssh::WorkerError;
+use crate::remote::worker_status::{WorkerStatus, worker_status};
 
 /// Prints the state of the workers.
 pub async fn status(context: &CommandContext, ssh: &SshArgs, chosen: &WorkerSelection) -> Result<ExitStatus, CliError> {
@@ -23,7 +23,7 @@ pub async fn status(context: &CommandContext, ssh: &SshArgs, chosen: &WorkerSele
         // The server is read after the workers, so that its data is not older than theirs.
         let runners = client.runners(true).await?;
         let statuses: Vec<WorkerStatus> =
-            answers.iter().map(|(worker, answer)| judge(&worker.kept, answer, &runners)).collect();
+            answers.iter().map(|(worker, answer)| worker_status(&worker.kept, answer, &runners)).collect();
         context.output.list(&statuses)
     })
     .await?;
@@ -43,7 +43,7 @@ pub async fn ask_all(
         let ssh = ssh_args.ssh(context, &worker.kept);
         async move {
             let answer = match order {
-                Some(order) => ssh.order(&worker.address, &order).await.and_then(accepted).map(Some),
+                Some(order) => ssh.send(&worker.address, &order).await.and_then(accepted).map(Some),
                 None => Ok(None),
             };
             (worker, answer)
@@ -52,12 +52,12 @@ pub async fn ask_all(
     parallel::for_each(workers, ssh_args.max_parallel_ssh, work, done).await
 }
 
-/// Stops the runners.
 pub async fn stop(
     context: &CommandContext,
     ssh: &SshArgs,
     chosen: &WorkerSelection,
-    (force, timeout): (bool, Duration),
+    force: bool,
+    timeout: Duration,
 ) -> Result<ExitStatus, CliError> {
     let wait_seconds = timeout.as_secs();
     with_client(&context.settings, &context.folder, async |client: &Client| {
@@ -72,7 +72,7 @@ pub async fn stop(
             context.output.progress(&format!("[{number}/{of}] {}: {word}", worker.address));
         });
         let answers = answers.await;
-        let is_late = |answer: &Result<Option<WorkerResponse>, Trouble>| {
+        let is_late = |answer: &Result<Option<WorkerResponse>, WorkerError>| {
             matches!(answer, Ok(Some(report)) if report.outcome == RequestOutcome::StillRunning)
         };
         let late = answers.iter().filter(|(_, answer)| is_late(answer)).count();
@@ -82,7 +82,7 @@ pub async fn stop(
             .collect();
         let rows: Vec<OrderRow> = ended.iter().map(|(worker, answer)| row(worker, answer)).collect();
         context.output.list(&rows)?;
-        let failed: Vec<(String, Trouble)> = ended
+        let failed: Vec<(String, WorkerError)> = ended
             .into_iter()
             .filter_map(|(worker, answer)| Some((worker.address.to_string(), answer.err()?)))
             .collect();
@@ -95,11 +95,11 @@ pub async fn stop(
     .await
 }
 
-fn has_ended(report: WorkerResponse) -> Result<WorkerResponse, Trouble> {
+fn has_ended(report: WorkerResponse) -> Result<WorkerResponse, WorkerError> {
     if report.outcome != RequestOutcome::StillRunning {
         return Ok(report);
     }
-    Err(Trouble {
+    Err(WorkerError {
         unreachable: false,
         reason: "its jobs have not ended before the timeout".to_owned(),
         advice: "wait longer with --timeout, or kill them with --force".to_owned(),

@@ -21,7 +21,7 @@ use crate::error::{CliError, ExitStatus};
 use crate::host::host_name;
 use crate::output::human;
 use crate::remote::request::{RequestOutcome, StartRequest, WorkerRequest, WorkerResponse};
-use crate::remote::ssh::{Ssh, Trouble, VERSION};
+use crate::remote::ssh::{Ssh, VERSION, WorkerError};
 use crate::remote::{folder, parallel};
 use crate::settings::{Layers, as_arguments};
 use crate::use_cases::submit::{Purpose, line, submit_workflows};
@@ -31,7 +31,6 @@ const OUTPUT_DIR: &str = "client.run.output_dir";
 /// Lifetime of the token of a worker. 90 days exceed the duration of any workflow.
 const WORKER_TOKEN_SECONDS: i64 = 90 * 24 * 3_600;
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, ssh: &SshArgs, args: &RunRemoteArgs) -> Result<ExitStatus, CliError> {
     let (file, target) = match args.targets.as_slice() {
         [file, target] => (Some(Path::new(file)), target.as_str()),
@@ -240,7 +239,7 @@ async fn start_all(
         .await;
     let rows: Vec<OrderRow> = answers.iter().map(|(worker, answer)| row(worker, answer)).collect();
     context.output.list(&rows)?;
-    let failed: Vec<(String, Trouble)> =
+    let failed: Vec<(String, WorkerError)> =
         answers.into_iter().filter_map(|(worker, answer)| Some((worker.address.to_string(), answer.err()?))).collect();
     if !failed.is_empty() {
         return Err(partly_failed(
@@ -259,14 +258,14 @@ async fn start_all(
 }
 
 async fn start(ssh: Ssh, worker: StoredWorker, order: StartRequest) -> WorkerAnswer<WorkerResponse> {
-    let answer = ssh.order(&worker.address, &WorkerRequest::Start(Box::new(order))).await.and_then(accepted);
+    let answer = ssh.send(&worker.address, &WorkerRequest::Start(Box::new(order))).await.and_then(accepted);
     (worker, answer)
 }
 
 /// Turns a refusal into an error.
-pub fn accepted(report: WorkerResponse) -> Result<WorkerResponse, Trouble> {
+pub fn accepted(report: WorkerResponse) -> Result<WorkerResponse, WorkerError> {
     match report.outcome {
-        RequestOutcome::Refused { reason, advice } => Err(Trouble { unreachable: false, reason, advice }),
+        RequestOutcome::Refused { reason, advice } => Err(WorkerError { unreachable: false, reason, advice }),
         _ => Ok(report),
     }
 }
@@ -286,7 +285,7 @@ pub fn outcome_word(report: &WorkerResponse) -> &'static str {
 }
 
 /// Returns the row about the outcome of a request.
-pub fn row(worker: &StoredWorker, answer: &Result<WorkerResponse, Trouble>) -> OrderRow {
+pub fn row(worker: &StoredWorker, answer: &Result<WorkerResponse, WorkerError>) -> OrderRow {
     let runner = answer.as_ref().ok().and_then(|report| report.runner.as_ref());
     OrderRow {
         worker: worker.address.to_string(),
@@ -394,7 +393,7 @@ mod tests {
             (good.outcome, good.good, good.host.as_deref(), good.pid, good.message.as_str()),
             ("started", true, Some("h"), Some(9), "")
         );
-        let bad = row(&worker, &Err(Trouble { unreachable: true, reason: "r".to_owned(), advice: "a".to_owned() }));
+        let bad = row(&worker, &Err(WorkerError { unreachable: true, reason: "r".to_owned(), advice: "a".to_owned() }));
         assert_eq!(
             (bad.outcome, bad.good, bad.host, bad.pid, bad.message.as_str()),
             ("failed", false, None, None, "r")

@@ -104,7 +104,6 @@ pub fn read(context: &CommandContext, file: &Path) -> Result<Vec<WorkerAddress>,
     Ok(list.workers)
 }
 
-/// Removes a worker.
 pub async fn remove(
     context: &CommandContext,
     workflow: &str,

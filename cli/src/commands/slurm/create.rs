@@ -41,7 +41,6 @@ struct CreatedWorkflow<'a> {
     schedulers: Vec<SchedulerRow>,
 }
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: &CreateSlurmArgs) -> Result<ExitStatus, CliError> {
     let mut planned = plan(context, &args.file, &args.plan).await?;
     refuse_known(&args.file, &planned, args.overwrite)?;

@@ -60,7 +60,6 @@ pub struct LogFinding {
 /// Maximum number of bytes that are read from the end of a file, where the cause of a failure is.
 const MAX_READ_BYTES: u64 = 8 << 20;
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: &ParseLogsArgs) -> Result<ExitStatus, CliError> {
     let (jobs, names) = with_client(&context.settings, &context.folder, async |client: &Client| {
         let jobs = of_workflow(client, args.workflow.as_deref()).await?;

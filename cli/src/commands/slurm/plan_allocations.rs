@@ -15,7 +15,7 @@ use torc_slurm::{sbatch, sinfo, squeue};
 use super::plan::{SchedulerPlanArgs, plan};
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
-use crate::output::{AllocationPlanRow, WayRow};
+use crate::output::{AllocationPlanRow, EstimateRow};
 use crate::sites;
 
 /// Compare one allocation with many nodes to many with one node
@@ -71,7 +71,7 @@ async fn row(
         wait_for_one: one.seconds,
     };
     let both = compare(estimate);
-    let way = |way: torc_core::planning::compare::Way| WayRow {
+    let way = |way: torc_core::planning::compare::Way| EstimateRow {
         allocations: way.allocations,
         nodes: way.nodes * each,
         start_seconds: way.first_start,

@@ -98,7 +98,6 @@ impl RegenerateArgs {
     }
 }
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: &RegenerateArgs) -> Result<ExitStatus, CliError> {
     let connection = ServerConnection::open(&context.settings, &context.folder).await?;
     let is_served = connection.is_served();

@@ -86,7 +86,6 @@ impl From<AccountingRecord> for SacctRow {
     }
 }
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: &SacctArgs) -> Result<ExitStatus, CliError> {
     let jobs = with_client(&context.settings, &context.folder, async |client: &Client| {
         of_workflow(client, args.workflow.as_deref()).await

@@ -29,7 +29,6 @@ pub struct ScheduleNodesArgs {
     pub max_parallel_jobs: Option<i32>,
 }
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: &ScheduleNodesArgs) -> Result<ExitStatus, CliError> {
     let connection = ServerConnection::open(&context.settings, &context.folder).await?;
     let is_served = connection.is_served();

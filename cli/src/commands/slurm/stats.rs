@@ -43,7 +43,6 @@ pub struct StatsRow {
     pub stats: SlurmStats,
 }
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: &StatsArgs) -> Result<ExitStatus, CliError> {
     let rows = with_client(&context.settings, &context.folder, async |client: &Client| {
         let workflow = resolve_workflow(client, args.workflow.as_deref()).await?;

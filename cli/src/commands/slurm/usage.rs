@@ -50,7 +50,6 @@ pub fn add_up(workflow: &str, records: &[AccountingRecord]) -> SlurmUsage {
     usage
 }
 
-/// Runs the command.
 pub async fn run(context: &CommandContext, args: &UsageArgs) -> Result<ExitStatus, CliError> {
     let jobs = with_client(&context.settings, &context.folder, async |client: &Client| {
         of_workflow(client, args.workflow.as_deref()).await

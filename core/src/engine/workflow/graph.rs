@@ -103,7 +103,7 @@ impl Graph {
         graph
     }
 
-    /// Returns the same graph without some of its jobs, and the ordinals in it of those that remain are new.
+    /// Returns a copy without some of the jobs. The remaining jobs have new ordinals.
     pub fn without(&self, removed: &BTreeSet<u32>) -> Self {
         let kept = self.ordinals().filter(|job| !removed.contains(job));
         let rows: Vec<JobRow> = kept.map(|job| self.row(job)).collect();
@@ -407,8 +407,7 @@ impl Graph {
         Ok(StateChange { before, after })
     }
 
-    /// Names the runner and the number of the next lease. `new_attempt`: the current attempt may have started without a report, so its
-    /// number is not used again.
+    /// Assigns a new lease to a runner. `new_attempt`: the current attempt may have started without a report, so its number is not used again.
     pub fn assign_lease(&mut self, job: u32, runner: RunnerId, lease_id: i64, new_attempt: bool) {
         let record = &mut self.jobs[job as usize];
         record.attempt += i32::from(new_attempt);

@@ -181,12 +181,12 @@ fn unusable_machines_are_reported_and_others_work() {
     for words in [
         format!("workers.txt:6: {good} is listed more than once"),
         format!("{good}: started"),
-        format!("{}: torc there is version 0.0.1", old.address()),
+        format!("{}: torc on that machine has version 0.0.1", old.address()),
         "--skip-version-check".to_owned(),
-        format!("{}: there is no program `torc`", bare.address()),
+        format!("{}: the program `torc` does not exist on that machine", bare.address()),
         "--remote-torc".to_owned(),
         "Connection refused".to_owned(),
-        "see whether `ssh -p 1 127.0.0.1 true` works".to_owned(),
+        "check whether `ssh -p 1 127.0.0.1 true` works".to_owned(),
         "could not start 3 of 4 workers".to_owned(),
     ] {
         started.clone().prints(&words);

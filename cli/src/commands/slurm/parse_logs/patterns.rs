@@ -174,7 +174,6 @@ mod tests {
         assert_eq!((found.len(), found[0].2.chars().count()), (MAX_LINES_PER_KIND, MAX_LINE_CHARS));
     }
 
-    /// Every pattern, and what it tells of; the more special come first.
     #[test]
     fn every_pattern_has_its_kind() {
         for (pattern, kind) in PATTERNS {
