@@ -54,7 +54,7 @@ mod tests {
 
     // S13, S14
     #[test]
-    fn cpu_on_average_is_the_accountings_and_its_peak_only_for_want_of_another() {
+    fn average_cpu_is_slurms_and_peak_only_without_samples() {
         let merged = complete(usage(None, None, Some(180.0), Some(20.0)), &stats(None, Some(90.0)), 60_000);
         assert_eq!((merged.peak_cpu_percent, merged.average_cpu_percent), (Some(180.0), Some(150.0)));
         let unknown = complete(usage(None, None, Some(180.0), Some(20.0)), &stats(None, None), 60_000);

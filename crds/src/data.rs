@@ -82,7 +82,7 @@ pub struct FileUse {
     pub job_status: JobState,
     /// As the document writes it.
     pub path: String,
-    /// Whether the job reads or writes it.
+    /// The use: input or output.
     pub role: FileRole,
     /// Its size then; absent when the job has not succeeded yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]

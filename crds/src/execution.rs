@@ -238,7 +238,7 @@ mod tests {
 
     // X08
     #[test]
-    fn jobs_are_measured_every_ten_seconds_unless_the_document_says_otherwise() {
+    fn jobs_are_sampled_every_ten_seconds_by_default() {
         let plan = MonitorPlan::default();
         assert_eq!((plan.jobs, plan.node, plan.plots), (Some(Granularity::Summary), None, false));
         assert_eq!((plan.interval_seconds, plan.flush_interval_seconds), (10, 300));

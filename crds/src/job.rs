@@ -77,7 +77,7 @@ pub struct JobSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
     pub labels: Vec<String>,
-    /// Which streams of this job are kept, and how (`executionConfig.stdio` when absent).
+    /// The streams of this job to keep (`executionConfig.stdio` when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdio: Option<Stdio>,
     /// Tasks that srun starts on each node of the job. The command is then the parallel program.

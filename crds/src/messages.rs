@@ -489,7 +489,7 @@ fn logs_and_workers_carry_every_field() {
     );
 }
 
-/// What each token states: who made it, for what, since when and until when.
+/// Claims of each token: issuer, scope, creation and expiry.
 #[test]
 fn a_token_states_its_grant_and_its_times() {
     let state = |grant: Grant, expires| Claims { grant, issuer: "ada".to_owned(), issued: 1, expires };
@@ -547,7 +547,7 @@ fn a_token_states_its_grant_and_its_times() {
     );
 }
 
-/// What says nothing is left out, and read as nothing.
+/// Absent values are omitted and read as absent.
 #[test]
 fn what_is_absent_is_left_out() {
     is_written_as(

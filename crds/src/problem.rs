@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
-    /// Whether the document can still be used.
+    /// The severity, which decides whether the document is usable.
     pub severity: Severity,
     /// The field, e.g. `spec.jobs[3].command`; empty for the document as a whole.
     pub field: String,

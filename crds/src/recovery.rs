@@ -30,7 +30,7 @@ pub struct SyncStatusRequest {
 pub struct RunnerEvidence {
     /// The runner.
     pub runner: i64,
-    /// Whether the runner registered on the caller's machine, as far as its host and boot tell.
+    /// The comparison of the runner's machine with the caller's, by host name and boot.
     pub machine: MachineMatch,
     /// The process that registered.
     pub agent: ProcessState,

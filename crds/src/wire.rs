@@ -77,7 +77,7 @@ pub struct RegisterRequest {
     /// The environment that the runner runs in.
     #[serde(default)]
     pub kind: RunnerKind,
-    /// What the runner may use in total.
+    /// The resources that the runner may use in total.
     pub capacity: Resources,
     /// The number of jobs at once for the queue strategy, which ignores resources; absent for the other strategy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -359,7 +359,7 @@ pub struct SyncResponse {
     /// The prefetch settings of the workflows, if they have any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefetch: Option<Prefetch>,
-    /// How long the runner stays, by the workflows that it serves.
+    /// The settings that decide how long the runner stays.
     #[serde(default)]
     pub terms: RunnerPolicy,
     /// Something is pending that could still add work or nodes: being idle is no reason to leave.

@@ -1,4 +1,4 @@
-//! Where a job may run, rule by rule.
+//! Tests of the rules that decide where a job may run.
 
 use torc_api::termination::EndMargin;
 

@@ -53,7 +53,7 @@ mod tests {
 
     // J07
     #[test]
-    fn a_job_that_names_no_requirements_has_one_cpu_and_a_megabyte_for_a_minute() {
+    fn default_requirements_are_one_cpu_1_mib_and_a_minute() {
         let expected = Requirements {
             name: DEFAULT_REQUIREMENTS.to_owned(),
             num_cpus: 1,

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn no_moment_leaves_a_killed_job_without_a_cause_that_more_would_help() {
+    fn every_killed_job_has_a_cause_that_more_would_help() {
         let needs = needs(4, 8, 0, 1, 1);
         for percent in 0..=120 {
             for peak in [None, Some(1), Some(4), Some(7), Some(9)] {

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_lists_the_code_wins_over_an_earlier_one_that_takes_everything() {
+    fn a_listed_code_wins_over_an_earlier_catch_all() {
         let handler = handler(vec![
             FailureRule { match_all_exit_codes: Some(true), max_retries: Some(9), ..Default::default() },
             FailureRule { exit_codes: vec![7], max_retries: Some(0), ..Default::default() },

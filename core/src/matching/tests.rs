@@ -1,4 +1,4 @@
-//! Who gets what: order, packing, working ahead, and random queues against a slow search.
+//! Tests of matching: order, packing, leases ahead of time, and random queues against a slow search.
 
 use proptest::prelude::*;
 use torc_api::wire::Resources;
@@ -93,7 +93,7 @@ fn the_longest_remaining_path_comes_first() {
 }
 
 #[test]
-fn jobs_that_differ_are_leased_ahead_only_to_bridge_a_round_trip() {
+fn mixed_jobs_are_leased_ahead_for_one_round_trip() {
     let want = WorkRequest { bridge: 1, ..want(1, 4, 9) };
     assert_eq!(run_paths(want, &[0; 9]), [0, 1, 2, 3, 4], "alike");
     assert_eq!(run_paths(want, &[0, 0, 0, 0, 5]), [4, 0], "of different urgency");
@@ -155,7 +155,7 @@ fn the_queue_strategy_counts_and_ignores_requirements() {
 }
 
 #[test]
-fn jobs_of_another_scheduler_come_only_when_there_is_nothing_else() {
+fn jobs_of_other_schedulers_come_last() {
     let of = |scheduler: &str, cpus| JobClass { scheduler: Some(scheduler.to_owned()), ..class(cpus, 0, 1, 1) };
     let gpu = RunnerView { scheduler: Some("gpu"), ..place(8) };
     let mut jobs = vec![(of("cpu", 1), 99, 0), (of("gpu", 4), 0, 1), (class(1, 0, 1, 1), 0, 2)];

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_submission_that_was_cut_short_is_found_again_and_never_repeated_on_a_guess() {
+    fn an_interrupted_submission_is_found_before_a_repeat() {
         let found = [("torc-wf1-a1", "17"), ("torc-wf1-a2", "18")];
         let known = SlurmLookup::Found(&found);
         let intention = |marker, called_ms_ago| PendingSubmission { marker, called_ms_ago };

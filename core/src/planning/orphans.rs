@@ -224,7 +224,7 @@ mod tests {
 
     // R03
     #[test]
-    fn a_runner_of_an_allocation_that_is_long_over_is_stale_once_it_is_silent() {
+    fn a_silent_runner_of_an_ended_allocation_is_stale() {
         let speaks = detect(&[], &[runner(10, Some(7))], &[RunningJob { id: 100, runner: 10 }]);
         assert_eq!(speaks, OrphanFindings::default());
         let silent = KnownRunner { is_silent: true, ..runner(10, Some(7)) };

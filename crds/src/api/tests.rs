@@ -420,7 +420,7 @@ fn a_cluster_carries_every_field() {
     );
 }
 
-/// What says nothing is left out, and read as nothing.
+/// Absent values are omitted and read as absent.
 #[test]
 fn what_is_absent_is_left_out() {
     let result = json!({

@@ -1,4 +1,4 @@
-//! What every definition must have, field by field.
+//! Tests of the required fields of every definition.
 
 use super::*;
 

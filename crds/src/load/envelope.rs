@@ -153,7 +153,7 @@ fn typed(mut root: Node, dialect: Dialect, mut problems: BoundedProblems) -> Int
         return Interpreted { document: Some(read), flawed: None, problems };
     }
     let wrong = problems.errors().iter().map(|problem| in_envelope(&problem.field, bare)).collect();
-    // If not every wrong field is known, consequences cannot be told from causes.
+    // If not every wrong field is known, consequences cannot be distinguished from causes.
     let flawed = problems.is_complete().then_some(InvalidDocument { read, wrong });
     Interpreted { document: None, flawed, problems }
 }

@@ -18,7 +18,7 @@ fn all() -> impl Iterator<Item = &'static Rule> {
     WORKFLOW.iter().chain(CLUSTER)
 }
 
-/// What the rule says of a value.
+/// Returns the message of a rule for a value.
 fn said(rule: &Rule, value: &Value) -> Option<String> {
     let errors = Validator::new().validate_compiled(&compile(rule), value, None).err()?;
     errors.into_iter().next().map(|error| error.message)
@@ -31,7 +31,7 @@ fn at(place: &str) -> &'static Rule {
     rule
 }
 
-/// What the parser says, if it is about the form.
+/// Returns the parser's error, if it is about the form.
 fn judged(parsed: Result<i64, QuantityError>) -> Option<String> {
     match parsed {
         Ok(_) | Err(QuantityError::TooLarge { .. }) => None,
@@ -124,7 +124,7 @@ proptest! {
     }
 }
 
-/// Which schema a place names; none if there is no such field.
+/// Returns the schema of a place; none if there is no such field.
 fn schema_at(rule: &Rule, mut schema: Value) -> Option<Value> {
     for step in rule.place.split('.').filter(|step| !step.is_empty()) {
         let field = step.trim_end_matches("[]");

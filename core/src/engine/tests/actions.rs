@@ -165,7 +165,7 @@ fn every_worker_starts_for_itself_unless_one_is_enough() {
 }
 
 #[test]
-fn it_counts_as_executed_when_it_has_succeeded_and_is_tried_three_times() {
+fn an_action_is_executed_once_it_succeeds_in_three_tries() {
     let mut lab = Lab::new(&Plan::new([job("a")]).with(with([commands(OnWorkflowStart, "x")])));
     let mut hand = lab.hire("one");
     let mut leases = lab.ask(&mut hand);
@@ -202,7 +202,7 @@ fn a_stopped_runner_is_no_failure_and_a_lost_one_is() {
     assert_eq!((tries(&lab), lab.states()), (1, vec![Pending]));
     let mut other = lab.hire("two");
     let lease = lab.ask(&mut other).remove(0);
-    // A promise that nobody acted upon is no try.
+    // A lease that was never started is no try.
     lab.say(&mut other, SyncRequest { returned: vec![lease.key], leaving: true, ..say(1) });
     assert_eq!((tries(&lab), lab.states()), (1, vec![Pending]));
 }
@@ -317,7 +317,7 @@ fn the_end_is_held_back_until_what_it_set_off_has_ended() {
 
 // J15
 #[test]
-fn without_a_runner_a_workflow_ends_and_its_action_waits_for_the_next() {
+fn without_a_runner_the_action_waits_and_the_workflow_ends() {
     let mut lab = Lab::new(&Plan::new([job("a")]).with(with([commands(OnWorkflowComplete, "end")])));
     let mut hand = lab.hire("one");
     let a = lab.ask(&mut hand).remove(0);
@@ -458,7 +458,7 @@ fn edits_keep_what_is_the_same() {
 }
 
 #[test]
-fn nothing_of_a_suspended_workflow_starts_and_a_deleted_one_is_forgotten() {
+fn suspended_and_deleted_workflows_start_no_actions() {
     let mut lab = Lab::new(&Plan::new([job("a")]).with(with([commands(OnWorkflowStart, "x")])));
     let id = lab.world.workflow();
     lab.world.run(|engine, tx| engine.suspend(id, tx)).unwrap();
@@ -492,7 +492,7 @@ fn what_belongs_to_an_end_runs_in_a_suspended_workflow() {
 
 /// Commands that are set off again while the earlier ones are still being ended would run beside them.
 #[test]
-fn an_action_that_is_set_off_again_waits_for_the_end_of_its_earlier_commands() {
+fn a_triggered_action_waits_for_its_earlier_commands() {
     let mut lab = Lab::new(&Plan::new([job("a")]).with(with([commands(OnWorkflowComplete, "end")])));
     let mut hand = lab.hire("one");
     let a = lab.ask(&mut hand).remove(0);

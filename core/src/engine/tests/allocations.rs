@@ -133,7 +133,7 @@ fn a_refusal_is_told_once_and_tried_again_under_the_same_name() {
 }
 
 #[test]
-fn a_runner_makes_its_allocation_active_and_names_one_that_nobody_wrote_the_number_of() {
+fn a_runner_activates_and_identifies_its_allocation() {
     let mut world = World::with(&for_slurm());
     let key = world.allocation("7");
     world.runner_in("n1", "7");
@@ -144,14 +144,14 @@ fn a_runner_makes_its_allocation_active_and_names_one_that_nobody_wrote_the_numb
     let row = world.row(other);
     assert_eq!((row.slurm_job_id.as_deref(), row.status), (Some("8"), AllocationStatus::Active));
     assert!(world.reasons().contains(&"AllocationStarted"));
-    // Somebody's own allocation is none of ours.
+    // Allocations of other users are ignored.
     world.runner_in("n3", "99");
     assert_eq!(world.database.allocations.len(), 2);
 }
 
 // R01
 #[test]
-fn jobs_are_lost_with_their_allocation_and_its_runner_is_refused() {
+fn jobs_are_lost_and_runners_refused_with_their_allocation() {
     for (state, cause, recovers) in [
         (SlurmState::NodeFailure, Cause::NodeFailure, true),
         (SlurmState::Preempted, Cause::Preempted, true),
@@ -274,7 +274,7 @@ fn no_answer_changes_nothing() {
 }
 
 #[test]
-fn a_requeued_allocation_waits_again_and_its_next_runner_is_welcome() {
+fn a_requeued_allocation_accepts_its_next_runner() {
     let mut world = World::with(&for_slurm());
     let key = world.allocation("7");
     let id = world.runner_in("n1", "7");
@@ -313,7 +313,7 @@ fn an_allocation_that_was_requeued_for_a_dead_node_says_so() {
 }
 
 #[test]
-fn an_allocation_that_started_again_unseen_loses_what_ran_before_and_keeps_who_came_since() {
+fn an_unseen_restart_loses_only_earlier_jobs_and_runners() {
     let mut world = World::with(&for_slurm());
     let key = world.allocation("7");
     let old = world.runner_in("n1", "7");
@@ -380,7 +380,7 @@ fn allocations_in_vain_are_counted_and_work_forgives_them() {
 }
 
 #[test]
-fn runners_of_this_machine_leave_workflows_for_slurm_alone_unless_they_are_asked_for_by_name() {
+fn local_runners_serve_slurm_workflows_only_by_name() {
     let mut world = World::with(&for_slurm());
     world.engine.serve_slurm();
     let everything = world.register(&runner("here"));

@@ -1,4 +1,4 @@
-//! What a status says, and since when.
+//! Tests of conditions and their times.
 
 use torc_api::condition::{Condition, ConditionStatus};
 use torc_api::failure::RecoveryPolicy;
@@ -120,7 +120,7 @@ fn a_status_that_says_nothing_new_is_not_written() {
 }
 
 #[test]
-fn a_workflow_that_tries_again_what_was_lost_or_ran_out_is_recovering_until_that_has_ended() {
+fn recovering_holds_until_the_retried_jobs_end() {
     let auto = torc_api::failure::Recovery { policy: Some(RecoveryPolicy::Auto), ..Default::default() };
     let mut world = World::with(&Plan::new([job("a"), job("b")]).with(|spec| spec.recovery = Some(auto.clone())));
     let id = world.register(&runner("one"));

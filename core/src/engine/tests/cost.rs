@@ -8,7 +8,7 @@ use super::world::{World, ask, failure, runner, running, say, success};
 use crate::engine::Retry;
 use crate::rows::Changes;
 
-/// What a message of runner 1 writes.
+/// Returns the changes of a message of runner 1.
 fn written(world: &mut World, request: &SyncRequest) -> Changes {
     let id = world.engine.runners()[0].id;
     let mut tx = world.engine.begin(world.now);
@@ -59,7 +59,7 @@ fn layered() -> Plan {
 }
 
 #[test]
-fn a_retry_takes_each_job_below_once_however_many_ways_lead_there() {
+fn a_retry_visits_each_dependent_once() {
     let mut world = World::with(&layered());
     let workflow = world.workflow();
     let id = world.register(&runner("one"));

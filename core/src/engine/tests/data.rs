@@ -143,7 +143,7 @@ fn readers_of_changed_data_are_stale_until_they_ran_again() {
 }
 
 #[test]
-fn an_edit_keeps_what_was_written_unless_the_document_says_something_new() {
+fn an_edit_keeps_written_data_unless_its_value_changes() {
     let (mut world, mut story) = completed();
     write(&mut world, "given", json!(7), None).unwrap();
     write(&mut world, "extra", json!(8), None).unwrap();

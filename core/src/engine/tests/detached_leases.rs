@@ -24,14 +24,14 @@ fn edited(plan: Plan) -> Plan {
 }
 
 #[test]
-fn a_changed_job_waits_until_its_runner_has_ended_the_attempt_before() {
+fn a_changed_job_waits_for_the_end_of_its_earlier_attempt() {
     let (mut world, plan, id) = busy();
     let [a, b] = ["a", "b"].map(|name| world.key(name));
     let other = world.register(&runner("two"));
     world.apply(&edited(plan));
     assert_eq!(world.states(&["a", "b", "c"]), [JobState::Blocked; 3]);
     assert_eq!(world.sync(other, &ask(1, 8)).leases, []);
-    // It is told in every answer until it has happened, also after a restart of the server.
+    // Every answer repeats it until it is done, also after a restart of the server.
     for sequence in [3, 4] {
         let answer = world.sync(id, &SyncRequest { running: vec![running(a)], queued: vec![b], ..ask(sequence, 8) });
         assert_eq!((answer.cancel, answer.leases.len()), (vec![a, b], 0));
@@ -52,9 +52,9 @@ fn a_changed_job_waits_until_its_runner_has_ended_the_attempt_before() {
     assert!(world.database.detached_leases.is_empty());
 }
 
-/// What it did was not what is wanted now, so it is recorded as cancelled and nothing follows from it.
+/// Its definition is outdated, so the result is recorded as canceled and has no consequences.
 #[test]
-fn an_attempt_that_succeeds_while_it_is_being_ended_does_not_count() {
+fn success_of_a_revoked_attempt_does_not_count() {
     let (mut world, plan, id) = busy();
     let a = world.key("a");
     world.apply(&edited(plan));
@@ -64,13 +64,13 @@ fn an_attempt_that_succeeds_while_it_is_being_ended_does_not_count() {
     let result = world.results_of("a")[0];
     assert_eq!((result.state, result.cause, result.return_code), (JobState::Canceled, Some(Cause::Canceled), 0));
     assert_eq!(result.message.as_deref(), Some("canceled by a later command"));
-    // Told twice, it is written once.
+    // A repeated report is written once.
     assert_eq!(world.sync(id, &SyncRequest { finished: vec![success(a)], ..say(4) }).refused, [a]);
     assert_eq!(world.results_of("a").len(), 1);
 }
 
 #[test]
-fn the_end_is_also_that_the_runner_has_it_no_more_has_left_or_is_silent() {
+fn a_revoked_lease_ends_when_its_runner_is_gone_or_silent() {
     type How = fn(&mut World, RunnerId);
     let ways: [(&str, How); 4] = [
         ("its runner has ended it", |world, id| drop(world.sync(id, &say(3)))),
@@ -118,7 +118,7 @@ fn a_lease_whose_answer_is_on_its_way_is_waited_for() {
 }
 
 #[test]
-fn edits_retries_and_cancellations_in_between_change_nothing_about_the_waiting() {
+fn edits_retries_and_cancellations_keep_the_wait() {
     let (mut world, plan, id) = busy();
     let a = world.key("a");
     let workflow = world.workflow();
@@ -151,7 +151,7 @@ fn a_removed_job_and_a_deleted_workflow_have_nothing_that_waits() {
     assert!(world.database.detached_leases.is_empty());
 }
 
-/// A lease that a person cancelled may have been started before its runner heard of that.
+/// A canceled lease may have started before its runner received the cancellation.
 #[test]
 fn what_became_of_a_cancelled_lease_is_recorded() {
     let (mut world, _, id) = busy();
@@ -182,7 +182,7 @@ fn lost(promised: bool, started: bool) -> (World, AttemptKey, RunnerId) {
 }
 
 #[test]
-fn a_late_result_of_a_lost_attempt_counts_until_the_next_one_has_started() {
+fn late_result_counts_until_a_newer_attempt_starts() {
     for (promised, attempt) in [(false, 2), (true, 3)] {
         let (mut world, late, other) = lost(promised, false);
         let promise = world.key("a");
@@ -213,7 +213,7 @@ fn a_late_result_of_a_lost_attempt_counts_until_the_next_one_has_started() {
 }
 
 #[test]
-fn a_lost_attempt_that_still_runs_goes_on_if_the_next_one_has_not_started() {
+fn a_lost_attempt_is_adopted_before_the_next_one_starts() {
     let (mut world, late, _) = lost(false, false);
     let back = world.register(&runner("one"));
     let answer = world.sync(back, &SyncRequest { running: vec![running(late)], ..say(1) });
@@ -226,7 +226,7 @@ fn a_lost_attempt_that_still_runs_goes_on_if_the_next_one_has_not_started() {
     assert_eq!((world.state_of("a"), world.results_of("a")[1].attempt), (JobState::Completed, 2));
 }
 
-/// The next attempt may have been started by somebody whom we have not heard of yet.
+/// The next attempt may have started on a runner that has not reported yet.
 #[test]
 fn a_late_failure_waits_for_the_promise_that_it_took_back() {
     let (mut world, late, other) = lost(true, false);
@@ -253,7 +253,7 @@ fn what_was_lost_before_an_edit_does_not_count_after_it() {
 }
 
 #[test]
-fn a_number_is_used_again_only_on_the_word_of_the_runner_that_had_it() {
+fn an_attempt_number_is_reused_only_after_its_runner_confirms() {
     type How = fn(&mut World, RunnerId, AttemptKey) -> RunnerId;
     let ways: [(&str, How, i32); 7] = [
         (
@@ -296,7 +296,7 @@ fn a_number_is_used_again_only_on_the_word_of_the_runner_that_had_it() {
             },
             2,
         ),
-        // The agent alone died: its shim has told the next one what was started.
+        // Only the agent died: its shim reports started jobs to the next agent.
         (
             "taken over",
             |world, _, _| {
@@ -306,7 +306,7 @@ fn a_number_is_used_again_only_on_the_word_of_the_runner_that_had_it() {
             },
             1,
         ),
-        // Agent and shim died together: whoever comes next in their place knows nothing of what they started.
+        // Agent and shim died together: their successor does not know what they started.
         (
             "succeeded",
             |world, _, _| {

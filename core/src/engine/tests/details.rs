@@ -309,7 +309,7 @@ fn a_group_writes_the_last_state_of_a_job_once() {
 
 /// Everything that a workflow can have in one group: jobs, actions, a recovery script, detached leases, data, allocations.
 #[test]
-fn nothing_of_a_workflow_is_written_that_was_deleted_in_its_group() {
+fn a_workflow_deleted_in_its_group_writes_nothing() {
     let rule = FailureRule {
         exit_codes: vec![1],
         recovery_script: Some("mend".to_owned()),

@@ -123,7 +123,7 @@ fn an_edit_of_priorities_reorders_what_is_ready() {
 }
 
 #[test]
-fn what_recovery_gave_stays_until_the_document_asks_for_something_else() {
+fn recovered_requirements_last_until_the_document_changes() {
     let auto =
         torc_api::failure::Recovery { policy: Some(torc_api::failure::RecoveryPolicy::Auto), ..Default::default() };
     let plan = Plan::new([job("a"), job("b")]).with(|spec| spec.recovery = Some(auto));
@@ -144,7 +144,7 @@ fn what_recovery_gave_stays_until_the_document_asks_for_something_else() {
 
 /// Numbers follow the document, dependencies do not: cancelling in the order of numbers must not count an end twice.
 #[test]
-fn jobs_below_a_failure_are_counted_once_when_they_are_planned_again() {
+fn replanned_dependents_of_a_failure_are_counted_once() {
     let plan = Plan::new([
         job("end").after(&["second", "slow"]).runs_after_failures(),
         job("first").after(&["bad", "spark"]),

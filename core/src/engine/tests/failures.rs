@@ -116,7 +116,7 @@ fn budgets_count_each_cause_for_itself_and_survive_a_restart() {
 
 // S20
 #[test]
-fn more_memory_or_time_goes_to_the_job_that_ran_out_and_to_no_other() {
+fn only_the_job_that_ran_out_gets_more() {
     let recovery = Recovery { timeout: Some(Escalation { limit: Some(1), increase_percent: Some(200) }), ..auto() };
     let jobs = [job("a").needs(needs(1, 0, 2)).priority(1), job("b").needs(needs(1, 0, 2))];
     let mut lab = Lab::new(&Plan::new(jobs).with(|spec| spec.recovery = Some(recovery)));
@@ -172,7 +172,7 @@ fn a_failure_that_waits_for_a_person_holds_its_dependents() {
 }
 
 #[test]
-fn the_latest_failures_are_shown_also_those_that_ran_out_of_time() {
+fn latest_failures_include_timeouts() {
     let mut lab = Lab::new(&Plan::new((0..25).map(|index| job(&format!("j{index:02}")))));
     for index in 0..25 {
         let (code, cause) = if index % 2 == 0 { (152, Cause::Timeout) } else { (1, Cause::ExitCode) };
@@ -217,7 +217,7 @@ fn failures_are_shown_by_their_ends_whenever_they_are_told() {
 }
 
 #[test]
-fn a_cancelled_job_that_succeeds_before_it_is_ended_has_succeeded() {
+fn a_canceled_job_that_succeeds_first_has_succeeded() {
     for (finished, expected) in [(None, JobState::Completed), (Some(Cause::ExitCode), JobState::Canceled)] {
         let mut lab = Lab::new(&Plan::new([job("a"), job("b").after(&["a"])]));
         let key = lab.say(ask(1, 1)).leases[0].key;

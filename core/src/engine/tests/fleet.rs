@@ -14,7 +14,7 @@ use crate::ids::RunnerId;
 #[derive(Clone, Debug)]
 pub struct SimRunner {
     pub introduction: RegisterRequest,
-    /// None before it has registered, and after it was told that nobody knows it.
+    /// None before its registration, and after the server no longer knows it.
     pub id: Option<RunnerId>,
     /// It takes part no more.
     pub gone: bool,
@@ -39,7 +39,7 @@ pub struct Promise {
     pub started_ms: u64,
     /// It is being ended, which takes its time.
     pub canceled: bool,
-    /// Its runner was cut off while it ran, so somebody else may have been given the job meanwhile.
+    /// Its runner was disconnected while it ran, so another runner may have been granted the job.
     pub was_cut_off: bool,
 }
 
@@ -65,7 +65,7 @@ impl SimRunner {
         self.gone || now_ms - self.heard_ms > LEASE_SECONDS * 1_000
     }
 
-    /// What it says now.
+    /// Returns its present report.
     pub fn message(&mut self, ahead: u32, limit: u32, now_ms: u64) -> SyncRequest {
         self.sequence += 1;
         self.sent_ms.insert(self.sequence, now_ms);

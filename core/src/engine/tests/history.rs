@@ -25,12 +25,12 @@ pub struct History {
     /// Requests that are still on their way.
     on_the_way: Vec<(usize, RunnerId, SyncRequest)>,
     seen: Seen,
-    /// What a crash goes back to.
+    /// The database that a crash restores.
     durable: (Seen, Plan),
     pub canceled_once: bool,
-    /// Which lease each attempt was started under.
+    /// The lease under which each attempt started.
     started: HashMap<(i64, i32, i32), i64>,
-    /// How many results have been looked at.
+    /// The number of checked results.
     results_seen: usize,
     tick: u64,
 }
@@ -43,7 +43,7 @@ struct Answer {
     lost: bool,
 }
 
-/// When things happened, to tell what came before what.
+/// Times, which order the steps.
 #[derive(Clone, Default)]
 struct Seen {
     granted: HashMap<AttemptKey, u64>,

@@ -111,7 +111,7 @@ fn ready_jobs_with_the_same_reason_are_told_together() {
     assert_eq!((reasons[0].reason, reasons[0].count), (ReasonKind::NoRunner, Some(7)), "two kinds of jobs, one reason");
     let examples: Vec<&str> = reasons[0].jobs.iter().map(|one| one.job.as_str()).collect();
     assert_eq!(examples, ["j0", "j2", "j4", "j6"], "those of the first kind");
-    // A runner of another workflow serves nobody here, and a silent one neither.
+    // Neither a runner of another workflow nor a silent one serves this workflow.
     let elsewhere = RegisterRequest { scope: RunnerScope::Workflow("v".to_owned()), ..runner("two") };
     world.register(&elsewhere);
     assert_eq!(told(&world)[0].message, "no runner serves its workflow");

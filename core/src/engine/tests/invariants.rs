@@ -1,4 +1,4 @@
-//! What must be true of the live state after every command, and of a state that was read again.
+//! Invariants of the live state after every command, and of a restored state.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! What runners say they hold against what they were promised: confirmed, adopted, taken over, reclaimed.
+//! Tests of lease reconciliation: confirmed, adopted, taken over and reclaimed leases.
 
 use torc_api::state::JobState;
 use torc_api::wire::{AttemptKey, RunnerDirective, RunnerScope, SyncRequest, WorkRequest};
@@ -66,7 +66,7 @@ fn a_repeated_message_is_given_no_second_helping() {
 }
 
 #[test]
-fn a_lease_of_an_answer_that_was_taken_in_and_is_not_named_returns() {
+fn an_acknowledged_lease_that_is_not_named_returns() {
     let (mut world, id) = two_jobs();
     world.sync(id, &ask(1, 2));
     let [a, b] = ["a", "b"].map(|name| world.key(name));
@@ -80,7 +80,7 @@ fn a_lease_of_an_answer_that_was_taken_in_and_is_not_named_returns() {
 }
 
 #[test]
-fn a_returned_lease_is_there_for_others_and_a_foreign_one_is_not_taken() {
+fn a_returned_lease_is_free_and_a_foreign_one_is_ignored() {
     let (mut world, id) = two_jobs();
     world.sync(id, &ask(1, 1));
     let key = world.key("a");
@@ -93,7 +93,7 @@ fn a_returned_lease_is_there_for_others_and_a_foreign_one_is_not_taken() {
 }
 
 #[test]
-fn a_lease_that_ran_out_is_adopted_again_unless_somebody_else_has_it() {
+fn an_expired_lease_is_adopted_unless_another_runner_has_it() {
     let (mut world, _) = two_jobs();
     let id = world.register(&runner("one"));
     world.sync(id, &ask(1, 2));
@@ -125,7 +125,7 @@ fn what_really_runs_wins_over_a_promise() {
     assert_eq!((world.state_of("a"), world.job("a").runner, world.key("a")), (JobState::Running, Some(back), key));
     let answer = world.sync(other, &SyncRequest { queued: vec![promised], ..say(2) });
     assert_eq!(answer.cancel, [promised]);
-    // And what runs is not taken by somebody who comes later.
+    // A running job is not adopted by a later runner.
     let answer = world.sync(other, &SyncRequest { running: vec![running(promised)], ..say(3) });
     assert_eq!(answer.cancel, [promised]);
     assert_eq!(world.job("a").runner, Some(back));
@@ -138,7 +138,7 @@ fn what_really_runs_wins_over_a_promise() {
 }
 
 #[test]
-fn a_successor_in_the_same_place_takes_over_and_what_it_does_not_name_is_gone() {
+fn a_successor_takes_over_the_leases_that_it_names() {
     let (mut world, id) = two_jobs();
     world.sync(id, &ask(1, 2));
     let [a, b] = ["a", "b"].map(|name| world.key(name));
@@ -169,7 +169,7 @@ fn a_runner_elsewhere_or_without_a_place_succeeds_nobody() {
 }
 
 #[test]
-fn a_runner_that_leaves_returns_promises_and_loses_what_it_did_not_end() {
+fn a_leaving_runner_returns_queued_and_loses_started_jobs() {
     let (mut world, id) = two_jobs();
     world.sync(id, &ask(1, 2));
     let [a, b] = ["a", "b"].map(|name| world.key(name));
@@ -196,7 +196,7 @@ fn an_overtaken_message_reports_its_ends_but_its_view_is_old() {
 }
 
 #[test]
-fn a_restarted_server_knows_its_leases_and_gives_them_their_full_time() {
+fn a_restarted_server_renews_its_leases() {
     let (mut world, id) = two_jobs();
     world.sync(id, &ask(1, 2));
     let [a, b] = ["a", "b"].map(|name| world.key(name));
@@ -267,9 +267,9 @@ fn a_runner_of_one_workflow_finds_it_in_its_namespace() {
     assert_eq!(world.sync(id, &ask(1, 8)).verdict, RunnerDirective::Continue);
 }
 
-/// A store may hold thousands of workflows that have settled: nobody looks at them when a runner speaks.
+/// A sync does not visit settled workflows, of which a store may have thousands.
 #[test]
-fn a_settled_workflow_is_live_again_when_it_is_retried_and_not_before() {
+fn only_a_retry_makes_a_settled_workflow_live() {
     let mut world = World::with(&Plan::new([job("a")]));
     let id = world.register(&runner("one"));
     world.sync(id, &ask(1, 1));

@@ -95,7 +95,7 @@ impl Model<'_> {
         let manual = spec.recovery.as_ref().and_then(|recovery| recovery.policy) == Some(RecoveryPolicy::Manual);
         match cause {
             _ if manual || spec.use_pending_failed == Some(true) => {
-                // Somebody may have decided by cancelling everything.
+                // The user may have decided by canceling everything.
                 if self.was_canceled(name) { JobState::Canceled } else { JobState::PendingFailed }
             }
             Cause::Timeout => JobState::Terminated,

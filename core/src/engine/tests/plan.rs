@@ -20,7 +20,7 @@ pub struct Plan {
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedJob {
     pub name: String,
-    /// What it runs: another number, another command.
+    /// The number of its command; another number is another command.
     pub version: u32,
     /// Names of the jobs it depends on.
     pub after: Vec<String>,

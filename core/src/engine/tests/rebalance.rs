@@ -70,7 +70,7 @@ impl Fleet {
         self.runners[index].id.unwrap()
     }
 
-    /// How many leases a runner was asked to give back.
+    /// Returns the number of leases that a runner has to return.
     fn asked_back(&self, index: usize) -> usize {
         self.world.engine.runners.get(&self.id(index)).unwrap().return_request_count()
     }
@@ -276,7 +276,7 @@ fn withheld_leases_come_when_the_free_runner_is_busy() {
 
 // P01
 #[test]
-fn an_idle_runner_gets_its_share_before_the_loaded_one_has_finished() {
+fn an_idle_runner_gets_its_share_early() {
     let mut fleet = Fleet::new(40, 100);
     let loaded = fleet.register(2);
     fleet.sync(loaded);
@@ -320,7 +320,7 @@ fn free_capacity_beside_running_jobs_takes_leases_over_too() {
 }
 
 #[test]
-fn nothing_is_taken_from_who_would_be_idle_or_for_whom_it_does_not_fit() {
+fn leases_move_only_where_they_help() {
     let mut fleet = Fleet::new(4, 10);
     let loaded = fleet.register(8);
     fleet.sync(loaded);
@@ -400,7 +400,7 @@ fn a_runner_that_has_started_it_keeps_it() {
     let loaded = fleet.register(2);
     fleet.sync(loaded);
     let idle = fleet.register(1);
-    // The loaded one starts everything before it hears that some is asked for.
+    // The loaded runner starts everything before it receives the request to return leases.
     let now = fleet.world.now.mono_ms;
     let (id, request) = (fleet.id(idle), fleet.runners[idle].message(0, 1, now));
     fleet.world.sync(id, &request);

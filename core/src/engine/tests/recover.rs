@@ -1,4 +1,4 @@
-//! What people ask for when jobs have failed or allocations are gone.
+//! Tests of recovery commands.
 
 use torc_api::action::{Action, ActionState, ActionType, TriggerType};
 use torc_api::allocation::{AllocationOrigin, OrphanedJob};
@@ -57,7 +57,7 @@ fn partitions() -> Vec<PartitionLimits> {
     }]
 }
 
-/// A recovery without any wishes.
+/// A recovery with default options.
 pub fn recovery(latest: &LatestResults) -> Recover<'_> {
     Recover { latest, options: RecoveryOptions::default(), partitions: &[], regenerate: None, lost: &[] }
 }
@@ -85,7 +85,7 @@ impl World {
         profile.recovery_scheduler.clone()
     }
 
-    /// Runs everything that is ready; each ends as is said.
+    /// Runs everything that is ready, with the given end.
     fn run_all(&mut self, host: &str, end: impl Fn(&str) -> Option<(i32, Cause)>) {
         let id = self.register(&runner(host));
         let leases = self.sync(id, &ask(1, 8)).leases;
@@ -471,7 +471,7 @@ fn what_was_cancelled_is_not_recovered() {
 
 // S20
 #[test]
-fn a_job_that_used_more_than_it_asked_for_gets_more_than_it_used() {
+fn recovery_grants_more_than_was_used() {
     let mut world = World::with(&plan());
     world.run_all("n1", |name| (name == "a").then_some((137, Cause::ExitCode)));
     let (id, mut latest) = (world.workflow(), world.latest());

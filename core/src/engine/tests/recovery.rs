@@ -66,7 +66,7 @@ impl Lab {
 }
 
 #[test]
-fn the_next_attempt_is_given_out_only_after_the_script_has_succeeded() {
+fn the_next_attempt_waits_for_its_recovery_script() {
     let mut lab = Lab::new(&plan(rule(vec![7], vec![])));
     let (one, two) = (lab.hire("one"), lab.hire("two"));
     let lease = lab.ask(one).remove(0);
@@ -125,7 +125,7 @@ fn a_script_that_fails_settles_the_job() {
 }
 
 #[test]
-fn the_runner_of_the_attempt_is_preferred_and_others_take_over_when_it_is_gone() {
+fn a_script_prefers_the_runner_of_the_attempt() {
     let mut lab = Lab::new(&plan(rule(vec![7], vec![])));
     let (one, two) = (lab.hire("one"), lab.hire("two"));
     let key = lab.ask(one).remove(0).key;
@@ -147,7 +147,7 @@ fn lost_scripts_are_given_out_again_but_not_for_ever() {
     for round in 0..3 {
         assert_eq!(lab.world.state_of("a"), JobState::Recovering, "{round}");
         lab.say(one, SyncRequest { running: vec![running(script.key)], ..say(1) });
-        // It runs no more, and nobody knows how it ended.
+        // It no longer runs, and its outcome is unknown.
         let answer = lab.ask(one);
         if round < 2 {
             script = answer[0].clone();
@@ -247,7 +247,7 @@ fn only_as_many_scripts_at_once_as_jobs() {
     assert_eq!(lab.say(id, done).leases.len(), 1);
 }
 
-/// A person retries, or edits, while the script runs: what it mends must not be used before it has ended.
+/// The user retries or edits while the script runs. The job must wait for the end of the script.
 #[test]
 fn a_job_that_runs_anew_waits_until_its_script_has_ended() {
     let again = |lab: &mut Lab, edited: bool| {

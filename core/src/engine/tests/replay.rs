@@ -10,7 +10,7 @@ use crate::ids::{RunnerId, WorkflowId};
 
 const DAY_MS: u64 = 86_400_000;
 
-/// A runner that runs `a` and is not heard of any more for days; `b` waits for `a`.
+/// A runner that runs `a` and is silent for days; `b` waits for `a`.
 fn drained() -> (World, RunnerId, AttemptKey) {
     let plan = Plan::new([job("a"), job("b").after(&["a"])]).with(|spec| spec.orphan_after = Some("never".to_owned()));
     let mut world = World::with(&plan);
@@ -77,7 +77,7 @@ fn results_of_a_superseded_run_are_rejected_and_change_nothing() {
 fn once_a_newer_attempt_has_started_the_old_result_is_too_late() {
     let (mut world, id, key) = drained();
     let result = written(&world, success(key));
-    // The runner came back without it, so it was lost, and somebody else runs it.
+    // The runner came back without it, so it was lost, and another runner runs it.
     world.sync(id, &ask(3, 1));
     let newer = world.key("a");
     assert_eq!(newer.attempt, 2);
@@ -121,7 +121,7 @@ fn what_belongs_elsewhere_is_rejected_one_by_one() {
     assert_eq!(refused, Err(CommandError::NoWorkflow("9".to_owned())));
 }
 
-/// A folder was emptied and begun anew; a runner's journal of the time before is still there.
+/// A store was deleted and created again; a runner's journal of the earlier store still exists.
 #[test]
 fn a_report_from_before_the_workflow_existed_is_refused() {
     let (mut world, id, key) = drained();
@@ -134,7 +134,7 @@ fn a_report_from_before_the_workflow_existed_is_refused() {
 
 // J14
 #[test]
-fn a_runner_that_drained_stays_registered_until_its_results_are_there() {
+fn a_drained_runner_stays_until_its_results_arrive() {
     let (mut world, id, key) = drained();
     let result = written(&world, success(key));
     world.silence(DAY_MS);
@@ -145,7 +145,7 @@ fn a_runner_that_drained_stays_registered_until_its_results_are_there() {
 }
 
 #[test]
-fn an_agent_that_never_reached_the_server_brings_results_of_the_runner_before() {
+fn an_agent_replays_results_of_its_predecessor() {
     let (mut world, id, key) = drained();
     let result = JournalledResult { runner: None, ..written(&world, success(key)) };
     assert_eq!(replay(&mut world, &[result]), [(ReplayOutcome::Accepted, None)]);

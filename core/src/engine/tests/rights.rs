@@ -1,4 +1,4 @@
-//! Whose is what: a table of who may deal with which workflow, runner and attempt.
+//! Tests of the rights of tokens to workflows, runners and attempts.
 
 use torc_api::token::Grant;
 use torc_api::wire::{AttemptKey, RegisterRequest, RunnerScope, SyncRequest};
@@ -79,7 +79,7 @@ fn only_an_administrators_runner_serves_more_than_one_workflow() {
 }
 
 #[test]
-fn a_token_speaks_for_runners_and_attempts_of_its_workflow_alone() {
+fn a_token_is_valid_only_for_its_workflow() {
     let (mut world, id) = world();
     let everything = world.register(&runner("h1"));
     let own = world.register(&scoped("h2", "w"));
@@ -110,7 +110,7 @@ fn a_runner_of_one_workflow_takes_over_nothing_of_others() {
     let first = world.register(&scoped("h", "w"));
     let leases = world.sync(first, &ask(1, 1)).leases;
     assert_eq!(leases.len(), 1);
-    // The same place, another workflow: whoever says so may only be pretending.
+    // The same place but another workflow: the claim may be false.
     let pretender = world.register(&scoped("h", "v"));
     assert_eq!(world.job("a").runner, Some(first));
     let successor = world.register(&scoped("h", "default/w"));

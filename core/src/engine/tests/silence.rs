@@ -41,7 +41,7 @@ fn after_it_promises_return_and_started_jobs_are_in_doubt() {
     assert!(is_in_doubt(&world, "a"));
     assert_eq!(world.key("b"), b, "the attempt is untouched");
     assert_eq!(world.engine.runners()[0].status, torc_api::api::RunnerStatus::Silent);
-    // It was not told twice, and it comes back with everything.
+    // The event is not repeated, and the runner returns with all leases.
     world.silence(1_000);
     assert_eq!(world.reasons().iter().filter(|reason| **reason == "RunnerSilent").count(), 1);
     let answer = world.sync(id, &SyncRequest { running: vec![running(world.key("a"))], queued: vec![b], ..say(3) });
@@ -51,7 +51,7 @@ fn after_it_promises_return_and_started_jobs_are_in_doubt() {
 }
 
 #[test]
-fn what_a_runner_was_promised_and_never_started_is_given_to_the_next_one() {
+fn unstarted_leases_of_a_silent_runner_move() {
     let mut world = World::with(&Plan::new([job("a")]));
     let died = world.register(&runner("one"));
     world.sync(died, &ask(1, 1));

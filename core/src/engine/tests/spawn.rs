@@ -65,7 +65,7 @@ fn seeded() -> (World, Plan, RunnerId) {
 }
 
 #[test]
-fn spawned_jobs_wait_for_the_one_that_spawned_them_and_for_what_they_name() {
+fn spawned_jobs_wait_for_their_spawner_and_dependencies() {
     let (mut world, _, id) = seeded();
     let jobs = [job("a"), job("b").after(&["slow", "a"])];
     let answer = spawn_from(&mut world, "seed", &["slow"], jobs, Some(json!({"x": 1}))).unwrap();
@@ -113,7 +113,7 @@ fn a_start_that_was_not_reported_yet_may_spawn() {
 }
 
 #[test]
-fn the_same_call_again_changes_nothing_and_a_part_of_it_is_refused() {
+fn a_repeated_spawn_is_idempotent_and_a_part_is_refused() {
     let (mut world, _, _) = seeded();
     let key = world.key("seed");
     spawn(&mut world, key, &[], [job("a"), job("b")], Some(json!(1))).unwrap();
@@ -231,7 +231,7 @@ fn own(names: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn an_edit_keeps_spawned_jobs_as_long_as_what_spawned_them_stays() {
+fn an_edit_keeps_spawned_jobs_while_their_spawner_stays() {
     let (mut world, plan, _) = seeded();
     spawn_from(&mut world, "seed", &["slow"], [job("a"), job("b").after(&["slow"])], None).unwrap();
     let before = world.job("a").clone();
@@ -260,7 +260,7 @@ fn a_document_may_take_over_the_name_of_a_spawned_job() {
 }
 
 #[test]
-fn spawned_jobs_are_cancelled_with_their_workflow_and_by_failures() {
+fn spawned_jobs_are_canceled_like_others() {
     let (mut world, _, id) = seeded();
     spawn_from(&mut world, "seed", &[], [job("a"), job("b").runs_after_failures()], None).unwrap();
     let failed = failure(world.key("seed"), 1, torc_api::state::Cause::ExitCode);

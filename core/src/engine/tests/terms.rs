@@ -1,4 +1,4 @@
-//! How long runners stay: what the workflows that they serve say.
+//! Tests of the runner policy that workflows determine.
 
 use torc_api::failure::Prefetch;
 use torc_api::wire::{Resources, RunnerPolicy, RunnerScope, SyncRequest, WorkRequest};

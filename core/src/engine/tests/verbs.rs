@@ -1,4 +1,4 @@
-//! What people ask for beside the document.
+//! Tests of commands beside apply.
 
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::{RunnerDirective, SyncRequest};
@@ -91,7 +91,7 @@ fn a_waiting_runner_gives_back_at_once_what_was_suspended() {
     assert!(world.engine.wake_version() > wake_version);
     let told = world.run(|engine, tx| engine.poll(id, &request, tx)).expect("there is wake_version");
     assert_eq!(told.give_back, request.queued);
-    // It is told every time, but once it has heard it may wait for something else.
+    // Every answer repeats it, but a runner that knows it may wait for other news.
     let unheard = SyncRequest { sequence: 4, acknowledged: 2, ..request.clone() };
     assert!(!world.try_sync(id, &unheard).unwrap().may_wait);
     let heard = SyncRequest { sequence: 5, acknowledged: 4, ..request };

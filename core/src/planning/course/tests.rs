@@ -92,7 +92,7 @@ fn what_is_left_to_the_site_is_what_its_nodes_have() {
 
 // R16
 #[test]
-fn what_jobs_need_is_asked_for_and_charged_to_the_clusters_account() {
+fn sized_allocations_use_the_account_of_the_cluster() {
     let plan = decide(&needs(vec![kind(2, 5)]));
     assert_eq!(plan.intend.len(), 2, "jobs that wait are no reason to ask");
     let row = &plan.intend[0];
@@ -158,7 +158,7 @@ fn what_nobody_needs_goes_and_what_is_going_is_no_room() {
 }
 
 #[test]
-fn after_the_end_pending_ones_go_at_once_and_runners_leave_by_themselves() {
+fn pending_allocations_are_canceled_at_the_end() {
     let allocations = vec![live(1, AllocationStage::Pending, 0), live(2, full(900), 1), live(3, full(900), 0)];
     let finished =
         |ago: i64| WorkflowDemand { finished_ms: Some(NOW - ago), allocations: allocations.clone(), ..needs(vec![]) };
@@ -245,7 +245,7 @@ fn an_action_gets_what_it_asks_for_less_what_it_has() {
 
 // R16
 #[test]
-fn allocations_that_are_over_are_brought_back_while_jobs_are_ready_but_never_more_than_were_asked_for() {
+fn ended_allocations_are_replaced_up_to_the_request() {
     let asked = BTreeMap::from([("s".to_owned(), (2, action("s", 2)))]);
     let lost = WorkflowDemand { asked: asked.clone(), ..scheduled(vec![kind(9, 0)]) };
     let plan = decide(&lost);
@@ -291,7 +291,7 @@ fn a_job_with_a_scheduler_brings_that_one_back() {
 }
 
 #[test]
-fn pending_allocations_of_actions_go_when_no_job_is_left_for_them() {
+fn unneeded_allocations_of_actions_are_canceled() {
     let allocations = vec![live(1, AllocationStage::Pending, 0), live(2, full(900), 1)];
     let busy = WorkflowDemand { allocations: allocations.clone(), open_jobs: 1, ..scheduled(vec![]) };
     assert_eq!(ids(&decide(&busy).cancel), Vec::<i64>::new());

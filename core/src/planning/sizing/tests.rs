@@ -55,7 +55,7 @@ fn what_is_missing_is_asked_for_and_never_more_than_allowed() {
 }
 
 #[test]
-fn what_exists_is_counted_so_that_the_same_question_has_the_same_answer() {
+fn existing_allocations_are_counted() {
     let whole = needs(104, 100, 0, 1, 1);
     let mut existing: Vec<Existing> = Vec::new();
     for round in 0..5 {
@@ -137,7 +137,7 @@ fn the_end_and_a_pause() {
 }
 
 #[test]
-fn kinds_share_allocations_and_where_nodes_are_shared_no_more_is_asked_for() {
+fn classes_share_allocations_and_nodes() {
     let (long, short) = (needs(80, 100, 0, 1, 2), needs(24, 10, 0, 1, 1));
     // The short ones would go to `shared`, but there is room beside the long one.
     let result = difference(&[ready(&short, 3), ready(&long, 1)], &[], &site(), LIMITS);

@@ -28,7 +28,7 @@ fn a_file_with_warnings_is_guessed_by_its_format_too() {
     };
     let twice = "name \"x\"\njob \"b\" { command \"c\"; command \"d\"; }\n";
     assert_eq!(guessed(twice), (1, vec!["2:24 warning: `command` is given twice; the last counts".to_owned()]));
-    // Neither YAML nor KDL: the problem is told as one of YAML, which most files are.
+    // Neither YAML nor KDL: the problem is reported as one of YAML, which most files are.
     let (documents, problems) = guessed("name: [a\n");
     assert_eq!(documents, 0);
     assert!(problems[0].contains(" error"), "{problems:?}");

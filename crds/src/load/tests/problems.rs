@@ -144,7 +144,7 @@ fn rules_are_looked_at_even_where_the_schema_is_violated() {
 }
 
 #[test]
-fn an_entry_without_its_name_does_not_make_every_reference_wrong() {
+fn an_unnamed_entry_hides_unknown_references() {
     check(
         "jobs:\n- {name: a, command: b, resourceRequirements: small}\nresourceRequirements:\n- {nmae: small, numCpus: 1, memory: 1g}\n",
         &[

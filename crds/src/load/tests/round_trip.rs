@@ -1,4 +1,4 @@
-//! What is written as JSON, in either form, is read back as the same document.
+//! A document that is written as JSON, in either form, is read back as the same document.
 
 use std::collections::BTreeMap;
 

@@ -489,7 +489,7 @@ fn rule_of(kind: &str, pair: &Pair) -> &'static Rule {
     found.unwrap_or_else(|| panic!("there is no rule {:?}", pair.rule))
 }
 
-/// What the expression itself says of every value at its place in a document.
+/// Returns the result of the expression for every value at its place in a document.
 fn said_by_expression(rule: &Rule, document: &Document) -> Vec<String> {
     let mut found = Vec::new();
     each(&json!(document), rule.place, String::new(), &mut |_, value| found.extend(said(rule, value)));

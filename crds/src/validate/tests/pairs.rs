@@ -8,7 +8,7 @@ use crate::load::Format;
 use crate::problem::Problem;
 use crate::testing::{bare, document, read, shown, unmarked};
 
-/// What the specifications of a check are.
+/// The specifications of a check.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Of {
     Workflow,

@@ -1,4 +1,4 @@
-//! What must be true of every answer and of every result that counts.
+//! Checks of every answer and of every accepted result.
 
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::{AttemptKey, LeaseRole, SyncRequest, SyncResponse};
