@@ -54,7 +54,7 @@ pub struct RunnerConfig {
     pub allocation_time: Option<Duration>,
     /// True if the runner leaves when all its workflows have settled.
     pub exit_when_complete: bool,
-    /// When a runner without work leaves.
+    /// The rule for leaving without work.
     pub idle_exit: IdleExit,
     /// Time for which a leaving runner tries to deliver its last reports.
     pub shutdown_grace: Duration,
@@ -93,7 +93,7 @@ impl RunnerConfig {
     }
 }
 
-/// When a runner without work leaves.
+/// The rule by which a runner without work leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdleExit {
     Never,

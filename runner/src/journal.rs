@@ -92,7 +92,7 @@ impl Journal {
             runs.entry((result.finished.key.workflow, result.finished.key.run)).or_default().push(result);
         }
         for (run, results) in runs {
-            let path = self.path(run);
+            let path = self.path(run.0, run.1);
             let mut file = match self.open.remove(&run) {
                 Some(file) => file,
                 None => open(&path, true).await.map_err(|source| JournalError::Write { path: path.clone(), source })?,
@@ -111,7 +111,7 @@ impl Journal {
             runs.entry((key.workflow, key.run)).or_default().push(key);
         }
         for (run, keys) in runs {
-            let path = self.path(run);
+            let path = self.path(run.0, run.1);
             let failed = |source| JournalError::Write { path: path.clone(), source };
             let mut file = match self.open.remove(&run) {
                 Some(file) => file,
@@ -146,7 +146,7 @@ impl Journal {
         (results, problems)
     }
 
-    fn path(&self, (workflow, run): (i64, i32)) -> PathBuf {
+    fn path(&self, workflow: i64, run: i32) -> PathBuf {
         self.folder.join(format!("{PREFIX}wf{workflow}_r{run}_{}.db", self.label))
     }
 }

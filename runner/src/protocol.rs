@@ -47,7 +47,7 @@ pub enum ToShim {
     Goodbye,
 }
 
-/// What Slurm lets a running step have, for [`ToShim::RecordStep`].
+/// The time limit and the warning of a running step, for [`ToShim::RecordStep`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StepRecord {
@@ -115,7 +115,7 @@ pub struct StartTemplate {
     /// The early warning of a step, e.g. `TERM@120`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
-    /// Which resources are measured, and how often.
+    /// The measured resources, and the sample interval.
     pub monitor: MonitorPlan,
     /// The memory above which the runner kills a job.
     pub memory_limit_bytes: Option<i64>,
@@ -325,7 +325,7 @@ pub struct JobExit {
     pub started: BootInstant,
     /// The moment of the end.
     pub ended: BootInstant,
-    /// How the first process ended.
+    /// The outcome of the first process.
     pub outcome: Outcome,
     /// Resources that the kernel counted for its processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -390,7 +390,7 @@ impl Rusage {
     }
 }
 
-/// How the first process of a job ended.
+/// The outcome of the first process of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Outcome {

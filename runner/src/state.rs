@@ -99,7 +99,7 @@ pub struct AgentSettings {
     pub server_file: Option<String>,
     /// The folder of the files that jobs get as `TORC_TOKEN_FILE`, one for each workflow.
     pub token_dir: String,
-    /// What bash reads from the environment that jobs inherit.
+    /// The part of the inherited environment that changes how bash reads commands.
     pub shell: ShellSetup,
     /// Longest time for which reports are batched while there is work to do.
     pub report_interval: Duration,
@@ -108,9 +108,9 @@ pub struct AgentSettings {
     pub own_end: Option<BootInstant>,
     /// True if the runner leaves when all its workflows have settled.
     pub exit_when_complete: bool,
-    /// When a runner without work leaves.
+    /// The rule for leaving without work.
     pub idle_exit: IdleExit,
-    /// How far the runner leases ahead; overrides the workflow.
+    /// Limits of leasing ahead; they override those of the workflow.
     pub prefetch: Prefetch,
     /// Time for which a leaving runner tries to deliver its last reports.
     pub shutdown_grace: Duration,

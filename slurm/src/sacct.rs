@@ -222,8 +222,8 @@ wf1_j5_r1_a1|200K|||||n2|COMPLETED
         assert!(steps["wf1_j6_r1_a1"].has_numbers(), "either of memory and CPU will do");
         assert_eq!(steps["wf1_j5_r1_a1"].max_rss_bytes, Some(200 << 10), "the last of a name counts");
         assert!(!steps.contains_key("wf1_j2_r1_a"), "names are compared whole");
-        let cancelled = &steps["wf1_j4_r1_a1"];
-        assert_eq!((cancelled.state, cancelled.has_numbers()), (SlurmState::Cancelled, false));
+        let canceled = &steps["wf1_j4_r1_a1"];
+        assert_eq!((canceled.state, canceled.has_numbers()), (SlurmState::Cancelled, false));
         assert_eq!(read_steps("").len(), 0);
     }
 

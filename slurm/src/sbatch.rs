@@ -43,7 +43,7 @@ pub fn cancel<'a>(ids: impl IntoIterator<Item = &'a str>) -> CommandSpec {
 }
 
 /// Returns success if the jobs are canceled or already gone.
-pub fn read_cancelled(answer: Result<Answer, SlurmError>) -> Result<(), SlurmError> {
+pub fn read_canceled(answer: Result<Answer, SlurmError>) -> Result<(), SlurmError> {
     match answer {
         Ok(_) => Ok(()),
         Err(SlurmError::Refused { message: sentence })
@@ -116,13 +116,13 @@ mod tests {
     #[test]
     fn what_is_gone_is_cancelled() {
         let refused = |sentence: &str| Err(SlurmError::Refused { message: sentence.to_owned() });
-        assert_eq!(read_cancelled(Ok(answer("", ""))), Ok(()));
+        assert_eq!(read_canceled(Ok(answer("", ""))), Ok(()));
         let gone = "Kill job error on job id 7: Invalid job id specified";
-        assert_eq!(read_cancelled(refused(gone)), Ok(()));
+        assert_eq!(read_canceled(refused(gone)), Ok(()));
         let done = "Kill job error on job id 8: Job/step already completing or completed";
-        assert_eq!(read_cancelled(refused(&format!("{gone}; {done}"))), Ok(()));
+        assert_eq!(read_canceled(refused(&format!("{gone}; {done}"))), Ok(()));
         let denied = "Kill job error on job id 7: Access/permission denied";
-        assert_eq!(read_cancelled(refused(denied)), refused(denied).map(|_: Answer| ()));
-        assert!(read_cancelled(refused(&format!("{gone}; {denied}"))).is_err(), "one of two is not both");
+        assert_eq!(read_canceled(refused(denied)), refused(denied).map(|_: Answer| ()));
+        assert!(read_canceled(refused(&format!("{gone}; {denied}"))).is_err(), "one of two is not both");
     }
 }

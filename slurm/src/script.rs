@@ -163,7 +163,7 @@ fn body(worker: &ScriptRunner<'_>) -> String {
     format!(
         "# Steps say how much memory they need; srun would refuse to choose between that and these.\n\
          unset SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU\n\
-         # What whoever submitted this says of other servers.\n\
+         # Variables of the submitting user for other servers do not apply here.\n\
          unset {OTHER_SERVERS}\n\
          export TORC_ALLOCATION={}\n\
          set -a\n\

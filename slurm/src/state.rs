@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_sacct_adds_and_what_nobody_knows() {
+    fn sacct_suffixes_and_unknown_states_are_read() {
         let cases = [
             ("CANCELLED by 1000", SlurmState::Cancelled),
             ("CANCELLED by 0", SlurmState::Cancelled),

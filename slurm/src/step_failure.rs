@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_nobody_ended_and_nobody_measured_never_began() {
+    fn a_step_without_numbers_and_without_a_signal_never_began() {
         let account = |state: SlurmState, max_rss_bytes| StepAccount {
             name: "wf1_j1_r1_a1".to_owned(),
             max_rss_bytes,
@@ -106,17 +106,17 @@ mod tests {
             state_text: state.to_string(),
             state,
         };
-        let cancelled = account(SlurmState::Cancelled, None);
+        let canceled = account(SlurmState::Cancelled, None);
         // A dead slurmd, seen on Slurm 22.05: `srun` exits with 233, the accounting has CANCELLED, 0:105 and no measurements.
-        assert!(never_began(&cancelled, 233));
+        assert!(never_began(&canceled, 233));
         for code in [0, 130, 137, 143] {
-            assert!(!never_began(&cancelled, code), "{code}");
+            assert!(!never_began(&canceled, code), "{code}");
         }
         assert!(!never_began(&account(SlurmState::Cancelled, Some(1)), 233), "it had memory");
-        let busy = StepAccount { ave_cpu_seconds: Some(0.0), ..cancelled.clone() };
+        let busy = StepAccount { ave_cpu_seconds: Some(0.0), ..canceled.clone() };
         assert!(!never_began(&busy, 233), "it had CPU time");
         for code in [1, 129, 131, 136, 138, 142, 144] {
-            assert!(never_began(&cancelled, code), "{code}");
+            assert!(never_began(&canceled, code), "{code}");
         }
         assert!(!never_began(&account(SlurmState::Failed, None), 233), "a job may end with 233, too");
     }

@@ -57,6 +57,7 @@ pub enum StoreError {
     Superseded {
         /// The epoch of this server.
         epoch: i64,
+        /// The current epoch.
         by: i64,
     },
     /// Rows violate a constraint of the schema.
@@ -158,6 +159,7 @@ pub(crate) enum QueryError {
     Cursor(String),
     /// The store was closed.
     Closed,
+    /// Another server leads with the epoch `by`.
     Superseded {
         epoch: i64,
         by: i64,

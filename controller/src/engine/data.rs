@@ -6,12 +6,12 @@ use torc_api::api::Page;
 use torc_api::data::{
     DataUse, File, FileUse, SpawnRequest, SpawnResponse, Staleness, UserData, UserDataWritten, WriteUserData,
 };
-use torc_api::document::{Document, WorkflowDocument};
+use torc_api::document::WorkflowDocument;
 use torc_api::filter::{JobFilter, ResultFilter, RunnerFilter};
 use torc_api::job::JobSpec;
 use torc_core::engine::Spawn;
-use torc_core::expand::{ExpansionLimits, expand, expand_files};
-use torc_core::expanded::{Expanded, ExpandedFile};
+use torc_core::expand::expand_files;
+use torc_core::expanded::ExpandedFile;
 use torc_core::files::{FileList, uses};
 use torc_core::ids::{JobId, WorkflowId};
 use torc_core::ro_crate::{CrateInput, ro_crate};
@@ -195,21 +195,6 @@ impl EngineHandle {
         let alone = |job: &JobSpec| JobSpec { depends_on: Vec::new(), depends_on_regexes: Vec::new(), ..job.clone() };
         document.spec.jobs = jobs.iter().map(alone).collect();
         Ok(self.expand_document(document).await?.jobs.into_iter().map(|job| job.name).collect())
-    }
-
-    async fn expand_document(&self, document: WorkflowDocument) -> Result<Expanded, EngineError> {
-        let limits: ExpansionLimits = self.limits;
-        let task = tokio::task::spawn_blocking(move || {
-            let document = Document::Workflow(document);
-            let mut problems = torc_api::validate::validate(&document);
-            problems.retain(torc_api::problem::Problem::is_error);
-            match document {
-                Document::Workflow(document) if problems.is_empty() => expand(&document.spec, &limits),
-                _ => Err(problems),
-            }
-        });
-        let result = task.await.map_err(|error| EngineError::internal(format!("expansion ended early: {error}")))?;
-        result.map_err(EngineError::invalid)
     }
 
     /// Returns the provenance of a workflow as an RO-Crate.

@@ -425,7 +425,7 @@ impl SlurmContext {
 /// Cancels jobs of Slurm. The next poll cancels those that remain again.
 async fn cancel(cluster: &mut ClusterConnection, numbers: &[String]) {
     let answer = cluster.ask(&sbatch::cancel(numbers.iter().map(String::as_str))).await;
-    if let Err(error) = sbatch::read_cancelled(answer) {
+    if let Err(error) = sbatch::read_canceled(answer) {
         tracing::warn!(slurm_jobs = numbers.join(","), %error, "Slurm jobs were not canceled");
     }
 }

@@ -55,7 +55,7 @@ impl SlurmClient {
             }
             SlurmQuery::Signal { step, signal } => {
                 let call = sbatch::signal(&format!("{}.{step}", self.job_id), &signal);
-                let sent = sbatch::read_cancelled(self.slurm.ask(&call).await);
+                let sent = sbatch::read_canceled(self.slurm.ask(&call).await);
                 SlurmAnswer::Signal(
                     sent.err().map(|error| format!("cannot warn step {step} of its time limit: {error}")),
                 )

@@ -411,19 +411,19 @@ impl JobTable {
     ) {
         let exit = JobExit::new(order.key, at, at, outcome);
         let class = order.class;
-        self.report(exit, (StartOrder { argv: Vec::new(), env: Vec::new(), ..order }, prepared), Some(class));
+        self.report(exit, StartOrder { argv: Vec::new(), env: Vec::new(), ..order }, prepared, Some(class));
     }
 
     /// Keeps and sends a result, and starts the next job of its class.
-    fn report(&mut self, exit: JobExit, source: (StartOrder, Option<Rc<PreparedTemplate>>), class: Option<u32>) {
+    fn report(&mut self, exit: JobExit, order: StartOrder, prepared: Option<Rc<PreparedTemplate>>, class: Option<u32>) {
         let next = class.and_then(|class| self.next_in_turn(class, clock_now()));
         // An agent that has not got the start yet does not need it any more.
         self.news.retain(|news| !matches!(news, FromShim::Started { key, .. } if *key == exit.key));
         let successor = next.as_ref().map(|order| order.key);
         self.news.push(FromShim::Ended(JobExit { successor, ..exit.clone() }));
-        self.unacknowledged.insert(exit.key, KeptResult { exit, source: Some(source), ended_ms: None });
-        if let Some(order) = next {
-            self.start(order);
+        self.unacknowledged.insert(exit.key, KeptResult { exit, source: Some((order, prepared)), ended_ms: None });
+        if let Some(next) = next {
+            self.start(next);
         }
     }
 

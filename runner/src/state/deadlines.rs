@@ -20,7 +20,7 @@ use crate::protocol::StartTemplate;
 
 /// Time that may pass between the server's check of the remaining time and the arrival of the lease.
 const MAX_LEASE_DELAY: Duration = Duration::from_secs(5);
-/// How long before its end a runner stops taking work: the default lead (30 s) and headroom (60 s) of its jobs.
+/// Time before its end at which a runner stops taking work: the default lead (30 s) and headroom (60 s) of its jobs.
 const CLOSING_TIME: Duration = Duration::from_secs(90);
 
 /// The time that a runner has.
@@ -35,7 +35,7 @@ pub struct TimeSpan {
 #[derive(Debug)]
 pub(super) struct Deadlines {
     time: Option<TimeSpan>,
-    /// When running jobs have to be asked to end.
+    /// Running jobs by the moment at which they are asked to end.
     ends: BTreeSet<(BootInstant, AttemptKey)>,
     /// The moment from which the first unstarted lease is too late to start.
     late_from: Option<BootInstant>,

@@ -61,11 +61,11 @@ pub(super) struct ServerSession {
     ask_at: BootInstant,
     sent_at: BootInstant,
     heard_at: BootInstant,
-    /// What the workflows say about the life of runners.
+    /// The policy that the workflows set for runners.
     policy: RunnerPolicy,
     /// True if work or nodes may still be added.
     capacity_expected: bool,
-    /// How to leave, once all workflows of the runner have settled.
+    /// The exit of a runner whose workflows have all settled; none before.
     settled: Option<RunnerExit>,
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use torc_slurm::retry::STEP_NUMBER;
 use torc_slurm::sstat::Meter;
 
-/// What Slurm reported about the step of a job.
+/// The step of a job, as Slurm reported it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StepState {
     /// The number that Slurm assigned.

@@ -74,7 +74,7 @@ fn the_whole_script() {
 
 # Steps say how much memory they need; srun would refuse to choose between that and these.
 unset SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU
-# What whoever submitted this says of other servers.
+# Variables of the submitting user for other servers do not apply here.
 unset TORC_TOKEN TORC_TOKEN_FILE TORC_CA_CERT TORC_CERTIFICATE_SHA256 TORC_SERVER_CERTIFICATES TORC_CONTEXT TORC_KUBECONFIG TORC_SERVICE
 export TORC_ALLOCATION=torc-wf3-a12
 set -a
@@ -107,7 +107,7 @@ fn a_runner_on_every_node_and_allocations_one_after_another() {
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is missing:\n{text}");
     }
-    assert!(!text.contains("--account") && !text.contains("--partition"), "what nobody said is the site's to choose");
+    assert!(!text.contains("--account") && !text.contains("--partition"), "unset options are left to the site");
 }
 
 #[test]

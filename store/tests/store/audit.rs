@@ -42,7 +42,7 @@ async fn a_deed_is_written_with_what_it_changed_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn nobody_changes_the_audit() {
+async fn the_audit_log_cannot_be_changed() {
     let (folder, store) = new_store().await;
     store.commit(&Changes { audit: vec![deed("ada", "apply")], ..Changes::default() }).await.unwrap();
     store.close().await.unwrap();

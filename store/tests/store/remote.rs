@@ -12,9 +12,9 @@ fn worker(address: &str, folder: Option<&str>) -> RemoteWorker {
 }
 
 /// A worker in a list: address, folder, time of addition.
-type Listed = (&'static str, Option<&'static str>, &'static str);
+type ExpectedWorker = (&'static str, Option<&'static str>, &'static str);
 
-async fn check(store: &Store, id: i64, expected: &[Listed]) {
+async fn check(store: &Store, id: i64, expected: &[ExpectedWorker]) {
     let found = store.remote_workers(WorkflowId(id)).await.unwrap();
     let expected: Vec<RemoteWorker> = expected
         .iter()

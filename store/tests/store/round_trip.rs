@@ -209,7 +209,7 @@ fn numbered(number: i64) -> Vec<(&'static str, Changes, LastIds)> {
         preferred: None,
         lease,
     };
-    let stray = DetachedLease {
+    let detached = DetachedLease {
         lease_id: number,
         workflow: workflow_id,
         job: JobId(1),
@@ -274,7 +274,7 @@ fn numbered(number: i64) -> Vec<(&'static str, Changes, LastIds)> {
             LastIds { lease_id: number, ..last },
         ),
         ("lease of a recovery script", Changes { recoveries: vec![recovery], ..none() }, lease_id),
-        ("stray lease", Changes { detached_leases: vec![stray], ..none() }, lease_id),
+        ("detached lease", Changes { detached_leases: vec![detached], ..none() }, lease_id),
         ("user data", Changes { user_data: vec![datum], ..none() }, lease_id),
     ]
 }

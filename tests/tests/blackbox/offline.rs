@@ -450,7 +450,7 @@ fn a_journal_that_cannot_be_written_loses_nothing() {
     }
     let mut runner = fixture.drain("w --num-cpus 3", 3);
     let gate = fixture.open("gate");
-    runner.prints("kept in memory");
+    runner.prints("keeping them in memory");
     assert!(!runner.has_ended(), "the runner stays until its results are stored elsewhere");
     match &disk {
         Some(disk) => disk.empty(),
@@ -552,7 +552,7 @@ fn no_job_is_leased_near_the_end_of_the_time_limit() {
     fixture.server.torc(&fixture.env, "apply -f w.yaml").exits(0);
     let outcome =
         fixture.runner("w --max-parallel-jobs 1 --time-limit 200s").run().exits(0).prints("time limit reached");
-    assert!(outcome.stderr.contains("less than 300 s of its time are left"), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("less than 300 s of the runner's time are left"), "{}", outcome.stderr);
     assert_eq!(fixture.server.items(&fixture.env, "get results w").len(), 0);
     let shorter = "name: w\ncompute_node_min_time_for_new_jobs_seconds: 10\njobs: [{name: a, command: 'true'}]\n";
     fixture.env.write("client/w.yaml", shorter);

@@ -105,7 +105,7 @@ impl JobTable {
         };
         let exit = job_exit(&job, at, outcome, &kept);
         self.news.extend(kept.problem.map(FromShim::Problem));
-        self.report(exit, (job.order, Some(job.prepared)), job.class);
+        self.report(exit, job.order, Some(job.prepared), job.class);
     }
 
     /// Kills and collects all children that are left when the shim exits.

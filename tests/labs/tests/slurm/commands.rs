@@ -197,7 +197,7 @@ async fn a_canceled_allocation_is_recorded_as_canceled() {
     assert!(left.end.unwrap() - left.start.unwrap() == 300 && left.node_list.is_some(), "{left:?}");
     for _ in 0..2 {
         let answer = submitter.slurm.ask(&sbatch::cancel([id.as_str(), running.as_str()])).await;
-        assert_eq!(sbatch::read_cancelled(answer), Ok(()), "a second cancellation succeeds");
+        assert_eq!(sbatch::read_canceled(answer), Ok(()), "a second cancellation succeeds");
     }
     assert_eq!(submitter.end_of(&id).await, SlurmState::Cancelled);
     assert_eq!(submitter.end_of(&running).await, SlurmState::Cancelled);
@@ -240,7 +240,7 @@ async fn a_preempted_allocation_is_requeued() {
     let detail = scontrol::read_jobs(&submitter.slurm.ask(&scontrol::job(&id)).await.unwrap().text);
     assert_eq!(detail[0].restarts, 1);
     let answer = submitter.slurm.ask(&sbatch::cancel([id.as_str(), other.as_str()])).await;
-    sbatch::read_cancelled(answer).unwrap();
+    sbatch::read_canceled(answer).unwrap();
 }
 
 #[tokio::test]
@@ -277,7 +277,7 @@ async fn texts_are_passed_unchanged() {
     let id =
         sbatch::read_number(&submitter.slurm.ask(&sbatch::submit(&text_of_it)).await.unwrap()).unwrap().to_string();
     assert_eq!(submitter.queued(&id).await.unwrap().comment.as_deref(), Some(text));
-    sbatch::read_cancelled(submitter.slurm.ask(&sbatch::cancel([id.as_str()])).await).unwrap();
+    sbatch::read_canceled(submitter.slurm.ask(&sbatch::cancel([id.as_str()])).await).unwrap();
 
     let marker = Marker { own: "torc-wf7-a2", shared_name: None };
     let test = submitter.script(&marker, &SMALL, "true", false);
