@@ -2,7 +2,7 @@
 
 use crate::problem::{Problem, Severity};
 
-/// Problems up to a limit, and how many there are beyond it. Errors are never left out in favour of warnings.
+/// A list of problems up to a limit, and the number of further ones. Errors take precedence over warnings.
 #[derive(Debug)]
 pub(super) struct BoundedProblems {
     errors: Vec<Problem>,

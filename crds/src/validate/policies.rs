@@ -1,4 +1,4 @@
-//! Checks `orphanAfter`.
+//! Checks that `orphanAfter` is a duration above 0, or `never`.
 
 use super::Findings;
 use super::resources::quantity;
