@@ -60,7 +60,10 @@ impl BoundedProblems {
         problems.append(&mut self.warnings);
         problems.sort_by_key(|problem| problem.position);
         if self.left_out > 0 {
-            let message = format!("{} more problems are not listed", self.left_out);
+            let message = match self.left_out {
+                1 => "1 more problem is not listed".to_owned(),
+                more => format!("{more} more problems are not listed"),
+            };
             problems.push(if any_error { Problem::error("", message) } else { Problem::warning("", message) });
         }
         problems

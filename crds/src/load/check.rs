@@ -196,7 +196,7 @@ impl Checker {
             && DEFAULTED_CHOICES.contains(&name)
             && !words.contains(text)
         {
-            let message = format!("'{}' is not one of {} and counts for nothing", excerpt(text), words.join(", "));
+            let message = format!("'{}' is not one of {} and is ignored", excerpt(text), words.join(", "));
             self.report(Problem::warning(path.key(&written).to_string(), message), entry.node.place);
             return false;
         }

@@ -76,10 +76,13 @@ fn record_of(root: &mut Node) -> Result<&'static RecordSchema, (Problem, Positio
     if let Some(version) = version.filter(|version| *version != API_VERSION) {
         let ours = version.split('/').next() == Some(GROUP);
         let problem = if ours {
-            Problem::error("apiVersion", format!("the version '{version}' is not known"))
+            Problem::error("apiVersion", format!("unknown API version '{version}'"))
                 .hint(format!("write {API_VERSION}"))
         } else {
-            Problem::warning("apiVersion", format!("a document of '{version}' is not Torc's and is left out"))
+            Problem::warning(
+                "apiVersion",
+                format!("the API version '{version}' is not Torc's, so the document is ignored"),
+            )
         };
         return Err((problem, place_of("apiVersion")));
     }

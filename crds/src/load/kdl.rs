@@ -102,7 +102,7 @@ impl KdlReader<'_> {
     fn set(&mut self, fields: &mut KdlFields, entry: Entry) {
         let Some(known) = fields.known(&entry.key) else { return fields.push(entry) };
         let place = entry.place;
-        let message = format!("`{}` is given twice; the last counts", excerpt(&entry.key));
+        let message = format!("`{}` is given twice; the last value is used", excerpt(&entry.key));
         *known = entry;
         self.warn(message, place);
     }

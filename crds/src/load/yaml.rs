@@ -119,7 +119,7 @@ impl TreeBuilder {
 
     fn alias(&mut self, anchor: usize, place: Position) -> Result<Option<Node>, SyntaxError> {
         let Some((node, size)) = self.anchors.get(&anchor) else {
-            return Err(SyntaxError::new(place, "an alias stands inside what it refers to"));
+            return Err(SyntaxError::new(place, "an alias refers to a value that contains it"));
         };
         self.budget.spend(*size, place).map_err(|error| error.hint("aliases make this document too large"))?;
         // The depth counts as if the value stood here without the alias.

@@ -60,7 +60,7 @@ fn length(rest: &str, closing: &str, raw: bool) -> Option<usize> {
 }
 
 fn unescape(content: &str) -> Result<String, &'static str> {
-    let wrong = "the text has an escape sequence that does not exist";
+    let wrong = "the text has an unknown escape sequence";
     let mut text = String::with_capacity(content.len());
     let mut rest = content;
     while let Some((before, after)) = rest.split_once('\\') {
@@ -96,7 +96,7 @@ fn dedent(content: &str) -> Result<String, &'static str> {
     let mut lines: Vec<&str> = content.split(is_newline).collect();
     let margin = lines.pop().unwrap_or_default();
     if lines.is_empty() || !lines.remove(0).is_empty() || !margin.chars().all(char::is_whitespace) {
-        return Err("the quotes of a text of several lines stand on lines of their own");
+        return Err("the quotes of a text of several lines must be on lines of their own");
     }
     let line = |line: &&str| match line.strip_prefix(margin) {
         Some(text) if !line.trim().is_empty() => Ok(text.to_owned()),
