@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Commands or allocations, and their trigger.
+/// An action: commands or allocations, and the event that triggers them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Action {
@@ -57,9 +57,9 @@ pub enum TriggerType {
     OnWorkflowStart,
     /// The workflow has completed.
     OnWorkflowComplete,
-    /// All chosen jobs are ready.
+    /// All jobs that the action selects are ready.
     OnJobsReady,
-    /// All chosen jobs have ended.
+    /// All jobs that the action selects have ended.
     OnJobsComplete,
     /// A runner begins to serve the workflow.
     OnWorkerStart,
@@ -73,12 +73,12 @@ impl TriggerType {
         self.into_str()
     }
 
-    /// Returns whether the trigger is about chosen jobs.
+    /// Returns whether the trigger concerns the jobs that the action selects.
     pub const fn is_of_jobs(self) -> bool {
         matches!(self, Self::OnJobsReady | Self::OnJobsComplete)
     }
 
-    /// Returns whether the trigger is about one worker.
+    /// Returns whether the trigger concerns one worker.
     pub const fn is_of_workers(self) -> bool {
         matches!(self, Self::OnWorkerStart | Self::OnWorkerComplete)
     }
@@ -137,7 +137,7 @@ impl ActionType {
 #[strum(serialize_all = "snake_case", const_into_str, parse_err_ty = String, parse_err_fn = unknown_state)]
 #[serde(rename_all = "snake_case")]
 pub enum ActionState {
-    /// It was not triggered yet.
+    /// The trigger has not occurred yet.
     #[default]
     Waiting,
     /// It was triggered and has not started.
@@ -146,7 +146,7 @@ pub enum ActionState {
     Running,
     /// Its commands or submissions have succeeded.
     Executed,
-    /// It has failed as often as it may, and is not retried.
+    /// It has failed as often as allowed, and is not retried.
     Failed,
     /// It will not run: the workflow was canceled, or its worker has left.
     Skipped,

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Returns the name of an allocation. Its marker in Slurm starts with this name.
+/// Returns the name of an allocation. Its job name in Slurm starts with this name.
 pub fn name(workflow: i64, number: i64) -> String {
     format!("torc-wf{workflow}-a{number}")
 }
@@ -35,7 +35,7 @@ pub enum AllocationStatus {
     Active,
     /// It has ended in Slurm.
     Complete,
-    /// It was not needed any more, and has ended.
+    /// Torc canceled it because no job needed it, and it has ended.
     Canceled,
 }
 
@@ -107,7 +107,7 @@ fn unknown_origin(text: &str) -> String {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Allocation {
-    /// The name, e.g. `torc-wf3-a12`. Its name in Slurm starts with it.
+    /// The name, e.g. `torc-wf3-a12`. The job name in Slurm starts with it.
     pub name: String,
     /// The number: 12 in `torc-wf3-a12`.
     pub id: i64,
@@ -128,7 +128,7 @@ pub struct Allocation {
     /// Slurm's name of its state, e.g. `PENDING`, `RUNNING`, `NODE_FAIL`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slurm_state: Option<String>,
-    /// Slurm's reason for which it waits, e.g. `Priority`.
+    /// Slurm's reason why it waits, e.g. `Priority`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slurm_reason: Option<String>,
     /// The number of nodes.
@@ -175,17 +175,17 @@ pub struct Allocation {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OrphanReport {
-    /// Allocations that Slurm says are over.
+    /// Allocations that have ended in Slurm.
     pub allocations: Vec<OrphanedAllocation>,
     /// Allocations that Slurm has requeued and will start again.
     pub requeued: Vec<String>,
     /// Allocations with an unknown state, which do not change.
     pub in_doubt: Vec<String>,
-    /// Runners that ended with them.
+    /// Runners that have ended with their allocations.
     pub runners: Vec<i64>,
-    /// Jobs that were running in them.
+    /// Jobs whose attempts were lost.
     pub jobs: Vec<OrphanedJob>,
-    /// Runners with running jobs that do not report and cannot be shown to have ended: their jobs stay as they are.
+    /// Runners that do not report and may still run jobs. Their jobs do not change.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unreachable: Vec<UnreachableRunner>,
 }
@@ -209,7 +209,7 @@ pub struct UnreachableRunner {
     pub pid: i64,
     /// The reason why its jobs are not lost.
     pub reason: UnreachableReason,
-    /// Its running jobs of the workflow; at most twenty are named.
+    /// Names of its running jobs of the workflow, at most 20.
     pub jobs: Vec<String>,
     /// The number of running jobs.
     pub running: i64,
@@ -222,7 +222,7 @@ pub enum UnreachableReason {
     AgentRuns,
     /// The process that holds the jobs still runs.
     ShimRuns,
-    /// Processes of its jobs run although its own have ended.
+    /// Processes of its jobs run, although its own have ended.
     JobsRun,
     /// Its processes have ended and left results, which the next runner in its folder reports.
     ResultsLeft,
@@ -232,7 +232,7 @@ pub enum UnreachableReason {
     NotVerified,
 }
 
-/// An allocation that Slurm says is over.
+/// An allocation that has ended in Slurm.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OrphanedAllocation {
@@ -241,13 +241,13 @@ pub struct OrphanedAllocation {
     /// Slurm's job number; absent if Slurm had not accepted it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slurm_job_id: Option<String>,
-    /// The state that the server had recorded.
+    /// The state in the store before the request.
     pub was: AllocationStatus,
     /// The final state in Slurm.
     pub slurm_state: crate::slurm::SlurmState,
 }
 
-/// A job whose attempt went with its allocation.
+/// A job whose attempt was lost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OrphanedJob {

@@ -12,13 +12,13 @@ use crate::state::{Cause, JobState};
 use crate::status::WorkflowStatus;
 use crate::wire::{ProcessIdentity, Resources, RunnerKind, Usage};
 
-/// A page of a list; `next` is the cursor of the following one.
+/// A page of a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Page<T> {
     /// The items of this page.
     pub items: Vec<T>,
-    /// Pass it as `cursor` to get the next page; absent on the last.
+    /// The value for `cursor` in the request for the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
@@ -36,12 +36,12 @@ impl<T> Page<T> {
 pub struct ApplyRequest {
     /// The complete document, which replaces an earlier one of the same name.
     pub document: WorkflowDocument,
-    /// The folder in which jobs run. It applies to new workflows.
+    /// The folder in which jobs run. It applies to new workflows only.
     pub working_dir: String,
     /// Report the changes without making them.
     #[serde(default)]
     pub dry_run: bool,
-    /// Store a new workflow without running it. The owner of a folder's store runs it only on request.
+    /// Store a new workflow without running it. The owner of a folder's store then runs it only on request.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub store_only: bool,
 }
@@ -67,7 +67,7 @@ pub struct ApplyResponse {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditEntry {
-    /// A number that only rises.
+    /// A number that rises with every entry.
     pub sequence: i64,
     /// The time, in RFC 3339.
     pub time: String,
@@ -75,9 +75,9 @@ pub struct AuditEntry {
     pub who: String,
     /// The scope of the token: `admin`, `owner`, `viewer`, `editor`, `runner`, `pool` or `metrics`.
     pub scope: String,
-    /// The request, as an audit verb.
+    /// The request as a verb, e.g. `apply` or `create token`.
     pub verb: String,
-    /// The object of the request.
+    /// The object of the request, e.g. a workflow.
     pub object: String,
     /// The outcome: `ok`, or the code of the error.
     pub outcome: String,
@@ -111,7 +111,7 @@ pub struct JobChanges {
     pub downstream: JobNames,
     /// Jobs whose next attempt has other resources, priority or labels, and that do not run again.
     pub adjusted: JobNames,
-    /// The number of jobs that keep their results.
+    /// The number of jobs that do not change and keep their results.
     pub unchanged: i64,
 }
 
@@ -121,7 +121,7 @@ pub struct JobChanges {
 pub struct JobNames {
     /// The number of jobs.
     pub count: i64,
-    /// Names of the first jobs.
+    /// Names of the first jobs, at most 1,000.
     pub names: Vec<String>,
 }
 
@@ -198,7 +198,7 @@ pub struct Job {
     /// Names of jobs that it depends on; absent in lists.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<String>,
-    /// The number of unfinished jobs that it waits for.
+    /// The number of jobs that it depends on and that have not ended.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub waiting_for: i64,
     /// Labels that a runner must have.
@@ -210,7 +210,7 @@ pub struct Job {
     /// The runner that holds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runner: Option<i64>,
-    /// Its runner is silent, so it is not known whether the job runs.
+    /// The runner is silent, so it is not known whether the job still runs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_doubt: bool,
     /// The start of the current attempt.
@@ -297,7 +297,7 @@ pub struct JobResult {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkflowAction {
-    /// The number, which its log files carry after `n`.
+    /// The number, which follows `n` in the names of its log files.
     pub id: i64,
     /// The event that triggers the action.
     pub trigger_type: TriggerType,
@@ -305,10 +305,10 @@ pub struct WorkflowAction {
     pub action_type: ActionType,
     /// The present state of the action.
     pub status: ActionState,
-    /// It runs once for every worker. This entry represents those of the workers.
+    /// The action runs once for every worker. This entry represents the entries of the workers.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub every_worker: bool,
-    /// Recovery has created it. It is removed when the workflow runs again.
+    /// Recovery has created the action. It is removed when the workflow runs again.
     #[serde(default)]
     pub is_recovery: bool,
     /// For `schedule_nodes`: the name of an entry of `slurmSchedulers`.
@@ -317,7 +317,7 @@ pub struct WorkflowAction {
     /// For `schedule_nodes`: the number of allocations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub num_allocations: Option<i64>,
-    /// The worker that this entry is for.
+    /// The worker that this entry belongs to; absent for the workflow's own entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<i64>,
     /// The number of the run, counted from 1.
@@ -374,7 +374,7 @@ pub struct Runner {
     /// The labels with which it registered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
-    /// The workflow that it serves; absent for all.
+    /// The workflow that it serves; absent if it serves all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<String>,
     /// The Slurm job that it runs in.
@@ -383,7 +383,7 @@ pub struct Runner {
     /// The folder of its job logs.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub output_dir: String,
-    /// Host and folder of its shim.
+    /// The host and the folder of its shim.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub place: String,
     /// The identity of the process `pid`; absent if the machine does not report it.
@@ -417,11 +417,11 @@ pub enum RunnerStatus {
     Gone,
 }
 
-/// A record of something that happened. Numbers may have gaps, and events never change.
+/// A record of a change. Sequence numbers may have gaps, and events never change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
-    /// A number that only rises. A watch can continue after the last number that it has read.
+    /// A number that rises with every event. A watch can continue after the last number that it has read.
     pub sequence: i64,
     /// The time, in RFC 3339.
     pub time: String,
@@ -431,7 +431,7 @@ pub struct Event {
     /// The number of the workflow that it is about; absent for other events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow_id: Option<i64>,
-    /// The reason in one word, for programs.
+    /// The reason in one word, for programs, e.g. `JobsChanged`.
     pub reason: String,
     /// A sentence for readers.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -464,7 +464,7 @@ pub struct RetryRequest {
     pub jobs: Vec<String>,
     /// Run all jobs again, as a new run.
     pub all: bool,
-    /// Run the named jobs, whose files have changed, and jobs whose data has changed since they completed.
+    /// Run the named jobs, whose files have changed, and jobs whose user data has changed since they completed.
     pub changed: bool,
     /// Report the jobs without resetting them.
     pub dry_run: bool,
@@ -485,7 +485,7 @@ pub struct AffectedJobs {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GcRequest {
-    /// The age in seconds from which records are deleted.
+    /// The least age in seconds of records to delete.
     pub older_than_seconds: i64,
     /// Report what would be deleted without deleting it.
     #[serde(default)]
@@ -505,7 +505,7 @@ pub struct GcResponse {
     /// Deleted Slurm allocations that had ended.
     #[serde(default)]
     pub allocations: i64,
-    /// Log files of deleted results, which the caller removes.
+    /// Log files of deleted results. The caller removes them.
     pub log_files: Vec<String>,
 }
 
@@ -528,7 +528,7 @@ pub struct ErrorBody {
     /// The field that is wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// A hint that helps to solve the problem.
+    /// A hint that helps to solve the problem, often a command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     /// All problems of a document.
@@ -565,7 +565,7 @@ pub struct SlurmCluster {
     pub status: Option<SlurmClusterStatus>,
 }
 
-/// The change that an apply made to a cluster.
+/// The change that an apply made to a SlurmCluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterApplied {

@@ -1,18 +1,20 @@
-//! Limits for every value of a schema: an API server wants to know how long a text, a list or a map can be, and how large a
-//! number. What a type says of itself stays; what it does not say is filled in here, for documents and custom resources alike.
+//! Adds limits to every value of a schema.
+//!
+//! An API server requires the length of a text, a list or a map, and the range of a number. Limits of the types stay;
+//! missing ones are added here, for documents and custom resources alike.
 
 use serde_json::{Map, Value};
 
-/// The default limit for texts in bytes: the longest path of Linux.
+/// The default limit for texts in characters: the longest path of Linux.
 const LONGEST_TEXT: u64 = 4_096;
 /// The default limit for lists: the largest number of jobs.
 const MOST_ITEMS: u64 = 200_000;
-/// The most keys of the author's choice.
+/// The default limit for the keys of a map.
 const MOST_KEYS: u64 = 10_000;
-/// The largest number: no time, memory or count comes near, and every program reads it exactly.
+/// The default limit for numbers. It exceeds every time, memory and count, and every JSON parser reads it exactly.
 const LARGEST: i64 = 1_000_000_000_000_000;
 
-/// Gives every value its limits.
+/// Adds the default limits to every value that has none.
 pub fn complete(schema: &mut Value) {
     let Some(object) = schema.as_object_mut() else { return };
     match type_of(object).as_deref() {

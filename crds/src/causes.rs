@@ -1,8 +1,8 @@
-//! Errors in one line.
+//! Formats an error and its causes in one line.
 
 use std::error::Error;
 
-/// Returns an error with its chain of causes in one line.
+/// Returns an error and its chain of causes, separated by colons.
 pub fn error_chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,9 +1,9 @@
-//! `kind: SlurmCluster`: a Slurm and how to reach it.
+//! The specification and status of `kind: SlurmCluster`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The name of the Slurm whose commands this machine has. It needs no document.
+/// The name of the Slurm whose commands are on this machine. It needs no document.
 pub const LOCAL: &str = "local";
 
 /// A Slurm cluster and how to reach it.
@@ -66,11 +66,11 @@ pub struct Partition {
     /// Slurm's name of the GPU type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_type: Option<String>,
-    /// Nodes that one allocation may have (no limit when absent).
+    /// The largest number of nodes of one allocation (no limit when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub nodes: Option<i64>,
-    /// Jobs of several users share a node (false when absent).
+    /// Jobs of several users can share a node (false when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared: Option<bool>,
     /// Use the partition only if a document names it (false when absent).
@@ -92,7 +92,7 @@ pub struct SlurmClusterStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1_000))]
     pub partitions: Vec<Partition>,
-    /// The condition Ready: Slurm answers.
+    /// The condition Ready, which says whether Slurm answers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<crate::condition::Condition>,

@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A statement about a workflow or a Slurm cluster.
+/// A statement about a workflow or a Slurm cluster, in the form of Kubernetes.
 ///
-/// Type and reason are text, because a later version may know more of them.
+/// Type and reason are texts, because a later version may have further ones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
@@ -42,12 +42,12 @@ impl Condition {
         }
     }
 
-    /// Returns whether this is the condition of a type, and true.
+    /// Returns whether the condition has this type and is true.
     pub fn holds(&self, type_: ConditionType) -> bool {
         self.type_ == type_.as_str() && self.status == ConditionStatus::True
     }
 
-    /// Returns whether it has one of `reasons`.
+    /// Returns whether the condition has one of `reasons`.
     pub fn has_reason(&self, reasons: &[ConditionReason]) -> bool {
         reasons.iter().any(|reason| self.reason == reason.as_str())
     }
@@ -94,7 +94,7 @@ pub enum ConditionType {
     Suspended,
     /// Jobs are retried because an attempt was lost or ran out of memory or time; `status.recovery` counts them.
     Recovering,
-    /// Nothing moves until the user acts; the message says why.
+    /// Nothing happens until the user acts; the message says why.
     Stalled,
     /// Nothing more happens unless the user acts.
     Finished,
@@ -262,7 +262,7 @@ pub enum ConditionReason {
     Failed,
     /// The workflow was canceled.
     Canceled,
-    /// The workflow ran out of the time that its document gives it.
+    /// The workflow has exceeded `activeDeadlineSeconds`.
     DeadlineExceeded,
     /// Jobs are running, or can run.
     Running,
@@ -276,7 +276,7 @@ pub enum ConditionReason {
     WaitingForAllocation,
     /// Jobs are retried because an attempt was lost or ran out of memory or time.
     Recovering,
-    /// Nothing moves until the user acts.
+    /// Nothing happens until the user acts.
     Stalled,
     /// Slurm has answered the last command.
     Answered,

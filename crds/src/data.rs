@@ -1,4 +1,4 @@
-//! Files, the values that jobs exchange, and jobs that jobs make, as the HTTP API gives them out.
+//! Files, user data and spawned jobs in the HTTP API.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,9 +11,9 @@ use crate::state::JobState;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct File {
-    /// The document's name for it.
+    /// The name in the document.
     pub name: String,
-    /// As the document writes it, relative to the working folder.
+    /// The path as the document has it, relative to the working folder.
     pub path: String,
     /// The state of the file: present, required or expected.
     pub status: FileStatus,
@@ -23,13 +23,13 @@ pub struct File {
     /// Its modification time when it was last seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modified_time: Option<String>,
-    /// SHA-256 in hexadecimal digits; absent for what is too large to be read.
+    /// The SHA-256 hash in hexadecimal digits; absent for a file that is too large to be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
-    /// The time at which it was read.
+    /// The time at which a runner read these values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen_time: Option<String>,
-    /// The job that saw it so.
+    /// The job for which the runner read them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen_by: Option<String>,
     /// Jobs that write it.
@@ -47,7 +47,7 @@ pub struct File {
 pub enum FileStatus {
     /// A job has read or written it.
     Present,
-    /// No job writes it: it has to be there before the first job that reads it.
+    /// No job writes it: it must exist before the first job that reads it.
     Required,
     /// A job will write it.
     #[default]
@@ -72,7 +72,7 @@ pub enum FileRole {
     Output,
 }
 
-/// A job and a file that it reads or writes, with what its latest success saw.
+/// A job and a file that it reads or writes, as its latest success saw the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FileUse {
@@ -80,22 +80,22 @@ pub struct FileUse {
     pub job: String,
     /// The job's present state.
     pub job_status: JobState,
-    /// As the document writes it.
+    /// The path as the document has it, relative to the working folder.
     pub path: String,
     /// The use: input or output.
     pub role: FileRole,
-    /// Its size then; absent when the job has not succeeded yet.
+    /// The size in bytes at that time; absent if the job has not succeeded yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<i64>,
-    /// The modification time that the job saw, in milliseconds since 1970.
+    /// The modification time at that time, in milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modified_ms: Option<i64>,
-    /// SHA-256 that the job saw, in hexadecimal digits; absent for what is too large to be read.
+    /// The SHA-256 hash at that time, in hexadecimal digits; absent for a file that was too large to be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
 }
 
-/// A value that jobs exchange.
+/// A JSON value that jobs exchange.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UserData {
@@ -104,16 +104,16 @@ pub struct UserData {
     /// The value; absent until it is written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
-    /// The document has it.
+    /// The document declares the value.
     #[serde(default)]
     pub in_document: bool,
     /// The written value is deleted when the workflow runs again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_ephemeral: bool,
-    /// A job or the user wrote the value; otherwise it is the document's.
+    /// A job or the user wrote the value; otherwise it is from the document.
     #[serde(default)]
     pub written: bool,
-    /// The job that wrote it.
+    /// The job that wrote the value; absent if the user did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written_by: Option<String>,
     /// The time of the last change.
@@ -138,11 +138,11 @@ fn any_value<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Value,
     Value::deserialize(deserializer)
 }
 
-/// The result of a write.
+/// The result of writing user data.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UserDataWritten {
-    /// It is not what was there before.
+    /// The new value differs from the previous one.
     pub changed: bool,
     /// The number of jobs that completed with an earlier value.
     pub stale_jobs: i64,
@@ -154,7 +154,7 @@ pub struct UserDataWritten {
 pub struct SpawnRequest {
     /// The loop that the jobs belong to.
     pub lineage: String,
-    /// The jobs, as a document writes them; none: the loop has converged.
+    /// The jobs, in the form of a document; none if the loop has converged.
     #[serde(default)]
     pub jobs: Vec<JobSpec>,
     /// The state of the loop, readable as user data.
@@ -177,10 +177,10 @@ pub struct SpawnResponse {
     pub generation: i64,
     /// The number of added jobs.
     pub jobs: i64,
-    /// The jobs were there already: nothing has changed.
+    /// The jobs already existed, so nothing has changed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replayed: bool,
-    /// The loop has ended.
+    /// The loop has converged, so no more jobs can be added to it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub converged: bool,
 }
@@ -189,13 +189,13 @@ pub struct SpawnResponse {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Staleness {
-    /// Jobs that have completed with data that has changed since.
+    /// Jobs that have completed with user data that has changed since.
     pub changed_data: Vec<DataUse>,
-    /// Data without a value that a job reads and no job writes.
+    /// User data without a value that a job reads and no job writes.
     pub missing_data: Vec<DataUse>,
 }
 
-/// A job and data that it reads.
+/// A job and user data that it reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DataUse {

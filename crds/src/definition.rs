@@ -1,4 +1,4 @@
-//! The custom resource definitions: what the types say, with limits for every value and the rules of `rules`.
+//! Generates the custom resource definitions from the types, with limits for every value and the rules of `rules`.
 
 use kube::CustomResourceExt as _;
 use serde_json::{Value, json};
@@ -8,12 +8,12 @@ use crate::cluster::SlurmCluster;
 use crate::rules::{CLUSTER, Rule, WORKFLOW};
 use crate::workflow::Workflow;
 
-/// The annotation with the version of Torc that a definition comes from.
+/// The annotation with the version of Torc that generated a definition.
 pub const VERSION_ANNOTATION: &str = "torc.dev/version";
 
 const SCHEMA: &str = "/spec/versions/0/schema/openAPIV3Schema";
 
-/// Returns every definition in the form that an API server accepts.
+/// Returns all definitions in a form that an API server accepts.
 pub fn definitions() -> Vec<Value> {
     vec![
         definition(&SlurmCluster::crd(), "A Slurm cluster and how to reach it.", CLUSTER),
@@ -22,7 +22,7 @@ pub fn definitions() -> Vec<Value> {
 }
 
 fn definition(derived: &impl serde::Serialize, description: &str, rules: &[Rule]) -> Value {
-    // The types of the derivation have only texts for keys: they always become JSON.
+    // All keys of the derived types are texts, so the conversion to JSON never fails.
     let mut definition = serde_json::to_value(derived).unwrap_or_default();
     definition["metadata"]["annotations"] = json!({ VERSION_ANNOTATION: env!("CARGO_PKG_VERSION") });
     if let Some(schema) = definition.pointer_mut(SCHEMA) {
@@ -36,7 +36,7 @@ fn definition(derived: &impl serde::Serialize, description: &str, rules: &[Rule]
     definition
 }
 
-/// Removes nulls and writes whole numbers as integers.
+/// Removes `nullable` and generated titles, and writes whole numbers as integers.
 fn tidy(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
@@ -62,7 +62,7 @@ fn whole(number: f64) -> Option<i64> {
     (number.fract() == 0.0 && number.abs() < EXACT).then_some(number as i64)
 }
 
-/// Adds a rule to the schema of its place.
+/// Adds a rule to the schema of the field at `place_`.
 fn place(schema: &mut Value, place_: &str, rule: &Rule) {
     let mut at = schema;
     for step in place_.split('.').filter(|step| !step.is_empty()) {

@@ -46,7 +46,7 @@ pub struct SlurmClusterDocument {
     pub spec: SlurmClusterSpec,
 }
 
-/// The part of Kubernetes' object metadata that Torc uses without Kubernetes, too.
+/// The part of Kubernetes' object metadata that Torc also uses without Kubernetes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Metadata {

@@ -1,4 +1,4 @@
-//! Codes of errors of the HTTP API: one word for programs.
+//! The error codes of the HTTP API, one word each, for programs.
 
 use std::borrow::Cow;
 
@@ -84,17 +84,17 @@ pub enum ErrorCode {
 pub enum ErrorKind {
     /// The document or the request does not fit the rules.
     Invalid,
-    /// The request makes no sense.
+    /// The request is malformed.
     BadRequest,
-    /// The caller is unknown.
+    /// The request has no valid token.
     Unauthorized,
-    /// The token does not allow it.
+    /// The token does not allow the request.
     Forbidden,
     /// The object does not exist.
     NotFound,
-    /// It does not fit the present state.
+    /// The request does not fit the present state.
     Conflict,
-    /// It cannot be done at present.
+    /// The server cannot answer the request at present.
     Unavailable,
     /// The server has a defect.
     Internal,
@@ -144,7 +144,7 @@ impl ErrorKind {
 }
 
 impl Default for ErrorCode {
-    /// Returns the empty code of an answer that has none.
+    /// Returns an empty code, for answers without one.
     fn default() -> Self {
         Self::Other(String::new())
     }

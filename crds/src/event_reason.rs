@@ -31,7 +31,7 @@ pub enum EventReason {
     WorkflowCanceled,
     /// Jobs were reset to run again.
     WorkflowRetried,
-    /// A workflow has run for as long as it may, and its jobs are canceled.
+    /// A workflow has exceeded its deadline, and its jobs are canceled.
     DeadlineExceeded,
     /// All jobs of a workflow have completed.
     WorkflowFinished,
@@ -55,7 +55,7 @@ pub enum EventReason {
     ActionFailed,
     /// The first job is retried because it was lost or ran out of memory or time.
     RecoveryStarted,
-    /// A job already had as much memory or time as there is, so it is not retried.
+    /// A job already had the largest memory or time that is available, so it is not retried.
     RecoveryLimitReached,
     /// Several allocations in a row have ended before a job ended in them, so no more are submitted.
     RecoveryExhausted,

@@ -3,8 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Settings for the start, the limits and the end of jobs. The schema has no defaults here, because a default of the
-/// other mode would be an error.
+/// Settings for the start, the limits and the end of jobs.
+///
+/// The schema has no defaults here, because a default of the other mode would be an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecutionConfig {
@@ -65,9 +66,9 @@ pub const SIGTERM_LEAD_SECONDS: i64 = 30;
 pub enum ExecutionMode {
     /// The runner itself starts processes.
     Direct,
-    /// srun, a step for each job.
+    /// srun starts a step for each job.
     Slurm,
-    /// slurm inside an allocation, direct elsewhere.
+    /// slurm inside a Slurm allocation, direct elsewhere.
     #[default]
     Auto,
 }
@@ -79,7 +80,7 @@ pub struct Stdio {
     /// separate (when absent), combined, no_stdout, no_stderr, none or packed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<StdioMode>,
-    /// Remove the files of jobs that succeeded.
+    /// Remove the files of jobs that completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delete_on_success: Option<bool>,
 }
@@ -91,7 +92,7 @@ pub enum StdioMode {
     /// A file each for stdout and stderr.
     #[default]
     Separate,
-    /// Both in one file.
+    /// One file for both stdout and stderr.
     Combined,
     /// Only stderr is kept.
     NoStdout,
@@ -99,7 +100,7 @@ pub enum StdioMode {
     NoStderr,
     /// Neither stdout nor stderr is kept.
     None,
-    /// Many jobs in few files with an index.
+    /// A few files with an index for the streams of many jobs.
     Packed,
 }
 
@@ -121,7 +122,7 @@ pub struct ResourceMonitor {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub flush_interval_seconds: Option<i32>,
-    /// Make plots when a runner leaves.
+    /// Generate plots when a runner leaves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generate_plots: Option<bool>,
     /// Settings for the measurement of each job.
@@ -170,7 +171,7 @@ const FLUSH_INTERVAL_SECONDS: u32 = 300;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MonitorPlan {
-    /// The detail in which each job's samples are kept; none if jobs are not sampled.
+    /// The detail in which samples of jobs are kept; none if jobs are not sampled.
     pub jobs: Option<Granularity>,
     /// The measurement of each node; none if nodes are not sampled.
     pub node: Option<NodePlan>,
@@ -178,7 +179,7 @@ pub struct MonitorPlan {
     pub interval_seconds: u32,
     /// Seconds between writes of a time series.
     pub flush_interval_seconds: u32,
-    /// Plots are made when a runner leaves.
+    /// Plots are generated when a runner leaves.
     pub plots: bool,
 }
 
@@ -195,9 +196,10 @@ pub struct NodePlan {
 }
 
 impl ResourceMonitor {
-    /// Returns the settings with all defaults. Jobs are sampled every ten seconds unless the document disables it,
-    /// because the cost is negligible and the result is needed to size them. Nodes are sampled only if the document
-    /// enables it.
+    /// Returns the settings with all defaults.
+    ///
+    /// Jobs are sampled every ten seconds unless the document disables it, because the cost is negligible and their
+    /// sizing needs the result. Nodes are sampled only if the document enables it.
     pub fn plan(&self) -> MonitorPlan {
         let jobs = self.jobs.clone().unwrap_or_default();
         let node = self.compute_node.clone().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Explanations in the HTTP API.
+//! Explanations of the states of jobs in the HTTP API.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -60,13 +60,13 @@ pub struct Reason {
     pub reason: ReasonKind,
     /// A sentence for readers.
     pub message: String,
-    /// The number of jobs that it holds for, if the request was about several.
+    /// The number of jobs with this reason, if the request was about several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<i64>,
-    /// Jobs that it is about, at most twenty.
+    /// Jobs that the reason mentions, at most 20.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub jobs: Vec<JobPhase>,
-    /// Names of Slurm allocations that it is about.
+    /// Names of Slurm allocations that the reason mentions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allocations: Vec<String>,
 }
@@ -93,7 +93,7 @@ pub struct JobPhase {
 pub enum ReasonKind {
     /// A runner executes the job.
     Running,
-    /// It is leased to a runner, which will start it.
+    /// It is leased to a runner and has not started.
     Promised,
     /// Its runner is silent, so it is not known whether the job runs.
     RunnerSilent,
@@ -107,7 +107,7 @@ pub enum ReasonKind {
     NoAllocation,
     /// No runner has the labels that it needs.
     Label,
-    /// No runner is big enough.
+    /// No runner has enough resources.
     Capacity,
     /// No runner has enough time left.
     TimeLeft,
@@ -117,29 +117,29 @@ pub enum ReasonKind {
     AllocationPending,
     /// Slurm refused an allocation for it.
     AllocationRefused,
-    /// No partition of the cluster is for it.
+    /// No partition of the cluster fits its requirements.
     NoPartition,
     /// Slurm does not answer.
     SlurmUnreachable,
-    /// There may be no more allocations at once.
+    /// The limit `maxAllocations` allows no more allocations.
     AllocationLimit,
-    /// Allocations have ended one after another without a job having ended in them.
+    /// Several allocations have ended in a row before a job ended in them.
     AllocationsFruitless,
-    /// An earlier attempt of it is still being ended.
+    /// Its earlier attempt has not ended yet.
     AttemptEnding,
-    /// Its recovery script has not succeeded yet.
+    /// It failed, and waits for its recovery script or its back-off before the next attempt.
     RecoveryScript,
-    /// The workflow's first commands have not ended.
+    /// The commands of `on_workflow_start` have not ended.
     StartActions,
     /// The user or the document has suspended the workflow.
     Suspended,
-    /// The user or the document has canceled it.
+    /// The user or the document has canceled the job.
     Canceled,
-    /// It was left out.
+    /// The job was excluded.
     Disabled,
     /// It failed and needs a manual decision.
     NeedsDecision,
-    /// It failed for good.
+    /// The job failed and is not retried.
     Failed,
     /// It completed with success.
     Completed,
@@ -173,7 +173,7 @@ pub struct AttemptReport {
     /// The host it ran on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// The most memory at once.
+    /// The peak memory in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_memory_bytes: Option<i64>,
     /// The evidence for the diagnosis, one sentence each.
@@ -182,10 +182,10 @@ pub struct AttemptReport {
     /// The path of its standard error; absent when it wrote none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr: Option<String>,
-    /// The end of its error output, where it can be read.
+    /// The last lines of its standard error, if they can be read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stderr_tail: Vec<String>,
-    /// The reason for the next attempt; absent for the last one.
+    /// The reason for the next attempt; absent for the last attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub then: Option<String>,
 }

@@ -1,11 +1,11 @@
-//! Rules for failed jobs, and limits for leases ahead of time.
+//! Rules for failed jobs, and limits for prefetched leases.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::state::Cause;
 
-/// Rules for failed jobs; the first that matches decides.
+/// Rules for failed jobs. The first rule that matches decides.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FailureHandler {
@@ -92,7 +92,7 @@ pub struct Escalation {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub limit: Option<i32>,
-    /// The next amount, in percent of what the attempt requested or used, whichever is more (150 when absent).
+    /// The next amount, in percent of the requested or used amount, whichever is more (150 when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 100, max = 10_000))]
     pub increase_percent: Option<i32>,
@@ -131,7 +131,7 @@ pub struct Prefetch {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub batch_size: Option<i32>,
-    /// The largest number of jobs that wait in one runner.
+    /// The largest number of leased jobs that wait in one runner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub max_queued: Option<i32>,
@@ -143,14 +143,14 @@ pub struct Prefetch {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 5))]
     pub lease_seconds: Option<i32>,
-    /// Seconds of work that a runner keeps waiting.
+    /// Seconds of work that a runner holds in advance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub horizon_seconds: Option<i32>,
 }
 
 impl Prefetch {
-    /// Returns these settings, with absent values from `other`.
+    /// Returns these settings, with absent values filled from `other`.
     pub fn over(&self, other: &Self) -> Self {
         Self {
             enabled: self.enabled.or(other.enabled),

@@ -19,7 +19,7 @@ pub struct JobFilter {
     pub status: Vec<JobState>,
     /// The exact name of a job.
     pub name: Option<String>,
-    /// A part of the name.
+    /// A part of the name of a job.
     pub contains: Option<String>,
     /// The maximum number of items of one page.
     pub limit: Option<u32>,
@@ -71,7 +71,7 @@ pub struct EventFilter<R = String> {
     pub namespace: Option<String>,
     /// A workflow, by name or number.
     pub workflow: Option<R>,
-    /// A sequence number; `Last-Event-ID` of a stream overrides it.
+    /// A sequence number, after which events begin. `Last-Event-ID` of a stream overrides it.
     pub after: Option<i64>,
     /// The maximum number of items of one page.
     pub limit: Option<u32>,

@@ -2,7 +2,7 @@
 
 use crate::problem::{Problem, Severity};
 
-/// A problem, and whether Torc 1.0 took no offence at it.
+/// A problem, and whether Torc 1.0 tolerated it.
 #[derive(Debug)]
 pub(crate) struct Finding {
     problem: Problem,
@@ -18,7 +18,7 @@ impl Finding {
         self.in_dialect(false)
     }
 
-    /// Returns the problem. In a bare file, what Torc 1.0 accepted is at most a warning.
+    /// Returns the problem. In a bare file, a tolerated problem is a warning.
     pub fn in_dialect(self, bare: bool) -> Problem {
         match self.tolerated && bare {
             true => Problem { severity: Severity::Warning, ..self.problem },

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::execution::Stdio;
 use crate::parameters::Parameterization;
 
-/// A command, or with parameters a family of commands.
+/// A job: a command, or with parameters a family of commands.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobSpec {

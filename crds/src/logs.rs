@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// No piece is longer.
+/// The largest number of bytes in one chunk.
 pub const LONGEST_PIECE: usize = 1 << 20;
 
 /// A request for a chunk of a log file.
@@ -17,17 +17,17 @@ pub const LONGEST_PIECE: usize = 1 << 20;
 pub struct LogChunkRequest {
     /// The number of the request, which its chunk repeats.
     pub id: i64,
-    /// The file, as the runner named it.
+    /// The path of the file, as the runner reported it.
     pub path: String,
     /// The offset in bytes.
     #[serde(default)]
     pub offset: i64,
-    /// Only the last lines, if there is anything before them.
+    /// The number of last lines to return; absent for all content from the offset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lines: Option<i64>,
 }
 
-/// A piece of a file.
+/// A chunk of a log file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LogChunk {
@@ -62,14 +62,14 @@ impl LogChunk {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LogSyncRequest {
-    /// The host whose disk it is.
+    /// The host that the files are on.
     pub host: String,
     /// The chunks that the previous response requested.
     #[serde(default)]
     pub pieces: Vec<LogChunk>,
 }
 
-/// The answer: what is wanted, or nothing after a while.
+/// The chunks that the server requests from a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LogSyncResponse {

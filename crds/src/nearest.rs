@@ -1,10 +1,12 @@
-//! The known word that was most likely meant.
+//! Suggests known words for misspelled ones.
 
-/// Longer words are compared by their beginnings: a distance costs the product of the lengths.
+/// The number of letters that are compared. The cost of a distance is the product of the lengths.
 const MAX_COMPARED: usize = 80;
 
-/// Returns the known word nearest to an unknown one, the first in the alphabet of several, if any is near: at most one slip for
-/// every three letters, and at most three in all. Case, underscores and hyphens do not count.
+/// Returns the known word that is nearest to an unknown one, if any is near; of several, the first in the alphabet.
+///
+/// Near is at most one edit for every three letters, and at most three in all. Case, underscores and hyphens do not
+/// count.
 pub fn nearest<'k>(unknown: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
     let length = letters(unknown).count();
     let folded: String = letters(unknown).collect();

@@ -1,4 +1,4 @@
-//! Parameters: how one entry of a document becomes many.
+//! Parameters, which expand one entry of a document to many.
 
 use std::collections::BTreeMap;
 
@@ -38,11 +38,11 @@ pub enum ParameterMode {
     /// Every combination of the values.
     #[default]
     Product,
-    /// The n-th value of each; all must have the same length.
+    /// The n-th value of each parameter; all must have the same number of values.
     Zip,
 }
 
-/// A parameter table as data: column names once, then rows.
+/// A parameter table as data: column names, then rows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ParameterTable {

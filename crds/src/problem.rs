@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// One thing that is wrong, or odd, in a document.
+/// An error or a warning about a document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
@@ -23,17 +23,17 @@ pub struct Problem {
     pub kind: ProblemKind,
 }
 
-/// Kinds of mistakes that a status names.
+/// The kinds of mistakes, which the status of a Workflow object distinguishes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ProblemKind {
-    /// None of the others.
+    /// Any mistake without a kind of its own.
     #[default]
     Plain,
-    /// Two have the same name.
+    /// Two objects have the same name.
     Duplicate,
     /// Jobs wait for each other.
     Cycle,
-    /// It comes to more than is allowed.
+    /// The document exceeds a limit.
     TooLarge,
     /// A name refers to nothing in the document.
     UnknownReference,
@@ -45,7 +45,7 @@ impl ProblemKind {
     }
 }
 
-/// A place in a text, counted from 1.
+/// A position in a text. Lines and columns are counted from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Position {
     /// The line in the text.
@@ -58,7 +58,7 @@ impl Position {
     /// The first character of a text.
     pub const START: Self = Self { line: 1, column: 1 };
 
-    /// Takes counts; what is beyond `u32` counts as the greatest number.
+    /// Creates a position. Counts beyond `u32` become its largest number.
     pub fn new(line: usize, column: usize) -> Self {
         let narrow = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         Self { line: narrow(line), column: narrow(column) }
@@ -70,7 +70,7 @@ impl Position {
 pub enum Severity {
     /// The document cannot be used.
     Error,
-    /// The document can be used, but look at this.
+    /// The document can be used, but is probably not what the author wants.
     Warning,
 }
 
@@ -81,19 +81,19 @@ impl Problem {
         Self { severity: Severity::Error, field, message, hint: None, position: None, kind: ProblemKind::Plain }
     }
 
-    /// Creates a problem that does no harm.
+    /// Creates a problem that leaves the document usable.
     pub fn warning(field: impl Into<String>, message: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, ..Self::error(field, message) }
     }
 
-    /// Adds what to do about it.
+    /// Adds a hint that helps to solve the problem.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Says what kind of mistake it is.
+    /// Sets the kind of mistake.
     #[must_use]
     pub fn kind(mut self, kind: ProblemKind) -> Self {
         self.kind = kind;

@@ -1,16 +1,15 @@
-//!
 //! Parses and prints amounts of memory and durations.
 //!
-//! Units of memory are powers of 1024, as on HPC systems: `200g`, `200Gi` and `200GB` are the same. A duration needs
-//! a unit, because a bare number is minutes for Slurm and seconds elsewhere. Only a walltime, which is Slurm's own,
-//! accepts bare minutes.
+//! Units of memory are powers of 1024, as on HPC systems: `200g`, `200Gi` and `200GB` are the same. A duration needs a
+//! unit, because a bare number is minutes for Slurm and seconds elsewhere. Only a walltime, which is a value of Slurm,
+//! may be bare minutes.
 
 use thiserror::Error;
 
 /// The reason why a text is not a quantity.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum QuantityError {
-    /// Not a memory size.
+    /// The text is not a memory size.
     #[error("'{text}' is not a memory size")]
     Memory {
         /// The text as written.
@@ -57,7 +56,7 @@ const MONTH: i128 = 2_630_016;
 /// The seconds of 365.25 days, the mean length of a year.
 const YEAR: i128 = 31_557_600;
 
-/// Bytes of `200g`, `200Gi`, `512MB`, `1.5G`, `1m` or a plain number.
+/// Returns the bytes of `200g`, `200Gi`, `512MB`, `1.5G`, `1m` or a plain number.
 pub fn parse_memory(text: &str) -> Result<i64, QuantityError> {
     let malformed = || QuantityError::Memory { text: text.to_owned() };
     let (number, unit) = split_unit(text.trim());
@@ -67,7 +66,7 @@ pub fn parse_memory(text: &str) -> Result<i64, QuantityError> {
     i64::try_from(bytes).map_err(|_| too_large(text))
 }
 
-/// Seconds of `PT4H`, `P1DT2H`, `4h30m`, `1-02:00:00`, `02:00:00` or `30:00` (minutes and seconds).
+/// Returns the seconds of `PT4H`, `P1DT2H`, `4h30m`, `1-02:00:00`, `02:00:00` or `30:00` (minutes and seconds).
 pub fn parse_duration(text: &str) -> Result<i64, QuantityError> {
     let trimmed = text.trim();
     if !trimmed.is_empty() && trimmed.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -84,7 +83,7 @@ pub fn parse_duration(text: &str) -> Result<i64, QuantityError> {
     i64::try_from(seconds).map_err(|_| too_large(text))
 }
 
-/// Seconds of a Slurm time limit: every duration, and a plain number of minutes.
+/// Returns the seconds of a Slurm time limit: a duration, or a plain number of minutes.
 pub fn parse_walltime(text: &str) -> Result<i64, QuantityError> {
     match parse_duration(text) {
         Err(QuantityError::NoUnit { .. }) => {
@@ -95,7 +94,7 @@ pub fn parse_walltime(text: &str) -> Result<i64, QuantityError> {
     }
 }
 
-/// Returns a text that `parse_memory` reads: with the largest unit that leaves no fraction.
+/// Returns a text that `parse_memory` accepts, with the largest unit that leaves no fraction.
 pub fn format_memory(bytes: i64) -> String {
     for (power, unit) in [(5, "p"), (4, "t"), (3, "g"), (2, "m"), (1, "k")] {
         let size = 1_i64 << (10 * power);
@@ -129,7 +128,7 @@ pub fn format_bytes(bytes: i64) -> String {
     if tenths % 10 == 0 { format!("{} {unit}", tenths / 10) } else { format!("{}.{} {unit}", tenths / 10, tenths % 10) }
 }
 
-/// Returns a text that `parse_duration` reads, e.g. `1d2h30m`. Durations are never negative.
+/// Returns a text that `parse_duration` accepts, e.g. `1d2h30m`. A negative number gives `0s`.
 pub fn format_duration(seconds: i64) -> String {
     let mut rest = seconds.max(0);
     let mut text = String::new();
@@ -168,7 +167,7 @@ fn memory_power(unit: &str) -> Option<u32> {
     }
 }
 
-/// A number as written, without a float in between.
+/// A decimal number, exactly as written.
 struct Decimal {
     digits: i128,
     scale: i128,
@@ -182,7 +181,7 @@ impl Decimal {
         if malformed || !all_digits(whole) || !all_digits(fraction) {
             return None;
         }
-        // Beyond these lengths nothing changes but the risk of an overflow.
+        // Further digits do not change the result, but could overflow.
         let fraction = fraction.get(..9).unwrap_or(fraction);
         let scale = 10_i128.pow(u32::try_from(fraction.len()).ok()?);
         let whole: i128 = if whole.len() > 20 { i128::from(i64::MAX) } else { whole.parse().ok()? };
@@ -220,7 +219,7 @@ fn unit_seconds(text: &str) -> Option<i128> {
     components(&compact, &[('w', WEEK), ('d', DAY), ('h', HOUR), ('m', MINUTE), ('s', 1)])
 }
 
-/// Numbers, each with a unit, in the order of the units, none twice.
+/// Parses numbers with units, in the order of `units`, each unit at most once.
 fn components(text: &str, units: &[(char, i128)]) -> Option<i128> {
     let mut rest = text;
     let mut units = units.iter();

@@ -7,24 +7,24 @@ use crate::allocation::OrphanedJob;
 use crate::cluster::Partition;
 use crate::state::Cause;
 
-/// Look for what was lost.
+/// A request to look for lost allocations, runners and jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SyncStatusRequest {
-    /// Only say what was found.
+    /// Report the changes without making them.
     pub dry_run: bool,
-    /// No process served the store before this request: runners could not report.
+    /// No process served the store before this request, so runners could not report.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_unserved: bool,
     /// The state of the runners' processes as seen from the caller's machine.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<RunnerEvidence>,
-    /// Runners that the caller declares lost; only their jobs of this workflow are.
+    /// Runners that the caller declares lost. Only their jobs of this workflow are lost.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub assume_lost: Vec<i64>,
 }
 
-/// The processes of a runner, as the caller's machine sees them.
+/// The state of a runner's processes, as the caller's machine sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunnerEvidence {
@@ -47,7 +47,7 @@ pub struct RunnerEvidence {
 pub enum MachineMatch {
     /// The same machine and boot, and the same PID namespace.
     Same,
-    /// The same machine, which has booted since.
+    /// The same machine, but it has booted since.
     Rebooted,
     /// Another machine, or one that cannot be compared.
     Other,
@@ -64,11 +64,11 @@ pub enum ProcessState {
     Unknown,
 }
 
-/// Try failed jobs again, each with what it lacked.
+/// A request to retry failed jobs, with more memory or time if they lacked it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RecoverRequest {
-    /// Only say what would be done.
+    /// Report the changes without making them.
     pub dry_run: bool,
     /// The new memory of a job that ran out of it, in percent of what it used or had (150 when absent).
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,16 +78,16 @@ pub struct RecoverRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 100, max = 10_000))]
     pub runtime_percent: Option<i32>,
-    /// Jobs that failed by themselves are retried too.
+    /// Retry jobs that failed with another cause, too.
     pub retry_unknown: bool,
-    /// Plan allocations for the jobs that are still to run, as `regenerate` does; its own `dryRun` is ignored.
+    /// Plan allocations for the jobs that are still to run, as `regenerate` does. Its own `dryRun` is ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub regenerate: Option<Box<RegenerateRequest>>,
-    /// Partitions of the cluster of a workflow whose allocations follow from its jobs: no job gets more than they have. Those that
-    /// the server knows count when this is empty.
+    /// The partitions of the workflow's cluster, which limit the new memory and time. If empty, the server uses those
+    /// that it knows.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub partitions: Vec<Partition>,
-    /// Jobs that a dry run takes for lost: those that a dry run of `sync-status` has found. Ignored otherwise.
+    /// Jobs that a dry run treats as lost: those that a dry run of `sync-status` has found. Ignored otherwise.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<OrphanedJob>,
 }
@@ -99,11 +99,11 @@ pub struct RecoverReport {
     /// The request was a dry run: nothing was changed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
-    /// Jobs that had failed, and what was done about each.
+    /// The jobs that had failed, each with its decision.
     pub jobs: Vec<RecoveredJob>,
     /// The number of jobs that run again, dependents included.
     pub again: i64,
-    /// Allocations that were planned for the jobs that are still to run.
+    /// The allocations that were planned for the jobs that are still to run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub regenerated: Option<RegenerateReport>,
 }
@@ -125,7 +125,7 @@ pub struct RecoveredJob {
     /// Requirements that were raised, e.g. `memory from 1 GiB to 1.5 GiB`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub raised: Vec<String>,
-    /// The reason why it stays failed, where a retry would be in vain.
+    /// The reason why the job stays failed, if a retry would fail again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -139,33 +139,33 @@ pub enum RecoveryDecision {
     Leave,
 }
 
-/// Plan schedulers and allocations for the jobs that are still to run.
+/// A request to plan schedulers and allocations for the jobs that are still to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RegenerateRequest {
-    /// Only say what would be done.
+    /// Report the changes without making them.
     pub dry_run: bool,
-    /// Ask Slurm for the allocations of jobs that wait for nothing.
+    /// Submit the allocations of jobs that do not wait for others.
     pub submit: bool,
     /// The account to charge.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
-    /// Use this partition for everything.
+    /// The partition for all allocations; absent to choose one for each job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partition: Option<String>,
     /// The walltime of the allocations (computed from the jobs when absent).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub walltime: Option<String>,
-    /// One allocation with all nodes, and not one for each node.
+    /// Request one allocation with all nodes instead of one for each node.
     pub single_allocation: bool,
-    /// Further jobs by name or number, in any state.
+    /// Further jobs to plan for, by name or number, in any state.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub include_jobs: Vec<String>,
     /// The partitions that allocations may use.
     pub partitions: Vec<Partition>,
 }
 
-/// Schedulers and allocations that were planned.
+/// The schedulers and allocations that were planned.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RegenerateReport {
@@ -174,27 +174,27 @@ pub struct RegenerateReport {
     pub dry_run: bool,
     /// The number of jobs that are still to run.
     pub pending_jobs: i64,
-    /// The number of the document's actions that were marked executed, so that they request nothing twice.
+    /// The number of actions that were marked as executed, so that they do not request allocations as well.
     pub superseded_actions: i64,
     /// The schedulers that were generated, one for each group of similar jobs.
     pub schedulers: Vec<RecoveryScheduler>,
-    /// Allocations that are submitted now.
+    /// Names of the allocations that are submitted now.
     pub allocations: Vec<String>,
-    /// Jobs without a place, with the reason.
+    /// Jobs that fit no partition, with the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unplaced: Vec<UnplacedJob>,
 }
 
-/// A scheduler that recovery made.
+/// A Slurm scheduler that recovery generated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RecoveryScheduler {
-    /// Its name; `_deferred` at the end says that its jobs wait for others.
+    /// The name. It ends with `_deferred` if the jobs wait for others.
     pub name: String,
     /// The partition of its allocations; absent if Slurm chooses it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition: Option<String>,
-    /// The number of its jobs.
+    /// The number of jobs that use it.
     pub jobs: i64,
     /// The number of allocations.
     pub allocations: i64,
@@ -202,13 +202,13 @@ pub struct RecoveryScheduler {
     pub nodes: i64,
     /// The walltime of each allocation, in seconds.
     pub walltime_seconds: i64,
-    /// Its allocations are submitted when its jobs are ready.
+    /// The allocations are submitted when its jobs are ready.
     pub deferred: bool,
-    /// Returns the node hours if every allocation uses its whole walltime.
+    /// The node hours if every allocation uses its whole walltime.
     pub node_hours: f64,
 }
 
-/// A job that no partition is for.
+/// A job whose requirements fit no partition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UnplacedJob {
@@ -218,31 +218,31 @@ pub struct UnplacedJob {
     pub reason: String,
 }
 
-/// Compare requirements with what was observed, and correct them.
+/// A request to compare requirements with measurements, and to correct them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CorrectResourcesRequest {
-    /// Only say what would be changed.
+    /// Report the changes without making them.
     pub dry_run: bool,
     /// Raise requirements only, and never reduce them.
     pub no_downsize: bool,
-    /// Only these jobs, by name or number.
+    /// The jobs to consider, by name or number; all if empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub jobs: Vec<String>,
 }
 
-/// Requirements that were corrected.
+/// The requirements that were corrected.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CorrectResourcesReport {
     /// The request was a dry run: nothing was changed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
-    /// Requirements that do not fit what was observed.
+    /// The requirements that differ from the measurements.
     pub corrections: Vec<Correction>,
 }
 
-/// A set of requirements and what it should be.
+/// A set of requirements and its correction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Correction {
@@ -261,35 +261,35 @@ pub struct Correction {
 pub enum FailureClass {
     /// The jobs are retried.
     Retry,
-    /// It has failed for good.
+    /// The jobs fail and are not retried.
     Fail,
 }
 
-/// Decides about failed jobs in state `pending_failed`.
+/// A decision about failed jobs in state `pending_failed`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClassifyRequest {
-    /// The jobs, by name or number; all that wait when empty.
+    /// The jobs, by name or number; all in state `pending_failed` if empty.
     #[serde(default)]
     pub jobs: Vec<String>,
     /// The decision for all of these jobs.
     pub class: FailureClass,
 }
 
-/// Ask Slurm for allocations of a scheduler.
+/// A request to submit allocations of a Slurm scheduler.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ScheduleNodesRequest {
-    /// A scheduler of the document; may be left out where it has one.
+    /// A Slurm scheduler of the document. It may be absent if the document has exactly one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<String>,
     /// The number of allocations (1 when absent).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub num_allocations: Option<i64>,
-    /// A runner on every node instead of one for the allocation.
+    /// Start a runner on every node instead of one for the allocation.
     pub start_one_worker_per_node: bool,
-    /// Run the queue strategy with this depth.
+    /// The number of jobs that each runner starts at once, whatever they need; limited by resources if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_parallel_jobs: Option<i32>,

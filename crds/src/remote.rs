@@ -16,16 +16,15 @@ pub struct RemoteWorker {
     /// The folder on that machine in which its runner was started last; absent until then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
-    /// The program `torc` on that machine, as `--remote-torc` named it last; absent: `torc` in the PATH of a login.
+    /// The path of `torc` on that machine, from the last `--remote-torc`; `torc` in the PATH of a login if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote_torc: Option<String>,
-    /// The time at which it was added, set by the server.
+    /// The time at which the worker was added. The server sets it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub creation_time: Option<String>,
 }
 
-/// `POST /v1/workflows/{workflow}/remote-workers`: workers to add. One that is there keeps the fields that the request leaves
-/// out.
+/// `POST /v1/workflows/{workflow}/remote-workers`: workers to add. An existing worker keeps the fields that are absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RemoteWorkersRequest {
@@ -36,27 +35,27 @@ pub struct RemoteWorkersRequest {
 /// The address of a worker: `[user@]host[:port]`, an IPv6 address in brackets.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerAddress {
-    /// The login name; chosen by ssh when absent.
+    /// The login name; none to let ssh choose it.
     pub user: Option<String>,
-    /// A name, an alias of ssh's configuration, or an IP address.
+    /// A host name, an alias of ssh's configuration, or an IP address.
     pub host: String,
-    /// The port; chosen by ssh when absent.
+    /// The port; none to let ssh choose it.
     pub port: Option<u16>,
 }
 
 /// The reason why a text is not an address of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum AddressError {
-    /// Nothing is before the `@` or no host is named.
+    /// The user or the host is empty.
     #[error("a part is empty: write [user@]host[:port]")]
     Empty,
-    /// The port is no number from 1 to 65535.
+    /// The port is not a number from 1 to 65535.
     #[error("the port must be a number from 1 to 65535")]
     Port,
-    /// The text has a character that belongs into no address. ssh and the shells behind it would make something else of it.
+    /// The text has a character that is not allowed in an address, because ssh or a shell would interpret it.
     #[error("'{0}' belongs into no address: write [user@]host[:port]")]
     Character(char),
-    /// ssh would take it for an option.
+    /// The user or the host begins with `-`, so ssh would read it as an option.
     #[error("it must not begin with '-'")]
     Option,
 }
@@ -89,8 +88,7 @@ impl FromStr for WorkerAddress {
     }
 }
 
-/// Splits an address into the host without brackets and the port. Several colons without brackets are an IPv6
-/// address.
+/// Splits an address into the host without brackets and the port. Several colons without brackets mean an IPv6 address.
 fn split_port(text: &str) -> Result<(&str, Option<&str>), AddressError> {
     if let Some(inner) = text.strip_prefix('[') {
         let (host, rest) = inner.split_once(']').ok_or(AddressError::Character('['))?;
@@ -128,7 +126,7 @@ impl WorkerAddress {
         is_loopback_host(&self.host) || self.host == host_name
     }
 
-    /// Returns the address as part of a file name.
+    /// Returns the address as a part of a file name; unusual characters become `_`.
     pub fn file_name(&self) -> String {
         self.to_string()
             .chars()
@@ -143,18 +141,18 @@ pub fn is_loopback_host(host: &str) -> bool {
     bare == "localhost" || bare.parse::<core::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Workers of a text, one a line, and what is wrong with the others.
+/// The workers in a text with one per line, and the lines that were not accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkerList {
-    /// Each once, in the order of the text.
+    /// The workers in the order of the text, without duplicates.
     pub workers: Vec<WorkerAddress>,
-    /// Lines that repeat a worker: their numbers, and who it is.
+    /// Lines that repeat a worker: the line number and the worker.
     pub repeated: Vec<(usize, WorkerAddress)>,
-    /// Lines that are no address: their numbers, what they say, and why not.
+    /// Lines that are not addresses: the line number, the text and the error.
     pub wrong: Vec<(usize, String, AddressError)>,
 }
 
-/// Reads a list of workers: one a line; `#` begins a comment, empty lines are left out.
+/// Parses a list of workers with one per line. `#` begins a comment; empty lines are ignored.
 pub fn parse_workers(text: &str) -> WorkerList {
     let mut list = WorkerList::default();
     for (number, line) in (1..).zip(text.lines()) {

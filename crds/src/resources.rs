@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The name of the requirements that a job has when it names none.
+/// The name of the requirements of jobs that name none.
 pub const DEFAULT_REQUIREMENTS: &str = "default";
 
 /// A named set of resources. All values are per node.
@@ -33,7 +33,7 @@ pub struct ResourceRequirements {
     pub runtime: Option<String>,
 }
 
-/// A kind of Slurm allocation.
+/// A template for Slurm allocations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SlurmScheduler {

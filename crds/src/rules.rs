@@ -1,8 +1,8 @@
-//!
 //! Rules in CEL that a schema alone cannot express.
 //!
-//! The custom resource definitions contain these rules, and Torc evaluates the same expressions without Kubernetes.
-//! So both refuse the same documents with the same messages.
+//! The custom resource definitions contain these rules, and Torc evaluates the same expressions without Kubernetes. So
+//! both reject the same documents with the same messages.
+//!
 //! Deliberately absent: rules over free-form values, which CEL cannot see, and rules that compare entries of long
 //! lists, which exceed an API server's cost limit. Those are in `validate`; on Kubernetes the condition `Accepted`
 //! reports them.
@@ -24,22 +24,22 @@ pub use workflows::WORKFLOW;
 
 use serde_json::{Value, json};
 
-/// A rule for one place of a document.
+/// A rule for one field of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// The place to which it applies, e.g. `spec.jobs[]`; empty for the whole document.
+    /// The path of the values to which it applies, e.g. `spec.jobs[]`; empty for the whole document.
     pub place: &'static str,
     /// The condition that must hold, in CEL.
     pub cel: &'static str,
-    /// The message if it does not hold.
+    /// The message if the condition does not hold.
     pub words: Words,
-    /// The field below the place that is at fault.
+    /// The field below `place` that the message is about.
     pub field: Option<&'static str>,
     /// A hint that helps to solve the problem.
     pub hint: Option<&'static str>,
-    /// Torc 1.0 took no offence: a warning in a bare file.
+    /// Torc 1.0 tolerates the problem, so it is a warning in a bare file.
     pub tolerated: bool,
-    /// The evaluator where there is no API server.
+    /// The evaluator of the rule without an API server.
     pub judge: Judge,
 }
 
@@ -48,16 +48,16 @@ pub struct Rule {
 pub enum Words {
     /// The same text for every value.
     Fixed(&'static str),
-    /// The value of an expression.
+    /// The value of a CEL expression.
     Expression(&'static str),
 }
 
-/// The evaluator where there is no API server.
+/// The evaluator of the rule without an API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judge {
     /// Torc evaluates the CEL expression itself.
     Expression,
-    /// The parser of the quantity, which has a hint for every mistake. A test holds the two against each other.
+    /// The parser in `quantity`, which has a hint for every mistake. A test compares it with the expression.
     Parser,
 }
 
@@ -87,7 +87,7 @@ impl Rule {
         Self { judge: Judge::Parser, ..self }
     }
 
-    /// Returns whether it compares a document with its predecessor.
+    /// Returns whether the rule compares a document with its predecessor.
     pub fn is_transition(&self) -> bool {
         self.cel.contains("oldSelf")
     }

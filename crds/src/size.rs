@@ -5,17 +5,17 @@ use serde_json::json;
 use crate::document::WorkflowDocument;
 use crate::problem::{Problem, ProblemKind};
 
-/// The most bytes of a workflow as JSON. etcd refuses requests of more than 1.5 MiB, and the object also holds what its fields'
-/// managers and its status need.
+/// The largest size of a workflow as JSON, in bytes. etcd rejects requests of more than 1.5 MiB, and the object also
+/// holds the managed fields and the status.
 const LARGEST_OBJECT: usize = 900 << 10;
 
-/// Returns the problem of a workflow that is too large for an API server. Without Kubernetes there is no such limit.
+/// Returns a problem if a workflow is too large for an API server. Without Kubernetes there is no such limit.
 pub fn too_large(document: &WorkflowDocument) -> Option<Problem> {
     let object = json!({ "metadata": document.metadata, "spec": document.spec });
     too_many_bytes(serde_json::to_vec(&object).map_or(0, |text| text.len()))
 }
 
-/// Returns the problem of an object of this size in bytes, if it is too large.
+/// Returns a problem if an object of this size in bytes is too large.
 pub fn too_many_bytes(size: usize) -> Option<Problem> {
     (size > LARGEST_OBJECT).then(|| {
         let message = format!("the object would have {} KiB, and {} are allowed", size.div_ceil(1 << 10), LARGEST_OBJECT >> 10);

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::state::Cause;
 
-/// The state of an allocation in Slurm. Slurm has about thirty states; these are the ones that matter.
+/// The state of an allocation in Slurm, reduced from Slurm's about thirty states to those that matter.
 #[derive(
     Clone,
     Copy,
@@ -26,11 +26,11 @@ use crate::state::Cause;
 pub enum SlurmState {
     /// It waits for nodes in Slurm's queue.
     Pending,
-    /// Has nodes, or is about to give them back.
+    /// It has nodes, or is about to release them.
     Running,
-    /// Has nodes but gets no time on them.
+    /// It has nodes, but its processes are stopped.
     Suspended,
-    /// Was running, and waits to run again under the same number.
+    /// It was requeued: it waits to run again under the same number.
     ComingBack,
     /// Ended by a preemption.
     Preempted,
@@ -38,17 +38,17 @@ pub enum SlurmState {
     NodeFailure,
     /// Never started because a node could not be made ready.
     BootFailure,
-    /// Ended because of its memory.
+    /// Ended because it exceeded its memory.
     OutOfMemory,
-    /// Ended because it could not be over by its deadline.
+    /// Ended because it could not complete before its deadline.
     Deadline,
-    /// Ended because its time was up.
+    /// Ended because it reached its time limit.
     Timeout,
     /// Ended with `scancel` by a user or an administrator.
     Cancelled,
-    /// Ended by itself with success.
+    /// Ended with exit code 0.
     Completed,
-    /// Ended by itself with a failure.
+    /// Ended with another exit code.
     Failed,
     /// A state that this version does not know. It changes nothing.
     Unknown,
@@ -63,21 +63,21 @@ impl SlurmState {
         self.into_str()
     }
 
-    /// Returns whether it will never run again. An unknown state is not final.
+    /// Returns whether the allocation will never run again. An unknown state is not final.
     pub const fn is_over(self) -> bool {
         !self.has_nodes() && !matches!(self, Self::Pending | Self::ComingBack | Self::Unknown)
     }
 
-    /// Returns whether jobs in it may be alive.
+    /// Returns whether jobs in the allocation may be alive.
     pub const fn has_nodes(self) -> bool {
         matches!(self, Self::Running | Self::Suspended)
     }
 
-    /// Returns the cause for the jobs of an allocation that has ended or was requeued; none while they may be alive.
+    /// Returns the cause for the jobs of an allocation that has ended or was requeued; none if they may be alive.
     pub const fn cause_of_its_jobs(self) -> Option<Cause> {
         match self {
             Self::Pending | Self::Running | Self::Suspended | Self::Unknown => None,
-            // Slurm requeues for preemption and for dead nodes, and does not say which.
+            // Slurm requeues after preemption and node failures, and does not report which.
             Self::ComingBack | Self::Preempted => Some(Cause::Preempted),
             Self::NodeFailure | Self::BootFailure => Some(Cause::NodeFailure),
             Self::Deadline | Self::Timeout => Some(Cause::Timeout),

@@ -1,4 +1,4 @@
-//! Slurm's accounting of a step.
+//! Slurm's accounting of steps.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,10 +25,10 @@ pub struct SlurmStats {
     /// The step's name, e.g. `wf42_j7_r1_a1`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// The most memory of a task.
+    /// The peak memory of a task in bytes.
     #[serde(default, alias = "max_rss_bytes", skip_serializing_if = "Option::is_none")]
     pub max_rss_bytes: Option<i64>,
-    /// The most virtual memory of a task.
+    /// The peak virtual memory of a task in bytes.
     #[serde(default, alias = "max_vm_size_bytes", skip_serializing_if = "Option::is_none")]
     pub max_vm_size_bytes: Option<i64>,
     /// The most bytes that a task has read.
@@ -37,7 +37,7 @@ pub struct SlurmStats {
     /// The most bytes that a task has written.
     #[serde(default, alias = "max_disk_write_bytes", skip_serializing_if = "Option::is_none")]
     pub max_disk_write_bytes: Option<i64>,
-    /// CPU time of a task on average.
+    /// The average CPU time of a task in seconds.
     #[serde(default, alias = "ave_cpu_seconds", skip_serializing_if = "Option::is_none")]
     pub ave_cpu_seconds: Option<f64>,
     /// Its nodes in Slurm's notation.
@@ -48,7 +48,7 @@ pub struct SlurmStats {
     pub state: Option<String>,
 }
 
-/// `POST /v1/slurm_stats`: one of them, or several.
+/// `POST /v1/slurm_stats`: one record, or several.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum SlurmStatsRequest {
@@ -56,7 +56,7 @@ pub enum SlurmStatsRequest {
     One(Box<SlurmStats>),
     /// The accounting of several steps.
     Many {
-        /// All of one store.
+        /// The records, all of workflows of one store.
         items: Vec<SlurmStats>,
     },
 }

@@ -39,7 +39,7 @@ pub enum JobState {
     Completed = 5,
     /// Ended with a failure, and is not retried.
     Failed = 6,
-    /// Will not run: the user canceled it, or a dependency failed.
+    /// Does not run: the user canceled it, or a dependency failed.
     Canceled = 7,
     /// Ended by a deadline or a shutdown.
     Terminated = 8,

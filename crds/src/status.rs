@@ -37,7 +37,7 @@ pub struct WorkflowStatus {
     /// The progress of recovery, while jobs are retried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<RecoveryProgress>,
-    /// The URL of the server that runs this workflow.
+    /// The URL of the server that manages this workflow.
     #[serde(default, rename = "apiURL", skip_serializing_if = "Option::is_none")]
     pub api_url: Option<String>,
     /// The latest failures, at most 20.
@@ -64,7 +64,7 @@ pub struct PlanSummary {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RecoveryProgress {
-    /// The largest number of retries of one job.
+    /// The largest number of retries that one job has had.
     pub round: i32,
     /// A sentence about the jobs that are retried.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -144,7 +144,7 @@ impl JobCounts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AllocationCounts {
-    /// Allocations that the jobs need.
+    /// Allocations that should exist for the jobs.
     pub desired: i64,
     /// Allocations that wait in Slurm's queue.
     pub pending: i64,

@@ -1,7 +1,8 @@
-//! The end of an allocation as its jobs see it: the first signal, the kill, and the seconds that are left for the runner.
+//! Computes the end of an allocation as its jobs see it: the first signal, the kill, and the seconds left for the
+//! runner.
 //!
-//! Sizing, matching, validation and the runner ask the same questions here, so an allocation that was sized for a job has the time
-//! that the runner demands before it starts the job.
+//! Sizing, matching, validation and the runner use the same functions. So an allocation that was sized for a job has
+//! the time that the runner requires before it starts the job.
 
 use std::time::Duration;
 
@@ -9,8 +10,8 @@ use crate::execution::{ExecutionConfig, ExecutionMode, SIGKILL_HEADROOM_SECONDS,
 
 /// Slurm counts the time limit of a step in whole minutes.
 const STEP_MINUTE: i64 = 60;
-/// The least and the most that a job may start with less time than it declares: declared runtimes are estimates, and the
-/// default of one minute is not even a declaration.
+/// The smallest and the largest grace: a job may start with this much less time than it declares. Declared runtimes are
+/// estimates, and the default of one minute is not declared at all.
 const MIN_GRACE_SECONDS: i64 = 60;
 const MAX_GRACE_SECONDS: i64 = 120;
 
@@ -19,13 +20,13 @@ const MAX_GRACE_SECONDS: i64 = 120;
 pub struct StepWarning {
     /// The signal, by name or number.
     pub signal: String,
-    /// Time between the signal and the limit.
+    /// The time between the signal and the limit.
     pub before: Duration,
 }
 
 impl StepWarning {
-    /// Parses `TERM@120`, `R:USR1` or `15@30`; 60 seconds when the text names none. A signal for the batch script (`B:`) is
-    /// none for its steps.
+    /// Parses `TERM@120`, `R:USR1` or `15@30`; 60 seconds if the text names none. Returns none for `B:`, which signals
+    /// only the batch script.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let (flags, rest) = text.split_once(':').unwrap_or(("", text));
@@ -38,19 +39,19 @@ impl StepWarning {
     }
 }
 
-/// The seconds at the end of an allocation, or of a runner's time, in which a job has had its first signal or is gone.
+/// The seconds at the end of an allocation, or of a runner's time, in which jobs are signaled and killed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct EndMargin {
     /// Seconds between the kill, or the time limit of steps, and the end.
     pub headroom_seconds: i64,
     /// Seconds between the first signal and the kill, or the time limit of steps.
     pub notice_seconds: i64,
-    /// The jobs are steps of Slurm.
+    /// The jobs are steps of Slurm, whose time limits are whole minutes.
     pub in_step: bool,
 }
 
 impl EndMargin {
-    /// Returns the margin of jobs with this configuration.
+    /// Returns the margin of jobs with this configuration, inside or outside of an allocation.
     pub fn of(config: Option<&ExecutionConfig>, in_allocation: bool) -> Self {
         let mode = config.and_then(|config| config.mode).unwrap_or_default();
         let in_step = in_allocation && mode != ExecutionMode::Direct;
@@ -61,8 +62,8 @@ impl EndMargin {
         Self { headroom_seconds: headroom.max(0), notice_seconds: if in_step { before } else { lead.max(0) }, in_step }
     }
 
-    /// Returns the seconds that a job has before its first signal if it starts with `remaining_seconds` left. Zero or less: it
-    /// cannot start.
+    /// Returns the seconds that a job has before its first signal if it starts with `remaining_seconds` left. It cannot
+    /// start if the result is 0 or negative.
     pub fn usable_seconds(&self, remaining_seconds: i64) -> i64 {
         let before_kill = remaining_seconds.saturating_sub(self.headroom_seconds);
         let limit = if self.in_step { before_kill.div_euclid(STEP_MINUTE) * STEP_MINUTE } else { before_kill };
@@ -76,7 +77,8 @@ impl EndMargin {
         limit.saturating_add(self.headroom_seconds)
     }
 
-    /// Returns the most seconds that the end can take from a job, whenever it starts: the limit of a step is rounded down.
+    /// Returns the most seconds that a job can lose at the end, whenever it starts: the limit of a step is rounded
+    /// down.
     pub fn max_seconds(&self) -> i64 {
         let rounding = if self.in_step { STEP_MINUTE - 1 } else { 0 };
         self.headroom_seconds.saturating_add(self.notice_seconds).saturating_add(rounding)
@@ -87,13 +89,13 @@ impl EndMargin {
         remaining_seconds >= self.least_remaining(runtime_seconds)
     }
 
-    /// Returns the least remaining seconds with which a job of this length is started.
+    /// Returns the least remaining seconds with which a runner starts a job of this duration.
     pub fn least_remaining(&self, runtime_seconds: i64) -> i64 {
         self.seconds_for(runtime_seconds.saturating_sub(grace_seconds(runtime_seconds)))
     }
 }
 
-/// Returns how much less than its declared runtime a job may have when it starts.
+/// Returns the seconds that a job may lack of its declared runtime when it starts.
 pub fn grace_seconds(runtime_seconds: i64) -> i64 {
     (runtime_seconds / 10).clamp(MIN_GRACE_SECONDS, MAX_GRACE_SECONDS)
 }

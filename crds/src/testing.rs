@@ -1,4 +1,4 @@
-//! Helpers of this crate's tests.
+//! Helpers for the tests of this crate.
 #![allow(clippy::unwrap_used)]
 
 use std::fmt::Debug;
@@ -70,7 +70,7 @@ pub(crate) fn are_named<T: Serialize + DeserializeOwned + PartialEq + Debug>(nam
     }
 }
 
-/// Takes the mark `^` out of a text, and gives the position `line:column` at which it stood.
+/// Removes the mark `^` from a text, and returns its position as `line:column`.
 #[track_caller]
 pub(crate) fn unmarked(text: &str) -> (String, String) {
     let (before, after) = text.split_once('^').unwrap_or_else(|| panic!("no mark in {text}"));

@@ -1,4 +1,4 @@
-//! Tokens: their rights, and the certificate that belongs to them.
+//! Tokens, their rights, and the certificate of the server that they belong to.
 
 use std::fmt;
 use std::str::FromStr;
@@ -39,7 +39,7 @@ pub enum Grant {
 }
 
 impl Grant {
-    /// Returns its scope in one word.
+    /// Returns the scope without its parameters.
     pub const fn scope(&self) -> Scope {
         match self {
             Self::Admin => Scope::Admin,
@@ -53,7 +53,7 @@ impl Grant {
     }
 }
 
-/// A scope in one word.
+/// The scope of a token, without the user, namespace or workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
@@ -65,16 +65,16 @@ pub enum Scope {
     Viewer,
     /// Requests about the workflows of one namespace, except creating new ones.
     Editor,
-    /// One workflow, as far as runners and jobs need it.
+    /// Requests that the runners and jobs of one workflow need.
     Runner,
-    /// Every workflow, as far as runners and jobs need it.
+    /// Requests that the runners and jobs of every workflow need.
     Pool,
     /// Requests for the server's metrics, and no others.
     Metrics,
 }
 
 impl Scope {
-    /// As it is written.
+    /// Returns the name in tokens and the API.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Admin => "admin",
@@ -124,17 +124,17 @@ pub struct TokenRequest {
     pub expires_seconds: Option<i64>,
 }
 
-/// A token that was made.
+/// A token that the server created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TokenResponse {
-    /// The token, with the fingerprint of the server's own certificate where it has made one.
+    /// The token. It includes the fingerprint of the server's certificate if the server created its own.
     pub token: String,
     /// The claims that the server signed.
     pub statement: Claims,
 }
 
-/// The SHA-256 of a certificate.
+/// The SHA-256 hash of a certificate.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint(pub [u8; 32]);
 
@@ -150,7 +150,7 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// Something that is no fingerprint.
+/// An error for a text that is not a fingerprint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("is no SHA-256 fingerprint: it has 64 hexadecimal digits")]
 pub struct ParseFingerprintError;
@@ -158,7 +158,7 @@ pub struct ParseFingerprintError;
 impl FromStr for Fingerprint {
     type Err = ParseFingerprintError;
 
-    /// Digits as we write them, or in pairs with colons as `openssl x509 -fingerprint` does.
+    /// Parses hexadecimal digits, also in pairs with colons as `openssl x509 -fingerprint` prints them.
     fn from_str(text: &str) -> Result<Self, ParseFingerprintError> {
         let text = text.trim();
         let digits: Vec<u8> = text.strip_prefix("sha256:").unwrap_or(text).bytes().filter(|c| *c != b':').collect();
@@ -187,17 +187,18 @@ impl<'de> Deserialize<'de> for Fingerprint {
     }
 }
 
-/// A token as it is passed on: one word, `TOKEN` or `TOKEN~FINGERPRINT` where the server has made its certificate itself.
+/// A token as users pass it on, in one word: `TOKEN`, or `TOKEN~FINGERPRINT` if the server created its own certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credential {
     /// The part that is sent to the server.
     pub token: String,
-    /// The only certificate that it may go to.
+    /// The certificate of the only server that may receive the token; none for any trusted one.
     pub certificate: Option<Fingerprint>,
 }
 
 impl Credential {
-    /// Takes a word apart. What follows the mark and is no fingerprint is no pin, and no part of the token either.
+    /// Splits a word into token and fingerprint. An invalid fingerprint is an error, because ignoring it would disable
+    /// the pin.
     pub fn parse(word: &str) -> Result<Self, ParseFingerprintError> {
         let word = word.trim();
         match word.split_once(MARK) {
@@ -206,7 +207,7 @@ impl Credential {
         }
     }
 
-    /// Returns the token in a word, without a fingerprint.
+    /// Returns the token in a word, without the fingerprint.
     pub fn token_of(word: &str) -> &str {
         word.split_once(MARK).map_or(word, |(token, _)| token)
     }

@@ -1,7 +1,7 @@
-//! The rules of one document that need no expansion: those of `rules`, which an API server knows too, and what CEL cannot express.
+//! Checks the rules of one document that need no expansion: those of `rules`, and those that CEL cannot express.
 //!
-//! Deliberately absent: what depends on the expanded jobs (names after expansion, dependencies, cycles, regular
-//! expressions); that is the planner's. Texts with a `{` are templates: they are checked after expansion, not here.
+//! Deliberately absent: rules about expanded jobs (names after expansion, dependencies, cycles, regular expressions),
+//! which the planner checks. Texts with a `{` are templates, which are checked after expansion.
 
 use crate::document::{Document, SlurmClusterDocument, WorkflowDocument};
 use crate::finding::Finding;
@@ -51,7 +51,7 @@ fn check_cluster(SlurmClusterDocument { metadata, spec, .. }: &SlurmClusterDocum
     cluster::check(spec, found);
 }
 
-/// Looking for the nearest known word costs the product of all words: enough for the first problems.
+/// The number of problems that get a suggestion. The cost of finding the nearest word is the product of all words.
 const MOST_SUGGESTIONS: usize = 100;
 
 /// The findings so far.

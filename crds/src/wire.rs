@@ -1,7 +1,9 @@
-//! The runner protocol: register once, then one call that says what is and is answered with what should be.
+//! The runner protocol: a runner registers once, then it reports its state with each sync and receives leases and
+//! directives.
 //!
-//! Times are durations, measured on each side with a clock that goes on during suspend; no side trusts the other's clock.
-//! What a runner says it holds is the truth. A sequence number orders the messages of one registration.
+//! Times are durations, measured on each side with a clock that continues during suspend; neither side trusts the
+//! other's clock. The server believes what a runner reports about its leases. A sequence number orders the messages of
+//! one registration.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +22,7 @@ pub const LEASE_SECONDS: u64 = 120;
 /// The longest time that a sync waits for work, in seconds.
 pub const LONG_POLL_SECONDS: u64 = 30;
 
-/// Amounts of what a node has and a job needs. Memory is in bytes.
+/// Amounts of resources that a node has or a job needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Resources {
@@ -56,7 +58,7 @@ pub enum RunnerScope {
     /// Every workflow of the store.
     #[default]
     All,
-    /// The workflows that were applied since the server started: what a foreground `torc apply` runs.
+    /// The workflows that were applied since the server started. A foreground `torc apply` runs these.
     Session,
     /// One workflow, as `name`, `namespace/name` or number.
     Workflow(String),
@@ -72,17 +74,17 @@ pub struct RegisterRequest {
     pub version: String,
     /// The name of the runner's host.
     pub host: String,
-    /// Process id of the runner.
+    /// The process ID of the runner.
     pub pid: u32,
     /// The environment that the runner runs in.
     #[serde(default)]
     pub kind: RunnerKind,
     /// The resources that the runner may use in total.
     pub capacity: Resources,
-    /// The number of jobs at once for the queue strategy, which ignores resources; absent for the other strategy.
+    /// The number of jobs at once for the queue strategy, which ignores resources; absent for the resource strategy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_parallel_jobs: Option<u32>,
-    /// Labels. It runs only jobs with a subset of them.
+    /// The labels of the runner. It runs only jobs whose labels are among them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
     /// The workflows that it serves.
@@ -100,8 +102,8 @@ pub struct RegisterRequest {
     /// The folder of its job logs.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub output_dir: String,
-    /// The host and folder of its shim. A runner in the place of an earlier one is its successor: leases of the
-    /// earlier one that the successor's first sync does not name are lost.
+    /// The host and folder of its shim. A runner in the same place as an earlier one is its successor. Leases of the
+    /// earlier runner are lost if the first sync of the successor does not name them.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub place: String,
     /// The identity of the process `pid`; absent if the machine does not report it.
@@ -109,15 +111,15 @@ pub struct RegisterRequest {
     pub process: Option<ProcessIdentity>,
 }
 
-/// A process of one machine. A PID alone is ambiguous: PIDs are reused, and each namespace has its own.
+/// The identity of a process on one machine. A PID alone is ambiguous: PIDs are reused, and each namespace has its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProcessIdentity {
-    /// The boot of the machine: Linux makes a random one at each.
+    /// The boot of the machine, for which Linux creates a random ID.
     pub boot_id: String,
-    /// The PID namespace that the PID is of.
+    /// The PID namespace that the PID belongs to.
     pub pid_namespace: String,
-    /// Start of the process, in clock ticks since the boot.
+    /// The start of the process, in clock ticks since the boot.
     pub start_ticks: u64,
 }
 
@@ -133,7 +135,7 @@ pub struct RegisterResponse {
     pub lease_ms: u64,
 }
 
-/// Identifies one lease of one attempt. `lease_id` distinguishes a revoked lease from its successor.
+/// The identity of one lease of one attempt. `lease_id` distinguishes a revoked lease from its successor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AttemptKey {
@@ -155,7 +157,7 @@ impl AttemptKey {
         format!("wf{}_j{}_r{}_a{}", self.workflow, self.job, self.run, self.attempt)
     }
 
-    /// Returns the paths of the logs that the attempt may have: standard output, standard error, and both in one.
+    /// Returns the possible paths of the attempt's logs: standard output, standard error, and both in one.
     pub fn log_files(&self, output_dir: &str) -> [String; 3] {
         let stem = format!("{}/job_stdio/job_{}", output_dir.trim_end_matches('/'), self.label());
         ["o", "e", "log"].map(|extension| format!("{stem}.{extension}"))
@@ -163,30 +165,31 @@ impl AttemptKey {
 }
 
 impl From<&SlurmStats> for AttemptKey {
-    /// Returns the attempt that the numbers are about, of whatever lease.
+    /// Returns the attempt that the record is about, without a lease.
     fn from(stats: &SlurmStats) -> Self {
         Self { workflow: stats.workflow, job: stats.job, run: stats.run, attempt: stats.attempt, lease_id: 0 }
     }
 }
 
-/// `POST /v1/runners/{id}/sync`: what is.
+/// `POST /v1/runners/{id}/sync`: the state of a runner, and the work that it requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SyncRequest {
-    /// Rises with every message of this registration; a repeated number is answered again and changes nothing twice.
+    /// A number that rises with every message of this registration. The server answers a repeated number again without
+    /// applying it twice.
     pub sequence: u64,
-    /// The highest sequence number whose answer the runner has taken in. A lease of such an answer that is in none of the
-    /// lists below is one that the runner does not have. Answers that arrive out of order must be thrown away.
+    /// The highest sequence number whose answer the runner has processed. If none of the lists below has a lease of
+    /// such an answer, the runner does not hold it. The runner must ignore answers that arrive out of order.
     #[serde(default)]
     pub acknowledged: u64,
-    /// Its shim was running before it, so it knows every job that was started in its place. Otherwise the jobs of a
-    /// predecessor are unknown.
+    /// The shim ran before the runner started, so the runner knows every job that was started in its place. Otherwise
+    /// the jobs of a predecessor are unknown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shim_found: bool,
-    /// Leases that wait in the runner.
+    /// Leases that wait in the runner and have not started.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queued: Vec<AttemptKey>,
-    /// Leases whose job runs.
+    /// Leases whose jobs run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub running: Vec<RunningAttempt>,
     /// Attempts that ended since the last answered message.
@@ -195,10 +198,10 @@ pub struct SyncRequest {
     /// Slurm's accounting of steps whose end was reported before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slurm_stats: Vec<SlurmStats>,
-    /// Leases that the runner gives back unstarted.
+    /// Leases that the runner returns without having started them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub returned: Vec<AttemptKey>,
-    /// Those of them that it returns because too little of its time is left.
+    /// The part of `returned` for which too little of the runner's time is left.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub out_of_time: Vec<AttemptKey>,
     /// The work that it requests.
@@ -207,19 +210,19 @@ pub struct SyncRequest {
     /// The longest time to wait for work, in milliseconds.
     #[serde(default)]
     pub wait_ms: u64,
-    /// Milliseconds until it has to end; absent for no end.
+    /// Milliseconds until the runner has to end; absent for no end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remaining_ms: Option<u64>,
-    /// The requested duration of its leases in seconds; that of the workflows when absent.
+    /// The requested duration of its leases in seconds; if absent, the workflows decide.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_seconds: Option<u32>,
-    /// It takes no more work, but still holds some.
+    /// The runner takes no more work, but still holds jobs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stopping: bool,
-    /// It holds no more jobs and is about to leave, so it requests the actions for a worker's end.
+    /// The runner holds no more jobs and is about to leave, so it requests the actions for a worker's end.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub completing: bool,
-    /// It is leaving: it takes no more work, and what it holds is in this message.
+    /// The runner leaves: it takes no more work, and this message reports all that it holds.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub leaving: bool,
 }
@@ -230,17 +233,18 @@ pub struct SyncRequest {
 pub struct WorkRequest {
     /// The resources that are free once all leased jobs have started.
     pub free: Resources,
-    /// Jobs to lease beyond that if they are alike, so that their order does not matter. Each fits the runner when it is empty.
+    /// The number of jobs to lease beyond that if they are alike, so that their order does not matter. Each must fit
+    /// the empty runner.
     pub ahead: u32,
-    /// Those of them that bridge a round trip to the server. Of jobs that differ in urgency or requirements no more are leased ahead:
-    /// the server can still give the rest to the runner that first has room for them.
+    /// The part of `ahead` that bridges a round trip to the server. It limits the jobs that differ in urgency or
+    /// requirements, so that the server can give the others to the runner that first has room for them.
     #[serde(default)]
     pub bridge: u32,
-    /// The most jobs in one answer.
+    /// The largest number of jobs in one answer.
     pub limit: u32,
 }
 
-/// A job that runs.
+/// An attempt that runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunningAttempt {
@@ -256,7 +260,7 @@ pub struct RunningAttempt {
 pub struct FinishedAttempt {
     /// The attempt and its lease.
     pub key: AttemptKey,
-    /// Exit code; 128 + signal for one that was killed; −128 for one that was lost.
+    /// The exit code; 128 + signal if it was killed; −128 if it was lost.
     pub return_code: i32,
     /// The cause of the failure; absent if it succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -277,7 +281,7 @@ pub struct FinishedAttempt {
     /// A sentence about what happened, e.g. why it could not be started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Its input files, as found before its start, and its output files; only of an attempt that succeeded.
+    /// Its input files, as found before its start, and its output files; empty unless the attempt succeeded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileStat>,
     /// Slurm's accounting of it, if it is known already.
@@ -285,17 +289,17 @@ pub struct FinishedAttempt {
     pub slurm_stats: Option<Box<SlurmStats>>,
 }
 
-/// A file as a runner saw it.
+/// The state of a file that a runner found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FileStat {
-    /// As the document writes it.
+    /// The path as the document has it.
     pub path: String,
-    /// Its size; 0 for a folder.
+    /// The size in bytes; 0 for a folder.
     pub size_bytes: i64,
     /// The modification time in milliseconds since 1970, by the clock of its file system.
     pub modified_ms: i64,
-    /// SHA-256 in hexadecimal digits; absent for a folder and for what was too large to be read.
+    /// The SHA-256 hash in hexadecimal digits; absent for folders and for files that were too large to be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
 }
@@ -304,30 +308,30 @@ pub struct FileStat {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
-    /// The most memory at once.
+    /// The peak memory in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_memory_bytes: Option<i64>,
     /// The average memory in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub average_memory_bytes: Option<i64>,
-    /// The most CPU at once, 100 for one core.
+    /// The peak CPU use in percent; 100 for one core.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_cpu_percent: Option<f64>,
-    /// CPU on average, 100 for one core.
+    /// The average CPU use in percent; 100 for one core.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub average_cpu_percent: Option<f64>,
-    /// The busiest that its GPUs were, 100 for one.
+    /// The peak GPU utilization in percent; 100 for one busy GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_gpu_percent: Option<f64>,
     /// The average GPU utilization in percent; 100 for one busy GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub average_gpu_percent: Option<f64>,
-    /// The most memory in use on its GPUs.
+    /// The peak memory in use on its GPUs, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_gpu_memory_bytes: Option<i64>,
 }
 
-/// The answer to a sync: what should be. An answer means that everything in the request is durable.
+/// The answer to a sync, with leases and directives. It means that everything in the request is durable.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SyncResponse {
@@ -362,7 +366,7 @@ pub struct SyncResponse {
     /// The settings that decide how long the runner stays.
     #[serde(default)]
     pub terms: RunnerPolicy,
-    /// Something is pending that could still add work or nodes: being idle is no reason to leave.
+    /// Work or nodes may still be added, so a runner without work should not leave.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub capacity_expected: bool,
 }
@@ -381,13 +385,13 @@ pub struct JobToken {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RunnerPolicy {
-    /// It leaves when it has had nothing to do for so long (the longest of its workflows).
+    /// Seconds without work after which it leaves (the longest of its workflows).
     pub wait_for_new_jobs_seconds: u64,
-    /// It stays after everything has completed (if any of its workflows says so).
+    /// It stays after everything has completed (if one of its workflows says so).
     pub ignore_workflow_completion: bool,
-    /// By number of jobs, it takes none when less time than this is left (the longest of its workflows).
+    /// With the queue strategy, the least remaining seconds with which it takes jobs (the longest of its workflows).
     pub min_time_for_new_jobs_seconds: u64,
-    /// It keeps trying to reach the server for so long before it drains offline (the longest of its workflows).
+    /// Minutes it keeps trying to reach the server before it drains offline (the longest of its workflows).
     pub wait_for_healthy_database_minutes: u64,
 }
 
@@ -409,11 +413,11 @@ pub enum RunnerDirective {
     /// Nothing ends: the runner goes on with its work.
     #[default]
     Continue,
-    /// Everything it serves has settled.
+    /// All workflows that it serves have ended.
     Complete,
-    /// Its workflows were canceled.
+    /// All workflows that it serves were canceled.
     Canceled,
-    /// It must not take part any more, e.g. because its allocation has ended.
+    /// It must leave, e.g. because its allocation has ended.
     Leave,
 }
 
@@ -427,15 +431,15 @@ pub struct Lease {
     pub name: String,
     /// The command after expansion of parameters and variables.
     pub command: String,
-    /// Index into the answer's profiles.
+    /// The index of its profile in `profiles` of the answer.
     pub profile: u32,
-    /// Priority of the job. A runner starts the most urgent of the leases that wait in it first.
+    /// The priority of the job. A runner starts the most urgent of its waiting leases first.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub priority: i64,
-    /// Declared runtimes along the longest chain of jobs that waits for this one.
+    /// The sum of declared runtimes, in seconds, along the longest chain of jobs that wait for this one.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub downstream_seconds: u32,
-    /// Its role. Only a job takes resources; the others start at once, even on a full node.
+    /// The role of the lease. Only jobs take resources; the others start at once, even on a full node.
     #[serde(default, skip_serializing_if = "LeaseRole::is_job")]
     pub role: LeaseRole,
     /// Environment variables of this lease alone, over those of the profile.
@@ -470,9 +474,9 @@ pub enum LeaseRole {
     /// An attempt of a job.
     #[default]
     Job,
-    /// The commands of an action; the key's job is the action's number.
+    /// The commands of an action. The `job` of the key is the action's number.
     Action,
-    /// The recovery script of a job whose attempt failed; the key is that attempt's, with an lease_id of its own.
+    /// The recovery script of a job whose attempt failed. The key is that attempt's, with its own `lease_id`.
     Recovery,
 }
 
@@ -509,7 +513,7 @@ pub struct Profile {
     pub resources: Resources,
     /// The expected duration in seconds.
     pub runtime_seconds: i64,
-    /// The job declared no requirements: no limits are enforced.
+    /// The job declares no requirements, so no limits are enforced.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unlimited: bool,
     /// The workflow's name, for readers.
@@ -519,16 +523,16 @@ pub struct Profile {
     /// Environment variables of the workflow and the job.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// A prefix of the command, or a script before it.
+    /// A prefix of the command, or a script that runs before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invocation_script: Option<String>,
-    /// Streams that are kept, and how; those of the execution configuration when absent.
+    /// The streams to keep, and their files; those of the execution configuration if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdio: Option<Stdio>,
     /// Files that must exist before the job starts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub input_files: Vec<String>,
-    /// Every file is read for its hash, however large it is.
+    /// Files are read for their hash, however large they are.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hash_large_files: bool,
     /// Files that must exist after the job has succeeded.
@@ -540,7 +544,7 @@ pub struct Profile {
     /// Settings for the measurement of CPU and memory use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_monitor: Option<ResourceMonitor>,
-    /// Tasks per node, when the command is itself the parallel program.
+    /// The number of tasks per node if the command is itself the parallel program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tasks_per_node: Option<i32>,
 }
@@ -569,11 +573,11 @@ pub struct JournalledResult {
     pub finished: FinishedAttempt,
 }
 
-/// The answer to a replay: what became of each result, in the order of the request.
+/// The answer to a replay: the outcome of each result, in the order of the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplayResponse {
-    /// One for each result.
+    /// The outcomes, one for each result.
     pub replayed: Vec<Replayed>,
 }
 
@@ -594,11 +598,11 @@ pub struct Replayed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum ReplayOutcome {
-    /// It counts from now on.
+    /// The result counts from now on.
     Accepted,
-    /// It was written down before; nothing has changed.
+    /// The result was already in the store, so nothing has changed.
     AlreadyKnown,
-    /// It does not count, and nothing has changed.
+    /// The result does not count, and nothing has changed.
     Rejected,
 }
 

@@ -1,4 +1,4 @@
-//! The text of every word that documents, tables, messages and logs use, pinned literally.
+//! Pins the names of all states, causes and choices literally.
 
 use crate::action::{ActionState, ActionType, TriggerType};
 use crate::allocation::{AllocationOrigin, AllocationStatus};
@@ -17,7 +17,7 @@ use crate::testing::are_named;
 use crate::token::Scope;
 use crate::workflow::{RerunPolicy, StopPolicy};
 
-/// Number, name, whether it is complete, settled and held.
+/// The code, the name, and whether the state is complete, settled and held.
 const JOB_STATES: [(JobState, u8, &str, [bool; 3]); 12] = [
     (JobState::Uninitialized, 0, "uninitialized", [false, false, false]),
     (JobState::Blocked, 1, "blocked", [false, false, false]),

@@ -1,4 +1,4 @@
-//! `kind: Workflow`: the document that describes a workflow.
+//! The specification of `kind: Workflow`.
 
 use std::collections::BTreeMap;
 
@@ -146,7 +146,7 @@ pub struct WorkflowSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub compute_node_min_time_for_new_jobs_seconds: Option<i64>,
-    /// Ignored. Files of Torc 1.0 may have it.
+    /// Ignored. Documents of Torc 1.0 may have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compute_node_expiration_buffer_seconds: Option<i64>,
 
@@ -201,7 +201,7 @@ pub struct WorkflowSpec {
     pub managed_by: Option<String>,
 }
 
-/// The value of `managedBy` that names Torc itself; the same as none.
+/// The value of `managedBy` that names Torc itself. It has the same effect as an absent value.
 pub const MANAGER: &str = "torc.dev/torc";
 
 impl WorkflowSpec {
@@ -210,12 +210,12 @@ impl WorkflowSpec {
         self.managed_by.as_deref().is_some_and(|manager| manager != MANAGER)
     }
 
-    /// Returns whether an action asks for Slurm allocations.
+    /// Returns whether an action requests Slurm allocations.
     pub fn asks_slurm_for_nodes(&self) -> bool {
         self.actions.iter().any(Action::asks_slurm_for_nodes)
     }
 
-    /// Returns whether jobs may run in Slurm allocations: a cluster is named, or an action asks for nodes.
+    /// Returns whether jobs may run in Slurm allocations: the document names a cluster, or an action requests nodes.
     pub fn needs_slurm(&self) -> bool {
         self.slurm_cluster.is_some() || self.asks_slurm_for_nodes()
     }

@@ -1,4 +1,4 @@
-//! Answers of the HTTP API as they travel: built field by field, no two fields with the same value.
+//! Pins the JSON of answers of the HTTP API. Values are built field by field, and no two fields have the same value.
 
 use serde_json::json;
 

@@ -87,7 +87,7 @@ fn what_is_free_is_so_on_purpose() {
     for list in ["jobs", "files", "userData"] {
         expected.extend([tables(list), parameters(list)]);
     }
-    // Seconds of a file's time as Torc 1.0 wrote them: the one number that is not whole.
+    // The modification time of a file in Torc 1.0, the only number with a fraction.
     expected.push("Workflow.spec.files.stMtime".to_owned());
     expected.sort();
     free.sort();
@@ -147,6 +147,6 @@ fn every_rule_is_in_its_place() {
         let json = serde_json::to_string(&rule.to_json()).expect("JSON");
         assert!(text.contains(&json), "{} is missing", rule.cel);
     }
-    // Helm would read these as its own.
+    // Helm would interpret these braces.
     assert!(!text.contains("{{") || !serde_json::to_string_pretty(&definitions()).expect("JSON").contains("{{"));
 }

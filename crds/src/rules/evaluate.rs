@@ -1,4 +1,4 @@
-//! Documents against the rules, without an API server.
+//! Evaluates the rules without an API server.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ use crate::finding::Finding;
 use crate::problem::Problem;
 use crate::workflow::WorkflowSpec;
 
-/// A rule that is ready to be evaluated.
+/// A rule with its compiled expression.
 struct Ready {
     rule: &'static Rule,
     compiled: CompiledSchema,
@@ -70,7 +70,7 @@ fn finding(rule: &Rule, place: &str, error: &ValidationError) -> Finding {
     Finding::new(Problem { hint: rule.hint.map(str::to_owned), ..problem }, rule.tolerated)
 }
 
-/// Visits every value at a place such as `spec.jobs[]`, with the name of its field.
+/// Visits every value at a path such as `spec.jobs[]`, with its field.
 pub(super) fn each(value: &Value, place: &str, field: String, visit: &mut dyn FnMut(&str, &Value)) {
     if let Some(rest) = place.strip_prefix("[]") {
         let items = value.as_array().into_iter().flatten().enumerate();

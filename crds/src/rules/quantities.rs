@@ -1,5 +1,5 @@
-//! Regular expressions for texts that are quantities. `quantity` parses them. CEL checks only the form, so the
-//! planner reports numbers that are too large.
+//! CEL expressions for texts that are quantities. They check only the form; the parsers in `quantity` also report
+//! numbers that are too large.
 
 macro_rules! unit {
     ($letter:literal) => {
@@ -33,7 +33,7 @@ macro_rules! duration {
     };
 }
 
-/// Templates are checked after expansion.
+/// Accepts templates, which are checked after expansion.
 macro_rules! template_or {
     ($expression:expr) => {
         concat!("self.contains('{') || ", $expression)
@@ -55,7 +55,7 @@ pub(super) const DURATION_WORDS: &str = r#"self.matches(r'^\s*\d+\s*$') ? "'" + 
 /// A duration, or `never`.
 pub(super) const ORPHAN_AFTER: &str = concat!("self == 'never' || ", template_or!(duration!()));
 
-/// A duration, or a number of minutes, as Slurm has it.
+/// A duration, or a number of minutes, as Slurm accepts it.
 pub(super) const WALLTIME: &str = template_or!(concat!(r"self.matches(r'^\s*\d+\s*$') || ", duration!()));
 
 /// The message for a text that is not a walltime.

@@ -1,4 +1,4 @@
-//! Rules are held against the parsers that decide where there is no API server, and against their own form.
+//! Compares the rules with the parsers that replace them without an API server, and checks their form.
 
 use kube_cel::Validator;
 use proptest::prelude::*;

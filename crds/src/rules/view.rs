@@ -1,6 +1,7 @@
-//! The part of a document that rules look at, as JSON.
+//! Converts the part of a document that the rules read to JSON.
 //!
-//! Of the entries of long lists only the fields that rules name are taken. Most have none of them, and cost nothing.
+//! For the entries of long lists, it takes only the fields that rules name. Most entries have none of them and become
+//! null.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -34,7 +35,7 @@ struct SpecView<'d> {
     slurm_cluster: Option<&'d str>,
 }
 
-/// A job, a file or a value.
+/// The relevant fields of a job, a file or user data.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct EntryView<'d> {
@@ -58,7 +59,7 @@ pub(super) fn of(document: &Document) -> Value {
             (&metadata.name, serde_json::to_value(spec))
         }
     };
-    // Types of ours that have only texts for keys always become JSON.
+    // All keys of these types are texts, so the conversion to JSON never fails.
     json!({ "metadata": { "name": name }, "spec": spec.unwrap_or_default() })
 }
 

@@ -124,7 +124,7 @@ pub const WORKFLOW: &[Rule] = &[
     Rule::saying("spec.slurmCluster", "self.trim() != ''", r#""'" + self + "' is not a name""#),
 ];
 
-/// The name becomes part of names that Slurm and Kubernetes limit.
+/// Limits the name, which becomes part of names that Slurm and Kubernetes limit.
 pub(super) const NAME: Rule =
     Rule::new("", "size(self.metadata.name) <= 52", "`metadata.name` must have at most 52 characters");
 

@@ -1,4 +1,4 @@
-//! Every field of the documents with its type, limits and default, pinned line by line in `fields.txt`.
+//! Pins every field of the documents with its type, limits and default, line by line in `fields.txt`.
 
 use serde_json::Value;
 

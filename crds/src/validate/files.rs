@@ -1,4 +1,4 @@
-//! Identifiers of files in the provenance record.
+//! Checks the identifiers of files in the provenance record.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,7 +6,7 @@ use super::{Findings, is_template};
 use crate::problem::Problem;
 use crate::workflow::WorkflowSpec;
 
-/// Identifiers that the record uses itself.
+/// Identifiers that Torc uses in the record itself.
 const RESERVED: [&str; 2] = ["ro-crate-metadata.json", "./"];
 const RESERVED_PREFIXES: [&str; 3] = ["#torc-", "#software-", "#job-"];
 

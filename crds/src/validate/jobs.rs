@@ -1,4 +1,4 @@
-//! Labels, environment variables and fields without effect.
+//! Checks labels, environment variables and fields without effect.
 
 use std::collections::BTreeMap;
 
@@ -52,7 +52,7 @@ fn labels(index: usize, job: &JobSpec, found: &mut Findings) {
     }
 }
 
-/// Fields that old files have and that never did anything, or no longer do: one warning for each.
+/// Reports fields of older files that have no effect, with one warning for each field.
 fn without_effect(spec: &WorkflowSpec, found: &mut Findings) {
     let mut with_termination = spec.jobs.iter().enumerate().filter(|(_, job)| job.supports_termination.is_some());
     if let Some((index, _)) = with_termination.next() {

@@ -1,15 +1,15 @@
-//! Names, labels and annotations of documents, by the rules of Kubernetes, with or without Kubernetes.
+//! Checks names, labels and annotations of documents by the rules of Kubernetes, also without Kubernetes.
 
 use super::Findings;
 use crate::document::Metadata;
 use crate::problem::Problem;
 
-/// The longest prefix of a key, a DNS name.
+/// The largest length of the prefix of a key, which is a DNS name.
 const LONGEST_PREFIX: usize = 253;
-/// The most bytes of all annotations of an object.
+/// The largest size of all annotations of an object, in bytes.
 const MOST_ANNOTATIONS: usize = 256 << 10;
 const KEY_HINT: &str = "use at most 63 letters, digits, '-', '_' and '.', optionally after a domain and a '/'";
-/// A namespace is a DNS label.
+/// The largest length of a namespace, which is a DNS label.
 const LONGEST_NAMESPACE: usize = 63;
 
 pub(super) fn check(metadata: &Metadata, found: &mut Findings) {

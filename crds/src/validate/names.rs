@@ -1,4 +1,4 @@
-//! Names within a workflow: there, and each used once. Families made by parameters are compared after expansion.
+//! Checks that names in a workflow are not empty and are unique. Names of families are compared after expansion.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ pub(super) fn check(spec: &WorkflowSpec, found: &mut Findings) {
     once("spec.sources", spec.sources.iter().map(|entry| Some(entry.name.as_str())), found);
 }
 
-/// Returns whether an entry is expanded to a family.
+/// Returns whether parameters expand an entry to a family.
 pub(super) fn is_family(parameterization: &Parameterization) -> bool {
     !parameterization.parameters.is_empty()
         || parameterization.use_parameters.is_some()
@@ -31,7 +31,7 @@ pub(super) fn is_family(parameterization: &Parameterization) -> bool {
         || parameterization.parameter_table.is_some()
 }
 
-/// Reports empty names and names that occur again; `None` is an entry whose name is not known yet.
+/// Reports empty names and duplicates. `None` stands for a name that is not known before expansion.
 pub(super) fn once<'n>(list: &str, names: impl Iterator<Item = Option<&'n str>>, found: &mut Findings) {
     let mut first: HashMap<&str, usize> = HashMap::new();
     for (index, name) in names.enumerate() {

@@ -1,4 +1,4 @@
-//! Parameters and variables: what excludes what, and names that must exist.
+//! Checks parameters and variables: exclusive fields, and names that must exist.
 
 use std::collections::BTreeSet;
 
@@ -56,7 +56,7 @@ fn each<'s>(
     }
 }
 
-/// Rows of a table exclude parameters that combine.
+/// Reports tables together with inline parameters, which exclude each other.
 fn exclusive(entry: &Parameterization, field: &impl Fn(&str) -> String, found: &mut Findings) {
     let inline = !entry.parameters.is_empty() || entry.use_parameters.as_ref().is_some_and(|names| !names.is_empty());
     let shared = entry.use_parameters_file == Some(true);

@@ -1,4 +1,4 @@
-//! KnownNames that must exist elsewhere in the same workflow.
+//! Checks names that must exist elsewhere in the same workflow.
 
 use std::collections::HashSet;
 
@@ -28,11 +28,11 @@ pub(super) fn check(spec: &WorkflowSpec, found: &mut Findings) {
     }
 }
 
-/// The names of one kind.
+/// The names of all objects of one kind.
 struct KnownNames<'s> {
     kind: &'static str,
     known: HashSet<&'s str>,
-    /// Names may be missing: an entry has no name, which is reported elsewhere, or a template as its name.
+    /// Some names are unknown: an entry has no name, which another check reports, or its name is a template.
     uncertain: bool,
 }
 

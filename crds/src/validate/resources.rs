@@ -1,4 +1,4 @@
-//! Resource requirements, Slurm schedulers and defaults: their texts must mean something.
+//! Checks the quantities and options of resource requirements, Slurm schedulers and defaults.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::problem::Problem;
 use crate::quantity::{QuantityError, parse_duration, parse_memory, parse_walltime};
 use crate::workflow::WorkflowSpec;
 
-/// Slurm counts a step's time in minutes.
+/// The shortest time limit of a step in seconds: Slurm counts it in minutes.
 const SHORTEST_STEP: i64 = 60;
 /// The options of sbatch that Torc sets itself.
 const OURS: [&str; 8] = ["partition", "nodes", "walltime", "time", "mem", "gres", "name", "job-name"];

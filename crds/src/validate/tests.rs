@@ -1,4 +1,5 @@
-//! Every rule, once kept and once broken. Documents are written as people write them, because that is shorter.
+//! Checks every rule with a document that keeps it and one that breaks it. Documents are bare files, because those are
+//! shorter.
 
 mod pairs;
 
@@ -468,7 +469,7 @@ fn duplicates_and_unknown_references_have_a_kind() {
     assert_eq!(other[0].kind, crate::problem::ProblemKind::UnknownReference);
 }
 
-/// Finding the nearest name costs time, so that only the first hundred unknown names get a suggestion.
+/// Only the first hundred unknown names get a suggestion, because finding the nearest name takes time.
 #[test]
 fn a_hundred_unknown_names_get_a_suggestion() {
     let jobs: Vec<String> =

@@ -1,5 +1,5 @@
-//! The messages as they travel. Values are built field by field, and no two fields have the same value: a field that is lost, swapped or
-//! renamed on the way changes the JSON.
+//! Pins the JSON of the runner protocol. Values are built field by field, and no two fields have the same value. So a
+//! field that is lost, swapped or renamed changes the JSON.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Whole documents: encodings, envelopes, documents with errors, hints.
+//! Checks whole documents: encodings, envelopes, documents with errors, hints.
 
 use super::*;
 use crate::load::tree::excerpt;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Returns whether a specification in which one value is at a limit, and whether it is still allowed.
+/// Returns whether a specification with one value at a limit is accepted.
 fn accepts(spec: &str) -> bool {
     let loaded = read(&envelope(spec), Format::Yaml);
     assert!(
@@ -137,7 +137,7 @@ fn only_so_many_warnings_are_listed() {
     assert_eq!(listed(&format!("name: a\n{}", unknown(3))).len(), 3);
     let more = listed(&format!("name: a\n{}", unknown(5)));
     assert_eq!((more.len(), more[3].as_str()), (4, "warning: 2 more problems are not listed"));
-    // Two errors and three warnings: the errors, the first warning, and a last word.
+    // Two errors and three warnings: the errors, the first warning and the note about the others are listed.
     let mixed = listed(&format!("name: a\n{}user: 1\nproject: 2\n", unknown(3)));
     assert_eq!(
         mixed,

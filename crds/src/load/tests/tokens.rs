@@ -1,4 +1,4 @@
-//! The smallest parts of each format: numbers, escape sequences, comments, tags.
+//! Checks the tokens of each format: numbers, escape sequences, comments, tags.
 
 use serde_json::{Value, json};
 
