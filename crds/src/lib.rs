@@ -1,5 +1,4 @@
-//!
-//! The types that cross a boundary: documents, statuses, and messages between server and runner.
+//! The types that cross a process boundary: documents, statuses, and messages between client, server and runner.
 //!
 //! Deliberately absent: I/O, the clock, async. Loading takes text, never a path.
 

@@ -1,4 +1,3 @@
-//!
 //! Transfers chunks of logs from a runner's disk through the server.
 //!
 //! The runner makes the calls: each brings the requested chunks and waits for the next requests.
