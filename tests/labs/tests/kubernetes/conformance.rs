@@ -366,7 +366,7 @@ fn definitions_are_installed_compared_and_upgraded() {
     here.write("w.yaml", document("newer", "  project: tide"));
     let refused = here.call("apply -f w.yaml --context lab").env("KUBECONFIG", kube.0.administrator());
     let refused = refused.run().exits(4).prints(".spec.project: field not declared in schema");
-    refused.prints("the definitions are older than this program: `torc crd install`");
+    refused.prints("the definitions are older than this program: update them with `torc crd install`");
     kube.torc("crd check").exits(9).prints("customresourcedefinition/workflows.torc.dev is older than this program");
     kube.torc("crd install --force-conflicts")
         .exits(0)
