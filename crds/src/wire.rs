@@ -352,8 +352,8 @@ pub struct SyncResponse {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<AttemptKey>,
     /// The next step of the runner.
-    #[serde(default)]
-    pub verdict: RunnerDirective,
+    #[serde(default, rename = "verdict")]
+    pub directive: RunnerDirective,
     /// Milliseconds of silence after which the runner loses its leases.
     pub lease_ms: u64,
     /// The prefetch settings of the workflows, if they have any.

@@ -203,7 +203,7 @@ fn an_answer_carries_every_field() {
         cancel: vec![key(400)],
         give_back: vec![key(500)],
         refused: vec![key(600)],
-        verdict: RunnerDirective::Canceled,
+        directive: RunnerDirective::Canceled,
         lease_ms: 53,
         prefetch: Some(prefetch()),
         terms: RunnerPolicy {
@@ -404,7 +404,7 @@ fn words_of_the_protocol() {
         are_named(&[(role, name)]);
         assert_eq!((role.as_str(), role.is_job(), name.parse()), (name, is_job, Ok(role)), "{name}");
     }
-    assert_eq!("errand".parse::<LeaseRole>(), Err("'errand' is no kind of lease".to_owned()));
+    assert_eq!("other".parse::<LeaseRole>(), Err("'other' is no kind of lease".to_owned()));
     assert_eq!((RunnerDirective::default(), LeaseRole::default()), (RunnerDirective::Continue, LeaseRole::Job));
 }
 

@@ -245,7 +245,7 @@ fn immutable_fields_are_refused_with_the_same_message() {
             "stopped",
             "  stopPolicy: Cancel",
             "  stopPolicy: None",
-            "a cancelled workflow goes on only with a higher `runId`",
+            "a canceled workflow continues only with a higher `runId`",
             "  runId: 2",
         ),
         (
