@@ -308,8 +308,8 @@ fn kubectl_shows_columns_and_explains_fields() {
     assert_eq!(rows[0][7..], ["PROJECT", "CLUSTER", "RUN", "READY", "BLOCKED", "MESSAGE"]);
     assert_eq!(rows[1][7..], ["wind", "hpc", "2", "6", "7", "five-of-nine"]);
     assert!(kube.kubectl("get torc").exits(0).stdout.contains("workflow.torc.dev/shown"), "the category");
-    kube.kubectl("explain twf.spec.jobs.parameters").exits(0).prints("Parameter name to value");
-    kube.kubectl("explain slc.spec.commandPrefix").exits(0).prints("Words put before every Slurm command");
+    kube.kubectl("explain twf.spec.jobs.parameters").exits(0).prints("Values of each parameter");
+    kube.kubectl("explain slc.spec.commandPrefix").exits(0).prints("Words before every Slurm command");
     kube.kubectl("explain twf").exits(0).prints("What should have run");
 }
 
