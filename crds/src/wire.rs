@@ -352,7 +352,7 @@ pub struct SyncResponse {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<AttemptKey>,
     /// The next step of the runner.
-    #[serde(default, rename = "verdict")]
+    #[serde(default)]
     pub directive: RunnerDirective,
     /// Milliseconds of silence after which the runner loses its leases.
     pub lease_ms: u64,

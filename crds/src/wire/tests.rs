@@ -219,7 +219,7 @@ fn an_answer_carries_every_field() {
         json!({
             "sequence": 51, "leases": [lease_json()], "profiles": [profile_json()],
             "jobTokens": [{ "workflow": 52, "token": "secret" }], "cancel": [key_json(400)], "giveBack": [key_json(500)],
-            "refused": [key_json(600)], "verdict": "canceled", "leaseMs": 53,
+            "refused": [key_json(600)], "directive": "canceled", "leaseMs": 53,
             "prefetch": {
                 "enabled": false, "batchSize": 61, "maxQueued": 62, "refillThreshold": 63, "leaseSeconds": 64, "horizonSeconds": 65,
             },
@@ -235,7 +235,7 @@ fn an_answer_carries_every_field() {
     assert_eq!(read, SyncResponse { sequence: 6, lease_ms: 7, ..SyncResponse::default() });
     is_written_as(
         &read,
-        json!({ "sequence": 6, "leaseMs": 7, "verdict": "continue", "terms": RunnerPolicy::default() }),
+        json!({ "sequence": 6, "leaseMs": 7, "directive": "continue", "terms": RunnerPolicy::default() }),
     );
 }
 
