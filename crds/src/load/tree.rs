@@ -8,7 +8,7 @@ use crate::problem::Position;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Node {
     pub place: Position,
-    /// Written without quotes in a format where that matters.
+    /// The text has no quotes, in a format where that matters (YAML).
     pub plain: bool,
     pub kind: NodeKind,
 }
@@ -29,7 +29,7 @@ pub(crate) enum NodeKind {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Entry {
     pub key: Box<str>,
-    /// The key as its author wrote it, where it had to be renamed.
+    /// The key as the author wrote it; none if it was not renamed.
     pub written: Option<Box<str>>,
     pub place: Position,
     pub node: Node,
