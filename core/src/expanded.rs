@@ -32,7 +32,7 @@ pub struct ExpandedJob {
     pub invocation_script: Option<String>,
     /// Environment variables; the job's own override the workflow's.
     pub env: BTreeMap<String, String>,
-    /// Index into [`Expanded::requirements`].
+    /// Index into the document's [`Expanded::requirements`].
     pub requirements: u32,
     /// Indices of jobs, explicit and implied, sorted, each once.
     pub depends_on: Vec<u32>,
