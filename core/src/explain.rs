@@ -40,27 +40,27 @@ pub struct JobFacts<'a> {
     pub last_failure: Option<(Cause, i32)>,
 }
 
-/// A recovery script.
+/// A recovery script that decides about a retry, and the failure before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScriptFacts {
     /// The cause of the failure of the attempt before it.
     pub cause: Cause,
-    /// With which code.
+    /// Exit code of that attempt.
     pub return_code: i32,
-    /// It runs.
+    /// A runner executes it now.
     pub is_running: bool,
 }
 
 /// Facts about a workflow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkflowFacts<'a> {
-    /// Its name.
+    /// The name, as commands take it.
     pub name: &'a str,
-    /// No jobs start.
+    /// It is suspended, so no jobs start.
     pub is_suspended: bool,
-    /// Jobs are ended.
+    /// It is canceled, so its jobs are terminated.
     pub is_canceled: bool,
-    /// Its first commands have not ended.
+    /// Its `on_workflow_start` commands have not ended.
     pub is_starting: bool,
 }
 
@@ -178,7 +178,7 @@ fn last_failure(job: &JobFacts<'_>) -> String {
     job.last_failure.map_or_else(|| "its last attempt failed".to_owned(), |(cause, code)| failure(cause, code))
 }
 
-/// Describes a failure.
+/// Describes a failure as the start of a sentence, with its exit code.
 pub fn failure(cause: Cause, return_code: i32) -> String {
     let code = exit_code(return_code);
     match cause {

@@ -59,7 +59,7 @@ impl FileList {
         }
     }
 
-    /// Returns the list.
+    /// Returns the declared files in order, each with its status and writers.
     pub fn finish(self, declared: Vec<ExpandedFile>) -> Vec<File> {
         let file = |declared: ExpandedFile| {
             let known = self.files.get(&declared.path).cloned().unwrap_or_default();

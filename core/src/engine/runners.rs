@@ -66,7 +66,7 @@ impl Runners {
         self.wake_version
     }
 
-    /// Lets waiting runners be polled.
+    /// Causes the waiting syncs of all runners to be polled again.
     pub fn wake(&mut self) {
         self.wake_version += 1;
     }

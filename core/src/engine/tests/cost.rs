@@ -1,4 +1,4 @@
-//! What an end, an apply and a retry touch: what they move, and nothing else, however large the workflow is.
+//! An end, an apply and a retry touch only what they change, however large the workflow is.
 
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::SyncRequest;

@@ -403,7 +403,7 @@ fn policy(how: u32) -> Option<torc_api::workflow::RerunPolicy> {
     [None, Some(Failed), Some(Incomplete), Some(All)][how as usize % 4]
 }
 
-/// Most jobs succeed.
+/// Returns how an attempt ends; none for the 11 of 16 that succeed.
 fn outcome(how: u32) -> Option<(i32, Cause)> {
     match how % 16 {
         0 => Some((1, Cause::ExitCode)),

@@ -1,4 +1,4 @@
-//! What people and the controller are told: reasons, demands, allocations, actions, clusters, accounting.
+//! Answers to users and the controller: reasons, demands, allocations, actions, clusters, accounting.
 
 use torc_api::action::{ActionState, TriggerType};
 use torc_api::allocation::{AllocationOrigin, AllocationStatus};

@@ -1,4 +1,4 @@
-//! How a workflow has to end, worked out from its results alone: one recursion over names, no counters, no queues.
+//! The expected end of a workflow, computed from its results alone: one recursion over names, no counters, no queues.
 
 use std::collections::HashMap;
 

@@ -67,7 +67,8 @@ fn ids(cancel: &[AllocationId]) -> Vec<i64> {
     cancel.iter().map(|id| id.0).collect()
 }
 
-/// What an allocation leaves to the site is what a node of its partition has, or the largest node if none is named.
+/// An allocation that leaves its size to the site gets that of a node of its partition, or of the largest node if it
+/// names none.
 #[test]
 fn what_is_left_to_the_site_is_what_its_nodes_have() {
     let partitions = [partition("p", 8, 32, 2, 48), partition("q", 6, 64, 0, 48)];
