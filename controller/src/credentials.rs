@@ -142,7 +142,7 @@ impl CredentialIssuer {
         }
     }
 
-    /// Returns the credentials that replace `held`, or `None` if those are still valid.
+    /// Returns the credentials that replace `handed`, or `None` if those are still valid.
     pub(crate) fn renewed(
         &self,
         handed: Option<&RunnerCredentials>,

@@ -52,7 +52,7 @@ impl LogRelay {
         tokio::time::timeout(RUNNER_ANSWER_TIMEOUT, receiver).await.ok()?.ok()
     }
 
-    /// Returns the pending requests of a host; empty after a while.
+    /// Waits for requests for the disk of a host and returns them; empty after the duration of a long poll.
     pub async fn poll(&self, host: &str) -> Vec<LogChunkRequest> {
         let until = tokio::time::Instant::now() + Duration::from_secs(LONG_POLL_SECONDS);
         loop {

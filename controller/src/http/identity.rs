@@ -66,7 +66,7 @@ impl Identities {
     }
 }
 
-/// Returns the name that an administrator acts for: the server trusts it.
+/// Returns the user name that an administrator sends in a header. The server trusts it.
 fn claimed_name(headers: &HeaderMap) -> String {
     headers.get("x-torc-user").and_then(|value| value.to_str().ok()).unwrap_or("unknown").to_owned()
 }

@@ -28,7 +28,7 @@ pub(super) struct Operation {
 }
 
 impl Operation {
-    /// An operation that takes the parameters of its path and returns nothing.
+    /// Creates an operation that takes the parameters of its path and returns nothing.
     pub fn new(path: &str, summary: &'static str, types: &mut SchemaGenerator) -> Self {
         let names = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
         let parameter =

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use torc_core::backoff::Backoff;
 
-/// Minimum delay between two reconciles: an error in a sum must never become a hot loop.
+/// Minimum delay between two reconciles: a miscalculated delay must never become a hot loop.
 pub(super) const MIN_BACKOFF: Duration = Duration::from_secs(1);
-/// Maximum back-off.
+/// Maximum back-off, equal to the resync interval.
 const MAX_BACKOFF: Duration = Duration::from_secs(300);
 /// Interval after which every object is reconciled again.
 pub(super) const RESYNC_INTERVAL: Duration = Duration::from_secs(300);

@@ -20,16 +20,16 @@ use super::readiness::Readiness;
 use super::reconcile::{after_error, reconcile};
 use super::watch_backoff::with_backoff;
 
-/// Objects of one page of a list. Objects may be large.
+/// Number of objects in one page of a list: objects may be large.
 pub(super) const PAGE: u32 = 50;
-/// Objects that are reconciled at the same time.
+/// Maximum number of objects that are reconciled at the same time.
 const AT_ONCE: u16 = 8;
 /// Delay before changes of the engine are forwarded, so that many changes of a workflow cause one reconcile.
 const GATHER: Duration = Duration::from_millis(200);
 /// Capacity of the queue of changed objects. When it is full, the senders wait.
 const BACKLOG: usize = 256;
 
-/// The watched namespaces.
+/// The watches of workflows: one for each configured namespace, or one for all.
 pub(super) struct Watches {
     watches: Vec<NamespaceWatch>,
 }

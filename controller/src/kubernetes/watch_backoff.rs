@@ -42,7 +42,7 @@ impl WatchBackoff {
     }
 }
 
-/// Delays a stream of events after errors, and passes each distinct error to `report`.
+/// Delays a stream of events after errors, and passes each distinct error to `tell`.
 pub(super) fn with_backoff<K>(
     seen: impl Stream<Item = watcher::Result<Event<K>>>,
     mut tell: impl FnMut(&str),

@@ -13,7 +13,7 @@ use crate::http::{Identities, ReadinessGate};
 use crate::kubernetes::{self, Candidate, KubernetesConfig, Parts, Readiness, ReviewLists as Lists, Reviews};
 use crate::leadership::Leadership;
 
-/// The name of the missing leadership in the readiness.
+/// The name under which the readiness lists missing leadership.
 const LEADERSHIP: &str = "leadership";
 /// Interval between attempts to open a store that another process holds.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);

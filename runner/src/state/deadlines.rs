@@ -22,7 +22,7 @@ const MAX_LEASE_DELAY: Duration = Duration::from_secs(5);
 /// Time before its end at which a runner stops taking work: the default lead (30 s) and headroom (60 s) of its jobs.
 const CLOSING_TIME: Duration = Duration::from_secs(90);
 
-/// The time that a runner has.
+/// The time for which a runner may run jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeSpan {
     pub began: BootInstant,
@@ -63,7 +63,7 @@ impl Deadlines {
         self.end().map(|end| end.since(now))
     }
 
-    /// Moves the end. The callers watch running jobs again.
+    /// Moves the end. Callers must schedule the ends of running jobs again.
     pub fn move_end(&mut self, end: BootInstant, now: BootInstant) {
         let began = self.time.map_or(now, |time| time.began);
         self.time = Some(TimeSpan { began, end });
@@ -112,7 +112,7 @@ impl Deadlines {
         self.counts_jobs && self.remaining(now).is_some_and(|left| left <= least)
     }
 
-    /// Takes the running jobs whose time is over.
+    /// Removes and returns the running jobs whose time is over.
     fn take_over(&mut self, jobs: &Jobs, now: BootInstant, timer: &mut Timer) -> Vec<AttemptKey> {
         let mut over = Vec::new();
         while let Some((due, key)) = self.ends.first().copied() {

@@ -18,7 +18,8 @@ use super::usage_stats::UsageStats;
 use crate::clock::BootInstant;
 use crate::protocol::{ShimJob, StartOrder, StopReason};
 
-/// Time for which a job of several nodes is passed over by smaller jobs. Then its nodes are kept as they become free.
+/// Time for which smaller jobs may start before a job of several nodes. After it, nodes are kept for this job as they
+/// become free.
 const MAX_PASSED_OVER_WITH_NODES: Duration = Duration::from_secs(10);
 /// The same for a job of one node. It is longer, because one node becomes free by itself as jobs end, and is idle while it is kept.
 const MAX_PASSED_OVER: Duration = Duration::from_secs(300);
@@ -53,7 +54,7 @@ pub(super) struct LeasedJob {
 }
 
 impl LeasedJob {
-    /// A lease that has just arrived.
+    /// Creates the job of a lease that has just arrived.
     pub fn leased(
         lease: Lease,
         launch: Arc<LaunchProfile>,
@@ -81,7 +82,7 @@ impl LeasedJob {
         }
     }
 
-    /// A job that an earlier agent started.
+    /// Creates a job that an earlier agent started.
     fn running(job: ShimJob, launch: Arc<LaunchProfile>) -> Self {
         Self {
             role: job.order.role,
@@ -93,7 +94,7 @@ impl LeasedJob {
             stage: JobStage::Running,
             reservation: None,
             since: job.started,
-            // The earlier agent had time to report the start. A running job is not ended on a mere suspicion.
+            // The earlier agent has probably reported the start. A running job is not ended on suspicion.
             start_known: true,
             ending: job.ending.map(|(why, at)| EndingOrder { why, at }),
             inputs: Inputs::Unknown,
@@ -148,7 +149,7 @@ pub(super) enum JobStage {
 }
 
 impl JobStage {
-    /// True if the attempt counts as started.
+    /// Returns whether the attempt counts as started.
     pub fn is_started(self) -> bool {
         matches!(self, Self::Starting | Self::Running | Self::Checking)
     }
@@ -477,7 +478,7 @@ impl Jobs {
         }
     }
 
-    /// Takes the state of a job's input files.
+    /// Records the state of a job's input files.
     pub fn set_inputs(&mut self, key: &AttemptKey, found: Vec<FileStat>) {
         if let Some(job) = self.jobs.get_mut(key) {
             job.inputs = Inputs::Found(found);
