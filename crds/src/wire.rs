@@ -357,7 +357,7 @@ pub struct SyncResponse {
     pub refused: Vec<AttemptKey>,
     /// The next step of the runner.
     #[serde(default)]
-    pub verdict: RunnerDirective,
+    pub directive: RunnerDirective,
     /// Milliseconds of silence after which the runner loses its leases.
     pub lease_ms: u64,
     /// The prefetch settings of the workflows, if they have any.

@@ -110,9 +110,9 @@ impl Entry {
 
 /// Returns the beginning of a text on one line, short enough for a message.
 pub(crate) fn excerpt(text: &str) -> String {
-    const LONGEST: usize = 40;
-    let mut shown: String = text.chars().take(LONGEST).map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if text.chars().nth(LONGEST).is_some() {
+    const MAX_CHARS: usize = 40;
+    let mut shown: String = text.chars().take(MAX_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if text.chars().nth(MAX_CHARS).is_some() {
         shown.push('…');
     }
     shown

@@ -19,7 +19,7 @@ pub const WORKFLOW: &[Rule] = &[
         "spec",
         "!has(oldSelf.stopPolicy) || oldSelf.stopPolicy != 'Cancel' || (has(self.stopPolicy) && self.stopPolicy == 'Cancel') \
          || self.runId > oldSelf.runId",
-        "a cancelled workflow goes on only with a higher `runId`",
+        "a canceled workflow continues only with a higher `runId`",
     )
     .field("stopPolicy"),
     Rule::new(

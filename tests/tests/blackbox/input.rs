@@ -285,7 +285,7 @@ fn missing_paths_are_refused() {
     let env = TestEnv::new();
     env.write("folder/readme.txt", "");
     env.torc("apply -f none.yaml").exits(5).prints("file none.yaml does not exist");
-    env.torc("apply -f folder").exits(4).prints("folder holds no .yaml");
+    env.torc("apply -f folder").exits(4).prints("folder contains no .yaml");
     env.call("apply -f -").run().exits(4);
     env.torc("apply").exits(2);
     env.torc("frobnicate").exits(2);
