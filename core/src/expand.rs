@@ -1,8 +1,9 @@
-//! Parameters and templates become concrete jobs.
+//! Expands parameters and templates to concrete jobs.
 //!
-//! The order is fixed: variables, then parameters, then tokens in commands, then references by name and by expression, then
-//! the dependencies that files and data imply. The same document always gives the same result: jobs in the order of the
-//! document, families by sorted parameter name with the last parameter varying fastest, tables in their own order.
+//! The order is fixed: variables, parameters, tokens in commands, references by name and by expression, then the
+//! dependencies that files and user data imply. The same document always gives the same result. Jobs are in the order
+//! of the document, families are sorted by parameter name with the last parameter varying fastest, and tables keep
+//! their own order.
 //!
 //! Deliberately absent: reading files (see [`embed()`]), numbers of the store, anything that depends on a machine.
 
@@ -52,11 +53,11 @@ use template::Template;
 /// Limits of an expanded document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpansionLimits {
-    /// The most jobs.
+    /// The largest number of jobs.
     pub max_jobs: usize,
-    /// The most files, and the most pieces of data.
+    /// The largest number of files, and that of user data.
     pub max_files: usize,
-    /// The most dependencies.
+    /// The largest number of dependencies, explicit and implied.
     pub max_dependencies: usize,
 }
 
@@ -66,7 +67,7 @@ impl Default for ExpansionLimits {
     }
 }
 
-/// Returns the expanded document, or all of its problems.
+/// Returns the expanded document, or all problems of the document.
 pub fn expand(spec: &WorkflowSpec, limits: &ExpansionLimits) -> Result<Expanded, Vec<Problem>> {
     let (spec, mut problems) = match resolved(spec) {
         Ok(spec) => (spec, Vec::new()),
@@ -87,8 +88,9 @@ pub fn expand(spec: &WorkflowSpec, limits: &ExpansionLimits) -> Result<Expanded,
     }
 }
 
-/// Returns further problems of a document in which a placeholder replaces every field with a known problem. Problems
-/// that only follow from the known ones are left out.
+/// Returns further problems of a document in which a placeholder replaces every field with a known problem.
+///
+/// Problems that only follow from the known ones are omitted.
 pub fn further_problems(spec: &WorkflowSpec, limits: &ExpansionLimits, wrong: &[String]) -> Vec<Problem> {
     let filter = ProblemFilter::new(spec, wrong.to_vec());
     let mut problems = expand(spec, limits).err().unwrap_or_default();
@@ -142,7 +144,7 @@ fn expand_rows(
     report.finish(expanded)
 }
 
-/// Reports jobs that wait for each other. Knots of rows of the same entries are one mistake.
+/// Reports jobs that wait for each other. Cycles among rows of the same entries are reported once.
 fn report_knots(expanded: &Expanded, entries: &[u32], report: &mut ProblemCollector) {
     let mut kinds: Vec<(Vec<u32>, &Cycle, usize)> = Vec::new();
     let mut places: HashMap<Vec<u32>, usize> = HashMap::new();
@@ -186,13 +188,13 @@ pub fn entries_of_jobs(spec: &WorkflowSpec, limits: &ExpansionLimits) -> Result<
     if problems.is_empty() { Ok(entries(&rows.jobs)) } else { Err(problems) }
 }
 
-/// Returns for each action the numbers of the jobs that trigger it, in order; none if it does not choose jobs.
+/// Returns for each action the numbers of the jobs that trigger it, in order; empty if the action selects no jobs.
 pub fn jobs_of_actions(actions: &[Action], names: &[String]) -> Vec<Vec<u32>> {
     let mut names = Names::new(names).0;
     actions.iter().map(|action| actions::chosen_jobs(action, &mut names)).collect()
 }
 
-/// The families of all entries.
+/// The parameter spaces of all entries.
 struct ParameterSpaces {
     jobs: Vec<ParameterSpace>,
     files: Vec<ParameterSpace>,
@@ -218,7 +220,7 @@ impl ParameterSpaces {
         let entries = spec.user_data.iter().map(|data| &data.parameterization);
         let mut user_data = families("userData", entries, &shared, limits.max_files, &mut report);
         for (family, _) in user_data.iter_mut().zip(&spec.user_data).filter(|(_, data)| data.name.is_none()) {
-            // Data without a name cannot be referred to, so it is not there.
+            // Nothing can refer to user data without a name, so it has no rows.
             *family = ParameterSpace::empty();
         }
         problems.extend(report.finish(()).err().unwrap_or_default());
@@ -301,7 +303,7 @@ fn families<'a>(
     families
 }
 
-/// Replaces parameters in every text inside a value; keys and numbers stay.
+/// Replaces parameters in every text inside a value. Keys and numbers do not change.
 fn print_data(value: &Value, family: &ParameterSpace, row: usize) -> Value {
     match value {
         Value::String(text) => Value::String(Template::compile(text, family).text(family, row)),
@@ -315,8 +317,7 @@ fn print_data(value: &Value, family: &ParameterSpace, row: usize) -> Value {
     }
 }
 
-/// Returns the workflow's environment. A shared parameter with one value is replaced by it; one with several values
-/// stays as written.
+/// Returns the workflow's environment. Shared parameters with one value are replaced; tokens of others stay as written.
 fn shared_env(spec: &WorkflowSpec, most: usize) -> BTreeMap<String, String> {
     let single = |(name, written): (&String, &Value)| {
         let mut values = value::parse(written, most).ok()?;
@@ -367,7 +368,7 @@ fn name_jobs(jobs: &mut [ExpandedJob], names: Vec<String>) {
     }
 }
 
-/// Makes readers of a file or of data depend on its writers. Returns whether there is room for all dependencies.
+/// Makes readers of a file or of user data depend on its writers. Returns false if there are too many dependencies.
 fn imply_dependencies(expanded: &mut Expanded, limits: &ExpansionLimits, report: &mut ProblemCollector) -> bool {
     let file_writers =
         graph::Adjacency::inverted(expanded.files.len(), expanded.jobs.iter().map(|job| &job.output_files[..]));

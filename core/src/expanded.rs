@@ -1,4 +1,4 @@
-//! A specification with every parameter, template, regular expression and reference resolved.
+//! Specifications with every parameter, template, regular expression and reference resolved.
 
 use std::collections::BTreeMap;
 
@@ -11,30 +11,30 @@ use torc_api::wire::Resources;
 /// An expanded document. Lists have a fixed order; references are indices.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Expanded {
-    /// Jobs in document order, those of one entry in the order of its parameters.
+    /// Jobs in the order of the document, those of one entry in the order of its rows.
     pub jobs: Vec<ExpandedJob>,
-    /// Files in document order; jobs refer to them by index.
+    /// Files in the order of the document; jobs refer to them by index.
     pub files: Vec<ExpandedFile>,
-    /// User data in document order; jobs refer to them by index.
+    /// User data in the order of the document; jobs refer to them by index.
     pub user_data: Vec<ExpandedUserData>,
-    /// Resource requirements; the first are those of jobs that name none.
+    /// Resource requirements; index 0 has those of jobs that name none.
     pub requirements: Vec<Requirements>,
 }
 
 /// A job with everything resolved except its input data, which other jobs may write until it starts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExpandedJob {
-    /// Unique in the workflow.
+    /// The name, unique in the workflow.
     pub name: String,
-    /// With parameters, variables and file tokens replaced.
+    /// The command with parameters, variables and file tokens replaced.
     pub command: String,
-    /// A prefix of the command, or a script before it.
+    /// A prefix of the command, or a script that runs before it.
     pub invocation_script: Option<String>,
     /// Environment variables; the job's own override the workflow's.
     pub env: BTreeMap<String, String>,
-    /// Index into the document's [`Expanded::requirements`].
+    /// The index of its requirements in [`Expanded::requirements`].
     pub requirements: u32,
-    /// Indices of jobs, explicit and implied, sorted, each once.
+    /// Indices of the jobs that it depends on, explicit and implied, sorted and without duplicates.
     pub depends_on: Vec<u32>,
     /// Indices of files, sorted.
     pub input_files: Vec<u32>,
@@ -63,7 +63,7 @@ pub struct ExpandedJob {
 /// A file that the document declares.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExpandedFile {
-    /// Unique in the workflow.
+    /// The name, unique in the workflow.
     pub name: String,
     /// Relative to the working folder.
     pub path: String,
@@ -74,7 +74,7 @@ pub struct ExpandedFile {
 /// User data that the document declares.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExpandedUserData {
-    /// Unique in the workflow.
+    /// The name, unique in the workflow.
     pub name: String,
     /// The value; absent until a job writes it.
     pub data: Option<Value>,

@@ -1,4 +1,4 @@
-//! The full accounting of allocations and steps, for bills and for finding faults.
+//! The full accounting of allocations and steps, for billing and for finding faults.
 
 use torc_api::slurm::SlurmState;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::shell;
 
-/// Slurm's programs.
+/// A program of Slurm, or the shell beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Tool {
     /// `srun`, which starts a step.
@@ -132,7 +132,7 @@ impl Tool {
         }
     }
 
-    /// Returns whether the call changes nothing, so that it may be repeated.
+    /// Returns whether a call may be repeated, because a second execution has no further effect.
     pub const fn only_asks(self) -> bool {
         !matches!(self, Self::Sbatch | Self::Srun)
     }
@@ -162,7 +162,7 @@ impl CommandSpec {
         self
     }
 
-    /// Sets the standard input.
+    /// Sets the text for the standard input.
     pub fn reads(mut self, input: impl Into<String>) -> Self {
         self.input = Some(input.into());
         self
@@ -201,7 +201,7 @@ impl CommandSpec {
     }
 }
 
-/// A process to start.
+/// The program, arguments and environment of a process to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invocation {
     pub program: String,

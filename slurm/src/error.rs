@@ -12,7 +12,7 @@ pub enum SlurmError {
     /// The program does not exist here.
     #[error("{program} is not installed here")]
     Missing { program: String },
-    /// Slurm did not answer: nothing is known.
+    /// Slurm did not answer, so the state is unknown.
     #[error("Slurm did not answer: {reason}")]
     NoAnswer {
         reason: String,

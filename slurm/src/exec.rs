@@ -30,7 +30,7 @@ pub struct Slurm {
     replaced: Vec<(Tool, String)>,
 }
 
-/// The output of a program.
+/// The standard output and standard error of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     pub text: String,
@@ -57,7 +57,7 @@ impl Slurm {
         self.replaced.iter().find(|(replaced, _)| *replaced == tool).map_or(tool.name(), |(_, program)| program)
     }
 
-    /// Makes a call once.
+    /// Makes a call once, without repetition.
     pub async fn ask(&self, call: &CommandSpec) -> Result<Answer, SlurmError> {
         let program = self.program(call.tool);
         let mut child = self.spawn(call, program)?;
@@ -178,7 +178,7 @@ async fn read(source: Option<impl AsyncRead + Unpin>, longest: u64) -> io::Resul
 /// Kills a program and all processes that it started.
 async fn end(child: &mut Child, group: Option<Pid>) {
     if let Some(group) = group {
-        // It may have ended already.
+        // The group may have ended already.
         let _ = kill_process_group(group, Signal::KILL);
     }
     let _ = tokio::time::timeout(Duration::from_secs(5), child.wait()).await;

@@ -16,7 +16,7 @@ pub fn window(runners: u64) -> Duration {
 /// Returns the delay of one runner. It only depends on the name, such as `host/job/node/pid`.
 pub fn delay(runners: u64, name: &str) -> Duration {
     let window = window(runners).as_millis() as u64;
-    // FNV-1a with a finishing mix: short names that differ in one digit land far apart.
+    // FNV-1a with a finalizer: names that differ in one digit get very different values.
     let mut hash = name
         .bytes()
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));

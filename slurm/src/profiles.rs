@@ -29,7 +29,7 @@ pub struct SiteProfile {
     /// The conditions that identify the cluster.
     #[serde(default)]
     pub detect: Detect,
-    /// The partitions.
+    /// The partitions, with the form of a SlurmCluster document.
     #[serde(default)]
     pub partitions: Vec<Partition>,
 }
@@ -42,18 +42,18 @@ const fn one() -> f64 {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Detect {
-    /// Variables with these values.
+    /// Environment variables, one of which must have its value.
     #[serde(default)]
     pub variables: BTreeMap<String, String>,
-    /// Patterns of host names.
+    /// Regular expressions, one of which must match the host name.
     #[serde(default)]
     pub hostnames: Vec<String>,
-    /// Files that exist.
+    /// Paths of files, one of which must exist.
     #[serde(default)]
     pub files: Vec<String>,
 }
 
-/// An invalid profile.
+/// An error for an invalid profile.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("profile: {reason}")]
 pub struct BadProfile {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The number of tries and the pauses between them.
+/// The number of tries, and the pauses between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
     /// Number of tries in all.

@@ -49,7 +49,7 @@ fn read_job(line: &str) -> Option<ScontrolJob> {
     Some(ScontrolJob {
         id: text("JobId")?.parse().ok()?,
         state: meaning(text("JobState")?),
-        // Only here, Slurm prints underscores for blanks.
+        // Only `scontrol` prints underscores for blanks.
         reason: text("Reason").map(|reason| reason.replace('_', " ")),
         restarts: text("Restarts").and_then(|count| count.parse().ok()).unwrap_or(0),
         start: text("StartTime").and_then(moment),

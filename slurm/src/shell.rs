@@ -1,4 +1,4 @@
-//! Quoting for a shell.
+//! Quotes words for a POSIX shell.
 
 /// Quotes a word for a POSIX shell: plain words stay as they are, others get single quotes.
 pub fn quote(word: &str) -> String {

@@ -24,8 +24,9 @@ pub fn cause(state: SlurmState, return_code: i32) -> Option<Cause> {
     }
 }
 
-/// Returns whether Slurm created the step but never started it: its end is not the job's, and nothing was measured. This happens
-/// when slurmd of its node is dead; `srun` then exits with 233.
+/// Returns whether Slurm created the step but never started it, so its end is not the job's and nothing was measured.
+///
+/// This happens when slurmd of its node has died; `srun` then exits with 233.
 pub fn never_began(account: &StepAccount, return_code: i32) -> bool {
     let is_signal = [SIGTERM, SIGKILL, SIGINT].map(|signal| 128 + signal).contains(&return_code);
     account.state == SlurmState::Cancelled && !account.has_numbers() && return_code != 0 && !is_signal

@@ -8,7 +8,7 @@ use torc_api::workflow::WorkflowSpec;
 use super::names::Names;
 use super::report::ProblemCollector;
 
-/// Returns the numbers of the jobs that trigger an action, in order; empty if it does not choose jobs.
+/// Returns the numbers of the jobs that trigger an action, in order; empty if the action selects no jobs.
 pub fn chosen_jobs(action: &Action, jobs: &mut Names<'_>) -> Vec<u32> {
     let mut chosen: Vec<u32> = action.jobs.iter().flatten().filter_map(|name| jobs.find(name)).collect();
     for pattern in action.job_name_regexes.iter().flatten() {
@@ -19,7 +19,7 @@ pub fn chosen_jobs(action: &Action, jobs: &mut Names<'_>) -> Vec<u32> {
     chosen
 }
 
-/// Reports names of jobs and schedulers that do not exist, and choices that choose nothing.
+/// Reports jobs and schedulers that do not exist, and actions whose selection of jobs is empty.
 pub fn check(spec: &WorkflowSpec, jobs: &mut Names<'_>, report: &mut ProblemCollector) {
     for (at, action) in spec.actions.iter().enumerate() {
         let field = format!("spec.actions[{at}]");
@@ -58,7 +58,7 @@ fn check_scheduler(action: &Action, field: &str, spec: &WorkflowSpec, report: &m
     }
 }
 
-/// Adds the name that was probably meant.
+/// Adds a hint with the name that was probably meant.
 pub fn with_suggestion(problem: Problem, near: Option<&str>) -> Problem {
     match near {
         Some(near) => problem.hint(format!("did you mean `{near}`?")),

@@ -1,6 +1,6 @@
-//! Puts the content of parameter files into the document, so that it means the same on every machine.
+//! Embeds the content of parameter files in the document, so that it means the same on every machine.
 //!
-//! Pure but for `read`, which is given each path once, as it is written in the document with its variables replaced.
+//! The only side effect is `read`. It gets each path once, as written in the document with variables replaced.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use torc_api::workflow::WorkflowSpec;
 
 use super::{table, value, variables};
 
-/// Reads the file of a path and returns its text, or why it cannot be read.
+/// A function that reads the file at a path; the error is the reason in words.
 pub type Read<'a> = dyn FnMut(&str) -> Result<String, String> + 'a;
 
-/// Replaces `@file` values by lists and reads every `parametersFile` into its table. A table that is there already stays.
+/// Replaces `@file` values by lists and reads every `parametersFile` into a table. Existing tables do not change.
 pub fn embed(spec: &mut WorkflowSpec, read: &mut Read<'_>) -> Vec<Problem> {
     let constants = WorkflowSpec { variables: spec.variables.clone(), ..Default::default() };
     let mut embedder = Embedder { constants, read, texts: BTreeMap::new(), problems: Vec::new() };

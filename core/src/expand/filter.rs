@@ -1,4 +1,3 @@
-//!
 //! Filters problems that may only follow from others.
 //!
 //! All problems are reported at once, except for consequences of others: a dependency on `b` is a problem only if the
@@ -8,7 +7,7 @@ use torc_api::nearest::nearest;
 use torc_api::problem::Problem;
 use torc_api::workflow::WorkflowSpec;
 
-/// Fields that decide how many rows an entry has, and what is put into their texts.
+/// Fields that determine the rows of an entry and the values in its texts.
 const PARAMETERS: [&str; 7] = [
     "parameters",
     "parameterMode",
@@ -44,12 +43,12 @@ pub struct ProblemFilter<'a> {
 }
 
 impl<'a> ProblemFilter<'a> {
-    /// Fields of a specification that are wrong, e.g. `spec.jobs[2].comand`.
+    /// Creates a filter from the fields that are wrong, e.g. `spec.jobs[2].comand`.
     pub fn new(spec: &'a WorkflowSpec, wrong: Vec<String>) -> Self {
         Self { spec, wrong }
     }
 
-    /// Returns whether a problem remains whatever replaces the fields with known problems.
+    /// Returns whether a problem does not depend on the fields with known problems.
     pub fn is_known(&self, problem: &Problem) -> bool {
         if self.wrong.is_empty() {
             return true;
@@ -67,7 +66,8 @@ impl<'a> ProblemFilter<'a> {
             let (key, inner) = rest.split_once('.').map_or((rest, None), |(key, inner)| (key, Some(inner)));
             let (key, entry) = key.split_once('[').map_or((key, None), |(key, at)| (key, at.strip_suffix(']')));
             if key != list {
-                // A list that is not there may be the one whose name is misspelt; what all share is in open names.
+                // A missing list may be the one whose name is misspelt. Shared parameters affect only names with
+                // tokens.
                 let misspelt = names.is_empty() && inner.is_none() && entry.is_none();
                 return misspelt || entry.is_none() && concerns_parameters(key) && names.iter().any(is_open);
             }

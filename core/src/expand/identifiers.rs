@@ -1,5 +1,6 @@
-//! Identifiers of files in the provenance record: only for files that jobs read and none writes, and never one that Torc
-//! itself uses.
+//! Checks the identifiers of files in the provenance record.
+//!
+//! Only files that jobs read and none writes can have one, and Torc's own identifiers are reserved.
 
 use std::collections::HashMap;
 
@@ -13,7 +14,7 @@ use super::report::ProblemCollector;
 const RESERVED_PREFIXES: [&str; 3] = ["#torc-", "#software-", "#job-"];
 const RESERVED: [&str; 2] = ["ro-crate-metadata.json", "./"];
 
-/// Reports identifiers that cannot be recorded. `entries` gives the entry of the document that a file comes from.
+/// Reports identifiers that cannot be recorded. `entries` has the index of the document's entry for each file.
 pub fn check(spec: &WorkflowSpec, expanded: &Expanded, entries: &[u32], report: &mut ProblemCollector) {
     if expanded.files.iter().all(|file| file.identifier.is_none()) {
         return;

@@ -1,4 +1,4 @@
-//! Jobs: every text printed, every reference looked up.
+//! Expands jobs: renders every text and resolves every reference.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -16,7 +16,7 @@ use super::report::ProblemCollector;
 use super::template::Template;
 use super::tokens::{self, Resolved, Targets};
 
-/// Everything that a job may refer to.
+/// All objects that a job can refer to.
 pub struct Symbols<'a> {
     pub jobs: Names<'a>,
     pub file_names: Names<'a>,
@@ -30,7 +30,7 @@ pub struct Symbols<'a> {
 }
 
 impl<'a> Symbols<'a> {
-    /// Numbers requirements by name; the first of a name counts.
+    /// Returns the index of each name; of duplicate names the first counts.
     pub fn by_name(requirements: &'a [Requirements]) -> HashMap<&'a str, u32> {
         let mut numbers = HashMap::new();
         for (number, entry) in (0u32..).zip(requirements) {
@@ -40,8 +40,9 @@ impl<'a> Symbols<'a> {
     }
 }
 
-/// Makes the jobs of all entries, with everything but the dependencies that files and data imply. `families` has the rows
-/// of each entry. Stops when there are more than `most_edges` dependencies.
+/// Expands the jobs of all entries, except for the dependencies that files and data imply.
+///
+/// `families` has the rows of each entry. Stops at more than `most_edges` dependencies.
 pub fn expand(
     spec: &WorkflowSpec,
     families: &[ParameterSpace],
@@ -78,7 +79,7 @@ pub fn too_many_edges(most: usize) -> Problem {
         .hint("put a job between the two stages: it waits for all of the first, and all of the second wait for it")
 }
 
-/// The texts of a job, taken apart.
+/// The compiled texts of a job.
 struct CompiledTemplates<'a> {
     command: Template<'a>,
     invocation_script: Option<Template<'a>>,
@@ -93,7 +94,7 @@ struct CompiledTemplates<'a> {
     output_user_data: Reference<'a>,
 }
 
-/// One list of names and one of expressions that mean the same thing.
+/// A list of names and a list of regular expressions for the same kind of reference.
 struct Reference<'a> {
     names: Vec<Template<'a>>,
     patterns: Vec<Template<'a>>,
@@ -141,7 +142,7 @@ impl<'a> CompiledTemplates<'a> {
     }
 }
 
-/// Makes the jobs of one entry.
+/// Expands the jobs of one entry.
 struct JobExpander<'m, 'a> {
     spec: &'m WorkflowSpec,
     entry: usize,
@@ -153,7 +154,7 @@ struct JobExpander<'m, 'a> {
     scratch: &'m mut String,
 }
 
-/// A kind of thing that jobs refer to.
+/// The kind of object that a reference names.
 #[derive(Clone, Copy)]
 enum ReferenceKind {
     JobSpec,
@@ -172,7 +173,7 @@ impl ReferenceKind {
 }
 
 impl JobExpander<'_, '_> {
-    /// Creates the job of a row. The caller owns the names and fills in the job's.
+    /// Creates the job of a row without its name, which the caller adds.
     fn make(&mut self, row: usize, number: usize) -> ExpandedJob {
         let (templates, family) = (self.templates, self.family);
         let command = templates.command.text(family, row);

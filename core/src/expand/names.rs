@@ -1,4 +1,4 @@
-//! Names of one kind (jobs, files, data) and how the document refers to them: literally or by regular expression.
+//! Looks up names of one kind (jobs, files, data), literally or by regular expression.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use torc_api::nearest::nearest;
 
 use super::pattern::{Candidates, candidates};
 
-/// The number of full scans after which an index of all substrings pays for itself.
+/// The number of full scans after which building an index of all substrings is worthwhile.
 const SCANS_BEFORE_INDEX: usize = 16;
 
-/// Names by number, with the ways to find them.
+/// The names of one kind by number, with indexes that are built on demand.
 #[derive(Debug)]
 pub struct Names<'a> {
     names: &'a [String],
@@ -20,7 +20,7 @@ pub struct Names<'a> {
     suffixes: Option<Vec<(u32, u32)>>,
     scans: usize,
     patterns: HashMap<String, Arc<[u32]>>,
-    /// Families of expressions differ in their literal start and share what follows.
+    /// Compiled tails by text: expressions of a family differ only in their literal start.
     tails: HashMap<String, Regex>,
 }
 
@@ -32,7 +32,7 @@ pub struct Duplicate {
 }
 
 impl<'a> Names<'a> {
-    /// Numbers the names in their order. Of names that occur twice the first counts.
+    /// Numbers the names in their order. Of duplicate names the first counts.
     pub fn new(names: &'a [String]) -> (Self, Vec<Duplicate>) {
         let mut numbers = HashMap::with_capacity(names.len());
         let mut duplicates = Vec::new();
@@ -63,17 +63,17 @@ impl<'a> Names<'a> {
         self.names.get(number).map_or("", String::as_str)
     }
 
-    /// Returns the number of a name.
+    /// Returns the number of a name; none if there is no such name.
     pub fn find(&self, name: &str) -> Option<u32> {
         self.numbers.get(name).copied()
     }
 
-    /// Returns the most similar name.
+    /// Returns the most similar name, if one is similar enough.
     pub fn nearest(&self, name: &str) -> Option<&'a str> {
         nearest(name, self.names.iter().map(String::as_str))
     }
 
-    /// Returns the numbers of all names that an expression matches, in order. It may match anywhere in a name.
+    /// Returns the sorted numbers of all names that an expression matches anywhere in the name.
     pub fn matching(&mut self, pattern: &str) -> Result<Arc<[u32]>, String> {
         if let Some(known) = self.patterns.get(pattern) {
             return Ok(Arc::clone(known));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     proptest! {
-        /// The short cuts find what a plain scan with the regex crate finds.
+        /// The indexes find the same names as a plain scan with the regex crate.
         #[test]
         fn short_cuts_change_nothing(
             names in prop::collection::vec("[ab_]{1,3}[0-9.]{0,3}(\n)?", 0..30),
@@ -193,7 +193,7 @@ mod tests {
                 let first = |name: &String| names.iter().position(|other| other == name);
                 let mut expected: Vec<u32> =
                     (0u32..).zip(&names).filter(|(_, name)| regex.is_match(name)).map(|(number, _)| number).collect();
-                // A literal name finds its first bearer only; duplicates are errors elsewhere.
+                // A literal name finds only the first of duplicates, which are errors elsewhere.
                 if matches!(candidates(pattern), Candidates::Exactly(_)) {
                     expected.retain(|number| first(&names[*number as usize]) == Some(*number as usize));
                 }

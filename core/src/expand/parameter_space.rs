@@ -1,4 +1,4 @@
-//! The rows that a job, file or value is repeated over.
+//! Computes the rows over which a job, file or value is repeated.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use torc_api::parameters::{ParameterMode, ParameterTable, Parameterization};
 
 use super::value::{self, Scalar, ValueError};
 
-/// Parameters and how they combine. Rows are computed on demand and never stored.
+/// Parameters and their combination. Rows are computed on demand and never stored.
 #[derive(Debug)]
 pub struct ParameterSpace {
     names: Vec<String>,
@@ -23,11 +23,11 @@ pub struct Shared<'a> {
     pub parameters: &'a BTreeMap<String, Value>,
     pub has_table: bool,
     pub table: Option<&'a ParameterTable>,
-    /// The most rows a family may have.
+    /// The largest number of rows of a family.
     pub most: usize,
 }
 
-/// The reason why an entry has no rows, and its field with the problem.
+/// The reason why an entry has no rows.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FamilyError {
     #[error("a table excludes `parameters`, `parameterMode` and `useParameters`")]
@@ -135,7 +135,7 @@ impl ParameterSpace {
         Ok(Self { names, columns, strides: Vec::new(), rows })
     }
 
-    /// Combines every value with every other; the last parameter varies fastest.
+    /// Combines every value of each column with every value of the others; the last column varies fastest.
     pub fn product(columns: Vec<(String, Vec<Scalar>)>, most: usize) -> Result<Self, FamilyError> {
         if columns.is_empty() {
             return Ok(Self::single());
@@ -171,7 +171,7 @@ impl ParameterSpace {
         })
     }
 
-    /// Returns the parameters, in the order of the columns.
+    /// Returns the names of the parameters, in the order of the columns.
     pub fn names(&self) -> &[String] {
         &self.names
     }
@@ -181,7 +181,7 @@ impl ParameterSpace {
         self.rows
     }
 
-    /// Returns a value of a row; none if the table has no such cell.
+    /// Returns a value of a row; none if the table has no value there.
     pub fn cell(&self, row: usize, column: usize) -> Option<&Scalar> {
         let values = self.columns.get(column)?;
         let at = match self.strides.get(column) {

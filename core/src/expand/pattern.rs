@@ -1,26 +1,25 @@
-//!
 //! Analyzes regular expressions to find the names that they may match.
 //!
-//! A candidate set may be too large, never too small.
+//! A candidate set may be too large, but never too small.
 
 /// The names that an expression may match.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Candidates {
-    /// Exactly this name, and it does match.
+    /// Exactly this name, which matches.
     Exactly(String),
-    /// Exactly the names that start so, and they all match.
+    /// Exactly the names with this prefix, which all match.
     StartingWith(String),
-    /// Among the names that start so: those whose rest matches `tail` from its start.
+    /// Some of the names with this prefix: those whose rest matches `tail` from its start.
     AmongStartingWith { prefix: String, tail: String },
-    /// Exactly the names that contain this, and they all match.
+    /// Exactly the names that contain this text, which all match.
     Containing(String),
-    /// Among the names that contain this.
+    /// Some of the names that contain this text.
     AmongContaining(String),
-    /// Among all names.
+    /// Some of all names, without a restriction.
     Any,
 }
 
-/// Reads the parts of an expression that every match must contain literally.
+/// Returns the candidates that follow from the literal parts of an expression.
 pub fn candidates(pattern: &str) -> Candidates {
     let Some(pieces) = pieces(pattern) else { return Candidates::Any };
     match pieces.as_slice() {
@@ -59,18 +58,19 @@ fn longest(pieces: &[PatternPart]) -> Option<String> {
 enum PatternPart {
     Start,
     End,
-    /// A text, and where it ends in the expression.
+    /// A literal text, and the offset of its end in the expression.
     Literal {
         text: String,
         end: usize,
     },
-    /// `.*`
+    /// Any text, as `.*` matches it.
     Anything,
-    /// Something that this reading does not look into.
+    /// A part that is not analyzed further.
     Opaque,
 }
 
-/// Takes an expression apart; `None` when it has alternatives at the top, flags, or a form that is not understood here.
+/// Splits an expression into parts; `None` if it has alternatives at the top, flags, or a form that is not supported
+/// here.
 fn pieces(pattern: &str) -> Option<Vec<PatternPart>> {
     let mut pieces = Vec::new();
     let mut literal = String::new();

@@ -1,10 +1,10 @@
-//! Problems as they are found: one for each field, however many rows of a family have it.
+//! Collects the problems of a document: one for each field, however many rows of a family have it.
 
 use std::collections::HashSet;
 
 use torc_api::problem::Problem;
 
-/// The number of problems that are collected. More would not help the reader.
+/// The number of problems that are collected. More would not help the user.
 const MAX_PROBLEMS: usize = 500;
 
 /// Collects problems in the order in which they are found.
@@ -23,7 +23,7 @@ impl ProblemCollector {
         }
     }
 
-    /// Adds a problem whatever else is wrong with its field.
+    /// Adds a problem even if its field has one already.
     pub fn add_another(&mut self, problem: Problem) {
         if self.problems.len() < MAX_PROBLEMS {
             self.problems.push(problem);
@@ -37,7 +37,7 @@ impl ProblemCollector {
         self.problems.len() < 20
     }
 
-    /// Returns `value`, or all problems.
+    /// Returns `value`, or all problems if there are any.
     pub fn finish<T>(mut self, value: T) -> Result<T, Vec<Problem>> {
         if self.left_out > 0 {
             self.problems.push(Problem::error("spec", format!("{} more problems of this kind", self.left_out)));

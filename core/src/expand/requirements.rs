@@ -1,4 +1,4 @@
-//! Named resource requirements in numbers.
+//! Converts named resource requirements to numbers.
 
 use std::collections::HashMap;
 

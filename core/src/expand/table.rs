@@ -1,7 +1,6 @@
-//!
 //! Parses parameter tables from the text of CSV, JSON or JSON-lines files.
 //!
-//! A missing cell is `null`; a written `null` is the word "null".
+//! A missing cell is `null`. A cell with the JSON value `null` is the word "null".
 
 use std::collections::HashSet;
 
@@ -34,7 +33,7 @@ pub enum TableError {
     Empty,
 }
 
-/// Reads a table; its file name says which form it has.
+/// Parses a table. The extension of its file name determines the format.
 pub fn parse(file: &str, text: &str) -> Result<ParameterTable, TableError> {
     let file = file.trim().to_ascii_lowercase();
     let table = if file.ends_with(".csv") {

@@ -1,31 +1,31 @@
-//! Text with `{parameter}` tokens, taken apart once and printed once a row.
+//! Templates: texts with `{parameter}` tokens, compiled once and rendered for every row.
 
 use super::parameter_space::ParameterSpace;
 use super::value::ValueFormat;
 
-/// A text of the document as a templates for the texts of a family.
+/// A text of the document, compiled for a family.
 #[derive(Debug)]
 pub enum Template<'a> {
-    /// The same in every row.
+    /// A text that is the same in every row.
     Fixed(&'a str),
-    /// Different from row to row.
+    /// A text that depends on the row.
     Varying(Vec<Segment<'a>>),
 }
 
-/// A piece of a varying text.
+/// A part of a varying text.
 #[derive(Debug)]
 pub enum Segment<'a> {
     Text(&'a str),
     Cell {
         column: usize,
         format: ValueFormat,
-        /// The text of the token, kept if the row has no such cell.
+        /// The token as written, which stays if the row has no value for it.
         written: &'a str,
     },
 }
 
 impl<'a> Template<'a> {
-    /// Takes `text` apart. What is not a token of one of the family's parameters stays as it is, whatever braces it has.
+    /// Compiles `text`. Braces that are not a token of one of the family's parameters stay as they are.
     pub fn compile(text: &'a str, family: &ParameterSpace) -> Self {
         if family.names().is_empty() || !text.contains('{') {
             return Self::Fixed(text);
@@ -53,7 +53,7 @@ impl<'a> Template<'a> {
         Self::Varying(segments)
     }
 
-    /// Returns the text of one row; `scratch` holds it if it must be composed.
+    /// Returns the text of one row. A varying text is composed in `scratch`.
     pub fn render<'s>(&'s self, family: &ParameterSpace, row: usize, scratch: &'s mut String) -> &'s str {
         match self {
             Self::Fixed(text) => text,

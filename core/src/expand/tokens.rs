@@ -1,4 +1,3 @@
-//!
 //! Replaces `${files.input.NAME}` and its three siblings in commands.
 //!
 //! A token of a file becomes the file's path. A token of input data stays until the job is leased, because its value
@@ -13,7 +12,7 @@ use crate::expanded::{Expanded, ExpandedFile, ExpandedJob, ExpandedUserData};
 
 use super::names::Names;
 
-/// A text without its tokens, and what they referred to.
+/// A text with its tokens replaced, and the objects that they referred to.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Resolved {
     pub text: String,
@@ -32,7 +31,7 @@ pub struct Targets<'a, 'n> {
     pub user_data: &'a [ExpandedUserData],
 }
 
-/// Replaces the tokens of `text`; `None` when it has none.
+/// Replaces the tokens of `text`; `None` if it has none.
 pub fn resolve(text: &str, targets: &Targets<'_, '_>) -> Option<Resolved> {
     let mut resolved = Resolved::default();
     let mut found_any = false;
@@ -88,7 +87,7 @@ fn token(text: &str, at: usize) -> Option<(TokenKind, &str, usize)> {
     Some((kind, &name[..length], at + prefix.len() + length + 1))
 }
 
-/// Returns the replacement of a token, if it is known by now, and the number of its file or data.
+/// Returns the replacement of a token, if it is already known, and the number of its file or data.
 fn target(kind: TokenKind, name: &str, targets: &Targets<'_, '_>) -> Option<(Option<String>, u32)> {
     match kind {
         TokenKind::InputFile | TokenKind::OutputFile => {
@@ -134,7 +133,7 @@ impl Expanded {
     }
 }
 
-/// Returns JSON that is safe between single quotes of a shell: apostrophes, which occur only in strings, are escaped.
+/// Returns JSON that is safe between single quotes of a shell. Apostrophes, which occur only in strings, are escaped.
 fn as_text(value: &Value) -> String {
     value.to_string().replace('\'', "\\u0027")
 }

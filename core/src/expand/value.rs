@@ -1,16 +1,15 @@
-//!
 //! Parses and prints parameter values.
 //!
-//! The forms, the order in which they are tried and the format of numbers are Torc 1.0's, so that the same document
-//! gives the same names and commands.
+//! The forms, their order of precedence and the format of numbers are those of Torc 1.0. So the same document gives the
+//! same names and commands.
 
 use std::fmt::Write;
 
 use serde_json::{Number, Value};
 
-/// Slack at the end of a range of floats, against the rounding of repeated addition.
+/// The tolerance at the end of a range of floats, because repeated addition accumulates rounding errors.
 const FLOAT_TOLERANCE: f64 = 1e-10;
-/// The largest padding and number of decimals. More is a typing error.
+/// The largest padding and number of decimals. A larger number is probably a typing error.
 const WIDEST_FORMAT: usize = 1_000;
 
 /// One value of a parameter.
@@ -49,7 +48,7 @@ pub enum ValueError {
 }
 
 impl Scalar {
-    /// Returns the value of a word: an integer if possible, else a float, else text.
+    /// Returns the value of a word: an integer or a float if possible, otherwise text.
     pub fn infer(word: &str) -> Self {
         if let Ok(integer) = word.parse::<i64>() {
             Self::Integer(integer)
@@ -98,7 +97,7 @@ impl Scalar {
 }
 
 impl ValueFormat {
-    /// Reads `03d` or `.2f`; everything else is plain.
+    /// Parses `03d` or `.2f`. Any other format is plain.
     pub fn parse(spec: &str) -> Self {
         let number = |digits: &str| digits.parse::<usize>().ok().filter(|&n| n <= WIDEST_FORMAT);
         let padded = spec.strip_suffix('d').and_then(|s| s.strip_prefix('0')).and_then(number);
@@ -111,7 +110,7 @@ impl ValueFormat {
     }
 }
 
-/// Returns the values of a parameter, at most `most`.
+/// Returns the values of a parameter. More than `most` values are an error.
 pub fn parse(value: &Value, most: usize) -> Result<Vec<Scalar>, ValueError> {
     let values = match value {
         Value::Array(elements) => {
@@ -147,8 +146,8 @@ fn parse_text(text: &str, most: usize) -> Result<Vec<Scalar>, ValueError> {
     Ok(vec![Scalar::infer(text)])
 }
 
-/// Removes the braces of `{1:100}`, which users write by analogy with tokens. With a comma inside, the text means
-/// something else.
+/// Removes the braces of `{1:100}`, which users write by analogy with tokens. A text with a comma stays, because it has
+/// another meaning.
 fn without_braces(text: &str) -> &str {
     match text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
         Some(inner) if !text.contains(',') => inner.trim(),
@@ -171,8 +170,8 @@ fn list_item(item: &str) -> Scalar {
     }
 }
 
-/// Splits at commas, but not at those inside a quoted item. A quote opens only at the start of an item, so that an
-/// apostrophe inside a word is just a letter.
+/// Splits at commas outside of quoted items. A quote opens only at the start of an item, so an apostrophe inside a word
+/// is a letter.
 fn split_outside_quotes(text: &str) -> Vec<&str> {
     let mut items = Vec::new();
     let mut start = 0;
@@ -239,7 +238,8 @@ fn integers(start: i64, end: i64, step: i64, most: usize, text: &str) -> Result<
     Ok(values.map(Scalar::Integer).collect())
 }
 
-/// Adds the step repeatedly instead of multiplying: the rounding shows in names, and must be the same in every version.
+/// Returns a range of floats. It adds the step repeatedly instead of multiplying, because the rounding shows in names
+/// and must be the same in every version.
 fn floats(start: f64, end: f64, step: f64, most: usize, text: &str) -> Result<Vec<Scalar>, ValueError> {
     if step == 0.0 {
         return Err(ValueError::StepZero(text.to_owned()));

@@ -1,7 +1,7 @@
-//! Variables: constants of a document, replaced in every text of it before anything else happens.
+//! Replaces variables, the constants of a document, in all its texts before any other expansion.
 //!
-//! A document with variables is strict about names: a `{token}` that is neither a variable nor a parameter is a mistake.
-//! `${…}` belongs to the shell and to file tokens and is left alone, and so is the content of tables.
+//! In a document with variables, a `{token}` that is neither a variable nor a parameter is an error. `${…}` belongs to
+//! the shell and to file tokens, so it does not change. The content of tables does not change either.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,7 +29,7 @@ pub fn resolved(spec: &WorkflowSpec) -> Result<Cow<'_, WorkflowSpec>, Vec<Proble
     serde_json::from_value(document).map(Cow::Owned).map_err(|error| unreadable(&error))
 }
 
-/// Returns a text with the document's variables replaced, as far as they are valid.
+/// Returns a text with the document's variables replaced; unchanged if a variable is invalid.
 pub fn in_text(spec: &WorkflowSpec, text: &str) -> String {
     literals(spec).map_or_else(|_| text.to_owned(), |variables| replace(text, &variables))
 }
@@ -127,7 +127,7 @@ impl SubstitutionWalker {
     }
 }
 
-/// Names and data, not texts of the author.
+/// Returns whether a field has names or data instead of texts.
 fn is_exempt(key: &str) -> bool {
     matches!(key, "variables" | "useParameters" | "parameterTable")
 }

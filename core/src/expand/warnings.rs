@@ -11,7 +11,7 @@ use crate::expanded::{Expanded, ExpandedJob};
 use crate::graph::Adjacency;
 use crate::planning::fit::WalltimeMargin;
 
-/// Remarks on a document that expands.
+/// Returns warnings about a document without errors.
 pub fn warnings(spec: &WorkflowSpec, expanded: &Expanded) -> Vec<Problem> {
     let mut warnings = Vec::new();
     for (at, job) in spec.jobs.iter().enumerate() {
@@ -55,7 +55,7 @@ fn short_walltimes(spec: &WorkflowSpec, expanded: &Expanded, warnings: &mut Vec<
     }
 }
 
-/// Parameters of an entry's own leave those that it picks from the workflow without effect.
+/// Warns about entries whose own parameters make `useParameters` ineffective.
 fn overridden_parameters(field: &str, entry: &Parameterization, warnings: &mut Vec<Problem>) {
     if entry.use_parameters.is_some() && !entry.parameters.is_empty() {
         let message = "the entry has `parameters` of its own, so `useParameters` does nothing";

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A replacement of squeue.
+/// Returns a Slurm with a replacement of squeue that runs `body`.
 fn stand_in(folder: &Path, body: &str) -> Slurm {
     let path = folder.join("stand-in");
     fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();

@@ -16,7 +16,7 @@ pub fn moment(text: &str) -> Option<i64> {
     Some(civil.to_zoned(TimeZone::UTC).ok()?.timestamp().as_second())
 }
 
-/// A time limit.
+/// A time limit of a job or a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Limit {
     /// A number of seconds.

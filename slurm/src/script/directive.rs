@@ -1,4 +1,4 @@
-//! Lines that begin with `#SBATCH`.
+//! Writes the lines of a batch script that begin with `#SBATCH`.
 
 use serde_json::Value;
 

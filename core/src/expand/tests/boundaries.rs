@@ -1,4 +1,4 @@
-//! ExpansionLimits, identifiers, warnings and references at their boundaries.
+//! Tests of limits, identifiers, warnings and references at their boundaries.
 
 use super::*;
 use crate::expanded::Requirements;

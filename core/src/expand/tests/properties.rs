@@ -1,8 +1,8 @@
-//! Properties of every document.
+//! Tests of properties that every document has.
 
 use super::*;
 
-/// Returns a document of a few families that refer to each other in every way there is, backwards only, so that it has no cycle.
+/// Returns a document of a few families with all kinds of references, which only point backwards and so form no cycle.
 fn any_document() -> impl Strategy<Value = Value> {
     let family = (1usize..5, 0usize..6, any::<bool>(), 0usize..4);
     prop::collection::vec(family, 1..6).prop_map(|families| {
@@ -108,7 +108,7 @@ proptest! {
         }
     }
 
-    /// Nothing that an author can write makes expansion panic.
+    /// No text of a document makes expansion panic.
     #[test]
     fn any_text_is_either_expanded_or_reported(
         name in "\\PC{0,12}", parameter in "\\PC{0,12}", pattern in "\\PC{0,12}", variable in "\\PC{0,12}",
