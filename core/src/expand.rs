@@ -2,8 +2,8 @@
 //!
 //! The order is fixed: variables, parameters, tokens in commands, references by name and by expression, then the
 //! dependencies that files and user data imply. The same document always gives the same result. Jobs are in the order
-//! of the document, families are sorted by parameter name with the last parameter varying fastest, and tables keep
-//! their own order.
+//! of the document, and tables keep their own order. Families are sorted by parameter name, and the last parameter
+//! varies fastest.
 //!
 //! Deliberately absent: reading files (see [`embed()`]), numbers of the store, anything that depends on a machine.
 

@@ -35,7 +35,7 @@ pub enum AllocationStatus {
     Active,
     /// It has ended in Slurm.
     Complete,
-    /// Torc canceled it because no job needed it, and it has ended.
+    /// It was canceled because it was not needed any more, and it has ended.
     Canceled,
 }
 

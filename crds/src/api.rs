@@ -389,7 +389,7 @@ pub struct Runner {
     /// The identity of the process `pid`; absent if the machine does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<ProcessIdentity>,
-    /// The version of Torc that the runner is.
+    /// The runner's version of Torc, e.g. `0.1.0`.
     pub version: String,
     /// The number of leased jobs that have not started.
     pub queued: i64,
@@ -541,7 +541,7 @@ pub struct ErrorBody {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Version {
-    /// The version of Torc that the server is.
+    /// The server's version of Torc, e.g. `0.1.0`.
     pub version: String,
     /// The runner protocol's version.
     pub protocol: u32,

@@ -106,7 +106,7 @@ pub struct Flag {
     pub alias: Option<&'static str>,
     /// The placeholder of its value; none for a switch that means `true`.
     pub value: Option<&'static str>,
-    /// Clap rejects a wrong value, and not the setting.
+    /// The parser of the command line checks the value, so that its error names the flag.
     pub is_checked: bool,
     /// The allowed values, each with its meaning; empty for any value.
     pub choices: &'static [(&'static str, &'static str)],
@@ -127,7 +127,7 @@ impl Flag {
         self
     }
 
-    /// Makes the flag take a value that clap checks, such as a number.
+    /// Makes the flag take a value that the parser of the command line checks, such as a number.
     pub const fn checked(mut self, placeholder: &'static str) -> Self {
         self.is_checked = true;
         self.value(placeholder)

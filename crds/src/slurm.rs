@@ -44,7 +44,7 @@ pub enum SlurmState {
     Deadline,
     /// Ended because it reached its time limit.
     Timeout,
-    /// Ended with `scancel` by a user or an administrator.
+    /// Ended with `scancel`, by Torc, a user or an administrator.
     Cancelled,
     /// Ended with exit code 0.
     Completed,

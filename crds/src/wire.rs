@@ -40,7 +40,7 @@ pub struct Resources {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunnerKind {
-    /// A machine on which `torc` itself was started.
+    /// A machine on which the runner was started directly.
     #[default]
     Local,
     /// A node of a Slurm allocation.
@@ -70,7 +70,7 @@ pub enum RunnerScope {
 pub struct RegisterRequest {
     /// The version of the protocol that the runner speaks: its [`PROTOCOL`].
     pub protocol: u32,
-    /// The version of Torc that the runner is.
+    /// The runner's version of Torc, e.g. `0.1.0`.
     pub version: String,
     /// The name of the runner's host.
     pub host: String,
@@ -129,7 +129,7 @@ pub struct ProcessIdentity {
 pub struct RegisterResponse {
     /// The runner's number, for the path of its syncs.
     pub runner: i64,
-    /// The version of Torc that the server is.
+    /// The server's version of Torc, e.g. `0.1.0`.
     pub version: String,
     /// Milliseconds of silence after which the runner loses its leases.
     pub lease_ms: u64,
@@ -237,7 +237,7 @@ pub struct WorkRequest {
     /// the empty runner.
     pub ahead: u32,
     /// The part of `ahead` that bridges a round trip to the server. It limits the jobs that differ in urgency or
-    /// requirements, so that the server can give the others to the runner that first has room for them.
+    /// requirements. So the server can give the others to the runner that first has room for them.
     #[serde(default)]
     pub bridge: u32,
     /// The largest number of jobs in one answer.

@@ -42,13 +42,13 @@ const fn one() -> f64 {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Detect {
-    /// Environment variables, one of which must have its value.
+    /// Environment variables; the cluster matches if one of them has this value.
     #[serde(default)]
     pub variables: BTreeMap<String, String>,
-    /// Regular expressions, one of which must match the host name.
+    /// Regular expressions; the cluster matches if one of them matches the host name.
     #[serde(default)]
     pub hostnames: Vec<String>,
-    /// Paths of files, one of which must exist.
+    /// Paths of files; the cluster matches if one of them exists.
     #[serde(default)]
     pub files: Vec<String>,
 }

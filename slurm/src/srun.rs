@@ -1,7 +1,7 @@
 //! The arguments of `srun` that make a job a step of its allocation.
 //!
-//! A step is named after the attempt, so that its accounting can be found. It gets the remaining time of the allocation and not the
-//! declared runtime, because a job that takes a little longer than expected does no harm.
+//! A step is named after the attempt, so that its accounting can be found. It gets the remaining time of the allocation
+//! and not the declared runtime: a job that takes longer than expected does no harm.
 
 use std::time::Duration;
 

@@ -66,7 +66,7 @@ impl<'a> ProblemFilter<'a> {
             let (key, inner) = rest.split_once('.').map_or((rest, None), |(key, inner)| (key, Some(inner)));
             let (key, entry) = key.split_once('[').map_or((key, None), |(key, at)| (key, at.strip_suffix(']')));
             if key != list {
-                // A missing list may be the one whose name is misspelt. Shared parameters affect only names with
+                // A missing list may be the one whose name is misspelled. Shared parameters affect only names with
                 // tokens.
                 let misspelt = names.is_empty() && inner.is_none() && entry.is_none();
                 return misspelt || entry.is_none() && concerns_parameters(key) && names.iter().any(is_open);

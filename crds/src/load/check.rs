@@ -1,7 +1,7 @@
 //! Checks a tree against its shape, and reports all problems at once.
 //!
-//! The walk also prepares the tree for its types: keys of a bare file get their real names, absent values disappear,
-//! and placeholders replace wrong values, so that the remaining rules can still be checked.
+//! The walk also prepares the tree for its types: keys of a bare file get their real names, and absent values
+//! disappear. Placeholders replace wrong values, so that the remaining rules can still be checked.
 
 use serde_json::Number;
 

@@ -1,5 +1,7 @@
-//! Every rule with documents that keep it at its boundary and documents that break it just beyond, each with the exact message and
-//! position. A rule without an entry in the tables fails `every_rule_has_a_pair`.
+//! Every rule has documents that keep it at its boundary and documents that break it just beyond.
+//!
+//! Each broken one has the exact message and position. A rule without an entry in the tables fails
+//! `every_rule_has_a_pair`.
 
 use std::collections::BTreeSet;
 

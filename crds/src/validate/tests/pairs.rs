@@ -1,5 +1,7 @@
-//! Every check of `validate` with documents that keep it at its boundary and documents that break it just beyond, each with the exact
-//! message, hint and position. `every_check_has_a_pair` counts the places in the code that report something.
+//! Every check of `validate` has documents that keep it at its boundary and documents that break it just beyond.
+//!
+//! Each broken one has the exact message, hint and position. `every_check_has_a_pair` counts the places in the code
+//! that report something.
 
 use serde_json::json;
 
