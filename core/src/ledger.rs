@@ -1,4 +1,3 @@
-//!
 //! Tracks the used resources of a runner's nodes: CPUs, memory in bytes, GPUs by device.
 //!
 //! A reservation cannot be copied, only released or moved, so nothing is freed twice. The holder and the end of a

@@ -1,4 +1,3 @@
-//!
 //! Signed tokens with limited rights.
 //!
 //! A token is `torc1.CLAIMS.SIGNATURE`: the claims as JSON, and HMAC-SHA-256 over everything before it, both in

@@ -1,4 +1,3 @@
-//!
 //! Resolves submissions that a crash interrupted between the call of `sbatch` and its record.
 //!
 //! Every allocation has a marker that it carries in Slurm, so Slurm can be asked about it. It is submitted again only

@@ -1,4 +1,3 @@
-//!
 //! Plans the submission and cancellation of one workflow's allocations.
 //!
 //! Every rule compares the desired state with the present one, so it can run at any time, and again after a crash.

@@ -1,4 +1,3 @@
-//!
 //! The CPUs to request for schedulers that declare none.
 //!
 //! On exclusive nodes, a request for a node gets all of its CPUs. On shared nodes, Slurm gives one CPU to a request

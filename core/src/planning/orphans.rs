@@ -1,4 +1,3 @@
-//!
 //! Finds allocations and runners that have ended, and the jobs that were lost with them.
 //!
 //! An allocation has ended only if Slurm says so. A missing or unknown answer changes nothing.
