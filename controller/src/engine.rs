@@ -34,7 +34,7 @@ pub use error::EngineError;
 pub(crate) use writer::Stop;
 use writer::{ChangeFeeds, EngineCommand, EngineWriter, ReplySender, WriteCommand};
 
-/// Committed groups that a watcher may lag behind before it reads from the store again.
+/// Number of committed groups that a watcher may lag behind before it reads from the store again.
 const WATCH_BACKLOG: usize = 256;
 
 /// A handle to the engine.
@@ -51,7 +51,7 @@ pub struct EngineHandle {
 }
 
 impl EngineHandle {
-    /// Reads the store and starts the writer. The handle's last clone ends it.
+    /// Reads the store and starts the writer, which ends when the last clone of the handle is dropped.
     pub(crate) async fn start(
         store: Store,
         limits: ExpansionLimits,

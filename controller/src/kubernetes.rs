@@ -1,8 +1,8 @@
 //! The controller of custom resources: `kubectl apply` instead of `torc apply`.
 //!
-//! An object is a document in another place. A reconcile passes the object to the engine through the same `apply` as without a
-//! cluster, and writes the engine's status to the object. Jobs and their states stay in the store: an object holds the plan and
-//! a status of a few kilobytes.
+//! A custom resource holds the same document as a file for `torc apply`. A reconcile passes the document to the engine
+//! through the same `apply`, and writes the engine's status to the object. Jobs and their states stay in the store: an
+//! object holds the document and a status of a few kilobytes.
 
 mod backoff;
 mod cleanup;
@@ -50,7 +50,7 @@ pub(crate) use token_review::{Lists as ReviewLists, Reviews};
 
 /// The field manager of what this controller writes.
 const FIELD_MANAGER: &str = "torc-controller";
-/// Keeps an object until its allocations are gone.
+/// The finalizer that keeps an object until its allocations are gone.
 const FINALIZER: &str = "torc.dev/cleanup";
 /// The annotation of a stored document with the uid of its object.
 const UID: &str = "torc.dev/uid";
@@ -109,12 +109,12 @@ fn parse_pools(text: &str) -> Result<Vec<Pool>, String> {
     serde_json::from_str(text).map_err(|error| format!("is not a list of runner pools: {error}"))
 }
 
-/// The Kubernetes API cannot be reached.
+/// The error of a process that has no usable configuration of a Kubernetes API.
 #[derive(Debug, thiserror::Error)]
 #[error("no Kubernetes cluster is configured")]
 pub struct NoCluster(#[source] Box<dyn std::error::Error + Send + Sync>);
 
-/// Returns a client for everything and one without retries, for the lease.
+/// Returns a client for general use, and one for the Lease, which has short timeouts and does not retry.
 pub(crate) async fn clients() -> Result<(Client, Client), NoCluster> {
     let config = Config::infer().await.map_err(|error| NoCluster(error.into()))?;
     let mut impatient = config.clone();
@@ -136,7 +136,7 @@ pub(crate) struct Parts {
     pub api_url: String,
 }
 
-/// Starts the controller, until `stop`.
+/// Starts the tasks of the controller, which end at `stop`.
 pub(crate) fn start(parts: Parts, config: KubernetesConfig, stop: &CancellationToken) -> Vec<JoinHandle<()>> {
     let Parts { engine, slurm, client, leadership, readiness, api_url } = parts;
     readiness.lists();

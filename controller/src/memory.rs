@@ -1,6 +1,6 @@
 //! Returns memory to the operating system after a peak: applying 100,000 jobs needs several times the memory of storing them.
 
-/// New jobs of one group above which trimming is worth its few milliseconds.
+/// Number of changed jobs in one group above which trimming is worth its few milliseconds.
 pub const MANY_JOBS: usize = 10_000;
 
 /// Returns unused memory to the operating system.

@@ -19,7 +19,7 @@ pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0
 /// Upper bounds of the buckets of durations, in seconds: a commit takes milliseconds, a long poll up to a minute.
 const SECONDS: [f64; 14] = [0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0];
 
-/// A reconcile loop.
+/// A reconcile loop whose passes are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub(crate) enum Reconciler {
@@ -135,7 +135,6 @@ impl Default for Metrics {
     }
 }
 
-/// Registers metrics.
 struct Register<'a>(&'a mut Registry);
 
 impl Register<'_> {

@@ -87,7 +87,7 @@ pub enum StartError {
     Cluster(#[source] NoCluster),
 }
 
-/// A running server.
+/// A running server: the engine with its store, the listener and the background tasks.
 pub struct Server {
     engine: EngineHandle,
     store: Store,
@@ -197,13 +197,13 @@ impl Server {
         self.slurm.as_ref()
     }
 
-    /// Returns when the writer has ended, which before `shutdown` only a defect can cause.
+    /// Waits until the writer has ended. Before `shutdown`, only a defect can cause this.
     pub async fn failed(&mut self) {
         // A panic and a return are the same to the caller.
         let _ = (&mut self.writer).await;
     }
 
-    /// Returns when another process owns the store: this process must end.
+    /// Waits until another process owns the store; this process must then end.
     pub async fn superseded(&self) {
         self.stop.superseded.cancelled().await;
     }

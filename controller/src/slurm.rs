@@ -178,7 +178,8 @@ impl SlurmHandle {
     /// Returns the described Slurm clusters, and that of this machine if it was used.
     pub async fn clusters(&self) -> Result<Vec<SlurmCluster>, EngineError> {
         let mut clusters = self.engine.clusters().await?;
-        // The state of clusters is behind a lock of its own, so that a hanging tick does not delay this.
+        // A tick may hang in a call of Slurm. The clusters are then returned without their status, instead of waiting
+        // for the lock.
         let Ok(context) = self.context.try_lock() else { return Ok(clusters) };
         for cluster in &mut clusters {
             cluster.status = context.cluster_status(&cluster.name);

@@ -25,7 +25,7 @@ use crate::issuer::Issuer;
 use crate::kubernetes::Readiness;
 use crate::metrics::Metrics;
 
-/// The administrator's token.
+/// The administrator's token of the servers in tests.
 pub(crate) const ADMIN: &str = "the-administrator's-token";
 /// The token that reads metrics.
 pub(crate) const METRICS: &str = "the-token-for-metrics";

@@ -86,14 +86,14 @@ pub fn make_certificate(names: Vec<String>) -> Result<(String, String), TlsError
     Ok((certificate.pem(), key.serialize_pem()))
 }
 
-/// The current certificate.
+/// The certificate that the server presents, and the files from which it is reloaded.
 #[derive(Debug)]
 pub(crate) struct Certificates {
     files: TlsFiles,
     present: RwLock<(Option<FileVersions>, Arc<CertifiedKey>)>,
 }
 
-/// Distinguishes two contents of the files.
+/// Inode, modification time and size of both files, which differ when their content does.
 type FileVersions = [(u64, Option<SystemTime>, u64); 2];
 
 impl Certificates {

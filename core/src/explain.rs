@@ -108,7 +108,7 @@ fn running(job: &JobFacts<'_>) -> Reason {
     let host = job.host.unwrap_or("a runner");
     if job.unconfirmed {
         let message = format!(
-            "its runner on {host} is silent, so nobody knows whether it still runs; if the runner comes back, its result counts"
+            "its runner on {host} is silent, so it is unknown whether it still runs; if the runner comes back, its result counts"
         );
         return Reason::new(ReasonKind::RunnerSilent, message);
     }
@@ -171,7 +171,7 @@ fn canceled(job: &JobFacts<'_>, workflow: WorkflowFacts<'_>) -> Reason {
         };
         return Reason { jobs: standings(&failed), ..Reason::new(ReasonKind::DependencyFailed, message) };
     }
-    Reason::new(ReasonKind::Canceled, "it was cancelled by a person or by the document")
+    Reason::new(ReasonKind::Canceled, "it was canceled by a user or by the document")
 }
 
 fn last_failure(job: &JobFacts<'_>) -> String {
@@ -188,7 +188,7 @@ pub fn failure(cause: Cause, return_code: i32) -> String {
         Cause::Preempted => "its allocation was preempted".to_owned(),
         Cause::Lost => "it was lost with its runner".to_owned(),
         Cause::ExitCode => format!("it failed with {code}"),
-        Cause::Canceled => "it was cancelled".to_owned(),
+        Cause::Canceled => "it was canceled".to_owned(),
         Cause::StartFailed => format!("it could not be started ({code})"),
         Cause::MissingOutput => "it succeeded, but an output file that it should have written is missing".to_owned(),
         Cause::Stopped => "its runner was stopped".to_owned(),
@@ -209,7 +209,7 @@ pub fn next_steps(workflow: &str, job: &str, reasons: &[Reason], recovery: Optio
     match first.reason {
         ReasonKind::NoRunner => vec![format!("`torc run {workflow}` runs it on this machine")],
         ReasonKind::NoAllocation => vec![format!(
-            "`torc submit {workflow}` asks Slurm for its allocations; `torc slurm regenerate {workflow} --submit` plans them anew"
+            "`torc submit {workflow}` asks Slurm for its allocations; `torc slurm regenerate {workflow} --submit` plans them again"
         )],
         ReasonKind::Capacity => vec![
             "ask for less in its resource requirements and apply the document again".to_owned(),

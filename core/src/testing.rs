@@ -98,7 +98,11 @@ impl Database {
             assert!(is_same, "generation {} of workflow {} has two documents", row.generation, row.id);
         }
         for row in &changes.detached_leases {
-            assert!(!changes.ended_leases.contains(&row.lease_id), "stray lease {} is written and ended", row.lease_id);
+            assert!(
+                !changes.ended_leases.contains(&row.lease_id),
+                "detached lease {} is written and ended",
+                row.lease_id
+            );
         }
         for row in &changes.user_data {
             let key = (row.workflow, row.name.clone());

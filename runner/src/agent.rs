@@ -1,8 +1,8 @@
-//! The agent's event loop: it turns what happens outside into events, lets the state decide, and carries out the
-//! effects.
+//! The agent's event loop: it converts input into events, passes them to the state, and executes the effects that the
+//! state returns.
 //!
-//! Nothing is decided here. Calls to the server and file checks run beside the loop, so that they never delay the
-//! collection and the start of jobs.
+//! This module makes no decisions. Server calls and file checks run in tasks of their own, so that they never delay the
+//! start or the collection of jobs.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -38,7 +38,8 @@ mod recorder;
 mod shim_link;
 mod slurm_client;
 
-/// Runs jobs until the runner has a reason to leave. `stop` asks for an orderly end: running jobs get their lead.
+/// Runs jobs until the runner has a reason to exit (see [`RunnerExit`]). `stop` asks running jobs to end and waits for
+/// them, up to their lead.
 pub async fn run<L: ServerLink>(
     mut config: RunnerConfig,
     link: L,
@@ -46,7 +47,8 @@ pub async fn run<L: ServerLink>(
     observer: impl Fn(RunnerEvent) + Send + Sync,
 ) -> Result<RunnerExit, RunnerError> {
     config.output_dir = prepare(&config.output_dir, 0o777)?;
-    // The content of this folder is trusted: it names processes that may be killed, and results.
+    // The folder is private because its content is trusted: results, and the PIDs of processes that the runner may
+    // kill.
     config.state_dir = prepare(&config.state_dir, 0o700)?;
     let environment: Vec<_> = std::env::vars_os().collect();
     let began = clock::now();
@@ -266,7 +268,6 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Agent<L, O> {
         tokio::spawn(call.instrument(span));
     }
 
-    /// Returns the name of the runner's allocation.
     fn allocation(&self) -> Option<&str> {
         self.registration.allocation.as_deref()
     }
@@ -297,7 +298,7 @@ fn prepare(path: &Path, mode: u32) -> Result<PathBuf, RunnerError> {
     path.canonicalize().map_err(failed)
 }
 
-/// Resolves the part of a configuration that decides.
+/// Resolves the settings on which the agent's state bases its decisions.
 pub fn resolve(config: &RunnerConfig, shell: ShellSetup, began: BootInstant) -> Result<AgentSettings, RunnerError> {
     let utf8 = |path: &Path| path.to_str().map(str::to_owned).ok_or_else(|| RunnerError::NotUtf8(path.to_path_buf()));
     let (output_dir, token_dir) = (utf8(&config.output_dir)?, utf8(&config.state_dir.join(tokens::FOLDER))?);

@@ -1,4 +1,5 @@
-//! The runner's clock: it never jumps, runs during suspend, and is the same for all processes of the machine.
+//! The runner's clock, `CLOCK_BOOTTIME`: it never jumps, runs during suspend, and is the same for all processes of the
+//! machine.
 
 use std::time::Duration;
 
@@ -33,13 +34,13 @@ pub fn wall_ms() -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Converts a moment to the time of day, which stays valid after a restart of the machine.
+/// Converts a moment to milliseconds since 1970, which stay valid after a restart of the machine.
 pub fn date_ms(moment: BootInstant) -> i64 {
     let age = i64::try_from(now().since(moment).as_millis()).unwrap_or(i64::MAX);
     wall_ms().saturating_sub(age)
 }
 
-/// Returns the milliseconds since a time of day.
+/// Returns the milliseconds since a time of day; 0 if it is in the future.
 pub fn ms_since(date_ms: i64) -> u64 {
     u64::try_from(wall_ms().saturating_sub(date_ms)).unwrap_or(0)
 }

@@ -85,8 +85,8 @@ fn plain_words(text: &str, shell: &ShellSetup) -> Option<Vec<String>> {
     is_program.then_some(words)
 }
 
-/// Returns whether bash gives a word a meaning of its own. `true` and `false` are left out: the programs behave the
-/// same.
+/// Returns whether a word is a keyword or a builtin of bash. `true` and `false` are left out, because the programs
+/// behave the same.
 fn is_shell_word(word: &str) -> bool {
     const WORDS: &[&str] = &[
         "alias",

@@ -1,4 +1,4 @@
-//! Start parameters of a runner, and how it ends.
+//! Start parameters, exit reasons and errors of a runner.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ pub struct RunnerConfig {
     pub slurm_job_id: Option<String>,
     /// The name of its allocation, if Torc submitted it.
     pub allocation_name: Option<String>,
-    /// The allocation in which jobs become steps; absent where they cannot.
+    /// The allocation in which jobs become steps; absent if the runner starts all jobs itself.
     pub allocation: Option<StepAllocation>,
     /// The working folder of jobs whose workflow names none, e.g. of a custom resource.
     pub working_dir: PathBuf,
@@ -42,13 +42,14 @@ pub struct RunnerConfig {
     pub shim_command: Vec<OsString>,
     /// Time after which a shim without an agent ends its jobs.
     pub orphan_grace: Duration,
-    /// `TORC_API_URL` of jobs.
+    /// The server's URL for jobs, which they get as `TORC_API_URL`.
     pub api_url: Option<String>,
-    /// `TORC_SERVER_FILE` of jobs: the file with the current address of the store's owner, which may change while jobs run.
+    /// The file with the current address of the store's owner, which may change while jobs run. Jobs get it as
+    /// `TORC_SERVER_FILE`.
     pub server_file: Option<PathBuf>,
     /// Longest time for which reports are batched while there is work to do.
     pub report_interval: Duration,
-    /// The runner's time, counted from its start.
+    /// The time after which the runner exits, counted from its start.
     pub time_limit: Option<Duration>,
     /// The remaining time of its allocation. Slurm may move this end.
     pub allocation_time: Option<Duration>,
@@ -58,7 +59,7 @@ pub struct RunnerConfig {
     pub idle_exit: IdleExit,
     /// Time for which a leaving runner tries to deliver its last reports.
     pub shutdown_grace: Duration,
-    /// Stops the runner without giving jobs their time to end.
+    /// Stops the runner at once: its jobs are killed without their lead.
     pub stop_now: CancellationToken,
 }
 
@@ -110,11 +111,11 @@ pub enum RunnerExit {
     /// Its workflow was canceled.
     Canceled,
     Stopped,
-    /// Its time was over.
+    /// Its time limit or its allocation came to an end.
     Deadline,
     /// It had no work for too long.
     Idle,
-    /// The server stayed away, and everything possible without it is done.
+    /// The server stayed unreachable, all jobs have ended, and their results are in the journal.
     Drained,
     /// The server dismissed it.
     Dismissed,

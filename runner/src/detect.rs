@@ -63,7 +63,7 @@ fn find_srun(variable: impl Fn(&str) -> Option<String>, is_program: impl Fn(&Pat
     std::env::split_paths(&path).any(|folder| is_program(&folder.join("srun"))).then(|| "srun".to_owned())
 }
 
-/// The part of an allocation that a runner has.
+/// The nodes of an allocation that one runner uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
     /// The node on which it runs.
@@ -97,7 +97,7 @@ fn limit_files(cgroups: &str) -> Vec<String> {
     memory_files(cgroups, "memory.max", "memory.limit_in_bytes")
 }
 
-/// Returns the files that count processes killed for want of memory.
+/// Returns the files that count OOM kills, from the cgroup up to the root.
 pub(crate) fn memory_event_files(cgroups: &str) -> Vec<String> {
     memory_files(cgroups, "memory.events", "memory.oom_control")
 }

@@ -62,16 +62,16 @@ pub enum RunnerEvent {
     LeftResults {
         /// Number of results in the journal.
         journalled: usize,
-        /// Number of results that stay with the shim for the next runner in the same place.
+        /// Number of results that stay with the shim for the next runner with the same state folder.
         unwritten: usize,
         /// Commands that deliver the journal once the server is back.
         hints: Vec<String>,
     },
-    /// The first work of a workflow has arrived.
+    /// The first lease of a workflow has arrived.
     Serving {
         workflow: i64,
         run: i32,
-        /// True if the runner or Slurm starts the jobs.
+        /// The launch mode: the runner or Slurm starts the jobs.
         mode: LaunchMode,
         /// True if jobs are limited to their declared resources.
         limit_resources: bool,

@@ -90,7 +90,7 @@ impl Hashes {
     }
 }
 
-/// Hashes the rest of a file, and reports the number of bytes after every step.
+/// Hashes the rest of a file, and reports the number of bytes after every chunk.
 pub fn sha256(file: &mut File, progress: &mut dyn FnMut(u64)) -> io::Result<String> {
     let mut hash = Sha256::new();
     let mut chunk = vec![0; CHUNK_BYTES];

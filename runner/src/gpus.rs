@@ -1,5 +1,4 @@
-//! GPUs as NVIDIA's management library reports them. A machine without that library has no GPUs here, which is no
-//! error.
+//! GPUs as NVIDIA's management library reports them. A machine without that library counts as one without GPUs.
 
 use std::ffi::OsStr;
 

@@ -57,7 +57,7 @@ pub enum JournalError {
         #[source]
         source: sqlx::Error,
     },
-    /// A later version has written it.
+    /// A newer version of Torc has written the file.
     #[error("{} was written by a newer version of torc", .0.display())]
     Newer(PathBuf),
     /// A row cannot be read.
@@ -151,8 +151,8 @@ impl Journal {
     }
 }
 
-/// Returns the label that distinguishes the journals of one place in a shared folder: host, Slurm job, and a hash of
-/// the place. The next runner of the place finds the journals by it.
+/// Returns the label that distinguishes the journals of one state folder in a shared folder: host, Slurm job, and a
+/// hash of the path. The next runner with this state folder finds the journals by it.
 pub fn label(host: &str, slurm_job_id: Option<&str>, place: &Path) -> String {
     let plain = |text: &str| -> String {
         text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' || c == '-' { c } else { '-' }).collect()

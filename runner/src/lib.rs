@@ -1,9 +1,9 @@
 //! Torc's node runner. It consists of two processes: the *shim*, small and single-threaded, is the parent of all jobs and
 //! outlives the *agent*, which talks to the server and decides.
 //!
-//! The agent is an event loop around a pure state: [`state::State::handle`] takes an event and returns the effects to carry out.
-//! Deliberately absent: SQL except for the runner's own files, Kubernetes, and printing. The agent knows the server only as a
-//! [`link::ServerLink`].
+//! The agent is an event loop around a pure state: [`state::State::handle`] takes an event and returns the effects to
+//! execute. This crate does not print, does not know Kubernetes, and uses SQL only for the runner's own files. The
+//! agent knows the server only as a [`link::ServerLink`].
 
 pub mod clock;
 pub mod command;

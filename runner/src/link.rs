@@ -9,7 +9,7 @@ pub mod http;
 
 /// A connection to the server. The runner never cancels calls: each ends with an answer or an error.
 pub trait ServerLink: Send + Sync + 'static {
-    /// Registers the runner.
+    /// Registers the runner, and returns its ID and the duration of its leases.
     fn register(&self, request: &RegisterRequest) -> impl Future<Output = Result<RegisterResponse, LinkError>> + Send;
 
     /// Sends the state of the runner, and returns the server's directives.

@@ -1,6 +1,7 @@
 //! Liveness of a runner's processes on this machine: the agent that registered, its shim, and those of its jobs.
 //!
-//! A process counts as ended only where none can be overlooked. A process that this user may not inspect is unknown.
+//! A process counts as ended only if the check sees all processes that could be it. A process that this user may not
+//! inspect is unknown.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -29,7 +30,7 @@ pub struct PlaceState {
     pub left_results: usize,
 }
 
-/// Returns whether PIDs of a process are valid here: same boot, same namespace.
+/// Returns whether the PID of a process is valid here: same boot and same PID namespace.
 pub fn is_of_this_machine(process: &ProcessIdentity) -> bool {
     is_of_this_boot(process) && process.pid_namespace == procfs::pid_namespace() && !process.pid_namespace.is_empty()
 }

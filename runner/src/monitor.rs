@@ -17,14 +17,14 @@ use tree::Process;
 mod node;
 mod tree;
 
-/// An order for samples.
+/// An order to take samples of jobs, the node and the GPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SampleOrder {
     /// The jobs to measure.
     pub probes: Vec<Probe>,
-    /// True if to measure the node.
+    /// True if the node is measured, too.
     pub node: bool,
-    /// True if to measure the GPUs.
+    /// True if the GPUs are measured, too.
     pub gpus: bool,
 }
 
@@ -33,7 +33,7 @@ pub struct SampleOrder {
 pub struct Probe {
     pub key: AttemptKey,
     pub pid: i32,
-    /// The memory limit. Only near it memory is counted exactly.
+    /// The memory limit. A job of several processes is measured exactly only above it.
     pub limit_bytes: Option<i64>,
 }
 
@@ -56,7 +56,7 @@ pub struct NodeSample {
     pub busy_ticks: u64,
     /// Total time of all CPUs since the start, in ticks.
     pub all_ticks: u64,
-    /// Memory that is not available.
+    /// Used memory: the total minus what the kernel reports as available.
     pub memory_bytes: i64,
     pub total_memory_bytes: i64,
 }
@@ -132,14 +132,14 @@ fn measure(members: &[&Process], limit: Option<i64>) -> JobSample {
     }
 }
 
-/// Returns the memory of a process, with shared pages counted in parts.
+/// Returns the proportional set size (PSS) of a process, or its resident memory if the PSS is not readable.
 fn proportional(process: &Process) -> i64 {
     let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", process.pid)).unwrap_or_default();
     let bytes = procfs::kilobytes(&text, "Pss:").and_then(|bytes| i64::try_from(bytes).ok());
     bytes.unwrap_or(process.resident_bytes)
 }
 
-/// Returns the index of the job that an orphaned process belongs to, by its environment.
+/// Returns the index of the job that an orphaned process belongs to, by the variables in its environment.
 fn marked(pid: i32, probes: &[Probe]) -> Option<usize> {
     let environment = procfs::environment(pid);
     procfs::variable(&environment, SHIM_VARIABLE)?;
@@ -151,7 +151,7 @@ fn marked(pid: i32, probes: &[Probe]) -> Option<usize> {
     })
 }
 
-/// Returns the number of processes that the kernel has killed for want of memory: in this cgroup, or on this machine
+/// Returns the number of processes that the kernel has killed for lack of memory: in this cgroup, or on this machine
 /// where cgroups do not count them.
 pub fn oom_kills() -> u64 {
     let read = |path: &str| fs::read_to_string(path).ok();

@@ -45,7 +45,7 @@ impl Stream {
 pub struct PackEntry {
     /// The attempt, e.g. `wf1_j2_r1_a3`.
     pub label: String,
-    /// The stream.
+    /// The stream that the output was written to.
     pub stream: Stream,
     /// Offset of its record.
     pub offset: u64,

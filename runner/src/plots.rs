@@ -16,7 +16,7 @@ mod lanes;
 mod page;
 mod thin;
 
-/// Number of points of all curves of a page: more make the page slow without making it more readable.
+/// Maximum number of points of all curves of a page: more make the page slow without making it more readable.
 const MAX_POINTS_PER_PAGE: usize = 300_000;
 /// Smallest and largest number of points of one curve.
 const POINTS_PER_CURVE: (usize, usize) = (24, 600);
@@ -68,7 +68,7 @@ pub struct PlottedJob {
     pub cause: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<String>,
-    /// The row among those of its node.
+    /// The row in the timeline of its node, from 0.
     pub lane: usize,
     #[serde(flatten)]
     pub usage: Usage,
@@ -100,7 +100,8 @@ pub struct PlottedNode {
     pub gpu_curve: Vec<(i64, f64, i64)>,
 }
 
-/// Reads all measurement files at these places, and writes their plots into a folder. Returns the pages.
+/// Reads the measurement files at these places, and writes their plots into a folder. `only` limits the plots to one
+/// workflow and run. Returns the paths of the pages.
 pub async fn make(places: &[PathBuf], only: Option<(i64, i32)>, folder: &Path) -> Result<Vec<PathBuf>, PlotError> {
     let mut picture = Picture::default();
     for path in series::files_in(places)? {
@@ -172,7 +173,7 @@ impl Picture {
         }
     }
 
-    /// Returns the pages by name. Only the page that draws curves has them.
+    /// Returns the pages by name. Only `jobs.html` contains the curves of jobs.
     fn pages(&self) -> Vec<(&'static str, String)> {
         let without = |job: &PlottedJob| PlottedJob { curve: Vec::new(), gpu_curve: Vec::new(), ..job.clone() };
         let without: Vec<PlottedJob> = self.jobs.iter().map(without).collect();

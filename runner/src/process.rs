@@ -10,7 +10,7 @@ use crate::procfs;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProcessId {
-    /// The PID.
+    /// The PID, which the kernel may reuse after the end of the process.
     pub pid: i32,
     /// The start, in ticks since the machine started.
     pub start_ticks: u64,

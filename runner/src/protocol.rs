@@ -1,7 +1,7 @@
 //! Messages between agent and shim: JSON lines over a Unix socket. The versions of the two may differ by one.
 //!
-//! A job takes two forms on its way to its process: what it shares with other jobs of its profile is a [`StartTemplate`], sent
-//! once; what is its own is a [`StartOrder`]. The shim keeps both, and gives them to the next agent as a [`ShimJob`].
+//! A start has two parts: the [`StartTemplate`] holds what all jobs of a profile share and is sent once; the
+//! [`StartOrder`] holds the rest. The shim keeps both, and gives them to the next agent as a [`ShimJob`].
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub enum ToShim {
     Template(StartTemplate),
     /// Starts a job, now or in turn.
     Start(StartOrder),
-    /// Starts a job that waits for its turn now.
+    /// Starts a waiting job now, before its turn.
     StartNow(AttemptKey),
     /// Withdraws jobs that still wait for their turn.
     Revoke(Vec<AttemptKey>),
@@ -37,9 +37,9 @@ pub enum ToShim {
         #[serde(rename = "aliveUntil")]
         alive_until: BootInstant,
     },
-    /// Ends a job: signal, lead, SIGKILL. A repetition can only shorten the lead.
+    /// Ends a job: the signal, the lead, then SIGKILL. A repetition can only shorten the lead.
     Terminate(Termination),
-    /// Records for the next agent what was done to a step.
+    /// Records the time limit and the warning of a step for the next agent.
     RecordStep(StepRecord),
     /// Drops results that are durable elsewhere.
     Acknowledge(Vec<AttemptKey>),
@@ -71,8 +71,8 @@ pub struct Hello {
     pub environment: Vec<(OsString, OsString)>,
 }
 
-/// Everything that the jobs of one profile share: how they start, run and end. A field that reaches a job's process is declared
-/// here, filled from the profile in `state/profiles.rs`, and used in `shim/spawn.rs`.
+/// The settings that all jobs of one profile share: how they start, run and end. A field that reaches a job's process
+/// is declared here, filled from the profile in `state/profiles.rs`, and used in `shim/spawn.rs`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StartTemplate {
@@ -168,6 +168,16 @@ impl StartTemplate {
         Duration::from_millis(self.headroom_ms)
     }
 
+    /// Returns when a job is asked to end so that it is gone at `end`.
+    pub fn signal_time(&self, end: BootInstant) -> BootInstant {
+        if self.in_step { end.minus(self.headroom().min(self.lead())) } else { self.kill_time(end).minus(self.lead()) }
+    }
+
+    /// Returns when a job is killed so that it is gone at `end`.
+    pub fn kill_time(&self, end: BootInstant) -> BootInstant {
+        if self.in_step { end.minus(self.headroom().min(self.lead()) / 2) } else { end.minus(self.headroom()) }
+    }
+
     /// Returns the declared runtime.
     pub fn runtime(&self) -> Duration {
         Duration::from_secs(u64::try_from(self.runtime_seconds).unwrap_or(0))
@@ -185,25 +195,25 @@ impl StartTemplate {
     }
 }
 
-/// Everything that one start needs beside its template.
+/// The data of a single start, in addition to its template.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StartOrder {
     pub key: AttemptKey,
-    /// A job, or a task that takes no resources; log files are named after it.
+    /// The role: a job, or a task that takes no resources. The names of log files depend on it.
     #[serde(skip_serializing_if = "LeaseRole::is_job")]
     pub role: LeaseRole,
     pub name: String,
-    /// The [`StartTemplate::id`].
+    /// The [`StartTemplate::id`] of the template on this connection.
     pub template: u32,
-    /// Program and arguments.
+    /// The program and its arguments, which are not parsed again.
     pub argv: Vec<String>,
     /// Variables that replace those of the template.
     pub env: Vec<(String, String)>,
     /// GPUs that the job may use.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<String>,
-    /// Nodes of which the job has a part; empty where there is only one.
+    /// Nodes on which the job runs; empty if the runner has only one node.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
     /// The time limit that the step gets from Slurm.
@@ -268,7 +278,7 @@ impl StopReason {
 pub enum FromShim {
     /// Accepts the agent. Everything that the shim holds follows, then [`FromShim::Ready`].
     Welcome { version: u32 },
-    /// Rejects the agent.
+    /// Rejects the agent; the shim then closes the connection.
     Refused {
         reason: String,
         /// True if the shim is about to exit, so that another one can be started.
@@ -351,7 +361,7 @@ pub struct JobExit {
 }
 
 impl JobExit {
-    /// A result of which nothing else is known.
+    /// Creates a result without the optional parts.
     pub fn new(key: AttemptKey, started: BootInstant, ended: BootInstant, outcome: Outcome) -> Self {
         Self {
             key,
@@ -398,7 +408,7 @@ pub enum Outcome {
     Exited(i32),
     /// This signal ended it.
     Signaled(i32),
-    /// It never ran.
+    /// The shim could not start it, for the reason in `message`.
     NotStarted {
         /// 126 or 127, as in a shell.
         code: i32,

@@ -62,7 +62,7 @@ pub struct DataPoint {
 pub struct NodePoint {
     /// CPU since the previous sample; 100 for all cores.
     pub cpu_percent: Option<f64>,
-    /// Memory that is not available.
+    /// Used memory: the total minus what the kernel reports as available.
     pub memory_bytes: Option<i64>,
     pub total_memory_bytes: Option<i64>,
     /// Usage of the runner's GPUs; 100 for all of them.

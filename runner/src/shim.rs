@@ -1,4 +1,4 @@
-//! The shim: a small process that is the parent of all jobs of a place, and outlives the agent.
+//! The shim: a small process that is the parent of all jobs of a runner, and outlives the agent.
 //!
 //! It starts and ends jobs on order, keeps exit statuses until they are acknowledged, and owns the log files. It has
 //! one thread and no async runtime. Its only decision: without an agent for too long, it ends the jobs and exits.
@@ -37,7 +37,7 @@ pub(crate) const READY: &str = "ready";
 /// The arguments of a shim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShimArgs {
-    /// The folder of the shim.
+    /// The state folder of the runner.
     pub dir: PathBuf,
     /// Time without an agent after which the shim ends its jobs.
     pub orphan_grace: Duration,

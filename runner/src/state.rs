@@ -77,16 +77,16 @@ use self::timer::Timer;
 use self::usage::UsageMonitor;
 use self::warnings::Warnings;
 
-/// The part of a [`crate::RunnerConfig`] that decides, resolved at the start: paths are strings, time limits are moments, and nothing
-/// in it does I/O. The user's settings are in it as they are.
+/// The settings on which the state bases its decisions, resolved from a [`crate::RunnerConfig`] at the start: paths are
+/// strings, and time limits are moments. The user's settings are unchanged.
 #[derive(Clone, Debug)]
 pub struct AgentSettings {
     pub user: RunnerSettings,
-    /// True if the shim was there before the agent.
+    /// True if the shim was already running when the agent started.
     pub shim_found: bool,
     /// Resources of all nodes of the runner together.
     pub capacity: Resources,
-    /// The Slurm allocation in which jobs become steps; absent where they cannot.
+    /// The Slurm allocation in which jobs become steps; absent if the runner starts all jobs itself.
     pub allocation: Option<StepAllocation>,
     /// Names of the GPUs on each node.
     pub devices: Vec<String>,
@@ -94,7 +94,7 @@ pub struct AgentSettings {
     pub working_dir: String,
     /// The folder of outputs; logs are in its folder `job_stdio`.
     pub output_dir: String,
-    /// `TORC_API_URL` of jobs.
+    /// The server's URL for jobs, which they get as `TORC_API_URL`.
     pub api_url: Option<String>,
     pub server_file: Option<String>,
     /// The folder of the files that jobs get as `TORC_TOKEN_FILE`, one for each workflow.
@@ -104,7 +104,7 @@ pub struct AgentSettings {
     /// Longest time for which reports are batched while there is work to do.
     pub report_interval: Duration,
     pub time: Option<TimeSpan>,
-    /// The end of the runner's time that stays when the allocation's end moves.
+    /// The end that follows from the runner's own time limit; it stays when the allocation's end moves.
     pub own_end: Option<BootInstant>,
     /// True if the runner leaves when all its workflows have settled.
     pub exit_when_complete: bool,
@@ -114,7 +114,7 @@ pub struct AgentSettings {
     pub prefetch: Prefetch,
     /// Time for which a leaving runner tries to deliver its last reports.
     pub shutdown_grace: Duration,
-    /// Number of processes that the kernel had killed for want of memory when the runner started.
+    /// Number of processes that the kernel had killed for lack of memory when the runner started.
     pub oom_kills: u64,
 }
 
@@ -143,7 +143,7 @@ impl AgentSettings {
     }
 }
 
-/// Something that happened.
+/// An event that the agent's state handles.
 #[derive(Clone, Debug)]
 pub enum AgentEvent {
     /// The server has registered the runner.
@@ -178,11 +178,12 @@ pub enum AgentEvent {
     Journalled(Vec<AttemptKey>),
     /// Results could not be written into the journal.
     NotJournalled(String),
-    /// The journal has undelivered results of earlier runners in this place. The duration is the time since the end.
+    /// The journal has undelivered results of earlier runners with this state folder. The duration is the time since
+    /// the end.
     Recovered(Vec<(JournalledResult, Duration)>),
     /// The runner has to stop.
     Stop,
-    /// The runner has to stop without giving jobs their time to end.
+    /// The runner has to stop at once, without the lead of its jobs.
     StopNow,
     Tick,
 }
@@ -196,11 +197,11 @@ pub struct OutputFindings {
     pub logs_deleted: bool,
     /// State of the files that the job read and wrote, if no file is missing.
     pub files: Vec<FileStat>,
-    /// Number of processes that the kernel has killed for want of memory, if requested.
+    /// Number of processes that the kernel has killed for lack of memory, if requested.
     pub oom_kills: Option<u64>,
 }
 
-/// Something to do.
+/// An effect that the agent executes for its state.
 #[derive(Clone, Debug)]
 pub enum Effect {
     Register,
@@ -208,7 +209,7 @@ pub enum Effect {
     Sync(i64, Box<SyncRequest>),
     /// Start a job, now or in turn.
     Start(Box<StartOrder>, Arc<StartTemplate>),
-    /// Start a job that waits for its turn now.
+    /// Start a waiting job now, before its turn.
     StartNow(AttemptKey),
     /// Withdraw jobs that have not started.
     Revoke(Vec<AttemptKey>),
@@ -219,7 +220,7 @@ pub enum Effect {
     Terminate(Termination),
     /// Let the shim drop these results.
     Acknowledge(Vec<AttemptKey>),
-    /// Let the shim keep the state of a step for the next agent.
+    /// Let the shim record the time limit and the warning of a step for the next agent.
     RecordStep(StepRecord),
     /// Check the input files of a job.
     CheckInputs(AttemptKey, Box<InputCheck>),
@@ -238,7 +239,7 @@ pub enum Effect {
     /// Check the output files of a job that has ended.
     CheckOutputs(AttemptKey, Box<OutputCheck>),
     Log(RunnerEvent),
-    /// Exit.
+    /// End the agent, with the reason or the error.
     Exit(Result<RunnerExit, LinkError>),
 }
 
@@ -270,7 +271,7 @@ pub struct OutputCheck {
     pub hash_large_files: bool,
     /// Logs to delete if all files exist.
     pub delete: Vec<String>,
-    /// True if to count the processes that the kernel has killed for want of memory.
+    /// True if only the processes are counted that the kernel has killed for lack of memory.
     pub oom_kills: bool,
 }
 
@@ -325,7 +326,7 @@ impl State {
         }
     }
 
-    /// Takes an event and returns what to do.
+    /// Handles an event and returns the effects to execute.
     pub fn handle(&mut self, event: AgentEvent, now: BootInstant) -> Vec<Effect> {
         let mut effects = Vec::new();
         if self.lifecycle.is_gone() {
@@ -390,7 +391,7 @@ impl State {
         }
     }
 
-    /// Takes undelivered results of earlier runners from the journal.
+    /// Adds undelivered results of earlier runners from the journal.
     fn recovered(&mut self, results: Vec<(JournalledResult, Duration)>, now: BootInstant) {
         for (result, age) in results {
             let key = result.finished.key;
@@ -402,8 +403,8 @@ impl State {
         }
     }
 
-    /// Does everything that is due, whatever the event was. The order matters: what ends or expires frees resources first, then jobs
-    /// start, and the server learns of all of it.
+    /// Does everything that is due after any event. The order matters: what ends or expires frees resources first, then
+    /// jobs start, and the server learns of all of it.
     fn run_due(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
         self.timer.clear();
         self.check_outage(now, effects);

@@ -25,7 +25,7 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// Creates the token files of the runner with this state folder.
+    /// Returns the token files of the runner with this state folder. Nothing is written yet.
     pub fn new(state_dir: &Path) -> Self {
         Self { folder: state_dir.join(FOLDER), kept: Mutex::default() }
     }

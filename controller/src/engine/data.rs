@@ -21,7 +21,7 @@ use torc_store::JobView;
 
 use super::{EngineError, EngineHandle};
 
-/// Jobs that are read at once.
+/// Number of jobs that one query reads.
 const BATCH: u32 = 10_000;
 
 impl EngineHandle {
@@ -124,7 +124,7 @@ impl EngineHandle {
         .await
     }
 
-    /// Returns data that has changed under completed jobs, and missing data that jobs need.
+    /// Returns completed jobs whose input data has changed since, and jobs whose input data is missing.
     pub async fn staleness(&self, id: WorkflowId) -> Result<Staleness, EngineError> {
         self.read(move |engine| {
             let shown = |(job, data): (String, String)| DataUse { job, data };
@@ -137,7 +137,7 @@ impl EngineHandle {
         .await
     }
 
-    /// Fills in the data that jobs would get now into their commands.
+    /// Replaces the commands of jobs by those that a start would use now, with the current user data filled in.
     pub(super) async fn fill_commands(&self, jobs: &mut [JobView]) -> Result<(), EngineError> {
         let reads = |view: &&JobView| !view.profile.input_user_data.is_empty();
         let readers: Vec<(WorkflowId, JobId)> =
@@ -267,7 +267,7 @@ impl References {
     }
 }
 
-/// Stands for a job that exists.
+/// Returns a placeholder for an existing job, so that new jobs can refer to it.
 fn reference_to(name: String) -> JobSpec {
     JobSpec { name, command: "true".to_owned(), ..JobSpec::default() }
 }

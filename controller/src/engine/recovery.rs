@@ -15,7 +15,7 @@ use torc_core::planning::partition::PartitionLimits;
 
 use super::{EngineError, EngineHandle};
 
-/// Results that are read at once.
+/// Number of results that one query reads.
 const PAGE: u32 = 10_000;
 
 impl EngineHandle {

@@ -28,7 +28,7 @@ use crate::issuer::Issuer;
 use crate::metrics::Metrics;
 use crate::{memory, views};
 
-/// Commands in one transaction: enough to share one sync of the disk, few enough for short pauses.
+/// Maximum number of commands in one transaction: enough to share one sync of the disk, few enough for short pauses.
 const GROUP_LIMIT: usize = 1_024;
 /// Interval between checks for silent runners.
 pub(super) const TICK: Duration = Duration::from_secs(1);
@@ -71,7 +71,7 @@ pub(super) struct EngineWriter {
     clock: Clock,
 }
 
-/// The tokens of a shutdown, in their order.
+/// The cancellation tokens that end the server. A shutdown cancels `waiting` before `queue`.
 #[derive(Clone, Default)]
 pub(crate) struct Stop {
     pub waiting: CancellationToken,
@@ -206,7 +206,7 @@ impl EngineWriter {
         }
     }
 
-    /// Adds the tokens and addresses that the jobs of new leases need to reach the server.
+    /// Adds the tokens with which the jobs of new leases authenticate.
     fn with_tokens(&self, mut response: SyncResponse) -> SyncResponse {
         let workflows: BTreeSet<i64> = response.leases.iter().map(|lease| lease.key.workflow).collect();
         let token = |workflow| JobToken { workflow, token: self.issuer.for_jobs(WorkflowId(workflow)) };

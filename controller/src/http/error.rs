@@ -1,4 +1,4 @@
-//! Error responses.
+//! Error responses of the API, with a code, a message and often a hint.
 
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};

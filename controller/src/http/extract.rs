@@ -11,13 +11,13 @@ use super::error::ApiError;
 use crate::caller::Caller;
 use crate::engine::EngineError;
 
-/// The JSON body.
+/// Extracts the JSON body of a request.
 pub(super) struct Body<T>(pub T);
 
-/// The query parameters.
+/// Extracts the query parameters of a request.
 pub(super) struct Query<T>(pub T);
 
-/// The path parameters.
+/// Extracts the path parameters of a request.
 pub(super) struct Param<T>(pub T);
 
 /// The workflow of the path, which the guard has resolved and to which the caller has access.

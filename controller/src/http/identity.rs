@@ -66,7 +66,7 @@ impl Identities {
     }
 }
 
-/// Returns the name that an administrator acts for: the server trusts it.
+/// Returns the user name that an administrator sends in a header. The server trusts it.
 fn claimed_name(headers: &HeaderMap) -> String {
     headers.get("x-torc-user").and_then(|value| value.to_str().ok()).unwrap_or("unknown").to_owned()
 }
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn everybody_else_is_nobody() {
+    async fn all_other_callers_are_rejected() {
         let identities = identities();
         assert_eq!(identities.identify(&HeaderMap::new(), 0).await, Err(None));
         for wrong in ["secret", "Basic secret", "Bearer ", "Bearer secre", "Bearer secrets", "Bearer ~"] {

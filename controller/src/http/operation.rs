@@ -28,7 +28,7 @@ pub(super) struct Operation {
 }
 
 impl Operation {
-    /// An operation that takes the parameters of its path and returns nothing.
+    /// Creates an operation that takes the parameters of its path and returns nothing.
     pub fn new(path: &str, summary: &'static str, types: &mut SchemaGenerator) -> Self {
         let names = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
         let parameter =
@@ -208,6 +208,7 @@ mod tests {
     #[derive(Deserialize, JsonSchema)]
     #[allow(dead_code)]
     struct Filter {
+        /// The page size.
         limit: Option<u32>,
         /// The file to read.
         path: String,

@@ -1,4 +1,4 @@
-//! `/v1/allocations` and `/v1/slurmclusters`.
+//! `/v1/allocations` and `/v1/slurmclusters`: lists of both, and changes of clusters.
 
 use axum::Json;
 use axum::extract::State;

@@ -30,7 +30,7 @@ use crate::engine::{EngineError, EngineHandle};
 /// Shortest and longest delay between a change and the next status. The first statuses come quickly, so that a client sees
 /// the end of a short workflow at once.
 const STATUS_DELAYS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(200));
-/// Messages that a client may lag behind before its stream waits for it.
+/// Number of messages that a client may lag behind before its stream waits for it.
 const BUFFER: usize = 64;
 
 pub(super) fn routes() -> Vec<Route> {

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use torc_core::backoff::Backoff;
 
-/// Minimum delay between two reconciles: an error in a sum must never become a hot loop.
+/// Minimum delay between two reconciles: a miscalculated delay must never become a hot loop.
 pub(super) const MIN_BACKOFF: Duration = Duration::from_secs(1);
-/// Maximum back-off.
+/// Maximum back-off, equal to the resync interval.
 const MAX_BACKOFF: Duration = Duration::from_secs(300);
 /// Interval after which every object is reconciled again.
 pub(super) const RESYNC_INTERVAL: Duration = Duration::from_secs(300);
@@ -33,7 +33,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_looked_at_again_at_once_or_never() {
+    fn the_next_reconcile_is_neither_immediate_nor_never() {
         let seconds = |seconds| Some(Duration::from_secs(seconds));
         for (delays, expected) in [
             (vec![], 300),

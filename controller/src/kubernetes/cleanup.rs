@@ -16,7 +16,7 @@ use super::status_writer::{ReconcileError, write_status};
 use super::ttl::{leaves_archive, seconds};
 use crate::clock;
 
-/// Interval between checks.
+/// Interval between checks of an object that is being deleted.
 const CLEANUP_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Time after which remaining allocations and jobs are reported.

@@ -31,7 +31,7 @@ use report::{is_due, report};
 
 type GuardedCluster = DeserializeGuard<SlurmCluster>;
 
-/// Interval between reconciles.
+/// Interval between reconciles of all SlurmCluster objects.
 const CLUSTERS_INTERVAL: Duration = Duration::from_secs(2);
 /// Interval between queries of a Slurm without allocations.
 const IDLE_PROBE_INTERVAL: Duration = Duration::from_secs(300);
@@ -68,7 +68,7 @@ pub(super) async fn run(context: Arc<Context>, writer: Writer<GuardedCluster>, s
     }
 }
 
-/// State of the objects.
+/// State that the controller keeps of the SlurmCluster objects between reconciles.
 #[derive(Default)]
 pub(super) struct ClusterStates {
     /// The generation that the engine has, by uid.

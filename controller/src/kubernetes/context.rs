@@ -50,7 +50,7 @@ pub(super) struct Context {
     states: Mutex<HashMap<String, ObjectState>>,
 }
 
-/// State of an object.
+/// State that the controller keeps of an object between reconciles.
 #[derive(Clone, Debug)]
 pub(super) struct ObjectState {
     /// The engine's workflow, once it is known.
@@ -114,7 +114,7 @@ impl Context {
         Self { engine, slurm, client, leadership, config, readiness, api_url, workflows, clusters, states }
     }
 
-    /// Returns the state of an object. A new object starts with `status`, its own.
+    /// Returns the state of an object. The state of an unknown object starts with `status`, the status in the object.
     pub fn recall(&self, object: &Object, status: Option<&WorkflowStatus>) -> ObjectState {
         self.lock().entry(object.uid.clone()).or_insert_with(|| ObjectState::new(status.cloned())).clone()
     }

@@ -14,7 +14,7 @@ use super::log_once::LogOnce;
 const DEFINITIONS_INTERVAL: Duration = Duration::from_secs(10);
 /// The path of the API server's description of our group.
 const DESCRIPTION: &str = "/openapi/v3/apis/torc.dev/v1alpha1";
-/// Missing fields that a message names.
+/// Maximum number of missing fields that a message names.
 const NAMED: usize = 5;
 
 /// Checks until no field is missing, or `stop`.

@@ -26,7 +26,7 @@ use super::rejection::cut;
 const MAX_NOTE_BYTES: usize = 1_024;
 /// Maximum delay before an Event is published again after an error.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
-/// Events that are read at once.
+/// Number of events that one query reads.
 const PAGE: u32 = 500;
 
 /// The type of an Event.

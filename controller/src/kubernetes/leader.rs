@@ -26,7 +26,7 @@ use term::{LEASE_SECONDS, LeaseRecord, LeaseStep, RETRY_INTERVAL, decide};
 /// Timeout of an API call.
 const LEASE_CALL_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// A candidate, which becomes the leader.
+/// A candidate in the leader election, and the holder of the Lease after it has won.
 pub(crate) struct Candidate {
     leases: Api<Lease>,
     name: String,
@@ -43,8 +43,8 @@ impl Candidate {
         Self { leases: Api::namespaced(client, namespace), name: name.to_owned(), identity, seen: None }
     }
 
-    /// Waits until this process leads. The epoch is higher than any that the store has seen. The time is the local one at which the
-    /// lease was requested.
+    /// Waits until this process leads. Returns the leader, whose epoch is higher than any that the store has seen, and
+    /// the local time in milliseconds at which the lease was requested.
     pub async fn win(&mut self, database: &Path, standing_by: impl Fn(&str)) -> (Leader, u64) {
         let mut logged = String::new();
         let mut log_once = LogOnce::default();

@@ -1,5 +1,5 @@
-//! Workflows whose object is gone without a cleanup: its finalizer was removed while no server ran, or an older backup was restored.
-//! Finished workflows stay as an archive; the others are canceled and deleted.
+//! Workflows whose object is gone without a cleanup: its finalizer was removed while no server ran, or an older backup
+//! was restored. Finished workflows stay as an archive; the others are canceled.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::engine::EngineError;
 
 /// Interval between checks until all objects are listed.
 const LISTING_INTERVAL: Duration = Duration::from_secs(1);
-/// Interval between checks.
+/// Interval between checks, once all objects are listed.
 const ORPHAN_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Checks for orphaned workflows, until `stop`.

@@ -17,7 +17,7 @@ use super::log_once::{LogOnce, explained};
 use size::{BusyRunners, Sizing, size};
 pub use size::{Pool, PoolTarget};
 
-/// Interval between adjustments.
+/// Interval between adjustments of the sizes of all pools.
 const POOL_SIZE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Adjusts the pools, until `stop`.

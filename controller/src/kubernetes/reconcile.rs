@@ -1,7 +1,7 @@
 //! Reconciles one object: applies its document to the engine and writes the engine's status to it.
 //!
-//! The document takes the same `apply` as `torc apply` without a cluster. The pure modules beside this one decide; this one makes
-//! the calls.
+//! The document takes the same `apply` as `torc apply` without a cluster. Pure modules make the decisions; this module
+//! makes the calls.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -3,9 +3,9 @@
 use torc_api::condition::ConditionReason;
 use torc_api::problem::{Problem, ProblemKind};
 
-/// Problems that the message lists.
+/// Maximum number of problems that the message lists.
 const MAX_PROBLEMS: usize = 5;
-/// Maximum size of the message.
+/// Maximum size of the message, in bytes.
 const MAX_MESSAGE_BYTES: usize = 600;
 
 /// The rejection of a generation.

@@ -34,7 +34,7 @@ pub(super) fn status(view: &View<'_>) -> WorkflowStatus {
     let mut status = view.engine.cloned().unwrap_or_default();
     status.observed_generation = Some(view.generation);
     status.api_url = view.api_url.map(str::to_owned);
-    // An empty column would say less than a zero.
+    // `kubectl get` then shows a zero instead of an empty column.
     status.allocations.get_or_insert_default();
     let stated = std::mem::take(&mut status.conditions);
     status.conditions = ConditionType::OF_WORKFLOW.iter().map(|type_| condition(*type_, &stated, view)).collect();

@@ -20,16 +20,16 @@ use super::readiness::Readiness;
 use super::reconcile::{after_error, reconcile};
 use super::watch_backoff::with_backoff;
 
-/// Objects of one page of a list. Objects may be large.
+/// Number of objects in one page of a list: objects may be large.
 pub(super) const PAGE: u32 = 50;
-/// Objects that are reconciled at the same time.
+/// Maximum number of objects that are reconciled at the same time.
 const AT_ONCE: u16 = 8;
 /// Delay before changes of the engine are forwarded, so that many changes of a workflow cause one reconcile.
 const GATHER: Duration = Duration::from_millis(200);
 /// Capacity of the queue of changed objects. When it is full, the senders wait.
 const BACKLOG: usize = 256;
 
-/// The watched namespaces.
+/// The watches of workflows: one for each configured namespace, or one for all.
 pub(super) struct Watches {
     watches: Vec<NamespaceWatch>,
 }
@@ -212,7 +212,7 @@ mod tests {
         let news = tokio::time::timeout(Duration::from_secs(20), of_lab.recv()).await;
         let reference = news.ok().flatten().map(|one| (one.name, one.namespace));
         assert_eq!(reference, Some(("w".to_owned(), Some("lab".to_owned()))));
-        assert!(of_other.try_recv().is_err(), "nobody's object has changed there");
+        assert!(of_other.try_recv().is_err(), "no object has changed there");
         stop.cancel();
         assert!(task.await.is_ok());
     }

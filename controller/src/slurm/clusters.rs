@@ -23,7 +23,7 @@ const PARTITIONS_AGE: Duration = Duration::from_secs(600);
 /// Time without an answer after which a Slurm is reported as unreachable.
 const UNREACHABLE_AFTER: Duration = Duration::from_secs(60);
 
-/// A Slurm cluster.
+/// The connection to a Slurm cluster: its description, its programs and its last answers.
 pub(super) struct ClusterConnection {
     pub spec: SlurmClusterSpec,
     slurm: Slurm,
@@ -157,7 +157,7 @@ impl ClusterConnection {
     }
 }
 
-/// All Slurm clusters.
+/// The connections to all Slurm clusters that this process has used.
 pub(super) struct Clusters {
     known: HashMap<String, ClusterConnection>,
     replaced: BTreeMap<String, String>,

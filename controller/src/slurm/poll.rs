@@ -16,7 +16,7 @@ use torc_slurm::squeue::{self, QueuedJob};
 
 use super::clusters::ClusterConnection;
 
-/// The times since when Slurm has not known allocations.
+/// The instants since which Slurm has not known allocations.
 pub(super) type MissingSince = HashMap<AllocationId, Instant>;
 
 /// Polls every allocation of a cluster that has a Slurm job ID.
@@ -124,7 +124,7 @@ fn of_forgotten(row: &AllocationRow, record: Option<&RecordedJob>, unseen_ms: i6
     }
 }
 
-/// The fate of a submission whose Slurm job ID is unknown.
+/// The result of the search for a submission whose Slurm job ID is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PollResult {
     /// Slurm has it under this ID. The others are unwanted copies.

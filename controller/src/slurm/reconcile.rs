@@ -34,7 +34,7 @@ use crate::metrics::Reconciler;
 
 /// Back-off after the first refusal; each further one is twice as long.
 const INITIAL_BACKOFF: Duration = Duration::from_secs(10);
-/// Maximum back-off.
+/// Maximum back-off after Slurm has refused submissions.
 const MAX_BACKOFF: Duration = Duration::from_secs(300);
 
 /// Context of the Slurm loop.
@@ -154,7 +154,7 @@ impl SlurmContext {
         Ok(is_left)
     }
 
-    /// Polls Slurm for all allocations.
+    /// Polls Slurm for all allocations, and returns the lost allocations and jobs of a workflow.
     pub async fn find_orphans(
         &mut self,
         workflow: WorkflowId,
@@ -435,7 +435,7 @@ fn may_escalate(needs: &WorkflowDemand) -> bool {
     needs.spec.recovery.as_ref().and_then(|recovery| recovery.policy) == Some(RecoveryPolicy::Auto)
 }
 
-/// Returns whether a workflow has ended and has no allocations.
+/// Returns whether a workflow needs no more allocations, because it is canceled or has finished.
 fn is_over(needs: &WorkflowDemand) -> bool {
     needs.is_canceled || needs.finished_ms.is_some()
 }
@@ -445,7 +445,7 @@ fn target_of(needs: &WorkflowDemand, row: &AllocationRow) -> CredentialTarget {
     CredentialTarget { cluster, workflow, working_dir }
 }
 
-/// Returns the workflows with runners, present or future, and their targets.
+/// Returns the targets of all live allocations: their runners read credential files now or later.
 fn targets_of<'a>(needs: impl IntoIterator<Item = &'a WorkflowDemand>) -> BTreeSet<CredentialTarget> {
     let all = needs.into_iter().flat_map(|one| one.allocations.iter().map(move |live| target_of(one, &live.row)));
     all.collect()

@@ -46,10 +46,6 @@ impl Runners {
         self.all.iter()
     }
 
-    pub fn keys(&self) -> impl Iterator<Item = &RunnerId> {
-        self.all.keys()
-    }
-
     pub fn values(&self) -> impl Iterator<Item = &LiveRunner> {
         self.all.values()
     }

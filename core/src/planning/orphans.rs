@@ -204,8 +204,8 @@ mod tests {
     fn a_pending_allocation_that_is_gone_is_over() {
         for gone in [SlurmObservation::Recorded(SlurmState::Cancelled), SlurmObservation::Queued(SlurmState::Cancelled)]
         {
-            let cancelled = detect(&[allocation(1, false, gone)], &[], &[]);
-            assert_eq!(cancelled.over, [(1, SlurmState::Cancelled)], "{gone:?}");
+            let canceled = detect(&[allocation(1, false, gone)], &[], &[]);
+            assert_eq!(canceled.over, [(1, SlurmState::Cancelled)], "{gone:?}");
         }
         let waits = detect(&[allocation(1, false, SlurmObservation::Queued(SlurmState::Pending))], &[], &[]);
         assert_eq!(waits, OrphanFindings::default());

@@ -1,4 +1,4 @@
-//! Checks of the files of jobs, beside the event loop.
+//! Checks the files of jobs, in tasks beside the event loop.
 
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};
@@ -20,7 +20,7 @@ const INPUT_RETRY_DELAYS: [Duration; 4] =
 /// Number of bytes at the end of a log that are searched for messages of `srun`.
 const LOG_TAIL_BYTES: u64 = 8 << 10;
 
-/// Returns the end of a log.
+/// Returns the last 8 KiB of a log as text.
 pub(super) fn end_of(log: &Path) -> std::io::Result<String> {
     let mut file = fs::File::open(log)?;
     let length = file.metadata()?.len();
@@ -30,7 +30,8 @@ pub(super) fn end_of(log: &Path) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&end).into_owned())
 }
 
-/// Checks the input files of a job. They are hashed after the answer, so that the job does not wait for its hashes.
+/// Checks that the input files of a job exist, and reports this as an event. Hashes are computed afterwards, so that
+/// the job does not wait for them.
 pub(super) async fn stat_inputs(
     key: AttemptKey,
     wanted: InputCheck,
@@ -68,8 +69,8 @@ fn limit(hash_large_files: bool) -> Option<u64> {
     (!hash_large_files).then_some(MAX_HASHED_BYTES)
 }
 
-/// Checks a job's output files, collects the state of all its files, and deletes its logs if no file is missing. For a
-/// job that was killed it only counts the kernel's kills.
+/// Checks a job's output files, collects the state of all its files, and deletes its logs if no file is missing. With
+/// `oom_kills` set, it only reads the kernel's count of OOM kills.
 pub(super) fn check(check: &OutputCheck, hashes: &Hashes) -> OutputFindings {
     if check.oom_kills {
         return OutputFindings { oom_kills: Some(monitor::oom_kills()), ..OutputFindings::default() };

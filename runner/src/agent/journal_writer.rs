@@ -1,4 +1,4 @@
-//! Writes to the journal beside the event loop, one after the other: a slow disk delays only the journal.
+//! Writes to the journal in a task of its own, in order, so that a slow disk delays only the journal.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use crate::clock;
 use crate::journal::Journal;
 use crate::state::AgentEvent;
 
-/// Time for which a leaving runner waits for the disk: network file systems may block for several seconds.
+/// Time for which an exiting runner waits for its last journal writes: network file systems may block for several
+/// seconds.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// An order to the journal's task.
@@ -28,8 +29,8 @@ pub struct JournalWriter {
 }
 
 impl JournalWriter {
-    /// Returns the results of earlier runners of this place, and starts the task that carries out orders and answers
-    /// with events.
+    /// Starts the task that executes orders and reports the outcome as events. Also returns events with the results of
+    /// earlier runners in the same state folder, and the problems of reading them.
     pub async fn start(
         mut journal: Journal,
         events: UnboundedSender<AgentEvent>,
@@ -50,7 +51,7 @@ impl JournalWriter {
         (Self { orders, task }, first, problems.iter().map(|problem| error_chain(problem)).collect())
     }
 
-    /// Writes results, with the time of day instead of their age.
+    /// Writes results. Their ages become times of day, which stay valid after a restart of the machine.
     pub fn write(&self, results: Vec<JournalledResult>) {
         let now = clock::wall_ms();
         let dated = results.into_iter().map(|mut result| {

@@ -15,14 +15,14 @@ use crate::clock::{self, BootInstant};
 use crate::plots;
 use crate::series::{self, FOLDER, Measurement, MeasurementRecord};
 
-/// The task that writes measurements. It writes the rest when it is closed or dropped.
+/// Handle of the task that writes measurements. The task writes the rest when the handle is closed or dropped.
 pub struct Recorder {
     records: UnboundedSender<Vec<MeasurementRecord>>,
     task: JoinHandle<Vec<String>>,
 }
 
 impl Recorder {
-    /// Starts the task. Files are created below this folder; `log_problem` gets the problems.
+    /// Starts the task. Files are created below `output_dir`; `log_problem` is called for each problem.
     pub fn start(output_dir: &Path, host: &str, log_problem: impl Fn(String) + Send + 'static) -> Self {
         let (records, incoming) = unbounded_channel();
         let buffer = Buffer {
@@ -103,7 +103,8 @@ impl Buffer {
         pending.measurements.push(measurement);
     }
 
-    /// Writes the files that are due by then, or all of them.
+    /// Writes the files that are due at `until`, or all files if it is absent. Returns only the first problem of the
+    /// runner's life.
     async fn flush(&mut self, until: Option<Instant>) -> Option<String> {
         let mut problem = None;
         for pending in self.files.values_mut() {
@@ -121,7 +122,7 @@ impl Buffer {
         problem
     }
 
-    /// Makes the requested plots, each from all files of its run.
+    /// Draws the requested plots, each from all files of its run, and returns the problems.
     async fn plot(&self) -> Vec<String> {
         let mut problems = Vec::new();
         for ((workflow, run), _) in self.files.iter().filter(|(_, pending)| pending.plan.plots) {

@@ -1,4 +1,5 @@
-//! The agent's end of the shim's socket: finds the shim of a place or starts one, and sends messages in batches.
+//! The agent's end of the shim's socket: finds the shim in the state folder or starts one, and sends messages in
+//! batches.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -30,14 +31,14 @@ pub struct ShimLink {
     input: Vec<u8>,
     output: Vec<u8>,
     defined: HashSet<u32>,
-    /// The shim's process, if this agent started it: then the agent has to collect it.
+    /// The shim's process if this agent started it: then the agent must wait for it to avoid a zombie.
     child: Option<Child>,
 }
 
-/// Everything that a shim held when the agent connected.
+/// The jobs and results that a shim held when the agent connected.
 #[derive(Debug, Default)]
 pub struct AdoptedState {
-    /// True if the shim was there before the agent.
+    /// True if the shim was already running; false if this agent started it.
     pub found: bool,
     pub running: Vec<ShimJob>,
     pub ended: Vec<JobExit>,
@@ -59,7 +60,7 @@ impl ShimLink {
         Self { stream, input, output, defined: HashSet::new(), child: None }
     }
 
-    /// Connects to the shim of the place, or starts one.
+    /// Connects to the shim in the state folder, or starts one.
     pub async fn open(
         config: &RunnerConfig,
         environment: &[(OsString, OsString)],
@@ -101,7 +102,7 @@ impl ShimLink {
         }
     }
 
-    /// Orders a start. The template precedes its first use.
+    /// Orders a start, and sends the template first if this connection has not used it yet.
     pub fn start(&mut self, order: StartOrder, template: &StartTemplate) {
         if self.defined.insert(template.id) {
             self.push(&ToShim::Template(template.clone()));
@@ -134,7 +135,7 @@ impl ShimLink {
         }
     }
 
-    /// Says goodbye, and waits until the shim has cleaned up.
+    /// Ends the connection, and waits until the shim has cleaned up.
     pub async fn leave(&mut self) {
         self.push(&ToShim::Goodbye);
         if self.flush().await.is_ok() {
@@ -147,7 +148,7 @@ impl ShimLink {
     }
 }
 
-/// Connects to the shim of a place, if there is one.
+/// Connects to the shim in a folder, if there is one.
 async fn connect(dir: &Path, environment: &[(OsString, OsString)]) -> io::Result<ConnectOutcome> {
     let Some(info) = ShimInfo::read(dir).filter(ShimInfo::is_alive) else { return Ok(ConnectOutcome::Absent) };
     let stream = match UnixStream::connect(&info.socket).await {
@@ -196,7 +197,7 @@ async fn handshake(link: &mut ShimLink) -> io::Result<Handshake> {
     Ok(Handshake::Everything(adopted))
 }
 
-/// Starts a shim and waits until it is ready; none if another shim has the place.
+/// Starts a shim and waits until it is ready; returns none if another shim already uses the folder.
 async fn start(config: &RunnerConfig) -> Result<Option<Child>, RunnerError> {
     let failed = |error: io::Error| RunnerError::StartShim(error.to_string());
     let Some((program, args)) = config.shim_command.split_first() else {

@@ -9,7 +9,7 @@ pub struct Process {
     pub pid: i32,
     pub parent: i32,
     pub group: i32,
-    /// Resident memory.
+    /// Resident memory, including pages that other processes share.
     pub resident_bytes: i64,
     /// CPU time of the process and of the children that it has collected.
     pub cpu_us: u64,

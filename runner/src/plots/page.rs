@@ -11,7 +11,7 @@ const PAGES: [(&str, &str, &str); 4] = [
     ("nodes", "nodes.html", "Nodes"),
 ];
 
-/// Renders a page.
+/// Renders the page of this kind with the data that its script draws.
 pub fn render(kind: &str, title: &str, data: &Value) -> String {
     let links: Vec<String> = PAGES
         .iter()

@@ -1,4 +1,4 @@
-//! Thinning of curves: of each stretch the point with the largest value stays, and both ends of the curve.
+//! Thins curves: both ends of a curve stay, and of each stretch the point with the largest value.
 
 /// Thins a curve to at most `most` points.
 pub fn keep_peaks<P: Copy, K: Ord>(curve: &mut Vec<P>, most: usize, amount: impl Fn(&P) -> K) {

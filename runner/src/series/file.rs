@@ -195,7 +195,7 @@ pub fn files_in(places: &[PathBuf]) -> Result<Vec<PathBuf>, SeriesError> {
     Ok(files)
 }
 
-/// Reads a file.
+/// Reads a measurement file. Workflow, run and host are part of its name.
 pub async fn read(path: &Path) -> Result<Series, SeriesError> {
     let failed = |source| SeriesError::Read { path: path.to_path_buf(), source };
     let mut file = open(path, false).await.map_err(failed)?;
@@ -290,7 +290,7 @@ fn job_row(row: &SqliteRow) -> sqlx::Result<JobUsageRow<i64>> {
     })
 }
 
-/// Workflow, host and run in `resource_metrics_wf1_hnode7_r1_p123.db`.
+/// Parses workflow, host and run from a file name such as `resource_metrics_wf1_hnode7_r1_p123.db`.
 fn named(path: &Path) -> Option<(i64, String, i32)> {
     let name = path.file_stem()?.to_str()?.strip_prefix(PREFIX)?.strip_prefix("wf")?;
     let (workflow, rest) = name.split_once("_h")?;

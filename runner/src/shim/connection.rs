@@ -7,14 +7,14 @@ use std::os::unix::net::UnixStream;
 use crate::clock::BootInstant;
 use crate::protocol::{FromShim, ToShim};
 
-/// A connected process.
+/// A connection to the agent, or to a process that has not sent its hello yet.
 pub struct AgentConnection {
     stream: UnixStream,
     input: Vec<u8>,
     output: Vec<u8>,
     /// The moment of the connection.
     pub since: BootInstant,
-    /// The PID of the other side.
+    /// The PID from the hello; absent before it.
     pub pid: Option<u32>,
 }
 

@@ -1,4 +1,5 @@
-//! Cleanup after a shim that was killed together with its agent: running processes, and output in scratch files.
+//! Cleanup after a shim that was killed together with its agent: kills running processes, and keeps the output in
+//! scratch files.
 
 use std::collections::BTreeSet;
 use std::path::Path;

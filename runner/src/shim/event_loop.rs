@@ -15,13 +15,13 @@ use super::jobs::JobTable;
 use crate::clock::{BootInstant, now as clock_now};
 use crate::protocol::{FromShim, Hello, ToShim, VERSION};
 
-/// Time for which messages are collected that need no answer: waking the agent for each would cost more than starting a
-/// job.
+/// Time for which messages that need no answer are collected: waking the agent for each of them would cost more than
+/// starting a job.
 const MESSAGE_BATCH_DELAY: Duration = Duration::from_millis(2);
 /// Time for a new connection to send its hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A running shim.
+/// A running shim with its jobs, its socket and the connected agent.
 pub struct Shim {
     /// All jobs of the shim.
     pub jobs: JobTable,
@@ -82,8 +82,8 @@ impl Shim {
         }
     }
 
-    /// Runs until the shim may exit, and returns its jobs. While the caller keeps the connection open, the agent knows
-    /// that the shim has not exited.
+    /// Runs until the shim may exit, and returns its jobs and the agent's connection. The caller closes the connection
+    /// after its cleanup, because the agent waits for that.
     pub fn work(mut self) -> io::Result<(JobTable, Option<AgentConnection>)> {
         loop {
             let woken = self.wait()?;

@@ -44,7 +44,7 @@ pub struct JobTable {
     unacknowledged: BTreeMap<AttemptKey, KeptResult>,
     /// First processes that have exited while other processes of their job may be left.
     ending: Vec<i32>,
-    /// Logs that get the job's name, in order of the moments.
+    /// Logs to be renamed to the job's name, ordered by the moment when this is due.
     promotions: VecDeque<(BootInstant, i32, AttemptKey)>,
     /// Processes that became children of the shim when their parent exited, with the job they belong to.
     orphans: HashMap<i32, AttemptKey>,
@@ -269,14 +269,14 @@ impl JobTable {
         }
     }
 
-    /// Keeps for the next agent what was done to a step.
+    /// Records the time limit and the warning of a step for the next agent.
     pub fn record(&mut self, record: &StepRecord) {
         let Some(job) = self.processes.get(&record.key).and_then(|pid| self.running.get_mut(pid)) else { return };
         job.order.step_limit_ms = record.step_limit_ms;
         job.is_warned = record.is_warned;
     }
 
-    /// Ends a job: signal, lead, SIGKILL. A repetition can only shorten the lead.
+    /// Ends a job: the signal, the lead, then SIGKILL. A repetition can only shorten the lead.
     pub fn terminate(&mut self, termination: &Termination, now: BootInstant) {
         let Some(pid) = self.processes.get(&termination.key) else { return };
         let Some(job) = self.running.get_mut(pid) else { return };
@@ -301,7 +301,7 @@ impl JobTable {
         }
     }
 
-    /// Does what has become due.
+    /// Renames the logs and kills the jobs that are due, and completes jobs that have ended.
     pub fn on_time(&mut self, now: BootInstant) {
         while let Some((_, pid, key)) = self.promotions.pop_front_if(|(due, ..)| *due <= now) {
             let Some(job) = self.running.get_mut(&pid).filter(|job| job.order.key == key) else { continue };
@@ -322,7 +322,7 @@ impl JobTable {
         self.settle();
     }
 
-    /// Returns when something becomes due next.
+    /// Returns the moment of the next call of `on_time`; none if nothing will be due.
     pub fn next_time(&mut self, now: BootInstant) -> Option<BootInstant> {
         let is_over = |running: &HashMap<i32, JobProcess>, pid: &i32, key: &AttemptKey| {
             running.get(pid).is_none_or(|job| job.order.key != *key)
@@ -417,7 +417,7 @@ impl JobTable {
     /// Keeps and sends a result, and starts the next job of its class.
     fn report(&mut self, exit: JobExit, order: StartOrder, prepared: Option<Rc<PreparedTemplate>>, class: Option<u32>) {
         let next = class.and_then(|class| self.next_in_turn(class, clock_now()));
-        // An agent that has not got the start yet does not need it any more.
+        // An unsent start message is superseded by the result.
         self.news.retain(|news| !matches!(news, FromShim::Started { key, .. } if *key == exit.key));
         let successor = next.as_ref().map(|order| order.key);
         self.news.push(FromShim::Ended(JobExit { successor, ..exit.clone() }));
@@ -427,8 +427,9 @@ impl JobTable {
         }
     }
 
-    /// Takes the next job of a class that may start now. While the agent is silent there is none, and all jobs go on waiting: the
-    /// agent learns that the slot is empty, and starts or revokes the job itself when it is back.
+    /// Removes and returns the next job of a class that may start now. While the agent is silent there is none, and all
+    /// jobs go on waiting: the agent learns that the slot is empty, and starts or revokes the job itself when it is
+    /// back.
     fn next_in_turn(&mut self, class: u32, now: BootInstant) -> Option<StartOrder> {
         if self.agent_alive_until.is_none_or(|until| until < now) {
             return None;

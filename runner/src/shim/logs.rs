@@ -1,5 +1,6 @@
-//! Log files of jobs, made cheap. A job writes to a scratch file that is already open; the file gets the job's name
-//! when it has content, or when the job runs for long. The scratch file of a job without output is used again.
+//! Log files of jobs. To save file operations, a job writes to a scratch file that is already open; the file gets the
+//! job's name when it has content, or when the job runs for long. The scratch file of a job without output is used
+//! again.
 //!
 //! With packed logs no job needs a file: the content of its scratch file is added to a pack, and the scratch file is
 //! used again.
@@ -82,7 +83,8 @@ fn log_name(name: &str, stream: LogStream) -> String {
     format!("{name}.{extension}")
 }
 
-/// Returns a name without a log: the script of a lost runner runs again under the number of the same attempt.
+/// Returns a log name that is not in use. A task of a lost runner runs again under the same attempt number, so its
+/// plain name may be in use.
 pub fn unused_name(dir: &Path, name: &str) -> String {
     let is_used = |name: &str| {
         [LogStream::Out, LogStream::Err, LogStream::Both]
@@ -188,7 +190,8 @@ impl LogSlots {
         self.packing.add(log.dir(), label, stream, &output)
     }
 
-    /// Frees a scratch file. It is deleted if it has a name, or if another process may still write to it.
+    /// Frees a scratch file. It is deleted if it already has the job's name, or if another process may still write to
+    /// it.
     fn put_back(&mut self, log: JobLog, reusable: bool) {
         let emptied = || log.packed_as.is_none() || log.file.set_len(0).is_ok();
         if log.is_promoted() || !reusable || !emptied() {
@@ -207,7 +210,7 @@ impl LogSlots {
 }
 
 impl JobLog {
-    /// Gives the file the job's name. The job goes on writing to it.
+    /// Renames the file to the job's name. The job goes on writing to it.
     pub fn promote(&mut self) -> io::Result<()> {
         if !self.is_promoted() {
             fs::rename(&self.path, &self.name)?;

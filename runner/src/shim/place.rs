@@ -1,4 +1,5 @@
-//! The folder of a shim: its lock, the file with its socket, and results that no agent has acknowledged.
+//! The place of a shim, i.e. the runner's state folder: its lock, the file with the shim's socket, and results that no
+//! agent has acknowledged.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};

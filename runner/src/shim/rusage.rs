@@ -70,7 +70,7 @@ const PEAK_READ_INTERVAL: Duration = Duration::from_secs(1);
 const PEAK_TOLERANCE_BYTES: u64 = 1 << 20;
 
 impl OwnPeak {
-    /// Returns the resources of a job.
+    /// Converts the kernel's counters of a child. The peak is absent unless it exceeds the shim's own.
     pub fn rusage(&mut self, rusage: Option<&ResourceUsage>, now: BootInstant) -> Rusage {
         let Some(rusage) = rusage else { return Rusage::default() };
         let cpu = rusage.utime + rusage.stime;

@@ -1,7 +1,7 @@
-//! Start of a process: environment, program, streams, and the errors of a shell.
+//! Starts processes: resolves environment, program and streams, and reports errors with the exit codes of a shell.
 //!
-//! Only calls that stay on `posix_spawn` are used. Programs are looked up here, because a changed PATH would cost a
-//! fork.
+//! `Command` uses `posix_spawn` with the settings that this module makes. Programs are looked up here, because
+//! `Command` would fork to look them up in a changed PATH.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};

@@ -1,5 +1,5 @@
-//! Records of started jobs on disk, for the shim that follows one that was killed: which processes may be left, and
-//! whose output a scratch file holds.
+//! Records of started jobs on disk. After a shim was killed, the next one learns from them which processes may be left,
+//! and which job wrote a scratch file.
 //!
 //! A record is one line at a fixed offset, replaced by the next job of its slot, so that a start costs two small
 //! writes.

@@ -17,10 +17,10 @@ const MAX_QUERY_INTERVAL: Duration = Duration::from_secs(600);
 const MIN_QUERY_INTERVAL: Duration = Duration::from_secs(5);
 /// Differences below this do not move the end: Slurm counts whole seconds.
 const END_TOLERANCE: Duration = Duration::from_secs(2);
-/// An end that moves forward by more than this may be due to preemption.
+/// An end that becomes earlier by more than this may be due to preemption.
 const PREEMPTION_ADVANCE: Duration = Duration::from_secs(60);
 
-/// Knowledge about the allocation's end, and the queries for it.
+/// The preemption of the allocation, and the schedule of queries about its end.
 #[derive(Debug, Default)]
 pub(super) struct AllocationWatch {
     /// True if a query is in flight.
@@ -118,7 +118,7 @@ impl State {
         }
     }
 
-    /// Takes Slurm's answer about preemption. A preempted runner starts nothing, leaves running jobs the remaining time, and exits
+    /// Handles Slurm's answer about preemption. A preempted runner starts nothing, leaves running jobs the remaining time, and exits
     /// when they have ended.
     pub(super) fn preemption_answered(&mut self, preempted: Option<bool>, now: BootInstant, effects: &mut Vec<Effect>) {
         self.allocation.asked = false;

@@ -1,4 +1,5 @@
-//! Resource classes. Jobs of one class take the same resources, so that one can follow another at the shim without the agent.
+//! Resource classes. Jobs of one class take the same resources, so the shim can start one after the other without the
+//! agent.
 
 use std::collections::VecDeque;
 
@@ -11,7 +12,7 @@ use super::profiles::LaunchProfile;
 pub(super) struct ClassMembers {
     /// Number of running jobs.
     pub running: usize,
-    /// Jobs at the shim that follow the running ones.
+    /// Jobs at the shim that start when a running one ends.
     pub handed: VecDeque<AttemptKey>,
 }
 

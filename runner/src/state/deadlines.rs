@@ -16,14 +16,13 @@ use super::{AgentSettings, Effect, State};
 use crate::clock::BootInstant;
 use crate::config::RunnerExit;
 use crate::events::RunnerEvent;
-use crate::protocol::StartTemplate;
 
 /// Time that may pass between the server's check of the remaining time and the arrival of the lease.
 const MAX_LEASE_DELAY: Duration = Duration::from_secs(5);
 /// Time before its end at which a runner stops taking work: the default lead (30 s) and headroom (60 s) of its jobs.
 const CLOSING_TIME: Duration = Duration::from_secs(90);
 
-/// The time that a runner has.
+/// The time for which a runner may run jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeSpan {
     pub began: BootInstant,
@@ -64,7 +63,7 @@ impl Deadlines {
         self.end().map(|end| end.since(now))
     }
 
-    /// Moves the end. The callers watch running jobs again.
+    /// Moves the end. Callers must schedule the ends of running jobs again.
     pub fn move_end(&mut self, end: BootInstant, now: BootInstant) {
         let began = self.time.map_or(now, |time| time.began);
         self.time = Some(TimeSpan { began, end });
@@ -79,7 +78,7 @@ impl Deadlines {
 
     /// Returns when a job has to be asked to end so that it is gone when the runner's time is over.
     pub fn signal_time(&self, job: &LeasedJob) -> Option<BootInstant> {
-        self.end().map(|end| signal_time(&job.launch.template, end))
+        self.end().map(|end| job.launch.template.signal_time(end))
     }
 
     /// Schedules the end of a started job.
@@ -113,7 +112,7 @@ impl Deadlines {
         self.counts_jobs && self.remaining(now).is_some_and(|left| left <= least)
     }
 
-    /// Takes the running jobs whose time is over.
+    /// Removes and returns the running jobs whose time is over.
     fn take_over(&mut self, jobs: &Jobs, now: BootInstant, timer: &mut Timer) -> Vec<AttemptKey> {
         let mut over = Vec::new();
         while let Some((due, key)) = self.ends.first().copied() {
@@ -146,24 +145,6 @@ impl Deadlines {
         }
         self.late_from = next;
         late
-    }
-}
-
-/// Returns when a job is asked to end so that it is gone at `end`.
-pub(super) fn signal_time(template: &StartTemplate, end: BootInstant) -> BootInstant {
-    if template.in_step {
-        end.minus(template.headroom().min(template.lead()))
-    } else {
-        kill_time(template, end).minus(template.lead())
-    }
-}
-
-/// Returns when a job is killed so that it is gone at `end`.
-pub(super) fn kill_time(template: &StartTemplate, end: BootInstant) -> BootInstant {
-    if template.in_step {
-        end.minus(template.headroom().min(template.lead()) / 2)
-    } else {
-        end.minus(template.headroom())
     }
 }
 

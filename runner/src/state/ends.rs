@@ -8,7 +8,6 @@ use torc_api::state::Cause;
 use torc_api::termination::StepWarning;
 use torc_api::wire::{AttemptKey, FileStat, FinishedAttempt, Usage};
 
-use super::deadlines::kill_time;
 use super::jobs::{Inputs, JobStage, Jobs, LeasedJob};
 use super::reports::PendingReport;
 use super::sacct_queue::TERMINATED;
@@ -32,7 +31,7 @@ const SIGNALED: i32 = 128;
 const KILLED: i32 = 137;
 
 impl State {
-    /// Takes the end of a job, and completes its report as far as possible.
+    /// Handles the end of a job, and completes its report as far as possible.
     pub(super) fn ended(&mut self, mut exit: JobExit, now: BootInstant, effects: &mut Vec<Effect>) {
         let key = exit.key;
         if self.reports.contains_key(&key) {
@@ -85,7 +84,7 @@ impl State {
         }
     }
 
-    /// Takes the check of a job's input files. A job without one of them fails before its start.
+    /// Handles the check of a job's input files. A job without one of them fails before its start.
     pub(super) fn inputs_checked(
         &mut self,
         key: AttemptKey,
@@ -110,7 +109,7 @@ impl State {
         self.finish_report(key, now, effects);
     }
 
-    /// Takes the check of a job's output files, which completes its report.
+    /// Handles the check of a job's output files, which completes its report.
     pub(super) fn outputs_checked(
         &mut self,
         key: AttemptKey,
@@ -136,7 +135,7 @@ impl State {
         self.finish_report(key, now, effects);
     }
 
-    /// Completes a report: the job is only a result from now on.
+    /// Completes a report: from now on the runner holds only the result.
     pub(super) fn finish_report(&mut self, key: AttemptKey, now: BootInstant, effects: &mut Vec<Effect>) {
         let (Some(job), Some(report)) = (self.jobs.remove(&key), self.reports.get(&key)) else { return };
         self.session.mark_dirty(now);
@@ -154,11 +153,11 @@ impl State {
         }));
     }
 
-    /// Takes the loss of a shim that was killed. Its successor has killed the jobs.
+    /// Handles the loss of a shim that was killed. Its successor has killed the jobs.
     pub(super) fn shim_lost(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
         if self.jobs.remove_handed() {
-            // The old shim may have started these jobs, so the runner can neither start nor return them. It registers in an empty place
-            // instead: the server gives leases that the runner does not name to another one, under the next number.
+            // The old shim may have started these jobs, so the runner can neither start nor return them. It registers
+            // again without naming them: the server then grants the jobs again, under the next attempt number.
             self.session.reset();
         }
         self.heartbeat.reset();
@@ -195,7 +194,7 @@ impl State {
         self.terminate_all(&running, self.allocation.stop_reason(), now, effects);
     }
 
-    /// Stops at once: kills running jobs and leaves out the actions of the end.
+    /// Stops at once: kills running jobs, and skips the actions of a worker's end.
     pub(super) fn stop_now(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
         self.begin_end(Ok(RunnerExit::Stopped), now, effects);
         self.lifecycle.skip_worker_actions();
@@ -237,8 +236,8 @@ impl State {
         self.jobs.set_ending(&key, why, now);
         let job = self.jobs.get(&key)?;
         let template = &job.launch.template;
-        // SIGKILL is in time, however late the signal is.
-        let left = end.map(|end| kill_time(template, end).since(now));
+        // A late signal shortens the lead, so that SIGKILL is in time.
+        let left = end.map(|end| template.kill_time(end).since(now));
         let lead = left.map_or(template.lead(), |left| left.min(template.lead()));
         effects.push(Effect::Log(RunnerEvent::Signaled { key, signal: template.signal }));
         effects.push(Effect::Terminate(Termination { key, why, signal: template.signal, lead_ms: milliseconds(lead) }));
@@ -350,7 +349,7 @@ const STEP_LIMIT_TOLERANCE: Duration = Duration::from_secs(1);
 /// Returns why a step failed that this runner did not end. Slurm kills a step that exceeds its memory or time limit, and `srun` reports
 /// neither in its exit code.
 ///
-/// A step that dies of its early warning has run out of time, too.
+/// A step that its early warning kills has run out of time, too.
 fn step_cause(return_code: i32, job: &LeasedJob, exit: &JobExit) -> Cause {
     let ran = exit.ended.since(exit.started) + STEP_LIMIT_TOLERANCE;
     let limit = job.step.limit;

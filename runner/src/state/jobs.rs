@@ -18,7 +18,8 @@ use super::usage_stats::UsageStats;
 use crate::clock::BootInstant;
 use crate::protocol::{ShimJob, StartOrder, StopReason};
 
-/// Time for which a job of several nodes is passed over by smaller jobs. Then its nodes are kept as they become free.
+/// Time for which smaller jobs may start before a job of several nodes. After it, nodes are kept for this job as they
+/// become free.
 const MAX_PASSED_OVER_WITH_NODES: Duration = Duration::from_secs(10);
 /// The same for a job of one node. It is longer, because one node becomes free by itself as jobs end, and is idle while it is kept.
 const MAX_PASSED_OVER: Duration = Duration::from_secs(300);
@@ -53,7 +54,7 @@ pub(super) struct LeasedJob {
 }
 
 impl LeasedJob {
-    /// A lease that has just arrived.
+    /// Creates the job of a lease that has just arrived.
     pub fn leased(
         lease: Lease,
         launch: Arc<LaunchProfile>,
@@ -81,7 +82,7 @@ impl LeasedJob {
         }
     }
 
-    /// A job that an earlier agent started.
+    /// Creates a job that an earlier agent started.
     fn running(job: ShimJob, launch: Arc<LaunchProfile>) -> Self {
         Self {
             role: job.order.role,
@@ -93,7 +94,7 @@ impl LeasedJob {
             stage: JobStage::Running,
             reservation: None,
             since: job.started,
-            // The earlier agent had time to report the start. A running job is not ended on a mere suspicion.
+            // The earlier agent has probably reported the start. A running job is not ended on suspicion.
             start_known: true,
             ending: job.ending.map(|(why, at)| EndingOrder { why, at }),
             inputs: Inputs::Unknown,
@@ -137,7 +138,7 @@ pub(super) enum JobStage {
     /// The lease waits in the queue.
     Queued,
     /// The shim has it, and starts it after another job of its class.
-    Handed,
+    ShimQueued,
     /// The shim has it and was asked not to start it.
     Recalled,
     /// The shim has the order to start it.
@@ -148,7 +149,7 @@ pub(super) enum JobStage {
 }
 
 impl JobStage {
-    /// True if the attempt counts as started.
+    /// Returns whether the attempt counts as started.
     pub fn is_started(self) -> bool {
         matches!(self, Self::Starting | Self::Running | Self::Checking)
     }
@@ -331,7 +332,7 @@ impl Jobs {
     pub fn hand_over(&mut self, key: AttemptKey) {
         self.leave_queue(key);
         let Some(job) = self.jobs.get_mut(&key) else { return };
-        job.stage = JobStage::Handed;
+        job.stage = JobStage::ShimQueued;
         if let Some(class) = self.classes.get_mut(job.launch.class) {
             class.handed.push_back(key);
         }
@@ -422,7 +423,7 @@ impl Jobs {
     pub fn remove_handed(&mut self) -> bool {
         self.classes.iter_mut().for_each(|class| class.handed.clear());
         let before = self.jobs.len();
-        self.jobs.retain(|_, job| !matches!(job.stage, JobStage::Handed | JobStage::Recalled));
+        self.jobs.retain(|_, job| !matches!(job.stage, JobStage::ShimQueued | JobStage::Recalled));
         self.jobs.len() < before
     }
 
@@ -441,7 +442,7 @@ impl Jobs {
         match next {
             Some((next, job)) if job.reservation.is_none() => {
                 job.reservation = Some(slot);
-                if job.stage == JobStage::Handed {
+                if job.stage == JobStage::ShimQueued {
                     job.stage = JobStage::Starting;
                     self.classes.remove_handed(next);
                     self.activate(next);
@@ -477,7 +478,7 @@ impl Jobs {
         }
     }
 
-    /// Takes the state of a job's input files.
+    /// Records the state of a job's input files.
     pub fn set_inputs(&mut self, key: &AttemptKey, found: Vec<FileStat>) {
         if let Some(job) = self.jobs.get_mut(key) {
             job.inputs = Inputs::Found(found);

@@ -1,4 +1,4 @@
-//! From a lease to a start: which jobs start now, which go to the shim in advance, and which return to the server.
+//! Decides for each lease whether its job starts now, goes to the shim in advance, or returns to the server.
 
 use std::sync::Arc;
 
@@ -77,7 +77,8 @@ impl State {
         self.session.mark_dirty(now);
     }
 
-    /// Returns whether the runner still takes such work. At its end it takes the actions that belong to the end.
+    /// Returns whether the runner still takes leases of this role. At its end it takes only the actions of a worker's
+    /// end.
     pub(super) fn accepts(&self, role: LeaseRole) -> bool {
         match self.lifecycle.phase() {
             Phase::Serving => !(role.is_job() && (self.allocation.is_preempted() || !self.jobs.has_node())),
@@ -173,7 +174,7 @@ impl State {
         }
     }
 
-    /// Takes the start of a job by the shim.
+    /// Handles the start of a job by the shim.
     pub(super) fn started(
         &mut self,
         key: AttemptKey,
@@ -198,7 +199,7 @@ impl State {
         }
     }
 
-    /// Takes the confirmation that the shim will not start a job.
+    /// Handles the confirmation that the shim will not start a job.
     pub(super) fn revoked(&mut self, key: AttemptKey, now: BootInstant) {
         let Some(job) = self.jobs.get(&key) else { return };
         let is_unwanted = job.stage == JobStage::Recalled || !self.accepts(job.role);
@@ -237,7 +238,7 @@ impl State {
             let Some(job) = self.jobs.get(&key) else { continue };
             match job.stage {
                 JobStage::Queued => self.drop_unstarted(key, now),
-                JobStage::Handed => {
+                JobStage::ShimQueued => {
                     self.jobs.recall(key);
                     recalled.push(key);
                 }

@@ -13,7 +13,7 @@ use crate::link::LinkError;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Phase {
     Serving,
-    /// The runner takes no work, and goes on when it holds nothing any more.
+    /// The runner takes no new jobs. The next phase begins when it holds no job any more.
     Ending(Result<RunnerExit, LinkError>),
     /// The runner holds nothing. It asks for the actions that belong to a worker's end and runs them; it waits for the answer until
     /// this moment.
@@ -50,12 +50,12 @@ impl Lifecycle {
         self.phase == Phase::Gone
     }
 
-    /// Begins the end: no new work.
+    /// Begins the end: the runner takes no new jobs.
     pub fn end(&mut self, exit: Result<RunnerExit, LinkError>) {
         self.phase = Phase::Ending(exit);
     }
 
-    /// Takes the server's final refusal. Returns whether nothing is left to wait for.
+    /// Handles the server's final refusal. Returns whether nothing is left to wait for.
     pub fn fail(&mut self, error: LinkError) -> bool {
         match &mut self.phase {
             Phase::Ending(exit) => *exit = Err(error),
@@ -70,7 +70,7 @@ impl Lifecycle {
         self.phase = Phase::Leaving(exit, until);
     }
 
-    /// Leaves out the actions that belong to a worker's end.
+    /// Skips the actions that belong to a worker's end.
     pub fn skip_worker_actions(&mut self) {
         self.skip_worker_actions = true;
     }

@@ -133,7 +133,7 @@ fn quarantine_message(settings: &AgentSettings, node: usize, duration: Option<Du
 }
 
 impl State {
-    /// Takes the end of a step that Slurm did not start: it is no failure of the job, and its nodes are quarantined.
+    /// Handles the end of a step that Slurm did not start: it is no failure of the job, and its nodes are quarantined.
     pub(super) fn step_not_started(
         &mut self,
         key: AttemptKey,

@@ -17,7 +17,7 @@ pub(super) enum PollMode {
     Progress,
     /// Jobs run, and nothing else happened.
     Waiting,
-    /// No job runs.
+    /// No job runs, and nothing happened.
     Idle,
 }
 

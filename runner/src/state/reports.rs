@@ -1,5 +1,5 @@
-//! Everything that the server has to learn: attempts that ended, and leases that are returned. An entry stays until the server has
-//! confirmed it.
+//! Reports that the server has not confirmed yet: attempts that ended, and leases that are returned. An entry stays
+//! until the server has confirmed it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -89,7 +89,7 @@ impl Reports {
         true
     }
 
-    /// Returns a result for changes. The journal gets it again.
+    /// Returns a result to be changed. It is then written to the journal again.
     pub fn finished_mut(&mut self, key: &AttemptKey) -> Option<&mut FinishedAttempt> {
         let report = self.reports.get_mut(key)?;
         report.is_journaled = false;

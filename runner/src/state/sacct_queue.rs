@@ -151,7 +151,7 @@ impl State {
         effects.extend(self.sacct.next_query(now, &mut self.timer).map(Effect::QuerySlurm));
     }
 
-    /// Takes the answer of the accounting.
+    /// Handles the answer of the accounting.
     pub(super) fn accounts_answered(
         &mut self,
         answer: Result<HashMap<String, StepAccount>, SlurmError>,
@@ -242,7 +242,7 @@ impl State {
         }
     }
 
-    /// Takes the state of a failed step, which is more precise than the exit code of `srun`.
+    /// Applies the accounted state of a failed step, which is more precise than the exit code of `srun`.
     fn apply_account(&mut self, key: AttemptKey, account: &StepAccount, now: BootInstant, effects: &mut Vec<Effect>) {
         let code = self.reports.get(&key).map_or(0, |report| report.finished.return_code);
         let has_begun = !step_failure::never_began(account, code);

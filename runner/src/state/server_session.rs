@@ -36,7 +36,7 @@ pub(super) struct ServerSession {
     runner: Option<i64>,
     /// The runner ID, or the last one before the server forgot the runner.
     last_runner: Option<i64>,
-    /// True if the shim was there before the runner, so that its jobs are known.
+    /// True if the shim ran before this agent, so that its jobs are known.
     shim_found: bool,
     registering: bool,
     sequence: u64,
@@ -47,7 +47,7 @@ pub(super) struct ServerSession {
     lease_until: BootInstant,
     dirty_since: Option<BootInstant>,
     failures: u32,
-    /// The moment of the first of the calls that fail now.
+    /// The moment of the first failed call of the current outage.
     failing_since: Option<BootInstant>,
     /// The error of the last failed call.
     last_failure: String,
@@ -94,7 +94,7 @@ impl InFlight {
 }
 
 impl ServerSession {
-    /// A session of an unregistered runner. `shim_found`: whether the shim was there before the runner.
+    /// Creates the session of an unregistered runner. `shim_found` is true if the shim ran before this agent.
     pub fn new(shim_found: bool) -> Self {
         Self { shim_found, ..Self::default() }
     }
@@ -127,7 +127,7 @@ impl ServerSession {
         self.capacity_expected
     }
 
-    /// Returns how to leave, once all workflows of the runner have settled.
+    /// Returns the exit reason, once all workflows of the runner have settled.
     pub fn settled(&self) -> Option<RunnerExit> {
         self.settled
     }
@@ -141,7 +141,7 @@ impl ServerSession {
         self.failures > 0
     }
 
-    /// Returns when the first of the calls that fail now failed.
+    /// Returns when the current outage began.
     pub fn failing_since(&self) -> Option<BootInstant> {
         self.failing_since
     }
@@ -167,7 +167,7 @@ impl ServerSession {
         self.lease_until != BootInstant::default()
     }
 
-    /// Starts again with an empty place: the runner registers and acknowledges nothing.
+    /// Starts again like a runner with a new shim: it registers again and acknowledges nothing.
     pub fn reset(&mut self) {
         self.shim_found = false;
         self.deregister();
@@ -204,7 +204,7 @@ impl ServerSession {
         self.ask_at = now;
     }
 
-    /// Takes a failed call. Returns whether it is the first one.
+    /// Handles a failed call. Returns whether it is the first one.
     fn failed(&mut self, reason: String, settings: &AgentSettings, now: BootInstant) -> bool {
         let is_first = self.failures == 0;
         self.failures = self.failures.saturating_add(1);
@@ -218,7 +218,7 @@ impl ServerSession {
         is_first
     }
 
-    /// Takes an answered call, which delivers so many results. Returns an event after an outage.
+    /// Handles an answered call, which delivered `results` results. Returns an event after an outage.
     fn answered(&mut self, results: usize, now: BootInstant) -> Option<RunnerEvent> {
         self.outdated_since = None;
         if std::mem::take(&mut self.failures) == 0 {
@@ -302,7 +302,7 @@ impl State {
         }
     }
 
-    /// Takes a final refusal: the runner ends its jobs, and the results stay with the shim.
+    /// Handles a final refusal: the runner ends its jobs, and the results stay with the shim.
     fn refused(&mut self, error: LinkError, now: BootInstant, effects: &mut Vec<Effect>) {
         self.session.deregister();
         self.begin_end(Err(error.clone()), now, effects);
@@ -311,7 +311,7 @@ impl State {
         }
     }
 
-    /// Takes the answer to a sync.
+    /// Handles the answer to a sync.
     pub(super) fn answered(&mut self, response: SyncResponse, now: BootInstant, effects: &mut Vec<Effect>) {
         let Some(at) = self.session.in_flight.iter().position(|sync| sync.sequence == response.sequence) else {
             return;
@@ -344,7 +344,7 @@ impl State {
         {
             self.lifecycle.leave(exit, now.plus(self.settings.shutdown_grace));
         }
-        self.follow_directive(response.verdict, sync.leaving, now, effects);
+        self.follow_directive(response.directive, sync.leaving, now, effects);
     }
 
     fn settle_reports(&mut self, sync: &InFlight, effects: &mut Vec<Effect>) {
@@ -506,7 +506,7 @@ impl State {
         };
         for (key, job) in self.jobs.iter() {
             match job.stage {
-                JobStage::Queued | JobStage::Handed | JobStage::Recalled => request.queued.push(*key),
+                JobStage::Queued | JobStage::ShimQueued | JobStage::Recalled => request.queued.push(*key),
                 JobStage::Starting => request.running.push(RunningAttempt { key: *key, elapsed_ms: 0 }),
                 JobStage::Running | JobStage::Checking => {
                     let elapsed_ms = milliseconds(now.since(job.since));

@@ -1,4 +1,4 @@
-//! The state of one step.
+//! The state of one Slurm step.
 
 use std::time::Duration;
 

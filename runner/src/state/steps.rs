@@ -67,7 +67,7 @@ impl StepTracker {
         self.asked.then_some(SlurmQuery::StepUsage(numbers))
     }
 
-    /// Takes the numbers of all running steps, by name.
+    /// Records the numbers of all running steps, by name.
     pub fn numbered(&mut self, jobs: &mut Jobs, numbers: &[(String, u32)], now: BootInstant) {
         self.asked = false;
         self.ask_at = now.plus(STEP_NUMBER.pause);
@@ -83,7 +83,7 @@ impl StepTracker {
         }
     }
 
-    /// Takes what steps had used at a moment. Returns the samples that go into files.
+    /// Records the usage of steps at a moment. Returns the samples that go into files.
     pub fn measured(&mut self, jobs: &mut Jobs, at: BootInstant, samples: &[Sample]) -> Vec<MeasurementRecord> {
         self.asked = false;
         let samples: BTreeMap<u32, &Sample> = samples.iter().map(|sample| (sample.step, sample)).collect();

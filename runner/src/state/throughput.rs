@@ -19,7 +19,7 @@ const MAX_HANDED_JOBS: u32 = 16;
 /// Limit of queued jobs in one runner, unless the workflow sets one: other runners may join.
 const MAX_QUEUED_JOBS: u32 = 4096;
 
-/// Observations so far.
+/// Averages of job durations and response times, and the number of jobs that ran at once.
 #[derive(Debug, Default)]
 pub(super) struct ThroughputEstimator {
     duration: Option<Duration>,
@@ -44,7 +44,7 @@ pub(super) struct QueueTarget {
 }
 
 impl ThroughputEstimator {
-    /// An estimator without observations.
+    /// Creates an estimator without observations.
     pub fn new(prefetch: Prefetch) -> Self {
         Self { prefetch, ..Self::default() }
     }
@@ -70,7 +70,7 @@ impl ThroughputEstimator {
         self.round_trip = Some(self.round_trip.map_or(round_trip, |average| (average * 7 + round_trip) / 8));
     }
 
-    /// Returns the time between the ends of two jobs.
+    /// Returns the expected time between the ends of two jobs.
     pub fn interval(&self) -> Option<Duration> {
         self.duration.map(|duration| duration / self.width.max(1))
     }
@@ -115,9 +115,10 @@ impl ThroughputEstimator {
         QueueTarget { queued, refill_below, batch: setting(self.prefetch.batch_size).unwrap_or(u32::MAX).max(1) }
     }
 
-    /// Returns how many of the jobs of a target bridge a round trip: the number that is expected to end before an answer comes, and
-    /// three standard deviations. Jobs that differ from each other wait only in this number. Where jobs end in quick succession, a
-    /// message for each of them would be too many. What the workflow says about its queue counts for all jobs.
+    /// Returns how many queued jobs bridge a round trip: the number that is expected to end before the answer arrives,
+    /// plus three standard deviations. The server grants only so many jobs ahead if their resources differ. Where jobs
+    /// end in quick succession, the latency is at least the report interval, because a message for each job would be
+    /// too many. If the workflow sets a horizon or a refill threshold, this is the whole target.
     pub fn bridge(&self, target: &QueueTarget, report_interval: Duration) -> u32 {
         if self.prefetch.horizon_seconds.is_some() || self.prefetch.refill_threshold.is_some() {
             return target.queued;

@@ -35,7 +35,7 @@ pub(super) struct UsageMonitor {
     due: BTreeMap<u32, BootInstant>,
     /// True if samples are being taken: orders do not queue behind a slow `/proc`.
     busy: bool,
-    /// Number of processes that the kernel had killed for want of memory at the last check.
+    /// Number of processes that the kernel had killed for lack of memory at the last check.
     oom_kills: u64,
     /// The usage of the node for each workflow and run that measures it.
     nodes: BTreeMap<(i64, i32), NodeUsage>,
@@ -104,7 +104,7 @@ fn seconds(seconds: u32) -> Duration {
     Duration::from_secs(seconds.into())
 }
 
-/// Returns whether another process killed the job: then the kernel may have done so for want of memory.
+/// Returns whether another process killed the job: then the kernel may have done so for lack of memory.
 pub(super) fn may_be_out_of_memory(finished: &FinishedAttempt) -> bool {
     finished.return_code == KILLED && finished.cause == Some(Cause::ExitCode)
 }
@@ -147,7 +147,7 @@ fn probes(jobs: &Jobs, every: u32) -> impl Iterator<Item = Probe> {
 }
 
 impl State {
-    /// Takes samples, and kills jobs that exceed their memory limit.
+    /// Records samples, and kills jobs that exceed their memory limit.
     pub(super) fn sampled(&mut self, samples: &Samples, now: BootInstant, effects: &mut Vec<Effect>) {
         self.usage.busy = false;
         let mut records = Vec::new();
@@ -184,7 +184,7 @@ impl State {
         }
     }
 
-    /// Decides whether a job that another process killed ran out of memory: the kernel has killed more processes for want of memory
+    /// Decides whether a job that another process killed ran out of memory: the kernel has killed more processes for lack of memory
     /// than before, or the job was at its limit.
     pub(super) fn apply_oom_kills(&mut self, key: AttemptKey, kills: u64) {
         let killed_one = kills > std::mem::replace(&mut self.usage.oom_kills, kills);

@@ -215,8 +215,8 @@ impl LiveRunner {
     /// Returns whether an answer has a directive that no acknowledged answer had. A runner that knows of a completion waits for the next
     /// workflow as for any other work.
     pub fn has_new_directive(&mut self, request: &SyncRequest, response: &SyncResponse) -> bool {
-        if self.sent_directive.directive != response.verdict {
-            self.sent_directive = SentDirective { directive: response.verdict, sequence: request.sequence };
+        if self.sent_directive.directive != response.directive {
+            self.sent_directive = SentDirective { directive: response.directive, sequence: request.sequence };
         }
         self.sent_directive.sequence > request.acknowledged
     }

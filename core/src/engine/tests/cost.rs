@@ -66,7 +66,7 @@ fn a_retry_visits_each_dependent_once() {
     let leases = world.sync(id, &ask(1, 3)).leases;
     let finished = leases.iter().map(|lease| failure(lease.key, 1, Cause::ExitCode)).collect();
     world.sync(id, &SyncRequest { finished, ..say(2) });
-    assert_eq!(world.state_of("l59_2"), JobState::Canceled, "it was cancelled along all those ways, too");
+    assert_eq!(world.state_of("l59_2"), JobState::Canceled, "it was canceled along all those paths, too");
     let affected = world.run(|engine, tx| engine.retry(workflow, &Retry::Failed, tx));
     assert_eq!(affected, Ok((LAYERS * WIDTH) as i64));
     assert_eq!(world.states(&["l00_0", "l01_0", "l59_2"]), [JobState::Ready, JobState::Blocked, JobState::Blocked]);

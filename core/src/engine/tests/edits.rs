@@ -169,7 +169,7 @@ fn replanned_dependents_of_a_failure_are_counted_once() {
 }
 
 #[test]
-fn a_cancelled_workflow_stays_cancelled_whatever_is_applied() {
+fn a_canceled_workflow_stays_canceled_after_any_apply() {
     let (mut world, plan, _) = half_way();
     let workflow = world.workflow();
     world.run(|engine, tx| engine.cancel(workflow, tx)).unwrap();

@@ -170,7 +170,7 @@ impl History {
         self.check_packing(runner, &request, &answer.response);
         for (finished, (awaited, elsewhere)) in request.finished.iter().zip(awaited.into_iter().zip(elsewhere)) {
             let refused = answer.response.refused.contains(&finished.key);
-            assert!(refused || !elsewhere, "what somebody else has started is theirs");
+            assert!(refused || !elsewhere, "a report was accepted, but another runner has started the job");
             if awaited && !refused {
                 self.check_came_after_parents(&finished.key);
             }

@@ -556,7 +556,7 @@ fn an_allocation_has_what_its_runners_leave_free() {
 }
 
 #[test]
-fn only_what_somebody_was_told_to_run_is_served() {
+fn only_selected_workflows_are_served() {
     let mut world = World::with(&for_slurm());
     let served = |world: &World, scope: Option<RunnerScope>| {
         world.engine.slurm_needs(scope.as_ref(), world.now).iter().map(|needs| needs.is_served).collect::<Vec<_>>()

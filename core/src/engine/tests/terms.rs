@@ -44,7 +44,7 @@ fn the_most_patient_workflow_decides_field_by_field() {
     assert_eq!(numbers(usual), (90, false, 300, 20));
     let mut world = World::new();
     let all = world.register(&runner("all"));
-    assert_eq!(terms(&mut world, all, 1), usual, "nobody says anything");
+    assert_eq!(terms(&mut world, all, 1), usual, "no document sets them");
     world.apply(&plan("first", patient));
     assert_eq!(numbers(terms(&mut world, all, 2)), (600, false, 10, 0));
     world.apply(&plan("second", steady));

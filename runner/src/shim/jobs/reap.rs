@@ -1,7 +1,8 @@
-//! The end of a job: its first process has exited, and no other process of it may be left.
+//! The end of a job. When its first process has exited, all other processes of the job are killed before the result is
+//! reported.
 //!
-//! Everything in its process group is killed. A process that left the group, e.g. a daemon that forked twice, became a child of
-//! the shim when its parent exited; its environment names its job.
+//! All processes of its process group get SIGKILL. A process that left the group, e.g. a daemon that forked twice,
+//! became a child of the shim when its parent exited; its environment names its job.
 
 use std::path::PathBuf;
 
@@ -133,8 +134,8 @@ pub(super) fn job_exit(job: &JobProcess, at: BootInstant, outcome: Outcome, kept
     }
 }
 
-/// Returns whether the output of a job is dropped at once. A pack cannot give back what it contains, so unwanted output must not
-/// get there. Files are deleted by the agent, after it has checked the job's output files.
+/// Returns whether the output of a job is dropped at once. Output cannot be removed from a pack, so unwanted output
+/// must not be added to it. Log files are deleted by the agent, after it has checked the job's output files.
 pub(super) fn is_unwanted(template: &StartTemplate, outcome: &Outcome) -> bool {
     template.stdio == StdioMode::Packed
         && template.delete_on_success

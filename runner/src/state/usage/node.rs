@@ -26,7 +26,7 @@ impl NodeUsage {
         Self { plan, latest: None, samples: 0, cpu, memory, gpu, gpu_memory }
     }
 
-    /// Takes a sample of the node and of the runner's GPUs. Returns the record for the measurement file. CPU usage is known from the
+    /// Adds a sample of the node and of the runner's GPUs. Returns the record for the measurement file. CPU usage is known from the
     /// second sample on.
     pub fn add(
         &mut self,
