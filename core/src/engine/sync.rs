@@ -153,8 +153,8 @@ impl Engine {
         response.capacity_expected = plain.capacity_expected;
     }
 
-    /// Adds to an answer the leases that the runner has and should not have. The runner cancels those that it does
-    /// not hold or whose workflow is canceled, and gives back those that must not start now or could start elsewhere.
+    /// Adds to an answer the leases that the runner has and should not have. The runner cancels those that it does not
+    /// hold or whose workflow is canceled. It gives back those that must not start now or could start elsewhere.
     fn add_directives(&self, id: RunnerId, request: &SyncRequest, response: &mut SyncResponse) {
         let held_by = |key| self.workflows.held_by(id, key);
         for key in request.running.iter().map(|running| &running.key) {

@@ -44,7 +44,7 @@ pub struct Comparison {
 const MOST_WAITS: i64 = 10;
 
 /// Compares both ways. Allocations of one node start as soon as a node is idle. The last of them waits a multiple of
-/// the wait for the first, but not longer than it takes for all nodes to be idle at once.
+/// the wait for the first, but never longer than one allocation with all nodes.
 pub fn compare(outlook: QueueEstimate) -> Comparison {
     let nodes = outlook.nodes.max(1);
     let together = outlook.wait_for_all.map(|wait| Way {
