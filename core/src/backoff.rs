@@ -1,4 +1,4 @@
-//! The wait between two tries of something that failed or brought nothing.
+//! The delay between two tries of an operation that failed or found nothing.
 
 use std::time::Duration;
 

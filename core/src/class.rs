@@ -1,4 +1,4 @@
-//! Resource classes: jobs that need the same and may run in the same places wait in one queue.
+//! Resource classes: jobs with equal requirements, labels and scheduler wait in one queue.
 
 use torc_api::termination::EndMargin;
 use torc_api::wire::Resources;
@@ -17,7 +17,7 @@ pub struct JobClass {
     pub scheduler: Option<String>,
 }
 
-/// A runner, as far as matching is concerned.
+/// The properties of a runner that matching uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunnerView<'a> {
     /// The resources that it may use in total.

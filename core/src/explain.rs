@@ -1,4 +1,4 @@
-//! Explains the state of a job, its reruns and its failures. Pure: facts come in, sentences come out.
+//! Explains the state of a job, its reruns and its failures. Pure functions from facts to sentences.
 
 mod attempts;
 mod waiting;
@@ -14,7 +14,7 @@ use crate::failure::{Escalated, LimitReached};
 pub use attempts::{EndedAttempt, stories};
 pub use waiting::{ServingRunner, SlurmFacts, WaitingAllocation, why_ready};
 
-/// Jobs that a reason lists.
+/// Maximum number of jobs that a reason lists.
 const LISTED: usize = 20;
 
 /// Facts about a job.
@@ -26,7 +26,7 @@ pub struct JobFacts<'a> {
     pub class: &'a JobClass,
     /// Its dependencies: name and state.
     pub parents: Vec<(&'a str, JobState)>,
-    /// The number of its leases that are being ended.
+    /// The number of its revoked leases that have not ended.
     pub ending: u8,
     /// The host of its runner.
     pub host: Option<&'a str>,
@@ -34,7 +34,7 @@ pub struct JobFacts<'a> {
     pub running_seconds: Option<i64>,
     /// Its runner is silent.
     pub unconfirmed: bool,
-    /// Its recovery script: why it is run, and whether it runs.
+    /// Its recovery script, if it waits for one.
     pub script: Option<ScriptFacts>,
     /// The cause and return code of its last failure.
     pub last_failure: Option<(Cause, i32)>,
@@ -202,7 +202,7 @@ fn exit_code(code: i32) -> String {
     }
 }
 
-/// Returns commands that help with a job.
+/// Returns commands or changes that help with the first of these reasons.
 pub fn next_steps(workflow: &str, job: &str, reasons: &[Reason], recovery: Option<&RecoveryHint>) -> Vec<String> {
     let Some(first) = reasons.first() else { return Vec::new() };
     let again = format!("`torc retry {workflow} --job {job}` runs it again");
@@ -266,7 +266,7 @@ fn after_failure(workflow: &str, again: String, recovery: Option<&RecoveryHint>)
     }
 }
 
-/// Requirements that recovery has raised.
+/// Describes the requirements that recovery has changed.
 pub fn raised(declared: &Requirements, now: &Requirements) -> Vec<String> {
     let mut raised = Vec::new();
     if declared.memory_bytes != now.memory_bytes {

@@ -1,7 +1,9 @@
-//! The failure policy: why an attempt failed, whether the job is retried, and what the next attempt gets.
+//! The failure policy: the cause of a failed attempt, the decision about a retry, and the requirements of the next
+//! attempt.
 //!
-//! Everything that retries jobs asks here: the recovery policy of a document, `torc recover`, `torc watch --recover` and
-//! `torc workflows correct-resources`. What was observed of the attempt counts as much as what the document declares.
+//! All retries use it: the recovery policy of a document, `torc recover`, `torc watch --recover` and
+//! `torc workflows correct-resources`. Observations of the attempt count as much as the requirements that the
+//! document declares.
 
 pub mod correction;
 pub mod diagnosis;

@@ -42,7 +42,7 @@ struct KnownFile {
 }
 
 impl FileList {
-    /// Takes a job in.
+    /// Adds the files of a job, with the job's observations of them.
     pub fn add(&mut self, job: &JobRow, profile: &JobProfile, seen: &[FileRow]) {
         for path in &profile.input_files {
             self.files.entry(path.clone()).or_default().readers += 1;

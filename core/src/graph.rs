@@ -1,16 +1,16 @@
-//! Jobs and what they wait for, as a graph: neighbours, stages and cycles.
+//! The dependency graph of jobs: neighbors, stages and cycles.
 //!
-//! Everything here is linear in jobs and dependencies, and works on graphs with cycles too.
+//! All functions are linear in jobs and dependencies, and accept graphs with cycles.
 
 #[cfg(test)]
 mod tests;
 
 use crate::expanded::{Expanded, ExpandedJob};
 
-/// The number of jobs of a cycle that a message names; the others are counted.
+/// Number of jobs of a cycle that a message names; the others are only counted.
 const MOST_NAMED: usize = 100;
 
-/// Lists of numbers by number, in two flat arrays.
+/// A list of numbers for each number, in two flat arrays.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Adjacency {
     /// The start of each number's list in `targets`, and the length of `targets` as the last entry.
@@ -20,7 +20,8 @@ pub struct Adjacency {
 }
 
 impl Adjacency {
-    /// Turns lists around: for each of `count` numbers the lists it occurs in, in order. Numbers that are too large are left out.
+    /// Inverts lists: returns for each of `count` numbers the indices of the lists that contain it, in order. Numbers
+    /// from `count` on are left out.
     pub fn inverted<'a>(count: usize, lists: impl Iterator<Item = &'a [u32]> + Clone) -> Self {
         let mut offsets = vec![0u32; count + 1];
         for number in lists.clone().flatten() {
@@ -62,8 +63,8 @@ pub fn children(jobs: &[ExpandedJob]) -> Adjacency {
     Adjacency::inverted(jobs.len(), jobs.iter().map(|job| &job.depends_on[..]))
 }
 
-/// Jobs by the length of the longest chain before them: those of a stage can all run at once when the stage before it is
-/// done. Jobs in a cycle, and those that wait for one, are in no stage.
+/// Returns the jobs by the length of the longest chain before them. All jobs of a stage can run at once when the
+/// stage before it is done. Jobs in a cycle, and those that wait for one, are in no stage.
 pub fn stages(expanded: &Expanded) -> Vec<Vec<u32>> {
     let children = children(&expanded.jobs);
     let mut waiting = waiting(&expanded.jobs);
@@ -90,8 +91,8 @@ pub fn stages(expanded: &Expanded) -> Vec<Vec<u32>> {
 /// Jobs that all wait for each other, directly or through others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cycle {
-    /// A shortest ring through the job of the cycle that comes first in the document, starting with it: each waits for the
-    /// one before it, and the first for the last.
+    /// A shortest ring through the first job of the cycle in document order, starting with that job. Each job depends
+    /// on the one before it, and the first on the last.
     pub ring: Vec<u32>,
     /// The other jobs of the cycle, in the order of the document.
     pub others: Vec<u32>,
@@ -181,7 +182,7 @@ fn components(expanded: &Expanded) -> Vec<u32> {
         if at(&index, root) != NONE {
             continue;
         }
-        // Each job on the way with the edge that is looked at next; none before the job is entered.
+        // The search path: each job with the next edge to examine; none before the job is entered.
         let mut way: Vec<(u32, Option<usize>)> = vec![(root, None)];
         while let Some((job, edge)) = way.pop() {
             if edge.is_none() {
@@ -205,7 +206,7 @@ fn components(expanded: &Expanded) -> Vec<u32> {
                 None
             });
             if let Some((edge, parent)) = unseen {
-                // Looked at again when the parent is done, to take over how far back it reaches.
+                // Examined again when the parent is done, to take over its low link.
                 way.extend([(job, Some(edge)), (parent, None)]);
                 continue;
             }

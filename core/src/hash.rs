@@ -17,8 +17,8 @@ pub fn job_hash(expanded: &Expanded, job: usize) -> [u8; 32] {
     hash.finish()
 }
 
-/// Returns a hash of what a spawned job does. It includes the spawning job, so it differs from every job of the
-/// document.
+/// Returns a hash of what a spawned job does. It includes the name of the loop and has a prefix of its own, so it
+/// differs from that of every job of the document.
 pub fn spawned_job_hash(expanded: &Expanded, job: usize, lineage: &str) -> [u8; 32] {
     let mut hash = FieldHasher::new("torc spawned job 1");
     hash.text(lineage);

@@ -1,4 +1,4 @@
-//! The one function that decides every move of a job.
+//! The transition function of job states.
 
 use torc_api::state::JobState;
 
@@ -16,9 +16,9 @@ pub enum JobEvent {
     DependencyFailed,
     /// It was leased to a runner.
     Granted,
-    /// Its runner says that it runs. Also accepted from `Ready`: a lease that had run out was started all the same.
+    /// Its runner reports that it runs. Also accepted in `Ready`, because a runner may start an expired lease.
     Started,
-    /// Its lease ended without a start: given back, run out, or not known to its runner.
+    /// Its lease ended without a start: it was returned, has expired, or its runner does not know it.
     LeaseEnded,
     /// An attempt ended, with this decision.
     Ended(Ending),
@@ -28,7 +28,7 @@ pub enum JobEvent {
     Canceled,
     /// The user excluded it.
     Disabled,
-    /// It has to run again, from wherever it is.
+    /// It has to run again, whatever its state is.
     Reset {
         /// The number of unfinished dependencies.
         unmet: u32,
@@ -54,7 +54,7 @@ pub enum Ending {
     PendingFailed,
 }
 
-/// An event that makes no sense in a state.
+/// An event that is not allowed in the state of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a job that is {state} cannot take {event:?}")]
 pub struct InvalidTransition {

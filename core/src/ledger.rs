@@ -1,4 +1,3 @@
-//!
 //! Tracks the used resources of a runner's nodes: CPUs, memory in bytes, GPUs by device.
 //!
 //! A reservation cannot be copied, only released or moved, so nothing is freed twice. The holder and the end of a
@@ -12,7 +11,7 @@ mod tests;
 /// The strategy by which jobs count against a runner's capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
-    /// By what they declare.
+    /// By the resources that they declare.
     Resources,
     /// By their number alone, whatever they declare.
     Slots(u32),
@@ -21,7 +20,7 @@ pub enum Strategy {
 /// The nodes that a reservation may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeScope {
-    /// On the first node, where the runner lives: it starts processes nowhere else.
+    /// Only the first node: the runner lives there and starts processes nowhere else.
     Here,
     /// Any node: srun chooses it.
     Anywhere,
@@ -45,11 +44,11 @@ struct NodeState {
     free: Resources,
     /// Sorted by position, highest last, so that the lowest device is given out first.
     free_devices: Vec<usize>,
-    /// Nothing new is put on one that is not.
+    /// New reservations use only nodes in service.
     in_service: bool,
 }
 
-/// Part of a runner, taken. Give it back with [`Ledger::release`].
+/// Reserved resources of a runner, which [`Ledger::release`] frees.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a dropped reservation is lost to its ledger"]
 pub struct Reservation {
@@ -119,7 +118,7 @@ impl Ledger {
         self.nodes.get(node).is_some_and(|node| node.in_service)
     }
 
-    /// Returns how many more jobs may start by the queue strategy; none for the other strategy.
+    /// Returns the number of jobs that may still start under the queue strategy; none for the other strategy.
     pub fn free_slots(&self) -> Option<u32> {
         match self.strategy {
             Strategy::Slots(_) if !self.nodes.iter().any(|node| node.in_service) => Some(0),
@@ -128,7 +127,7 @@ impl Ledger {
         }
     }
 
-    /// Returns whether it would fit if all nodes were idle.
+    /// Returns whether a job would fit if all nodes were idle.
     pub fn can_ever_fit(&self, need: &Resources) -> bool {
         match self.strategy {
             Strategy::Slots(slots) => slots > 0,
@@ -138,7 +137,7 @@ impl Ledger {
         }
     }
 
-    /// Takes it, or nothing. A job of several nodes takes them whole.
+    /// Reserves the resources of a job; none if they are not free. A job of several nodes takes whole nodes.
     pub fn reserve(&mut self, need: &Resources, reach: NodeScope) -> Option<Reservation> {
         if !self.can_ever_fit(need) {
             return None;
@@ -153,13 +152,13 @@ impl Ledger {
         Some(Reservation { slots: 0, pieces })
     }
 
-    /// Returns the nodes that can take it now.
+    /// Returns the nodes that can run a job now, if there are enough.
     fn choose(&self, need: &Resources, reach: NodeScope) -> Option<Vec<usize>> {
         if need.nodes > 1 {
             let count = usize::try_from(need.nodes).ok()?;
             let whole = |at: &usize| self.nodes[*at].in_service && self.nodes[*at].free == self.node;
             let chosen: Vec<usize> = (0..self.nodes.len()).filter(whole).take(count).collect();
-            // Its command runs where the runner lives.
+            // The command of a multi-node job starts on the node of the runner.
             let is_here = reach == NodeScope::Anywhere || chosen.first() == Some(&0);
             return (chosen.len() == count && is_here).then_some(chosen);
         }
@@ -185,8 +184,8 @@ impl Ledger {
         NodeReservation { node: at, amounts, devices }
     }
 
-    /// Takes exactly these devices on these nodes besides the amounts, for a job that already runs with them. What is no longer
-    /// there is left out, and amounts are taken only as far as they are free: the job runs, whatever the ledger says.
+    /// Reserves these devices on these nodes for a job that already runs with them. Devices and nodes that no longer
+    /// exist are left out. Amounts are reserved only as far as they are free, because the job runs anyway.
     pub fn adopt(&mut self, need: &Resources, devices: &[String], nodes: &[usize]) -> Reservation {
         if let Strategy::Slots(_) = self.strategy {
             let slots = u32::from(self.free_slots > 0);
@@ -218,7 +217,7 @@ impl Ledger {
         NodeReservation { node: at, amounts, devices: taken }
     }
 
-    /// Gives back what was taken.
+    /// Frees the resources of a reservation.
     pub fn release(&mut self, reservation: Reservation) {
         self.free_slots = self.free_slots.saturating_add(reservation.slots);
         for piece in reservation.pieces {

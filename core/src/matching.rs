@@ -130,7 +130,7 @@ pub struct WorkflowQueues<'a> {
     pub workflow: WorkflowId,
     /// Resources in use by its jobs.
     pub usage: ResourcesInUse,
-    /// Limits of what one answer may bring.
+    /// Limits of the leases that one answer may contain.
     pub allowance: Allowance,
     /// The time that the runner has left when the jobs get their first signal.
     pub end: EndMargin,
@@ -144,7 +144,7 @@ pub struct ClassQueue<'a> {
     pub class: &'a JobClass,
     /// The ready jobs of this class.
     pub queue: &'a ReadyQueue,
-    /// Another runner could start such a job now: none of them is leased ahead.
+    /// Another runner could start such a job now, so none of them is leased ahead.
     pub is_wanted_elsewhere: bool,
 }
 
@@ -163,12 +163,12 @@ impl Default for Allowance {
     }
 }
 
-/// Jobs for a runner.
+/// The jobs that were chosen for a runner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chosen {
-    /// Jobs that fit what is free.
+    /// Jobs that fit into the free capacity.
     pub now: Vec<Choice>,
-    /// Jobs that it starts later.
+    /// Jobs that are leased ahead: the runner starts them later.
     pub ahead: Vec<Choice>,
     /// Resources that the jobs of `now` take.
     pub taken: Resources,
@@ -185,7 +185,8 @@ pub struct Choice {
     pub job: u32,
 }
 
-/// Chooses jobs for a runner. One outside a class's scheduler gets its jobs only when there is nothing else for it to do.
+/// Chooses jobs for a runner. A runner outside a class's scheduler gets the jobs of that class only if it gets no
+/// others.
 pub fn choose(place: &RunnerView<'_>, want: &WorkRequest, owners: &[OwnerQueues<'_>]) -> Chosen {
     let chosen = pack(place, want, owners, true);
     if chosen.now.is_empty() && chosen.ahead.is_empty() {
@@ -229,8 +230,8 @@ fn pack(place: &RunnerView<'_>, want: &WorkRequest, owners: &[OwnerQueues<'_>], 
     chosen
 }
 
-/// The order in which jobs are taken: the owner that uses least, then the owner's most urgent workflow, and of equally urgent ones the one that uses
-/// least.
+/// The order in which jobs are taken: the owner that uses least, then that owner's most urgent workflow. Of equally
+/// urgent workflows the one that uses least comes first.
 struct Contest<'a> {
     place: &'a RunnerView<'a>,
     owners: Vec<OwnerTurns>,
@@ -249,13 +250,13 @@ struct WorkflowTurns<'a> {
     usage: ResourcesInUse,
     allowance: Allowance,
     heads: BinaryHeap<Head<'a>>,
-    /// The ready jobs that the runner could have are alike: their order does not matter.
+    /// The order of the ready jobs that the runner could get does not matter, because they are alike.
     is_uniform: bool,
-    /// Heads that do not fit what is free.
+    /// Heads that do not fit into the free capacity.
     too_big: Vec<Head<'a>>,
 }
 
-/// The job whose turn it is.
+/// The next job in the order of the contest.
 struct Turn<'a> {
     workflow: usize,
     head: Head<'a>,
@@ -317,7 +318,7 @@ impl<'a> Contest<'a> {
         Some(Turn { workflow, head })
     }
 
-    /// Chooses the job, unless the allowance of its workflow is used up: then all jobs of its queue stay.
+    /// Chooses the job. If the allowance of its workflow is used up, the jobs of its queue are no longer considered.
     fn take(&mut self, turn: Turn<'a>, is_ahead: bool) -> Option<Choice> {
         let Turn { workflow: index, head } = turn;
         let workflow = &mut self.workflows[index];
@@ -337,7 +338,7 @@ impl<'a> Contest<'a> {
         Some(choice)
     }
 
-    /// Keeps a job that is too big for the free capacity: it may be leased ahead.
+    /// Keeps a job that does not fit into the free capacity, because it may be leased ahead.
     fn set_aside(&mut self, turn: Turn<'a>) {
         self.workflows[turn.workflow].too_big.push(turn.head);
         self.put_back(turn.workflow);

@@ -1,4 +1,3 @@
-//!
 //! Plans the Slurm allocations of workflows.
 //!
 //! Everything here is pure: Slurm's answers are arguments, and the actions to take are results.

@@ -13,7 +13,7 @@ use crate::ids::{JobId, RunnerId};
 use crate::rows::{FileRow, JobProfile, ResultRow, RunnerRow};
 use crate::time::rfc3339;
 
-/// The name that the file must have.
+/// The file name that the RO-Crate specification requires.
 pub const FILE_NAME: &str = "ro-crate-metadata.json";
 const WORKFLOW: &str = "#torc-workflow";
 
@@ -26,11 +26,11 @@ pub struct CrateInput<'a> {
     pub declared: &'a [ExpandedFile],
     /// The profiles of its jobs, by job number.
     pub jobs: &'a BTreeMap<JobId, JobProfile>,
-    /// Attempts that ended, with their jobs' names, in order.
+    /// Attempts that ended with the names of their jobs, sorted by job, run and attempt.
     pub attempts: &'a [(ResultRow, String)],
     /// The runners of the attempts.
     pub runners: &'a [RunnerRow],
-    /// FileEntities as jobs saw them.
+    /// Files as jobs saw them.
     pub files: &'a [FileRow],
 }
 
@@ -119,7 +119,7 @@ fn run_id(run: i32) -> String {
     format!("#torc-run-id-{run}")
 }
 
-/// Attempts are counted from 1 in every run, so those of a later run say which.
+/// Returns the ID of an attempt. Attempts are counted from 1 in every run, so IDs of later runs contain the run.
 fn attempt_id(row: &ResultRow) -> String {
     let id = format!("#job-{}-attempt-{}", row.job, row.attempt);
     if row.run > 1 { format!("{id}-run-id-{}", row.run) } else { id }
@@ -221,7 +221,7 @@ fn without_nulls(value: Value) -> Value {
     }
 }
 
-/// FileEntities that were seen, as entities and by path.
+/// The files that jobs saw: their JSON-LD entities, and the IDs of these by path.
 struct FileEntities {
     entities: Vec<Value>,
     ids: BTreeMap<String, String>,

@@ -1,4 +1,3 @@
-//!
 //! The rows of the store, in plain types.
 //!
 //! A command returns [`Changes`]. The store writes them in one transaction and decides nothing.

@@ -49,7 +49,7 @@ pub struct Database {
     pub clusters: BTreeMap<String, ClusterRow>,
     /// Results in the order in which they were written.
     pub results: Vec<ResultRow>,
-    /// Indexes into `results`, for lookups and overwrites.
+    /// Indexes into `results` by attempt, because an attempt has at most one result.
     by_attempt: BTreeMap<(ResultKey, WorkflowId), usize>,
     /// Slurm's accounting of steps.
     pub slurm_stats: BTreeMap<StatsKey, SlurmStats>,

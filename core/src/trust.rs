@@ -1,4 +1,3 @@
-//!
 //! Signed tokens with limited rights.
 //!
 //! A token is `torc1.CLAIMS.SIGNATURE`: the claims as JSON, and HMAC-SHA-256 over everything before it, both in
@@ -14,7 +13,7 @@ use torc_api::token::Claims;
 /// The prefix of every signed token. It distinguishes signed tokens from the administrator's token and from other
 /// versions.
 const PREFIX: &str = "torc1.";
-/// A shorter key could be guessed.
+/// Minimum length of a key in bytes. A shorter key could be guessed.
 const KEY_BYTES: usize = 32;
 
 /// The key that signs tokens.
@@ -29,13 +28,13 @@ pub struct ShortKey;
 /// The reason why a token is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// It is no token of ours.
+    /// It is not a signed token of this version.
     #[error("it is no token")]
     Malformed,
-    /// Its signature is not that of this key.
+    /// This key has not signed it.
     #[error("it was not signed by this server, or its key has changed")]
     Forged,
-    /// Its time is over.
+    /// It has expired according to its claims.
     #[error("it has expired")]
     Expired,
 }
@@ -48,7 +47,7 @@ impl TokenKey {
 
     /// Returns a token with these claims.
     pub fn sign(&self, statement: &Claims) -> String {
-        // A statement is a map with text as keys: it can always be written.
+        // Claims are a map with text as keys, which can always be written.
         let json = serde_json::to_vec(statement).unwrap_or_default();
         let signed = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(json));
         let signature = URL_SAFE_NO_PAD.encode(self.mac(&signed).finalize().into_bytes());
@@ -82,12 +81,12 @@ pub fn read(token: &str) -> Result<Claims, TokenError> {
     serde_json::from_slice(&json).map_err(|_| TokenError::Malformed)
 }
 
-/// Returns whether a word is a signed token and not the administrator's.
+/// Returns whether a token is a signed one and not the administrator's.
 pub fn is_signed(token: &str) -> bool {
     token.starts_with(PREFIX)
 }
 
-/// Compares without telling by its duration how much of a guess was right.
+/// Compares two secrets in a time that does not reveal how many bytes are equal.
 pub fn same(given: &[u8], wanted: &[u8]) -> bool {
     let different = given.iter().zip(wanted).fold(0u8, |sum, (a, b)| sum | (a ^ b));
     given.len() == wanted.len() && !wanted.is_empty() && different == 0

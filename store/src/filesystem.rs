@@ -18,8 +18,8 @@ pub(crate) fn has_shared_memory(_path: &Path) -> bool {
     true
 }
 
-/// Returns whether a file system is remote: mappings on two hosts are two memories. The numbers are those of statfs(2) and of the
-/// file systems' headers.
+/// Returns whether a file system is remote, so that two hosts do not share the memory of a mapped file. The numbers
+/// are those of statfs(2) and of the file systems' headers.
 #[cfg(target_os = "linux")]
 fn is_remote(kind: i64) -> bool {
     const NFS: i64 = 0x6969;

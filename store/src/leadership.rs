@@ -1,5 +1,5 @@
-//! The epoch of the writer. A server that leads stores its epoch, and from then on the transactions of all servers with a lower
-//! epoch fail, even those of a frozen server that still believes to lead.
+//! The epoch of the writer. A server that becomes the leader stores its epoch. From then on the transactions of all
+//! servers with a lower epoch fail, even those of a frozen server that still believes that it leads.
 
 use sqlx::SqliteConnection;
 

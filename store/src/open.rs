@@ -28,8 +28,8 @@ pub struct OpenOptions {
     pub create: bool,
     /// `true` to use a single connection, which needs no shared memory. Absent: the file system decides.
     pub exclusive: Option<bool>,
-    /// The leader under whose epoch this process writes. Then the epoch decides who may write and there is no lock: a frozen leader
-    /// would hold it for ever.
+    /// The leader under whose epoch this process writes. If set, the epoch decides which process may write. No lock
+    /// is taken, because a frozen leader would never release it.
     pub leader: Option<Leader>,
 }
 
@@ -165,7 +165,7 @@ async fn prepare(connection: &mut SqliteConnection, path: &Path) -> Result<(), S
             .run(&mut *connection)
             .await
             .map_err(|error| StoreError::from_sqlx(path, migration_failure(error)))?;
-        // Counted here and not in the migrations: after a crash between the two, the next open counts again.
+        // Set here and not in the migrations: after a crash between the two, the next open sets it again.
         sqlx::query(AssertSqlSafe(format!("pragma user_version = {known}")))
             .execute(&mut *connection)
             .await
@@ -180,7 +180,7 @@ pub(crate) fn known_schema() -> i64 {
     migrations.saturating_add(FIRST_LAYOUT - 1)
 }
 
-/// The origin of a file.
+/// The application and the schema that a database file declares.
 pub(crate) struct Identity {
     pub application: i64,
     pub schema: i64,
@@ -205,7 +205,7 @@ impl Identity {
     }
 }
 
-/// Reads the origin of a file.
+/// Reads the application and the schema of a database file.
 pub(crate) async fn identify(connection: &mut SqliteConnection) -> Result<Identity, QueryError> {
     let application = sqlx::query_scalar("pragma application_id").fetch_one(&mut *connection).await?;
     let schema = sqlx::query_scalar("pragma user_version").fetch_one(&mut *connection).await?;

@@ -209,7 +209,8 @@ fn conditions(workflow: &LiveWorkflow, before: &[Condition], now: Now) -> Vec<Co
     current_conditions(workflow).into_iter().map(with_times).collect()
 }
 
-/// Returns all conditions, always in the same order. Messages contain nothing that changes with each job.
+/// Returns all conditions, always in the same order. Their messages do not change with each job, so that they are
+/// seldom written.
 fn current_conditions(workflow: &LiveWorkflow) -> Vec<Condition> {
     let is_completed = is_completed(workflow);
     let is_suspended = workflow.is_suspended() && !is_completed;

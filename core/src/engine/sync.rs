@@ -12,7 +12,7 @@ use super::{CommandError, Engine};
 use crate::ids::{Now, RunnerId};
 use crate::rows::RunnerRow;
 
-/// An answer to a sync.
+/// The answer to a sync request, which may be sent later.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SyncAnswer {
     /// The answer if it is sent now.
@@ -153,8 +153,8 @@ impl Engine {
         response.capacity_expected = plain.capacity_expected;
     }
 
-    /// Adds to an answer the leases that the runner has and should not have: it cancels those that are not its own or are canceled, and
-    /// returns those that need not start now.
+    /// Adds to an answer the leases that the runner has and should not have. The runner cancels those that it does not
+    /// hold or whose workflow is canceled. It gives back those that must not start now or could start elsewhere.
     fn add_directives(&self, id: RunnerId, request: &SyncRequest, response: &mut SyncResponse) {
         let held_by = |key| self.workflows.held_by(id, key);
         for key in request.running.iter().map(|running| &running.key) {
@@ -188,7 +188,8 @@ impl Engine {
         target.role.is_job() && (is_suspended() || is_for_other())
     }
 
-    /// Applies everything that is due: deadlines, offers and the silence of runners. Cheap if nothing is due.
+    /// Applies all time limits that have passed: deadlines, offers, return requests and the silence of runners. Cheap
+    /// if none has.
     pub fn expire(&mut self, tx: &mut Tx) {
         self.leases().expire(tx);
     }

@@ -11,13 +11,13 @@ impl TaskLease {
         self.runner = Some(runner);
     }
 
-    /// Takes the lease from its runner. The attempt is still to come.
+    /// Takes the lease from its runner. The attempt counts as not started.
     pub(super) fn release(&mut self) {
         self.runner = None;
         self.started_ms = None;
     }
 
-    /// Ends the current attempt. An attempt without a lease is still to come.
+    /// Begins the next attempt, unless the current one never had a lease.
     pub(super) fn next_attempt(&mut self) {
         if self.lease_id > 0 {
             self.attempt += 1;

@@ -1,4 +1,4 @@
-//! Commands beside the document: suspend, resume, cancel, retry, delete.
+//! Commands that do not change the document: suspend, resume, cancel, retry, delete.
 
 use std::collections::BTreeSet;
 

@@ -85,7 +85,7 @@ impl LiveWorkflow {
         self.without(&BTreeSet::new())
     }
 
-    /// Takes over from the workflow before an edit what its jobs have left beside their rows.
+    /// Takes over the state of the workflow before an edit that is neither in its row nor in its jobs.
     pub fn inherit(&mut self, old: &Self) {
         let graph = &self.graph;
         let names = graph.by_name();
@@ -159,7 +159,7 @@ impl LiveWorkflow {
         CommandError::NoJob { workflow: self.row().name.clone(), job: reference.to_owned() }
     }
 
-    /// Applies an event to a job. The parts of the workflow that depend on the states of jobs follow.
+    /// Applies an event to a job, and updates the parts of the workflow that depend on its state.
     pub fn transition(&mut self, job: u32, event: JobEvent, tx: &mut Tx) -> Result<JobState, InvalidTransition> {
         let StateChange { before, after } = self.graph.transition(job, event, tx)?;
         let id = self.graph.job(job).id();

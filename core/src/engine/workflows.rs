@@ -96,7 +96,7 @@ impl Workflows {
         Some(workflow)
     }
 
-    /// Continues the session of a state that was dropped and read again.
+    /// Takes over the session of an earlier state that was dropped and loaded again.
     pub fn continue_session(&mut self, before: &Session) {
         let all = &self.all;
         self.session.resume(before, |id| all.contains_key(&id));
@@ -142,7 +142,8 @@ impl Workflows {
         }
     }
 
-    /// Returns whether the jobs of a workflow run only in Slurm allocations, because this process submits these.
+    /// Returns whether the jobs of a workflow run only in Slurm allocations, because this process submits
+    /// allocations.
     pub fn is_left_to_slurm(&self, id: WorkflowId) -> bool {
         self.session.serves_slurm() && self.all.get(&id).is_some_and(|workflow| workflow.schedulers.is_for_slurm())
     }

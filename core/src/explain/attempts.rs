@@ -1,4 +1,4 @@
-//! Reports on a job's attempts: how each ended, the evidence, and why another one followed.
+//! Reports on a job's attempts: the end of each, the evidence, and the reason for the next one.
 
 use torc_api::explain::AttemptReport;
 use torc_api::quantity::{format_bytes, format_duration};
@@ -75,7 +75,7 @@ fn sentences(
     // The requirements of earlier attempts are not stored. Recovery or the user may have raised them since.
     let now = if is_followed { " now" } else { "" };
     if let Some(peak) = row.usage.peak_memory_bytes.filter(|peak| *peak > 0) {
-        // What was killed for its memory was quicker than who measured it.
+        // The job was killed before its peak was measured.
         let is_missed = cause == Cause::OutOfMemory && peak < needs.memory_bytes;
         let missed = if is_missed { " when it was last measured" } else { "" };
         let (peak, limit) = (format_bytes(peak), format_bytes(needs.memory_bytes));
@@ -88,7 +88,7 @@ fn sentences(
     said
 }
 
-/// Returns why another attempt followed this one.
+/// Returns the reason for the next attempt.
 fn what_followed(row: &ResultRow, next: Option<&EndedAttempt<'_>>, diagnosis: Option<Cause>) -> Option<String> {
     if let Some(next) = next
         && next.result.run != row.run

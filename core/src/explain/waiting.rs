@@ -38,7 +38,7 @@ pub struct SlurmFacts<'a> {
     pub unreachable: Option<&'a str>,
     /// The number of ready jobs that wait because `maxAllocations` is reached.
     pub held_back: i64,
-    /// Too many allocations have ended in vain.
+    /// Too many consecutive allocations have ended without a finished job.
     pub is_exhausted: bool,
 }
 
@@ -55,7 +55,7 @@ pub struct WaitingAllocation {
     pub estimated_start: Option<String>,
 }
 
-/// Returns why a ready job does not run.
+/// Returns the reasons why a ready job does not run.
 pub fn why_ready(class: &JobClass, runners: &[ServingRunner<'_>], slurm: &SlurmFacts<'_>) -> Vec<Reason> {
     let live: Vec<&ServingRunner<'_>> = runners.iter().filter(|runner| !runner.is_silent).collect();
     let could = |runner: &&&ServingRunner<'_>| class.suits(&runner.place, runner.end);
@@ -131,7 +131,7 @@ fn pending(first: &WaitingAllocation, count: usize) -> String {
     format!("its allocation {}, Slurm job {number}{others}, waits in Slurm's queue: {why}{when}", first.name)
 }
 
-/// Returns what all runners lack: labels first, then size, then time.
+/// Returns the property that all runners lack: labels first, then size, then time.
 fn misfit(class: &JobClass, runners: &[&ServingRunner<'_>]) -> Option<Reason> {
     if runners.is_empty() {
         return None;
@@ -161,7 +161,7 @@ fn misfit(class: &JobClass, runners: &[&ServingRunner<'_>]) -> Option<Reason> {
     most.map(|(usable, runner)| Reason::new(ReasonKind::TimeLeft, too_late(&class.requirements, usable, runner)))
 }
 
-/// Says how much of the time that a runner has left is a job's.
+/// Describes the part of a runner's remaining time that a job can use.
 fn too_late(needs: &Requirements, usable_seconds: i64, runner: &ServingRunner<'_>) -> String {
     let left = format_duration(runner.place.remaining_seconds.unwrap_or(0).max(0));
     let EndMargin { headroom_seconds, notice_seconds, .. } = runner.end;

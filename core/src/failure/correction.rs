@@ -1,15 +1,15 @@
-//! Requirements that fit what was observed: more where jobs exceeded them, less where much was never used.
+//! Requirements that fit the observed usage: more where jobs exceeded them, less where much was never used.
 
 use super::escalation::{Largest, NodeShape, scale_memory, scale_seconds};
 use crate::expanded::Requirements;
 
 /// The new amount in percent of what was observed.
 pub const CORRECTION_PERCENT: i64 = 120;
-/// Bytes that a reduction of memory has to save.
+/// Minimum saving of a reduction of memory, in bytes.
 const LEAST_MEMORY: i64 = 1 << 30;
-/// Percent of one CPU that a reduction of CPUs has to save.
+/// Minimum saving of a reduction of CPUs, in percent of one CPU.
 const LEAST_CPU_PERCENT: i64 = 5;
-/// Seconds that a reduction of time has to save.
+/// Minimum saving of a reduction of the runtime, in seconds.
 const LEAST_SECONDS: i64 = 1_800;
 
 /// Measurements of a job.
@@ -21,7 +21,7 @@ pub struct ObservedJob {
     pub peak_memory_bytes: Option<i64>,
     /// Its highest CPU use, 100 for one core.
     pub peak_cpu_percent: Option<f64>,
-    /// The time that it ran.
+    /// Seconds for which it ran.
     pub run_seconds: Option<i64>,
 }
 
@@ -94,7 +94,7 @@ impl Peak {
         self.most.filter(|most| *most > amount)
     }
 
-    /// Less than an amount, if that is certain to be enough and saves something.
+    /// Returns a smaller amount if all jobs were observed and it saves more than `least_saving`; otherwise `now`.
     fn reduced(self, now: i64, least_saving: i64, may_reduce: bool) -> i64 {
         let wanted = self.most.filter(|_| may_reduce && self.is_complete).map(percent_of);
         wanted.filter(|wanted| now - wanted > least_saving).map_or(now, |wanted| wanted.max(1))

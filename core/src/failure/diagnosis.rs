@@ -1,4 +1,4 @@
-//! The cause of a failed attempt, from everything that is known of it.
+//! The cause of a failed attempt, from all facts that are known of it.
 
 use torc_api::resources::DEFAULT_REQUIREMENTS;
 use torc_api::state::Cause;
@@ -22,7 +22,7 @@ pub struct Evidence<'a> {
     pub peak_memory_bytes: Option<i64>,
     /// Its highest CPU use, 100 for one core.
     pub peak_cpu_percent: Option<f64>,
-    /// The time that it ran.
+    /// Seconds for which it ran.
     pub run_seconds: i64,
 }
 
@@ -55,8 +55,8 @@ impl<'a> Evidence<'a> {
     }
 }
 
-/// Returns the cause of a failure. A cause that was found out when the attempt ended counts; otherwise memory above the limit, the
-/// exit code and the run time decide.
+/// Returns the cause of a failure. A reported cause other than `ExitCode` counts. Otherwise memory above the limit,
+/// the exit code and the run time decide.
 pub fn diagnose(evidence: &Evidence<'_>) -> Cause {
     match evidence.cause {
         Some(Cause::ExitCode) | None => {}

@@ -1,4 +1,5 @@
-//! More memory or time for the next attempt: more than the last one had and more than it was seen to use, but no more than there is.
+//! Computes more memory or time for the next attempt: more than the last one had and used, but no more than nodes
+//! offer.
 
 use torc_api::quantity::{format_bytes, format_duration};
 use torc_api::state::Cause;
@@ -36,9 +37,9 @@ pub struct NodeShape {
     pub memory_bytes: i64,
     /// GPUs of the node.
     pub gpus: i64,
-    /// The most nodes of this shape that one job can have.
+    /// Maximum number of nodes of this shape for one job.
     pub max_nodes: i64,
-    /// The longest time that a job can have it.
+    /// The longest walltime on such a node, in seconds.
     pub seconds: i64,
 }
 
@@ -95,7 +96,7 @@ impl Largest<'_> {
     }
 }
 
-/// More of what ran out cannot be given: the attempt had as much as there is.
+/// The limit that prevents more memory or time: the attempt had as much as there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LimitReached {
     /// The largest node has no more memory.
@@ -110,7 +111,7 @@ pub enum LimitReached {
         /// Bytes of the largest node.
         largest: i64,
     },
-    /// The longest time limit is no longer.
+    /// No walltime is longer than the time that the attempt had.
     #[error(
         "it ran out of time with {}, and the longest time that it can get is {}",
         format_duration(*had),
@@ -131,7 +132,7 @@ pub enum Escalated {
     To(Requirements),
     /// It would need more than there is.
     Not(LimitReached),
-    /// The attempt ran out of nothing.
+    /// The attempt ran out of neither memory nor time.
     Unneeded,
 }
 
@@ -173,7 +174,7 @@ fn more_time(evidence: &Evidence<'_>, percent: i64, largest: Largest<'_>) -> Res
     Ok(Requirements { runtime_seconds, ..needs.clone() })
 }
 
-/// Raises the CPUs to what the attempt used, because it slowed down its neighbors and itself.
+/// Raises the CPUs to the number that the attempt used, because excess use slows down the job and its neighbors.
 fn with_used_cpus(mut next: Requirements, evidence: &Evidence<'_>, largest: Largest<'_>) -> Requirements {
     if let Some(percent) = evidence.peak_cpu_percent.filter(|percent| *percent > next.num_cpus as f64 * 100.0) {
         let used = (percent / 100.0).ceil() as i64;

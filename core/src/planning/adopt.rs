@@ -1,4 +1,3 @@
-//!
 //! Resolves submissions that a crash interrupted between the call of `sbatch` and its record.
 //!
 //! Every allocation has a marker that it carries in Slurm, so Slurm can be asked about it. It is submitted again only
@@ -19,20 +18,20 @@ pub struct PendingSubmission<'a> {
 /// Slurm's answer about markers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlurmLookup<'a> {
-    /// Nothing: it did not answer.
+    /// Slurm did not answer.
     NoAnswer,
-    /// These exist, or have existed: marker and number.
+    /// The allocations that exist or have existed: marker and Slurm job number.
     Found(&'a [(&'a str, &'a str)]),
 }
 
 /// The action to take for an interrupted submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolution<'a> {
-    /// It is there, under this number.
+    /// Slurm has it under this job number.
     Adopt(&'a str),
-    /// It is not there: submit it, under the same marker.
+    /// Slurm does not know it: submit it again with the same marker.
     Submit,
-    /// Its fate is not known yet.
+    /// Slurm may still report it: ask again later.
     Wait,
 }
 
@@ -48,7 +47,7 @@ pub fn decide<'a>(intention: PendingSubmission<'_>, sightings: SlurmLookup<'a>) 
     }
 }
 
-/// Allocations in Slurm that carry a marker of ours but are not the one that is known under it.
+/// Returns the other Slurm jobs that carry the marker of the allocation whose job is `number`.
 pub fn surplus<'a>(marker: &str, number: &str, sightings: SlurmLookup<'a>) -> Vec<&'a str> {
     let SlurmLookup::Found(found) = sightings else { return Vec::new() };
     found.iter().filter(|(found, other)| *found == marker && *other != number).map(|(_, other)| *other).collect()

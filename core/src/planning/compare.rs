@@ -1,4 +1,4 @@
-//! One allocation with N nodes, or N allocations with one node: which is done first?
+//! Compares one allocation of N nodes with N allocations of one node by the time at which they are done.
 
 /// Slurm's estimates for one large and for several small allocations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub struct QueueEstimate {
     pub wait_for_one: Option<i64>,
 }
 
-/// A way to have the nodes.
+/// A way to request the nodes, with its expected times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
     /// The number of allocations.
@@ -28,22 +28,23 @@ pub struct Way {
     pub done: i64,
 }
 
-/// Both ways, and which is better.
+/// Both ways to request the nodes, and the preferred one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Comparison {
-    /// One allocation with all nodes.
+    /// One allocation with all nodes; none if it would never start.
     pub together: Option<Way>,
-    /// An allocation for each node.
+    /// An allocation for each node; none if they would never start.
     pub apart: Option<Way>,
-    /// Take allocations of one node.
+    /// Allocations of one node are done earlier, or as early and start no later.
     pub prefer_apart: bool,
 }
 
-/// Beyond so many allocations that have to wait, each further one is not thought to wait longer than the one before.
+/// Maximum number of waits that the estimate adds up. Further allocations count as waiting no longer than the one
+/// before.
 const MOST_WAITS: i64 = 10;
 
-/// Compares both. Nodes one by one start as soon as they are idle; the last of them waits a few times as long as the first, but not
-/// longer than for all nodes to be idle at once.
+/// Compares both ways. Allocations of one node start as soon as a node is idle. The last of them waits a multiple of
+/// the wait for the first, but never longer than one allocation with all nodes.
 pub fn compare(outlook: QueueEstimate) -> Comparison {
     let nodes = outlook.nodes.max(1);
     let together = outlook.wait_for_all.map(|wait| Way {

@@ -1,4 +1,3 @@
-//!
 //! Plans the submission and cancellation of one workflow's allocations.
 //!
 //! Every rule compares the desired state with the present one, so it can run at any time, and again after a crash.
@@ -20,7 +19,7 @@ use crate::expanded::Requirements;
 use crate::ids::{AllocationId, JobId, WorkflowId};
 use crate::rows::AllocationRow;
 
-/// The most allocations at once, unless the document says otherwise.
+/// Maximum number of concurrent allocations, unless the document sets `maxAllocations`.
 const MAX_ALLOCATIONS: i64 = 4;
 /// The walltime of an allocation whose scheduler declares none, in seconds.
 const WALLTIME_SECONDS: i64 = 3_600;
@@ -28,7 +27,7 @@ const WALLTIME_SECONDS: i64 = 3_600;
 const MAX_IDLE_POLLS: u32 = 2;
 /// The time in milliseconds after the end of a workflow within which its runners leave by themselves.
 const FAREWELL_MS: i64 = 120_000;
-/// Slurm is asked again to cancel what is still there after so long.
+/// Time in milliseconds after which `scancel` is called again for an allocation that still exists.
 const CANCEL_AGAIN_MS: i64 = 30_000;
 
 /// The Slurm demand of a workflow, and its allocations.
@@ -40,7 +39,7 @@ pub struct WorkflowDemand {
     pub name: String,
     /// The folder its jobs run in.
     pub working_dir: String,
-    /// The Slurm that it runs on; none if it has only allocations left from when it did.
+    /// The Slurm cluster that it runs on; none if it no longer uses Slurm but still has allocations.
     pub cluster: Option<String>,
     /// The specification, with schedulers and actions.
     pub spec: Arc<WorkflowSpec>,
@@ -54,13 +53,14 @@ pub struct WorkflowDemand {
     pub finished_ms: Option<i64>,
     /// It is suspended, so no allocations are submitted.
     pub is_suspended: bool,
-    /// Allocations have ended in vain too often.
+    /// Too many consecutive allocations have ended without a finished job.
     pub is_exhausted: bool,
-    /// Jobs that have not started, by kind.
+    /// Jobs that have not started, by resource class.
     pub kinds: Vec<ResourceClass>,
-    /// Jobs that may need a runner yet: all that have not ended and do not run.
+    /// Number of jobs that may still need a runner: those that neither run, nor have ended, nor wait for a manual
+    /// decision.
     pub open_jobs: i64,
-    /// Its allocations that are not over.
+    /// Its allocations that have not ended.
     pub allocations: Vec<LiveAllocation>,
     /// Triggered actions that request nodes.
     pub actions: Vec<NodeRequest>,
@@ -68,7 +68,7 @@ pub struct WorkflowDemand {
     pub asked: BTreeMap<String, (i64, Action)>,
 }
 
-/// Jobs of one kind that have not started.
+/// Jobs with equal requirements, labels and scheduler that have not started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceClass {
     /// The requirements of each job.
@@ -83,7 +83,7 @@ pub struct ResourceClass {
     pub waiting: i64,
 }
 
-/// An allocation that is not over, and what it is doing.
+/// An allocation that has not ended, and its use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveAllocation {
     /// The row of the store.
@@ -92,7 +92,7 @@ pub struct LiveAllocation {
     pub stage: AllocationStage,
     /// The number of runners in it.
     pub runners: usize,
-    /// The number of polls in a row in which Slurm reported it as running after its runners had left.
+    /// The number of consecutive polls in which Slurm reported it as running after its runners had left.
     pub idle_polls: u32,
 }
 
@@ -115,7 +115,7 @@ pub struct NodeRequest {
     pub is_begun: bool,
 }
 
-/// The present view of a cluster.
+/// The facts about a cluster that a plan depends on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ClusterView<'a> {
     /// Its partitions; none while they are not known.
@@ -144,7 +144,7 @@ pub struct AllocationSummary {
 pub struct AllocationPlan {
     /// Allocations to submit, without their numbers.
     pub intend: Vec<AllocationRow>,
-    /// Actions whose allocations are among these.
+    /// Actions whose allocations are in `intend`.
     pub begin: Vec<JobId>,
     /// Actions whose allocations all exist.
     pub executed: Vec<JobId>,
@@ -163,7 +163,7 @@ pub fn course(needs: &WorkflowDemand, ground: ClusterView<'_>, now_ms: i64) -> A
         return course;
     }
     if let Some(finished_ms) = needs.finished_ms {
-        // Runners leave by themselves, and have things to do before.
+        // Runners first finish their own work, e.g. `on_worker_complete` commands, and then leave by themselves.
         let stays = needs.spec.compute_node_ignore_workflow_completion == Some(true);
         let may_leave = now_ms - finished_ms < FAREWELL_MS || stays;
         course.cancel =
@@ -204,7 +204,7 @@ fn due(live: &[&LiveAllocation], unwanted: impl Fn(&LiveAllocation) -> bool, now
     live.iter().filter(|one| is_due(&one.row) && unwanted(one)).map(|one| one.row.id).collect()
 }
 
-/// Plans the allocations of an action, less those that it has already.
+/// Plans the allocations that an action requests and does not have yet.
 fn carry_out(wanted: &NodeRequest, needs: &WorkflowDemand, ground: ClusterView<'_>, course: &mut AllocationPlan) {
     if wanted.is_begun {
         return;
@@ -230,8 +230,8 @@ fn carry_out(wanted: &NodeRequest, needs: &WorkflowDemand, ground: ClusterView<'
     course.begin.push(wanted.action);
 }
 
-/// Replaces ended allocations while jobs are ready that no other allocation can run. There are never more than
-/// actions have requested.
+/// Replaces ended allocations while jobs are ready that no other allocation can run. Never exceeds the number of
+/// allocations that actions have requested.
 fn replace_lost(needs: &WorkflowDemand, ground: ClusterView<'_>, course: &mut AllocationPlan) {
     let policy = needs.spec.recovery.as_ref().and_then(|recovery| recovery.policy);
     let is_allowed = !matches!(policy, Some(RecoveryPolicy::Never | RecoveryPolicy::Manual));
@@ -267,7 +267,7 @@ fn replace_lost(needs: &WorkflowDemand, ground: ClusterView<'_>, course: &mut Al
     }
 }
 
-/// As many allocations as the jobs need.
+/// Plans as many allocations as the jobs need, up to `maxAllocations`.
 fn size(
     needs: &WorkflowDemand,
     partitions: &[PartitionLimits],
@@ -341,7 +341,7 @@ fn existing(one: &LiveAllocation, partitions: &[PartitionLimits]) -> Existing {
         seconds: row.seconds,
     };
     let stage = match one.stage {
-        // Its runner has not come yet, and what it will have is what a node has.
+        // Its runner has not registered yet. It will have what a node of the partition has.
         AllocationStage::Running { seconds_left, free, busy_seconds }
             if free.cpus == 0 && free.nodes > 0 && row.cpus == 0 =>
         {
@@ -362,7 +362,7 @@ fn node_of(name: Option<&str>, partitions: &[PartitionLimits]) -> PartitionLimit
     named.or_else(largest).cloned().unwrap_or_default()
 }
 
-/// Returns a scheduler as a runner that jobs are matched with.
+/// Returns the limits of a scheduler's allocations as a partition, so that jobs can be matched with them.
 fn place_of(scheduler: &SlurmScheduler, partitions: &[PartitionLimits]) -> PartitionLimits {
     let node = node_of(scheduler.partition.as_deref(), partitions);
     PartitionLimits {
@@ -416,7 +416,8 @@ fn seconds_of(scheduler: &SlurmScheduler) -> i64 {
     scheduler.walltime.as_deref().and_then(|text| parse_walltime(text).ok()).unwrap_or(WALLTIME_SECONDS)
 }
 
-/// Bytes; a bare number is in Slurm's own unit.
+/// Returns the memory of a node in bytes; none if it is not set. A number without a unit is in MiB, as in
+/// `sbatch --mem`.
 fn memory_of(scheduler: &SlurmScheduler) -> Option<i64> {
     let text = scheduler.mem.as_deref()?.trim();
     match text.parse::<i64>() {

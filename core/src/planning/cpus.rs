@@ -1,5 +1,4 @@
-//!
-//! The CPUs to request for schedulers that declare none.
+//! Computes the CPUs to request for schedulers that declare none.
 //!
 //! On exclusive nodes, a request for a node gets all of its CPUs. On shared nodes, Slurm gives one CPU to a request
 //! without a number: jobs would run one after another, and those that need two would never run. So Torc requests as

@@ -6,7 +6,7 @@ use torc_api::workflow::WorkflowSpec;
 use super::generate::{PlannedScheduler, SchedulerPlan};
 use crate::expanded::Expanded;
 
-/// More names than these are not listed one by one if an expression says the same.
+/// Number of job names above which an action uses a regular expression, if one selects exactly the same jobs.
 const NAMES_LISTED: usize = 20;
 
 /// Returns whether an action requests allocations.

@@ -26,7 +26,7 @@ pub struct Sequence {
 }
 
 impl Sequence {
-    /// Jobs that do not depend on each other.
+    /// Returns the sequence for jobs that do not depend on each other, the longest of which takes `longest_seconds`.
     pub fn of_one(longest_seconds: i64) -> Self {
         Self { longest_seconds, chain_seconds: longest_seconds }
     }
@@ -37,7 +37,7 @@ pub fn walltime(sequence: Sequence, partition: &PartitionLimits, strategy: Wallt
     let most = partition.seconds.max(60);
     let wanted = match strategy {
         Walltime::FromPartition => most,
-        // Half as much again is room for an estimate that is too low; short jobs need more than that for the margin.
+        // The extra half covers runtimes that were estimated too low. Short jobs need more than that for the margin.
         Walltime::FromJobs => up_to_minute(sequence.longest_seconds.saturating_mul(3) / 2)
             .max(margin.walltime_for(sequence.chain_seconds.max(sequence.longest_seconds))),
     };
@@ -57,13 +57,13 @@ pub fn side_by_side(needs: &Requirements, partition: &PartitionLimits) -> i64 {
         .max(1)
 }
 
-/// Returns how many jobs of a length run one after another in a walltime. At least one: a walltime that is too short for one was set by the
-/// user, and more allocations would not help.
+/// Returns the number of jobs of a length that run one after another in a walltime. At least one: only the user can
+/// have set a walltime that is too short for one job, and more allocations would not help.
 pub fn one_after_another(walltime: i64, runtime: i64, margin: WalltimeMargin) -> i64 {
     (margin.usable_seconds(walltime) / runtime.max(1)).max(1)
 }
 
-/// Jobs that need the same.
+/// Jobs with equal requirements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load<'a> {
     /// The requirements of each job.
@@ -72,8 +72,9 @@ pub struct Load<'a> {
     pub jobs: i64,
 }
 
-/// Returns how many allocations of this walltime these jobs need, if all could start at once. An allocation has as many nodes as one job
-/// of it; jobs of different kinds are not put side by side, but one after another.
+/// Returns the number of allocations of this walltime that the jobs need if all of them can start at once. An
+/// allocation has as many nodes as one of its jobs. Jobs with different requirements run one after another, not side
+/// by side.
 pub fn allocations(loads: &[Load<'_>], partition: &PartitionLimits, walltime: i64, margin: WalltimeMargin) -> i64 {
     let usable = margin.usable_seconds(walltime);
     let mut rounds: Vec<(i64, i64)> = loads
@@ -81,7 +82,7 @@ pub fn allocations(loads: &[Load<'_>], partition: &PartitionLimits, walltime: i6
         .filter(|load| load.jobs > 0)
         .map(|load| (load.needs.runtime_seconds.max(1), divide_up(load.jobs, side_by_side(load.needs, partition))))
         .collect();
-    // The longest first: what is left of their allocations may do for the shorter ones.
+    // Longest first: shorter jobs may fit into the rest of their allocations.
     rounds.sort_unstable_by(|left, right| right.cmp(left));
     let mut open: Vec<(i64, i64)> = Vec::new();
     let mut total = 0_i64;
@@ -98,7 +99,8 @@ pub fn allocations(loads: &[Load<'_>], partition: &PartitionLimits, walltime: i6
     total
 }
 
-/// Puts rounds of a length into what is left of open allocations (seconds left, how many such); says how many rounds remain.
+/// Puts rounds of a length into open allocations, given as (seconds left, number of such allocations). Returns the
+/// number of rounds that remain.
 fn fill(open: &mut Vec<(i64, i64)>, runtime: i64, mut rounds: i64) -> i64 {
     let mut filled = Vec::new();
     for (left, count) in open.iter_mut() {

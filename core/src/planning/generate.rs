@@ -1,5 +1,5 @@
-//! Schedulers and actions for the jobs of a workflow that has none: what `slurm generate` writes into a document and what
-//! `slurm regenerate` adds to a workflow whose allocations are gone.
+//! Plans schedulers and actions for the jobs of a workflow. `slurm generate` writes them into a document, and
+//! `slurm regenerate` adds them to a workflow whose allocations are gone.
 
 use torc_api::action::{Action, ActionType, TriggerType};
 use torc_api::quantity::format_duration;
@@ -9,7 +9,7 @@ use super::fit::{Load, Sequence, Walltime, WalltimeMargin, allocations, node_hou
 use super::groups::{Group, PendingJob, groups};
 use super::partition::{NoMatchingPartition, PartitionLimits, choose};
 
-/// Jobs that wait get no allocations of their own if theirs and those of the others are so few.
+/// Jobs with dependencies share the allocations of jobs without if both together need at most this many allocations.
 const MERGE_UP_TO: i64 = 2;
 
 /// Settings of the planner.
@@ -17,19 +17,19 @@ const MERGE_UP_TO: i64 = 2;
 pub struct PlanSettings<'a> {
     /// The account that is charged.
     pub account: &'a str,
-    /// The partition for everything.
+    /// The partition for all jobs; none to choose one for each group.
     pub partition: Option<&'a str>,
     /// A scheduler for each set of requirements, not for each partition.
     pub by_requirements: bool,
     /// The rule for the walltime.
     pub walltime: Walltime,
-    /// The part of their time that no job can use.
+    /// The part of an allocation's walltime that no job can use.
     pub margin: WalltimeMargin,
     /// A fixed walltime in seconds.
     pub seconds: Option<i64>,
     /// One allocation with many nodes, not many with one.
     pub single_allocation: bool,
-    /// Jobs that wait are never put to those that do not.
+    /// Jobs with dependencies never share a scheduler with jobs without.
     pub keep_apart: bool,
     /// A suffix that makes names of schedulers unique, e.g. `regen_20261116T094530`.
     pub stamp: Option<&'a str>,
@@ -68,9 +68,9 @@ pub struct PlannedScheduler {
     pub seconds: i64,
     /// Nodes that one of its jobs needs.
     pub nodes_per_job: i64,
-    /// The jobs wait for others, so its allocations have to wait for the jobs.
+    /// The jobs have dependencies, so the allocations are submitted when the jobs are ready.
     pub waits: bool,
-    /// The jobs' places in the list of all jobs.
+    /// Indices of the jobs in the list of all jobs.
     pub jobs: Vec<u32>,
 }
 
@@ -106,10 +106,10 @@ impl PlannedScheduler {
     }
 }
 
-/// A job without a place.
+/// A job that no scheduler of the plan can run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unschedulable {
-    /// Its place in the list of all jobs.
+    /// Index of the job in the list of all jobs.
     pub job: u32,
     /// The reason why no partition takes it.
     pub reason: NoMatchingPartition,
@@ -120,7 +120,7 @@ pub struct Unschedulable {
 pub struct SchedulerPlan {
     /// Schedulers to add to the document.
     pub planned: Vec<PlannedScheduler>,
-    /// Jobs that no scheduler is for.
+    /// Jobs that no partition takes, sorted by index.
     pub unplaced: Vec<Unschedulable>,
 }
 
@@ -182,7 +182,8 @@ fn join<'a>(
     }
 }
 
-/// Puts jobs that wait to those that do not, where both together need few allocations: the later ones use what is left of the first.
+/// Adds jobs with dependencies to the schedulers of jobs without, where both together need few allocations. The later
+/// jobs use the time that the earlier ones leave.
 fn merge(lots: &mut Vec<SchedulerGroup<'_>>, settings: PlanSettings<'_>) {
     let waiting: Vec<SchedulerGroup<'_>> = extract(lots, |lot| lot.waits);
     for late in waiting {
@@ -235,7 +236,7 @@ impl SchedulerGroup<'_> {
 
     fn planned(&self, settings: PlanSettings<'_>) -> PlannedScheduler {
         let (count, seconds) = (self.count(settings), self.seconds(settings));
-        // A partition may not give so many nodes to one job; then it is several again.
+        // A partition may limit the nodes of one Slurm job. Then several allocations are needed after all.
         let widest = self.partition.nodes.unwrap_or(i64::MAX) / self.nodes;
         let wide = if settings.single_allocation { count.clamp(1, widest.max(1)) } else { 1 };
         let name = self.name(settings.stamp);
@@ -246,7 +247,7 @@ impl SchedulerGroup<'_> {
                 name: Some(name.clone()),
                 account: settings.account.to_owned(),
                 partition: Some(partition.name.clone()),
-                // All of a node's GPUs, because that is what the number of allocations counts on.
+                // All GPUs of a node, because the number of allocations was computed with them.
                 gres: uses_gpus.then(|| format!("gpu:{}", partition.gpus)),
                 mem: Some(format!("{}m", partition.memory_bytes >> 20)),
                 nodes: Some(self.nodes * wide),

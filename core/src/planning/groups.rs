@@ -1,4 +1,5 @@
-//! Jobs that can share an allocation: those with the same requirements, and either all or none of which wait for others.
+//! Groups jobs that can share an allocation: equal requirements and labels, and either all or none of them wait for
+//! others.
 
 use std::collections::HashMap;
 
@@ -8,7 +9,7 @@ use crate::graph::stages;
 /// A job that is still to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PendingJob<'a> {
-    /// Its place in the list of all jobs.
+    /// Index of the job in the list of all jobs.
     pub index: u32,
     /// Name of the job, for messages.
     pub name: &'a str,
@@ -49,16 +50,16 @@ fn chain_seconds(expanded: &Expanded, is_pending: impl Fn(u32) -> bool) -> Vec<i
     chains
 }
 
-/// Jobs that are alike.
+/// Jobs with equal requirements, labels and `waits`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group<'a> {
     /// The requirements of each job.
     pub requirements: &'a Requirements,
-    /// They wait for others.
+    /// The jobs wait for other jobs that are still to run.
     pub waits: bool,
     /// Labels that their runners must have. Jobs with labels are never together with others.
     pub labels: &'a [String],
-    /// Their places in the list of all jobs.
+    /// Indices of the jobs in the list of all jobs.
     pub jobs: Vec<u32>,
     /// Seconds of the longest sequence of pending jobs that ends with one of them.
     pub chain_seconds: i64,

@@ -11,7 +11,7 @@ pub const STARTUP_SECONDS: i64 = 180;
 pub struct WalltimeMargin {
     /// Seconds before the first job starts.
     pub startup_seconds: i64,
-    /// The end, from a job's first signal on.
+    /// The time between the first signal of a job and the end of the allocation.
     pub end: EndMargin,
 }
 

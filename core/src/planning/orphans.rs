@@ -1,4 +1,3 @@
-//!
 //! Finds allocations and runners that have ended, and the jobs that were lost with them.
 //!
 //! An allocation has ended only if Slurm says so. A missing or unknown answer changes nothing.
@@ -8,21 +7,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use torc_api::slurm::SlurmState;
 use torc_api::state::Cause;
 
-/// An allocation that Slurm neither lists nor has recorded for so long is gone. Until then its accounting may be on the way.
+/// Time in milliseconds after which an allocation counts as ended if Slurm neither lists it nor has recorded its end.
+/// Slurm's accounting can lag behind its queue.
 pub const UNSEEN_MS: i64 = 60_000;
 
-/// An allocation as it is known here.
+/// An allocation as the store knows it, with Slurm's answer about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownAllocation {
     /// Number of the allocation in the store.
     pub id: i64,
-    /// It has started, as far as is known here.
+    /// It has started according to the store.
     pub is_active: bool,
     /// Slurm's answer about it.
     pub sighting: SlurmObservation,
     /// Milliseconds for which Slurm has not known it.
     pub unseen_ms: i64,
-    /// It has come back since its jobs started, as far as Slurm says.
+    /// Slurm reports a later start than the store knows.
     pub has_restarted: bool,
     /// The final state of its earlier start, if it was requeued and the accounting has it.
     pub former_end: Option<SlurmState>,
@@ -33,15 +33,15 @@ pub struct KnownAllocation {
 pub enum SlurmObservation {
     /// It did not answer.
     NoAnswer,
-    /// It is in the queue. This counts more than what is recorded: a record may be about an earlier start.
+    /// It is in the queue. The queue overrides the accounting, which may be about an earlier start.
     Queued(SlurmState),
-    /// It is not in the queue any more, and this is recorded.
+    /// It is no longer in the queue, and the accounting has this state.
     Recorded(SlurmState),
-    /// It is neither in the queue nor recorded.
+    /// It is neither in the queue nor in the accounting.
     Unseen,
 }
 
-/// A runner that has not signed off.
+/// A runner that is registered and has not left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownRunner {
     /// Number of the runner's registration.
@@ -52,7 +52,7 @@ pub struct KnownRunner {
     pub is_silent: bool,
 }
 
-/// A job that is running here.
+/// A job that runs according to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunningJob {
     /// Number of the job in the store.
@@ -66,17 +66,17 @@ pub struct RunningJob {
 pub struct OrphanFindings {
     /// Allocations that are over: number, and the state in which they ended.
     pub over: Vec<(i64, SlurmState)>,
-    /// Allocations that had started and now wait to start again.
+    /// Allocations that Slurm has requeued after they had started.
     pub coming_back: Vec<i64>,
-    /// Allocations of which nothing certain is known.
+    /// Allocations that may or may not have ended.
     pub in_doubt: Vec<i64>,
     /// Runners that cannot be alive.
     pub stale_runners: Vec<i64>,
-    /// Jobs that cannot be alive: number, and why.
+    /// Jobs that cannot be alive: number and cause.
     pub lost_jobs: Vec<(i64, Cause)>,
 }
 
-/// Looks at everything at once.
+/// Returns the differences between the answers of Slurm and the store.
 pub fn detect(allocations: &[KnownAllocation], runners: &[KnownRunner], jobs: &[RunningJob]) -> OrphanFindings {
     let mut findings = OrphanFindings::default();
     let mut ends: BTreeMap<i64, Cause> = BTreeMap::new();
@@ -99,7 +99,7 @@ pub fn detect(allocations: &[KnownAllocation], runners: &[KnownRunner], jobs: &[
     let mut dead: BTreeMap<i64, Cause> = BTreeMap::new();
     for runner in runners {
         let end = runner.allocation.and_then(|allocation| ends.get(&allocation).copied());
-        // An allocation that is not in the books any more ended before: what is left is the silence of its runner.
+        // An allocation that is not among the live ones has ended earlier. Its runner is lost if it is silent, too.
         let homeless = runner.allocation.is_some_and(|allocation| !known.contains(&allocation)) && runner.is_silent;
         match end.or(homeless.then_some(Cause::Lost)) {
             Some(cause) => {
@@ -127,7 +127,7 @@ enum Classification {
     Over(SlurmState),
 }
 
-/// Returns why Slurm has requeued an allocation: a node failure or a preemption.
+/// Returns the cause for which Slurm has requeued an allocation: a node failure or a preemption.
 fn requeued_for(allocation: &KnownAllocation) -> Cause {
     let end = allocation.former_end.and_then(SlurmState::cause_of_its_jobs);
     end.filter(|cause| *cause == Cause::NodeFailure).unwrap_or(Cause::Preempted)
@@ -140,7 +140,7 @@ fn judge(allocation: &KnownAllocation) -> Classification {
         | SlurmObservation::Recorded(SlurmState::Unknown) => Classification::InDoubt,
         SlurmObservation::Queued(state) if state.is_over() => Classification::Over(state),
         SlurmObservation::Queued(state) if state.has_nodes() => {
-            // It runs, but not as it did: what ran in it before is gone.
+            // It runs again after a requeue: what ran in it before is gone.
             if allocation.is_active && allocation.has_restarted {
                 return Classification::ComesBack(requeued_for(allocation));
             }
@@ -150,7 +150,7 @@ fn judge(allocation: &KnownAllocation) -> Classification {
         SlurmObservation::Queued(_) if allocation.is_active => Classification::ComesBack(requeued_for(allocation)),
         SlurmObservation::Queued(_) => Classification::Lives,
         SlurmObservation::Recorded(state) if state.is_over() => Classification::Over(state),
-        // Not in the queue, and recorded as if it were: the record is late, or the job is one that Slurm has lost.
+        // Not in the queue, and not recorded as ended: the accounting lags, or Slurm has lost the job.
         SlurmObservation::Recorded(_) | SlurmObservation::Unseen if allocation.unseen_ms >= UNSEEN_MS => {
             Classification::Over(SlurmState::Failed)
         }

@@ -1,4 +1,4 @@
-//! Partitions, and which one a job belongs in.
+//! Partitions, and the choice of one for a job.
 
 use thiserror::Error;
 use torc_api::cluster;
@@ -9,7 +9,7 @@ use crate::expanded::Requirements;
 
 const MIB: i64 = 1 << 20;
 
-/// A partition with its texts read.
+/// A partition with parsed limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartitionLimits {
     /// Name of the partition in Slurm.
@@ -20,9 +20,9 @@ pub struct PartitionLimits {
     pub memory_bytes: i64,
     /// GPUs of a node.
     pub gpus: i64,
-    /// The longest time limit.
+    /// The longest walltime in seconds.
     pub seconds: i64,
-    /// The limit of nodes for a job; none for no limit.
+    /// The maximum number of nodes of a Slurm job; none for no limit.
     pub nodes: Option<i64>,
     /// Jobs of several users share a node, so a request covers only what is used.
     pub is_shared: bool,
@@ -50,7 +50,7 @@ impl TryFrom<&cluster::Partition> for PartitionLimits {
 /// The reason why no partition can run a job.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NoMatchingPartition {
-    /// There is none at all.
+    /// The cluster has no partition at all.
     #[error("the cluster has no partitions")]
     NoPartitions,
     /// The named partition does not exist.
@@ -106,7 +106,7 @@ pub enum NoMatchingPartition {
         /// The longest walltime of any partition, in seconds.
         most: i64,
     },
-    /// Each need could be met somewhere, but not all in one place.
+    /// Each need is met by some partition, but no partition meets all needs.
     #[error("no partition has all that it needs at once")]
     Together,
     /// It fits only into a partition that a document must name.

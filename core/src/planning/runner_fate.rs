@@ -51,7 +51,7 @@ pub enum Loss {
     Ended,
     /// Its machine has booted since.
     Rebooted,
-    /// The user says so.
+    /// The user has declared it lost.
     Assumed,
 }
 
@@ -95,7 +95,7 @@ pub fn runner_fate(facts: &RunnerFacts<'_>) -> RunnerFate {
     }
 }
 
-/// Returns which of its processes still run, as far as the caller's machine sees.
+/// Returns the kind of process that still runs: the agent, the shim or a job. None if the caller's machine sees none.
 fn living(evidence: &RunnerEvidence) -> Option<UnreachableReason> {
     if evidence.machine != MachineMatch::Same {
         return None;

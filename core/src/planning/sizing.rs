@@ -1,7 +1,9 @@
-//! Allocations of a workflow that says only what its jobs need: how many there should be, and the difference to what there is.
+//! Sizes the allocations of a workflow whose document declares only what its jobs need, and compares them with those
+//! that exist.
 //!
-//! Allocations are not for particular jobs. A runner takes whatever fits, so what counts is room: lanes side by side, each of which
-//! takes jobs one after another until its time is up.
+//! Allocations are not bound to jobs, because a runner takes whatever fits. Therefore only capacity counts: an
+//! allocation has a number of slots (`lanes`), and each slot runs jobs one after another (`rounds`) until the
+//! walltime ends.
 
 use torc_api::wire::Resources;
 
@@ -45,7 +47,7 @@ impl AllocationShape {
     }
 }
 
-/// Jobs of one kind that have not started.
+/// Jobs with equal requirements and labels that have not started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobDemand<'a> {
     /// The requirements of each job.
@@ -61,7 +63,7 @@ pub struct JobDemand<'a> {
 /// An allocation that exists or is being submitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Existing {
-    /// By which it is known.
+    /// Name of the allocation, which identifies it in the result.
     pub marker: String,
     /// Its resources and walltime.
     pub shape: AllocationShape,
@@ -80,7 +82,7 @@ pub enum AllocationStage {
         seconds_left: i64,
         /// The resources that its jobs leave free.
         free: Resources,
-        /// The seconds after which its jobs have probably ended.
+        /// Seconds until its running jobs should have ended.
         busy_seconds: i64,
     },
 }
@@ -88,7 +90,7 @@ pub enum AllocationStage {
 /// Limits of the allocations of a workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocationLimits {
-    /// The most allocations at once, running ones included.
+    /// Maximum number of concurrent allocations, running ones included.
     pub max_allocations: i64,
     /// The rule for the walltime.
     pub walltime: Walltime,
@@ -107,15 +109,15 @@ pub struct Difference {
     pub submit: Vec<AllocationShape>,
     /// Markers of allocations that are not needed.
     pub cancel: Vec<String>,
-    /// Markers of the others.
+    /// Markers of the existing allocations that stay.
     pub keep: Vec<String>,
-    /// Indices of the demands that no allocation can satisfy, and why.
+    /// Indices of the demands that no allocation can satisfy, each with the reason.
     pub unplaced: Vec<(usize, NoMatchingPartition)>,
     /// The number of ready jobs that wait because `maxAllocations` is reached.
     pub held_back: i64,
 }
 
-/// Room in an allocation.
+/// The capacity that an allocation has left for jobs.
 struct FreeCapacity {
     shape: AllocationShape,
     /// The resources that are free now, and for how many seconds.
@@ -127,7 +129,7 @@ struct FreeCapacity {
     is_used: bool,
 }
 
-/// Compares what jobs need with what there is.
+/// Compares the demand of jobs with the existing allocations.
 pub fn difference(
     demands: &[JobDemand<'_>],
     existing: &[Existing],
@@ -140,7 +142,7 @@ pub fn difference(
         return result;
     }
     let mut rooms: Vec<FreeCapacity> = existing.iter().map(|one| FreeCapacity::of(one, limits.margin)).collect();
-    // Running ones first: they cost already.
+    // Running allocations first, because they are charged anyway.
     let mut order: Vec<usize> = (0..existing.len()).collect();
     order.sort_by_key(|index| existing.get(*index).is_some_and(|one| one.stage == AllocationStage::Pending));
     let live = i64::try_from(existing.len()).unwrap_or(i64::MAX);
@@ -152,7 +154,7 @@ pub fn difference(
         left = take(&mut rooms, &usable, demand.needs, left);
         match shape_for(demand, partitions, limits) {
             Err(reason) => {
-                // Report jobs that wait, too: better now than after days.
+                // Reports jobs that still wait, too, so that the user learns early that no partition fits them.
                 if left > 0 || demand.waiting > 0 || !demand.labels.is_empty() {
                     result.unplaced.push((index, reason));
                 }
@@ -174,8 +176,10 @@ pub fn difference(
     result
 }
 
-/// Returns which allocations to keep. A pending allocation is kept for more reasons than a new one is submitted: for
-/// jobs that could start now but for a free slot, and for jobs that will be ready later.
+/// Returns the capacity of the existing allocations after all jobs were placed, to decide which allocations to keep.
+///
+/// A pending allocation is kept for more jobs than a new one is submitted for: also for ready jobs that would
+/// otherwise wait for the jobs of a running allocation to end, and for jobs that become ready later.
 fn rooms_to_keep(
     demands: &[JobDemand<'_>],
     existing: &[Existing],
@@ -198,7 +202,8 @@ fn rooms_to_keep(
     rooms
 }
 
-/// Returns the pending allocations that are not needed: those without jobs, and the newest of those above the limit.
+/// Divides the allocations into those to keep and those to cancel: pending ones without jobs, and the newest pending
+/// ones above the limit.
 fn release(existing: &[Existing], rooms: &[FreeCapacity], limits: AllocationLimits, result: &mut Difference) {
     let live = i64::try_from(existing.len()).unwrap_or(i64::MAX);
     let idle = |room: &FreeCapacity| !room.is_used || limits.suspended;
@@ -216,7 +221,8 @@ fn release(existing: &[Existing], rooms: &[FreeCapacity], limits: AllocationLimi
     result.keep.reverse();
 }
 
-/// Kinds of jobs in the order in which they are given room.
+/// Returns the indices of the demands in the order in which they are placed: those that fit into the fewest
+/// allocations first.
 fn hardest_first(demands: &[JobDemand<'_>]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..demands.len()).collect();
     let weight = |index: &usize| {
@@ -287,7 +293,7 @@ impl FreeCapacity {
         Self { shape, now: (free, seconds_left), then, margin, is_used: true }
     }
 
-    /// Takes jobs in, and says how many are left.
+    /// Places jobs in the allocation. Returns the number of jobs that do not fit.
     fn take(&mut self, needs: &Requirements, jobs: i64) -> i64 {
         let fits_a_node = needs.num_cpus <= self.shape.cpus
             && needs.memory_bytes <= self.shape.memory_bytes
@@ -302,7 +308,7 @@ impl FreeCapacity {
         self.now.0 = minus_times(&self.now.0, &demand, lanes);
         let mut left = (jobs - lanes.saturating_mul(each)).max(0);
         if let Some((free, seconds)) = self.then {
-            // Lanes that start now are taken to the end.
+            // Slots that start now stay occupied until the end.
             let free = minus_times(&free, &demand, lanes);
             let each = self.rounds(seconds, needs.runtime_seconds);
             let lanes = lanes_for(left, each, room_for(&free, &demand).min(most));
@@ -354,7 +360,7 @@ impl FreeCapacity {
     }
 }
 
-/// Gives jobs of a kind to rooms, one after the other, and says how many are left.
+/// Places jobs with equal requirements in allocations, in this order. Returns the number of jobs that do not fit.
 fn take(rooms: &mut [FreeCapacity], order: &[usize], needs: &Requirements, mut jobs: i64) -> i64 {
     for index in order {
         if let Some(room) = rooms.get_mut(*index) {

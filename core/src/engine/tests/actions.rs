@@ -1,4 +1,4 @@
-//! Actions: what sets them off, who carries them out, what waits for them, and what arms them again.
+//! Actions: their triggers, the runners that execute them, the work that waits for them, and their resets.
 
 use torc_api::action::{Action, ActionState, ActionType, TriggerType};
 use torc_api::state::{Cause, JobState};
@@ -13,7 +13,7 @@ use crate::ids::RunnerId;
 use ActionState::{Executed, Failed, Pending, Running, Skipped, Waiting};
 use TriggerType::{OnJobsComplete, OnJobsReady, OnWorkerComplete, OnWorkerStart, OnWorkflowComplete, OnWorkflowStart};
 
-/// Commands with a trigger; the command says which action it is.
+/// Returns an action that runs a command at a trigger. The command identifies the action.
 pub fn commands(trigger_type: TriggerType, command: &str) -> Action {
     Action {
         trigger_type,
@@ -48,7 +48,7 @@ fn with(actions: impl IntoIterator<Item = Action>) -> impl FnOnce(&mut WorkflowS
     |spec| spec.actions = actions
 }
 
-/// A runner that a test speaks for.
+/// A runner whose messages the test sends.
 struct Hand {
     id: RunnerId,
     sequence: u64,
@@ -73,7 +73,7 @@ impl Lab {
         self.world.sync(hand.id, &request)
     }
 
-    /// Asks for work; what it is given, as commands.
+    /// Requests work and returns the leases of the answer.
     fn ask(&mut self, hand: &mut Hand) -> Vec<Lease> {
         self.say(hand, ask(1, 8)).leases
     }
@@ -133,7 +133,7 @@ fn an_action_is_a_lease_without_resources_in_one_shell() {
     });
     let mut lab = Lab::new(&plan);
     let mut hand = lab.hire("one");
-    // Also to a runner that wants no jobs: it takes no resources.
+    // Also leased to a runner that wants no jobs, because it takes no resources.
     let answer = lab.say(&mut hand, say(1));
     let lease = &answer.leases[0];
     assert_eq!(lease.role, LeaseRole::Action);
@@ -245,7 +245,7 @@ fn gates_open_when_all_jobs_are_there_and_canceled_ones_count() {
     let mut hand = lab.hire("one");
     let a = lab.ask(&mut hand).remove(0);
     assert_eq!(lab.states(), [Waiting, Waiting]);
-    // b and c are canceled with a: they are beyond ready, and complete.
+    // b and c are canceled with a: they count as ready and as complete.
     lab.fail(&mut hand, &a, Cause::ExitCode);
     assert_eq!(lab.world.states(&["b", "c"]), [JobState::Canceled; 2]);
     assert_eq!(lab.states(), [Pending, Pending]);
@@ -278,7 +278,7 @@ fn jobs_that_run_again_arm_their_actions_again() {
 }
 
 impl Lab {
-    /// Everything that is given out succeeds, until nothing more is.
+    /// Reports success for every lease until no more are granted.
     fn work_off(&mut self, hand: &mut Hand) -> Vec<String> {
         let mut done = Vec::new();
         let mut leases = self.ask(hand);
@@ -490,7 +490,7 @@ fn what_belongs_to_an_end_runs_in_a_suspended_workflow() {
     assert_eq!(names(&leases), ["worker"]);
 }
 
-/// Commands that are set off again while the earlier ones are still being ended would run beside them.
+/// Commands that are triggered again must not run beside the earlier ones that have not ended.
 #[test]
 fn a_triggered_action_waits_for_its_earlier_commands() {
     let mut lab = Lab::new(&Plan::new([job("a")]).with(with([commands(OnWorkflowComplete, "end")])));

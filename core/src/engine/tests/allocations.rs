@@ -1,4 +1,4 @@
-//! Slurm allocations: written down before they are asked for, watched, and over when Slurm says so.
+//! Slurm allocations: recorded before they are submitted, observed, and ended when Slurm says so.
 
 use torc_api::action::{Action, ActionState, ActionType, TriggerType};
 use torc_api::allocation::{AllocationOrigin, AllocationStatus};
@@ -42,7 +42,7 @@ impl World {
         self.run(|engine, tx| engine.allocation_submitted(key, number, tx))
     }
 
-    /// An allocation that Slurm knows under a number.
+    /// Adds an allocation that Slurm knows under this job number.
     pub fn allocation(&mut self, number: &str) -> AllocationKey {
         let key = self.intend(1)[0];
         assert!(self.submitted(key, number));
@@ -285,7 +285,8 @@ fn a_requeued_allocation_accepts_its_next_runner() {
     world.see(key, SlurmObservation::Queued(SlurmState::Pending));
     assert_eq!(world.row(key).status, AllocationStatus::Pending);
     assert_eq!(world.results_of("a")[0].cause, Some(Cause::Preempted));
-    // The runner is alive on a node that Slurm has given up, and is not let in again: what it was given would be lost, too.
+    // The runner is alive on a node that Slurm has given up. It may not register again, because its new leases would
+    // be lost, too.
     let itself = in_slurm("n1", "7");
     let refused = world.run(|engine, tx| engine.register(&itself, tx));
     assert_eq!(refused, Err(CommandError::AllocationEnded("7".to_owned())));
@@ -368,7 +369,7 @@ fn allocations_in_vain_are_counted_and_work_forgives_them() {
     let stalled = status.conditions.iter().find(|condition| condition.type_ == "Stalled").unwrap();
     assert_eq!((stalled.status.to_string().as_str(), stalled.reason.as_str()), ("True", "RecoveryExhausted"));
     assert_eq!(world.reasons().iter().filter(|reason| **reason == "RecoveryExhausted").count(), 1, "it is told once");
-    // One in which a job ended was not in vain.
+    // An allocation in which a job ended is not unproductive.
     let key = world.allocation("60");
     let id = world.runner_in("n1", "60");
     let lease = world.sync(id, &ask(1, 1)).leases[0].key;
@@ -388,7 +389,7 @@ fn local_runners_serve_slurm_workflows_only_by_name() {
     let by_name = RegisterRequest { scope: RunnerScope::Workflow("w".to_owned()), ..runner("there") };
     let by_name = world.register(&by_name);
     assert_eq!(world.sync(by_name, &ask(1, 8)).leases.len(), 2);
-    // A process that does not serve Slurm runs them like all others.
+    // In a process that does not submit allocations, local runners serve them like all other workflows.
     let mut world = World::with(&for_slurm());
     let here = world.register(&runner("here"));
     assert_eq!(world.sync(here, &ask(1, 8)).leases.len(), 2);

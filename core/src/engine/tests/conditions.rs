@@ -186,7 +186,7 @@ fn a_workflow_is_stopped_at_its_deadline() {
     world.restart();
     world.silence(100_000);
     assert_eq!(summary(&world), over);
-    // Tried again, it has its whole time again.
+    // After a retry, its whole deadline applies again.
     let workflow = world.workflow();
     world.run(|engine, tx| engine.retry(workflow, &crate::engine::Retry::Failed, tx)).unwrap();
     world.silence(5_000);

@@ -8,7 +8,7 @@ use super::world::{World, ask, failure, runner, running, say, success};
 use crate::engine::Retry;
 use crate::rows::Changes;
 
-/// Returns the changes of a message of runner 1.
+/// Returns the changes that a message of runner 1 causes.
 fn written(world: &mut World, request: &SyncRequest) -> Changes {
     let id = world.engine.runners()[0].id;
     let mut tx = world.engine.begin(world.now);
@@ -29,7 +29,7 @@ fn an_end_writes_the_jobs_that_it_moves_and_no_others() {
     let mut moved: Vec<i64> = changes.job_updates.iter().map(|update| update.id.0).collect();
     moved.sort_unstable();
     moved.dedup();
-    // It has ended, its successor is ready, and one of the ready ones was given out.
+    // The job has ended, its successor is ready, and one of the ready jobs was leased.
     assert!(moved.len() <= 3 && moved.starts_with(&[key.job, key.job + 1]), "{moved:?}");
 }
 
@@ -46,7 +46,7 @@ fn a_whole_workflow_is_one_group_of_rows() {
 const LAYERS: usize = 60;
 const WIDTH: usize = 3;
 
-/// Every job of a layer waits for every job of the layer before: too many paths to visit each of them.
+/// Every job of a layer depends on every job of the layer before. The number of paths is too large to visit them all.
 fn layered() -> Plan {
     let name = |layer: usize, at: usize| format!("l{layer:02}_{at}");
     let layer = |layer: usize| -> Vec<PlannedJob> {
@@ -83,7 +83,7 @@ fn a_retry_never_sets_a_descendant_free_that_still_runs() {
     let below = world.key("below");
     world.sync(id, &SyncRequest { running: vec![running(below)], ..say(3) });
     world.run(|engine, tx| engine.retry(workflow, &Retry::Failed, tx)).unwrap();
-    // The retried job succeeds while the descendant of the attempt before is still being ended.
+    // The retried job succeeds before the descendant of the earlier attempt has ended.
     let other = world.register(&runner("two"));
     let again = world.sync(other, &ask(1, 2)).leases;
     assert_eq!(again.iter().map(|lease| lease.name.as_str()).collect::<Vec<_>>(), ["bad"]);

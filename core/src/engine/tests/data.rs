@@ -1,4 +1,4 @@
-//! Values that jobs exchange.
+//! User data, which jobs exchange.
 
 use serde_json::{Value, json};
 use torc_api::state::{Cause, JobState};
@@ -10,7 +10,7 @@ use crate::engine::{Apply, CommandError, DataWritten, MAX_VALUE_BYTES, Retry};
 use crate::expanded::{Expanded, ExpandedUserData};
 use crate::ids::RunnerId;
 
-/// Jobs, and data with its document's value; `reads` and `writes` name jobs and data.
+/// Jobs and user data with its declared value; `reads` and `writes` are pairs of job and data.
 struct Story {
     jobs: Vec<PlannedJob>,
     data: Vec<(&'static str, Option<Value>, bool)>,
@@ -19,7 +19,7 @@ struct Story {
 }
 
 impl Story {
-    /// `maker` writes `made`, which `reader` reads, with `given`.
+    /// `maker` writes `made`; `reader` reads `made` and `given`.
     fn usual() -> Self {
         Self {
             jobs: vec![job("maker"), job("reader").after(&["maker"])],
@@ -100,7 +100,7 @@ fn a_job_without_its_data_fails_before_it_starts() {
     assert_eq!((result.cause, result.return_code), (Some(Cause::StartFailed), 126));
     let message = "user data `made` has no value: job 'maker' should have written it";
     assert_eq!(result.message.as_deref(), Some(message));
-    // With a value it can be tried again, as another attempt.
+    // With a value the job can be retried as another attempt.
     write(&mut world, "made", json!(1), None).unwrap();
     let workflow = world.workflow();
     world.run(|engine, tx| engine.retry(workflow, &Retry::Failed, tx)).unwrap();
@@ -108,7 +108,7 @@ fn a_job_without_its_data_fails_before_it_starts() {
     assert_eq!((leases[0].name.as_str(), leases[0].key.attempt), ("reader", 2));
 }
 
-/// A story whose jobs have all completed.
+/// Returns a world in which all jobs have completed.
 fn completed() -> (World, Story) {
     let story = Story::usual();
     let (mut world, id) = start(&story);

@@ -1,4 +1,4 @@
-//! Leases that their jobs no longer go by: those that are being ended, and those that were given up.
+//! Superseded leases: revoked ones that have not ended, and expired ones.
 
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::{AttemptKey, SyncRequest};
@@ -52,7 +52,7 @@ fn a_changed_job_waits_for_the_end_of_its_earlier_attempt() {
     assert!(world.database.detached_leases.is_empty());
 }
 
-/// Its definition is outdated, so the result is recorded as canceled and has no consequences.
+/// The definition of the job is outdated, so the result is recorded as canceled and has no consequences.
 #[test]
 fn success_of_a_revoked_attempt_does_not_count() {
     let (mut world, plan, id) = busy();
@@ -164,7 +164,7 @@ fn the_result_of_a_canceled_lease_is_recorded() {
     assert_eq!((world.results_of("b").len(), world.results_of("b")[0].state), (1, JobState::Canceled));
 }
 
-/// `a` was given up as lost after long silence, and the next attempt is ready, promised or runs.
+/// Returns a world in which `a` is lost after a long silence. Its next attempt is ready, leased or running.
 fn lost(promised: bool, started: bool) -> (World, AttemptKey, RunnerId) {
     let (mut world, _, _) = busy();
     let a = world.key("a");

@@ -1,4 +1,4 @@
-//! Small rules that no other table has: events, counters of actions, ends of allocations, writes of one group.
+//! Rules that no other test file covers: events, counters of actions, ends of allocations, writes of one group.
 
 use torc_api::action::{ActionState, TriggerType};
 use torc_api::failure::{FailureHandler, FailureRule};
@@ -156,7 +156,7 @@ fn a_retry_takes_away_the_actions_of_its_own_workflow_only() {
     assert_eq!(answer.cancel, own);
 }
 
-/// `b` waits for `a` and for the end of its own earlier attempt; the one does not stand for the other.
+/// `b` waits for `a` and for the end of its own earlier attempt. One end does not count as the other.
 #[test]
 fn the_end_of_an_old_attempt_does_not_free_a_job_that_waits() {
     let plan = Plan::new([job("a"), job("b").after(&["a"])]);
@@ -188,7 +188,7 @@ fn an_allocation_never_ends_before_it_started() {
     assert_eq!(world.row(key).ended_ms, Some(started_ms));
 }
 
-/// Slurm's times of ends count unless they lie ahead.
+/// The end times that Slurm reports count unless they are in the future.
 #[test]
 fn an_allocation_ends_when_slurm_says_and_not_later_than_now() {
     for (ahead_ms, expected_ms) in [(-3_000, -3_000), (0, 0), (1, 0)] {

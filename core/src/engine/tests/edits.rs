@@ -1,4 +1,4 @@
-//! Documents that are applied again: the same, or with jobs added, removed, changed or adjusted.
+//! Documents that are applied again: unchanged, or with jobs added, removed, changed or adjusted.
 
 use torc_api::api::ApplyOutcome;
 use torc_api::state::{Cause, JobState};
@@ -142,7 +142,8 @@ fn recovered_requirements_last_until_the_document_changes() {
     assert_eq!(memory(&world), 8 << 30);
 }
 
-/// Numbers follow the document, dependencies do not: canceling in the order of numbers must not count an end twice.
+/// Numbers follow the document, but dependencies do not. Jobs that are canceled in the order of numbers must not
+/// count an end twice.
 #[test]
 fn replanned_dependents_of_a_failure_are_counted_once() {
     let plan = Plan::new([

@@ -1,4 +1,4 @@
-//! More memory or time after a failure: what was observed counts, and there is never more than nodes have.
+//! More memory or time after a failure: observations count, and no request exceeds the largest node.
 
 use torc_api::action::{Action, ActionType, TriggerType};
 use torc_api::failure::{Recovery, RecoveryPolicy};
@@ -38,7 +38,7 @@ struct Observed {
 }
 
 impl World {
-    /// Runs the job that is ready; it ends with this cause.
+    /// Runs the ready job, which ends with this cause.
     fn fail(&mut self, on: &RegisterRequest, cause: Cause, observed: Observed) {
         let id = self.register(on);
         let key = self.sync(id, &ask(1, 1)).leases[0].key;
@@ -76,7 +76,7 @@ fn with_memory(gib: i64) -> RegisterRequest {
 fn the_policy_and_a_request_give_the_same() {
     let peak = |bytes: i64| Observed { peak: Some(bytes), run_seconds: 3, ..Observed::default() };
     let ran = |run_seconds: u64| Observed { run_seconds, ..Observed::default() };
-    // Declared MiB and seconds, what was observed, and what the next attempt gets.
+    // Declared MiB and seconds, the observed use, and the request of the next attempt.
     let cases = [
         ((100, 60), Cause::OutOfMemory, peak(413_000_000), (592, 60)),
         ((100, 60), Cause::OutOfMemory, peak(50 * MIB), (150, 60)),
@@ -99,7 +99,7 @@ fn the_policy_and_a_request_give_the_same() {
         on_request.fail(&runner("n1"), cause, observed);
         let mut latest = on_request.latest();
         for row in latest.values_mut() {
-            // The store completes results with what the accounting says.
+            // The store completes results with the accounting of Slurm.
             row.usage.peak_memory_bytes = row.usage.peak_memory_bytes.max(observed.max_rss);
         }
         let id = on_request.workflow();
@@ -128,7 +128,7 @@ fn a_job_that_had_the_whole_node_fails_with_the_numbers() {
     let latest = world.latest();
     let report = world.engine.recover_preview(world.workflow(), recovery(&latest), world.now).unwrap();
     assert_eq!((report.again, report.jobs[0].reason.as_deref()), (0, Some(reason)));
-    // A larger runner connects: now there is more.
+    // A larger runner connects and raises the limit.
     world.register(&RegisterRequest { place: "n2:/shim".to_owned(), ..with_memory(64) });
     let report = world.engine.recover_preview(world.workflow(), recovery(&latest), world.now).unwrap();
     assert_eq!(report.jobs[0].raised, ["memory from 8 GiB to 12 GiB"]);
@@ -190,7 +190,7 @@ fn a_workflow_that_sizes_itself_is_limited_by_the_partitions() {
             None => assert_eq!(world.state_of("a"), JobState::Terminated, "{partitions:?}"),
         }
     }
-    // A request brings what it knows.
+    // A recovery on request supplies the partitions.
     let mut world = World::with(&plan.with(|spec| spec.recovery = None));
     world.fail(&in_allocation, Cause::Timeout, late);
     let (latest, partitions) = (world.latest(), [partition(1, 500)]);

@@ -1,4 +1,4 @@
-//! Attempts that fail: who is tried again, with what, how often, and what becomes of the rest.
+//! Failed attempts: which jobs are retried, with which resources, how often, and the effects on other jobs.
 
 use torc_api::failure::{Escalation, FailureHandler, FailureRule, Recovery, RecoveryPolicy, RetryLimit};
 use torc_api::state::{Cause, JobState};
@@ -26,7 +26,7 @@ impl Lab {
         self.world.sync(self.id, &SyncRequest { sequence: self.sequence, acknowledged: self.sequence - 1, ..request })
     }
 
-    /// Leases one job, whichever is first, and lets it end so.
+    /// Leases the next job and reports its end with this code and cause.
     fn end(&mut self, code: i32, cause: Option<Cause>) -> (String, Profile) {
         let mut answer = self.say(ask(1, 1));
         let lease = answer.leases.remove(0);
@@ -184,7 +184,7 @@ fn latest_failures_include_timeouts() {
     assert_eq!(shown, expected);
 }
 
-/// Reports may come late. The list is the same before and after a restart, and an old failure does not push out a newer one.
+/// Reports may come late. A restart does not change the list, and an old failure does not displace a newer one.
 #[test]
 fn failures_are_shown_by_their_ends_whenever_they_are_told() {
     let mut lab = Lab::new(&Plan::new((0..22).map(|index| job(&format!("j{index:02}")))));

@@ -1,4 +1,4 @@
-//! A runner that plays by the rules, on a network that does not: requests and answers get lost, late and doubled.
+//! Simulated runners that follow the protocol on a network that loses, delays and duplicates requests and answers.
 
 use std::collections::HashMap;
 
@@ -14,9 +14,9 @@ use crate::ids::RunnerId;
 #[derive(Clone, Debug)]
 pub struct SimRunner {
     pub introduction: RegisterRequest,
-    /// None before its registration, and after the server no longer knows it.
+    /// None before its registration, and after the server has forgotten it.
     pub id: Option<RunnerId>,
-    /// It takes part no more.
+    /// It sends no more messages.
     pub gone: bool,
     pub sequence: u64,
     pub acknowledged: u64,
@@ -24,20 +24,21 @@ pub struct SimRunner {
     pub running: Vec<Promise>,
     pub finished: Vec<FinishedAttempt>,
     pub returned: Vec<AttemptKey>,
-    /// Send time of the message whose answer it took in last: the server has heard of it at least until then.
+    /// Send time of the message whose answer it received last. The server has had contact with it at least until
+    /// then.
     pub heard_ms: u64,
     /// Send times of its messages, by sequence number.
     pub sent_ms: HashMap<u64, u64>,
 }
 
-/// A lease in the hands of a runner.
+/// A lease that a simulated runner holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Promise {
     pub key: AttemptKey,
     pub role: LeaseRole,
     pub demand: Resources,
     pub started_ms: u64,
-    /// It is being ended, which takes its time.
+    /// It was canceled and has not ended yet.
     pub canceled: bool,
     /// Its runner was disconnected while it ran, so another runner may have been granted the job.
     pub was_cut_off: bool,
@@ -60,12 +61,12 @@ impl SimRunner {
         }
     }
 
-    /// It may have been given up without knowing it.
+    /// Returns whether the server may have expired its leases without its knowledge.
     pub fn is_cut_off(&self, now_ms: u64) -> bool {
         self.gone || now_ms - self.heard_ms > LEASE_SECONDS * 1_000
     }
 
-    /// Returns its present report.
+    /// Returns its current report as the next message.
     pub fn message(&mut self, ahead: u32, limit: u32, now_ms: u64) -> SyncRequest {
         self.sequence += 1;
         self.sent_ms.insert(self.sequence, now_ms);
@@ -96,7 +97,7 @@ impl SimRunner {
         free
     }
 
-    /// Takes an answer in, unless a newer one was there first.
+    /// Applies an answer, unless a newer one has arrived before.
     pub fn take(&mut self, request: &SyncRequest, response: &SyncResponse, now_ms: u64) {
         if response.sequence <= self.acknowledged {
             return;
@@ -156,7 +157,7 @@ impl SimRunner {
         }
     }
 
-    /// The server has forgotten it: it restarts its sequence and reports all that it holds.
+    /// Resets the connection after the server has forgotten the runner. The runner keeps its leases.
     pub fn forgotten(&mut self) {
         self.id = None;
         self.sequence = 0;

@@ -1,4 +1,4 @@
-//! Gates: the jobs that an action waits for, also those that a running job adds.
+//! The jobs that an action waits for (its gate), including those that a running job adds.
 
 use torc_api::action::{Action, ActionState, TriggerType};
 use torc_api::state::JobState;
@@ -14,12 +14,12 @@ use crate::ids::RunnerId;
 use ActionState::{Executed, Pending, Waiting};
 use TriggerType::{OnJobsComplete, OnJobsReady, OnWorkerStart, OnWorkflowStart};
 
-/// Commands that wait for jobs: those that an expression matches, or all.
+/// Returns an action that waits for jobs: those that an expression matches, or all.
 fn gate(trigger: TriggerType, expression: Option<&str>) -> Action {
     Action { job_name_regexes: expression.map(|text| vec![text.to_owned()]), ..commands(trigger, "gate") }
 }
 
-/// A workflow with one runner, of which `seed` runs.
+/// Returns a workflow with one runner, in which `seed` runs.
 struct Loop {
     world: World,
     runner: RunnerId,
@@ -41,7 +41,7 @@ impl Loop {
         this
     }
 
-    /// Successes of all actions that the runner holds.
+    /// Returns reports of success for all actions that the runner holds.
     fn held_actions(&self) -> Vec<torc_api::wire::FinishedAttempt> {
         let held = self.world.database.actions.values().filter(|row| row.lease.runner == Some(self.runner));
         let key = |row: &crate::rows::ActionRow| torc_api::wire::AttemptKey {
@@ -60,7 +60,7 @@ impl Loop {
         self.world.sync(self.runner, &request).leases
     }
 
-    /// Reports a success; what follows is leased and not reported.
+    /// Reports a success. The jobs that become ready are leased, and their start is not reported.
     fn end(&mut self, name: &str) {
         let finished = vec![success(self.world.key(name))];
         let queued = self.world.database.jobs.values().filter(|row| row.state == JobState::Leased);
@@ -98,7 +98,7 @@ fn an_action_waits_for_spawned_jobs_that_it_chooses() {
         gate(OnJobsReady, Some("^(seed|b)$")),
     ];
     let mut lab = Loop::new(&gates, [job("other").after(&["seed"])]);
-    // Both gates of ready jobs are open before there is another job to wait for.
+    // The gates for ready jobs are met before there is another job to wait for.
     assert_eq!(lab.states(), [Waiting, Waiting, Pending, Pending]);
     lab.spawn([job("a"), job("b"), job("c").after(&["b"])]);
     assert_eq!(lab.states(), [Waiting, Waiting, Pending, Pending], "what was set off stays so");
@@ -130,7 +130,7 @@ fn ended_actions_stay_ended_when_jobs_are_spawned() {
     assert_eq!(before, [Executed, Waiting, Waiting, Executed], "the last one is the runner's own part");
     lab.spawn([job("a")]);
     assert_eq!(lab.states(), before);
-    // The next generation is counted on top of the first.
+    // The jobs of the next generation are counted in addition to the first.
     lab.spawn([job("b")]);
     for (name, expected) in [("seed", Waiting), ("b", Waiting), ("a", Pending)] {
         lab.end(name);

@@ -1,4 +1,4 @@
-//! One history: a server, its runners, what people do, and the network between them, one step at a time.
+//! A random history: one server, its runners, commands of users, and the network between them, one step at a time.
 
 mod checks;
 
@@ -13,7 +13,7 @@ use super::world::{World, runner};
 use crate::engine::{CommandError, Retry, Spawn};
 use crate::ids::{JobId, RunnerId};
 
-/// One step: what happens, and two numbers that say to whom and how.
+/// One step: its kind, and two numbers that select the target and the variant.
 pub type Step = (u8, u32, u32);
 
 pub struct History {
@@ -22,15 +22,15 @@ pub struct History {
     pub fleet: Vec<SimRunner>,
     /// Answers that wait for the group to be written.
     outbox: Vec<Answer>,
-    /// Requests that are still on their way.
+    /// Requests that have been sent and have not arrived.
     on_the_way: Vec<(usize, RunnerId, SyncRequest)>,
     seen: Seen,
     /// The database that a crash restores.
     durable: (Seen, Plan),
     pub canceled_once: bool,
-    /// The lease under which each attempt started.
+    /// The number of the lease under which each attempt started.
     started: HashMap<(i64, i32, i32), i64>,
-    /// The number of checked results.
+    /// The number of results that were checked.
     results_seen: usize,
     tick: u64,
 }
@@ -43,7 +43,7 @@ struct Answer {
     lost: bool,
 }
 
-/// Times, which order the steps.
+/// The ticks of grants and ends, which order the steps.
 #[derive(Clone, Default)]
 struct Seen {
     granted: HashMap<AttemptKey, u64>,
@@ -115,7 +115,7 @@ impl History {
         }
     }
 
-    /// A runner speaks. The low bits of `how` say what the network does to it.
+    /// Sends a message of a runner. The low bits of `how` select the fault of the network.
     fn exchange(&mut self, choice: usize, how: u32) {
         let index = choice % self.fleet.len().max(1);
         let Some(runner) = self.fleet.get_mut(index).filter(|runner| !runner.gone) else { return };
@@ -136,7 +136,7 @@ impl History {
         }
     }
 
-    /// A message that was on its way for long arrives; its sender no longer listens.
+    /// Delivers a delayed message, whose sender no longer waits for the answer.
     fn arrive_late(&mut self, choice: usize) {
         if !self.on_the_way.is_empty() {
             let index = choice % self.on_the_way.len();
@@ -149,7 +149,7 @@ impl History {
         let id = self.world.register(&self.fleet[index].introduction.clone());
         self.fleet[index].forgotten();
         self.fleet[index].id = Some(id);
-        // A registration that was not written is not answered, but a test has no use for that.
+        // A server does not answer a registration that was not written, so the test writes it at once.
         self.commit();
     }
 
@@ -251,7 +251,7 @@ impl History {
         self.deliver(index, id, request, false);
     }
 
-    /// The runner's agent dies; the next one finds the shim with everything, or nothing at all.
+    /// Replaces the agent of a runner. The next one finds the shim with all jobs, or without any.
     fn succeed(&mut self, choice: usize, how: u32) {
         let index = choice % self.fleet.len().max(1);
         let Some(runner) = self.fleet.get_mut(index) else { return };
@@ -282,7 +282,7 @@ impl History {
         self.world.run(|engine, tx| engine.retry(id, &which, tx)).unwrap();
     }
 
-    /// A running job adds jobs to its workflow, or says the same again.
+    /// A running job spawns jobs, or repeats an earlier call.
     fn spawn(&mut self, choice: usize, how: u32) {
         let index = choice % self.fleet.len().max(1);
         let Some(promise) = self.fleet.get(index).and_then(|runner| runner.running.first()) else { return };
@@ -338,7 +338,7 @@ impl History {
             _ => {
                 let fresh = job(&format!("new{}", self.tick)).after(&[name.as_str()]);
                 let mut jobs = plan.jobs;
-                // In front of its parent, so that numbers and dependencies do not go the same way.
+                // Before its parent, so that the order of numbers differs from that of the dependencies.
                 jobs.insert(0, fresh);
                 Plan { jobs, ..plan }
             }
@@ -346,7 +346,7 @@ impl History {
         self.world.apply(&self.plan.clone());
     }
 
-    /// Everything that got in the way goes away: the group is written, dead runners have empty successors.
+    /// Removes all obstacles: writes the group, and gives dead runners successors without jobs.
     pub fn clear_the_way(&mut self) {
         self.commit();
         self.on_the_way.clear();
@@ -359,7 +359,7 @@ impl History {
         self.suspend(false);
     }
 
-    /// Honest runners that can run everything work until there is nothing to do. `outcomes` says how jobs end.
+    /// Runs fault-free runners that can run every job, until no work is left. `outcomes` selects the end of each job.
     pub fn work_off(&mut self, mut outcomes: impl FnMut() -> u32) {
         let first = self.fleet.len();
         for (index, labels) in [vec![], vec!["a".to_owned(), "b".to_owned()]].into_iter().enumerate() {
@@ -381,7 +381,7 @@ impl History {
                 runner.queued.is_empty() && runner.running.is_empty() && runner.finished.is_empty()
             };
             idle_rounds = if self.fleet[first..].iter().all(has_nothing) { idle_rounds + 1 } else { 0 };
-            // One round registers, and the end of one runner's job may be work for another.
+            // One round registers the runners, and the end of a job may be work for another runner.
             if idle_rounds > 3 {
                 return;
             }

@@ -24,7 +24,7 @@ use crate::planning::sizing::AllocationStage;
 use crate::rows::AllocationRow;
 use crate::time::rfc3339;
 
-/// Kind, count and named jobs of a reason.
+/// Returns the kind, the count and the named jobs of a reason.
 type Shown<'a> = (ReasonKind, Option<i64>, Vec<(&'a str, JobState)>);
 
 fn shown(reasons: &[Reason]) -> Vec<Shown<'_>> {
@@ -36,7 +36,8 @@ fn shown(reasons: &[Reason]) -> Vec<Shown<'_>> {
     told
 }
 
-/// One job in each of many states: `held` is leased, `busy` runs, `bad` has failed, `late` was out of time.
+/// Returns a workflow with one job in each of many states: `held` is leased, `busy` runs, `bad` has failed, `late`
+/// has timed out.
 fn mixed() -> World {
     let names = ["bad", "late", "busy", "done", "held"];
     let jobs = names.into_iter().zip(0..).map(|(name, index)| job(name).priority(9 - index));
@@ -490,7 +491,7 @@ fn a_runner_is_shown_field_by_field() {
     assert_eq!(shown.last_contact_time, Some(rfc3339(started_ms + 2_000)));
 }
 
-/// An allocation of two nodes that runs, and what the sizing of allocations sees in it.
+/// An allocation of two nodes that runs, and its capacity in the sizing of allocations.
 fn stage(world: &World, key: AllocationKey) -> AllocationStage {
     let needs = world.engine.slurm_needs(None, world.now);
     let found = needs.iter().flat_map(|needs| &needs.allocations).find(|one| one.row.id == key.1);

@@ -14,7 +14,7 @@ use crate::ids::{JobId, RunnerId};
 use crate::matching::ResourcesInUse;
 use crate::rows::{DetachedLease, DetachedState};
 
-/// Counters, queues, dependencies and leases agree with each other.
+/// Checks that counters, queues, dependencies and leases agree with each other.
 pub fn check_live(engine: &Engine) {
     for workflow in engine.workflows.values() {
         check_counts(workflow);
@@ -166,14 +166,14 @@ fn detached_leases(engine: &Engine) -> BTreeMap<i64, DetachedLease> {
     expired.chain(revoked).map(|lease| (lease.lease_id, *lease)).collect()
 }
 
-/// Exactly the jobs that wait for a script have one.
+/// Checks that exactly the recovering jobs have a script.
 fn check_recoveries(workflow: &LiveWorkflow) {
     let recovering: BTreeSet<JobId> =
         workflow.graph.iter().filter(|(_, job)| job.state() == JobState::Recovering).map(|(_, job)| job.id()).collect();
     assert_eq!(workflow.recoveries.iter().map(|row| row.job).collect::<BTreeSet<_>>(), recovering);
 }
 
-/// A runner knows the leases that it holds, by their numbers.
+/// Checks that the leases of runners agree with those of the workflows, by their numbers.
 fn check_held(engine: &Engine) {
     for (target, holder, key) in engine.workflows.values().flat_map(LiveWorkflow::held_leases) {
         let held =
@@ -182,8 +182,8 @@ fn check_held(engine: &Engine) {
     }
 }
 
-/// A state that was read again is the one that is live, but for what is not kept: who is silent, which answer brought a lease,
-/// what was asked back from whom, what the controller last made of the needs, and how many allocations ended in vain.
+/// Checks that a restored state equals the live one, except for what is not stored: silence of runners, the answers
+/// that granted leases, return requests, the summary of the last plan, and the count of unproductive allocations.
 pub fn check_same(live: &Engine, restored: &Engine) {
     let ids = |engine: &Engine| engine.workflows.keys().copied().collect::<Vec<_>>();
     assert_eq!(ids(live), ids(restored));
@@ -219,7 +219,7 @@ pub fn check_same(live: &Engine, restored: &Engine) {
     }
 }
 
-/// The leases of a runner by their numbers, and those that it is to end.
+/// Returns the held and the revoked leases of a runner, by their numbers.
 fn held(runner: &LiveRunner) -> (BTreeMap<LeaseTarget, i64>, Vec<DetachedLease>) {
     let held = runner.leases.iter().map(|(target, held)| (*target, held.key.lease_id));
     (held.collect(), runner.leases.revoked().copied().collect())
@@ -239,7 +239,7 @@ fn jobs(workflow: &LiveWorkflow) -> Vec<String> {
         .collect()
 }
 
-/// Only causes that a budget exists for.
+/// Returns the failure counts of the causes that have a budget.
 fn budgets(workflow: &LiveWorkflow) -> BTreeSet<(JobId, Cause, i32)> {
     workflow
         .failures

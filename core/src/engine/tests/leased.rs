@@ -1,4 +1,4 @@
-//! The contents of a lease, of a result and of a runner's row, field by field; and the times after which leases end.
+//! The contents of a lease, of a result and of a runner's row, field by field; and the times at which leases expire.
 
 use std::collections::BTreeMap;
 
@@ -186,7 +186,7 @@ fn a_result_is_written_field_by_field() {
     assert_eq!(world.database.workflows[&world.workflow()].started_ms, Some(now - 3_400));
 }
 
-/// Two attempts in each of two runs: every result and file is of the attempt that made it.
+/// Two attempts in each of two runs: every result and file belongs to the attempt that wrote it.
 #[test]
 fn every_attempt_of_every_run_has_its_own_result() {
     let mut world = World::with(&Plan::new([job("a")]));
@@ -252,7 +252,7 @@ fn a_runner_is_written_field_by_field() {
     assert_eq!(world.database.runners[&id], expected);
 }
 
-/// The lease time that a workflow or a runner asks for, and the shortest that there is.
+/// The lease duration that a workflow or a runner requests, and its minimum.
 // P05, P08
 #[test]
 fn leases_end_right_after_their_time() {
@@ -277,7 +277,7 @@ fn leases_end_right_after_their_time() {
     }
 }
 
-/// A lost or failed attempt is tried again at once: the engine knows no back-off of its own.
+/// A lost or failed attempt is retried at once: the engine has no backoff.
 #[test]
 fn a_retried_job_is_ready_in_the_same_message() {
     for cause in [Cause::Lost, Cause::NodeFailure, Cause::Preempted, Cause::Stopped] {
@@ -315,9 +315,9 @@ fn a_runner_that_speaks_has_its_whole_lease_again() {
     assert_eq!(silent, ["runner 1 on one has been silent for 120 s"]);
 }
 
-/// Declared runtimes are estimates: a job may start with two minutes less than it declares, of the time before its first signal. In
-/// direct mode the signal comes 90 s before the end; a step of this workflow is warned 120 s before its limit, which is a whole
-/// number of minutes, 60 s before the end.
+/// Declared runtimes are estimates: a job may start with two minutes less than its runtime left before its first
+/// signal. In direct mode the signal comes 90 s before the end of the runner. Steps of this workflow get it 120 s
+/// before their limit, which is a whole number of minutes and 60 s before the end.
 // J39, X05, X10, X11
 #[test]
 fn a_runner_gets_only_jobs_that_end_in_its_time() {
@@ -341,7 +341,7 @@ fn a_runner_gets_only_jobs_that_end_in_its_time() {
     }
 }
 
-/// The event says why, once, however often the runner repeats what it has returned.
+/// The event gives the reason once, even if the runner repeats the returned lease.
 #[test]
 fn a_lease_returned_for_lack_of_time_says_so() {
     let mut world = World::with(&Plan::new([job("a"), job("b")]));

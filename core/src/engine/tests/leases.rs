@@ -1,4 +1,4 @@
-//! Tests of lease reconciliation: confirmed, adopted, taken over and reclaimed leases.
+//! Lease reconciliation: confirmed, revived, transferred and abandoned leases.
 
 use torc_api::state::JobState;
 use torc_api::wire::{AttemptKey, RunnerDirective, RunnerScope, SyncRequest, WorkRequest};
@@ -70,10 +70,10 @@ fn an_acknowledged_lease_that_is_not_named_returns() {
     let (mut world, id) = two_jobs();
     world.sync(id, &ask(1, 2));
     let [a, b] = ["a", "b"].map(|name| world.key(name));
-    // The answer to 1 may still be on its way: nothing is reclaimed.
+    // The answer to 1 may not have arrived: no lease is abandoned.
     world.sync(id, &SyncRequest { acknowledged: 0, ..say(2) });
     assert_eq!(world.states(&["a", "b"]), [JobState::Leased; 2]);
-    // It was taken in, and only one of its leases is named.
+    // The answer has arrived, and the runner names only one of its leases.
     world.sync(id, &SyncRequest { queued: vec![a], acknowledged: 1, ..say(3) });
     assert_eq!(world.states(&["a", "b"]), [JobState::Leased, JobState::Ready]);
     assert_eq!(world.key("b"), b, "an untouched lease uses no attempt up");
@@ -125,11 +125,11 @@ fn what_really_runs_wins_over_a_promise() {
     assert_eq!((world.state_of("a"), world.job("a").runner, world.key("a")), (JobState::Running, Some(back), key));
     let answer = world.sync(other, &SyncRequest { queued: vec![promised], ..say(2) });
     assert_eq!(answer.cancel, [promised]);
-    // A running job is not adopted by a later runner.
+    // A later runner does not take over a running job.
     let answer = world.sync(other, &SyncRequest { running: vec![running(promised)], ..say(3) });
     assert_eq!(answer.cancel, [promised]);
     assert_eq!(world.job("a").runner, Some(back));
-    // Numbers that may have been used are not used again: 1 was started here, 2 may have been started there.
+    // Attempt numbers that may have been used are not used again: 1 was started here, 2 may have been started there.
     let answer = world.sync(back, &SyncRequest { finished: vec![success(old)], ..say(2) });
     assert_eq!(answer.refused, []);
     let result = world.results_of("a")[0];
@@ -204,7 +204,7 @@ fn a_restarted_server_renews_its_leases() {
     world.restart();
     world.silence(119_000);
     assert_eq!(world.states(&["a", "b"]), [JobState::Leased; 2]);
-    // The answer was lost with the server: what is not named now never arrived.
+    // The answer was lost with the server: leases that the runner does not name never arrived.
     world.sync(id, &SyncRequest { queued: vec![b], ..say(2) });
     assert_eq!(world.states(&["a", "b"]), [JobState::Ready, JobState::Leased]);
     world.open();
@@ -230,7 +230,7 @@ fn a_runner_waits_only_when_there_is_nothing_to_say() {
     assert!(world.engine.wake_version() > wake_version);
     let polled = world.run(|engine, tx| engine.poll(id, &hold, tx)).unwrap();
     assert_eq!((polled.sequence, polled.leases.len()), (2, 1));
-    // A message that was overtaken while it waited is let go without work.
+    // A message that was overtaken while it waited is answered without work.
     world.try_sync(id, &SyncRequest { queued: keys.to_vec(), want: WorkRequest::default(), ..say(3) }).unwrap();
     let polled = world.run(|engine, tx| engine.poll(id, &hold, tx)).unwrap();
     assert_eq!(polled.leases, []);

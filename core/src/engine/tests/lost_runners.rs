@@ -120,7 +120,7 @@ fn a_result_that_comes_late_undoes_the_loss() {
     assert_eq!(world.state_of("a"), JobState::Completed);
 }
 
-/// A request concerns one workflow.
+/// A request concerns one workflow, so jobs of others keep running.
 #[test]
 fn jobs_of_other_workflows_stay_with_the_runner() {
     let mut world = World::with(&Plan::new([job("a")]));
@@ -136,7 +136,7 @@ fn jobs_of_other_workflows_stay_with_the_runner() {
     assert_eq!(world.engine.runners().len(), 1);
 }
 
-/// A new run need not wait for the lease of a runner that is gone.
+/// A new run does not wait for the lease of a lost runner.
 #[test]
 fn a_retry_goes_on_when_the_runner_is_known_to_be_gone() {
     let (mut world, id) = busy();
@@ -170,7 +170,7 @@ fn replay(world: &mut World, key: AttemptKey) -> ReplayOutcome {
     replayed[0].outcome
 }
 
-// A server that has nothing to do leaves; one whose runner works does not.
+// An idle server exits; a server with a busy runner does not.
 #[test]
 fn a_runner_with_a_job_is_busy() {
     let (mut world, id) = busy();

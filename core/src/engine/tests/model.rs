@@ -8,7 +8,7 @@ use torc_api::state::{Cause, JobState};
 use super::history::History;
 use crate::rows::{JobRow, ResultRow};
 
-/// Compares every job's state with what its results and its parents say.
+/// Compares the state of every job with the state that its results and parents imply.
 pub fn check_end(history: &History) {
     let mut model = Model { history, known: HashMap::new() };
     let database = &history.world.database;
@@ -56,7 +56,7 @@ impl Model<'_> {
         state
     }
 
-    /// A job that is in no document: its row says what it waits for.
+    /// Returns the dependencies of a spawned job, which no document contains, from its row.
     fn spawned(&self, name: &str) -> (Vec<String>, bool) {
         let database = &self.history.world.database;
         let row = self.history.world.job(name);
@@ -123,7 +123,7 @@ impl Model<'_> {
     }
 }
 
-/// The job has a handler with a recovery script for exit codes.
+/// Returns whether the job has a handler with a recovery script for exit codes.
 fn history_handles(history: &History, name: &str) -> bool {
     history.plan.job(name).is_some_and(|job| job.handler.is_some())
 }

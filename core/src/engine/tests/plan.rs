@@ -1,4 +1,4 @@
-//! Documents for tests, in few words: what the author wrote and what it expands to.
+//! Documents for tests: the short form of a test, and the expanded document.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub struct Plan {
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedJob {
     pub name: String,
-    /// The number of its command; another number is another command.
+    /// The number in its command; another number gives another command.
     pub version: u32,
     /// Names of the jobs it depends on.
     pub after: Vec<String>,
@@ -46,7 +46,7 @@ pub fn job(name: &str) -> PlannedJob {
     }
 }
 
-/// CPUs, GPUs and GiB of memory, for a minute on one node.
+/// Returns requirements: CPUs, GPUs and GiB of memory, for a minute on one node.
 pub fn needs(cpus: i64, gpus: i64, gib: i64) -> Requirements {
     Requirements {
         name: format!("{cpus}c{gpus}g{gib}m"),
@@ -80,7 +80,7 @@ impl PlannedJob {
     }
 }
 
-/// Only what the generated plans of the property tests differ in.
+/// Prints only the parts in which generated plans differ.
 impl std::fmt::Debug for Plan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { spec, .. } = self;
@@ -103,7 +103,7 @@ impl Plan {
         self
     }
 
-    /// The same with one job changed.
+    /// Returns the same plan with one job changed.
     pub fn edit(mut self, name: &str, change: impl FnOnce(&mut PlannedJob)) -> Self {
         change(self.jobs.iter_mut().find(|job| job.name == name).unwrap());
         self
@@ -126,7 +126,7 @@ impl Plan {
         self.jobs.iter().find(|job| job.name == name)
     }
 
-    /// The jobs are not part of the document here, so their text stands for them.
+    /// Returns the document. It contains no jobs, so a text that describes them stands in for them.
     pub fn document(&self) -> WorkflowDocument {
         let metadata = Metadata { name: self.name.clone(), namespace: self.namespace.clone(), ..Metadata::default() };
         let spec = WorkflowSpec { description: Some(format!("{:?}", self.jobs)), ..self.spec.clone() };

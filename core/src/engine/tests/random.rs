@@ -1,4 +1,4 @@
-//! Random workflows, random histories: whatever happens, nothing is lost, doubled or stranded.
+//! Random workflows and histories: no job is lost, runs twice or never ends.
 
 use proptest::prelude::*;
 use torc_api::action::{Action, TriggerType};
@@ -10,7 +10,7 @@ use super::history::{History, Step, labels};
 use super::model::check_end;
 use super::plan::{Plan, PlannedJob, job, needs};
 
-/// Jobs whose numbers are in no order that has to do with their dependencies.
+/// Jobs whose numbers are independent of the order of their dependencies.
 pub fn plans() -> impl Strategy<Value = Plan> {
     let job = (any::<u32>(), any::<u32>(), -2..3i64, prop::collection::vec(any::<u16>(), 0..4));
     (prop::collection::vec(job, 1..40), any::<u32>(), 0..5u8, any::<bool>()).prop_map(
@@ -42,7 +42,7 @@ pub fn plans() -> impl Strategy<Value = Plan> {
     )
 }
 
-/// Some of all kinds of actions, or none.
+/// Returns actions for a random set of triggers.
 fn actions(how: u32) -> Vec<Action> {
     use TriggerType::{
         OnJobsComplete, OnJobsReady, OnWorkerComplete, OnWorkerStart, OnWorkflowComplete, OnWorkflowStart,
@@ -55,7 +55,7 @@ fn actions(how: u32) -> Vec<Action> {
     all.into_iter().enumerate().filter_map(chosen).collect()
 }
 
-/// Exit code 1 is mended by a script, twice.
+/// Returns a handler whose script recovers from exit code 1, twice.
 fn handler() -> FailureHandler {
     let rule = FailureRule {
         exit_codes: vec![1],
@@ -103,7 +103,7 @@ proptest! {
         let mut seed = tail;
         history.work_off(|| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            // Ends by the runner's fault are left out: they would go on for ever.
+            // Ends that are the fault of the runner are left out, because they are retried without limit.
             let how = (seed >> 33) as u32;
             if how % 16 == 3 { how + 8 } else { how }
         });

@@ -1,4 +1,5 @@
-//! Free capacity comes first, work that waits moves to runners that can start it, and everything runs exactly once.
+//! Jobs go to free capacity first, waiting leases move to runners that can start them, and every job runs exactly
+//! once.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use super::world::{World, runner};
 use crate::engine::{LongPoll, LongPolls};
 use crate::ids::{JobId, RunnerId};
 
-/// A runner of so many slots.
+/// Returns a runner with this number of CPUs.
 fn sized(host: &str, cpus: i64) -> RegisterRequest {
     let capacity = Resources { cpus, ..runner("").capacity };
     RegisterRequest { capacity, ..runner(host) }
@@ -23,13 +24,13 @@ struct Fleet {
     world: World,
     runners: Vec<SimRunner>,
     polls: LongPolls<u64, Waiting>,
-    /// The runner of each job.
+    /// The runner that ran each job.
     ran: BTreeMap<i64, usize>,
     moves: usize,
     ahead: u32,
 }
 
-/// A runner that waits for an answer, and its message.
+/// The message of a runner that waits for an answer.
 struct Waiting {
     index: usize,
     request: SyncRequest,
@@ -44,7 +45,7 @@ impl Fleet {
         Self::in_world(World::with(plan), ahead)
     }
 
-    /// Runners that wait for their first workflow.
+    /// Returns a fleet without a workflow.
     fn idle(ahead: u32) -> Self {
         Self::in_world(World::new(), ahead)
     }
@@ -131,7 +132,7 @@ impl Fleet {
         }
     }
 
-    /// The oldest job of a runner ends.
+    /// Ends the oldest job of a runner.
     fn finish(&mut self, index: usize) {
         let runner = &mut self.runners[index];
         if let Some(promise) = runner.running.first() {
@@ -141,12 +142,12 @@ impl Fleet {
         }
     }
 
-    /// Jobs that a runner runs, and jobs that wait in it.
+    /// Returns the numbers of running and of waiting jobs of a runner.
     fn held(&self, index: usize) -> (usize, usize) {
         (self.runners[index].running.len(), self.runners[index].queued.len())
     }
 
-    /// A runner has free capacity only if no lease waits that may still move.
+    /// Checks that no runner has free capacity while a lease waits that may still move.
     fn check_no_runner_is_idle_beside_waiting_work(&self) {
         let workflow = self.world.engine.workflows.values().next().unwrap();
         let is_stuck = |promise: &Promise| {
@@ -208,7 +209,7 @@ fn an_offer_ends_when_its_runner_is_not_heard_of() {
     let (lost, busy) = (fleet.register(4), fleet.register(4));
     fleet.sync(lost);
     fleet.world.apply(&Plan::new((0..8).map(|n| job(&format!("j{n}")).needs(needs(1, 0, 1)))));
-    // Its connection is gone, and it does not take what it could have.
+    // Its connection is lost, and it does not take the jobs that it could start.
     fleet.polls.take_all();
     for (pass_ms, queued, why) in [(32_000, 0, "it may be there"), (1, 4, "it does not wait any more")] {
         fleet.world.now.mono_ms += pass_ms;
@@ -220,12 +221,12 @@ fn an_offer_ends_when_its_runner_is_not_heard_of() {
     }
 }
 
-/// A busy runner whose leases are withheld because another one, which does not take them, has free capacity.
+/// Returns a busy runner whose leases are withheld in favor of a runner with free capacity that does not take them.
 fn withheld() -> Fleet {
     let mut fleet = Fleet::idle(4);
     let (free, busy) = (fleet.register(4), fleet.register(4));
     fleet.sync(free);
-    // The jobs come while the free runner's connection is gone.
+    // The jobs arrive while the free runner has no connection.
     fleet.polls.take_all();
     fleet.world.apply(&Plan::new((0..8).map(|n| job(&format!("j{n}")).needs(needs(1, 0, 1)))));
     fleet.sync(busy);
@@ -233,7 +234,7 @@ fn withheld() -> Fleet {
     fleet
 }
 
-/// Answers the runners that wait.
+/// Answers the waiting runners that have something new.
 fn poll(fleet: &mut Fleet) {
     let polls = &mut fleet.polls;
     let answers = fleet.world.run(|engine, tx| polls.answer(engine, tx, 0, false));
@@ -360,7 +361,7 @@ fn a_lease_moves_at_most_twice() {
     fleet.sync(0);
     fleet.sync(1);
     assert!(fleet.held(1).1 > 1, "more than it can start came to it");
-    // Now one, now the other is idle; nothing ends that the other has.
+    // The runners are idle in turn; neither ends a job of the other.
     for round in 0..20 {
         let index = both[round % 2];
         fleet.finish(index);

@@ -32,7 +32,8 @@ fn scheduling(trigger_type: TriggerType, jobs: Option<Vec<String>>) -> Action {
     }
 }
 
-/// `a` and `b` wait for nothing, `c` for `a`; `d` needs something else. An action asks for nodes at the start.
+/// `a` and `b` have no dependencies, `c` depends on `a`, and `d` has other requirements. An action requests nodes at
+/// the start.
 fn plan() -> Plan {
     let jobs = [
         job("a").needs(needs(1, 0, 1)),
@@ -85,7 +86,7 @@ impl World {
         profile.recovery_scheduler.clone()
     }
 
-    /// Runs everything that is ready, with the given end.
+    /// Runs all ready jobs, which end with this code and cause.
     fn run_all(&mut self, host: &str, end: impl Fn(&str) -> Option<(i32, Cause)>) {
         let id = self.register(&runner(host));
         let leases = self.sync(id, &ask(1, 8)).leases;
@@ -261,7 +262,7 @@ fn putting_jobs_back_to_the_start_undoes_it() {
     }
 }
 
-/// Edits of the document that are about no job: nothing is put back to the start.
+/// Edits the document without a change of any job, so that no job is reset.
 fn touched(plan: Plan) -> Plan {
     plan.with(|spec| spec.project = Some("renamed".to_owned()))
 }
@@ -381,7 +382,8 @@ fn each_failed_job_gets_what_it_lacked_and_no_other_does() {
 // R04, R07, R09, R10, S20
 #[test]
 fn a_dry_run_shows_exactly_what_recovery_does() {
-    // `e` waits for a job that is retried and for one that stays failed; `f` for all of them, whatever becomes of them.
+    // `e` depends on a job that is retried and on one that stays failed. `f` runs after all of them, even if they
+    // fail.
     let jobs = [
         job("e").needs(needs(1, 0, 1)).after(&["a", "b"]),
         job("f").needs(needs(1, 0, 3)).after(&["a", "e"]).runs_after_failures(),
@@ -389,7 +391,7 @@ fn a_dry_run_shows_exactly_what_recovery_does() {
     ];
     let plan = jobs.into_iter().fold(plan(), Plan::plus);
     let mut world = World::with(&plan);
-    // The document's action has asked for its nodes, and recovery planned once before.
+    // The action of the document has requested its nodes, and recovery has planned once before.
     world.regenerate(&RegenerateRequest { submit: true, ..RegenerateRequest::default() });
     let id = world.register(&runner("n1"));
     let leases = world.sync(id, &ask(1, 8)).leases;
@@ -418,7 +420,7 @@ fn a_dry_run_shows_exactly_what_recovery_does() {
     assert!(would.dry_run && would.allocations.is_empty() && !done.allocations.is_empty());
     assert_eq!(would, RegenerateReport { dry_run: true, allocations: Vec::new(), ..done.clone() });
     assert!(done.schedulers.iter().any(|one| one.deferred && one.name.ends_with("_deferred")), "{done:?}");
-    // Seven minutes and 12 seconds, half as much again, and what the plan adds.
+    // 7 min 12 s, one and a half times that, and the margin of the plan.
     let longest = done.schedulers.iter().map(|one| one.walltime_seconds).max();
     assert!(longest >= Some(650), "{done:?}");
     assert_eq!(world.state_of("e"), JobState::Canceled, "b stays failed");

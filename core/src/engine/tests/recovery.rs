@@ -1,4 +1,4 @@
-//! Recovery scripts: the failed job waits for its script, and for nothing else.
+//! Recovery scripts: the failed job waits for its script and for nothing else.
 
 use torc_api::failure::{FailureHandler, FailureRule};
 use torc_api::state::{Cause, JobState};
@@ -55,7 +55,7 @@ impl Lab {
         self.say(id, SyncRequest { finished: vec![success(key)], ..ask(1, 8) }).leases
     }
 
-    /// A job has failed, and its script is in the hands of the runner that ran it.
+    /// Returns a failed job whose script is leased to the runner that ran the job.
     fn recovering(plan: &Plan) -> (Self, RunnerId, Lease) {
         let mut lab = Self::new(plan);
         let id = lab.hire("one");
@@ -129,7 +129,7 @@ fn a_script_prefers_the_runner_of_the_attempt() {
     let mut lab = Lab::new(&plan(rule(vec![7], vec![])));
     let (one, two) = (lab.hire("one"), lab.hire("two"));
     let key = lab.ask(one).remove(0).key;
-    // It is about to stop and takes nothing more, so that the script waits.
+    // The runner is stopping and takes no more work, so the script waits.
     let report = SyncRequest { finished: vec![failure(key, 7, Cause::ExitCode)], stopping: true, ..say(1) };
     assert_eq!(lab.say(one, report).leases, []);
     assert_eq!(lab.ask(two), [], "its runner is still there");
@@ -147,7 +147,7 @@ fn lost_scripts_are_given_out_again_but_not_for_ever() {
     for round in 0..3 {
         assert_eq!(lab.world.state_of("a"), JobState::Recovering, "{round}");
         lab.say(one, SyncRequest { running: vec![running(script.key)], ..say(1) });
-        // It no longer runs, and its outcome is unknown.
+        // The script no longer runs, and its outcome is unknown.
         let answer = lab.ask(one);
         if round < 2 {
             script = answer[0].clone();
@@ -279,7 +279,7 @@ fn a_retried_job_waits_until_its_script_has_ended() {
     }
 }
 
-/// The runner that has the script may also leave, fall silent, or not have it any more.
+/// The runner that holds the script may also leave, fall silent, or no longer have it.
 #[test]
 fn a_script_that_no_runner_holds_is_not_waited_for() {
     for how in ["left", "gave back", "has it no more", "silent"] {

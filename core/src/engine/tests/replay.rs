@@ -1,4 +1,4 @@
-//! Results that were written down while the server was away.
+//! Replay of journaled results that could not be reported while the server was away.
 
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::{AttemptKey, FinishedAttempt, JournalledResult, ReplayOutcome, SyncRequest};
@@ -10,7 +10,7 @@ use crate::ids::{RunnerId, WorkflowId};
 
 const DAY_MS: u64 = 86_400_000;
 
-/// A runner that runs `a` and is silent for days; `b` waits for `a`.
+/// Returns a runner that runs `a` and is silent for days; `b` depends on `a`.
 fn drained() -> (World, RunnerId, AttemptKey) {
     let plan = Plan::new([job("a"), job("b").after(&["a"])]).with(|spec| spec.orphan_after = Some("never".to_owned()));
     let mut world = World::with(&plan);
@@ -52,7 +52,7 @@ fn a_result_of_days_ago_counts_once_with_the_time_it_had() {
         assert_eq!(replay(&mut world, std::slice::from_ref(&result)), [(ReplayOutcome::AlreadyKnown, None)]);
     }
     assert_eq!(world.results_of("a").len(), 1);
-    // The runner comes back and says the same.
+    // The runner returns and reports the same result.
     let back = world.register(&runner("one"));
     let answer = world.sync(back, &SyncRequest { finished: vec![success(key)], ..say(1) });
     assert_eq!(answer.refused, []);
@@ -77,7 +77,7 @@ fn results_of_a_superseded_run_are_rejected_and_change_nothing() {
 fn once_a_newer_attempt_has_started_the_old_result_is_too_late() {
     let (mut world, id, key) = drained();
     let result = written(&world, success(key));
-    // The runner came back without it, so it was lost, and another runner runs it.
+    // The runner returned without the job, so the attempt was lost, and another runner runs the job.
     world.sync(id, &ask(3, 1));
     let newer = world.key("a");
     assert_eq!(newer.attempt, 2);
@@ -121,7 +121,7 @@ fn what_belongs_elsewhere_is_rejected_one_by_one() {
     assert_eq!(refused, Err(CommandError::NoWorkflow("9".to_owned())));
 }
 
-/// A store was deleted and created again; a runner's journal of the earlier store still exists.
+/// A store was deleted and created again, and a runner still has the journal of the earlier store.
 #[test]
 fn a_report_from_before_the_workflow_existed_is_refused() {
     let (mut world, id, key) = drained();

@@ -1,4 +1,4 @@
-//! New runs, by `runId` and by verb.
+//! New runs, by `runId` and by command.
 
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::SyncRequest;
@@ -8,7 +8,7 @@ use super::plan::{Plan, job};
 use super::world::{World, ask, failure, runner, running, say, success};
 use crate::engine::{CommandError, Retry};
 
-/// `good` completed, `bad` failed, `below` was canceled with it, `runs` runs, `waits` is ready.
+/// `good` has completed, `bad` has failed, `below` was canceled with it, `runs` runs, `waits` is ready.
 fn mixed() -> (World, Plan, crate::ids::RunnerId) {
     let plan = Plan::new([
         job("below").after(&["bad"]),
@@ -32,7 +32,7 @@ fn each_policy_runs_again_what_it_says() {
     use JobState::{Blocked, Completed, Ready, Running};
     let table = [
         (Some(RerunPolicy::Failed), [Completed, Ready, Blocked, Running, Ready], [1, 2, 2, 1, 1]),
-        // What runs has to end before it is ready for the new run.
+        // Running jobs have to end before they are ready for the new run.
         (Some(RerunPolicy::Incomplete), [Completed, Ready, Blocked, Blocked, Ready], [1, 2, 2, 2, 2]),
         (None, [Completed, Ready, Blocked, Blocked, Ready], [1, 2, 2, 2, 2]),
         (Some(RerunPolicy::All), [Ready, Ready, Blocked, Blocked, Ready], [2; 5]),
@@ -47,7 +47,7 @@ fn each_policy_runs_again_what_it_says() {
         let summary = world.engine.workflow_summary(world.workflow()).unwrap();
         assert_eq!((summary.status.run_id, summary.status.start_time), (Some(2), None), "{policy:?}");
         assert_eq!(summary.status.failures, [], "failures of the last run are history");
-        // The same again, or a lower number, is no new run.
+        // The same or a lower number requests no new run.
         let rows = world.database.jobs.clone();
         world.apply(&plan.with(|spec| spec.run_id = Some(1)));
         assert_eq!(world.database.jobs, rows);

@@ -1,4 +1,4 @@
-//! A state that was read from the store: it goes on as the one that was dropped would have.
+//! A restored state continues exactly like the live state that it replaces.
 
 use proptest::prelude::*;
 use torc_api::action::{ActionState, TriggerType};
@@ -17,7 +17,7 @@ use crate::ids::{Now, RunnerId};
 use crate::planning::orphans::SlurmObservation;
 use crate::rows::Changes;
 
-/// Sets everything back that the store does not keep: what only the messages since the last start have told.
+/// Resets everything that the store does not keep and that only later messages restore.
 fn forget_what_is_not_kept(engine: &mut Engine, now: Now) {
     engine.runners.forget_unstored(now);
     for workflow in engine.workflows.values_mut() {
@@ -26,7 +26,7 @@ fn forget_what_is_not_kept(engine: &mut Engine, now: Now) {
     engine.slurm.forget_dismissed();
 }
 
-/// Messages of all runners, then everything that follows from a long silence, a retry and a cancellation.
+/// Applies the messages of all runners, then a long silence, a retry and a cancellation.
 fn go_on(engine: &mut Engine, requests: &[(RunnerId, SyncRequest)], now: Now) -> (Vec<String>, Vec<Changes>) {
     let later = |ms: u64| Now { wall_ms: now.wall_ms + ms.cast_signed(), mono_ms: now.mono_ms + ms };
     let id = engine.find("default", "w").unwrap();
@@ -75,7 +75,7 @@ proptest! {
             .collect();
         let mut restored = Engine::restore(history.world.database.snapshot(), now).unwrap();
         restored.continue_session(history.world.engine.session());
-        // The number of a lease that was withdrawn before it was written may be given out again, for another attempt.
+        // The number of a lease that was withdrawn before it was written may be assigned again, to another attempt.
         restored.last.lease_id = history.world.engine.last.lease_id;
         let live = &mut history.world.engine;
         forget_what_is_not_kept(live, now);
@@ -84,7 +84,7 @@ proptest! {
     }
 }
 
-/// `a` and `b` run in an allocation, in a runner that came before the server was restarted.
+/// `a` and `b` run in an allocation, on a runner that registered before the restart of the server.
 fn restarted_in_slurm() -> (World, RunnerId, crate::engine::AllocationKey) {
     let mut world = World::with(&for_slurm());
     let key = world.allocation("7");

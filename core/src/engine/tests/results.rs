@@ -1,4 +1,4 @@
-//! Reports of attempts that ended: which count, which are refused, and that none counts twice.
+//! Reports of attempts that ended: which count, which are refused, and that no report counts twice.
 
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::SyncRequest;
@@ -49,7 +49,7 @@ fn a_repeated_report_is_answered_and_changes_nothing() {
         let answer = world.sync(id, &report(sequence, success(key)));
         assert_eq!(answer.refused, [], "message {sequence}");
     }
-    // A different story about an attempt that has ended is not believed, and not written.
+    // A different result for an attempt that has ended is ignored and not written.
     world.sync(id, &report(4, failure(key, 1, Cause::ExitCode)));
     assert_eq!(world.results_of("a").len(), 1);
     assert_eq!(world.state_of("a"), JobState::Completed);
@@ -81,7 +81,7 @@ fn a_late_result_counts_until_a_newer_attempt_starts() {
         if other_has_it {
             assert_eq!(world.sync(other, &ask(1, 1)).leases.len(), 1);
         }
-        // The silent runner held nothing any more, so it was forgotten and comes back as a new one.
+        // The silent runner held no leases, so the server forgot it, and it registers again.
         assert!(world.try_sync(late, &say(2)).is_err());
         let back = world.register(&runner("one"));
         let answer = world.sync(back, &report(1, success(key)));
@@ -136,7 +136,7 @@ fn a_report_of_an_attempt_or_run_of_the_past_is_refused() {
     assert_eq!(world.results_of("a").len(), 1);
 }
 
-/// A job that was ready again after its lease ran out must not be ended by what ran before its parent ran again.
+/// A job that is ready again after its lease expired must not end by an attempt from before its parent ran again.
 #[test]
 fn a_result_from_before_the_parents_ran_again_is_refused() {
     let (mut world, id) = one_job();

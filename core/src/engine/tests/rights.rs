@@ -110,7 +110,7 @@ fn a_runner_of_one_workflow_takes_over_nothing_of_others() {
     let first = world.register(&scoped("h", "w"));
     let leases = world.sync(first, &ask(1, 1)).leases;
     assert_eq!(leases.len(), 1);
-    // The same place but another workflow: the claim may be false.
+    // The same place but another workflow: the runner may lie about its place.
     let pretender = world.register(&scoped("h", "v"));
     assert_eq!(world.job("a").runner, Some(first));
     let successor = world.register(&scoped("h", "default/w"));

@@ -1,4 +1,4 @@
-//! Runners that fall silent: promises return, started jobs are in doubt, and are given up after long enough.
+//! Silent runners: unstarted leases return at once, started jobs are unconfirmed and are lost after a longer time.
 
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::SyncRequest;
@@ -41,7 +41,7 @@ fn after_it_promises_return_and_started_jobs_are_in_doubt() {
     assert!(is_in_doubt(&world, "a"));
     assert_eq!(world.key("b"), b, "the attempt is untouched");
     assert_eq!(world.engine.runners()[0].status, torc_api::api::RunnerStatus::Silent);
-    // The event is not repeated, and the runner returns with all leases.
+    // The event is not repeated, and the runner comes back with all leases.
     world.silence(1_000);
     assert_eq!(world.reasons().iter().filter(|reason| **reason == "RunnerSilent").count(), 1);
     let answer = world.sync(id, &SyncRequest { running: vec![running(world.key("a"))], queued: vec![b], ..say(3) });

@@ -1,4 +1,4 @@
-//! Jobs that jobs make.
+//! Jobs that running jobs add to their workflow.
 
 use serde_json::{Value, json};
 use torc_api::data::SpawnResponse;
@@ -12,7 +12,7 @@ use crate::engine::{Apply, CommandError, Retry, Spawn};
 use crate::expanded::{Expanded, ExpandedFile, ExpandedUserData};
 use crate::ids::{JobId, RunnerId};
 
-/// Calls as the attempt `key`; `jobs` may wait for `known`.
+/// Spawns jobs as the attempt `key`; `jobs` may depend on `known`.
 fn spawn(
     world: &mut World,
     key: AttemptKey,
@@ -36,7 +36,7 @@ fn spawn(
     world.run(|engine, tx| engine.spawn(id, &spawn, tx))
 }
 
-/// Calls as a job's present attempt.
+/// Spawns jobs as the current attempt of a job.
 pub fn spawn_from(
     world: &mut World,
     caller: &str,
@@ -53,7 +53,7 @@ fn state_of_loop(world: &World, suffix: &str) -> Option<Value> {
     world.database.user_data.get(&(world.workflow(), name)).and_then(|row| row.written.clone())
 }
 
-/// `seed` and `slow` run, `end` waits for `seed`.
+/// `seed` and `slow` run, `end` depends on `seed`.
 fn seeded() -> (World, Plan, RunnerId) {
     let plan = Plan::new([job("seed"), job("slow"), job("end").after(&["seed"])]);
     let mut world = World::with(&plan);
@@ -78,7 +78,7 @@ fn spawned_jobs_wait_for_their_spawner_and_dependencies() {
     assert_eq!(state_of_loop(&world, "g000001"), Some(json!({"x": 1})));
     let total = world.engine.workflow_summary(world.workflow()).unwrap().status.jobs.total;
     assert_eq!(total, 5);
-    // They survive a restart, and run when it is their turn.
+    // They survive a restart, and run when their dependencies have ended.
     world.restart();
     let done = SyncRequest {
         finished: vec![success(world.key("seed"))],
@@ -89,7 +89,7 @@ fn spawned_jobs_wait_for_their_spawner_and_dependencies() {
     assert_eq!(names, ["a", "end"], "b waits for a");
 }
 
-// A job that others wait for since the spawn goes before its equals.
+// A job that has gained dependents by a spawn starts before its equals.
 #[test]
 fn a_ready_job_that_spawned_jobs_wait_for_comes_first() {
     let mut world = World::with(&Plan::new([job("seed"), job("p"), job("q")]));
@@ -238,7 +238,7 @@ fn an_edit_keeps_spawned_jobs_while_their_spawner_stays() {
     let answer = world.apply(&plan.clone().plus(job("new")));
     assert_eq!((answer.changes.removed.count, answer.changes.unchanged), (0, 5));
     assert_eq!(*world.job("a"), before);
-    // One that it depended on goes: it no longer waits for it.
+    // One of its dependencies is removed: it no longer waits for that.
     let without = plan.clone().without("slow");
     let preview = world.engine.preview(&without.document(), &without.expanded());
     assert_eq!((preview.removed.names, preview.downstream.names), (own(&["slow", "new"]), own(&["b"])));

@@ -1,4 +1,4 @@
-//! Tests of commands beside apply.
+//! Commands other than apply.
 
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::{RunnerDirective, SyncRequest};
@@ -48,7 +48,7 @@ fn resume_goes_on_after_a_cancellation() {
     suspend(&mut world, workflow, false).unwrap();
     let summary = world.engine.workflow_summary(workflow).unwrap();
     assert!(!summary.canceled);
-    // `a` and `b` are with a runner that has not ended them yet.
+    // `a` and `b` are held by a runner that has not ended them yet.
     assert_eq!((summary.status.jobs.ready, summary.status.jobs.blocked, summary.status.jobs.canceled), (1, 3, 0));
     let old = world.key("a");
     assert_eq!(old.attempt, 2, "the attempt that ran was canceled, so the next one has another number");
@@ -91,7 +91,7 @@ fn a_waiting_runner_gives_back_at_once_what_was_suspended() {
     assert!(world.engine.wake_version() > wake_version);
     let told = world.run(|engine, tx| engine.poll(id, &request, tx)).expect("there is wake_version");
     assert_eq!(told.give_back, request.queued);
-    // Every answer repeats it, but a runner that knows it may wait for other news.
+    // Every answer repeats the key, but a runner that has acknowledged it may wait for other changes.
     let unheard = SyncRequest { sequence: 4, acknowledged: 2, ..request.clone() };
     assert!(!world.try_sync(id, &unheard).unwrap().may_wait);
     let heard = SyncRequest { sequence: 5, acknowledged: 4, ..request };

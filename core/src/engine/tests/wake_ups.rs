@@ -1,4 +1,4 @@
-//! Changes that concern a runner wake the waiting syncs, and others do not.
+//! Changes that concern a runner wake the waiting syncs; other changes do not.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! A server under test: the live state, the database behind it, and a clock that a test moves.
+//! A server under test: the live state, the database behind it, and a clock that the test advances.
 
 use torc_api::api::ApplyResponse;
 use torc_api::state::{Cause, JobState};
@@ -19,7 +19,7 @@ pub struct World {
     pub engine: Engine,
     pub database: Database,
     pub now: Now,
-    /// Commands that were carried out and are not written yet.
+    /// Changes of commands that were executed and are not written yet.
     group: Option<Tx>,
 }
 
@@ -35,7 +35,7 @@ impl World {
         world
     }
 
-    /// Carries out a command, alone or in the group that is open.
+    /// Executes a command, alone or in the open group.
     pub fn run<R>(&mut self, command: impl FnOnce(&mut Engine, &mut Tx) -> R) -> R {
         if let Some(tx) = &mut self.group {
             tx.now = self.now;
@@ -49,7 +49,7 @@ impl World {
         answer
     }
 
-    /// From now on commands are written together.
+    /// Opens a group: the following commands are written together.
     pub fn open(&mut self) {
         self.group.get_or_insert_with(|| self.engine.begin(self.now));
     }
@@ -58,7 +58,7 @@ impl World {
         self.group.is_some()
     }
 
-    /// Writes what is open; what is durable then is what is live.
+    /// Writes the open group, and checks that a restored state equals the live one.
     pub fn commit(&mut self) {
         let Some(mut tx) = self.group.take() else { return };
         tx.now = self.now;
@@ -69,12 +69,12 @@ impl World {
         let restored = Engine::restore(self.database.snapshot(), self.now).unwrap();
         invariants::check_live(&restored);
         invariants::check_same(&self.engine, &restored);
-        // The number of a lease that was withdrawn before it was written may be given out again, for another attempt.
+        // The number of a lease that was withdrawn before it was written may be assigned again, to another attempt.
         let durable = LastIds { lease_id: self.engine.last.lease_id, ..self.database.last() };
         assert_eq!(self.engine.last, durable);
     }
 
-    /// The server dies, with what was not written, and starts again.
+    /// Restarts the server. Everything that was not written is lost.
     pub fn restart(&mut self) {
         self.group = None;
         self.engine = Engine::restore(self.database.snapshot(), self.now).unwrap();
@@ -86,7 +86,7 @@ impl World {
         self.now.wall_ms += ms.cast_signed();
     }
 
-    /// Time passes and the server looks at its runners.
+    /// Advances the clock and expires what is due.
     pub fn silence(&mut self, ms: u64) {
         self.pass(ms);
         self.run(|engine, tx| engine.expire(tx));
@@ -120,7 +120,7 @@ impl World {
         self.try_sync(id, request).unwrap().response
     }
 
-    /// The row of a job of the workflow `w`, as it is stored.
+    /// Returns the stored row of a job of the workflow `w`.
     pub fn job(&self, name: &str) -> &JobRow {
         self.database.jobs.values().find(|row| row.name == name).unwrap()
     }
@@ -164,7 +164,7 @@ pub fn runner(host: &str) -> RegisterRequest {
     }
 }
 
-/// Wants `limit` jobs, as many as fit an empty runner of [`runner`].
+/// Requests `limit` jobs for an empty runner of [`runner`].
 pub fn want(limit: u32) -> WorkRequest {
     WorkRequest { free: runner("").capacity, ahead: 0, bridge: 0, limit }
 }

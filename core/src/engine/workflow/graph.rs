@@ -168,7 +168,7 @@ impl Graph {
         ids.iter().filter_map(|id| self.ordinal(*id))
     }
 
-    /// Computes the path below each job. Ready jobs whose path has changed move in their queues.
+    /// Computes the longest chain of dependents of each job. Ready jobs whose chain has changed move in their queues.
     fn update_paths(&mut self) {
         let runtime = |job: u32| self.profile(job).requirements.runtime_seconds;
         let (parents, children) = (|job: u32| self.edges.parents(job), |job: u32| self.edges.children(job));
@@ -478,7 +478,8 @@ impl Graph {
         record.state == JobState::Blocked && record.unmet == 0
     }
 
-    /// Counts the end of a parent. Returns the number of remaining obstacles if the job is blocked.
+    /// Counts the end of a parent. If the job is blocked, returns the number of parents and revoked leases that have
+    /// not ended.
     pub fn parent_ended(&mut self, job: u32) -> Option<u32> {
         let record = &mut self.jobs[job as usize];
         record.unmet = record.unmet.saturating_sub(1);

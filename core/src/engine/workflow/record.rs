@@ -78,7 +78,7 @@ impl WorkflowRecord {
         self.save(tx);
     }
 
-    /// Reopens a completed workflow: the time of its start is taken again.
+    /// Reopens a workflow. If it had completed, its start time is recorded again.
     pub fn reopen(&mut self, tx: &mut Tx) {
         if self.row.completed_ms.take().is_some() {
             self.row.started_ms = None;

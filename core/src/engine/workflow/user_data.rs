@@ -10,7 +10,7 @@ use crate::ids::{JobId, WorkflowId};
 use crate::lineage::{self, LoopState};
 use crate::rows::UserDataRow;
 
-/// The user data of a workflow by name. Only the names of the states of loops are kept; the store has their values.
+/// The user data of a workflow by name. For the states of loops it keeps only the names; the store has their values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(in crate::engine) struct Data {
     rows: BTreeMap<String, UserDataRow>,

@@ -9,7 +9,7 @@ use super::super::partition::tests::{needs, partition, site};
 use super::*;
 use crate::expanded::Requirements;
 
-/// Five minutes in all.
+/// A margin of five minutes in total.
 const MARGIN: WalltimeMargin = WalltimeMargin {
     startup_seconds: 200,
     end: EndMargin { headroom_seconds: 70, notice_seconds: 30, in_step: false },
@@ -26,7 +26,7 @@ const SETTINGS: PlanSettings<'static> = PlanSettings {
     stamp: None,
 };
 
-/// Jobs of some kinds: what each needs, whether they wait, how many.
+/// Jobs of some kinds: the requirements of each, whether they wait, and their number.
 fn jobs<'a>(kinds: &[(&'a Requirements, bool, usize)]) -> Vec<PendingJob<'a>> {
     let each = kinds.iter().flat_map(|(needs, waits, count)| std::iter::repeat_n((*needs, *waits), *count));
     (0_u32..)
@@ -37,7 +37,7 @@ fn jobs<'a>(kinds: &[(&'a Requirements, bool, usize)]) -> Vec<PendingJob<'a>> {
             requirements,
             labels: &[],
             waits,
-            // Those that wait do so for a job like them.
+            // Waiting jobs depend on a job of the same kind.
             chain_seconds: requirements.runtime_seconds * if waits { 2 } else { 1 },
         })
         .collect()
@@ -127,7 +127,7 @@ fn one_allocation_with_all_the_nodes() {
     let wide = plan(&jobs(&[(&cpu, false, 7)]), &partitions, single);
     assert_eq!((wide.planned[0].allocations, wide.planned[0].scheduler.nodes), (1, Some(7)));
     assert_eq!(wide.planned[0].action(|_| "").start_one_worker_per_node, Some(true));
-    // A partition that gives a job two nodes at most.
+    // A partition that limits a job to two nodes.
     let narrow = [PartitionLimits { nodes: Some(2), ..partition("p", 104, 240, 0, 4) }];
     let plan = plan(&jobs(&[(&cpu, false, 7)]), &narrow, single);
     assert_eq!((plan.planned[0].allocations, plan.planned[0].scheduler.nodes), (4, Some(2)));

@@ -6,7 +6,7 @@ use torc_api::termination::EndMargin;
 use super::super::partition::tests::{GIB, needs, partition, site};
 use super::*;
 
-/// Five minutes in all.
+/// A margin of five minutes in total.
 const MARGIN: WalltimeMargin = WalltimeMargin {
     startup_seconds: 200,
     end: EndMargin { headroom_seconds: 70, notice_seconds: 30, in_step: false },
@@ -67,7 +67,7 @@ fn existing_allocations_are_counted() {
     }
 }
 
-/// Those without a job go; above the limit the newest of the others go, as many as are too many.
+/// Pending allocations without jobs are canceled. Above the limit, the newest of the others are canceled, too.
 #[test]
 fn needless_allocations_count_against_the_limit_first() {
     let whole = needs(104, 100, 0, 1, 1);
@@ -86,14 +86,14 @@ fn needless_allocations_count_against_the_limit_first() {
 fn room_in_running_allocations_counts_first() {
     let half = needs(52, 100, 0, 1, 1);
     let jobs = [ready(&half, 2)];
-    // Empty, with an hour and the margin left: two jobs side by side.
+    // Empty, with an hour and the margin left: it takes two jobs side by side.
     let free = running("a", node(5_400), 3_900, 104, 0);
     assert_eq!(difference(&jobs, std::slice::from_ref(&free), &site(), LIMITS).submit, []);
-    // Half of it is free for an hour, the other half in an hour for another.
+    // One half is free for an hour, the other half is free after an hour for another hour.
     let busy = running("a", node(7_500), 7_500, 52, 3_600);
     assert_eq!(difference(&[ready(&half, 3)], std::slice::from_ref(&busy), &site(), LIMITS).submit, []);
     assert_eq!(difference(&[ready(&half, 4)], &[busy], &site(), LIMITS).submit.len(), 1);
-    // Too little time is left of it.
+    // Its remaining time is too short.
     let late = running("a", node(5_400), 1_800, 104, 0);
     let result = difference(&jobs, &[late], &site(), LIMITS);
     assert_eq!((result.submit.len(), result.keep.len()), (1, 1), "a running allocation leaves by itself");
@@ -105,10 +105,10 @@ fn unneeded_pending_allocations_are_canceled() {
     let existing = [pending("a", node(5_400)), pending("b", node(5_400)), running("c", node(5_400), 5_000, 0, 3_600)];
     let result = difference(&[ready(&whole, 1)], &existing, &site(), LIMITS);
     assert_eq!((result.keep, result.cancel), (vec!["a".to_owned(), "c".to_owned()], vec!["b".to_owned()]));
-    // Jobs that will be ready some time are a reason to keep it.
+    // Jobs that become ready later are a reason to keep it.
     let soon = JobDemand { waiting: 1, ..ready(&whole, 1) };
     assert_eq!(difference(&[soon], &existing, &site(), LIMITS).cancel, Vec::<String>::new());
-    // But not to ask for another.
+    // But they are no reason to submit another one.
     let later = JobDemand { waiting: 9, ..ready(&whole, 0) };
     assert_eq!(difference(&[later], &[], &site(), LIMITS).submit, []);
 }
@@ -139,7 +139,7 @@ fn the_end_and_a_pause() {
 #[test]
 fn classes_share_allocations_and_nodes() {
     let (long, short) = (needs(80, 100, 0, 1, 2), needs(24, 10, 0, 1, 1));
-    // The short ones would go to `shared`, but there is room beside the long one.
+    // The short jobs would go to `shared`, but they fit beside the long one.
     let result = difference(&[ready(&short, 3), ready(&long, 1)], &[], &site(), LIMITS);
     assert_eq!(result.submit.len(), 2, "{:?}", result.submit);
     assert_eq!((result.submit[1].partition.as_str(), result.submit[1].cpus), ("shared", 24));
@@ -188,14 +188,14 @@ proptest! {
         let partitions = site();
         let result = difference(&demands, &[], &partitions, limits);
         prop_assert!(result.submit.len() as i64 <= max);
-        // Without a limit every job has room or a reason.
+        // Without a limit, every job has a place or a reason.
         let all = difference(&demands, &[], &partitions, AllocationLimits { max_allocations: i64::MAX, ..limits });
         prop_assert_eq!(all.held_back, 0);
         for shape in &all.submit {
             let partition = partitions.iter().find(|one| one.name == shape.partition).unwrap();
             prop_assert!(shape.seconds <= partition.seconds && shape.cpus <= partition.cpus && !partition.on_request);
         }
-        // Asked again with what was asked for, nothing changes.
+        // A second call with the submitted allocations changes nothing.
         let existing: Vec<Existing> =
             (0..).zip(all.submit).map(|(index, shape): (i32, AllocationShape)| pending(&index.to_string(), shape)).collect();
         let again = difference(&demands, &existing, &partitions, AllocationLimits { max_allocations: i64::MAX, ..limits });

@@ -32,7 +32,7 @@ impl History {
         })
     }
 
-    /// An attempt that its runner still has is given up only for long silence.
+    /// An attempt that its runner still has is lost only after a long silence.
     pub(super) fn check_nothing_lost_in_contact(&mut self) {
         let results = &self.world.database.results;
         for row in results[self.results_seen..].iter().filter(|row| row.cause == Some(Cause::Lost)) {
@@ -48,8 +48,8 @@ impl History {
         self.results_seen = results.len();
     }
 
-    /// An attempt's number is used for one start, and of a job's attempts two are alive only if a runner of them was cut off.
-    /// A script that was lost is run again for the same attempt.
+    /// An attempt number is used for one start. Two attempts of a job are alive only if the runner of one was cut
+    /// off. A lost script runs again for the same attempt.
     pub(super) fn check_start(&mut self, index: usize, key: &AttemptKey) {
         let role = |promise: &&Promise| promise.key == *key;
         let role = self.fleet[index].running.iter().find(role).map_or(LeaseRole::Job, |promise| promise.role);
@@ -59,7 +59,8 @@ impl History {
         let lease_id = *self.started.entry((key.job, key.run, key.attempt)).or_insert(key.lease_id);
         assert_eq!(lease_id, key.lease_id, "{key:?} is started a second time");
         let now = self.world.now.mono_ms;
-        // An action that is armed again may start while its runner still ends the attempt before: it runs at least once.
+        // An action that is triggered again may start before the earlier attempt has ended: actions run at least
+        // once.
         if self.fleet[index].is_cut_off(now) || !role.is_job() {
             return;
         }
@@ -70,7 +71,7 @@ impl History {
         assert_eq!(alive, [*key], "two attempts of a job are alive");
     }
 
-    /// Notes when each job has ended for good.
+    /// Records the tick at which each job has ended for good.
     pub(super) fn note_ends(&mut self) {
         for (_, record) in self.world.engine.workflows.values().flat_map(|workflow| workflow.graph.iter()) {
             let attempt = (record.run(), record.attempt());
@@ -83,7 +84,7 @@ impl History {
         }
     }
 
-    /// A result that counts is of an attempt that was given out after the job's parents had ended.
+    /// Checks that an attempt whose result counts was leased after the parents of the job had ended.
     pub(super) fn check_came_after_parents(&self, key: &AttemptKey) {
         let workflow = self.world.engine.workflows.get(&self.world.workflow()).unwrap();
         let Some(job) = workflow.graph.ordinal(JobId(key.job)) else { return };
@@ -96,7 +97,7 @@ impl History {
         }
     }
 
-    /// A lease that reaches a runner and still counts is one whose parents' results are written.
+    /// Checks that the results of the parents are durable when a current lease reaches its runner.
     pub(super) fn check_parents_durable(&self, key: &AttemptKey) {
         let Some(row) = self.world.database.jobs.get(&JobId(key.job)) else { return };
         if row.lease_id != key.lease_id || !row.state.is_held() {
@@ -119,7 +120,7 @@ impl History {
         let introduction = &self.fleet[runner].introduction;
         let mut free = request.want.free;
         let mut ahead = 0;
-        // What takes no resources comes on top.
+        // Tasks that take no resources are granted in addition.
         let jobs = || response.leases.iter().filter(|lease| lease.role.is_job());
         assert!(jobs().count() <= request.want.limit as usize);
         for lease in jobs() {

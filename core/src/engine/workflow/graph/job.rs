@@ -6,7 +6,7 @@ use crate::ids::{JobId, RunnerId};
 use crate::matching::ReadyJob;
 use crate::rows::JobUpdate;
 
-/// A job in memory. A workflow may have a million of them, so the size counts.
+/// A job in memory. A workflow may have a million of them, so every byte of this type counts.
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct JobRecord {
     pub(super) id: JobId,
@@ -21,7 +21,7 @@ pub(in crate::engine) struct JobRecord {
     pub(super) unmet: u32,
     /// Index into the profiles of the workflow.
     pub(super) profile: u32,
-    /// Declared runtimes along the longest chain of dependents.
+    /// Declared runtimes along the longest chain of dependents, in seconds.
     pub(super) downstream_seconds: u32,
     pub(super) state: JobState,
     /// Number of revoked leases of the job that have not ended.
@@ -106,7 +106,7 @@ impl JobRecord {
         self.unconfirmed
     }
 
-    /// Returns how often the lease of the current attempt was requested back for another runner.
+    /// Returns the number of times that the lease of the current attempt was requested back for another runner.
     pub fn moves(&self) -> u8 {
         self.moves
     }

@@ -46,7 +46,7 @@ impl Profiles {
         self.iter().map(move |entry| ProfileRow { id: entry.id(), workflow, profile: entry.complete() })
     }
 
-    /// Returns the profile that replaces one of other requirements, if a job was scaled alike before.
+    /// Returns the profile that was created earlier for a job with this profile and these new requirements.
     pub fn scaled(&self, index: u32, requirements: &Requirements) -> Option<u32> {
         self.scaled.get(&(index, requirements.clone())).copied()
     }
