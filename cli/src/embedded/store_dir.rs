@@ -40,9 +40,9 @@ pub struct ServerInfo {
     pub url: String,
     /// The file with the administrators' token.
     pub token_file: PathBuf,
-    /// RFC 3339.
+    /// The start of the owner, in RFC 3339.
     pub start_time: String,
-    /// Whether the owner also runs jobs.
+    /// True if the owner also runs jobs.
     #[serde(default)]
     pub runner: bool,
     /// The URL on the owner's host, if it differs.

@@ -16,11 +16,11 @@ pub const FINALIZER: &str = "torc.dev/cleanup";
 /// The page size of lists.
 const PAGE_SIZE: u32 = 200;
 
-/// The custom resources.
+/// The kinds of Torc's custom resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectKind {
     Workflow,
-    /// Cluster-scoped.
+    /// A resource without a namespace (cluster-scoped).
     SlurmCluster,
 }
 
@@ -56,9 +56,9 @@ impl ObjectKind {
 /// Options of an apply.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ApplyOptions {
-    /// Whether the API server only validates and returns the result.
+    /// True if the API server only validates and returns the result.
     pub dry_run: bool,
-    /// Whether to take over fields of other managers.
+    /// True if fields of other managers are taken over.
     pub force: bool,
 }
 
@@ -116,7 +116,7 @@ impl KubernetesCluster {
         patched.map_err(|error| api_error(&format!("change workflow/{name}"), error))
     }
 
-    /// Returns an object.
+    /// Returns the object with this name.
     pub async fn get(&self, kind: ObjectKind, name: &str) -> Result<DynamicObject, CliError> {
         let found = self.api(kind).get(name).await;
         found.map_err(|error| api_error(&format!("get {}/{name}", kind.word()), error))

@@ -45,7 +45,7 @@ pub enum Target {
 /// The place where workflows for Slurm run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// In Slurm allocations.
+    /// In Slurm allocations, if the workflow requests them.
     Slurm,
     /// On this machine, like workflows without Slurm.
     ThisMachine,

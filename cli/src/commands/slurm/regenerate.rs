@@ -126,7 +126,7 @@ async fn regenerate(
     Ok(has_submitted.then(|| workflow.id.to_string()))
 }
 
-/// Describes the plan.
+/// Describes the plan, and says whether it was a dry run.
 fn describe(context: &CommandContext, workflow: &str, report: &RegenerateReport, served: bool) -> String {
     let mut text = describe_plan(context, workflow, report, served);
     if report.dry_run && report.pending_jobs > 0 {
