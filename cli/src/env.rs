@@ -37,7 +37,7 @@ pub struct Variable {
     pub doc: &'static str,
 }
 
-/// Variables besides those of the settings table.
+/// Variables that are not in the settings table.
 pub const OTHERS: &[Variable] = &[
     Variable { name: TOKEN, doc: "The token; takes precedence over every token file." },
     Variable {

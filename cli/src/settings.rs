@@ -77,7 +77,7 @@ impl Layers {
         self.values.entry(key).or_insert(Value { text, origin });
     }
 
-    /// Sets a value, whatever other layers say.
+    /// Sets a value, and replaces that of every layer.
     pub fn set(&mut self, key: &'static str, text: String, origin: Origin) {
         self.values.insert(key, Value { text, origin });
     }

@@ -211,7 +211,8 @@ pub struct StartOrder {
     pub step_limit_ms: Option<u64>,
     /// The resource class. Jobs of one class take the same from the node, so one can replace another.
     pub class: u32,
-    /// True if the job starts when another of its class has ended, instead of now. This needs a living agent.
+    /// True if the job starts when another of its class has ended, instead of now. The shim does this only while the
+    /// agent is alive.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub in_turn: bool,
     /// The moment after which the job must not start.

@@ -109,7 +109,7 @@ impl KubernetesCluster {
         Ok(Applied { before, after: after.map_err(|error| explain(&what, error))? })
     }
 
-    /// Changes fields of a workflow's specification, whatever their manager.
+    /// Changes fields of a workflow's specification, also those of other managers.
     pub async fn patch_spec(&self, name: &str, spec: &Value) -> Result<DynamicObject, CliError> {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let patched = self.api(ObjectKind::Workflow).patch(name, &params, &Patch::Merge(json!({ "spec": spec }))).await;

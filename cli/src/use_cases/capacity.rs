@@ -1,4 +1,4 @@
-//! Detection of jobs that are ready but fit no runner, so that a command in the foreground does not wait for ever.
+//! Detection of jobs that are ready but fit no runner, so that a command in the foreground does not wait forever.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
