@@ -189,7 +189,7 @@ mod tests {
         let statement = key.verify(&credentials.token, 1_000 + 29 * DAY).unwrap();
         assert_eq!(statement.grant, Grant::Runner { workflow: 3 });
         assert_eq!(statement.expires, Some(1_000 + 30 * DAY));
-        assert!(!format!("{credentials:?}").contains(&credentials.token), "nobody prints it by mistake");
+        assert!(!format!("{credentials:?}").contains(&credentials.token), "the debug output has no token");
         let files = CredentialPaths::of("/home/ada/.torc/allocations", "torc-wf3-0a1b");
         let variables = credentials.variables(&files);
         let expected = BTreeMap::from([

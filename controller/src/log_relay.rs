@@ -119,13 +119,13 @@ mod tests {
         let runner = async {
             let wanted = relay.poll("a").await;
             assert_eq!(wanted.iter().map(|piece| piece.path.as_str()).collect::<Vec<_>>(), ["/x"]);
-            relay.deliver(vec![LogChunk::new(99, 0, b"nobody's"), LogChunk::new(wanted[0].id, 0, b"text")]);
+            relay.deliver(vec![LogChunk::new(99, 0, b"unknown"), LogChunk::new(wanted[0].id, 0, b"text")]);
         };
-        let nobodys = relay.ask("b", "/y", 0, None);
-        tokio::pin!(nobodys);
+        let unknown = relay.ask("b", "/y", 0, None);
+        tokio::pin!(unknown);
         tokio::select! {
             biased;
-            _ = &mut nobodys => panic!("no runner lives there"),
+            _ = &mut unknown => panic!("no runner lives there"),
             (mine, ()) = async { tokio::join!(relay.ask("a", "/x", 0, None), runner) } => {
                 assert_eq!(mine.map(|piece| piece.bytes()), Some(b"text".to_vec()));
             }
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_has_given_up_is_forgotten() {
+    async fn an_abandoned_request_is_removed() {
         let relay = LogRelay::default();
         let asked = tokio::time::timeout(Duration::from_millis(1), relay.ask("b", "/y", 0, None)).await;
         assert!(asked.is_err());
@@ -164,7 +164,7 @@ mod tests {
             assert!(futures::poll!(one.as_mut()).is_pending());
         }
         assert_eq!((left(&relay), MAX_PENDING_REQUESTS), ((1_000, 1_000), 1_000));
-        assert_eq!(relay.ask("b", "/y", 0, None).await, None, "whoever comes later is told at once");
+        assert_eq!(relay.ask("b", "/y", 0, None).await, None, "a later request fails at once");
         drop(asked);
         assert_eq!(left(&relay), (0, 0));
     }

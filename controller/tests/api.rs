@@ -121,7 +121,7 @@ async fn a_workflow_runs_to_its_end() {
 
     let report =
         json!({ "sequence": 3, "acknowledged": 2, "want": want(), "finished": [finished(&second["leases"][0], 0)] });
-    assert_eq!(lab.sync(runner, report).await["verdict"], "complete");
+    assert_eq!(lab.sync(runner, report).await["directive"], "complete");
 
     let (_, workflow) = lab.get("/v1/workflows/two").await;
     assert_eq!(workflow["status"]["progress"], "2/2");
@@ -140,7 +140,7 @@ async fn a_workflow_runs_to_its_end() {
 }
 
 #[tokio::test]
-async fn nobody_without_the_token_gets_anything() {
+async fn requests_without_the_token_are_rejected() {
     let lab = Lab::start().await;
     for path in
         ["/v1/workflows", "/v1/version", "/v1/runners", "/v1/events", "/v1/watch", "/metrics", "/v1/openapi.json"]

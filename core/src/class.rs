@@ -22,7 +22,7 @@ pub struct JobClass {
 pub struct RunnerView<'a> {
     /// The resources that it may use in total.
     pub capacity: Resources,
-    /// Its labels, sorted.
+    /// Labels that it was started with, sorted.
     pub labels: &'a [String],
     /// The scheduler whose allocation it lives in.
     pub scheduler: Option<&'a str>,

@@ -1,8 +1,9 @@
-//! The state in memory of everything that is live, and every command that changes it.
+//! The in-memory state of all live workflows, runners and allocations, and the commands that change it.
 //!
-//! A command takes a [`Tx`], changes memory, and records in the transaction what the caller has to write. The caller writes it in one
-//! database transaction and only then sends the answers. If the write fails, the caller drops the whole state and reads it again: memory
-//! is a projection. This module does no I/O, has no SQL, and never reads the clock.
+//! A command takes a [`Tx`], changes memory, and records in the transaction the rows that the caller has to write.
+//! The caller writes them in one database transaction and only then sends the answers. If the write fails, the caller
+//! drops the state and loads it again from the database. This module does no I/O, has no SQL, and never reads the
+//! clock.
 //!
 //! Each part has private state that only its module writes:
 //!
@@ -95,7 +96,7 @@ use leases::Leases;
 use runners::{Fleet, Runners};
 use workflows::Workflows;
 
-/// The state in memory of everything that is live.
+/// The in-memory state of all live workflows, runners and allocations.
 #[derive(Default)]
 pub struct Engine {
     workflows: Workflows,
@@ -176,7 +177,7 @@ impl Engine {
         Rights::new(&self.workflows, &self.runners)
     }
 
-    /// Returns the name by which allocations in Slurm are assigned to this store.
+    /// Returns the identity of the store, which is part of the names of its allocations in Slurm.
     pub fn identity(&self) -> &str {
         &self.identity
     }
@@ -186,7 +187,7 @@ impl Engine {
         &self.workflows.session
     }
 
-    /// Continues the session of a state that was dropped and read again.
+    /// Takes over the session of an earlier state that was dropped and loaded again.
     pub fn continue_session(&mut self, before: &Session) {
         self.workflows.continue_session(before);
     }

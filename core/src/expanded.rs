@@ -11,17 +11,17 @@ use torc_api::wire::Resources;
 /// An expanded document. Lists have a fixed order; references are indices.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Expanded {
-    /// In document order, families in the order of their parameters.
+    /// Jobs in document order, those of one entry in the order of its parameters.
     pub jobs: Vec<ExpandedJob>,
-    /// Files.
+    /// Files in document order; jobs refer to them by index.
     pub files: Vec<ExpandedFile>,
-    /// Data.
+    /// User data in document order; jobs refer to them by index.
     pub user_data: Vec<ExpandedUserData>,
-    /// Requirements; the first is what jobs have that name none.
+    /// Resource requirements; the first are those of jobs that name none.
     pub requirements: Vec<Requirements>,
 }
 
-/// A job with nothing left to resolve but the data that it reads: others may write that until it starts.
+/// A job with everything resolved except its input data, which other jobs may write until it starts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExpandedJob {
     /// Unique in the workflow.
@@ -30,9 +30,9 @@ pub struct ExpandedJob {
     pub command: String,
     /// A prefix of the command, or a script before it.
     pub invocation_script: Option<String>,
-    /// The job's variables over the workflow's.
+    /// Environment variables; the job's own override the workflow's.
     pub env: BTreeMap<String, String>,
-    /// Index into `requirements`.
+    /// Index into the document's [`Expanded::requirements`].
     pub requirements: u32,
     /// Indices of jobs, explicit and implied, sorted, each once.
     pub depends_on: Vec<u32>,
@@ -52,7 +52,7 @@ pub struct ExpandedJob {
     pub scheduler: Option<String>,
     /// The priority. Jobs with a higher one start first.
     pub priority: i64,
-    /// Sorted.
+    /// Labels that a runner must have, sorted.
     pub labels: Vec<String>,
     /// Streams that are kept, and how; those of the execution configuration when absent.
     pub stdio: Option<Stdio>,
@@ -60,25 +60,25 @@ pub struct ExpandedJob {
     pub tasks_per_node: Option<i32>,
 }
 
-/// A file.
+/// A file that the document declares.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExpandedFile {
     /// Unique in the workflow.
     pub name: String,
     /// Relative to the working folder.
     pub path: String,
-    /// For the provenance record.
+    /// Identifier in the provenance record, e.g. a DOI.
     pub identifier: Option<String>,
 }
 
-/// A value.
+/// User data that the document declares.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExpandedUserData {
     /// Unique in the workflow.
     pub name: String,
-    /// Absent until a job writes it.
+    /// The value; absent until a job writes it.
     pub data: Option<Value>,
-    /// Forgotten when the workflow runs again.
+    /// A restart of the workflow deletes a written value.
     pub is_ephemeral: bool,
 }
 
@@ -88,13 +88,13 @@ pub struct ExpandedUserData {
 pub struct Requirements {
     /// The document's name for it.
     pub name: String,
-    /// CPUs.
+    /// CPUs on each node.
     pub num_cpus: i64,
-    /// Bytes of memory.
+    /// Bytes of memory on each node.
     pub memory_bytes: i64,
-    /// GPUs.
+    /// GPUs on each node.
     pub num_gpus: i64,
-    /// Nodes.
+    /// Nodes of the job, each with these resources.
     pub num_nodes: i64,
     /// The expected duration in seconds.
     pub runtime_seconds: i64,

@@ -40,27 +40,27 @@ pub struct JobFacts<'a> {
     pub last_failure: Option<(Cause, i32)>,
 }
 
-/// A recovery script.
+/// A recovery script that decides about a retry, and the failure before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScriptFacts {
     /// The cause of the failure of the attempt before it.
     pub cause: Cause,
-    /// With which code.
+    /// Exit code of that attempt.
     pub return_code: i32,
-    /// It runs.
+    /// A runner executes it now.
     pub is_running: bool,
 }
 
 /// Facts about a workflow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkflowFacts<'a> {
-    /// Its name.
+    /// The name, as commands take it.
     pub name: &'a str,
-    /// No jobs start.
+    /// It is suspended, so no jobs start.
     pub is_suspended: bool,
-    /// Jobs are ended.
+    /// It is canceled, so its jobs are terminated.
     pub is_canceled: bool,
-    /// Its first commands have not ended.
+    /// Its `on_workflow_start` commands have not ended.
     pub is_starting: bool,
 }
 
@@ -108,7 +108,7 @@ fn running(job: &JobFacts<'_>) -> Reason {
     let host = job.host.unwrap_or("a runner");
     if job.unconfirmed {
         let message = format!(
-            "its runner on {host} is silent, so nobody knows whether it still runs; if the runner comes back, its result counts"
+            "its runner on {host} is silent, so it is unknown whether it still runs; if the runner comes back, its result counts"
         );
         return Reason::new(ReasonKind::RunnerSilent, message);
     }
@@ -171,14 +171,14 @@ fn canceled(job: &JobFacts<'_>, workflow: WorkflowFacts<'_>) -> Reason {
         };
         return Reason { jobs: standings(&failed), ..Reason::new(ReasonKind::DependencyFailed, message) };
     }
-    Reason::new(ReasonKind::Canceled, "it was cancelled by a person or by the document")
+    Reason::new(ReasonKind::Canceled, "it was canceled by a user or by the document")
 }
 
 fn last_failure(job: &JobFacts<'_>) -> String {
     job.last_failure.map_or_else(|| "its last attempt failed".to_owned(), |(cause, code)| failure(cause, code))
 }
 
-/// Describes a failure.
+/// Describes a failure as the start of a sentence, with its exit code.
 pub fn failure(cause: Cause, return_code: i32) -> String {
     let code = exit_code(return_code);
     match cause {
@@ -188,7 +188,7 @@ pub fn failure(cause: Cause, return_code: i32) -> String {
         Cause::Preempted => "its allocation was preempted".to_owned(),
         Cause::Lost => "it was lost with its runner".to_owned(),
         Cause::ExitCode => format!("it failed with {code}"),
-        Cause::Canceled => "it was cancelled".to_owned(),
+        Cause::Canceled => "it was canceled".to_owned(),
         Cause::StartFailed => format!("it could not be started ({code})"),
         Cause::MissingOutput => "it succeeded, but an output file that it should have written is missing".to_owned(),
         Cause::Stopped => "its runner was stopped".to_owned(),
@@ -209,7 +209,7 @@ pub fn next_steps(workflow: &str, job: &str, reasons: &[Reason], recovery: Optio
     match first.reason {
         ReasonKind::NoRunner => vec![format!("`torc run {workflow}` runs it on this machine")],
         ReasonKind::NoAllocation => vec![format!(
-            "`torc submit {workflow}` asks Slurm for its allocations; `torc slurm regenerate {workflow} --submit` plans them anew"
+            "`torc submit {workflow}` asks Slurm for its allocations; `torc slurm regenerate {workflow} --submit` plans them again"
         )],
         ReasonKind::Capacity => vec![
             "ask for less in its resource requirements and apply the document again".to_owned(),

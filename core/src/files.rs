@@ -59,7 +59,7 @@ impl FileList {
         }
     }
 
-    /// Returns the list.
+    /// Returns the declared files in order, each with its status and writers.
     pub fn finish(self, declared: Vec<ExpandedFile>) -> Vec<File> {
         let file = |declared: ExpandedFile| {
             let known = self.files.get(&declared.path).cloned().unwrap_or_default();
@@ -153,7 +153,7 @@ mod tests {
         let large = FileUse { sha256: None, ..input.clone() };
         assert_eq!(compare(&large, Some(&touched), || None), Some(Change::InputChanged), "never hashed");
         let unknown = FileUse { size_bytes: None, modified_ms: None, sha256: None, ..input.clone() };
-        assert_eq!(compare(&unknown, Some(&touched), unread), None, "nobody knows what it was");
+        assert_eq!(compare(&unknown, Some(&touched), unread), None, "its earlier size is unknown");
         let failed = FileUse { job_status: JobState::Failed, ..input };
         assert_eq!(compare(&failed, None, unread), None);
     }

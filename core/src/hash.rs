@@ -235,7 +235,7 @@ mod tests {
             }),
             ("identifier of a file", |e| e.files[0].identifier = Some("doi".into())),
             ("ephemeral data", |e| e.user_data[0].is_ephemeral = true),
-            ("a file that nobody uses", |e| e.files.push(ExpandedFile::default())),
+            ("a file that no job uses", |e| e.files.push(ExpandedFile::default())),
             ("priority", |e| e.jobs[2].priority = 7),
             ("labels", |e| e.jobs[2].labels = vec!["gpu".into()]),
             ("memory", |e| e.requirements[0].memory_bytes = 1),

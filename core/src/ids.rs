@@ -38,7 +38,7 @@ id!(
     AllocationId
 );
 
-/// Names an allocation.
+/// The key of an allocation: its workflow and its number.
 pub type AllocationKey = (WorkflowId, AllocationId);
 
 /// The two clocks a decision may need.

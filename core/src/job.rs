@@ -38,7 +38,7 @@ pub enum JobEvent {
 /// The decision after the end of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It succeeded.
+    /// The job succeeded, so its dependents can start.
     Completed,
     /// It failed for good.
     Failed,
@@ -46,7 +46,7 @@ pub enum Ending {
     Terminated,
     /// It was ended because the user canceled it.
     Canceled,
-    /// It is retried.
+    /// The job becomes ready again for another attempt.
     Retry,
     /// Its recovery script runs before it is retried.
     Recover,

@@ -14,12 +14,12 @@ pub fn final_name(lineage: &str) -> String {
     format!("{PREFIX}{lineage}{FINAL}")
 }
 
-/// A state of a loop.
+/// A state of a loop, with the loop's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoopState<'a> {
-    /// Of a generation.
+    /// The state of one generation, by number.
     Generation(&'a str, i64),
-    /// The last.
+    /// The state after the last generation.
     Final(&'a str),
 }
 

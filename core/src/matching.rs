@@ -73,13 +73,13 @@ impl ReadyQueue {
 /// Resources in use by started and leased jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResourcesInUse {
-    /// CPUs.
+    /// CPUs on all nodes of the jobs.
     pub cpus: i64,
-    /// Bytes of memory.
+    /// Bytes of memory on all nodes of the jobs.
     pub memory_bytes: i64,
-    /// GPUs.
+    /// GPUs on all nodes of the jobs.
     pub gpus: i64,
-    /// Jobs.
+    /// Number of these jobs.
     pub jobs: i64,
 }
 
@@ -116,7 +116,7 @@ impl ResourcesInUse {
 
 /// An owner whose workflows have ready jobs. Owners share equally.
 pub struct OwnerQueues<'a> {
-    /// The owner's name.
+    /// Name of the user who owns the workflows.
     pub owner: &'a str,
     /// Resources in use by all live workflows of the owner.
     pub usage: ResourcesInUse,
@@ -126,7 +126,7 @@ pub struct OwnerQueues<'a> {
 
 /// A workflow that may give work to a runner. Workflows of one owner share equally among jobs of equal priority.
 pub struct WorkflowQueues<'a> {
-    /// The workflow.
+    /// Number of the workflow.
     pub workflow: WorkflowId,
     /// Resources in use by its jobs.
     pub usage: ResourcesInUse,
@@ -142,7 +142,7 @@ pub struct WorkflowQueues<'a> {
 pub struct ClassQueue<'a> {
     /// The class of its jobs.
     pub class: &'a JobClass,
-    /// The jobs.
+    /// The ready jobs of this class.
     pub queue: &'a ReadyQueue,
     /// Another runner could start such a job now: none of them is leased ahead.
     pub is_wanted_elsewhere: bool,
@@ -151,9 +151,9 @@ pub struct ClassQueue<'a> {
 /// The number of leases of a workflow that one answer may contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
-    /// In all.
+    /// Leases in total, `ahead` included.
     pub batch: usize,
-    /// Beyond what fits what is free.
+    /// Leases of jobs that do not fit into the free capacity now.
     pub ahead: usize,
 }
 
@@ -176,7 +176,7 @@ pub struct Chosen {
     pub is_withheld: bool,
 }
 
-/// A chosen job.
+/// A job that was chosen for a runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The workflow of the job.

@@ -22,7 +22,7 @@ const WORKFLOW: &str = "#torc-workflow";
 pub struct CrateInput<'a> {
     /// The workflow, with its document.
     pub workflow: &'a Workflow,
-    /// The document's files.
+    /// Files that the document declares.
     pub declared: &'a [ExpandedFile],
     /// The profiles of its jobs, by job number.
     pub jobs: &'a BTreeMap<JobId, JobProfile>,
@@ -34,7 +34,7 @@ pub struct CrateInput<'a> {
     pub files: &'a [FileRow],
 }
 
-/// Returns the crate.
+/// Returns the JSON-LD document of the crate.
 pub fn ro_crate(source: &CrateInput<'_>) -> Value {
     let files = FileEntities::of(source);
     let mut graph = vec![descriptor(), root(source, &files), workflow(source), language(), person(source)];

@@ -25,13 +25,13 @@ pub struct Changes {
     pub workflows: Vec<WorkflowRow>,
     /// Workflows that were deleted, with all their rows.
     pub deleted_workflows: Vec<WorkflowId>,
-    /// New profiles.
+    /// Profiles that are new; a profile never changes.
     pub profiles: Vec<ProfileRow>,
     /// Jobs that are new or whose definition changed, whole.
     pub jobs: Vec<JobRow>,
     /// Jobs that are no longer part of their workflow; their results stay.
     pub removed_jobs: Vec<JobId>,
-    /// Jobs that moved; the last entry of a job wins.
+    /// Jobs whose state changed; the last entry of a job wins.
     pub job_updates: Vec<JobUpdate>,
     /// Actions that are new or changed, whole.
     pub actions: Vec<ActionRow>,
@@ -39,9 +39,9 @@ pub struct Changes {
     pub removed_actions: Vec<JobId>,
     /// Jobs that wait for a recovery script, new or changed, whole.
     pub recoveries: Vec<RecoveryRow>,
-    /// Jobs that wait for theirs no longer.
+    /// Jobs that no longer wait for a recovery script.
     pub ended_recoveries: Vec<JobId>,
-    /// Attempts that ended.
+    /// Attempts that ended, each with its final state.
     pub results: Vec<ResultRow>,
     /// Slurm's accounting of steps; the last entry of an attempt wins.
     pub slurm_stats: Vec<SlurmStats>,
@@ -53,17 +53,17 @@ pub struct Changes {
     pub removed_user_data: Vec<(WorkflowId, String)>,
     /// Runners that are new or changed, whole.
     pub runners: Vec<RunnerRow>,
-    /// Leases that have become detached, whole.
+    /// Runners that are new or changed, whole.
     pub detached_leases: Vec<DetachedLease>,
     /// Numbers of leases that are over; never one of `detached_leases`.
     pub ended_leases: Vec<i64>,
-    /// Slurm allocations that are new or changed, whole.
+    /// Numbers of detached leases that have ended; never one of `detached_leases`.
     pub allocations: Vec<AllocationRow>,
     /// Slurm clusters that are new or changed, whole.
     pub clusters: Vec<ClusterRow>,
     /// Slurm clusters that are gone.
     pub removed_clusters: Vec<String>,
-    /// Events, in order.
+    /// New events, in the order of their sequence numbers.
     pub events: Vec<EventRow>,
     /// Audit entries, in order.
     pub audit: Vec<AuditRow>,
@@ -76,14 +76,14 @@ impl Changes {
     }
 }
 
-/// A workflow.
+/// A workflow with its document and the state of its current run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkflowRow {
-    /// W.
+    /// Unique number of the workflow; the W of log and step names.
     pub id: WorkflowId,
-    /// Namespace.
+    /// The namespace of the workflow, which scopes its name.
     pub namespace: String,
-    /// `metadata.name`.
+    /// The name from `metadata.name` of the document.
     pub name: String,
     /// The user who owns it.
     pub owner: String,
@@ -94,33 +94,33 @@ pub struct WorkflowRow {
     pub generation: i64,
     /// SHA-256 of the expanded jobs, in hex.
     pub digest: String,
-    /// The folder jobs run in: that of the first apply.
+    /// The folder that jobs run in: that of the first apply.
     pub working_dir: String,
-    /// The current run.
+    /// Number of the current run; a restart raises it.
     pub run: i32,
-    /// Held back by a verb, whatever the document says.
+    /// A command has suspended it, whatever the document says.
     pub suspended: bool,
     /// Canceled by a command, whatever the document says.
     pub canceled: bool,
     /// Canceled because it exceeded `activeDeadlineSeconds`.
     pub expired: bool,
-    /// First apply.
+    /// The time of the first apply, in milliseconds since 1970.
     pub created_ms: i64,
-    /// First start of this run.
+    /// The first start of this run, in milliseconds since 1970.
     pub started_ms: Option<i64>,
-    /// Last end of this run.
+    /// The last end of this run, in milliseconds since 1970.
     pub completed_ms: Option<i64>,
     /// Conditions as JSON, with the times of their last change.
     pub conditions: String,
-    /// Schedulers that recovery has made, as JSON; empty if there are none.
+    /// Schedulers that recovery has created, as JSON; empty if there are none.
     pub recovery_schedulers: String,
 }
 
-/// A scheduler that recovery has made.
+/// A scheduler that recovery has created for jobs that run again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Regenerated {
-    /// The scheduler.
+    /// The scheduler, as a document would declare it.
     pub scheduler: SlurmScheduler,
     /// The action that submits its allocations.
     pub action: Action,
@@ -139,11 +139,11 @@ impl Regenerated {
 /// The properties that several jobs share, stored once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProfileRow {
-    /// Its number.
+    /// Number of the profile; other rows refer to it.
     pub id: ProfileId,
     /// The workflow that it belongs to.
     pub workflow: WorkflowId,
-    /// The content.
+    /// The properties themselves, stored as JSON.
     pub profile: JobProfile,
 }
 
@@ -162,13 +162,13 @@ pub struct JobProfile {
     /// The Slurm scheduler they belong to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<String>,
-    /// The one that recovery has made for them, in place of that.
+    /// The scheduler that recovery has created for them; it replaces `scheduler`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recovery_scheduler: Option<String>,
-    /// Environment.
+    /// Environment variables of the job's process; the job's own override the workflow's.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// Prefix or script.
+    /// A prefix of the command, or a script that runs before it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub invocation_script: Option<String>,
     /// Streams that are kept, and how; those of the execution configuration when absent.
@@ -189,10 +189,10 @@ pub struct JobProfile {
     /// The loop that spawned them; none for jobs of the document.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spawned: Option<Spawned>,
-    /// Tasks per node.
+    /// Slurm tasks on each node; none unless the command is itself the parallel program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tasks_per_node: Option<i32>,
-    /// Name of a failure handler.
+    /// Name of the failure handler that decides about retries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure_handler: Option<String>,
     /// The job is canceled when one of its dependencies fails.
@@ -217,64 +217,64 @@ impl JobProfile {
     }
 }
 
-/// A job, whole.
+/// A job with its definition and its current state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobRow {
-    /// J.
+    /// Unique number of the job; the J of log and step names.
     pub id: JobId,
     /// The workflow that it belongs to.
     pub workflow: WorkflowId,
-    /// Its name.
+    /// The name, unique in the workflow.
     pub name: String,
-    /// The command.
+    /// The shell command, with all parameters replaced.
     pub command: String,
     /// The properties that it shares with other jobs.
     pub profile: ProfileId,
-    /// The priority. Jobs with a higher one start first.
+    /// The priority; jobs with a higher one start first.
     pub priority: i64,
-    /// SHA-256 over everything that makes it run again when it changes.
+    /// SHA-256 over everything that makes the job run again when it changes.
     pub hash: [u8; 32],
-    /// Jobs it depends on, sorted.
+    /// Numbers of the jobs that it depends on, sorted.
     pub depends_on: Vec<JobId>,
-    /// The state of the job.
+    /// The state at the end of the transaction.
     pub state: JobState,
     /// The run it belongs to.
     pub run: i32,
-    /// Current attempt.
+    /// Number of the current attempt; it starts at 1 in every run.
     pub attempt: i32,
     /// Number of the current attempt's latest lease; 0 before the first.
     pub lease_id: i64,
-    /// The runner that holds it.
+    /// The runner that holds the current lease; none without a lease.
     pub runner: Option<RunnerId>,
     /// The start of the current attempt, in milliseconds since 1970.
     pub started_ms: Option<i64>,
 }
 
-/// A job that moved.
+/// The new state of a job whose definition did not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobUpdate {
-    /// J.
+    /// Number of the job that changed.
     pub id: JobId,
-    /// The state of the job.
+    /// The state at the end of the transaction.
     pub state: JobState,
     /// The run it belongs to.
     pub run: i32,
-    /// Current attempt.
+    /// Number of the current attempt; it starts at 1 in every run.
     pub attempt: i32,
     /// Number of the current attempt's latest lease; 0 before the first.
     pub lease_id: i64,
-    /// The runner that holds it.
+    /// The runner that holds the current lease; none without a lease.
     pub runner: Option<RunnerId>,
     /// The start of the current attempt, in milliseconds since 1970.
     pub started_ms: Option<i64>,
 }
 
-/// Work for a runner that is no job: an action's commands, or a recovery script. Who has it, and how often it was tried.
+/// A lease for work that is no job: an action's commands, or a recovery script.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskLease {
     /// The run it belongs to.
     pub run: i32,
-    /// Current attempt.
+    /// Number of the current attempt at this task.
     pub attempt: i32,
     /// The number of failed tries.
     pub tries: i32,
@@ -302,8 +302,8 @@ pub struct ActionRow {
     pub position: i32,
     /// The action as JSON, if recovery has created it.
     pub definition: Option<String>,
-    /// The worker that this is for. An action for every worker has a row of its own that is never carried out, and one for
-    /// each worker.
+    /// The worker that executes this part. An action for every worker has one row per worker, and one row for itself
+    /// that is never executed.
     pub worker: Option<RunnerId>,
     /// The state of the action. A running action is `pending` with a lease that has started.
     pub state: ActionState,
@@ -311,7 +311,7 @@ pub struct ActionRow {
     pub lease: TaskLease,
     /// The end of its last attempt, in milliseconds since 1970.
     pub ended_ms: Option<i64>,
-    /// With which code.
+    /// Exit code of its last attempt; none if there was none.
     pub return_code: Option<i32>,
     /// A sentence about what happened.
     pub message: Option<String>,
@@ -324,11 +324,11 @@ pub struct ActionRow {
 /// A job whose attempt failed and that waits for its recovery script.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecoveryRow {
-    /// J.
+    /// Number of the job that failed.
     pub job: JobId,
     /// The workflow that it belongs to.
     pub workflow: WorkflowId,
-    /// The script.
+    /// The shell script that the failure handler names.
     pub script: String,
     /// The failed attempt's exit code.
     pub return_code: i32,
@@ -340,28 +340,28 @@ pub struct RecoveryRow {
     pub lease: TaskLease,
 }
 
-/// An attempt that ended. Never overwritten.
+/// An attempt that ended. It is never overwritten.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResultRow {
     /// The workflow that it belongs to.
     pub workflow: WorkflowId,
-    /// J.
+    /// Number of the job that was attempted.
     pub job: JobId,
-    /// The run.
+    /// Number of the run; a restart of the workflow raises it.
     pub run: i32,
-    /// The attempt.
+    /// Number of the attempt in its run, from 1.
     pub attempt: i32,
     /// The final state of the attempt.
     pub state: JobState,
-    /// Exit code.
+    /// Exit code of the job's command, or one that stands for the cause.
     pub return_code: i32,
     /// The cause of the failure; absent if it succeeded.
     pub cause: Option<Cause>,
     /// A sentence about what happened.
     pub message: Option<String>,
-    /// Start and end.
+    /// The start of the attempt, in milliseconds since 1970.
     pub started_ms: i64,
-    /// End.
+    /// The end of the attempt, in milliseconds since 1970.
     pub ended_ms: i64,
     /// The runner that ran it.
     pub runner: Option<RunnerId>,
@@ -378,11 +378,11 @@ pub struct ResultRow {
 pub struct FileRow {
     /// The workflow that it belongs to.
     pub workflow: WorkflowId,
-    /// J.
+    /// Number of the job that saw the file.
     pub job: JobId,
-    /// As the document writes it.
+    /// The path as the document writes it.
     pub path: String,
-    /// Its size.
+    /// The size of the file in bytes.
     pub size_bytes: i64,
     /// The modification time, in milliseconds since 1970.
     pub modified_ms: i64,
@@ -392,16 +392,16 @@ pub struct FileRow {
     pub seen_ms: i64,
 }
 
-/// A value that jobs exchange. What was written wins over what the document says.
+/// A value that jobs exchange. A written value overrides the document's.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UserDataRow {
     /// The workflow that it belongs to.
     pub workflow: WorkflowId,
-    /// Its name.
+    /// The name, unique in the workflow.
     pub name: String,
-    /// The document has it.
+    /// The current document declares it.
     pub in_document: bool,
-    /// The written value is deleted when the workflow runs again.
+    /// A restart of the workflow deletes the written value.
     pub ephemeral: bool,
     /// The value in the document.
     pub declared: Option<Value>,
@@ -422,24 +422,24 @@ impl UserDataRow {
     }
 }
 
-/// A lease that its job no longer goes by, but that a runner may still act upon.
+/// A superseded lease that a runner may still execute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DetachedLease {
-    /// The lease's number.
+    /// Number of the lease that was superseded.
     pub lease_id: i64,
     /// The workflow that it belongs to.
     pub workflow: WorkflowId,
-    /// J.
+    /// Number of the job, or of the action.
     pub job: JobId,
-    /// The run.
+    /// Number of the run that the lease belongs to.
     pub run: i32,
-    /// The attempt.
+    /// Number of the attempt that the lease belongs to.
     pub attempt: i32,
     /// The runner that holds it, or held it last.
     pub runner: RunnerId,
     /// The start in milliseconds since 1970; none if it is not known to have started.
     pub started_ms: Option<i64>,
-    /// Its state.
+    /// Decides whether a result of this lease still counts.
     pub fate: DetachedState,
     /// The role of the lease. For an action, `job` is the number of the action.
     pub role: LeaseRole,
@@ -448,28 +448,28 @@ pub struct DetachedLease {
 /// The state of a detached lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DetachedState {
-    /// It was taken away. Its runner is to end it, and its job waits for that.
+    /// It was revoked. Its runner must end it, and its job waits for that.
     Revoked,
     /// The lease has expired. Its result counts until a newer attempt starts.
     Expired,
 }
 
-/// A runner.
+/// One registration of a runner process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunnerRow {
-    /// Its number.
+    /// Number of the registration; the runner gets a new one when it registers again.
     pub id: RunnerId,
-    /// Host.
+    /// Host name of the machine that it runs on.
     pub host: String,
-    /// Process.
+    /// Process ID on `host`; ambiguous on its own, because PIDs are reused.
     pub pid: i64,
     /// The environment that it runs in.
     pub kind: RunnerKind,
     /// The resources that it may use.
     pub capacity: Resources,
-    /// The queue strategy's depth.
+    /// Number of jobs that it runs at once if it counts jobs instead of resources.
     pub max_parallel_jobs: Option<u32>,
-    /// Labels, sorted.
+    /// The labels that it was started with, sorted.
     pub labels: Vec<String>,
     /// The workflows that it serves.
     pub scope: RunnerScope,
@@ -483,7 +483,7 @@ pub struct RunnerRow {
     pub place: String,
     /// The identity of the process `pid`; none if the machine does not report it.
     pub process: Option<ProcessIdentity>,
-    /// Its version.
+    /// The version of Torc that it runs.
     pub version: String,
     /// The registration, in milliseconds since 1970.
     pub started_ms: i64,
@@ -491,14 +491,14 @@ pub struct RunnerRow {
     pub ended_ms: Option<i64>,
 }
 
-/// A Slurm allocation.
+/// An allocation that is planned for, submitted to or known by Slurm.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AllocationRow {
-    /// Its number.
+    /// Unique number of the allocation; the N of its name.
     pub id: AllocationId,
     /// The workflow that it belongs to.
     pub workflow: WorkflowId,
-    /// The Slurm that it is submitted to.
+    /// The Slurm cluster that it is submitted to.
     pub cluster: String,
     /// The scheduler of the document that it belongs to; none if it was sized automatically.
     pub scheduler: Option<String>,
@@ -506,19 +506,19 @@ pub struct AllocationRow {
     pub origin: AllocationOrigin,
     /// The action that requested it.
     pub action: Option<JobId>,
-    /// The allocation's state.
+    /// The stage that it has reached in Torc, which `slurm_state` can precede.
     pub status: AllocationStatus,
-    /// Slurm's number, once it is known.
+    /// Slurm's job number, once it is known.
     pub slurm_job_id: Option<String>,
-    /// Slurm's name of its state.
+    /// Slurm's own name of its state, e.g. `PENDING`.
     pub slurm_state: Option<String>,
-    /// Slurm's reason for which it waits.
+    /// The reason that Slurm gives for its waiting, e.g. `Priority`.
     pub slurm_reason: Option<String>,
     /// The partition; none if that is left to the site.
     pub partition: Option<String>,
     /// The account; none if that is left to the site.
     pub account: Option<String>,
-    /// Nodes.
+    /// Number of nodes that it spans.
     pub nodes: i64,
     /// CPUs of each node; 0 if that is left to the site.
     pub cpus: i64,
@@ -528,9 +528,9 @@ pub struct AllocationRow {
     pub gpus: i64,
     /// The walltime in seconds.
     pub seconds: i64,
-    /// A runner on every node, not one for all.
+    /// Slurm starts a runner on every node, not one for all nodes.
     pub one_worker_per_node: bool,
-    /// The queue strategy's depth.
+    /// Number of jobs that its runners run at once if they count jobs instead of resources.
     pub max_parallel_jobs: Option<i32>,
     /// Its nodes in Slurm's notation, e.g. `n[1-4]`.
     pub node_list: Option<String>,
@@ -550,9 +550,9 @@ pub struct AllocationRow {
     pub expected_end_ms: Option<i64>,
     /// The last call of `scancel` for it, in milliseconds since 1970.
     pub canceled_ms: Option<i64>,
-    /// Since when Slurm has known nothing of it.
+    /// The time since which Slurm has reported nothing about it, in milliseconds since 1970.
     pub unseen_since_ms: Option<i64>,
-    /// A runner in it has reported the end of a job.
+    /// A runner in it has reported the end of a job, so it was not wasted.
     pub has_reported: bool,
     /// A sentence about what happened.
     pub message: Option<String>,
@@ -565,44 +565,44 @@ impl AllocationRow {
     }
 }
 
-/// A Slurm cluster and how to reach it.
+/// A Slurm cluster and the way to reach it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterRow {
-    /// Its name.
+    /// The name, unique in the store.
     pub name: String,
     /// The document as JSON.
     pub document: String,
     /// The generation of the document: 1 at first, raised by every change.
     pub generation: i64,
-    /// First apply.
+    /// The time of the first apply, in milliseconds since 1970.
     pub created_ms: i64,
 }
 
-/// Something that happened.
+/// An event of a workflow, a runner or a cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EventRow {
-    /// A number that only rises, assigned by the core.
+    /// A number that only rises, assigned by the engine.
     pub sequence: i64,
     /// The time, in milliseconds since 1970.
     pub time_ms: i64,
     /// The workflow that it concerns; none for events of runners and clusters.
     pub workflow: Option<WorkflowId>,
-    /// One word.
+    /// One word in CamelCase, e.g. `WorkflowCreated`.
     pub reason: String,
-    /// A sentence.
+    /// A sentence for users; empty for events that only list jobs.
     pub message: String,
-    /// Jobs that moved: (job, attempt, state).
+    /// Jobs whose state changed: (job, attempt, state).
     pub jobs: Vec<(JobId, i32, JobState)>,
 }
 
-/// A request that changed something or was refused. Never changed, never removed.
+/// A request that changed something or was refused. The entry is never changed or removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditRow {
     /// The time, in milliseconds since 1970.
     pub time_ms: i64,
     /// The user or runner that made the request.
     pub who: String,
-    /// The scope of their token.
+    /// The scope of the requester's token.
     pub scope: String,
     /// The request, as an audit verb.
     pub verb: String,
@@ -615,9 +615,9 @@ pub struct AuditRow {
 /// Everything live that is stored, as read at start.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
-    /// Workflows.
+    /// Workflows that have not been deleted, with their documents.
     pub workflows: Vec<WorkflowRow>,
-    /// Their profiles.
+    /// Profiles of the jobs of these workflows.
     pub profiles: Vec<ProfileRow>,
     /// Their jobs, sorted by number; removed ones are left out.
     pub jobs: Vec<JobRow>,
@@ -625,23 +625,23 @@ pub struct Snapshot {
     pub user_data: Vec<UserDataRow>,
     /// Runners that have not left.
     pub runners: Vec<RunnerRow>,
-    /// Leases that their jobs no longer go by.
+    /// Superseded leases that runners may still execute.
     pub detached_leases: Vec<DetachedLease>,
     /// Their actions, sorted by number.
     pub actions: Vec<ActionRow>,
     /// Jobs that wait for a recovery script, sorted by number.
     pub recoveries: Vec<RecoveryRow>,
-    /// For each job and cause: how many of its attempts in the current run ended so. Retry budgets count them.
+    /// The number of attempts of each job in the current run that ended with each cause. Retry budgets count them.
     pub failures: Vec<(JobId, Cause, i32)>,
     /// The latest failed results of each workflow's current run, at most 20 each, oldest first.
     pub latest_failures: Vec<ResultRow>,
-    /// Slurm allocations that are not over, sorted by number.
+    /// Slurm allocations that have not ended, sorted by number.
     pub allocations: Vec<AllocationRow>,
-    /// For each workflow: how many of its allocations are over.
+    /// The number of allocations of each workflow that have ended.
     pub finished_allocations: Vec<(WorkflowId, i64)>,
-    /// Numbers in Slurm of allocations that are over.
+    /// Slurm's numbers of the allocations that have ended.
     pub ended_slurm_jobs: Vec<String>,
-    /// Slurm clusters.
+    /// Slurm clusters that have been applied and not deleted.
     pub clusters: Vec<ClusterRow>,
     /// The identity of the store.
     pub identity: String,
@@ -652,18 +652,18 @@ pub struct Snapshot {
 /// The highest numbers assigned so far. A number is never assigned again, not even after a deletion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LastIds {
-    /// Workflows.
+    /// The highest number of a workflow.
     pub workflow: i64,
-    /// Jobs and actions.
+    /// The highest number of a job or action, which share a sequence.
     pub job: i64,
-    /// Profiles.
+    /// The highest number of a profile.
     pub profile: i64,
-    /// Runners.
+    /// The highest number of a runner's registration.
     pub runner: i64,
-    /// Events.
+    /// The highest sequence number of an event.
     pub event: i64,
-    /// Leases.
+    /// The highest number of a lease.
     pub lease_id: i64,
-    /// Slurm allocations.
+    /// The highest number of a Slurm allocation.
     pub allocation: i64,
 }

@@ -15,21 +15,21 @@ use crate::rows::{
     LastIds, ProfileRow, RecoveryRow, ResultRow, RunnerRow, Snapshot, UserDataRow, WorkflowRow,
 };
 
-/// (job, run, attempt).
+/// The key of a result: (job, run, attempt).
 pub type ResultKey = (JobId, i32, i32);
 
-/// (workflow, job, run, attempt).
+/// The key of accounting data: (workflow, job, run, attempt).
 pub type StatsKey = (i64, i64, i32, i32);
 
-/// Failed results that a snapshot has of each workflow.
+/// Number of failed results that a snapshot has of each workflow.
 const LATEST_FAILURES: usize = 20;
 
 /// Everything that a store keeps of changes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Database {
-    /// Workflows.
+    /// Workflows that were not deleted.
     pub workflows: BTreeMap<WorkflowId, WorkflowRow>,
-    /// Profiles.
+    /// Profiles that jobs of these workflows share.
     pub profiles: BTreeMap<ProfileId, ProfileRow>,
     /// Jobs that are part of their workflow.
     pub jobs: BTreeMap<JobId, JobRow>,
@@ -39,17 +39,17 @@ pub struct Database {
     pub runners: BTreeMap<RunnerId, RunnerRow>,
     /// Detached leases by their numbers.
     pub detached_leases: BTreeMap<i64, DetachedLease>,
-    /// Actions.
+    /// Actions, and their parts for each worker.
     pub actions: BTreeMap<JobId, ActionRow>,
     /// Jobs that wait for a recovery script.
     pub recoveries: BTreeMap<JobId, RecoveryRow>,
     /// Slurm allocations, including those that are over.
     pub allocations: BTreeMap<AllocationId, AllocationRow>,
-    /// Slurm clusters.
+    /// Slurm clusters that were not deleted.
     pub clusters: BTreeMap<String, ClusterRow>,
     /// Results in the order in which they were written.
     pub results: Vec<ResultRow>,
-    /// Indexes of `results`.
+    /// Indexes into `results`, for lookups and overwrites.
     by_attempt: BTreeMap<(ResultKey, WorkflowId), usize>,
     /// Slurm's accounting of steps.
     pub slurm_stats: BTreeMap<StatsKey, SlurmStats>,
@@ -98,7 +98,11 @@ impl Database {
             assert!(is_same, "generation {} of workflow {} has two documents", row.generation, row.id);
         }
         for row in &changes.detached_leases {
-            assert!(!changes.ended_leases.contains(&row.lease_id), "stray lease {} is written and ended", row.lease_id);
+            assert!(
+                !changes.ended_leases.contains(&row.lease_id),
+                "detached lease {} is written and ended",
+                row.lease_id
+            );
         }
         for row in &changes.user_data {
             let key = (row.workflow, row.name.clone());
@@ -270,7 +274,7 @@ impl Database {
         self.results.iter().filter(|row| row.job == job).collect()
     }
 
-    /// Forgets results.
+    /// Removes the results for which `is_kept` returns false.
     pub fn retain_results(&mut self, is_kept: impl FnMut(&ResultRow) -> bool) {
         self.results.retain(is_kept);
         let keys = self.results.iter().map(|row| ((row.job, row.run, row.attempt), row.workflow));

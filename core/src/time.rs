@@ -1,9 +1,9 @@
-//! Times as text.
+//! Times as RFC 3339 texts, and arithmetic on them.
 
 use jiff::Timestamp;
 
-/// Milliseconds since 1970 as RFC 3339 in UTC, e.g. `2026-11-16T08:00:00.250Z`: always of one length, so that texts sort as
-/// times do. Beyond the year 9999 it is the last moment of it.
+/// Formats milliseconds since 1970 as RFC 3339 in UTC, e.g. `2026-11-16T08:00:00.250Z`. All texts have the same
+/// length, so they sort as their times do. Times beyond the year 9999 become its last moment.
 pub fn rfc3339(ms: i64) -> String {
     let limit = if ms < 0 { Timestamp::MIN } else { Timestamp::MAX };
     format!("{:.3}", Timestamp::from_millisecond(ms).unwrap_or(limit))

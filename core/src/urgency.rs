@@ -32,7 +32,7 @@ impl Urgency {
         Self::new(priority, &Resources::default(), 0, downstream_seconds)
     }
 
-    /// Returns the priority.
+    /// Returns the job's priority, by which urgencies are compared first.
     pub fn priority(&self) -> i64 {
         self.priority
     }

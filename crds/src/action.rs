@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Action {
     /// The event that triggers the action.
     pub trigger_type: TriggerType,
-    /// Commands or allocations.
+    /// The type of the action: run commands, or submit allocations.
     pub action_type: ActionType,
     /// For the two job triggers: names of jobs that must all be ready or complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -25,7 +25,7 @@ pub struct Action {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1_024))]
     pub scheduler: Option<String>,
-    /// For `schedule_nodes`: `slurm`.
+    /// For `schedule_nodes`: the word `slurm`. Torc ignores actions with `local`, which Torc 1.0 knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub scheduler_type: Option<String>,
@@ -53,7 +53,7 @@ pub struct Action {
 #[strum(serialize_all = "snake_case", const_into_str)]
 #[serde(rename_all = "snake_case")]
 pub enum TriggerType {
-    /// The workflow starts.
+    /// A run of the workflow begins, before its first job.
     OnWorkflowStart,
     /// The workflow has completed.
     OnWorkflowComplete,
@@ -61,9 +61,9 @@ pub enum TriggerType {
     OnJobsReady,
     /// All chosen jobs have ended.
     OnJobsComplete,
-    /// A runner starts.
+    /// A runner begins to serve the workflow.
     OnWorkerStart,
-    /// A runner leaves.
+    /// A runner is about to leave.
     OnWorkerComplete,
 }
 
@@ -106,7 +106,7 @@ impl Action {
 pub enum ActionType {
     /// Run commands on a runner.
     RunCommands,
-    /// Submit allocations.
+    /// Submit allocations of a Slurm scheduler.
     ScheduleNodes,
 }
 
@@ -142,9 +142,9 @@ pub enum ActionState {
     Waiting,
     /// It was triggered and has not started.
     Pending,
-    /// It is running.
+    /// A runner executes its commands.
     Running,
-    /// It has succeeded.
+    /// Its commands or submissions have succeeded.
     Executed,
     /// It has failed as often as it may, and is not retried.
     Failed,
@@ -153,7 +153,7 @@ pub enum ActionState {
 }
 
 impl ActionState {
-    /// All states.
+    /// All states, in the order in which an action can reach them.
     pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// Returns its name in documents, tables and logs.

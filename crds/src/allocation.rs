@@ -31,16 +31,16 @@ pub enum AllocationStatus {
     /// It will be submitted, or waits in Slurm's queue.
     #[default]
     Pending,
-    /// It has nodes.
+    /// Slurm has given it nodes.
     Active,
-    /// It has ended.
+    /// It has ended in Slurm.
     Complete,
     /// It was not needed any more, and has ended.
     Canceled,
 }
 
 impl AllocationStatus {
-    /// All states.
+    /// All states, from the first to the last.
     pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// Returns its name in documents, tables and logs.
@@ -83,14 +83,14 @@ pub enum AllocationOrigin {
     Sizing,
     /// Requested by a `schedule_nodes` action of the document.
     Action,
-    /// Requested by recovery.
+    /// Requested by recovery, for jobs that run again.
     Recovery,
     /// Requested by the user.
     Manual,
 }
 
 impl AllocationOrigin {
-    /// All origins.
+    /// All origins, in the order of declaration.
     pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// Returns its name in documents, tables and logs.
@@ -103,7 +103,7 @@ fn unknown_origin(text: &str) -> String {
     format!("unknown origin of an allocation '{text}'")
 }
 
-/// A Slurm allocation.
+/// An allocation of Slurm: nodes and time that Slurm grants to one batch job of Torc.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Allocation {
@@ -111,19 +111,19 @@ pub struct Allocation {
     pub name: String,
     /// The number: 12 in `torc-wf3-a12`.
     pub id: i64,
-    /// The workflow's name.
+    /// The workflow's name, unique in its namespace.
     pub workflow: String,
-    /// The workflow's number.
+    /// The workflow's number, unique in the store.
     pub workflow_id: i64,
     /// The scheduler of the document that it belongs to; absent if it was sized automatically.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<String>,
-    /// The SlurmCluster.
+    /// The name of the SlurmCluster; `local` for the Slurm of the server's machine.
     pub cluster: String,
     /// Slurm's job number; absent until Slurm has accepted it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slurm_job_id: Option<String>,
-    /// The allocation's state.
+    /// The allocation's state, as Torc recorded it last.
     pub status: AllocationStatus,
     /// Slurm's name of its state, e.g. `PENDING`, `RUNNING`, `NODE_FAIL`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -136,7 +136,7 @@ pub struct Allocation {
     /// Its nodes in Slurm's notation, e.g. `n[1-4]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_list: Option<String>,
-    /// The partition.
+    /// The partition that was requested; absent if Slurm chooses it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition: Option<String>,
     /// The account to charge.
@@ -151,10 +151,10 @@ pub struct Allocation {
     /// The time at which Slurm accepted it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub submit_time: Option<String>,
-    /// The start.
+    /// The time at which Slurm gave it nodes; absent before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<String>,
-    /// The end.
+    /// The time at which it ended; absent before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_time: Option<String>,
     /// The start that Slurm estimates, while it waits.
@@ -201,9 +201,9 @@ impl OrphanReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UnreachableRunner {
-    /// The runner's number.
+    /// The runner's number, unique in the store.
     pub runner: i64,
-    /// Its host.
+    /// The name of the runner's host.
     pub host: String,
     /// The PID of its process.
     pub pid: i64,
@@ -236,14 +236,14 @@ pub enum UnreachableReason {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OrphanedAllocation {
-    /// Its name.
+    /// The allocation's name, e.g. `torc-wf3-a12`.
     pub name: String,
-    /// Slurm's number.
+    /// Slurm's job number; absent if Slurm had not accepted it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slurm_job_id: Option<String>,
     /// The state that the server had recorded.
     pub was: AllocationStatus,
-    /// Slurm's final state.
+    /// The final state in Slurm.
     pub slurm_state: crate::slurm::SlurmState,
 }
 
@@ -251,9 +251,9 @@ pub struct OrphanedAllocation {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OrphanedJob {
-    /// The workflow's name.
+    /// The workflow's name, unique in its namespace.
     pub workflow: String,
-    /// The job's name.
+    /// The job's name, unique in its workflow.
     pub job: String,
     /// The cause of the lost attempt.
     pub cause: crate::state::Cause,

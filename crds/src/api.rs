@@ -34,7 +34,7 @@ impl<T> Page<T> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ApplyRequest {
-    /// The document.
+    /// The complete document, which replaces an earlier one of the same name.
     pub document: WorkflowDocument,
     /// The folder in which jobs run. It applies to new workflows.
     pub working_dir: String,
@@ -50,9 +50,9 @@ pub struct ApplyRequest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ApplyResponse {
-    /// The workflow's name.
+    /// The workflow's name, unique in its namespace.
     pub name: String,
-    /// The workflow's namespace.
+    /// The namespace of the workflow.
     pub namespace: String,
     /// The workflow's number; absent for a dry run of a new workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -87,11 +87,11 @@ pub struct AuditEntry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum ApplyOutcome {
-    /// It is new.
+    /// The workflow or cluster is new.
     Created,
-    /// It has changed.
+    /// The document differs from the stored one.
     Configured,
-    /// Nothing has changed.
+    /// The document equals the stored one.
     Unchanged,
 }
 
@@ -99,9 +99,9 @@ pub enum ApplyOutcome {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct JobChanges {
-    /// New jobs.
+    /// Jobs that only the new document has.
     pub added: JobNames,
-    /// Removed jobs.
+    /// Jobs that only the earlier document had.
     pub removed: JobNames,
     /// Jobs that run again because their definition changed.
     pub changed: JobNames,
@@ -129,7 +129,7 @@ impl JobNames {
     /// The largest number of names in a list.
     pub const LISTED: usize = 1_000;
 
-    /// Adds a name.
+    /// Counts a job, and keeps its name if the list has fewer than [`Self::LISTED`].
     pub fn push(&mut self, name: &str) {
         self.count += 1;
         if self.names.len() < Self::LISTED {
@@ -142,11 +142,11 @@ impl JobNames {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Workflow {
-    /// The workflow's number.
+    /// The workflow's number, unique in the store.
     pub id: i64,
-    /// Its name.
+    /// The workflow's name, unique in its namespace.
     pub name: String,
-    /// Its namespace.
+    /// The namespace of the workflow.
     pub namespace: String,
     /// The user who owns it.
     pub owner: String,
@@ -169,27 +169,27 @@ pub struct Workflow {
     /// The document; absent in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub document: Option<WorkflowDocument>,
-    /// The observed state.
+    /// The observed state: counters, latest failures and conditions.
     pub status: WorkflowStatus,
 }
 
-/// A job.
+/// A job of a workflow after expansion.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Job {
-    /// The job's number.
+    /// The job's number, unique in the store.
     pub id: i64,
-    /// The workflow's name.
+    /// The workflow's name, unique in its namespace.
     pub workflow: String,
-    /// The job's name.
+    /// The job's name, unique in its workflow.
     pub name: String,
-    /// The job's state.
+    /// The job's present state.
     pub status: JobState,
     /// The run it belongs to.
     pub run_id: i32,
-    /// The current attempt.
+    /// The number of the current attempt, counted from 1 in each run.
     pub attempt: i32,
-    /// The command.
+    /// The command after expansion of parameters and variables.
     pub command: String,
     /// The priority. Jobs with a higher one start first.
     pub priority: i64,
@@ -232,13 +232,13 @@ fn is_zero(number: &i64) -> bool {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobResources {
-    /// CPUs.
+    /// The number of CPUs.
     pub num_cpus: i64,
-    /// Bytes of memory.
+    /// The amount of memory in bytes.
     pub memory_bytes: i64,
-    /// GPUs.
+    /// The number of GPUs.
     pub num_gpus: i64,
-    /// Nodes.
+    /// The number of nodes, each with these resources.
     pub num_nodes: i64,
     /// The expected duration in seconds.
     pub runtime_seconds: i64,
@@ -248,15 +248,15 @@ pub struct JobResources {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobResult {
-    /// The workflow's name.
+    /// The workflow's name, unique in its namespace.
     pub workflow: String,
-    /// The job's name.
+    /// The job's name, unique in its workflow.
     pub job: String,
-    /// The job's number.
+    /// The job's number, unique in the store.
     pub job_id: i64,
-    /// The run.
+    /// The number of the run, counted from 1.
     pub run_id: i32,
-    /// The attempt.
+    /// The number of the attempt, counted from 1 in each run.
     pub attempt: i32,
     /// The final state: completed, failed, canceled or terminated.
     pub status: JobState,
@@ -269,10 +269,10 @@ pub struct JobResult {
     /// A sentence about what happened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// The start.
+    /// The time at which it started; absent if it never did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<String>,
-    /// The end.
+    /// The time at which it ended.
     pub end_time: String,
     /// The duration in seconds.
     pub duration_seconds: f64,
@@ -301,9 +301,9 @@ pub struct WorkflowAction {
     pub id: i64,
     /// The event that triggers the action.
     pub trigger_type: TriggerType,
-    /// Commands or allocations.
+    /// The type of the action: run commands, or submit allocations.
     pub action_type: ActionType,
-    /// The action's state.
+    /// The present state of the action.
     pub status: ActionState,
     /// It runs once for every worker. This entry represents those of the workers.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -320,9 +320,9 @@ pub struct WorkflowAction {
     /// The worker that this entry is for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<i64>,
-    /// The run.
+    /// The number of the run, counted from 1.
     pub run_id: i32,
-    /// The attempt.
+    /// The number of its latest attempt, counted from 1 in each run.
     pub attempt: i32,
     /// The number of attempts that ended.
     pub tries: i32,
@@ -350,16 +350,16 @@ pub struct WorkflowAction {
     /// The path of its standard error; absent when it wrote none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr: Option<String>,
-    /// The commands.
+    /// The commands of a `run_commands` action, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<String>,
 }
 
-/// A runner.
+/// A registration of a runner, present or past.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Runner {
-    /// The runner's number.
+    /// The runner's number, unique in the store.
     pub id: i64,
     /// The host that it runs on.
     pub host: String,
@@ -371,7 +371,7 @@ pub struct Runner {
     pub status: RunnerStatus,
     /// The resources that it may use.
     pub capacity: Resources,
-    /// Labels.
+    /// The labels with which it registered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
     /// The workflow that it serves; absent for all.
@@ -389,7 +389,7 @@ pub struct Runner {
     /// The identity of the process `pid`; absent if the machine does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<ProcessIdentity>,
-    /// The runner's version.
+    /// The version of Torc that the runner is.
     pub version: String,
     /// The number of leased jobs that have not started.
     pub queued: i64,
@@ -413,7 +413,7 @@ pub enum RunnerStatus {
     Active,
     /// It has not reported for longer than its lease.
     Silent,
-    /// It has left.
+    /// It has left, or was declared lost.
     Gone,
 }
 
@@ -425,10 +425,10 @@ pub struct Event {
     pub sequence: i64,
     /// The time, in RFC 3339.
     pub time: String,
-    /// The workflow's name.
+    /// The name of the workflow that it is about; absent for other events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<String>,
-    /// The workflow's number.
+    /// The number of the workflow that it is about; absent for other events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow_id: Option<i64>,
     /// The reason in one word, for programs.
@@ -445,14 +445,14 @@ pub struct Event {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobTransition {
-    /// The job's number.
+    /// The job's number, unique in the store.
     pub id: i64,
-    /// The job's name.
+    /// The job's name; absent if it is not known.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// The attempt.
+    /// The number of the job's attempt after the change.
     pub attempt: i32,
-    /// The new state.
+    /// The state after the change.
     pub status: JobState,
 }
 
@@ -498,7 +498,7 @@ pub struct GcRequest {
 pub struct GcResponse {
     /// Deleted results of superseded attempts.
     pub results: i64,
-    /// Deleted events.
+    /// The number of deleted events.
     pub events: i64,
     /// Deleted runners that had left.
     pub runners: i64,
@@ -537,11 +537,11 @@ pub struct ErrorBody {
     pub problems: Vec<Problem>,
 }
 
-/// `GET /v1/version`.
+/// `GET /v1/version`: the versions of the server and its protocol.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Version {
-    /// The server's version.
+    /// The version of Torc that the server is.
     pub version: String,
     /// The runner protocol's version.
     pub protocol: u32,
@@ -551,7 +551,7 @@ pub struct Version {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SlurmCluster {
-    /// Its name.
+    /// The name of the SlurmCluster; `local` for the Slurm of the server's machine.
     pub name: String,
     /// The generation of the document; 0 for the Slurm of this machine, which has no document.
     pub generation: i64,
@@ -569,7 +569,7 @@ pub struct SlurmCluster {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterApplied {
-    /// The cluster's name.
+    /// The name of the SlurmCluster.
     pub name: String,
     /// The change of the cluster.
     pub outcome: ApplyOutcome,

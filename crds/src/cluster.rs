@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// The name of the Slurm whose commands this machine has. It needs no document.
 pub const LOCAL: &str = "local";
 
-/// A Slurm cluster.
+/// A Slurm cluster and how to reach it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[cfg_attr(feature = "kube", derive(kube::CustomResource))]
 #[cfg_attr(
@@ -47,7 +47,7 @@ pub struct SlurmClusterSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Partition {
-    /// The partition's name.
+    /// The name of the partition in Slurm.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
     /// CPUs of each node.
@@ -88,7 +88,7 @@ pub struct SlurmClusterStatus {
     /// The number of partitions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition_count: Option<i64>,
-    /// Partitions as detected.
+    /// Partitions as `sinfo` and `scontrol` reported them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1_000))]
     pub partitions: Vec<Partition>,

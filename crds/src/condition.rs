@@ -57,9 +57,9 @@ impl Condition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, strum::Display)]
 #[schemars(inline)]
 pub enum ConditionStatus {
-    /// It is true.
+    /// The statement is true.
     True,
-    /// It is false.
+    /// The statement is false.
     False,
     /// It is not known yet.
     Unknown,
@@ -98,7 +98,7 @@ pub enum ConditionType {
     Stalled,
     /// Nothing more happens unless the user acts.
     Finished,
-    /// All jobs completed.
+    /// All jobs have completed with success.
     Succeeded,
     /// Slurm answers (of a SlurmCluster).
     Ready,
@@ -116,7 +116,7 @@ impl ConditionType {
         Self::Succeeded,
     ];
 
-    /// Returns its name.
+    /// Returns the name in documents and logs.
     pub const fn as_str(self) -> &'static str {
         self.into_str()
     }
@@ -216,7 +216,7 @@ pub enum ConditionReason {
     ClusterNotFound,
     /// Nothing is known yet: the document was not read, or no job has started.
     Pending,
-    /// Allocations run.
+    /// Allocations run and have nodes.
     Active,
     /// No job waits for an allocation.
     NotNeeded,
@@ -256,7 +256,7 @@ pub enum ConditionReason {
     SlurmUnreachable,
     /// The workflow does not need manual action.
     NotStalled,
-    /// All jobs completed.
+    /// All jobs have completed with success.
     Succeeded,
     /// All jobs have ended, and not all completed.
     Failed,
@@ -268,7 +268,7 @@ pub enum ConditionReason {
     Running,
     /// The workflow has not started.
     NotStarted,
-    /// All jobs completed.
+    /// All jobs have completed with success.
     Completed,
     /// Jobs failed, were terminated or were canceled; the message counts them.
     JobsFailed,
@@ -287,7 +287,7 @@ pub enum ConditionReason {
 }
 
 impl ConditionReason {
-    /// Returns its name.
+    /// Returns the name in documents and logs.
     pub const fn as_str(self) -> &'static str {
         self.into_str()
     }

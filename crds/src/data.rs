@@ -15,12 +15,12 @@ pub struct File {
     pub name: String,
     /// As the document writes it, relative to the working folder.
     pub path: String,
-    /// The file's state.
+    /// The state of the file: present, required or expected.
     pub status: FileStatus,
-    /// Its size.
+    /// Its size in bytes when it was last seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<i64>,
-    /// The modification time.
+    /// Its modification time when it was last seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modified_time: Option<String>,
     /// SHA-256 in hexadecimal digits; absent for what is too large to be read.
@@ -65,10 +65,10 @@ impl FileStatus {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FileRole {
-    /// It reads it.
+    /// The job reads the file.
     #[default]
     Input,
-    /// It writes it.
+    /// The job writes the file.
     Output,
 }
 
@@ -76,9 +76,9 @@ pub enum FileRole {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FileUse {
-    /// The job's name.
+    /// The job's name, unique in its workflow.
     pub job: String,
-    /// The job's state.
+    /// The job's present state.
     pub job_status: JobState,
     /// As the document writes it.
     pub path: String,
@@ -90,7 +90,7 @@ pub struct FileUse {
     /// The modification time that the job saw, in milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modified_ms: Option<i64>,
-    /// SHA-256 then.
+    /// SHA-256 that the job saw, in hexadecimal digits; absent for what is too large to be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
 }
@@ -99,7 +99,7 @@ pub struct FileUse {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UserData {
-    /// Its name.
+    /// The name, unique in the workflow.
     pub name: String,
     /// The value; absent until it is written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -124,7 +124,7 @@ pub struct UserData {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WriteUserData {
-    /// Any JSON.
+    /// The new value: any JSON, `null` included.
     #[serde(deserialize_with = "any_value")]
     #[schemars(schema_with = "crate::parameters::free_form")]
     pub data: Value,
@@ -163,7 +163,7 @@ pub struct SpawnRequest {
     pub state: Option<Value>,
     /// The run of the calling job.
     pub run_id: i32,
-    /// Its attempt.
+    /// The number of the calling job's attempt.
     pub attempt: i32,
 }
 
@@ -171,9 +171,9 @@ pub struct SpawnRequest {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SpawnResponse {
-    /// The loop.
+    /// The name of the loop.
     pub lineage: String,
-    /// Its latest generation.
+    /// The loop's latest generation, counted from 1.
     pub generation: i64,
     /// The number of added jobs.
     pub jobs: i64,
@@ -199,8 +199,8 @@ pub struct Staleness {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DataUse {
-    /// The job's name.
+    /// The job's name, unique in its workflow.
     pub job: String,
-    /// The data's name.
+    /// The name of the user data.
     pub data: String,
 }

@@ -16,33 +16,33 @@ pub const DEFAULT_NAMESPACE: &str = "default";
 #[serde(tag = "kind")]
 #[allow(clippy::large_enum_variant, reason = "a file holds a handful of documents, nearly all of them workflows")]
 pub enum Document {
-    /// A workflow.
+    /// A workflow with its jobs.
     Workflow(WorkflowDocument),
     /// A Slurm cluster and how to reach it.
     SlurmCluster(SlurmClusterDocument),
 }
 
-/// `kind: Workflow`.
+/// A document of `kind: Workflow`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkflowDocument {
-    /// `torc.dev/v1alpha1`.
+    /// The API version: `torc.dev/v1alpha1`.
     pub api_version: String,
-    /// Name and namespace.
+    /// The name and namespace, with labels and annotations.
     pub metadata: Metadata,
-    /// A workflow.
+    /// The workflow: its jobs, their dependencies and resources.
     pub spec: WorkflowSpec,
 }
 
-/// `kind: SlurmCluster`.
+/// A document of `kind: SlurmCluster`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SlurmClusterDocument {
-    /// `torc.dev/v1alpha1`.
+    /// The API version: `torc.dev/v1alpha1`.
     pub api_version: String,
-    /// Name.
+    /// The name of the cluster, with labels and annotations.
     pub metadata: Metadata,
-    /// The cluster.
+    /// The cluster: its commands, account and partitions.
     pub spec: SlurmClusterSpec,
 }
 

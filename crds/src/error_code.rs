@@ -96,7 +96,7 @@ pub enum ErrorKind {
     Conflict,
     /// It cannot be done at present.
     Unavailable,
-    /// A defect.
+    /// The server has a defect.
     Internal,
 }
 

@@ -104,7 +104,7 @@ pub enum EventReason {
 }
 
 impl EventReason {
-    /// Returns its name.
+    /// Returns the name in the API and the store.
     pub const fn as_str(self) -> &'static str {
         self.into_str()
     }

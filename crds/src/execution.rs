@@ -63,7 +63,7 @@ pub const SIGTERM_LEAD_SECONDS: i64 = 30;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ExecutionMode {
-    /// The runner itself.
+    /// The runner itself starts processes.
     Direct,
     /// srun, a step for each job.
     Slurm,
@@ -93,11 +93,11 @@ pub enum StdioMode {
     Separate,
     /// Both in one file.
     Combined,
-    /// stderr only.
+    /// Only stderr is kept.
     NoStdout,
-    /// stdout only.
+    /// Only stdout is kept.
     NoStderr,
-    /// Neither.
+    /// Neither stdout nor stderr is kept.
     None,
     /// Many jobs in few files with an index.
     Packed,
@@ -124,10 +124,10 @@ pub struct ResourceMonitor {
     /// Make plots when a runner leaves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generate_plots: Option<bool>,
-    /// Measure each job.
+    /// Settings for the measurement of each job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jobs: Option<MonitorScope>,
-    /// Measure each node.
+    /// Settings for the measurement of each node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compute_node: Option<MonitorScope>,
 }
@@ -136,7 +136,7 @@ pub struct ResourceMonitor {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MonitorScope {
-    /// Measure at all.
+    /// Take samples; by default of jobs only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
     /// Peaks and averages, or every sample.
@@ -154,10 +154,10 @@ pub struct MonitorScope {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Granularity {
-    /// Peaks and averages.
+    /// Only peaks and averages are kept.
     #[default]
     Summary,
-    /// Every sample.
+    /// Every sample is kept in a time series.
     TimeSeries,
 }
 
@@ -174,7 +174,7 @@ pub struct MonitorPlan {
     pub jobs: Option<Granularity>,
     /// The measurement of each node; none if nodes are not sampled.
     pub node: Option<NodePlan>,
-    /// Seconds between samples.
+    /// Whole seconds between two samples.
     pub interval_seconds: u32,
     /// Seconds between writes of a time series.
     pub flush_interval_seconds: u32,
@@ -188,9 +188,9 @@ pub struct MonitorPlan {
 pub struct NodePlan {
     /// The detail in which samples are kept.
     pub granularity: Granularity,
-    /// CPU is measured.
+    /// CPU use is sampled.
     pub cpu: bool,
-    /// Memory is measured.
+    /// Memory use is sampled.
     pub memory: bool,
 }
 

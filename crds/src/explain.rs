@@ -10,16 +10,16 @@ use crate::state::{Cause, JobState};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobExplanation {
-    /// The workflow's name.
+    /// The workflow's name, unique in its namespace.
     pub workflow: String,
-    /// The job's name.
+    /// The job's name, unique in its workflow.
     pub job: String,
-    /// The job's state.
+    /// The job's present state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<JobState>,
-    /// The run.
+    /// The number of the run, counted from 1.
     pub run_id: i32,
-    /// The current attempt.
+    /// The number of the current attempt, counted from 1 in each run.
     pub attempt: i32,
     /// The reasons for its state, the most important one first.
     pub reasons: Vec<Reason>,
@@ -41,7 +41,7 @@ pub struct JobExplanation {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkflowExplanation {
-    /// The workflow's name.
+    /// The workflow's name, unique in its namespace.
     pub workflow: String,
     /// Ended jobs out of all jobs.
     pub progress: String,
@@ -52,7 +52,7 @@ pub struct WorkflowExplanation {
     pub next: Vec<String>,
 }
 
-/// One reason.
+/// One reason for the state of a job or of several.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Reason {
@@ -72,7 +72,7 @@ pub struct Reason {
 }
 
 impl Reason {
-    /// Creates a reason.
+    /// Creates a reason without a count, jobs and allocations.
     pub fn new(reason: ReasonKind, message: impl Into<String>) -> Self {
         Self { reason, message: message.into(), count: None, jobs: Vec::new(), allocations: Vec::new() }
     }
@@ -82,16 +82,16 @@ impl Reason {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobPhase {
-    /// Its name.
+    /// The job's name, unique in its workflow.
     pub job: String,
-    /// The job's state.
+    /// The job's present state.
     pub status: JobState,
 }
 
-/// Kinds of reasons.
+/// The kinds of reasons for a job's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum ReasonKind {
-    /// It runs.
+    /// A runner executes the job.
     Running,
     /// It is leased to a runner, which will start it.
     Promised,
@@ -141,7 +141,7 @@ pub enum ReasonKind {
     NeedsDecision,
     /// It failed for good.
     Failed,
-    /// It has succeeded.
+    /// It completed with success.
     Completed,
     /// It is not part of a run yet.
     NotStarted,
@@ -151,13 +151,13 @@ pub enum ReasonKind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AttemptReport {
-    /// The run.
+    /// The number of the run, counted from 1.
     pub run_id: i32,
-    /// The attempt.
+    /// The number of the attempt, counted from 1 in each run.
     pub attempt: i32,
     /// The final state of the attempt.
     pub status: JobState,
-    /// Exit code.
+    /// The exit code; 128 + signal if it was killed; −128 if it was lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub return_code: Option<i32>,
     /// The cause that was found when it ended.
@@ -166,7 +166,7 @@ pub struct AttemptReport {
     /// The cause that all present evidence suggests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diagnosis: Option<Cause>,
-    /// The end.
+    /// The time at which it ended.
     pub end_time: String,
     /// The duration in seconds.
     pub duration_seconds: f64,

@@ -70,7 +70,7 @@ pub enum RecoveryPolicy {
     Auto,
     /// Failed jobs stay in `pending_failed` until the user decides.
     Manual,
-    /// Retry nothing.
+    /// Failed jobs are never retried.
     Never,
 }
 

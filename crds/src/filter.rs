@@ -17,7 +17,7 @@ pub struct JobFilter {
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "states")]
     #[schemars(with = "Option<String>")]
     pub status: Vec<JobState>,
-    /// The exact name.
+    /// The exact name of a job.
     pub name: Option<String>,
     /// A part of the name.
     pub contains: Option<String>,
@@ -35,7 +35,7 @@ pub struct ResultFilter<R = String> {
     pub workflow: Option<i64>,
     /// A job, by name or number.
     pub job: Option<R>,
-    /// A run.
+    /// The number of a run.
     pub run: Option<i32>,
     /// States, separated by commas.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "states")]
@@ -44,7 +44,7 @@ pub struct ResultFilter<R = String> {
     /// `true` for attempts that failed or were terminated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub failed: bool,
-    /// An exit code.
+    /// The exit code of an attempt.
     #[serde(rename = "returnCode")]
     pub return_code: Option<i32>,
     /// `true` for the last attempt of each job, whatever the other filters select.
@@ -110,9 +110,9 @@ pub struct SlurmStatsFilter<R = String> {
     pub workflow_id: Option<R>,
     /// A job, by number, or by name with its workflow.
     pub job_id: Option<R>,
-    /// A run.
+    /// The number of a run.
     pub run_id: Option<i32>,
-    /// An attempt.
+    /// The number of an attempt.
     pub attempt_id: Option<i32>,
     /// The maximum number of items of one page.
     pub limit: Option<u32>,

@@ -1,7 +1,7 @@
-//! From text to documents: every format, both forms, every problem at once and each with its place.
+//! Loads documents from text, in every format and both forms, and reports all problems with their positions.
 //!
-//! Text becomes one tree of values with places, whatever its format; the tree is checked against the schema that the
-//! types themselves generate; then it becomes the types, and `validate` looks at what a schema cannot say.
+//! Text becomes one tree of values with positions, whatever its format. `check` compares the tree with the schema that
+//! the types generate. Then the tree becomes the types, and `validate` applies the rules that a schema cannot express.
 //! Deliberately absent: reading files and standard input, expanding parameters, anything that needs several documents.
 
 use crate::document::Document;
@@ -32,13 +32,13 @@ use tree::{Node, NodeKind};
 /// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// `.yaml`, `.yml`
+    /// YAML 1.2: files `.yaml` and `.yml`.
     Yaml,
-    /// `.json`; comments and trailing commas are forgiven.
+    /// JSON: files `.json`. Comments and trailing commas are accepted.
     Json,
-    /// `.json5`
+    /// JSON with JSON5's extensions: files `.json5`.
     Json5,
-    /// `.kdl`
+    /// KDL 1 and KDL 2: files `.kdl`.
     Kdl,
 }
 
@@ -60,15 +60,15 @@ impl Format {
 /// Limits of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadOptions {
-    /// The largest file.
+    /// The largest size of a file in bytes.
     pub max_bytes: usize,
-    /// The deepest nesting.
+    /// The greatest depth of nested values.
     pub max_depth: usize,
     /// The largest number of values in a file, with aliases resolved.
     pub max_values: usize,
-    /// The most problems that are listed.
+    /// The largest number of problems that are listed.
     pub max_problems: usize,
-    /// The name of a bare document that has none.
+    /// The name that a bare document without one gets; none to report an error.
     pub default_name: Option<String>,
 }
 
@@ -83,9 +83,9 @@ impl Default for LoadOptions {
 pub struct Loaded {
     /// The documents that can be used.
     pub documents: Vec<LoadedDocument>,
-    /// Documents that cannot, as far as they could be read.
+    /// The documents with errors, as far as they could be read.
     pub flawed: Vec<InvalidDocument>,
-    /// Errors and warnings of the whole file, in the order of their places.
+    /// Errors and warnings of the whole file, in the order of their positions.
     pub problems: Vec<Problem>,
 }
 
@@ -96,29 +96,28 @@ impl Loaded {
     }
 }
 
-/// One document and where its fields are.
+/// A document and the positions of its fields.
 #[derive(Debug)]
 pub struct LoadedDocument {
-    /// The document.
+    /// The document with its types.
     pub document: Document,
-    /// It had no envelope: a specification as written for Torc 1.0.
+    /// It is a bare file: a specification without an envelope, as in Torc 1.0.
     pub bare: bool,
     /// The positions of its fields.
     pub positions: Positions,
 }
 
-/// A document with errors. Where something is wrong it has something harmless: good for finding out what else is wrong, and
-/// for nothing else.
+/// A document with errors. Placeholders replace the wrong values, so it only serves to find further problems.
 #[derive(Debug)]
 pub struct InvalidDocument {
     /// The part that could be read.
     pub read: LoadedDocument,
-    /// The fields that are wrong, by their names in the envelope, e.g. `spec.jobs[2].comand`.
+    /// The fields that are wrong, with their names in the envelope, e.g. `spec.jobs[2].comand`.
     pub wrong: Vec<String>,
 }
 
 impl LoadedDocument {
-    /// Gives a problem that was found later its place, and its field the name that the author knows.
+    /// Adds the position to a problem that was found later, and spells its field as the file does.
     pub fn locate(&self, mut problem: Problem) -> Problem {
         problem.position = self.positions.of(&problem.field);
         problem.field = self.positions.as_written(&problem.field);
@@ -126,7 +125,7 @@ impl LoadedDocument {
     }
 }
 
-/// A syntax error.
+/// An error that ends the parsing of a file.
 #[derive(Debug)]
 struct SyntaxError {
     place: Position,
@@ -150,7 +149,7 @@ impl SyntaxError {
     }
 }
 
-/// Reads a file. With `format: None`, as for standard input, the format is guessed.
+/// Loads the documents of a file. With `format: None`, as for standard input, the format is guessed.
 pub fn load(text: &[u8], format: Option<Format>, options: &LoadOptions) -> Loaded {
     if text.len() > options.max_bytes {
         let message = format!("the file has more than {}, which is the limit", bytes_in_words(options.max_bytes));
@@ -214,7 +213,7 @@ fn decode(bytes: &[u8]) -> Result<&str, Problem> {
     })
 }
 
-/// Trees of a file and what went wrong on the way.
+/// The trees of a file, and the problems of parsing.
 struct Parsed {
     documents: Vec<Node>,
     problems: Vec<Problem>,
@@ -241,7 +240,7 @@ fn parse_kdl(text: &str, options: &LoadOptions) -> Parsed {
     }
 }
 
-/// Guesses the format: a leading brace is JSON, a YAML mapping is YAML, the rest may be KDL.
+/// Parses a text of unknown format: a leading brace means JSON, a YAML mapping means YAML, the rest may be KDL.
 fn guess(text: &str, options: &LoadOptions) -> Parsed {
     if json::begins_with_brace(text) {
         return Parsed::one(json::parse(text, options));

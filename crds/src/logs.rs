@@ -15,7 +15,7 @@ pub const LONGEST_PIECE: usize = 1 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LogChunkRequest {
-    /// Its number.
+    /// The number of the request, which its chunk repeats.
     pub id: i64,
     /// The file, as the runner named it.
     pub path: String,
@@ -33,7 +33,7 @@ pub struct LogChunkRequest {
 pub struct LogChunk {
     /// The number of the request.
     pub id: i64,
-    /// The file exists.
+    /// The file exists; if not, the content is empty.
     pub found: bool,
     /// The offset in bytes.
     pub offset: i64,
@@ -64,7 +64,7 @@ impl LogChunk {
 pub struct LogSyncRequest {
     /// The host whose disk it is.
     pub host: String,
-    /// The requested chunks.
+    /// The chunks that the previous response requested.
     #[serde(default)]
     pub pieces: Vec<LogChunk>,
 }
@@ -73,7 +73,7 @@ pub struct LogSyncRequest {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LogSyncResponse {
-    /// The pieces.
+    /// The requested chunks; none if no request came in time.
     pub wanted: Vec<LogChunkRequest>,
 }
 

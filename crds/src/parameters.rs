@@ -35,7 +35,7 @@ pub struct Parameterization {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ParameterMode {
-    /// Every combination.
+    /// Every combination of the values.
     #[default]
     Product,
     /// The n-th value of each; all must have the same length.
@@ -46,7 +46,7 @@ pub enum ParameterMode {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ParameterTable {
-    /// The parameter names.
+    /// The parameter names, one for each column.
     pub columns: Vec<String>,
     /// One list of values per row, in the order of `columns`.
     #[schemars(schema_with = "free_form_rows")]

@@ -48,7 +48,7 @@ impl ProblemKind {
 /// A place in a text, counted from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Position {
-    /// The line.
+    /// The line in the text.
     pub line: u32,
     /// The character in the line.
     pub column: u32,

@@ -13,25 +13,25 @@ pub enum QuantityError {
     /// Not a memory size.
     #[error("'{text}' is not a memory size")]
     Memory {
-        /// The text.
+        /// The text as written.
         text: String,
     },
-    /// Not a duration.
+    /// The text is not a duration.
     #[error("'{text}' is not a duration")]
     Duration {
-        /// The text.
+        /// The text as written.
         text: String,
     },
     /// A duration without a unit.
     #[error("'{text}' is a duration without a unit")]
     NoUnit {
-        /// The text.
+        /// The text as written.
         text: String,
     },
-    /// More than fits.
+    /// The number of bytes or seconds exceeds `i64`.
     #[error("'{text}' is too large")]
     TooLarge {
-        /// The text.
+        /// The text as written.
         text: String,
     },
 }
@@ -52,9 +52,9 @@ const MINUTE: i128 = 60;
 const HOUR: i128 = 3_600;
 const DAY: i128 = 86_400;
 const WEEK: i128 = 7 * DAY;
-/// 30.44 days.
+/// The seconds of 30.44 days, the mean length of a month.
 const MONTH: i128 = 2_630_016;
-/// 365.25 days.
+/// The seconds of 365.25 days, the mean length of a year.
 const YEAR: i128 = 31_557_600;
 
 /// Bytes of `200g`, `200Gi`, `512MB`, `1.5G`, `1m` or a plain number.

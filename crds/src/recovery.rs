@@ -28,7 +28,7 @@ pub struct SyncStatusRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunnerEvidence {
-    /// The runner.
+    /// The runner's number, unique in the store.
     pub runner: i64,
     /// The comparison of the runner's machine with the caller's, by host name and boot.
     pub machine: MachineMatch,
@@ -56,9 +56,9 @@ pub enum MachineMatch {
 /// The state of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ProcessState {
-    /// It runs.
+    /// The process is alive.
     Running,
-    /// It has ended.
+    /// The process does not exist any more.
     Ended,
     /// It cannot be checked.
     Unknown,
@@ -96,7 +96,7 @@ pub struct RecoverRequest {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RecoverReport {
-    /// Nothing was changed.
+    /// The request was a dry run: nothing was changed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
     /// Jobs that had failed, and what was done about each.
@@ -112,15 +112,15 @@ pub struct RecoverReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RecoveredJob {
-    /// Its name.
+    /// The job's name, unique in its workflow.
     pub job: String,
     /// The attempt that failed.
     pub attempt: i32,
-    /// With which code.
+    /// The exit code; 128 + signal if it was killed; −128 if it was lost.
     pub return_code: i32,
     /// The cause that all present evidence suggests.
     pub cause: Cause,
-    /// The decision.
+    /// The decision of the recovery policy.
     pub decision: RecoveryDecision,
     /// Requirements that were raised, e.g. `memory from 1 GiB to 1.5 GiB`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -133,9 +133,9 @@ pub struct RecoveredJob {
 /// The decision about a failed job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum RecoveryDecision {
-    /// It is retried.
+    /// The job is retried with a new attempt.
     Retry,
-    /// It stays failed.
+    /// The job stays failed.
     Leave,
 }
 
@@ -161,7 +161,7 @@ pub struct RegenerateRequest {
     /// Further jobs by name or number, in any state.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub include_jobs: Vec<String>,
-    /// The cluster's partitions.
+    /// The partitions that allocations may use.
     pub partitions: Vec<Partition>,
 }
 
@@ -169,14 +169,14 @@ pub struct RegenerateRequest {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RegenerateReport {
-    /// Nothing was changed.
+    /// The request was a dry run: nothing was changed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
     /// The number of jobs that are still to run.
     pub pending_jobs: i64,
     /// The number of the document's actions that were marked executed, so that they request nothing twice.
     pub superseded_actions: i64,
-    /// Schedulers.
+    /// The schedulers that were generated, one for each group of similar jobs.
     pub schedulers: Vec<RecoveryScheduler>,
     /// Allocations that are submitted now.
     pub allocations: Vec<String>,
@@ -191,14 +191,14 @@ pub struct RegenerateReport {
 pub struct RecoveryScheduler {
     /// Its name; `_deferred` at the end says that its jobs wait for others.
     pub name: String,
-    /// The partition.
+    /// The partition of its allocations; absent if Slurm chooses it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition: Option<String>,
     /// The number of its jobs.
     pub jobs: i64,
     /// The number of allocations.
     pub allocations: i64,
-    /// Nodes of each.
+    /// The number of nodes of each allocation.
     pub nodes: i64,
     /// The walltime of each allocation, in seconds.
     pub walltime_seconds: i64,
@@ -212,9 +212,9 @@ pub struct RecoveryScheduler {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UnplacedJob {
-    /// Its name.
+    /// The job's name, unique in its workflow.
     pub job: String,
-    /// The reason.
+    /// The reason why no partition fits, in a sentence.
     pub reason: String,
 }
 
@@ -224,7 +224,7 @@ pub struct UnplacedJob {
 pub struct CorrectResourcesRequest {
     /// Only say what would be changed.
     pub dry_run: bool,
-    /// Never reduce requirements.
+    /// Raise requirements only, and never reduce them.
     pub no_downsize: bool,
     /// Only these jobs, by name or number.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -235,7 +235,7 @@ pub struct CorrectResourcesRequest {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CorrectResourcesReport {
-    /// Nothing was changed.
+    /// The request was a dry run: nothing was changed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
     /// Requirements that do not fit what was observed.
@@ -246,7 +246,7 @@ pub struct CorrectResourcesReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Correction {
-    /// The requirements' name.
+    /// The name of the requirements, as jobs refer to them.
     pub requirements: String,
     /// The number of jobs with these requirements.
     pub jobs: i64,
@@ -259,7 +259,7 @@ pub struct Correction {
 /// The user's decision about a failed job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum FailureClass {
-    /// It is retried.
+    /// The jobs are retried.
     Retry,
     /// It has failed for good.
     Fail,
@@ -272,7 +272,7 @@ pub struct ClassifyRequest {
     /// The jobs, by name or number; all that wait when empty.
     #[serde(default)]
     pub jobs: Vec<String>,
-    /// The decision.
+    /// The decision for all of these jobs.
     pub class: FailureClass,
 }
 
@@ -295,10 +295,10 @@ pub struct ScheduleNodesRequest {
     pub max_parallel_jobs: Option<i32>,
 }
 
-/// The submitted allocations.
+/// The allocations that `schedule-nodes` requested.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodesScheduled {
-    /// Their names.
+    /// The names of the new allocations.
     pub allocations: Vec<String>,
 }

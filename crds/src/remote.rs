@@ -11,7 +11,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RemoteWorker {
-    /// `[user@]host[:port]`.
+    /// The address as `[user@]host[:port]`.
     pub address: String,
     /// The folder on that machine in which its runner was started last; absent until then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -29,7 +29,7 @@ pub struct RemoteWorker {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RemoteWorkersRequest {
-    /// The workers.
+    /// The workers, each with its own address.
     pub workers: Vec<RemoteWorker>,
 }
 

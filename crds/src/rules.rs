@@ -46,7 +46,7 @@ pub struct Rule {
 /// The message of a broken rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Words {
-    /// Always the same.
+    /// The same text for every value.
     Fixed(&'static str),
     /// The value of an expression.
     Expression(&'static str),
@@ -55,7 +55,7 @@ pub enum Words {
 /// The evaluator where there is no API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judge {
-    /// The expression itself.
+    /// Torc evaluates the CEL expression itself.
     Expression,
     /// The parser of the quantity, which has a hint for every mistake. A test holds the two against each other.
     Parser,

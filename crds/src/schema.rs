@@ -1,5 +1,4 @@
-//!
-//! The schema of documents as a structure that is quick to walk.
+//! The schema of documents as a structure for fast lookups.
 //!
 //! It is derived from the JSON schema of the Rust types, so it always has the same fields. `load` checks documents
 //! against it.
@@ -34,23 +33,23 @@ fn json_schema<T: JsonSchema>() -> Value {
 /// The shape of a value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ValueShape {
-    /// The author's own.
+    /// Any value, of the author's choice.
     Any,
-    /// true or false.
+    /// A boolean: true or false.
     Bool,
     /// An integer between two bounds, inclusive.
     Integer { least: i64, most: i64 },
-    /// Any number.
+    /// A number, with or without a fraction.
     Number,
-    /// A text with at least so many characters and at most so many.
+    /// A text with a number of characters between two bounds, inclusive.
     Text { least: usize, most: usize },
     /// One of a few words.
     OneOf(Vec<String>),
-    /// A list with at most so many items.
+    /// A list of at most `most` items.
     List { items: Box<ValueShape>, most: usize },
-    /// Keys of the author's choice, at most so many.
+    /// A mapping with at most `most` keys of the author's choice.
     Map { values: Box<ValueShape>, most: usize },
-    /// Keys that are ours.
+    /// A mapping with the keys of a type.
     RecordSchema(Box<RecordSchema>),
 }
 
@@ -65,9 +64,9 @@ pub(crate) struct RecordSchema {
 /// A key of a record.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FieldSchema {
-    /// The shape of its value.
+    /// The shape of the field's value.
     pub shape: ValueShape,
-    /// The key is required.
+    /// The record must have the field.
     pub required: bool,
 }
 
@@ -97,7 +96,7 @@ impl RecordSchema {
         self.fields.keys().map(String::as_str)
     }
 
-    /// Names of what must be there, sorted.
+    /// Returns the names of the required fields, sorted.
     pub fn required(&self) -> impl Iterator<Item = &str> {
         self.required.iter().map(String::as_str)
     }
@@ -112,10 +111,10 @@ impl RecordSchema {
     }
 }
 
-/// `kind: Workflow`.
+/// The schema of `kind: Workflow`, compiled once.
 pub(crate) static WORKFLOW: LazyLock<RecordSchema> = LazyLock::new(|| envelope(&workflow_json_schema()));
 
-/// `kind: SlurmCluster`.
+/// The schema of `kind: SlurmCluster`, compiled once.
 pub(crate) static CLUSTER: LazyLock<RecordSchema> = LazyLock::new(|| envelope(&cluster_json_schema()));
 
 /// A bare file: the specification without its envelope, and a name.
@@ -153,7 +152,7 @@ fn envelope(schema: &Value) -> RecordSchema {
     *record
 }
 
-/// Turns one JSON schema into a shape. Schemas come from our own types, so that what is not understood here is free.
+/// Converts a JSON schema to a shape. Only the types of this crate generate schemas, so other forms become `Any`.
 fn compile(schema: &Value) -> ValueShape {
     let Some(schema) = schema.as_object() else { return ValueShape::Any };
     if let Some(variants) = schema.get("anyOf").and_then(Value::as_array) {

@@ -1,7 +1,7 @@
-//! Settings. Each is one field with its doc comment, declared by [`settings!`](crate::settings).
+//! Declares settings. Each is one field with its doc comment in [`settings!`](crate::settings).
 //!
-//! Command line, configuration files, environment, reference pages and the hand-over to other processes are made from the declaration.
-//! A crate declares the settings that it uses; the command line finds the values.
+//! The declaration generates flags, configuration files, environment variables, reference pages and the arguments of
+//! child processes. A crate declares the settings that it uses; the command line finds the values.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,25 +10,25 @@ use thiserror::Error;
 
 use crate::quantity;
 
-/// A setting as users see it.
+/// The description of one setting.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
-    /// Section and key in configuration files.
+    /// The section and key in configuration files, e.g. `client.run.num_cpus`.
     pub key: &'static str,
-    /// The environment variable, where it is not the one that follows from the key.
+    /// The environment variable; none if it follows from the key.
     pub variable: Option<&'static str>,
-    /// The built-in value.
+    /// The built-in value as text, parsed like any other; none for the default of its type.
     pub default: Option<&'static str>,
-    /// The flag, if it has one.
+    /// The flag on the command line; none if only files and variables set it.
     pub flag: Option<Flag>,
-    /// The doc comment.
+    /// The description: the doc comment of the field.
     pub doc: &'static str,
-    /// Checks a value.
+    /// Checks a text, and returns what is wrong with it as the end of a sentence.
     pub check: fn(&str) -> Result<(), String>,
 }
 
 impl Setting {
-    /// A setting without a variable of its own, a default and a flag.
+    /// An empty setting, to which declarations add what they need.
     pub const PLAIN: Self = Self { key: "", variable: None, default: None, flag: None, doc: "", check: |_| Ok(()) };
 
     /// Returns the environment variable: `TORC_RUN_NUM_CPUS` for `client.run.num_cpus`.
@@ -41,26 +41,26 @@ impl Setting {
         self.variable.map_or_else(by_key, str::to_owned)
     }
 
-    /// Returns the variable that Torc 1.0 would have had for it: `TORC_CLIENT__RUN__NUM_CPUS`.
+    /// Returns the variable in the spelling of Torc 1.0: `TORC_CLIENT__RUN__NUM_CPUS`.
     pub fn variable_by_section(&self) -> String {
         format!("TORC_{}", self.key.replace('.', "__").to_uppercase())
     }
 }
 
-/// Commands that take a flag.
+/// The commands that have a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlagGroup {
-    /// All commands.
+    /// Every command has the flag.
     Global,
     /// Commands that run jobs.
     Runner,
-    /// Commands that contain a server, with its address.
+    /// Commands that embed a server, for its address.
     EmbeddedListener,
-    /// The command `server`, with its address.
+    /// The command `server`, for its address.
     Listener,
-    /// All that listen.
+    /// Every command that listens on an address.
     Listening,
-    /// The command `server`.
+    /// The command `server`, under a heading of its own.
     Server,
 }
 
@@ -96,19 +96,19 @@ impl FlagGroup {
 /// A flag on the command line. Two settings may share one.
 #[derive(Clone, Copy, Debug)]
 pub struct Flag {
-    /// Commands that take it.
+    /// The commands that have it.
     pub group: FlagGroup,
-    /// Its name.
+    /// The name without the leading `--`.
     pub long: &'static str,
-    /// Its letter.
+    /// The letter of the short form, e.g. `n` for `-n`.
     pub short: Option<char>,
     /// Another name, as Torc 1.0 spelled it.
     pub alias: Option<&'static str>,
-    /// The placeholder of its value; a switch that says `true` has none.
+    /// The placeholder of its value; none for a switch that means `true`.
     pub value: Option<&'static str>,
-    /// A wrong value is an error of the command line, and not one of the setting.
+    /// Clap rejects a wrong value, and not the setting.
     pub is_checked: bool,
-    /// The only values, each with its meaning.
+    /// The allowed values, each with its meaning; empty for any value.
     pub choices: &'static [(&'static str, &'static str)],
     /// It may be given several times.
     pub is_list: bool,
@@ -116,36 +116,36 @@ pub struct Flag {
     pub is_advanced: bool,
     /// Keys of settings whose flags exclude it.
     pub conflicts: &'static [&'static str],
-    /// The key of a setting whose flag must be there, too.
+    /// The key of a setting whose flag must be given, too.
     pub requires: Option<&'static str>,
 }
 
 impl Flag {
-    /// Takes a value.
+    /// Makes the flag take a value, shown as `placeholder` in help texts.
     pub const fn value(mut self, placeholder: &'static str) -> Self {
         self.value = Some(placeholder);
         self
     }
 
-    /// Takes a value whose form belongs to the command line, as that of a number does.
+    /// Makes the flag take a value that clap checks, such as a number.
     pub const fn checked(mut self, placeholder: &'static str) -> Self {
         self.is_checked = true;
         self.value(placeholder)
     }
 
-    /// Takes one of these values.
+    /// Limits the values to these, each with its meaning.
     pub const fn choices(mut self, choices: &'static [(&'static str, &'static str)]) -> Self {
         self.choices = choices;
         self
     }
 
-    /// Has a letter.
+    /// Adds a short form with one letter.
     pub const fn short(mut self, letter: char) -> Self {
         self.short = Some(letter);
         self
     }
 
-    /// Has another name.
+    /// Adds a second name, which help texts do not show.
     pub const fn alias(mut self, alias: &'static str) -> Self {
         self.alias = Some(alias);
         self
@@ -157,43 +157,43 @@ impl Flag {
         self
     }
 
-    /// Is shown by the long help only.
+    /// Shows the flag in the long help only.
     pub const fn advanced(mut self) -> Self {
         self.is_advanced = true;
         self
     }
 
-    /// Excludes the flags of these settings.
+    /// Makes the flag exclude the flags of these settings.
     pub const fn conflicts(mut self, keys: &'static [&'static str]) -> Self {
         self.conflicts = keys;
         self
     }
 
-    /// Needs the flag of another setting.
+    /// Makes the flag require the flag of another setting.
     pub const fn requires(mut self, key: &'static str) -> Self {
         self.requires = Some(key);
         self
     }
 }
 
-/// A value that is not one of its setting.
+/// An error for a value that a setting does not accept.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("setting `{key}` is wrong: '{text}' {reason}")]
 pub struct InvalidSetting {
-    /// The setting.
+    /// The key of the setting in configuration files.
     pub key: &'static str,
-    /// Its value.
+    /// The value that is wrong, as text.
     pub text: String,
-    /// Completes a sentence that begins with the value.
+    /// The end of a sentence that begins with the value.
     pub reason: String,
 }
 
-/// Finds the text of a setting by its key.
+/// Returns the configured text of a setting by its key.
 pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<&'a str>;
 
 /// The type of a field: a parsed value, or one that may be absent.
 pub trait SettingField<T> {
-    /// Makes the field of a value, or of none.
+    /// Converts a value, or none, to the field.
     fn of(value: Option<T>) -> Self;
 }
 
@@ -209,7 +209,7 @@ impl<T> SettingField<T> for Option<T> {
     }
 }
 
-/// Reads one field: the text that was found, else the built-in one.
+/// Reads one field from the configured text, or else from the built-in one.
 pub fn read<T, F: SettingField<T>>(
     setting: Option<&Setting>,
     lookup: Lookup<'_>,
@@ -223,8 +223,8 @@ pub fn read<T, F: SettingField<T>>(
 
 /// Declares a struct of settings.
 ///
-/// A field is its doc comment, its key, what else [`Setting`] says in parentheses, its name and type, and a function that parses it.
-/// Fields in the second pair of braces are not settings and get their default value.
+/// A field consists of its doc comment, its key, further fields of [`Setting`] in parentheses, its name and type, and
+/// the function that parses it. Fields in the second pair of braces are not settings and get their default value.
 #[macro_export]
 macro_rules! settings {
     (
@@ -258,7 +258,7 @@ macro_rules! settings {
                 },)*
             ];
 
-            /// Reads the settings; what `lookup` does not find is built in.
+            /// Reads the settings. Those that `lookup` does not find get their built-in values.
             pub fn read(lookup: $crate::setting::Lookup<'_>) -> Result<Self, $crate::setting::InvalidSetting> {
                 let setting = |key: &str| Self::SETTINGS.iter().find(|setting| setting.key == key);
                 Ok(Self {
@@ -280,7 +280,7 @@ macro_rules! settings {
     };
 }
 
-/// Takes any text.
+/// Takes any text, unchanged.
 pub fn parse_text(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
@@ -290,22 +290,22 @@ pub fn parse_trimmed(text: &str) -> Result<String, String> {
     Ok(text.trim().to_owned())
 }
 
-/// Takes a word; spaces around it do not count, and an empty one says nothing.
+/// Takes a word without the spaces around it; none if it is empty.
 pub fn parse_word(text: &str) -> Result<Option<String>, String> {
     Ok(Some(text.trim().to_owned()).filter(|word| !word.is_empty()))
 }
 
-/// Takes words with commas between them.
+/// Takes words separated by commas. Spaces around them and empty words are ignored.
 pub fn parse_words(text: &str) -> Result<Vec<String>, String> {
     Ok(text.split(',').map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect())
 }
 
-/// Takes a path.
+/// Takes any text as a path.
 pub fn parse_path(text: &str) -> Result<PathBuf, String> {
     Ok(text.into())
 }
 
-/// Takes a whole number.
+/// Takes a whole number of at least `MIN`.
 pub fn parse_count<T: TryFrom<i64>, const MIN: i64>(text: &str) -> Result<T, String> {
     match text.trim().parse::<i64>() {
         Ok(number) if number >= MIN => T::try_from(number).map_err(|_| "is too large".to_owned()),
@@ -313,7 +313,7 @@ pub fn parse_count<T: TryFrom<i64>, const MIN: i64>(text: &str) -> Result<T, Str
     }
 }
 
-/// Takes `true` or `false`.
+/// Takes `true`, `false`, `1` or `0`.
 pub fn parse_switch(text: &str) -> Result<bool, String> {
     match text.trim() {
         "true" | "1" => Ok(true),
@@ -322,7 +322,7 @@ pub fn parse_switch(text: &str) -> Result<bool, String> {
     }
 }
 
-/// Takes an amount of memory such as `200g`.
+/// Takes an amount of memory such as `200g`, and returns bytes.
 pub fn parse_memory(text: &str) -> Result<i64, String> {
     quantity::parse_memory(text).map_err(|error| format!("is no amount of memory: {error}"))
 }
@@ -333,7 +333,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     u64::try_from(seconds).map(Duration::from_secs).map_err(|_| "must not be negative".to_owned())
 }
 
-/// Takes a number of seconds above 0.
+/// Takes a number of seconds above 0; fractions are allowed.
 pub fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.trim().parse::<f64>().ok().filter(|seconds| *seconds > 0.0);
     seconds
@@ -341,7 +341,7 @@ pub fn parse_seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "must be a number of seconds above 0".to_owned())
 }
 
-/// Takes a number of minutes; 0 is one.
+/// Takes a number of minutes of at least 0; fractions are allowed.
 pub fn parse_minutes(text: &str) -> Result<Duration, String> {
     let minutes = text.trim().parse::<f64>().ok().filter(|minutes| *minutes >= 0.0);
     minutes
@@ -356,19 +356,19 @@ mod tests {
     crate::settings! {
         /// Settings of a test.
         pub struct Example {
-            /// Where to,
-            /// or nowhere.
+            /// The address of the server,
+            /// or none.
             "client.url" (variable: Some("TORC_API_URL"))
             url: Option<String> = parse_word;
-            /// How many.
+            /// The number of jobs at once.
             "client.run.count" (default: Some("3"), flag: Some(FlagGroup::Runner.flag("count").value("N")))
             count: i64 = parse_count::<i64, 2>;
-            /// Who leads.
+            /// The name of the lease.
             "server.kubernetes.lease" ()
             lease: String = parse_text;
         }
         {
-            /// Not a setting.
+            /// A field that is not a setting.
             other: Vec<u8>;
         }
     }
@@ -379,9 +379,9 @@ mod tests {
         assert_eq!(Example::default(), built_in);
         let names: Vec<_> = Example::SETTINGS.iter().map(|setting| (setting.variable(), setting.doc)).collect();
         let expected = [
-            ("TORC_API_URL", "Where to, or nowhere."),
-            ("TORC_RUN_COUNT", "How many."),
-            ("TORC_KUBERNETES_LEASE", "Who leads."),
+            ("TORC_API_URL", "The address of the server, or none."),
+            ("TORC_RUN_COUNT", "The number of jobs at once."),
+            ("TORC_KUBERNETES_LEASE", "The name of the lease."),
         ];
         assert_eq!(names, expected.map(|(variable, doc)| (variable.to_owned(), doc)));
         assert_eq!(Example::SETTINGS[1].variable_by_section(), "TORC_CLIENT__RUN__COUNT");

@@ -24,7 +24,7 @@ use crate::state::Cause;
 )]
 #[strum(const_into_str)]
 pub enum SlurmState {
-    /// Waits for nodes.
+    /// It waits for nodes in Slurm's queue.
     Pending,
     /// Has nodes, or is about to give them back.
     Running,
@@ -44,7 +44,7 @@ pub enum SlurmState {
     Deadline,
     /// Ended because its time was up.
     Timeout,
-    /// Ended by `scancel`.
+    /// Ended with `scancel` by a user or an administrator.
     Cancelled,
     /// Ended by itself with success.
     Completed,
@@ -55,7 +55,7 @@ pub enum SlurmState {
 }
 
 impl SlurmState {
-    /// All states.
+    /// All states, in the order of declaration.
     pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// Returns its name in documents, tables and logs.

@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SlurmStats {
-    /// The workflow's number.
+    /// The workflow's number, unique in the store.
     #[serde(alias = "workflowId", alias = "workflow_id")]
     pub workflow: i64,
-    /// The job's number.
+    /// The job's number, unique in the store.
     #[serde(alias = "jobId", alias = "job_id")]
     pub job: i64,
-    /// The run.
+    /// The number of the run, counted from 1.
     #[serde(alias = "runId", alias = "run_id")]
     pub run: i32,
-    /// The attempt.
+    /// The number of the attempt, counted from 1 in each run.
     #[serde(alias = "attemptId", alias = "attempt_id")]
     pub attempt: i32,
     /// The allocation: Slurm's job number.
@@ -31,10 +31,10 @@ pub struct SlurmStats {
     /// The most virtual memory of a task.
     #[serde(default, alias = "max_vm_size_bytes", skip_serializing_if = "Option::is_none")]
     pub max_vm_size_bytes: Option<i64>,
-    /// Bytes read.
+    /// The most bytes that a task has read.
     #[serde(default, alias = "max_disk_read_bytes", skip_serializing_if = "Option::is_none")]
     pub max_disk_read_bytes: Option<i64>,
-    /// Bytes written.
+    /// The most bytes that a task has written.
     #[serde(default, alias = "max_disk_write_bytes", skip_serializing_if = "Option::is_none")]
     pub max_disk_write_bytes: Option<i64>,
     /// CPU time of a task on average.
@@ -52,9 +52,9 @@ pub struct SlurmStats {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum SlurmStatsRequest {
-    /// One.
+    /// The accounting of one step.
     One(Box<SlurmStats>),
-    /// Several.
+    /// The accounting of several steps.
     Many {
         /// All of one store.
         items: Vec<SlurmStats>,
@@ -62,7 +62,7 @@ pub enum SlurmStatsRequest {
 }
 
 impl SlurmStatsRequest {
-    /// As a list.
+    /// Returns the records of either form as a list.
     pub fn into_items(self) -> Vec<SlurmStats> {
         match self {
             Self::One(one) => vec![*one],

@@ -33,9 +33,9 @@ pub enum JobState {
     Ready = 2,
     /// Leased to a runner, not yet started.
     Leased = 3,
-    /// Runs.
+    /// A runner executes it.
     Running = 4,
-    /// Ended with success.
+    /// Ended with exit code 0 and all declared output files.
     Completed = 5,
     /// Ended with a failure, and is not retried.
     Failed = 6,
@@ -112,11 +112,11 @@ pub enum Cause {
     OutOfMemory,
     /// It ran out of time.
     Timeout,
-    /// Its node failed.
+    /// Its node failed or could not boot.
     NodeFailure,
     /// Its allocation was preempted.
     Preempted,
-    /// Its runner disappeared.
+    /// Its runner or its allocation disappeared.
     Lost,
     /// It ended with an exit code other than 0.
     ExitCode,

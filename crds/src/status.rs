@@ -13,7 +13,7 @@ pub struct WorkflowStatus {
     /// The generation of the document that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// The current run.
+    /// The number of the current run, counted from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<i32>,
     /// The start of the first job of this run.
@@ -28,7 +28,7 @@ pub struct WorkflowStatus {
     /// A summary of the expanded document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanSummary>,
-    /// Jobs by state.
+    /// The number of jobs in each state.
     #[serde(default)]
     pub jobs: JobCounts,
     /// Slurm allocations by state.
@@ -72,11 +72,11 @@ pub struct RecoveryProgress {
     pub message: String,
 }
 
-/// Jobs by state.
+/// The number of jobs in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct JobCounts {
-    /// All jobs.
+    /// The number of all jobs.
     pub total: i64,
     /// Always 0. Torc 1.0 has this state.
     pub uninitialized: i64,
@@ -86,9 +86,9 @@ pub struct JobCounts {
     pub ready: i64,
     /// Jobs that are leased to a runner and have not started.
     pub leased: i64,
-    /// Jobs that run.
+    /// Jobs that a runner executes.
     pub running: i64,
-    /// Jobs that succeeded.
+    /// Jobs that ended with success.
     pub completed: i64,
     /// Jobs that failed and are not retried.
     pub failed: i64,
@@ -154,15 +154,15 @@ pub struct AllocationCounts {
     pub finished: i64,
 }
 
-/// One failed attempt.
+/// A failed attempt of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FailureSample {
-    /// The job's name.
+    /// The job's name, unique in its workflow.
     pub job: String,
-    /// The attempt.
+    /// The number of the attempt, counted from 1 in each run.
     pub attempt: i32,
-    /// The return code.
+    /// The exit code; 128 + signal if it was killed; −128 if it was lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub return_code: Option<i32>,
     /// The cause of the failure.

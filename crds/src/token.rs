@@ -10,31 +10,31 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "scope", rename_all = "lowercase")]
 pub enum Grant {
-    /// Everything.
+    /// Every request, for every user and workflow.
     Admin,
     /// Requests about the workflows of one user.
     Owner {
-        /// The user.
+        /// The name of the user who owns the workflows.
         user: String,
     },
     /// Read requests about the workflows of one namespace.
     Viewer {
-        /// The namespace.
+        /// The namespace of the workflows.
         namespace: String,
     },
     /// Requests about the workflows of one namespace, except creating new ones.
     Editor {
-        /// The namespace.
+        /// The namespace of the workflows.
         namespace: String,
     },
     /// Requests that the runners and jobs of one workflow need.
     Runner {
-        /// The workflow's number.
+        /// The workflow's number, unique in the store.
         workflow: i64,
     },
     /// Requests that the runners and jobs of every workflow need: for a pool of runners.
     Pool,
-    /// Metrics only.
+    /// Requests for the server's metrics, and no others.
     Metrics,
 }
 
@@ -57,19 +57,19 @@ impl Grant {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
-    /// Everything.
+    /// Every request, for every user and workflow.
     Admin,
-    /// A user's workflows.
+    /// Requests about the workflows of one user.
     Owner,
     /// Reading a namespace's workflows.
     Viewer,
-    /// A namespace's workflows.
+    /// Requests about the workflows of one namespace, except creating new ones.
     Editor,
     /// One workflow, as far as runners and jobs need it.
     Runner,
     /// Every workflow, as far as runners and jobs need it.
     Pool,
-    /// Reading metrics.
+    /// Requests for the server's metrics, and no others.
     Metrics,
 }
 
@@ -130,7 +130,7 @@ pub struct TokenRequest {
 pub struct TokenResponse {
     /// The token, with the fingerprint of the server's own certificate where it has made one.
     pub token: String,
-    /// Its claims.
+    /// The claims that the server signed.
     pub statement: Claims,
 }
 

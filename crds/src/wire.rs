@@ -24,13 +24,13 @@ pub const LONG_POLL_SECONDS: u64 = 30;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Resources {
-    /// CPUs.
+    /// The number of CPUs.
     pub cpus: i64,
-    /// Bytes of memory.
+    /// The amount of memory in bytes.
     pub memory_bytes: i64,
-    /// GPUs.
+    /// The number of GPUs.
     pub gpus: i64,
-    /// Nodes.
+    /// The number of nodes.
     pub nodes: i64,
 }
 
@@ -38,14 +38,14 @@ pub struct Resources {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunnerKind {
-    /// This machine.
+    /// A machine on which `torc` itself was started.
     #[default]
     Local,
-    /// A Slurm allocation.
+    /// A node of a Slurm allocation.
     Slurm,
     /// A machine reached over SSH.
     Remote,
-    /// A Kubernetes Pod.
+    /// A Pod of a runner pool in Kubernetes.
     Pod,
 }
 
@@ -66,11 +66,11 @@ pub enum RunnerScope {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RegisterRequest {
-    /// [`PROTOCOL`].
+    /// The version of the protocol that the runner speaks: its [`PROTOCOL`].
     pub protocol: u32,
-    /// The runner's version.
+    /// The version of Torc that the runner is.
     pub version: String,
-    /// Host name.
+    /// The name of the runner's host.
     pub host: String,
     /// Process id of the runner.
     pub pid: u32,
@@ -127,7 +127,7 @@ pub struct ProcessIdentity {
 pub struct RegisterResponse {
     /// The runner's number, for the path of its syncs.
     pub runner: i64,
-    /// The server's version.
+    /// The version of Torc that the server is.
     pub version: String,
     /// Milliseconds of silence after which the runner loses its leases.
     pub lease_ms: u64,
@@ -137,15 +137,15 @@ pub struct RegisterResponse {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AttemptKey {
-    /// The workflow's number.
+    /// The workflow's number, unique in the store.
     pub workflow: i64,
-    /// The job's number.
+    /// The number of the job, or of the action for a lease with the role `action`.
     pub job: i64,
-    /// The run.
+    /// The number of the run, counted from 1.
     pub run: i32,
-    /// The attempt.
+    /// The number of the attempt, counted from 1 in each run.
     pub attempt: i32,
-    /// The lease.
+    /// The number of the lease, new for every lease of the same attempt.
     pub lease_id: i64,
 }
 
@@ -244,7 +244,7 @@ pub struct WorkRequest {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunningAttempt {
-    /// The attempt.
+    /// The attempt and its lease.
     pub key: AttemptKey,
     /// Milliseconds since its start.
     pub elapsed_ms: u64,
@@ -254,7 +254,7 @@ pub struct RunningAttempt {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FinishedAttempt {
-    /// The attempt.
+    /// The attempt and its lease.
     pub key: AttemptKey,
     /// Exit code; 128 + signal for one that was killed; −128 for one that was lost.
     pub return_code: i32,
@@ -307,7 +307,7 @@ pub struct Usage {
     /// The most memory at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_memory_bytes: Option<i64>,
-    /// Memory on average.
+    /// The average memory in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub average_memory_bytes: Option<i64>,
     /// The most CPU at once, 100 for one core.
@@ -333,7 +333,7 @@ pub struct Usage {
 pub struct SyncResponse {
     /// The request's sequence number.
     pub sequence: u64,
-    /// New work.
+    /// Attempts that the runner may start from now on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub leases: Vec<Lease>,
     /// The profiles of the leases; a lease names its profile by index.
@@ -353,7 +353,7 @@ pub struct SyncResponse {
     pub refused: Vec<AttemptKey>,
     /// The next step of the runner.
     #[serde(default)]
-    pub verdict: RunnerDirective,
+    pub directive: RunnerDirective,
     /// Milliseconds of silence after which the runner loses its leases.
     pub lease_ms: u64,
     /// The prefetch settings of the workflows, if they have any.
@@ -371,9 +371,9 @@ pub struct SyncResponse {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobToken {
-    /// The workflow's number.
+    /// The workflow's number, unique in the store.
     pub workflow: i64,
-    /// The token.
+    /// The token with the scope `runner` for this workflow.
     pub token: String,
 }
 
@@ -406,7 +406,7 @@ impl Default for RunnerPolicy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum RunnerDirective {
-    /// Go on.
+    /// Nothing ends: the runner goes on with its work.
     #[default]
     Continue,
     /// Everything it serves has settled.
@@ -421,11 +421,11 @@ pub enum RunnerDirective {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Lease {
-    /// The attempt.
+    /// The attempt and its lease.
     pub key: AttemptKey,
-    /// The job's name.
+    /// The job's name, for logs.
     pub name: String,
-    /// The command.
+    /// The command after expansion of parameters and variables.
     pub command: String,
     /// Index into the answer's profiles.
     pub profile: u32,
@@ -482,7 +482,7 @@ impl LeaseRole {
         matches!(self, Self::Job)
     }
 
-    /// Returns its name.
+    /// Returns the name of the role in the store.
     pub const fn as_str(self) -> &'static str {
         self.into_str()
     }
@@ -562,7 +562,7 @@ pub struct JournalledResult {
     /// The number under which the runner was registered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runner: Option<i64>,
-    /// The job's name.
+    /// The job's name, for messages; absent if it is not known.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// The end of the attempt; `endedMsAgo` is ignored.
@@ -581,9 +581,9 @@ pub struct ReplayResponse {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Replayed {
-    /// The attempt.
+    /// The attempt that the result is about.
     pub key: AttemptKey,
-    /// The outcome.
+    /// The effect of the result on the store.
     pub outcome: ReplayOutcome,
     /// The reason for a rejection.
     #[serde(default, skip_serializing_if = "Option::is_none")]

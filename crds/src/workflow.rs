@@ -84,7 +84,7 @@ pub struct WorkflowSpec {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "crate::parameters::environment")]
     pub env: BTreeMap<String, String>,
-    /// The jobs.
+    /// The jobs, each one a command or a family of commands.
     #[serde(default)]
     #[schemars(length(max = 200_000))]
     pub jobs: Vec<JobSpec>,
@@ -224,7 +224,7 @@ impl WorkflowSpec {
 /// The way to stop a workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum StopPolicy {
-    /// Do not stop.
+    /// The workflow is not stopped.
     None,
     /// Cancel jobs and allocations.
     Cancel,
@@ -240,7 +240,7 @@ pub enum RerunPolicy {
     /// All jobs that have not completed.
     #[default]
     Incomplete,
-    /// All jobs.
+    /// All jobs, also those that have completed.
     All,
 }
 

@@ -168,6 +168,16 @@ impl StartTemplate {
         Duration::from_millis(self.headroom_ms)
     }
 
+    /// Returns when a job is asked to end so that it is gone at `end`.
+    pub fn signal_time(&self, end: BootInstant) -> BootInstant {
+        if self.in_step { end.minus(self.headroom().min(self.lead())) } else { self.kill_time(end).minus(self.lead()) }
+    }
+
+    /// Returns when a job is killed so that it is gone at `end`.
+    pub fn kill_time(&self, end: BootInstant) -> BootInstant {
+        if self.in_step { end.minus(self.headroom().min(self.lead()) / 2) } else { end.minus(self.headroom()) }
+    }
+
     /// Returns the declared runtime.
     pub fn runtime(&self) -> Duration {
         Duration::from_secs(u64::try_from(self.runtime_seconds).unwrap_or(0))

@@ -52,12 +52,12 @@ pub enum StoreError {
     /// The store was closed.
     #[error("the database {} has been closed", path.display())]
     Closed { path: PathBuf },
-    /// Another server leads.
+    /// Another server has become the leader of this database.
     #[error("another server leads: its epoch is {by}, ours is {epoch}")]
     Superseded {
-        /// The epoch of this server.
+        /// Epoch that this server has.
         epoch: i64,
-        /// The current epoch.
+        /// Epoch of the current leader.
         by: i64,
     },
     /// Rows violate a constraint of the schema.

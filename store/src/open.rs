@@ -74,7 +74,7 @@ pub async fn last_leader(path: &Path) -> Result<Leader, StoreError> {
     Ok(leader)
 }
 
-/// An open file.
+/// An opened database file with its connections.
 pub(crate) struct Opened {
     pub writer: WriteConnection,
     pub is_exclusive: bool,

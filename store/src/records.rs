@@ -161,7 +161,7 @@ impl TryFrom<ResultColumns> for ResultRow {
     }
 }
 
-/// An event.
+/// The columns of an event.
 #[derive(Debug, FromRow)]
 pub(crate) struct EventColumns {
     pub sequence: i64,

@@ -24,13 +24,13 @@ pub fn run(context: &CommandContext, args: &InstallProgramArgs) -> Result<ExitSt
     let path = args.to.join("torc");
     let failed = |error| CliError::unexpected(format!("could not copy this program to {}", path.display()), error);
     let program = std::env::current_exe().map_err(failed)?;
-    copy(&program, &path).map_err(failed)?;
+    replace_file(&path, &program).map_err(failed)?;
     context.output.value(&json!({ "path": path }), || format!("{}\n", path.display()))?;
     Ok(ExitStatus::Success)
 }
 
 /// Replaces the file atomically, because a running program cannot be overwritten.
-fn copy(program: &Path, path: &Path) -> std::io::Result<()> {
+fn replace_file(path: &Path, program: &Path) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
     let mut new = tempfile::NamedTempFile::new_in(folder)?;
@@ -52,7 +52,7 @@ mod tests {
         let (program, path) = (folder.path().join("p"), folder.path().join("new/bin/torc"));
         for content in ["one", "two"] {
             fs::write(&program, content).unwrap();
-            copy(&program, &path).unwrap();
+            replace_file(&path, &program).unwrap();
             assert_eq!(fs::read_to_string(&path).unwrap(), content);
         }
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o755);

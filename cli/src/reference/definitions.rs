@@ -141,8 +141,8 @@ mod tests {
     fn every_field_and_rule_is_on_the_page() {
         let page = page();
         for line in [
-            "| `spec.jobs[].name` | text | required, not empty, ≤ 1024 characters |  | Unique after expansion. |",
-            "| `spec.maxAllocations` | integer | ≥ 0, ≤ 2147483647 | `4` | The most allocations that may exist at once (4 when absent). |",
+            "| `spec.jobs[].name` | text | required, not empty, ≤ 1024 characters |  | The name, unique after expansion of parameters. |",
+            "| `spec.maxAllocations` | integer | ≥ 0, ≤ 2147483647 | `4` | The largest number of allocations at once (4 when absent). |",
             "| `spec.runId` | `self.runId >= oldSelf.runId` | must not become lower |",
             "* short names: `twf`, `wf`; category: `torc`",
             "* columns: READY, PARTITIONS, LAST-CONTACT, AGE",

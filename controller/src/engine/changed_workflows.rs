@@ -59,7 +59,7 @@ mod tests {
         let changes = Changes { events: vec![event(1), event(2), event(1)], ..Changes::default() };
         let changed = ChangedWorkflows::default();
         changed.note(&changes);
-        assert!(changed.take().is_empty(), "nobody has asked for it");
+        assert!(changed.take().is_empty(), "no watch has asked for it");
         changed.begin();
         changed.note(&changes);
         changed.note(&changes);

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn everybody_else_is_nobody() {
+    async fn all_other_callers_are_rejected() {
         let identities = identities();
         assert_eq!(identities.identify(&HeaderMap::new(), 0).await, Err(None));
         for wrong in ["secret", "Basic secret", "Bearer ", "Bearer secre", "Bearer secrets", "Bearer ~"] {

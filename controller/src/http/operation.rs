@@ -208,6 +208,7 @@ mod tests {
     #[derive(Deserialize, JsonSchema)]
     #[allow(dead_code)]
     struct Filter {
+        /// The page size.
         limit: Option<u32>,
         /// The file to read.
         path: String,

@@ -33,7 +33,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_looked_at_again_at_once_or_never() {
+    fn the_next_reconcile_is_neither_immediate_nor_never() {
         let seconds = |seconds| Some(Duration::from_secs(seconds));
         for (delays, expected) in [
             (vec![], 300),

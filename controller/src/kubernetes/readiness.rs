@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ready_is_whoever_lacks_nothing() {
+    fn a_server_is_ready_if_nothing_is_missing() {
         let readiness = Readiness::default();
         assert_eq!(readiness.missing(), None);
         readiness.lists();

@@ -53,7 +53,7 @@ mod tests {
             assert_eq!(lifetime(ttl, completed, now), expected, "{ttl:?} {completed:?} {now}");
         }
         assert!(leaves_archive(Some(60), Some(100), 160) && !leaves_archive(Some(60), Some(100), 120));
-        assert!(!leaves_archive(None, Some(100), 160), "somebody deleted it");
+        assert!(!leaves_archive(None, Some(100), 160), "a user deleted it");
     }
 
     #[test]

@@ -212,7 +212,7 @@ mod tests {
         let news = tokio::time::timeout(Duration::from_secs(20), of_lab.recv()).await;
         let reference = news.ok().flatten().map(|one| (one.name, one.namespace));
         assert_eq!(reference, Some(("w".to_owned(), Some("lab".to_owned()))));
-        assert!(of_other.try_recv().is_err(), "nobody's object has changed there");
+        assert!(of_other.try_recv().is_err(), "no object has changed there");
         stop.cancel();
         assert!(task.await.is_ok());
     }

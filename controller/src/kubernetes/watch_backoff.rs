@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(pauses, [800, 1_600, 3_200, 6_400, 10_000, 10_000]);
         assert_eq!(backoff.after::<()>(&Ok(Event::InitDone)), (Duration::ZERO, None));
         let (pause, news) = backoff.after(&forbidden());
-        assert_eq!((pause, news.is_some()), (INITIAL_BACKOFF, true), "it begins anew");
+        assert_eq!((pause, news.is_some()), (INITIAL_BACKOFF, true), "it is reset");
     }
 
     #[tokio::test]

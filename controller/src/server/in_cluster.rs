@@ -24,7 +24,7 @@ pub(super) async fn start(config: ServerConfig) -> Result<Server, StartError> {
     let stop = Stop::default();
     let certificates = certificates(&config)?;
     let readiness = Readiness::default();
-    readiness.lacks(LEADERSHIP, "nobody has been asked yet");
+    readiness.lacks(LEADERSHIP, "the lease has not been read yet");
     let gate = ReadinessGate::new(readiness.clone());
     let socket = bind(config.bind).await?;
     let address = socket.as_ref().and_then(|socket| socket.local_addr().ok());
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_holds_the_store_is_named() {
+    fn the_holder_of_the_store_is_named() {
         let said = held_by(Leader { epoch: 3, holder: "torc-1_00ff".to_owned() });
         assert!(said.starts_with("torc-1_00ff holds an unfinished write") && said.contains("delete its Pod"), "{said}");
         assert!(held_by(Leader::default()).starts_with("another process holds"));

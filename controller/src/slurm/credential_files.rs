@@ -84,7 +84,7 @@ fn files(
 ) -> Result<CredentialPaths, SlurmError> {
     if to.working_dir.is_empty() {
         let message =
-            "nobody says in which folder of the cluster its jobs run: annotate the workflow with torc.dev/working-dir";
+            "the folder of its jobs on the cluster is unknown: annotate the workflow with torc.dev/working-dir";
         return Err(refused(message.to_owned()));
     }
     let folder = credentials_folder(config, &to.working_dir, !cluster.spec.command_prefix.is_empty());

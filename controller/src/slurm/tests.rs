@@ -109,9 +109,6 @@ fn slurm_is_looked_at_more_often_while_an_allocation_ends() {
     assert_eq!(super::pause_between_looks(poll, false), poll);
     assert_eq!(super::pause_between_looks(poll, true), Duration::from_secs(10));
     assert!(super::MIN_TICK_INTERVAL <= Duration::from_secs(1), "news are acted upon promptly");
-    assert!(
-        super::RELEASE_POLL_INTERVAL <= Duration::from_secs(2),
-        "whoever waits for allocations to go does not wait for long"
-    );
+    assert!(super::RELEASE_POLL_INTERVAL <= Duration::from_secs(2), "a wait for the end of allocations polls often");
     assert!(super::SLURM_TIMEOUT < super::RELEASE_TIMEOUT, "a call that hangs does not use up the time of a deletion");
 }

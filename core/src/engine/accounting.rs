@@ -8,7 +8,7 @@ use super::{CommandError, Engine};
 use crate::ids::{JobId, WorkflowId};
 
 impl Engine {
-    /// Records statistics, all or none.
+    /// Records statistics of steps, or nothing if one of them names an attempt that cannot exist.
     pub fn record_slurm_stats(&self, stats: &[SlurmStats], tx: &mut Tx) -> Result<(), CommandError> {
         for one in stats {
             let workflow = self.workflows.require(WorkflowId(one.workflow))?;
@@ -25,7 +25,7 @@ impl Engine {
     }
 }
 
-/// Records the statistics of attempts that may have existed. The others belong to deleted workflows.
+/// Records the statistics of steps, except those of attempts that cannot exist: their workflow was deleted.
 pub(super) fn ingest_slurm_stats(workflows: &Workflows, stats: &[SlurmStats], tx: &mut Tx) {
     let known = stats.iter().filter(|stats| has_attempt(workflows, stats));
     tx.changes.rows().slurm_stats.extend(known.cloned());

@@ -1,7 +1,7 @@
-//! The actions of a workflow: what triggers them, and what is left of them after an edit or a reset.
+//! The actions of a workflow: their triggers, and their state after an edit or a reset.
 //!
-//! An action waits, is pending after its trigger, and ends as executed, failed or skipped. An action for every worker has a part for each
-//! worker. `leases::tasks` executes the commands.
+//! An action waits until it is triggered, is then pending, and ends as executed, failed or skipped. An action for
+//! every worker has one part for each worker. `leases::tasks` executes the commands.
 
 mod end;
 mod triggers;
@@ -92,7 +92,7 @@ impl LiveWorkflow {
         self.is_active() && !self.is_starting() && !self.actions.is_preparing(runner)
     }
 
-    /// Returns whether the start commands of the workflow have not ended. Nothing else of it is executed before.
+    /// Returns whether the start commands of the workflow have not ended. Nothing else of the workflow runs before.
     pub fn is_starting(&self) -> bool {
         let is_start_command = |action: &ActionRecord| {
             action.trigger() == TriggerType::OnWorkflowStart
@@ -107,7 +107,7 @@ impl LiveWorkflow {
         self.is_settled() && !self.actions.has_open_commands()
     }
 
-    /// Returns whether an action may still bring capacity or work: allocations that are or can be requested, or commands.
+    /// Returns whether an action may still provide work or capacity: commands to run, or allocations to submit.
     pub fn expects_capacity(&self) -> bool {
         let brings_nodes = |action: &ActionRecord| {
             !action.is_for_runners()

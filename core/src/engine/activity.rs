@@ -36,8 +36,10 @@ impl Engine {
     }
 }
 
-/// Returns whether a workflow is not complete yet because a runner can still run the commands that its end has triggered. The session of
-/// a runner from an earlier process is unknown, so such a runner may serve any workflow.
+/// Returns whether a runner that is not silent can still execute commands that the end of the workflow has triggered.
+///
+/// A runner with session scope may have been started by an earlier process, whose session is unknown. Such a runner
+/// may therefore serve any workflow.
 pub(super) fn awaits_commands(workflows: &Workflows, runners: &Runners, id: WorkflowId) -> bool {
     let serves = |scope: &RunnerScope| *scope == RunnerScope::Session || workflows.live_in_scope(scope).contains(&id);
     workflows.get(&id).is_some_and(|workflow| workflow.actions.has_open_commands())

@@ -33,8 +33,8 @@ pub(super) struct SlurmRecords {
     clusters: BTreeMap<String, ClusterRow>,
     /// Slurm jobs of ended allocations, whose runners are refused.
     ended_jobs: HashSet<String>,
-    /// Runners that were dismissed with an earlier start of their allocation: Slurm job, host and PID. Not stored: after a restart they
-    /// are dismissed again.
+    /// Runners of an earlier start of a requeued allocation, which must not register again: Slurm job, host and PID.
+    /// Not stored: after a restart of the server they are dismissed again.
     dismissed: HashSet<(String, String, i64)>,
 }
 
@@ -124,7 +124,7 @@ impl Engine {
         submitted
     }
 
-    /// Records that an allocation has nodes.
+    /// Records that Slurm has given an allocation its nodes.
     pub(super) fn allocation_started(&mut self, key: AllocationKey, started_ms: i64, tx: &mut Tx) {
         let Some(workflow) = self.workflows.get_mut(&key.0) else { return };
         let Some(row) = workflow.allocations.start(key.1, started_ms, tx) else { return };
@@ -202,7 +202,7 @@ fn size(row: &AllocationRow) -> String {
 }
 
 impl LiveWorkflow {
-    /// Marks actions as executed whose allocations Slurm has all received.
+    /// Marks an action as executed once Slurm has received all of its allocations.
     fn finish_submissions(&mut self, tx: &mut Tx) {
         for id in self.actions.begun_submissions() {
             let is_missing =

@@ -1,4 +1,5 @@
-//! Applies documents: a new one creates a workflow, an equal one changes nothing, an edited one changes only what it must.
+//! Applies documents: a new one creates a workflow, an equal one changes nothing, an edited one changes only the jobs
+//! that differ.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -193,7 +194,7 @@ fn has_left_recovery_plan(old: &Graph, new: &Graph) -> bool {
     })
 }
 
-/// Describes the effects of an edit on the jobs; none if it changed something else.
+/// Describes the effects of an edit on the jobs; none if it changes no job.
 fn describe(changes: &JobChanges) -> Option<String> {
     let parts = [
         (changes.added.count, "added"),

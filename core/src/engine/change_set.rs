@@ -35,7 +35,7 @@ impl ChangeSet {
         self.moves.keys().chain(self.workflows.keys()).chain(actions).chain(allocations).copied().collect()
     }
 
-    /// Adds one event for the moved jobs of each workflow.
+    /// Adds one event for each workflow, with the jobs whose state changed.
     pub(super) fn announce_moves(&mut self, now: Now) {
         let mut moves: Vec<_> = std::mem::take(&mut self.moves).into_iter().collect();
         moves.sort_by_key(|(workflow, _)| *workflow);

@@ -1,8 +1,9 @@
 //! Leases: work that is granted to runners. One life cycle for jobs, the commands of actions, and recovery scripts.
 //!
-//! A lease is granted, confirmed by its runner as waiting or started, and ended by a report. It is released when the runner returns it
-//! unstarted, abandoned when the runner no longer has it, revoked when a command no longer needs it, and transferred to the successor of
-//! its runner. The roles differ only in what is recorded and in what follows from the end of an attempt.
+//! A lease is granted, confirmed by its runner as waiting or started, and ended by a report. It is *released* when
+//! the runner returns it unstarted, *abandoned* when the runner no longer has it, *revoked* when a command supersedes
+//! it, and *transferred* to the successor of its runner. The roles differ only in what is recorded and in what
+//! follows from the end of an attempt.
 //!
 //! The lease number identifies a lease. The attempt number in the key of a runner is the one at the time of the grant. The job may have
 //! a higher one by now, if the lease expired and was revived.

@@ -1,6 +1,7 @@
-//! Syncs that wait on the server until the answer has anything new.
+//! Sync requests that the server holds open until there is something new to answer.
 //!
-//! Generic over the clock of the caller (`T`) and the handle for the answer (`R`), because the server and the simulator use it.
+//! Generic over the clock (`T`) and the handle for the answer (`R`), because the server and the simulator supply
+//! their own.
 
 use std::time::Duration;
 
@@ -61,12 +62,13 @@ impl<T: Copy + Ord, R> LongPolls<T, R> {
         self.waiting.drain(..).map(|poll| poll.reply).collect()
     }
 
-    /// Continues with a state that was read again.
+    /// Continues with an engine that was loaded again. Its earlier changes wake no sync.
     pub fn restart(&mut self, engine: &Engine) {
         self.seen_version = engine.wake_version();
     }
 
-    /// Answers the syncs that have news, that have waited until `until`, or that a newer message has overtaken. With `everyone`, answers all.
+    /// Answers the syncs that have something new, that a newer message has overtaken, or whose wait ends at `until`
+    /// or earlier. With `everyone`, answers all.
     pub fn answer(&mut self, engine: &mut Engine, tx: &mut Tx, until: T, everyone: bool) -> Vec<(R, SyncResponse)> {
         let mut answers = Vec::new();
         for pass in 0..MAX_PASSES {

@@ -1,6 +1,8 @@
-//! PlannedScheduler schedulers and allocations for jobs whose allocations are gone: what `torc slurm regenerate` adds to a workflow.
+//! Plans schedulers and allocations for jobs whose allocations are gone. `torc slurm regenerate` adds them to a
+//! workflow.
 //!
-//! The document does not contain them. They exist until jobs are reset. Then the actions of the document count again.
+//! The document does not contain them. A reset of jobs removes them, and the scheduling actions of the document apply
+//! again.
 
 use torc_api::action::{Action, ActionType, TriggerType};
 use torc_api::allocation::AllocationOrigin;

@@ -15,7 +15,8 @@ use crate::time::before;
 const SKEW_MS: i64 = 60_000;
 
 impl Engine {
-    /// Accepts journaled results of one run of a workflow by the rule for all results. Returns the outcome of each.
+    /// Accepts journaled results of one run of a workflow under the same rules as reported results. Returns the
+    /// outcome of each.
     pub fn replay(
         &mut self,
         workflow: WorkflowId,

@@ -9,7 +9,7 @@ use crate::ids::{Now, RunnerId};
 use crate::rows::ResultRow;
 use crate::time::before;
 
-/// Returns the report of a lost attempt, which its runner cannot make.
+/// Returns a report for a lost attempt, in place of the one that its runner cannot send.
 pub(super) fn lost_attempt(key: AttemptKey, started_ms: Option<i64>, message: &str, now: Now) -> FinishedAttempt {
     let elapsed = started_ms.map_or(0, |started| (now.wall_ms - started).max(0));
     FinishedAttempt {
@@ -22,12 +22,12 @@ pub(super) fn lost_attempt(key: AttemptKey, started_ms: Option<i64>, message: &s
     }
 }
 
-/// Returns why an attempt failed; none if it succeeded.
+/// Returns the cause of a failed attempt; none if the attempt succeeded.
 pub(super) fn cause_of(finished: &FinishedAttempt) -> Option<Cause> {
     finished.cause.or_else(|| (finished.return_code != 0).then_some(Cause::ExitCode))
 }
 
-/// The part of a result that is decided, not reported.
+/// The fields of a result that the engine decides. The runner reports the others.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AttemptRecord {
     pub run: i32,

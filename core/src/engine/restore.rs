@@ -1,4 +1,4 @@
-//! Start-up: builds the state in memory from what is stored.
+//! Builds the in-memory state from the stored rows at start.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,7 +13,7 @@ use super::workflow::{LiveWorkflow, read_spec};
 use crate::ids::{JobId, Now, WorkflowId};
 use crate::rows::{ActionRow, AllocationRow, JobRow, ProfileRow, RecoveryRow, ResultRow, Snapshot, UserDataRow};
 
-/// The error that a stored document cannot be read.
+/// A stored document that cannot be parsed.
 #[derive(Debug, thiserror::Error)]
 #[error("the stored document of workflow {workflow} cannot be read")]
 pub struct UnreadableDocument {
@@ -25,7 +25,8 @@ pub struct UnreadableDocument {
 }
 
 impl Engine {
-    /// Builds the state from what is stored. The lease duration of each runner begins again.
+    /// Builds the state from the stored rows. Every runner counts as heard at `now`, so its lease duration begins
+    /// again.
     pub fn restore(snapshot: Snapshot, now: Now) -> Result<Self, UnreadableDocument> {
         let mut engine = Self {
             last: snapshot.last,

@@ -78,7 +78,7 @@ fn includes_all(grant: &Grant) -> bool {
     matches!(grant, Grant::Admin | Grant::Pool)
 }
 
-/// Returns the workflows of everything in a message.
+/// Returns the workflows that the attempts and statistics in a message belong to.
 fn workflows_of(request: &SyncRequest) -> impl Iterator<Item = i64> {
     let running = request.running.iter().map(|running| &running.key);
     let finished = request.finished.iter().map(|finished| &finished.key);

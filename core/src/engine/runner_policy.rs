@@ -64,7 +64,7 @@ impl Workflows {
         }
     }
 
-    /// Returns whether an action of these workflows may still bring capacity or work.
+    /// Returns whether an action of these workflows may still provide work or capacity.
     pub fn expects_capacity(&self, scope: &[WorkflowId]) -> bool {
         scope.iter().filter_map(|id| self.get(id)).any(LiveWorkflow::expects_capacity)
     }

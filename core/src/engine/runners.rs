@@ -46,10 +46,6 @@ impl Runners {
         self.all.iter()
     }
 
-    pub fn keys(&self) -> impl Iterator<Item = &RunnerId> {
-        self.all.keys()
-    }
-
     pub fn values(&self) -> impl Iterator<Item = &LiveRunner> {
         self.all.values()
     }
@@ -70,7 +66,7 @@ impl Runners {
         self.wake_version
     }
 
-    /// Lets waiting runners be polled.
+    /// Causes the waiting syncs of all runners to be polled again.
     pub fn wake(&mut self) {
         self.wake_version += 1;
     }

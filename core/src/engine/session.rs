@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::ids::WorkflowId;
 use crate::planning::partition::PartitionLimits;
 
-/// The workflows that the owner of the store was requested to run, and the facts that it has learned.
+/// The workflows that this process was asked to run, and the facts that it has learned from Slurm.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Session {
     workflows: BTreeSet<WorkflowId>,
-    /// This process submits allocations. Jobs of Slurm workflows then run there, unless a runner names their workflow.
+    /// This process submits allocations. Jobs of Slurm workflows then run in allocations, unless a runner names their
+    /// workflow.
     serves_slurm: bool,
     /// Partitions by cluster, as far as the controller has queried them.
     partitions: BTreeMap<String, Vec<PartitionLimits>>,
@@ -49,7 +50,8 @@ impl Session {
         self.partitions.insert(cluster, partitions);
     }
 
-    /// Continues the session of a state that was dropped and read again. `is_there`: whether a workflow still exists.
+    /// Takes over the session of an earlier state that was dropped and loaded again. `is_there`: whether a workflow
+    /// still exists.
     pub(super) fn resume(&mut self, before: &Self, is_there: impl Fn(WorkflowId) -> bool) {
         self.workflows.extend(before.workflows.iter().filter(|id| is_there(**id)));
         self.serves_slurm = before.serves_slurm;

@@ -220,7 +220,7 @@ impl NewProfiles {
 /// Dependencies of new jobs: the caller, the jobs that they name, and the writers of their inputs.
 struct Parents {
     caller: JobId,
-    /// By index in the expansion.
+    /// Numbers of the jobs by index in the expansion; none for jobs that do not exist.
     ids: Vec<Option<JobId>>,
     file_writers: BTreeMap<String, Vec<JobId>>,
     files: Vec<String>,

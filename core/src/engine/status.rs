@@ -22,7 +22,7 @@ use crate::rows::Changes;
 use crate::time::rfc3339;
 
 impl Engine {
-    /// Begins a transaction at a time.
+    /// Begins a transaction at this time.
     pub fn begin(&self, now: Now) -> Tx {
         Tx::new(now, self.last)
     }

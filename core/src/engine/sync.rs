@@ -117,7 +117,7 @@ impl Engine {
         let scope = &runner.row().scope;
         let live = self.workflows.live_in_scope(scope);
         SyncResponse {
-            verdict: self.workflows.directive(scope),
+            directive: self.workflows.directive(scope),
             lease_ms: self.workflows.lease_of(runner, &live),
             prefetch: self.workflows.prefetch(&live),
             terms: self.workflows.runner_policy(scope),
@@ -146,7 +146,7 @@ impl Engine {
             }
         }
         let plain = self.plain_response(id);
-        response.verdict = plain.verdict;
+        response.directive = plain.directive;
         response.lease_ms = plain.lease_ms;
         response.prefetch = plain.prefetch;
         response.terms = plain.terms;

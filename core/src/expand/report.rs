@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use torc_api::problem::Problem;
 
 /// The number of problems that are collected. More would not help the reader.
-const MOST: usize = 500;
+const MAX_PROBLEMS: usize = 500;
 
 /// Collects problems in the order in which they are found.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ impl ProblemCollector {
 
     /// Adds a problem whatever else is wrong with its field.
     pub fn add_another(&mut self, problem: Problem) {
-        if self.problems.len() < MOST {
+        if self.problems.len() < MAX_PROBLEMS {
             self.problems.push(problem);
         } else {
             self.left_out += 1;

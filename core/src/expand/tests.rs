@@ -145,7 +145,7 @@ fn tokens_replace_the_list_of_their_kind() {
     let table: [(Value, &[u32], &[u32]); 5] = [
         (json!({"inputFiles": ["b", "b"], "outputFiles": ["c"]}), &[1], &[2]),
         (json!({"command": "${files.input.a}", "inputFiles": ["b"], "outputFiles": ["c"]}), &[0], &[2]),
-        (json!({"command": "${files.input.a}", "inputFiles": ["nobody"]}), &[0], &[]),
+        (json!({"command": "${files.input.a}", "inputFiles": ["unknown"]}), &[0], &[]),
         (json!({"command": "${files.input.a}", "inputFiles": ["b"], "inputFileRegexes": ["c"]}), &[0, 2], &[]),
         (json!({"invocationScript": "${files.input.a}", "inputFiles": ["b"]}), &[0, 1], &[]),
     ];
@@ -325,7 +325,7 @@ fn every_circle_is_named_and_nothing_hides_another() {
             {"name": "a", "command": "x", "dependsOn": ["b"]},
             {"name": "b", "command": "x", "dependsOn": ["a"]},
             {"name": "c_{i}", "command": "x", "dependsOn": ["d_{i}"], "parameters": {"i": "1:3"}},
-            {"name": "d_{i}", "command": "x", "dependsOn": ["c_{i}", "nobody"], "parameters": {"i": "1:3"}},
+            {"name": "d_{i}", "command": "x", "dependsOn": ["c_{i}", "unknown"], "parameters": {"i": "1:3"}},
             {"name": "e", "command": "x", "parameters": {"i": "1:x"}, "dependsOnRegexes": ["("]},
         ],
     }));
@@ -348,7 +348,7 @@ fn what_only_follows_from_something_wrong_is_not_told() {
     let document = spec(json!({
         "jobs": [
             {"name": "", "command": "x"},
-            {"name": "b", "command": "x", "dependsOn": ["a"], "failureHandler": "nobody"},
+            {"name": "b", "command": "x", "dependsOn": ["a"], "failureHandler": "unknown"},
         ],
     }));
     let told = |wrong: &[&str]| -> Vec<String> {

@@ -239,7 +239,7 @@ fn integers(start: i64, end: i64, step: i64, most: usize, text: &str) -> Result<
     Ok(values.map(Scalar::Integer).collect())
 }
 
-/// Adds the step again and again rather than multiplying: the rounding shows in names, and must be the same for everybody.
+/// Adds the step repeatedly instead of multiplying: the rounding shows in names, and must be the same in every version.
 fn floats(start: f64, end: f64, step: f64, most: usize, text: &str) -> Result<Vec<Scalar>, ValueError> {
     if step == 0.0 {
         return Err(ValueError::StepZero(text.to_owned()));

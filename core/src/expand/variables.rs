@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn without_variables_tokens_are_nobodys_business() {
+    fn tokens_stay_unchanged_without_variables() {
         let spec = spec(json!({"jobs": [{"name": "a", "command": "echo {whatever}"}]}));
         assert!(matches!(resolved(&spec).unwrap(), Cow::Borrowed(_)));
     }

@@ -13,7 +13,7 @@ use crate::time::rfc3339;
 /// An attempt that has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct EndedAttempt<'a> {
-    /// Its record.
+    /// The record that the store keeps of it.
     pub result: &'a ResultRow,
     /// The host it ran on.
     pub node: Option<&'a str>,

@@ -11,7 +11,7 @@ use crate::expanded::Requirements;
 /// A runner that serves the workflow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServingRunner<'a> {
-    /// Its host.
+    /// Host name of its machine.
     pub host: &'a str,
     /// Its capacity, labels and remaining time.
     pub place: RunnerView<'a>,
@@ -21,12 +21,12 @@ pub struct ServingRunner<'a> {
     pub is_silent: bool,
 }
 
-/// Facts about Slurm.
+/// The Slurm allocations of a workflow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlurmFacts<'a> {
     /// The workflow runs in allocations.
     pub is_used: bool,
-    /// Allocations that run.
+    /// Names of the allocations that are running.
     pub active: Vec<String>,
     /// Allocations that have not started.
     pub pending: Vec<WaitingAllocation>,
@@ -45,7 +45,7 @@ pub struct SlurmFacts<'a> {
 /// An allocation that has not started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WaitingAllocation {
-    /// Its name.
+    /// The name in Torc, e.g. `torc-wf1-a1`.
     pub name: String,
     /// Slurm's number, once it has one.
     pub slurm_job_id: Option<String>,

@@ -15,7 +15,7 @@ const LEAST_SECONDS: i64 = 1_800;
 /// Measurements of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ObservedJob {
-    /// It succeeded.
+    /// The attempt ended as completed.
     pub succeeded: bool,
     /// Its highest memory use in bytes.
     pub peak_memory_bytes: Option<i64>,

@@ -16,7 +16,7 @@ pub struct Evidence<'a> {
     pub needs: &'a Requirements,
     /// The cause that was reported when the attempt ended.
     pub cause: Option<Cause>,
-    /// Its exit code.
+    /// Exit code of the attempt.
     pub return_code: i32,
     /// Its highest memory use in bytes, measured by the runner or by Slurm.
     pub peak_memory_bytes: Option<i64>,

@@ -15,9 +15,9 @@ const MIB: i64 = 1 << 20;
 /// The next amount in percent of the larger of the request and what was observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Multipliers {
-    /// Percent of memory.
+    /// Percentage for the next memory request.
     pub memory_percent: i64,
-    /// Percent of run time.
+    /// Percentage for the next runtime request.
     pub runtime_percent: i64,
 }
 
@@ -127,7 +127,7 @@ pub enum LimitReached {
 /// The requirements of the next attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Escalated {
-    /// It gets these.
+    /// The next attempt gets these requirements.
     To(Requirements),
     /// It would need more than there is.
     Not(LimitReached),

@@ -14,7 +14,7 @@ pub const ESCALATION_LIMIT: i32 = 2;
 /// Retries of a failure handler's rule, unless the document says otherwise.
 pub const HANDLER_RETRIES: i32 = 3;
 
-/// A failed attempt.
+/// A failed attempt, as the policy sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttemptFailure<'a> {
     /// The reported cause, which failure handlers match.
@@ -30,9 +30,9 @@ pub struct AttemptFailure<'a> {
 /// The parts of a document that decide about failures.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Policy<'a> {
-    /// The job's handler.
+    /// The failure handler that the job names.
     pub handler: Option<&'a FailureHandler>,
-    /// The workflow's recovery.
+    /// The recovery policy of the workflow.
     pub recovery: Option<&'a Recovery>,
     /// Failures that nothing else decides need a manual decision.
     pub use_pending_failed: bool,

@@ -25,11 +25,11 @@ pub fn needs(cpus: i64, gib: i64, gpus: i64, nodes: i64, hours: i64) -> Requirem
 /// An attempt that ran out of something: its requirements, what was observed, what there is, and what the next one gets.
 struct Case {
     cause: Cause,
-    /// MiB or seconds.
+    /// The declared requirement, in MiB or seconds.
     declared: i64,
-    /// MiB or seconds.
+    /// The measured use, in MiB or seconds.
     observed: i64,
-    /// MiB or seconds.
+    /// The largest node or walltime, in MiB or seconds.
     largest: Option<i64>,
     /// MiB or seconds at 120 %; none where the limit is reached.
     next: Option<i64>,

@@ -59,7 +59,7 @@ fn a_long_ring_is_named_in_part() {
 }
 
 #[test]
-fn every_knot_is_found_and_nobody_in_it_is_left_out() {
+fn every_cycle_is_found_with_all_of_its_jobs() {
     // 0 and 1 wait for each other, 2 for them; 3, 4 and 5 are a ring with a short cut through 6.
     let knotted = graph(&[vec![1], vec![0], vec![0], vec![5], vec![3], vec![4, 6], vec![3]]);
     let cycles = find_cycles(&knotted);

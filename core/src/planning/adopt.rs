@@ -10,7 +10,7 @@ pub const GRACE_MS: i64 = 60_000;
 /// An allocation whose number in Slurm is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PendingSubmission<'a> {
-    /// Its marker.
+    /// The unique text that the allocation carries in Slurm.
     pub marker: &'a str,
     /// Milliseconds since the call of `sbatch`; none if `sbatch` was certainly not called.
     pub called_ms_ago: Option<i64>,

@@ -34,15 +34,15 @@ const CANCEL_AGAIN_MS: i64 = 30_000;
 /// The Slurm demand of a workflow, and its allocations.
 #[derive(Clone, Debug)]
 pub struct WorkflowDemand {
-    /// The workflow.
+    /// Number of the workflow.
     pub workflow: WorkflowId,
-    /// Its name.
+    /// Name of the workflow, for messages.
     pub name: String,
     /// The folder its jobs run in.
     pub working_dir: String,
     /// The Slurm that it runs on; none if it has only allocations left from when it did.
     pub cluster: Option<String>,
-    /// The document.
+    /// The specification, with schedulers and actions.
     pub spec: Arc<WorkflowSpec>,
     /// Actions or the user request its allocations, so none is sized automatically.
     pub is_asked_for: bool,
@@ -52,7 +52,7 @@ pub struct WorkflowDemand {
     pub is_canceled: bool,
     /// The end of the workflow, in milliseconds since 1970.
     pub finished_ms: Option<i64>,
-    /// Nothing new starts.
+    /// It is suspended, so no allocations are submitted.
     pub is_suspended: bool,
     /// Allocations have ended in vain too often.
     pub is_exhausted: bool,
@@ -86,9 +86,9 @@ pub struct ResourceClass {
 /// An allocation that is not over, and what it is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveAllocation {
-    /// Its row.
+    /// The row of the store.
     pub row: AllocationRow,
-    /// Its stage.
+    /// Its stage for sizing, with the remaining time.
     pub stage: AllocationStage,
     /// The number of runners in it.
     pub runners: usize,
@@ -107,7 +107,7 @@ impl LiveAllocation {
 /// An action that requests nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeRequest {
-    /// Its number.
+    /// Number of the action.
     pub action: JobId,
     /// The action of the document.
     pub definition: Action,
@@ -154,7 +154,7 @@ pub struct AllocationPlan {
     pub summary: AllocationSummary,
 }
 
-/// Decides.
+/// Decides which allocations of a workflow to submit and to cancel.
 pub fn course(needs: &WorkflowDemand, ground: ClusterView<'_>, now_ms: i64) -> AllocationPlan {
     let mut course = AllocationPlan::default();
     let live: Vec<&LiveAllocation> = needs.allocations.iter().collect();

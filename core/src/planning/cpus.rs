@@ -103,15 +103,15 @@ mod tests {
             (&big, vec![kind(2, 3, 1), kind(16, 0, 1)], Some(24), "those that wait, too"),
             (&big, vec![kind(1, 1_000, 0)], Some(64), "no more than a node has"),
             (&big, vec![kind(80, 1, 0)], Some(80), "what does not fit is for Slurm to refuse, in its own words"),
-            (&big, vec![kind(1, 1, 0)], None, "one is what everybody gets"),
-            (&big, vec![], None, "nobody knows"),
+            (&big, vec![kind(1, 1, 0)], None, "one is the default"),
+            (&big, vec![], None, "it is unknown"),
             (&nodes(), vec![kind(2, 100, 0)], Some(8), "the site chooses the partition"),
         ];
         for (scheduler, kinds, expected, why) in cases {
             assert_eq!(least(scheduler, &kinds), expected, "{why}");
         }
         let unknown = least_cpus(&WorkflowSpec::default(), &big, &[kind(2, 9, 0)], &[]);
-        assert_eq!(unknown, Some(2), "of nodes that nobody knows as much as one job needs");
+        assert_eq!(unknown, Some(2), "of unknown nodes as much as one job needs");
         let of_another = ResourceClass { scheduler: Some("other".to_owned()), ..kind(9, 9, 9) };
         assert_eq!(least(&big, &[of_another, kind(2, 1, 0)]), Some(2));
     }

@@ -58,9 +58,9 @@ impl PlanSettings<'_> {
 /// A scheduler and the jobs it is for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedScheduler {
-    /// The scheduler.
+    /// The scheduler, as a document declares it.
     pub scheduler: SlurmScheduler,
-    /// Its name.
+    /// Name of the scheduler, unique in the plan.
     pub name: String,
     /// The number of allocations.
     pub allocations: i64,
@@ -111,14 +111,14 @@ impl PlannedScheduler {
 pub struct Unschedulable {
     /// Its place in the list of all jobs.
     pub job: u32,
-    /// The reason.
+    /// The reason why no partition takes it.
     pub reason: NoMatchingPartition,
 }
 
 /// The result of the planner.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SchedulerPlan {
-    /// Schedulers.
+    /// Schedulers to add to the document.
     pub planned: Vec<PlannedScheduler>,
     /// Jobs that no scheduler is for.
     pub unplaced: Vec<Unschedulable>,

@@ -10,7 +10,7 @@ use crate::graph::stages;
 pub struct PendingJob<'a> {
     /// Its place in the list of all jobs.
     pub index: u32,
-    /// Its name.
+    /// Name of the job, for messages.
     pub name: &'a str,
     /// The requirements of the job.
     pub requirements: &'a Requirements,

@@ -14,7 +14,7 @@ pub const UNSEEN_MS: i64 = 60_000;
 /// An allocation as it is known here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownAllocation {
-    /// Its number here.
+    /// Number of the allocation in the store.
     pub id: i64,
     /// It has started, as far as is known here.
     pub is_active: bool,
@@ -44,7 +44,7 @@ pub enum SlurmObservation {
 /// A runner that has not signed off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownRunner {
-    /// Its number.
+    /// Number of the runner's registration.
     pub id: i64,
     /// The allocation it lives in.
     pub allocation: Option<i64>,
@@ -55,13 +55,13 @@ pub struct KnownRunner {
 /// A job that is running here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunningJob {
-    /// Its number.
+    /// Number of the job in the store.
     pub id: i64,
     /// The runner that has it.
     pub runner: i64,
 }
 
-/// The findings.
+/// The differences between Slurm and the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OrphanFindings {
     /// Allocations that are over: number, and the state in which they ended.
@@ -204,8 +204,8 @@ mod tests {
     fn a_pending_allocation_that_is_gone_is_over() {
         for gone in [SlurmObservation::Recorded(SlurmState::Cancelled), SlurmObservation::Queued(SlurmState::Cancelled)]
         {
-            let cancelled = detect(&[allocation(1, false, gone)], &[], &[]);
-            assert_eq!(cancelled.over, [(1, SlurmState::Cancelled)], "{gone:?}");
+            let canceled = detect(&[allocation(1, false, gone)], &[], &[]);
+            assert_eq!(canceled.over, [(1, SlurmState::Cancelled)], "{gone:?}");
         }
         let waits = detect(&[allocation(1, false, SlurmObservation::Queued(SlurmState::Pending))], &[], &[]);
         assert_eq!(waits, OrphanFindings::default());

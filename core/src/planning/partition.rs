@@ -12,7 +12,7 @@ const MIB: i64 = 1 << 20;
 /// A partition with its texts read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartitionLimits {
-    /// Its name.
+    /// Name of the partition in Slurm.
     pub name: String,
     /// CPUs of a node.
     pub cpus: i64,
@@ -99,11 +99,11 @@ pub enum NoMatchingPartition {
         format_duration(*most)
     )]
     Time {
-        /// The declared runtime.
+        /// The declared runtime in seconds.
         runtime: i64,
-        /// The walltime that it needs.
+        /// The walltime in seconds that the runtime needs.
         needed: i64,
-        /// The longest walltime.
+        /// The longest walltime of any partition, in seconds.
         most: i64,
     },
     /// Each need could be met somewhere, but not all in one place.
@@ -112,13 +112,13 @@ pub enum NoMatchingPartition {
     /// It fits only into a partition that a document must name.
     #[error("it only fits in '{name}', which has to be named")]
     OnRequest {
-        /// The partition.
+        /// Name of the partition.
         name: String,
     },
     /// It has labels, so only runners that were started with them can run it.
     #[error("it has labels ({labels}), so only runners that were started with them can run it")]
     Labels {
-        /// The labels.
+        /// The labels, separated by commas.
         labels: String,
     },
 }

@@ -21,7 +21,7 @@ pub enum RunnerContact {
 /// Everything that is known of a runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunnerFacts<'a> {
-    /// Its last report.
+    /// Contact with the store, judged by the runner's lease.
     pub contact: RunnerContact,
     /// No process served the store: the runner could not report.
     pub is_unserved: bool,

@@ -14,9 +14,9 @@ use crate::expanded::Requirements;
 /// The resources and the walltime of an allocation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AllocationShape {
-    /// The partition.
+    /// Name of the partition.
     pub partition: String,
-    /// Nodes.
+    /// Number of nodes that it spans.
     pub nodes: i64,
     /// CPUs of each node.
     pub cpus: i64,
@@ -65,7 +65,7 @@ pub struct Existing {
     pub marker: String,
     /// Its resources and walltime.
     pub shape: AllocationShape,
-    /// Its stage.
+    /// Its stage, with the remaining time.
     pub stage: AllocationStage,
 }
 
@@ -74,7 +74,7 @@ pub struct Existing {
 pub enum AllocationStage {
     /// It waits in Slurm's queue, or Slurm has not confirmed it yet.
     Pending,
-    /// It runs.
+    /// It runs, so it has a definite end.
     Running {
         /// The seconds that are left.
         seconds_left: i64,
@@ -103,7 +103,7 @@ pub struct AllocationLimits {
 /// The difference between the allocations that exist and those that are needed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
-    /// Allocations to submit.
+    /// Shapes of the allocations to submit.
     pub submit: Vec<AllocationShape>,
     /// Markers of allocations that are not needed.
     pub cancel: Vec<String>,

@@ -2,7 +2,7 @@
 
 use crate::problem::{Problem, Severity};
 
-/// Problems up to a limit, and how many there are beyond it. Errors are never left out in favour of warnings.
+/// A list of problems up to a limit, and the number of further ones. Errors take precedence over warnings.
 #[derive(Debug)]
 pub(super) struct BoundedProblems {
     errors: Vec<Problem>,
@@ -60,7 +60,10 @@ impl BoundedProblems {
         problems.append(&mut self.warnings);
         problems.sort_by_key(|problem| problem.position);
         if self.left_out > 0 {
-            let message = format!("{} more problems are not listed", self.left_out);
+            let message = match self.left_out {
+                1 => "1 more problem is not listed".to_owned(),
+                more => format!("{more} more problems are not listed"),
+            };
             problems.push(if any_error { Problem::error("", message) } else { Problem::warning("", message) });
         }
         problems

@@ -15,7 +15,7 @@ impl Budget {
         Self { depth: options.max_depth, most: options.max_values, left: options.max_values }
     }
 
-    /// Takes so many values.
+    /// Takes this number of values from the budget.
     pub fn spend(&mut self, values: usize, place: Position) -> Result<(), SyntaxError> {
         match self.left.checked_sub(values) {
             Some(left) => {
@@ -27,7 +27,7 @@ impl Budget {
         }
     }
 
-    /// Goes below a value at this depth.
+    /// Checks that a value at this depth may contain others.
     pub fn descend(&self, depth: usize, place: Position) -> Result<(), SyntaxError> {
         if depth < self.depth {
             return Ok(());

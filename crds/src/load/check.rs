@@ -1,7 +1,7 @@
-//! A tree against its shape: everything that is wrong, at once.
+//! Checks a tree against its shape, and reports all problems at once.
 //!
 //! The walk also prepares the tree for its types: keys of a bare file get their real names, absent values disappear,
-//! and what is wrong is replaced by something harmless, so that the remaining rules can still be looked at.
+//! and placeholders replace wrong values, so that the remaining rules can still be checked.
 
 use serde_json::Number;
 
@@ -15,10 +15,11 @@ use crate::problem::{Position, Problem, Severity};
 use crate::quantity::parse_duration;
 use crate::schema::{RecordSchema, ValueShape, snake_case};
 
-/// Fields that files of the past may have, and what to use instead.
+/// Fields that no longer exist, and the replacements.
 const REMOVED: [(&str, &str); 1] = [("slurm_config", "use `execution_config`")];
 
-/// Names that belong to a runner's settings and not into a document: what to write instead, and the page that describes it.
+/// Settings of runners that older files have in the document. The hint names the new place and the page that describes
+/// it.
 const SETTINGS: [(&str, &str); 3] = [
     (
         "job_completion_poll_interval",
@@ -34,7 +35,7 @@ const SETTINGS: [(&str, &str); 3] = [
     ),
 ];
 
-/// Names that fields had before Torc 1.0. Leaving these out would run jobs in the wrong order or place.
+/// The names of fields before Torc 1.0. Ignoring them would run jobs in the wrong order or place.
 const OLDER_NAMES: [(&str, &str); 11] = [
     ("blocked_by", "depends_on"),
     ("blocked_by_job_names", "depends_on"),
@@ -49,7 +50,7 @@ const OLDER_NAMES: [(&str, &str); 11] = [
     ("scheduler_name", "scheduler"),
 ];
 
-/// Choices for which Torc 1.0 took every word that it did not know as the default.
+/// Choices for which Torc 1.0 replaced every unknown word by the default.
 const DEFAULTED_CHOICES: [&str; 1] = ["parameterMode"];
 
 /// Fields that are durations, in both spellings.
@@ -58,9 +59,9 @@ const DURATIONS: [&str; 3] = ["runtime", "orphanAfter", "orphan_after"];
 /// The spelling of a document's keys, and the treatment of unknown ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
-    /// camelCase; unknown keys are errors; kubectl reads it too.
+    /// camelCase. Unknown keys are errors, and words that kubectl reads as booleans are warnings.
     Envelope,
-    /// snake_case as in Torc 1.0; unknown keys are warnings.
+    /// snake_case, as in Torc 1.0. Unknown keys are warnings.
     Bare,
 }
 
@@ -161,7 +162,7 @@ impl Checker {
         }
     }
 
-    /// Gives fields that have an older name the one of today, unless that is there as well.
+    /// Renames fields with an older name, unless the present name is there as well.
     fn modernize(&mut self, entries: &mut [Entry], record: &RecordSchema, path: &Path<'_>) {
         for (older, name) in OLDER_NAMES {
             let Some(shape) = record.named_in_snake_case(name).map(|field| record.shape_of(field)) else { continue };
@@ -195,7 +196,7 @@ impl Checker {
             && DEFAULTED_CHOICES.contains(&name)
             && !words.contains(text)
         {
-            let message = format!("'{}' is not one of {} and counts for nothing", excerpt(text), words.join(", "));
+            let message = format!("'{}' is not one of {} and is ignored", excerpt(text), words.join(", "));
             self.report(Problem::warning(path.key(&written).to_string(), message), entry.node.place);
             return false;
         }
@@ -296,7 +297,7 @@ impl Checker {
     }
 }
 
-/// Returns an integer, also if it is written as `2.0`, as kubectl does.
+/// Returns an integer. Like kubectl, accepts it as `2.0`, too.
 fn whole(number: &mut Number) -> Option<i64> {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if let Some(float) = number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0 && float.abs() < EXACT)
@@ -308,7 +309,7 @@ fn whole(number: &mut Number) -> Option<i64> {
     number.as_i64()
 }
 
-/// Parses metadata that is JSON in a string, as Torc 1.0's manual describes.
+/// Parses metadata that is JSON in a string, as the manual of Torc 1.0 describes.
 fn unfold_json(node: &mut Node) {
     let parsed = node.as_text().and_then(|text| json::parse(text, &LoadOptions::default()).ok());
     if let Some(parsed) = parsed.filter(|parsed| matches!(parsed.kind, NodeKind::Map(_))) {
@@ -339,7 +340,7 @@ fn wanted(shape: &ValueShape) -> String {
 /// Returns a hint for a value of the wrong type.
 fn advice(shape: &ValueShape, node: &Node, path: &Path<'_>) -> Option<String> {
     match (shape, &node.kind) {
-        // In quotes it would still have no unit.
+        // Quotes do not help: a duration needs a unit.
         (ValueShape::Text { .. }, NodeKind::Number(number))
             if path.last_key().is_some_and(|key| DURATIONS.contains(&key)) =>
         {

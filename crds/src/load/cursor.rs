@@ -1,4 +1,4 @@
-//! A place in a text that only moves forward.
+//! A position in a text that only moves forward.
 
 use super::SyntaxError;
 use crate::problem::Position;
@@ -27,12 +27,12 @@ impl<'t> Cursor<'t> {
         }
     }
 
-    /// Moves over so many bytes, which must end where a character does.
+    /// Moves over this number of bytes, which must end at a character boundary.
     pub fn skip(&mut self, bytes: usize) {
         self.at = (self.at + bytes).min(self.text.len());
     }
 
-    /// Moves over the next character if it is this one.
+    /// Moves over the next character if it is `wanted`, and returns whether it was.
     pub fn take(&mut self, wanted: char) -> bool {
         let found = self.peek() == Some(wanted);
         if found {
@@ -41,7 +41,7 @@ impl<'t> Cursor<'t> {
         found
     }
 
-    /// Moves over these letters if they come next.
+    /// Moves over `wanted` if it comes next, and returns whether it did.
     pub fn take_text(&mut self, wanted: &str) -> bool {
         let found = self.rest().starts_with(wanted);
         if found {
@@ -50,7 +50,7 @@ impl<'t> Cursor<'t> {
         found
     }
 
-    /// Moves over all characters that belong together and gives them back.
+    /// Moves over all characters that `belongs` accepts, and returns them.
     pub fn run(&mut self, belongs: impl Fn(char) -> bool) -> &'t str {
         let rest = self.rest();
         let end = rest.find(|letter| !belongs(letter)).unwrap_or(rest.len());

@@ -1,4 +1,5 @@
-//! Typed values out of a tree. Texts are moved, not copied, so that the tree that stays behind only knows places.
+//! Deserializes a tree into typed values. Texts are moved, not copied, so afterwards the tree only serves for
+//! positions.
 
 use serde::de::value::{BorrowedStrDeserializer, StringDeserializer};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IntoDeserializer, MapAccess, SeqAccess, Visitor};

@@ -23,7 +23,7 @@ pub(super) struct Interpreted {
     pub problems: BoundedProblems,
 }
 
-/// Checks one document in every respect and gives it its types.
+/// Checks one document and converts it to its types.
 pub(super) fn interpret(mut root: Node, options: &LoadOptions) -> Interpreted {
     let most = options.max_problems;
     if !matches!(root.kind, NodeKind::Map(_)) {
@@ -46,7 +46,7 @@ pub(super) fn interpret(mut root: Node, options: &LoadOptions) -> Interpreted {
     }
 }
 
-/// Gives a bare workflow that has no name this one. Returns a warning that says so; none if nothing was done.
+/// Names a bare workflow that has no name. Returns the warning about it; none if nothing was changed.
 fn give_name(root: &mut Node, name: &str) -> Option<Problem> {
     let place = root.place;
     let NodeKind::Map(entries) = &mut root.kind else { return None };
@@ -76,10 +76,13 @@ fn record_of(root: &mut Node) -> Result<&'static RecordSchema, (Problem, Positio
     if let Some(version) = version.filter(|version| *version != API_VERSION) {
         let ours = version.split('/').next() == Some(GROUP);
         let problem = if ours {
-            Problem::error("apiVersion", format!("the version '{version}' is not known"))
+            Problem::error("apiVersion", format!("unknown API version '{version}'"))
                 .hint(format!("write {API_VERSION}"))
         } else {
-            Problem::warning("apiVersion", format!("a document of '{version}' is not Torc's and is left out"))
+            Problem::warning(
+                "apiVersion",
+                format!("the API version '{version}' is not Torc's, so the document is ignored"),
+            )
         };
         return Err((problem, place_of("apiVersion")));
     }
@@ -98,7 +101,7 @@ fn record_of(root: &mut Node) -> Result<&'static RecordSchema, (Problem, Positio
     }
 }
 
-/// Puts a bare specification, whose keys have their real names by now, into an envelope.
+/// Wraps a bare specification, whose keys have their real names by now, in an envelope.
 fn wrap(mut root: Node) -> Node {
     let place = root.place;
     let mut metadata = Vec::new();
@@ -125,7 +128,7 @@ fn wrap(mut root: Node) -> Node {
     Node::new(place, NodeKind::Map(envelope))
 }
 
-/// Gives a checked document its types and applies the rules that a schema cannot express.
+/// Converts a checked document to its types and applies the rules that a schema cannot express.
 fn typed(mut root: Node, dialect: Dialect, mut problems: BoundedProblems) -> Interpreted {
     let bare = dialect == Dialect::Bare;
     let place = root.place;
@@ -153,7 +156,7 @@ fn typed(mut root: Node, dialect: Dialect, mut problems: BoundedProblems) -> Int
         return Interpreted { document: Some(read), flawed: None, problems };
     }
     let wrong = problems.errors().iter().map(|problem| in_envelope(&problem.field, bare)).collect();
-    // If not every wrong field is known, consequences cannot be distinguished from causes.
+    // Without all wrong fields, consequences cannot be distinguished from causes.
     let flawed = problems.is_complete().then_some(InvalidDocument { read, wrong });
     Interpreted { document: None, flawed, problems }
 }

@@ -1,6 +1,7 @@
-//! JSON and JSON5 to a tree: one reader for both, since JSON5 is the larger.
+//! Parses JSON and JSON5.
 //!
-//! So a `.json` file may have comments and trailing commas too. Keys that occur twice are errors.
+//! One reader serves both, because JSON5 contains JSON. So a `.json` file may have comments and trailing commas, too.
+//! Keys that occur twice are errors.
 
 use crate::problem::Position;
 use serde_json::Number;
@@ -13,7 +14,7 @@ use super::{LoadOptions, SyntaxError};
 
 pub(super) mod token;
 
-/// Reads one value and nothing after it.
+/// Parses a text with exactly one value.
 pub(super) fn parse(text: &str, options: &LoadOptions) -> Result<Node, SyntaxError> {
     let mut reader = JsonReader { cursor: Cursor::new(text), depth: 0, budget: Budget::new(options) };
     reader.skip_blanks()?;

@@ -1,8 +1,7 @@
-//!
 //! Converts KDL to the tree of the other formats.
 //!
-//! The schema decides how a node is read. A node of a list (`job "a" { … }`) adds an item to it: the first argument
-//! is the item's name, properties and children are its fields. Both KDL 1 and KDL 2 are read.
+//! The schema decides how a node is read. A node of a list (`job "a" { … }`) adds an item to it: the first argument is
+//! the item's name, properties and children are its fields. The parser accepts KDL 1 and KDL 2.
 
 use std::collections::HashMap;
 
@@ -16,11 +15,11 @@ mod text;
 
 use syntax::KdlNode;
 
-/// Spellings that are neither a field nor the singular of one. Torc 1.0's own examples have them and its reader passes
-/// over them, which lets jobs start before what they depend on.
+/// Spellings that are neither a field nor the singular of one. Examples of Torc 1.0 have them, and its parser ignores
+/// them, so jobs start before their dependencies.
 const OTHER_NAMES: [(&str, &str); 2] = [("depends_on_job", "depends_on"), ("blocked_by_job", "depends_on")];
 
-/// Reads a document; the problems are harmless ones.
+/// Parses a document. The problems are warnings.
 pub(super) fn parse(text: &str, options: &LoadOptions) -> Result<(Node, Vec<Problem>), SyntaxError> {
     let nodes = syntax::parse(text, options)?;
     let mut reader = KdlReader { options, problems: Vec::new() };
@@ -34,7 +33,7 @@ struct KdlReader<'t> {
     problems: Vec<Problem>,
 }
 
-/// KdlFields read so far, each of which is found at once however many there are.
+/// The fields read so far, with an index by key.
 #[derive(Default)]
 struct KdlFields {
     entries: Vec<Entry>,
@@ -103,7 +102,7 @@ impl KdlReader<'_> {
     fn set(&mut self, fields: &mut KdlFields, entry: Entry) {
         let Some(known) = fields.known(&entry.key) else { return fields.push(entry) };
         let place = entry.place;
-        let message = format!("`{}` is given twice; the last counts", excerpt(&entry.key));
+        let message = format!("`{}` is given twice; the last value is used", excerpt(&entry.key));
         *known = entry;
         self.warn(message, place);
     }
@@ -133,7 +132,7 @@ impl KdlReader<'_> {
         Node::new(node.place, NodeKind::Map(fields.entries))
     }
 
-    /// Keys of the author's choice.
+    /// Reads a node as a mapping with keys of the author's choice.
     fn free_map(&mut self, node: KdlNode) -> Node {
         let mut fields = KdlFields::default();
         for property in node.properties {
@@ -159,7 +158,7 @@ impl KdlReader<'_> {
         }
     }
 
-    /// Reads any value, which a file of Torc 1.0 has as JSON in a string.
+    /// Reads any value. Torc 1.0 writes it as JSON in a string.
     fn embedded_json(&mut self, node: KdlNode) -> Node {
         let value = self.free(node);
         match value.as_text().and_then(|text| json::parse(text, self.options).ok()) {

@@ -1,4 +1,4 @@
-//! Keys of one mapping, each of which may occur once.
+//! Detects keys that occur twice in one mapping.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use super::SyntaxError;
 use super::tree::{Entry, excerpt};
 use crate::problem::Position;
 
-/// Below this many keys looking at all of them is quicker than hashing.
+/// The number of keys from which hashing is faster than a linear search.
 const FEW: usize = 16;
 
 /// The keys seen so far.

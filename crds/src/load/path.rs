@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::tree::excerpt;
 
-/// A path that lives on the stack of the walk.
+/// A path on the stack of the walk.
 #[derive(Clone, Copy)]
 pub(super) enum Path<'p> {
     Root,
@@ -47,14 +47,14 @@ fn short(key: &str) -> Cow<'_, str> {
     if key.len() <= 100 { Cow::Borrowed(key) } else { Cow::Owned(excerpt(key)) }
 }
 
-/// One step of a path that was put together before.
+/// One step of a path in text form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PathStep<'f> {
     Key(&'f str),
     Item(usize),
 }
 
-/// Takes a field such as `spec.jobs[3].command` apart.
+/// Splits a field such as `spec.jobs[3].command` into steps.
 pub(super) fn steps(field: &str) -> Vec<PathStep<'_>> {
     let mut steps = Vec::new();
     for part in field.split('.') {

@@ -1,4 +1,4 @@
-//! From a field's name to its place in the text.
+//! Finds the position of a field in the text.
 
 use super::path::{PathStep, steps};
 use super::tree::{Node, NodeKind};
@@ -46,7 +46,7 @@ impl Positions {
                     if let Some(entry) = entry {
                         place = if is_scalar(&entry.node) { entry.node.place } else { entry.place };
                     }
-                    // The envelope of a bare file is ours: its author never wrote these keys.
+                    // The author of a bare file has not written these keys.
                     if depth > 0 || !matches!(key, "spec" | "metadata") {
                         let name = entry.map_or_else(|| snake_case(key), |entry| entry.written().to_owned());
                         let dot = if written.is_empty() { "" } else { "." };

@@ -1,9 +1,11 @@
-//! The name of a bare file as a name that Kubernetes and file systems accept.
+//! Converts the name of a bare file to one that Kubernetes and file systems accept.
 
-/// Names are used in names of objects that add to them, so that they are shorter than Kubernetes allows.
+/// The largest length of a workflow's name in characters. Names of objects that derive from it are longer, and
+/// Kubernetes limits them.
 pub const LONGEST_NAME: usize = 52;
 
-/// Returns a name of lower-case letters, digits and hyphens. A hash keeps names apart that would become equal.
+/// Returns a name of lower-case letters, digits and hyphens. A hash distinguishes names that are cut, or that have no
+/// usable letter.
 pub(super) fn slug(name: &str) -> String {
     let mut slug = String::new();
     for letter in name.chars().flat_map(char::to_lowercase) {

@@ -8,7 +8,7 @@ use crate::problem::Position;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Node {
     pub place: Position,
-    /// Written without quotes in a format where that matters.
+    /// The text has no quotes, in a format where that matters (YAML).
     pub plain: bool,
     pub kind: NodeKind,
 }
@@ -29,7 +29,7 @@ pub(crate) enum NodeKind {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Entry {
     pub key: Box<str>,
-    /// The key as its author wrote it, where it had to be renamed.
+    /// The key as the author wrote it; none if it was not renamed.
     pub written: Option<Box<str>>,
     pub place: Position,
     pub node: Node,
@@ -110,9 +110,9 @@ impl Entry {
 
 /// Returns the beginning of a text on one line, short enough for a message.
 pub(crate) fn excerpt(text: &str) -> String {
-    const LONGEST: usize = 40;
-    let mut shown: String = text.chars().take(LONGEST).map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if text.chars().nth(LONGEST).is_some() {
+    const MAX_CHARS: usize = 40;
+    let mut shown: String = text.chars().take(MAX_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if text.chars().nth(MAX_CHARS).is_some() {
         shown.push('…');
     }
     shown

@@ -1,7 +1,7 @@
-//! YAML 1.2 to trees, one a document: anchors, aliases, merge keys and tags included.
+//! Parses YAML 1.2 into trees, one for each document, with anchors, aliases, merge keys and tags.
 //!
-//! The parser hands out events one by one, so depth is ours to limit; what aliases expand to counts against the limit
-//! on values, which stops a document that doubles itself a few dozen times.
+//! The parser returns events one by one, so this module limits the depth. Expanded aliases count against the limit on
+//! values, which stops documents that double themselves repeatedly.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -17,7 +17,7 @@ use crate::problem::Position;
 pub(super) mod layout;
 pub(super) mod scalar;
 
-/// Reads every document up to the first error. The error belongs to the document after the last one returned.
+/// Parses every document up to the first error. The error belongs to the document after the last one returned.
 pub(super) fn parse(text: &str, options: &LoadOptions) -> (Vec<Node>, Option<SyntaxError>) {
     let mut documents = Vec::new();
     let mut builder = TreeBuilder { budget: Budget::new(options), anchors: HashMap::new(), open: Vec::new() };
@@ -33,7 +33,8 @@ pub(super) fn parse(text: &str, options: &LoadOptions) -> (Vec<Node>, Option<Syn
     (documents, None)
 }
 
-/// Brackets are scanned ahead of the events they become, so that the scanner's own limit may strike before ours.
+/// The parser's message for too many nested brackets. The scanner runs ahead of the events, so its limit may apply
+/// before ours.
 const SCANNED_TOO_DEEP: &str = "recursion limit exceeded";
 
 fn next<'t>(
@@ -70,7 +71,7 @@ struct TreeBuilder {
 }
 
 impl TreeBuilder {
-    /// Takes one event; gives back a document that it completes.
+    /// Processes one event, and returns the document that it completes.
     fn take(&mut self, event: Event<'_>, place: Position) -> Result<Option<Node>, SyntaxError> {
         match event {
             Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => Ok(None),
@@ -118,10 +119,10 @@ impl TreeBuilder {
 
     fn alias(&mut self, anchor: usize, place: Position) -> Result<Option<Node>, SyntaxError> {
         let Some((node, size)) = self.anchors.get(&anchor) else {
-            return Err(SyntaxError::new(place, "an alias stands inside what it refers to"));
+            return Err(SyntaxError::new(place, "an alias refers to a value that contains it"));
         };
         self.budget.spend(*size, place).map_err(|error| error.hint("aliases make this document too large"))?;
-        // As deep as the same value would be without the alias.
+        // The depth counts as if the value stood here without the alias.
         if let Some(below) = levels(node).checked_sub(1) {
             self.budget.descend(self.open.len() + below, place)?;
         }
@@ -158,7 +159,7 @@ impl TreeBuilder {
         }
     }
 
-    /// Puts a complete node where it belongs; gives it back when it is the document.
+    /// Adds a complete node to the open collection; returns it if it is the whole document.
     fn add(&mut self, node: Node) -> Result<Option<Node>, SyntaxError> {
         let Some(open) = self.open.last_mut() else { return Ok(Some(node)) };
         match &mut open.content {
@@ -204,7 +205,7 @@ fn mergeable(node: Node) -> Result<Vec<Node>, SyntaxError> {
     }
 }
 
-/// Keys of the mapping itself win, then those of the source that comes first.
+/// Adds merged entries. Keys of the mapping itself win, then those of the source that comes first.
 fn merge(mut entries: Vec<Entry>, sources: Vec<Node>) -> Vec<Entry> {
     if sources.is_empty() {
         return entries;

@@ -46,7 +46,7 @@ pub(super) const MEMORY: &str = template_or!(r"self.matches(r'^(?i)\s*\d+(\.\d+)
 /// The message for a text that is not an amount of memory.
 pub(super) const MEMORY_WORDS: &str = r#""'" + self + "' is not a memory size""#;
 
-/// A duration.
+/// A duration such as `PT4H`, `4h30m` or `1-02:00:00`, or a template.
 pub(super) const DURATION: &str = template_or!(duration!());
 
 /// The message for a text that is not a duration.

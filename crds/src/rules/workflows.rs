@@ -5,7 +5,7 @@ use super::quantities::{DURATION, DURATION_WORDS, MEMORY, MEMORY_WORDS, ORPHAN_A
 
 const OWN_AND_SHARED_TABLE: &str = "its own parameters file and the workflow's exclude each other";
 const NOT_BOTH_TABLES: &str = "!has(self.parametersFile) || !has(self.useParametersFile) || !self.useParametersFile";
-const MODES: &str = "remove it, or use mode auto, which takes the keys of both";
+const MODES: &str = "remove it, or use mode auto, which accepts the keys of both";
 const ONE_WORD: &str = "self.contains('{') || self.matches('^[A-Za-z0-9+_.@:-]+$')";
 const ONE_WORD_WORDS: &str = r#""'" + self + "' is not a single word""#;
 
@@ -19,7 +19,7 @@ pub const WORKFLOW: &[Rule] = &[
         "spec",
         "!has(oldSelf.stopPolicy) || oldSelf.stopPolicy != 'Cancel' || (has(self.stopPolicy) && self.stopPolicy == 'Cancel') \
          || self.runId > oldSelf.runId",
-        "a cancelled workflow goes on only with a higher `runId`",
+        "a canceled workflow continues only with a higher `runId`",
     )
     .field("stopPolicy"),
     Rule::new(
@@ -40,7 +40,7 @@ pub const WORKFLOW: &[Rule] = &[
     Rule::new("spec.userData[]", NOT_BOTH_TABLES, OWN_AND_SHARED_TABLE).field("parametersFile"),
     Rule::new("spec.resourceRequirements[]", "self.name != 'default'", "'default' is reserved")
         .field("name")
-        .hint("jobs that name no resource requirements have it"),
+        .hint("jobs without resource requirements have it"),
     Rule::saying("spec.resourceRequirements[].memory", MEMORY, MEMORY_WORDS).parsed(),
     Rule::saying("spec.resourceRequirements[].runtime", DURATION, DURATION_WORDS).parsed(),
     Rule::saying("spec.slurmSchedulers[].walltime", WALLTIME, WALLTIME_WORDS).parsed(),

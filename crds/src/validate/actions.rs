@@ -1,4 +1,4 @@
-//! Actions: their commands.
+//! Checks that the commands of actions are not empty.
 
 use super::Findings;
 use crate::workflow::WorkflowSpec;

@@ -1,4 +1,4 @@
-//! `kind: SlurmCluster`.
+//! Checks the partitions of `kind: SlurmCluster`.
 
 use super::Findings;
 use super::names::once;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::Findings;
 use crate::job::JobSpec;
 use crate::problem::Problem;
+use crate::quantity::count;
 use crate::workflow::WorkflowSpec;
 
 pub(super) fn check(spec: &WorkflowSpec, found: &mut Findings) {
@@ -28,7 +29,7 @@ fn environment(field: &str, env: &BTreeMap<String, String>, found: &mut Findings
             found.add(
                 Problem::error(
                     format!("{field}.{name}"),
-                    format!("'{name}' is not the name of an environment variable"),
+                    format!("'{name}' is not a valid name of an environment variable"),
                 )
                 .hint("use letters, digits and '_', and do not begin with a digit"),
             );
@@ -57,7 +58,7 @@ fn without_effect(spec: &WorkflowSpec, found: &mut Findings) {
     if let Some((index, _)) = with_termination.next() {
         let message = match with_termination.count() {
             0 => "has no effect".to_owned(),
-            others => format!("has no effect, here and in {others} other jobs"),
+            others => format!("has no effect, here and in {}", count(others, "other job")),
         };
         found.add(Problem::warning(format!("spec.jobs[{index}].supportsTermination"), message).hint("remove it"));
     }

@@ -8,7 +8,7 @@ use crate::problem::Problem;
 const LONGEST_PREFIX: usize = 253;
 /// The most bytes of all annotations of an object.
 const MOST_ANNOTATIONS: usize = 256 << 10;
-const KEY_HINT: &str = "use at most 63 letters, digits, '-', '_' and '.', after a domain and a '/' if you like";
+const KEY_HINT: &str = "use at most 63 letters, digits, '-', '_' and '.', optionally after a domain and a '/'";
 /// A namespace is a DNS label.
 const LONGEST_NAMESPACE: usize = 63;
 
@@ -17,7 +17,7 @@ pub(super) fn check(metadata: &Metadata, found: &mut Findings) {
     let parts_are_labels = name.split('.').all(is_label);
     if !parts_are_labels {
         found.add(
-            Problem::error("metadata.name", format!("'{name}' is not a name"))
+            Problem::error("metadata.name", format!("'{name}' is not a valid name"))
                 .hint("use lower-case letters, digits, '-' and '.', and begin and end with a letter or digit"),
         );
     }
@@ -25,7 +25,7 @@ pub(super) fn check(metadata: &Metadata, found: &mut Findings) {
         && (!is_label(namespace) || namespace.len() > LONGEST_NAMESPACE)
     {
         found.add(
-            Problem::error("metadata.namespace", format!("'{namespace}' is not a namespace"))
+            Problem::error("metadata.namespace", format!("'{namespace}' is not a valid namespace"))
                 .hint("use at most 63 lower-case letters, digits and '-'"),
         );
     }
@@ -37,11 +37,11 @@ fn labels(metadata: &Metadata, found: &mut Findings) {
     for (key, value) in &metadata.labels {
         let field = format!("metadata.labels.{key}");
         if !is_qualified(key) {
-            found.add(Problem::error(field.as_str(), format!("'{key}' is not the key of a label")).hint(KEY_HINT));
+            found.add(Problem::error(field.as_str(), format!("'{key}' is not a valid label key")).hint(KEY_HINT));
         }
         if !value.is_empty() && !is_short_word(value) {
             found.add(
-                Problem::error(field, format!("'{value}' is not the value of a label"))
+                Problem::error(field, format!("'{value}' is not a valid label value"))
                     .hint("use at most 63 letters, digits, '-', '_' and '.'; an annotation may hold any text"),
             );
         }
@@ -51,7 +51,7 @@ fn labels(metadata: &Metadata, found: &mut Findings) {
 fn annotations(metadata: &Metadata, found: &mut Findings) {
     for key in metadata.annotations.keys().filter(|key| !is_qualified(&key.to_ascii_lowercase())) {
         let field = format!("metadata.annotations.{key}");
-        found.add(Problem::error(field, format!("'{key}' is not the key of an annotation")).hint(KEY_HINT));
+        found.add(Problem::error(field, format!("'{key}' is not a valid annotation key")).hint(KEY_HINT));
     }
     let size: usize = metadata.annotations.iter().map(|(key, value)| key.len() + value.len()).sum();
     if size > MOST_ANNOTATIONS {

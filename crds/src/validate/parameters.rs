@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::{Findings, is_template};
 use crate::parameters::Parameterization;
 use crate::problem::Problem;
+use crate::quantity::count;
 use crate::workflow::WorkflowSpec;
 
 const EXCLUDES: &str = "a parameters file and inline parameters exclude each other";
@@ -82,7 +83,8 @@ fn picked(entry: &Parameterization, spec: &WorkflowSpec, field: &impl Fn(&str) -
 
 fn columns(field: &str, columns: usize, mut rows: impl Iterator<Item = usize>, found: &mut Findings) {
     if let Some(row) = rows.position(|values| values != columns) {
-        found.error(format!("{field}.rows[{row}]"), format!("the row must have {columns} values, one for each column"));
+        let message = format!("the row must have {}, one for each column", count(columns, "value"));
+        found.error(format!("{field}.rows[{row}]"), message);
     }
 }
 
@@ -91,22 +93,22 @@ fn variables(spec: &WorkflowSpec, parameters: &BTreeSet<&str>, found: &mut Findi
         let field = format!("spec.variables.{name}");
         if !is_identifier(name) {
             found.add(
-                Problem::error(field.as_str(), format!("'{name}' is not the name of a variable"))
+                Problem::error(field.as_str(), format!("'{name}' is not a valid name of a variable"))
                     .hint("use letters, digits and '_', and do not begin with a digit"),
             );
         }
         if parameters.contains(name.as_str()) {
-            found.error(field.as_str(), format!("'{name}' is the name of a parameter as well"));
+            found.error(field.as_str(), format!("'{name}' is also the name of a parameter"));
         }
         match value {
             Value::Array(_) | Value::Object(_) | Value::Null => {
-                found.error(field, "a variable has a single value");
+                found.error(field, "a variable must have a single value");
             }
             Value::String(text) => {
                 if let Some(token) = first_token(text) {
                     found.add(
                         Problem::error(field, format!("a variable cannot refer to '{{{token}}}'"))
-                            .hint("put the two together where they are used"),
+                            .hint("write both placeholders in the text that uses them"),
                     );
                 }
             }

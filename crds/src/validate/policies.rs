@@ -1,4 +1,4 @@
-//! Checks `orphanAfter`.
+//! Checks that `orphanAfter` is a duration above 0, or `never`.
 
 use super::Findings;
 use super::resources::quantity;
@@ -14,7 +14,7 @@ pub(super) fn check(spec: &WorkflowSpec, found: &mut Findings) {
         let field = || "spec.orphanAfter".to_owned();
         quantity(after, parse_duration, field, found);
         if parse_duration(after) == Ok(0) {
-            found.add(Problem::error(field(), "must be longer than nothing").hint("write a duration or `never`"));
+            found.add(Problem::error(field(), "must be longer than 0 seconds").hint("write a duration or `never`"));
         }
     }
 }

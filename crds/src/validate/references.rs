@@ -10,7 +10,7 @@ use crate::workflow::WorkflowSpec;
 
 pub(super) fn check(spec: &WorkflowSpec, found: &mut Findings) {
     let requirements = spec.resource_requirements.iter().map(|entry| entry.name.as_str());
-    let requirements = KnownNames::new("resource requirements", requirements.chain([DEFAULT_REQUIREMENTS]));
+    let requirements = KnownNames::new("set of resource requirements", requirements.chain([DEFAULT_REQUIREMENTS]));
     let handlers = KnownNames::new("failure handler", spec.failure_handlers.iter().map(|entry| entry.name.as_str()));
     let schedulers =
         KnownNames::new("Slurm scheduler", spec.slurm_schedulers.iter().filter_map(|entry| entry.name.as_deref()));

@@ -59,8 +59,8 @@ fn room_for_a_step(walltime: &str, spec: &WorkflowSpec, field: impl Fn() -> Stri
     let is_too_short = parse_walltime(walltime).is_ok_and(|seconds| seconds.saturating_sub(headroom) <= SHORTEST_STEP);
     if is_too_short && config.mode != Some(ExecutionMode::Direct) {
         let message =
-            format!("no step can start in '{walltime}': {headroom} s of it are headroom, and a step needs a minute");
-        let hint = "a longer `walltime`, a smaller `sigkillHeadroomSeconds`, or `mode: direct`";
+            format!("no step can start in '{walltime}': {headroom} s of it are headroom, and a step needs 60 s");
+        let hint = "use a longer `walltime`, a smaller `sigkillHeadroomSeconds`, or `mode: direct`";
         found.add(Problem::warning(field(), message).hint(hint));
     }
 }

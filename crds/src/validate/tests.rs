@@ -38,14 +38,14 @@ fn a_walltime_leaves_room_for_a_step() {
     let with = |walltime: &str, rest: &str| {
         format!("jobs: [], slurmSchedulers: [{{name: 's', account: 'a', walltime: '{walltime}'}}]{rest}")
     };
-    let warned = "warning slurmSchedulers[0].walltime: no step can start in '00:02:00': 60 s of it are headroom, and a step needs a minute";
+    let warned = "warning slurmSchedulers[0].walltime: no step can start in '00:02:00': 60 s of it are headroom, and a step needs 60 s";
     assert_eq!(shown(&with("00:02:00", "")), [warned]);
     accepts(&[
         &with("00:02:01", ""),
         &with("00:02:00", ", executionConfig: {mode: 'direct'}"),
         &with("00:02:00", ", executionConfig: {sigkillHeadroomSeconds: 30}"),
     ]);
-    let long = "warning slurmSchedulers[0].walltime: no step can start in '10': 600 s of it are headroom, and a step needs a minute";
+    let long = "warning slurmSchedulers[0].walltime: no step can start in '10': 600 s of it are headroom, and a step needs 60 s";
     assert_eq!(shown(&with("10", ", executionConfig: {sigkillHeadroomSeconds: 600}")), [long]);
 }
 
@@ -93,10 +93,10 @@ fn labels_and_environment() {
             "jobs[0].labels: labels and a scheduler exclude each other",
         ),
         ("jobs: [{name: 'a', command: 'x', priority: -1}]", "jobs[0].priority: must be at least 0, not -1"),
-        ("env: {'1A': 'x'}", "env.1A: '1A' is not the name of an environment variable"),
+        ("env: {'1A': 'x'}", "env.1A: '1A' is not a valid name of an environment variable"),
         (
             "jobs: [{name: 'a', command: 'x', env: {'a-b': 'x'}}]",
-            "jobs[0].env.a-b: 'a-b' is not the name of an environment variable",
+            "jobs[0].env.a-b: 'a-b' is not a valid name of an environment variable",
         ),
     ]);
 }
@@ -113,7 +113,7 @@ fn references() {
     refuses(&[
         (
             "jobs: [{name: 'a', command: 'x', resourceRequirements: 'r'}]",
-            "jobs[0].resourceRequirements: there is no resource requirements named 'r'",
+            "jobs[0].resourceRequirements: there is no set of resource requirements named 'r'",
         ),
         (
             "jobs: [{name: 'a', command: 'x', scheduler: 's'}]",
@@ -167,14 +167,14 @@ fn parameters_and_variables() {
         ),
         (
             "jobs: [{name: 'a', command: 'x', parameterTable: {columns: ['i'], rows: [[1], [1, 2]]}}]",
-            "jobs[0].parameterTable.rows[1]: the row must have 1 values, one for each column",
+            "jobs[0].parameterTable.rows[1]: the row must have 1 value, one for each column",
         ),
-        ("variables: {'a b': 'x'}", "variables.a b: 'a b' is not the name of a variable"),
-        ("variables: {a: ['x']}", "variables.a: a variable has a single value"),
+        ("variables: {'a b': 'x'}", "variables.a b: 'a b' is not a valid name of a variable"),
+        ("variables: {a: ['x']}", "variables.a: a variable must have a single value"),
         ("variables: {a: '{b}/x'}", "variables.a: a variable cannot refer to '{b}'"),
         (
             "variables: {i: 'x'}, jobs: [{name: 'a', command: 'x', parameters: {i: '1:2'}}]",
-            "variables.i: 'i' is the name of a parameter as well",
+            "variables.i: 'i' is also the name of a parameter",
         ),
         (
             "sources: [{name: 't', configMapName: 'c', key: 'k'}]",
@@ -350,7 +350,7 @@ fn policies() {
     ]);
     refuses(&[
         ("orphanAfter: 'sometimes'", "orphanAfter: 'sometimes' is not a duration"),
-        ("orphanAfter: 'PT0S'", "orphanAfter: must be longer than nothing"),
+        ("orphanAfter: 'PT0S'", "orphanAfter: must be longer than 0 seconds"),
         (
             "prefetch: {maxQueued: 10, refillThreshold: 11}",
             "prefetch.refillThreshold: must not be more than `maxQueued`, the jobs that may wait",
@@ -367,7 +367,7 @@ fn fields_without_effect_are_said_once() {
         shown(
             "jobs: [{name: 'a', command: 'x', supportsTermination: true}, {name: 'b', command: 'x', supportsTermination: false}]"
         ),
-        ["warning jobs[0].supportsTermination: has no effect, here and in 1 other jobs"]
+        ["warning jobs[0].supportsTermination: has no effect, here and in 1 other job"]
     );
     refuses(&[
         (
@@ -390,23 +390,23 @@ fn names_of_documents() {
         assert_eq!(check(&format!("{{name: '{name}'}}")), Vec::<String>::new(), "{name}");
     }
     for name in ["A", "a_b", "-a", "a-", "a..b", "é"] {
-        assert_eq!(check(&format!("{{name: '{name}'}}")), [format!("metadata.name: '{name}' is not a name")]);
+        assert_eq!(check(&format!("{{name: '{name}'}}")), [format!("metadata.name: '{name}' is not a valid name")]);
     }
     assert_eq!(
         check(&format!("{{name: '{}'}}", "a".repeat(53))),
         ["metadata.name: `metadata.name` must have at most 52 characters"]
     );
-    assert_eq!(check("{name: 'a', namespace: 'b.c'}"), ["metadata.namespace: 'b.c' is not a namespace"]);
+    assert_eq!(check("{name: 'a', namespace: 'b.c'}"), ["metadata.namespace: 'b.c' is not a valid namespace"]);
     let key = format!("{}/b", "a".repeat(253));
     for labels in ["a: 'b'", "'a.org/b_C': ''", "'a': 'B.c-1'", &format!("'{key}': 'x'")] {
         assert_eq!(check(&format!("{{name: 'a', labels: {{{labels}}}}}")), Vec::<String>::new(), "{labels}");
     }
     for key in ["a b", "a/b/c", "/a", "A/b", "-a", &"a".repeat(64), &format!("{}/b", "a".repeat(254))] {
-        let expected = [format!("metadata.labels.{key}: '{key}' is not the key of a label")];
+        let expected = [format!("metadata.labels.{key}: '{key}' is not a valid label key")];
         assert_eq!(check(&format!("{{name: 'a', labels: {{'{key}': 'x'}}}}")), expected);
     }
     for value in ["a b", "-a", "a/b", &"a".repeat(64)] {
-        let expected = [format!("metadata.labels.k: '{value}' is not the value of a label")];
+        let expected = [format!("metadata.labels.k: '{value}' is not a valid label value")];
         assert_eq!(check(&format!("{{name: 'a', labels: {{k: '{value}'}}}}")), expected);
     }
     assert_eq!(check("{name: 'a', annotations: {'a/b': 'any text at all'}}"), Vec::<String>::new());
@@ -414,7 +414,7 @@ fn names_of_documents() {
     assert_eq!(check("{name: 'a', annotations: {'A.org/b': 'x'}}"), Vec::<String>::new());
     assert_eq!(
         check("{name: 'a', annotations: {'a b': 'x'}}"),
-        ["metadata.annotations.a b: 'a b' is not the key of an annotation"]
+        ["metadata.annotations.a b: 'a b' is not a valid annotation key"]
     );
     let long = "x".repeat(256 << 10);
     assert_eq!(

@@ -203,7 +203,7 @@ fn an_answer_carries_every_field() {
         cancel: vec![key(400)],
         give_back: vec![key(500)],
         refused: vec![key(600)],
-        verdict: RunnerDirective::Canceled,
+        directive: RunnerDirective::Canceled,
         lease_ms: 53,
         prefetch: Some(prefetch()),
         terms: RunnerPolicy {
@@ -219,7 +219,7 @@ fn an_answer_carries_every_field() {
         json!({
             "sequence": 51, "leases": [lease_json()], "profiles": [profile_json()],
             "jobTokens": [{ "workflow": 52, "token": "secret" }], "cancel": [key_json(400)], "giveBack": [key_json(500)],
-            "refused": [key_json(600)], "verdict": "canceled", "leaseMs": 53,
+            "refused": [key_json(600)], "directive": "canceled", "leaseMs": 53,
             "prefetch": {
                 "enabled": false, "batchSize": 61, "maxQueued": 62, "refillThreshold": 63, "leaseSeconds": 64, "horizonSeconds": 65,
             },
@@ -235,7 +235,7 @@ fn an_answer_carries_every_field() {
     assert_eq!(read, SyncResponse { sequence: 6, lease_ms: 7, ..SyncResponse::default() });
     is_written_as(
         &read,
-        json!({ "sequence": 6, "leaseMs": 7, "verdict": "continue", "terms": RunnerPolicy::default() }),
+        json!({ "sequence": 6, "leaseMs": 7, "directive": "continue", "terms": RunnerPolicy::default() }),
     );
 }
 
@@ -404,7 +404,7 @@ fn words_of_the_protocol() {
         are_named(&[(role, name)]);
         assert_eq!((role.as_str(), role.is_job(), name.parse()), (name, is_job, Ok(role)), "{name}");
     }
-    assert_eq!("errand".parse::<LeaseRole>(), Err("'errand' is no kind of lease".to_owned()));
+    assert_eq!("other".parse::<LeaseRole>(), Err("'other' is no kind of lease".to_owned()));
     assert_eq!((RunnerDirective::default(), LeaseRole::default()), (RunnerDirective::Continue, LeaseRole::Job));
 }
 

@@ -16,7 +16,6 @@ use super::{AgentSettings, Effect, State};
 use crate::clock::BootInstant;
 use crate::config::RunnerExit;
 use crate::events::RunnerEvent;
-use crate::protocol::StartTemplate;
 
 /// Time that may pass between the server's check of the remaining time and the arrival of the lease.
 const MAX_LEASE_DELAY: Duration = Duration::from_secs(5);
@@ -79,7 +78,7 @@ impl Deadlines {
 
     /// Returns when a job must get its signal so that it has ended when the runner's time is over.
     pub fn signal_time(&self, job: &LeasedJob) -> Option<BootInstant> {
-        self.end().map(|end| signal_time(&job.launch.template, end))
+        self.end().map(|end| job.launch.template.signal_time(end))
     }
 
     /// Schedules the end of a started job.
@@ -146,24 +145,6 @@ impl Deadlines {
         }
         self.late_from = next;
         late
-    }
-}
-
-/// Returns when a job gets its signal so that it has ended at `end`.
-pub(super) fn signal_time(template: &StartTemplate, end: BootInstant) -> BootInstant {
-    if template.in_step {
-        end.minus(template.headroom().min(template.lead()))
-    } else {
-        kill_time(template, end).minus(template.lead())
-    }
-}
-
-/// Returns when a job gets SIGKILL so that it has ended at `end`.
-pub(super) fn kill_time(template: &StartTemplate, end: BootInstant) -> BootInstant {
-    if template.in_step {
-        end.minus(template.headroom().min(template.lead()) / 2)
-    } else {
-        end.minus(template.headroom())
     }
 }
 

@@ -8,7 +8,6 @@ use torc_api::state::Cause;
 use torc_api::termination::StepWarning;
 use torc_api::wire::{AttemptKey, FileStat, FinishedAttempt, Usage};
 
-use super::deadlines::kill_time;
 use super::jobs::{Inputs, JobStage, Jobs, LeasedJob};
 use super::reports::PendingReport;
 use super::sacct_queue::TERMINATED;
@@ -238,7 +237,7 @@ impl State {
         let job = self.jobs.get(&key)?;
         let template = &job.launch.template;
         // A late signal shortens the lead, so that SIGKILL is in time.
-        let left = end.map(|end| kill_time(template, end).since(now));
+        let left = end.map(|end| template.kill_time(end).since(now));
         let lead = left.map_or(template.lead(), |left| left.min(template.lead()));
         effects.push(Effect::Log(RunnerEvent::Signaled { key, signal: template.signal }));
         effects.push(Effect::Terminate(Termination { key, why, signal: template.signal, lead_ms: milliseconds(lead) }));

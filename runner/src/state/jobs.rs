@@ -138,7 +138,7 @@ pub(super) enum JobStage {
     /// The lease waits in the queue.
     Queued,
     /// The shim has it, and starts it after another job of its class.
-    Handed,
+    ShimQueued,
     /// The shim has it and was asked not to start it.
     Recalled,
     /// The shim has the order to start it.
@@ -332,7 +332,7 @@ impl Jobs {
     pub fn hand_over(&mut self, key: AttemptKey) {
         self.leave_queue(key);
         let Some(job) = self.jobs.get_mut(&key) else { return };
-        job.stage = JobStage::Handed;
+        job.stage = JobStage::ShimQueued;
         if let Some(class) = self.classes.get_mut(job.launch.class) {
             class.handed.push_back(key);
         }
@@ -424,7 +424,7 @@ impl Jobs {
     pub fn remove_handed(&mut self) -> bool {
         self.classes.iter_mut().for_each(|class| class.handed.clear());
         let before = self.jobs.len();
-        self.jobs.retain(|_, job| !matches!(job.stage, JobStage::Handed | JobStage::Recalled));
+        self.jobs.retain(|_, job| !matches!(job.stage, JobStage::ShimQueued | JobStage::Recalled));
         self.jobs.len() < before
     }
 
@@ -443,7 +443,7 @@ impl Jobs {
         match next {
             Some((next, job)) if job.reservation.is_none() => {
                 job.reservation = Some(slot);
-                if job.stage == JobStage::Handed {
+                if job.stage == JobStage::ShimQueued {
                     job.stage = JobStage::Starting;
                     self.classes.remove_handed(next);
                     self.activate(next);

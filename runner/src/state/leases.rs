@@ -238,7 +238,7 @@ impl State {
             let Some(job) = self.jobs.get(&key) else { continue };
             match job.stage {
                 JobStage::Queued => self.drop_unstarted(key, now),
-                JobStage::Handed => {
+                JobStage::ShimQueued => {
                     self.jobs.recall(key);
                     recalled.push(key);
                 }

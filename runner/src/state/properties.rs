@@ -417,7 +417,7 @@ impl HostModel {
             |pick: Option<u8>| pick.filter(|_| !held.is_empty()).map(|pick| held[usize::from(pick) % held.len()]);
         response.cancel.extend(choose(cancel));
         response.give_back.extend(choose(give_back));
-        response.verdict = RunnerDirective::Continue;
+        response.directive = RunnerDirective::Continue;
         self.handle(AgentEvent::Answered(Box::new(response)));
         self.shim_speaks();
     }

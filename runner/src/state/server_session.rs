@@ -344,7 +344,7 @@ impl State {
         {
             self.lifecycle.leave(exit, now.plus(self.settings.shutdown_grace));
         }
-        self.follow_directive(response.verdict, sync.leaving, now, effects);
+        self.follow_directive(response.directive, sync.leaving, now, effects);
     }
 
     fn settle_reports(&mut self, sync: &InFlight, effects: &mut Vec<Effect>) {
@@ -506,7 +506,7 @@ impl State {
         };
         for (key, job) in self.jobs.iter() {
             match job.stage {
-                JobStage::Queued | JobStage::Handed | JobStage::Recalled => request.queued.push(*key),
+                JobStage::Queued | JobStage::ShimQueued | JobStage::Recalled => request.queued.push(*key),
                 JobStage::Starting => request.running.push(RunningAttempt { key: *key, elapsed_ms: 0 }),
                 JobStage::Running | JobStage::Checking => {
                     let elapsed_ms = milliseconds(now.since(job.since));

@@ -323,7 +323,7 @@ fn an_empty_answer_is_not_asked_for_in_a_loop() {
     let mut agent = AgentHarness::with(settings);
     let mut pauses = Vec::new();
     for _ in 0..4 {
-        agent.respond(SyncResponse { verdict: RunnerDirective::Complete, ..SyncResponse::default() });
+        agent.respond(SyncResponse { directive: RunnerDirective::Complete, ..SyncResponse::default() });
         let before = agent.now;
         agent.until_due();
         while !agent.has_sync() {
@@ -365,7 +365,7 @@ fn queued_leases_run_out() {
 }
 
 #[test]
-fn a_start_that_nobody_knows_of_ends_with_its_lease() {
+fn an_unreported_start_ends_with_its_lease() {
     let mut agent = AgentHarness::new(1);
     agent.profile.runtime_seconds = 100;
     agent.answer([1, 2]);
@@ -506,13 +506,13 @@ fn another_token_is_waited_for_while_one_may_come() {
 // J15
 #[test]
 fn leaves_when_everything_has_settled() {
-    for (verdict, exit) in
+    for (directive, exit) in
         [(RunnerDirective::Complete, RunnerExit::Complete), (RunnerDirective::Canceled, RunnerExit::Canceled)]
     {
         let mut agent = AgentHarness::new(1);
         agent.answer([1]);
         agent.started(1).ended(1, 0);
-        agent.respond(SyncResponse { verdict, ..SyncResponse::default() });
+        agent.respond(SyncResponse { directive, ..SyncResponse::default() });
         assert!(agent.sync().completing && !agent.sync().leaving);
         agent.answer([]);
         assert!(agent.sync().leaving);
@@ -667,7 +667,7 @@ fn small_jobs_pass_a_big_one_but_not_for_ever() {
         agent.answer([4]);
     }
     agent.ended(3, 0);
-    assert_eq!(agent.starts(), Vec::<i64>::new(), "now everybody waits for the big one");
+    assert_eq!(agent.starts(), Vec::<i64>::new(), "now all jobs wait for the big one");
     agent.ended(1, 0);
     assert_eq!(agent.starts(), [2]);
 }

@@ -12,7 +12,7 @@ use crate::place::{Killed, Place, is_alive, kill_9, wait_for, wait_until};
 pub const TESTS: &[(&str, fn())] = &[
     ("losses::an_agent_is_killed_and_another_takes_over", an_agent_is_killed_and_another_takes_over),
     ("losses::a_second_agent_is_refused", a_second_agent_is_refused),
-    ("losses::nobody_comes_back", nobody_comes_back),
+    ("losses::an_abandoned_shim_ends_its_job", an_abandoned_shim_ends_its_job),
     ("losses::a_result_that_waited_for_a_restart_of_the_machine", a_result_that_waited_for_a_restart_of_the_machine),
     ("losses::an_agent_dies_while_it_ends_a_job", an_agent_dies_while_it_ends_a_job),
     ("losses::both_are_killed", both_are_killed),
@@ -75,7 +75,7 @@ fn a_second_agent_is_refused() {
 }
 
 // J23
-fn nobody_comes_back() {
+fn an_abandoned_shim_ends_its_job() {
     let place = Place::new();
     place.add("trap 'exit 4' TERM; echo $$ > pid; while true; do sleep 0.2; done");
     let mut config = place.config();

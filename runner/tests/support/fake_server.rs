@@ -74,7 +74,7 @@ impl FakeServer {
 }
 
 impl Buffer {
-    fn take_in(&mut self, request: &SyncRequest) {
+    fn ingest(&mut self, request: &SyncRequest) {
         self.syncs += 1;
         self.latest = self.latest.max(request.sequence);
         self.left |= request.leaving;
@@ -112,7 +112,7 @@ impl Buffer {
             profiles: if leases.is_empty() { Vec::new() } else { self.profiles.clone() },
             leases,
             cancel,
-            verdict: if settled { RunnerDirective::Complete } else { RunnerDirective::Continue },
+            directive: if settled { RunnerDirective::Complete } else { RunnerDirective::Continue },
             lease_ms: 120_000,
             ..SyncResponse::default()
         }
@@ -147,13 +147,13 @@ impl ServerLink for FakeServer {
                     return Err(error);
                 }
                 if first {
-                    buffer.take_in(request);
+                    buffer.ingest(request);
                 }
                 let overtaken = buffer.latest > request.sequence;
                 let response = if overtaken { SyncResponse::default() } else { buffer.answer(request) };
                 let is_news = !response.leases.is_empty()
                     || !response.cancel.is_empty()
-                    || response.verdict != RunnerDirective::Continue
+                    || response.directive != RunnerDirective::Continue
                     || overtaken
                     || request.leaving
                     || (first && !(request.finished.is_empty() && request.returned.is_empty()));

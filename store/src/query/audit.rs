@@ -1,4 +1,4 @@
-//! The audit log.
+//! Queries of the audit log.
 
 use sqlx::{FromRow, QueryBuilder, SqliteConnection};
 use torc_api::api::Page;

@@ -1,4 +1,4 @@
-//! Events.
+//! Queries of the event log.
 
 use sqlx::{FromRow, QueryBuilder, SqliteConnection};
 use torc_api::api::Page;

@@ -1,4 +1,4 @@
-//! Results of attempts.
+//! Queries of the results of attempts.
 
 use sqlx::{FromRow, QueryBuilder, Sqlite, SqliteConnection};
 use torc_api::api::Page;

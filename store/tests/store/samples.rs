@@ -1,4 +1,4 @@
-//! Rows for tests.
+//! Rows that the tests of the store write.
 
 use std::path::Path;
 

@@ -63,7 +63,7 @@ async fn work_off(server: Arc<Server>) -> Result<u32> {
         let answer: SyncResponse = server.call(&path, &request).await?;
         request.acknowledged = answer.sequence;
         request.finished = answer.leases.iter().map(|lease| done(lease.key)).collect();
-        if request.finished.is_empty() && answer.verdict != RunnerDirective::Continue {
+        if request.finished.is_empty() && answer.directive != RunnerDirective::Continue {
             return Ok(u32::try_from(request.sequence)?);
         }
     }

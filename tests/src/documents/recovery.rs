@@ -17,8 +17,8 @@ pub(super) const LITERALS: &[Literal] = &[
     row("torc slurm regenerate <workflow_id> --account <account> --profile kestrel", &[
         runs(Given::Scheduled, FILLED, &["_deferred"]),
     ]),
-    row("torc slurm regenerate", &[runs(Given::Finished, &[("regenerate", "regenerate w --profile kestrel --account a")], &["nothing was done"])]),
-    row("torc recover", &[runs(Given::Finished, &[("recover", "recover 1")], &["no job has failed"])]),
+    row("torc slurm regenerate", &[runs(Given::Finished, &[("regenerate", "regenerate w --profile kestrel --account a")], &["no remaining jobs, nothing to plan"])]),
+    row("torc recover", &[runs(Given::Finished, &[("recover", "recover 1")], &["no failed jobs"])]),
     row("torc workflows sync-status", &[
         runs(Given::Finished, &[("sync-status", "sync-status 1")], &["workflow/w: nothing was lost"]),
         Test("orphans.rs::sync_status_finds_losses_and_a_dry_run_changes_nothing"),

@@ -174,7 +174,7 @@ fn documents_come_from_files_folders_streams_and_standard_input() {
         env.items("get workflows").iter().map(|workflow| workflow["name"].as_str().unwrap().to_owned()).collect();
     names.sort();
     assert_eq!(names, ["five", "four", "one", "seven", "six", "three", "two"]);
-    env.torc("get jobs").exits(2).prints("the store holds several workflows");
+    env.torc("get jobs").exits(2).prints("the store contains several workflows");
 }
 
 #[test]
@@ -416,6 +416,6 @@ fn the_store_of_a_folder_above_is_found() {
     let listed = env.call("get jobs -o json").folder(env.path("deep/down")).run().exits(0).json();
     assert_eq!(listed["items"][0]["name"], "a");
     let elsewhere = TestEnv::new();
-    elsewhere.torc("get jobs").exits(5).prints("there is no store here");
+    elsewhere.torc("get jobs").exits(5).prints("no store found");
     until(|| !elsewhere.path(".torc").exists(), || "a look made a store".to_owned());
 }

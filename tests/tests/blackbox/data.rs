@@ -248,7 +248,7 @@ if [ "$1" = 4 ]; then exec torc spawn --lineage l --converged --state "{\"steps\
 n=$(($1 + 1))
 printf "jobs:\n  - {name: step_$n, command: sh step.sh $n, depends_on: [beside], resource_requirements: small}\n" > jobs$n.yaml
 torc spawn --lineage l -f jobs$n.yaml --state "{\"i\": $1}"
-if [ "$1" = 2 ]; then torc spawn --lineage l -f jobs$n.yaml | grep 'there already'; fi
+if [ "$1" = 2 ]; then torc spawn --lineage l -f jobs$n.yaml | grep 'already exist'; fi
 "#;
 
 fn finished_loop() -> TestEnv {
@@ -341,7 +341,7 @@ jobs:
     second.prints("1 running");
     env.write("go", "");
     second.finish().exits(0);
-    assert_eq!(env.json("user-data get w told"), json!(7));
+    assert_eq!(env.json("user-data get w printed"), json!(7));
 }
 
 fn entity<'a>(metadata: &'a Value, id: &str) -> &'a Value {
@@ -358,7 +358,7 @@ fn provenance_lists_jobs_with_their_files() {
     env.write("chain.yaml", format!("{document}enable_ro_crate: true\n"));
     env.write("raw.txt", "abc");
     env.write("other.txt", "x");
-    env.torc("apply -f chain.yaml").exits(0).prints("provenance: ");
+    env.torc("apply -f chain.yaml").exits(0).prints("provenance written to ");
     let written: Value = serde_json::from_slice(&fs::read(env.path("ro-crate-metadata.json")).unwrap()).unwrap();
     assert_eq!(written, env.json("ro-crate export chain"));
     let first = entity(&written, "#job-1-attempt-1");

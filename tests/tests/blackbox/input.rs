@@ -131,7 +131,7 @@ spec:
             "bad.yaml:10:17: error: expected an integer, found the text 'high' (spec.jobs[1].priority)",
             "bad.yaml:11:14: error: the name 'b' is used twice (spec.jobs[2].name)",
             "bad.yaml:11:45: error: expected a list, found the text 'c' (spec.jobs[2].dependsOn)",
-            "bad.yaml:12:56: error: there is no resource requirements named 'small' (spec.jobs[3].resourceRequirements)",
+            "bad.yaml:12:56: error: there is no set of resource requirements named 'small' (spec.jobs[3].resourceRequirements)",
         ],
     );
 }
@@ -285,7 +285,7 @@ fn missing_paths_are_refused() {
     let env = TestEnv::new();
     env.write("folder/readme.txt", "");
     env.torc("apply -f none.yaml").exits(5).prints("file none.yaml does not exist");
-    env.torc("apply -f folder").exits(4).prints("folder holds no .yaml");
+    env.torc("apply -f folder").exits(4).prints("folder contains no .yaml");
     env.call("apply -f -").run().exits(4);
     env.torc("apply").exits(2);
     env.torc("frobnicate").exits(2);

@@ -47,7 +47,7 @@ fn a_job_over_its_memory_is_killed_and_logged() {
     assert!(line.contains("WARN"), "{line}");
     let kill = outcome.stderr.lines().find(|line| line.contains("Killing OOM job workflow_id=1 job_id=1")).unwrap();
     assert!(kill.contains("WARN"), "{kill}");
-    env.torc("describe job hold").exits(0).prints("may have 40.00MB").prints("    used: ");
+    env.torc("describe job hold").exits(0).prints("of 40.0 MiB").prints("    used: ");
     env.torc("get results -o wide").exits(0).prints("PEAK MEMORY").prints("OutOfMemory");
     env.expect_nothing_left();
 }

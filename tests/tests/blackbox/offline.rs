@@ -179,7 +179,7 @@ fn reconcile_delivers_results_once_after_a_long_outage() {
     let gates = (fixture.open("early"), fixture.open("late"));
     let hint = format!("torc workflows reconcile 1 1 --base-dir {}", fixture.env.text_path("client/torc_output"));
     for runner in runners {
-        runner.finish().exits(0).prints(&hint).prints("the server stayed away");
+        runner.finish().exits(0).prints(&hint).prints("the server stayed unreachable");
     }
     fixture.env.expect_nothing_left();
     assert_eq!((fixture.ended(), fixture.journals().len()), (50, 3));
@@ -470,7 +470,7 @@ fn draining_can_be_switched_off() {
     let runner = fixture.runner("w").env("TORC_CLIENT__OFFLINE__ENABLED", "false").start();
     fixture.until_running(1);
     fixture.server.kill();
-    runner.finish().exits(6).prints("the running jobs were ended");
+    runner.finish().exits(6).prints("the running jobs were terminated");
     assert_eq!(fixture.journals(), Vec::<PathBuf>::new());
     assert_eq!(fixture.ended(), 0);
     fixture.env.expect_nothing_left();

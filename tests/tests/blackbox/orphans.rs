@@ -196,7 +196,7 @@ fn watch_notices_a_canceled_pending_allocation() {
     let watch = slurm.call("watch w -p 1").start();
     watch.prints("1 allocation pending");
     slurm.cancel();
-    watch.prints("was pending and is over");
+    watch.prints("was pending and has ended");
     watch.prints("0 allocations pending, 0 active");
 }
 
@@ -242,7 +242,7 @@ fn a_server_with_a_runner_registers_it_once() {
     // The server queries Slurm only on request.
     slurm.cancel();
     slurm.json("workflows sync-status w");
-    server.prints("nothing left to do");
+    server.prints("idle: exiting");
     server.finish().exits(0);
 }
 

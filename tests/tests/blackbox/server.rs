@@ -192,7 +192,7 @@ jobs:
   - name: a
     command: |
       mkdir alive || touch two-alive
-      trap 'touch printed' TERM
+      trap 'touch signaled' TERM
       echo started >> ran
       until test -e {end}; do sleep 0.02; done
       rmdir alive

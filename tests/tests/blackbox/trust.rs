@@ -395,6 +395,6 @@ fn admin_and_metrics_tokens_can_be_configured() {
     assert!(ask("a-long-metrics-toke").starts_with("HTTP/1.1 401"));
     let other = TestEnv::new();
     other.write("admin", "short\n");
-    other.torc("server --bind 127.0.0.1:0 --admin-token-file admin").exits(4).prints("too short");
+    other.torc("server --bind 127.0.0.1:0 --admin-token-file admin").exits(4).prints("less than 16 characters");
     other.torc("server --bind 127.0.0.1:0 --admin-token-file nowhere").exits(5).prints("could not read the token file");
 }

@@ -185,7 +185,7 @@ mod tests {
 
     // R14
     #[test]
-    fn nothing_is_submitted_and_nobody_charged_unless_that_is_said() {
+    fn nothing_is_submitted_or_charged_without_a_flag() {
         assert_eq!(asked(&[]), RegenerateRequest::default());
         let words = ["--submit", "--account", "x", "--partition", "p", "--walltime", "2h", "--include-job-ids", "a,b"];
         let expected = RegenerateRequest {

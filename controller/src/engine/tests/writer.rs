@@ -92,7 +92,7 @@ async fn work_is_given_to_one_of_those_that_wait() {
     assert_eq!(
         (status, &body["sequence"], body.get("leases")),
         (200, &json!(8), None),
-        "nobody waits for a server that ends"
+        "no runner waits for a server that ends"
     );
 }
 
@@ -133,7 +133,7 @@ async fn what_could_not_be_written_is_refused_and_never_happened() {
     let reply = server.send("POST", "/v1/workflows/w/resume", Some(ADMIN), None).await;
     assert_eq!((reply.status.as_u16(), &reply.body["code"]), (503, &json!("StoreUnavailable")), "{}", reply.text);
     let (status, body) = answer(waiting).await;
-    assert_eq!((status, &body["code"]), (503, &json!("StoreUnavailable")), "whoever waits is told");
+    assert_eq!((status, &body["code"]), (503, &json!("StoreUnavailable")), "a waiting request gets the error");
     let workflow = server.ok("GET", "/v1/workflows/w", None).await;
     assert_eq!(workflow["suspended"], true, "questions are answered with what is durable");
     assert!(server.metrics.render(&[], 0).contains("torc_write_failures_total 1\n"));

@@ -69,7 +69,7 @@ async fn a_log_is_brought_by_the_runner_of_its_host_or_of_its_volume() {
 }
 
 #[tokio::test]
-async fn a_log_that_nobody_can_bring_is_told_where_it_is() {
+async fn a_log_that_no_runner_can_send_is_reported_with_the_reason() {
     for (kind, code) in [("pod", "LogGone"), ("local", "LogElsewhere"), ("slurm", "LogElsewhere")] {
         let server = ended(kind).await;
         let reply = log(&server, &format!("path={PATH}")).await;

@@ -128,7 +128,7 @@ fn what_lingers_says_what_it_waits_for() {
 }
 
 #[test]
-fn what_nobody_has_looked_at_yet_is_pending() {
+fn an_object_without_a_reconcile_is_pending() {
     let status = status(&View { api_url: Some("http://torc"), ..view(None, None) });
     assert_eq!(summary(&status)[0], "Accepted=Unknown/Pending@3");
     assert_eq!(summary(&status)[5..], ["Finished=False/NotStarted@3", "Succeeded=Unknown/Pending@3"]);

@@ -64,7 +64,7 @@ async fn an_object_goes_when_its_jobs_have_ended() {
         { "op": "remove", "path": path },
     ]);
     assert_eq!(released(&calls).map(|call| &call.body), Some(&patch));
-    assert!(!is_stored(&fixture).await, "whoever deletes an object wants it forgotten");
+    assert!(!is_stored(&fixture).await, "a deleted object leaves no record");
 }
 
 #[tokio::test]

@@ -57,7 +57,7 @@ async fn an_event_that_was_not_told_is_told_the_next_time() {
     let (code, body) = failure(409, "AlreadyExists", "it exists");
     fixture.api.answers("POST", "/apis/events.k8s.io", code, body);
     publish_new_events(&fixture.context).await.unwrap();
-    assert!(fixture.server.engine.event_cursor().await.unwrap() > 0, "whoever told it before has told it");
+    assert!(fixture.server.engine.event_cursor().await.unwrap() > 0, "an Event that exists counts as published");
 }
 
 #[tokio::test]

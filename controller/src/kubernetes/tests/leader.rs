@@ -17,7 +17,7 @@ fn lease(holder: &str, transitions: i64, version: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_lease_that_nobody_has_is_taken_with_the_next_number() {
+async fn a_free_lease_is_acquired_with_the_next_epoch() {
     for (seen, expected) in [(None, 1), (Some(lease("", 6, "8")), 7)] {
         let (api, folder) = (FakeApi::default(), tempfile::tempdir().unwrap());
         if let Some(seen) = seen.clone() {
@@ -53,7 +53,7 @@ async fn the_number_is_higher_than_any_that_the_store_has_seen() {
 }
 
 #[tokio::test]
-async fn whoever_stands_by_says_who_leads() {
+async fn a_standby_reports_the_leader() {
     let (api, folder) = (FakeApi::default(), tempfile::tempdir().unwrap());
     api.answers("GET", LEASE, 200, lease("torc-1_00", 6, "8"));
     let mut candidate = Candidate::new(api.client(), "torc", "leader", "torc-0");

@@ -56,7 +56,7 @@ async fn is_canceled(fixture: &Fixture) -> bool {
 }
 
 #[tokio::test]
-async fn strays_are_looked_for_with_a_full_list_and_in_office() {
+async fn orphans_are_detected_only_by_a_leader_with_a_full_list() {
     let (unlisted, led_by_others, leading) = (with_orphan().await, with_orphan().await, with_orphan().await);
     unlisted.context.readiness.lists();
     let stop = CancellationToken::new();

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn verdicts_are_short_lived() {
+    fn cached_reviews_expire() {
         let now = Instant::now();
         let caller = Caller { grant: Grant::Pool, name: "torc/runner".to_owned() };
         let mut cache = ReviewCache::default();

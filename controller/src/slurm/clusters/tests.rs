@@ -28,7 +28,7 @@ async fn partitions_are_asked_for_again_after_ten_minutes() {
     slurm.says("sinfo", NODES);
     let mut clusters = slurm.clusters();
     let cluster = clusters.get(LOCAL, None).unwrap();
-    assert_eq!(cluster.known_partitions(), None, "nobody has asked yet");
+    assert_eq!(cluster.known_partitions(), None, "Slurm was not asked yet");
     let short = Some(vec!["short".to_owned()]);
     for (seconds, calls) in [(0, 1), (599, 0), (1, 1), (599, 0)] {
         slurm.advance(Duration::from_secs(seconds));
@@ -71,7 +71,7 @@ async fn only_the_slurm_of_this_machine_needs_no_description() {
     let slurm = FakeSlurm::new();
     let mut clusters = slurm.clusters();
     assert!(clusters.get("lab", None).is_none());
-    assert!(clusters.status("local").is_none(), "nobody has spoken with it");
+    assert!(clusters.status("local").is_none(), "it was not called yet");
     assert!(clusters.get("local", None).is_some());
     assert!(clusters.status("local").is_some());
     let cluster = clusters.get("lab", Some(&spec(1))).unwrap();

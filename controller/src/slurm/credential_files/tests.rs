@@ -60,7 +60,7 @@ async fn what_runners_read_is_renewed_at_half_of_its_life() {
     credential_files.withdraw(&to, "0a1b", cluster, &config).await;
     assert_eq!(std::fs::read_dir(slurm.path("handed")).unwrap().count(), 0);
     credential_files.deliver(&to, "0a1b", cluster, &config, 11_001).await.unwrap();
-    assert!(token.exists(), "what was withdrawn is delivered anew");
+    assert!(token.exists(), "withdrawn files are delivered again");
 }
 
 #[tokio::test]

@@ -84,7 +84,7 @@ async fn an_allocation_is_missing_since_it_was_first_missed() {
     assert_eq!(missing(59).await, (SlurmObservation::Unseen, 59_000));
     assert_eq!(missing(1).await, (SlurmObservation::Unseen, 60_000));
     slurm.refuses("sacct", "sacct: error: Unable to contact slurm controller (connect failure)");
-    assert_eq!(missing(5).await, (SlurmObservation::NoAnswer, 0), "nobody knows");
+    assert_eq!(missing(5).await, (SlurmObservation::NoAnswer, 0), "it is unknown");
     slurm.relents("sacct");
     assert_eq!(missing(5).await, (SlurmObservation::Unseen, 70_000));
     slurm.says("squeue", &queued("71", "RUNNING", "c", "x"));
@@ -162,7 +162,7 @@ async fn a_submission_that_was_cut_short_is_found_by_its_name() {
     let lines = [
         queued("71", "PENDING", &name(1), &name(1)),
         queued("72", "PENDING", "(null)", &name(1)),
-        queued("73", "PENDING", "somebody else's", &name(1)),
+        queued("73", "PENDING", "another user's", &name(1)),
         queued("74", "PENDING", &name(2), &name(2)),
     ];
     slurm.says("squeue", &lines.concat());

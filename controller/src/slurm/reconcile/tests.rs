@@ -210,7 +210,7 @@ async fn what_was_handed_over_goes_with_the_last_allocation() {
 }
 
 #[tokio::test]
-async fn everything_is_cancelled_when_all_of_it_is_to_go() {
+async fn draining_cancels_all_allocations() {
     let mut lab = Lab::new().await;
     lab.apply("w", 1).await;
     lab.apply("v", 1).await;
@@ -302,17 +302,17 @@ async fn a_submission_without_answer_is_adopted_once() {
     lab.tick(false).await;
     lab.tick(true).await;
     lab.tick(false).await;
-    assert_eq!(lab.slurm.calls("sbatch").len(), 1, "nobody knows yet whether Slurm has it");
+    assert_eq!(lab.slurm.calls("sbatch").len(), 1, "it is not known yet whether Slurm has it");
     let name = format!("torc-wf1-a1-{}", lab.server.engine.identity().await.unwrap());
     let line = |number: i32| format!("{number}|PENDING|short|1|N/A|N/A|1:00||{name}|{name}|None\n");
     lab.slurm.says("squeue", &[line(71), line(72)].concat());
     lab.tick(true).await;
     assert_eq!(lab.allocations().await, [known("71", "pending")]);
-    assert_eq!(lab.slurm.calls("scancel"), ["72"], "the other one is nobody's");
+    assert_eq!(lab.slurm.calls("scancel"), ["72"], "the other one has no allocation");
 }
 
 #[tokio::test]
-async fn another_process_hands_over_anew_what_runners_read() {
+async fn another_process_delivers_the_credentials_again() {
     let mut lab = Lab::new().await;
     lab.apply("w", 1).await;
     lab.tick(false).await;
@@ -333,7 +333,7 @@ async fn another_process_hands_over_anew_what_runners_read() {
         let mut context =
             SlurmContext::new(lab.server.engine.clone(), config, credentials, leadership, down, lab.slurm.moments());
         context.tick(true).await.unwrap();
-        assert_eq!(lab.handed(), expected, "whoever only looks cannot be reached by the runners");
+        assert_eq!(lab.handed(), expected, "runners cannot reach a process that serves none");
     }
 }
 
@@ -364,7 +364,7 @@ async fn clusters_are_listed_by_name_with_what_is_known_of_them() {
 }
 
 #[tokio::test]
-async fn a_stop_is_carried_out_where_nobody_ticks() {
+async fn a_cancel_reaches_slurm_without_periodic_ticks() {
     let mut lab = Lab::new().await;
     lab.apply("w", 1).await;
     lab.tick(false).await;
@@ -377,7 +377,7 @@ async fn a_stop_is_carried_out_where_nobody_ticks() {
         super::super::SlurmHandle::start(lab.server.engine.clone(), config, credentials, Leadership::permanent(), stop);
     lab.queue(&[("501", "PENDING")]);
     handle.reconcile_now().await.unwrap();
-    assert!(lab.slurm.calls("scancel").is_empty(), "it is not cancelled");
+    assert!(lab.slurm.calls("scancel").is_empty(), "it is not canceled");
     lab.server.ok("POST", "/v1/workflows/w/cancel", None).await;
     handle.reconcile_now().await.unwrap();
     assert_eq!(lab.slurm.calls("scancel"), ["501"]);

@@ -45,8 +45,9 @@ impl LiveWorkflow {
         self.set_actions(rows);
     }
 
-    /// Lets actions wait for their triggers again after a reset of jobs: those at the end of the workflow or of a worker, those that wait
-    /// for one of the jobs, and those that a cancellation has skipped. The start of the workflow is not repeated.
+    /// Resets actions after a reset of jobs, so that they wait for their triggers again: those at the end of the
+    /// workflow or of a worker, those that wait for one of the jobs, and those that a cancellation has skipped. The
+    /// start of the workflow is not repeated.
     pub fn reset_triggers(&mut self, jobs: &BTreeSet<u32>, tx: &mut Tx) {
         if self.actions.is_empty() || jobs.is_empty() {
             return;

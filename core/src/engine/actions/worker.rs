@@ -55,7 +55,7 @@ impl LiveWorkflow {
         }
     }
 
-    /// Returns whether a job has started, and not everything had ended by this time.
+    /// Returns whether the workflow has started and had not ended before this time.
     fn was_active_since(&self, ms: i64) -> bool {
         self.row().started_ms.is_some() && self.row().completed_ms.is_none_or(|completed| completed >= ms)
     }

@@ -19,7 +19,8 @@ use crate::planning::course::{LiveAllocation, NodeRequest, ResourceClass, Workfl
 use crate::planning::sizing::AllocationStage;
 use crate::rows::{AllocationRow, Regenerated};
 
-/// Time after the start of an allocation in which its runner may still register. Long enough to start a node and a container.
+/// Time after its start for which an allocation without runners counts as free capacity, because its runner may still
+/// register. Long enough to boot a node and start a container.
 const RUNNER_START_MS: i64 = 180_000;
 
 impl Engine {

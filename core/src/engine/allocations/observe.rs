@@ -1,4 +1,4 @@
-//! Polls of Slurm: what it says about allocations, and what follows for runners and jobs.
+//! Applies the answers of Slurm to allocations, and their consequences to runners and jobs.
 
 use torc_api::allocation::{AllocationStatus, OrphanReport, OrphanedAllocation, OrphanedJob};
 use torc_api::event_reason::EventReason;
@@ -39,7 +39,7 @@ impl Orphans {
 }
 
 impl Engine {
-    /// Finds what has ended or is lost, according to Slurm. Changes nothing.
+    /// Returns the allocations, runners and jobs that have ended or are lost according to Slurm. Changes nothing.
     pub fn find_orphans(&self, observations: &[Observation]) -> Orphans {
         let allocations: Vec<KnownAllocation> = observations
             .iter()
@@ -65,7 +65,7 @@ impl Engine {
         Orphans { findings: orphans::detect(&allocations, &runners, &running_jobs(&self.workflows)) }
     }
 
-    /// Records what Slurm says, ends allocations that have ended, and ends the attempts that were lost with them.
+    /// Records the answers of Slurm, ends allocations that are over, and ends the attempts that were lost with them.
     pub fn observe_allocations(&mut self, observations: &[Observation], tx: &mut Tx) -> Orphans {
         let orphans = self.find_orphans(observations);
         for observation in observations {
@@ -153,7 +153,7 @@ impl Engine {
         leases.forget_worker(id, tx);
     }
 
-    /// Reports what was found with names, for one workflow or for all.
+    /// Returns the findings with names, for one workflow or for all.
     pub fn orphan_report(&self, orphans: &Orphans, workflow: Option<WorkflowId>) -> OrphanReport {
         let concerns = |id: WorkflowId| workflow.is_none_or(|wanted| wanted == id);
         let rows = || self.workflows.values().flat_map(|workflow| workflow.allocations.iter());

@@ -10,7 +10,8 @@ use crate::engine::workflow::LiveWorkflow;
 use crate::rows::AllocationRow;
 use crate::time::rfc3339;
 
-/// Returns the name of an allocation in Slurm. It contains the identity of the store, because stores number their workflows alike.
+/// Returns the name of an allocation in Slurm. It contains the identity of the store, because every store numbers its
+/// workflows from 1.
 pub fn slurm_name(row: &AllocationRow, store: &str) -> String {
     format!("{}-{store}", row.name())
 }
@@ -45,7 +46,7 @@ pub fn allocation(row: &AllocationRow, workflow: &str) -> Allocation {
     }
 }
 
-/// Returns the condition whether ready jobs have capacity, as far as that depends on Slurm.
+/// Returns the `AllocationsReady` condition: whether ready jobs have capacity, as far as that depends on Slurm.
 pub fn allocations_ready(workflow: &LiveWorkflow) -> Condition {
     let (pending, active) = workflow.allocations.counts();
     let summary = workflow.allocations.summary();

@@ -53,7 +53,7 @@ impl Leases<'_> {
         }
     }
 
-    /// Records that the allocation of a runner was not unproductive.
+    /// Records that the allocation of a runner has reported the end of a job, so it is not unproductive.
     fn record_report(&mut self, id: RunnerId, tx: &mut Tx) {
         let Some((workflow, allocation)) = self.runners.get(&id).and_then(LiveRunner::allocation) else { return };
         if let Some(workflow) = self.workflows.get_mut(&workflow) {

@@ -13,7 +13,8 @@ use torc_api::event_reason::EventReason;
 const ORPHAN_AFTER_MS: u64 = 3_600_000;
 
 impl Leases<'_> {
-    /// Applies everything that is due: deadlines, offers and the silence of runners. Cheap if nothing is due.
+    /// Applies all time limits that have passed: deadlines, offers, return requests and the silence of runners. Cheap
+    /// if none has.
     pub fn expire(&mut self, tx: &mut Tx) {
         self.cancel_overdue(tx);
         self.runners.expire_offers(tx.now);

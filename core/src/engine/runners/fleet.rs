@@ -53,7 +53,8 @@ impl<'a> Fleet<'a> {
         owners
     }
 
-    /// Adds the resources in use by each owner. A single owner shares with no other.
+    /// Fills in the resources in use by each owner. A single owner needs none, because they are only compared among
+    /// owners.
     fn add_usage(self, owners: &mut [OwnerQueues<'_>]) {
         if owners.len() < 2 {
             return;
@@ -131,7 +132,8 @@ impl<'a> Fleet<'a> {
         found
     }
 
-    /// Returns runners in which a fitting lease waits, the most loaded first. A runner that runs nothing is about to start its own leases.
+    /// Returns runners in which a fitting lease waits, the most loaded first. Runners without running jobs are left
+    /// out, because they are about to start their own leases.
     fn donors_for(self, id: RunnerId, free: &Resources, view: &RunnerView<'_>) -> Vec<&'a LiveRunner> {
         let runners = self.runners;
         let others = runners.donors.iter().filter(|donor| **donor != id).filter_map(|donor| runners.get(donor));
@@ -189,7 +191,7 @@ impl<'a> Fleet<'a> {
     }
 }
 
-/// Returns how much work of a workflow a runner may get in one answer, and beyond what it can start now.
+/// Returns the number of jobs of a workflow that one answer may lease to a runner, in total and ahead.
 fn allowance(runner: &LiveRunner, workflow: &LiveWorkflow) -> Allowance {
     let Some(prefetch) = &workflow.spec().prefetch else { return Allowance::default() };
     let number = |value: Option<i32>| value.map_or(usize::MAX, |value| value.unsigned_abs() as usize);

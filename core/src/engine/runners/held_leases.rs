@@ -26,7 +26,7 @@ impl LeaseTarget {
 pub(in crate::engine) struct HeldLease {
     /// The key that the runner knows it by.
     pub key: AttemptKey,
-    /// The message whose answer granted it; 0 if no answer did.
+    /// Sequence number of the message whose answer granted it; 0 if unknown, e.g. after a restart.
     granted_in: u64,
 }
 

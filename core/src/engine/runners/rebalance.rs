@@ -1,8 +1,9 @@
 //! Leases that have not started move to runners that can start them now.
 //!
-//! A runner with free capacity for which no ready job is left gets leases that wait in other runners: the last in line of the most loaded
-//! runner first. The holder is requested to return them. The other runner gets them only after the holder has confirmed that it did not
-//! start them. A lease moves at most twice, so that it does not oscillate.
+//! If no ready job is left for a runner with free capacity, it gets leases that wait in other runners: those at the
+//! end of the queue of the most loaded runner first. The engine asks the holder to return them, and grants them to
+//! the other runner only after the holder has confirmed that it did not start them. A lease moves at most twice, so
+//! that it does not oscillate.
 
 use std::collections::HashSet;
 
@@ -51,8 +52,8 @@ pub(in crate::engine) struct SpareLease {
 }
 
 impl Runners {
-    /// Records which leases wait in a runner, and of which classes. Requests for leases that it has returned or started are over. Returns
-    /// whether the leases have changed and one of them could be given away.
+    /// Records which leases wait in a runner, and of which classes. Drops the return requests for leases that it has
+    /// returned or started. Returns whether the leases have changed and one of them could be given away.
     pub fn set_waiting(&mut self, id: RunnerId, request: &SyncRequest, classes: Vec<WaitingClass>) -> bool {
         let Some(runner) = self.all.get_mut(&id) else { return false };
         let is_new = runner.waiting != request.queued;
@@ -77,7 +78,7 @@ impl Runners {
         }
     }
 
-    /// Lets runners be polled again if a holder has not answered in time.
+    /// Wakes waiting runners if a holder has not returned a lease in time.
     pub fn expire_return_requests(&mut self, now: Now) {
         let is_late = |donor: &RunnerId| {
             let requests = self.all.get(donor).map(|donor| donor.return_requests.values());

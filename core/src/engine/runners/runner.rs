@@ -51,7 +51,8 @@ pub(in crate::engine) struct LiveRunner {
     silent: bool,
     pub leases: RunnerLeases,
     sent_directive: SentDirective,
-    /// Leases that the runner has to cancel or to return and still has, with the message whose answer had them first.
+    /// Leases that answers cancel or request back and that the runner still has. The value is the sequence number of
+    /// the message whose answer first named the lease.
     sent_keys: HashMap<AttemptKey, u64>,
     /// Leases that had not started at its last message.
     pub(super) waiting: Vec<AttemptKey>,
@@ -67,7 +68,7 @@ pub(in crate::engine) struct LiveRunner {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct SentDirective {
     directive: RunnerDirective,
-    /// The message whose answer had the directive first.
+    /// Sequence number of the message whose answer first had the directive.
     sequence: u64,
 }
 
@@ -199,8 +200,8 @@ impl LiveRunner {
         self.allocation = before.allocation;
     }
 
-    /// Returns whether an answer cancels leases or requests them back that no acknowledged answer has named. Answers repeat these keys
-    /// until the leases end, but a repetition does not end a long poll.
+    /// Returns whether an answer cancels or requests back a lease that no acknowledged answer has named. Answers
+    /// repeat these keys until the leases end, but a repetition does not end a long poll.
     pub fn has_new_keys(&mut self, request: &SyncRequest, response: &SyncResponse) -> bool {
         let keys: HashSet<AttemptKey> = response.cancel.iter().chain(&response.give_back).copied().collect();
         self.sent_keys.retain(|key, _| keys.contains(key));
@@ -214,8 +215,8 @@ impl LiveRunner {
     /// Returns whether an answer has a directive that no acknowledged answer had. A runner that knows of a completion waits for the next
     /// workflow as for any other work.
     pub fn has_new_directive(&mut self, request: &SyncRequest, response: &SyncResponse) -> bool {
-        if self.sent_directive.directive != response.verdict {
-            self.sent_directive = SentDirective { directive: response.verdict, sequence: request.sequence };
+        if self.sent_directive.directive != response.directive {
+            self.sent_directive = SentDirective { directive: response.directive, sequence: request.sequence };
         }
         self.sent_directive.sequence > request.acknowledged
     }
@@ -225,7 +226,7 @@ impl LiveRunner {
         self.row.kind == RunnerKind::Slurm
     }
 
-    /// Returns what decides whether a job fits the runner.
+    /// Returns the properties that decide whether a job fits the runner.
     pub fn view(&self, now: Now) -> RunnerView<'_> {
         RunnerView {
             capacity: self.row.capacity,

@@ -226,7 +226,7 @@ fn a_silent_runners_action_goes_to_another() {
     lab.world.silence(121_000);
     let mut other = lab.hire("two");
     let again = lab.ask(&mut other).remove(0);
-    assert_eq!((again.key.job, again.key.attempt), (lease.key.job, 2), "somebody may have started the first");
+    assert_eq!((again.key.job, again.key.attempt), (lease.key.job, 2), "a runner may have started the first");
     assert_ne!(again.key.lease_id, lease.key.lease_id);
     let mut back = lab.hire("one");
     let answer = lab.say(&mut back, SyncRequest { running: vec![running(lease.key)], ..say(1) });
@@ -237,7 +237,7 @@ fn a_silent_runners_action_goes_to_another() {
 
 // J19
 #[test]
-fn gates_open_when_all_jobs_are_there_and_cancelled_ones_count() {
+fn gates_open_when_all_jobs_are_there_and_canceled_ones_count() {
     let ready = after_jobs(OnJobsReady, &["b", "c"]);
     let complete = after_jobs(OnJobsComplete, &["a", "b"]);
     let jobs = [job("a"), job("b").after(&["a"]), job("c").after(&["b"])];
@@ -245,7 +245,7 @@ fn gates_open_when_all_jobs_are_there_and_cancelled_ones_count() {
     let mut hand = lab.hire("one");
     let a = lab.ask(&mut hand).remove(0);
     assert_eq!(lab.states(), [Waiting, Waiting]);
-    // b and c are cancelled with a: they are beyond ready, and complete.
+    // b and c are canceled with a: they are beyond ready, and complete.
     lab.fail(&mut hand, &a, Cause::ExitCode);
     assert_eq!(lab.world.states(&["b", "c"]), [JobState::Canceled; 2]);
     assert_eq!(lab.states(), [Pending, Pending]);
@@ -272,7 +272,7 @@ fn jobs_that_run_again_arm_their_actions_again() {
     assert_eq!(done, ["a", "gate", "end"]);
     lab.world.run(|engine, tx| engine.retry(id, &Retry::All, tx)).unwrap();
     let mut done = lab.work_off(&mut hand);
-    assert_eq!(done.remove(0), "start", "a new run starts anew");
+    assert_eq!(done.remove(0), "start", "a new run resets the triggers");
     done.sort();
     assert_eq!(done, ["a", "b", "end", "gate", "gate"]);
 }
@@ -302,13 +302,13 @@ fn the_end_is_held_back_until_what_it_set_off_has_ended() {
     let mut hand = lab.hire("one");
     let a = lab.ask(&mut hand).remove(0);
     let answer = lab.end(&mut hand, &a);
-    assert_eq!((names(&answer.leases), answer.verdict), (vec!["end"], RunnerDirective::Continue));
+    assert_eq!((names(&answer.leases), answer.directive), (vec!["end"], RunnerDirective::Continue));
     assert!(!lab.is_finished());
     lab.world.restart();
     assert!(!lab.is_finished());
     let end = answer.leases[0].clone();
     let answer = lab.end(&mut hand, &end);
-    assert_eq!(answer.verdict, RunnerDirective::Complete);
+    assert_eq!(answer.directive, RunnerDirective::Complete);
     assert!(lab.is_finished());
     let reasons = lab.world.reasons();
     let at = |reason| reasons.iter().position(|known| *known == reason);
@@ -332,7 +332,7 @@ fn without_a_runner_the_action_waits_and_the_workflow_ends() {
 
 // J15
 #[test]
-fn a_cancelled_workflow_runs_only_what_belongs_to_its_end() {
+fn a_canceled_workflow_runs_only_its_completion_actions() {
     let actions =
         [commands(OnWorkflowComplete, "end"), after_jobs(OnJobsComplete, &["a"]), commands(OnWorkflowStart, "x")];
     let mut lab = Lab::new(&Plan::new([job("a")]).with(with(actions)));
@@ -342,10 +342,10 @@ fn a_cancelled_workflow_runs_only_what_belongs_to_its_end() {
     lab.world.run(|engine, tx| engine.cancel(id, tx)).unwrap();
     let answer = lab.say(&mut hand, SyncRequest { running: vec![running(start.key)], ..ask(1, 8) });
     assert_eq!(answer.cancel, [start.key]);
-    assert_eq!((names(&answer.leases), answer.verdict), (vec!["end"], RunnerDirective::Continue));
+    assert_eq!((names(&answer.leases), answer.directive), (vec!["end"], RunnerDirective::Continue));
     assert_eq!(lab.states(), [Pending, Waiting, Skipped]);
     let end = answer.leases[0].clone();
-    assert_eq!(lab.end(&mut hand, &end).verdict, RunnerDirective::Canceled);
+    assert_eq!(lab.end(&mut hand, &end).directive, RunnerDirective::Canceled);
     lab.world.run(|engine, tx| engine.resume(id, tx)).unwrap();
     assert_eq!(lab.states(), [Waiting, Waiting, Pending], "wanted again");
 }
@@ -432,7 +432,7 @@ fn asking_for_nodes_is_left_to_the_controller() {
     assert_eq!(names(&answer.leases), ["b"]);
     assert_eq!(numbers(&lab).len(), 2);
     let b = answer.leases[0].clone();
-    assert_eq!(lab.end(&mut hand, &b).verdict, RunnerDirective::Complete, "nor does the end");
+    assert_eq!(lab.end(&mut hand, &b).directive, RunnerDirective::Complete, "nor does the end");
 }
 
 #[test]

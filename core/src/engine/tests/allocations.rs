@@ -227,7 +227,7 @@ fn a_dry_look_changes_nothing_and_names_everything() {
 
 // R03
 #[test]
-fn a_job_that_runs_with_nobody_is_lost_and_the_others_are_not() {
+fn only_jobs_without_a_runner_are_lost() {
     let mut world = World::with(&Plan::new([job("a"), job("b")]));
     let [lives, gone] = ["n1", "n2"].map(|host| world.register(&runner(host)));
     for id in [lives, gone] {
@@ -339,7 +339,7 @@ fn an_unseen_restart_loses_only_earlier_jobs_and_runners() {
 }
 
 #[test]
-fn a_cancelled_allocation_is_cancelled_when_slurm_says_so() {
+fn an_allocation_is_canceled_when_slurm_confirms_it() {
     let mut world = World::with(&for_slurm());
     let key = world.allocation("7");
     let asked = world.run(|engine, tx| engine.cancel_allocations(&[key], tx));
@@ -361,7 +361,7 @@ fn allocations_in_vain_are_counted_and_work_forgives_them() {
     }
     let exhausted = |world: &World| world.engine.slurm_needs(None, world.now)[0].is_exhausted;
     end(&mut world, 50, SlurmState::Preempted);
-    assert!(!exhausted(&world), "that somebody else needed the nodes says nothing");
+    assert!(!exhausted(&world), "a preemption does not count");
     end(&mut world, 51, SlurmState::Failed);
     assert!(exhausted(&world));
     let status = world.engine.workflow_summary(world.workflow()).unwrap().status;

@@ -152,7 +152,7 @@ fn recovering_holds_until_the_retried_jobs_end() {
 }
 
 #[test]
-fn what_fails_for_good_or_is_cancelled_is_not_recovered() {
+fn permanent_failures_and_canceled_jobs_are_not_recovered() {
     let mut world = World::with(&Plan::new([job("a"), job("b")]));
     let id = world.register(&runner("one"));
     world.sync(id, &ask(1, 2));

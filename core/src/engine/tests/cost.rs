@@ -1,4 +1,4 @@
-//! What an end, an apply and a retry touch: what they move, and nothing else, however large the workflow is.
+//! An end, an apply and a retry touch only what they change, however large the workflow is.
 
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::SyncRequest;
@@ -46,7 +46,7 @@ fn a_whole_workflow_is_one_group_of_rows() {
 const LAYERS: usize = 60;
 const WIDTH: usize = 3;
 
-/// Every job of a layer waits for every job of the layer before: more ways through it than anybody can walk.
+/// Every job of a layer waits for every job of the layer before: too many paths to visit each of them.
 fn layered() -> Plan {
     let name = |layer: usize, at: usize| format!("l{layer:02}_{at}");
     let layer = |layer: usize| -> Vec<PlannedJob> {
@@ -66,7 +66,7 @@ fn a_retry_visits_each_dependent_once() {
     let leases = world.sync(id, &ask(1, 3)).leases;
     let finished = leases.iter().map(|lease| failure(lease.key, 1, Cause::ExitCode)).collect();
     world.sync(id, &SyncRequest { finished, ..say(2) });
-    assert_eq!(world.state_of("l59_2"), JobState::Canceled, "it was cancelled along all those ways, too");
+    assert_eq!(world.state_of("l59_2"), JobState::Canceled, "it was canceled along all those paths, too");
     let affected = world.run(|engine, tx| engine.retry(workflow, &Retry::Failed, tx));
     assert_eq!(affected, Ok((LAYERS * WIDTH) as i64));
     assert_eq!(world.states(&["l00_0", "l01_0", "l59_2"]), [JobState::Ready, JobState::Blocked, JobState::Blocked]);

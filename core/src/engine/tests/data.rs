@@ -201,7 +201,7 @@ fn names_and_sizes_have_limits() {
 }
 
 #[test]
-fn data_that_nobody_can_give_is_named_before_the_start() {
+fn data_without_a_source_is_reported_before_the_start() {
     let mut story = Story::usual();
     story.data.push(("lacking", None, false));
     story.reads.push(("maker", "lacking"));

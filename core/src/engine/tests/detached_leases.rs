@@ -153,7 +153,7 @@ fn a_removed_job_and_a_deleted_workflow_have_nothing_that_waits() {
 
 /// A canceled lease may have started before its runner received the cancellation.
 #[test]
-fn what_became_of_a_cancelled_lease_is_recorded() {
+fn the_result_of_a_canceled_lease_is_recorded() {
     let (mut world, _, id) = busy();
     let b = world.key("b");
     let workflow = world.workflow();

@@ -142,7 +142,7 @@ fn recovered_requirements_last_until_the_document_changes() {
     assert_eq!(memory(&world), 8 << 30);
 }
 
-/// Numbers follow the document, dependencies do not: cancelling in the order of numbers must not count an end twice.
+/// Numbers follow the document, dependencies do not: canceling in the order of numbers must not count an end twice.
 #[test]
 fn replanned_dependents_of_a_failure_are_counted_once() {
     let plan = Plan::new([
@@ -159,7 +159,7 @@ fn replanned_dependents_of_a_failure_are_counted_once() {
     world.sync(id, &SyncRequest { finished: vec![failure(world.key("bad"), 1, Cause::ExitCode)], ..say(2) });
     use JobState::{Blocked, Canceled};
     assert_eq!(world.states(&["first", "second", "end"]), [Canceled, Canceled, Blocked]);
-    // `first` runs again because `spark` changed, and is cancelled again because `bad` has failed.
+    // `first` runs again because `spark` changed, and is canceled again because `bad` has failed.
     world.apply(&plan.edit("spark", |job| job.version = 1));
     assert_eq!(world.states(&["first", "second", "end"]), [Canceled, Canceled, Blocked]);
     let moves = world.database.events.iter().flat_map(|event| &event.jobs);
@@ -168,7 +168,7 @@ fn replanned_dependents_of_a_failure_are_counted_once() {
 }
 
 #[test]
-fn a_cancelled_workflow_stays_cancelled_whatever_is_applied() {
+fn a_canceled_workflow_stays_canceled_after_any_apply() {
     let (mut world, plan, _) = half_way();
     let workflow = world.workflow();
     world.run(|engine, tx| engine.cancel(workflow, tx)).unwrap();

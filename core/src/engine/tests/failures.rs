@@ -41,7 +41,7 @@ fn auto() -> Recovery {
 }
 
 #[test]
-fn dependents_are_cancelled_with_theirs_or_run_all_the_same() {
+fn dependents_of_a_failure_are_canceled_or_run_anyway() {
     let plan = Plan::new([
         job("d").after(&["c", "x"]),
         job("c").after(&["b"]),
@@ -53,7 +53,7 @@ fn dependents_are_cancelled_with_theirs_or_run_all_the_same() {
     lab.end(7, Some(Cause::ExitCode));
     use JobState::{Canceled, Failed, Ready};
     assert_eq!(lab.world.states(&["a", "b", "c", "d", "x"]), [Failed, Canceled, Canceled, Canceled, Ready]);
-    assert_eq!(lab.world.database.results.len(), 1, "a cancelled job has no result");
+    assert_eq!(lab.world.database.results.len(), 1, "a canceled job has no result");
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn a_handler_is_asked_before_the_recovery_policy() {
 }
 
 #[test]
-fn a_failure_that_waits_for_a_person_holds_its_dependents() {
+fn a_failure_that_needs_a_decision_holds_its_dependents() {
     let manual = Recovery { policy: Some(RecoveryPolicy::Manual), ..Recovery::default() };
     let plan = Plan::new([job("a"), job("b").after(&["a"])]).with(|spec| spec.recovery = Some(manual));
     let mut lab = Lab::new(&plan);

@@ -156,7 +156,7 @@ impl SimRunner {
         }
     }
 
-    /// Nobody knows it any more: it starts counting afresh, with everything that it has.
+    /// The server has forgotten it: it restarts its sequence and reports all that it holds.
     pub fn forgotten(&mut self) {
         self.id = None;
         self.sequence = 0;

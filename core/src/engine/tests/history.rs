@@ -170,7 +170,7 @@ impl History {
         self.check_packing(runner, &request, &answer.response);
         for (finished, (awaited, elsewhere)) in request.finished.iter().zip(awaited.into_iter().zip(elsewhere)) {
             let refused = answer.response.refused.contains(&finished.key);
-            assert!(refused || !elsewhere, "what somebody else has started is theirs");
+            assert!(refused || !elsewhere, "a report was accepted, but another runner has started the job");
             if awaited && !refused {
                 self.check_came_after_parents(&finished.key);
             }
@@ -403,7 +403,7 @@ fn policy(how: u32) -> Option<torc_api::workflow::RerunPolicy> {
     [None, Some(Failed), Some(Incomplete), Some(All)][how as usize % 4]
 }
 
-/// Most jobs succeed.
+/// Returns how an attempt ends; none for the 11 of 16 that succeed.
 fn outcome(how: u32) -> Option<(i32, Cause)> {
     match how % 16 {
         0 => Some((1, Cause::ExitCode)),

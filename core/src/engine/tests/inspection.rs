@@ -1,4 +1,4 @@
-//! What people and the controller are told: reasons, demands, allocations, actions, clusters, accounting.
+//! Answers to users and the controller: reasons, demands, allocations, actions, clusters, accounting.
 
 use torc_api::action::{ActionState, TriggerType};
 use torc_api::allocation::{AllocationOrigin, AllocationStatus};
@@ -555,7 +555,7 @@ fn an_allocation_has_what_its_runners_leave_free() {
 }
 
 #[test]
-fn only_what_somebody_was_told_to_run_is_served() {
+fn only_selected_workflows_are_served() {
     let mut world = World::with(&for_slurm());
     let served = |world: &World, scope: Option<RunnerScope>| {
         world.engine.slurm_needs(scope.as_ref(), world.now).iter().map(|needs| needs.is_served).collect::<Vec<_>>()

@@ -210,7 +210,7 @@ pub fn check_same(live: &Engine, restored: &Engine) {
     }
     assert_eq!(detached_leases(live), detached_leases(restored));
     assert_eq!(live.slurm.stored(), restored.slurm.stored());
-    let ids = |engine: &Engine| engine.runners.keys().copied().collect::<Vec<_>>();
+    let ids = |engine: &Engine| engine.runners.iter().map(|(id, _)| *id).collect::<Vec<_>>();
     assert_eq!(ids(live), ids(restored));
     for (live, restored) in live.runners.values().zip(restored.runners.values()) {
         assert_eq!(live.row(), restored.row());

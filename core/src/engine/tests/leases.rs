@@ -157,7 +157,7 @@ fn a_successor_takes_over_the_leases_that_it_names() {
 }
 
 #[test]
-fn a_runner_elsewhere_or_without_a_place_succeeds_nobody() {
+fn a_runner_elsewhere_or_without_a_place_takes_nothing_over() {
     let (mut world, id) = two_jobs();
     world.sync(id, &ask(1, 1));
     for (host, place) in [("one", ""), ("two", "one:/shim"), ("one", "elsewhere")] {
@@ -213,7 +213,7 @@ fn a_restarted_server_renews_its_leases() {
     assert_eq!(world.state_of("b"), JobState::Leased, "what was not written did not happen");
     let answer = world.sync(id, &SyncRequest { finished: vec![success(b), success(a)], ..say(3) });
     assert_eq!(answer.refused, []);
-    assert_eq!(answer.verdict, RunnerDirective::Complete);
+    assert_eq!(answer.directive, RunnerDirective::Complete);
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn a_runner_of_one_workflow_finds_it_in_its_namespace() {
     let mut lost = runner("nowhere");
     lost.scope = RunnerScope::Workflow("other/w".to_owned());
     let id = world.register(&lost);
-    assert_eq!(world.sync(id, &ask(1, 8)).verdict, RunnerDirective::Continue);
+    assert_eq!(world.sync(id, &ask(1, 8)).directive, RunnerDirective::Continue);
 }
 
 /// A sync does not visit settled workflows, of which a store may have thousands.
@@ -274,7 +274,7 @@ fn only_a_retry_makes_a_settled_workflow_live() {
     let id = world.register(&runner("one"));
     world.sync(id, &ask(1, 1));
     let answer = world.sync(id, &SyncRequest { finished: vec![success(world.key("a"))], ..say(2) });
-    assert_eq!(answer.verdict, RunnerDirective::Complete);
+    assert_eq!(answer.directive, RunnerDirective::Complete);
     assert!(world.engine.workflows.live().next().is_none());
     let workflow = world.workflow();
     world.run(|engine, tx| engine.retry(workflow, &crate::engine::Retry::All, tx)).unwrap();

@@ -1,4 +1,4 @@
-//! How a workflow has to end, worked out from its results alone: one recursion over names, no counters, no queues.
+//! The expected end of a workflow, computed from its results alone: one recursion over names, no counters, no queues.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ pub fn check_end(history: &History) {
     assert_eq!(database.jobs.len(), history.plan.jobs.len() + spawned.len());
     for action in history.world.engine.actions(history.world.workflow()).unwrap() {
         let is_over = !action.status.is_open() || action.worker.is_some();
-        assert!(is_over, "nobody carries out {action:?}");
+        assert!(is_over, "no runner carries out {action:?}");
     }
 }
 

@@ -113,7 +113,7 @@ impl Fleet {
             for (Waiting { index, request }, response) in answers {
                 self.take(index, &request, &response);
                 let is_latest = response.sequence == self.runners[index].sequence;
-                pending.extend((is_latest && response.verdict == RunnerDirective::Continue).then_some(index));
+                pending.extend((is_latest && response.directive == RunnerDirective::Continue).then_some(index));
             }
         }
     }

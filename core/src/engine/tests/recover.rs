@@ -100,7 +100,7 @@ impl World {
 
 // R08, R09, R10, R11, R12, R13, R14
 #[test]
-fn allocations_are_planned_anew() {
+fn allocations_are_replanned() {
     let mut world = World::with(&plan());
     let report = world.regenerate(&RegenerateRequest::default());
     let shown: Vec<(&str, i64, bool)> =
@@ -116,7 +116,7 @@ fn allocations_are_planned_anew() {
     let names: Vec<Option<String>> = ["a", "b", "c", "d"].map(|name| world.scheduler_of(name)).to_vec();
     assert!(names.iter().all(Option::is_some) && names[0] == names[1] && names[0] != names[2] && names[0] != names[3]);
     assert_eq!(names[2].as_deref(), shown.iter().find(|one| one.2).map(|one| one.0));
-    assert_eq!(world.engine.live_allocations(None), 0, "nobody said that anything is to be submitted");
+    assert_eq!(world.engine.live_allocations(None), 0, "the request does not submit anything");
 }
 
 // R11
@@ -461,7 +461,7 @@ fn recovery_waits_for_what_runs() {
 
 // R04
 #[test]
-fn what_was_cancelled_is_not_recovered() {
+fn a_canceled_workflow_is_not_recovered() {
     let mut world = World::with(&plan());
     let id = world.workflow();
     world.run(|engine, tx| engine.cancel(id, tx)).unwrap();

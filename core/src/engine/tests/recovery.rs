@@ -177,8 +177,8 @@ fn a_report_whose_answer_was_lost_changes_nothing_twice() {
 #[test]
 fn people_and_edits_end_the_wait() {
     let plan = plan(rule(vec![7], vec![]));
-    type Deed = fn(&mut World, &Plan);
-    let deeds: [(&str, Deed, JobState); 4] = [
+    type Operation = fn(&mut World, &Plan);
+    let operations: [(&str, Operation, JobState); 4] = [
         (
             "cancel",
             |world, _| drop(world.run(|engine, tx| engine.cancel(engine.find("default", "w").unwrap(), tx))),
@@ -199,9 +199,9 @@ fn people_and_edits_end_the_wait() {
             JobState::Recovering,
         ),
     ];
-    for (what, deed, state) in deeds {
+    for (what, operation, state) in operations {
         let (mut lab, id, script) = Lab::recovering(&plan);
-        deed(&mut lab.world, &plan);
+        operation(&mut lab.world, &plan);
         assert_eq!(lab.world.state_of("a"), state, "{what}");
         let answer = lab.say(id, SyncRequest { running: vec![running(script.key)], ..say(1) });
         let ended = if state == JobState::Recovering { vec![] } else { vec![script.key] };
@@ -249,7 +249,7 @@ fn only_as_many_scripts_at_once_as_jobs() {
 
 /// The user retries or edits while the script runs. The job must wait for the end of the script.
 #[test]
-fn a_job_that_runs_anew_waits_until_its_script_has_ended() {
+fn a_retried_job_waits_until_its_script_has_ended() {
     let again = |lab: &mut Lab, edited: bool| {
         let id = lab.world.workflow();
         match edited {
@@ -267,7 +267,7 @@ fn a_job_that_runs_anew_waits_until_its_script_has_ended() {
         again(&mut lab, edited);
         assert_eq!(lab.world.state_of("a"), JobState::Blocked);
         for _ in 0..2 {
-            assert_eq!(lab.ask(other), [], "nobody starts it");
+            assert_eq!(lab.ask(other), [], "no runner starts it");
             let answer = lab.say(id, SyncRequest { running: vec![running(script.key)], ..ask(1, 8) });
             assert_eq!((answer.cancel, answer.leases.len()), (vec![script.key], 0), "told in every answer");
             lab.world.restart();
@@ -281,7 +281,7 @@ fn a_job_that_runs_anew_waits_until_its_script_has_ended() {
 
 /// The runner that has the script may also leave, fall silent, or not have it any more.
 #[test]
-fn a_script_that_nobody_has_any_more_is_not_waited_for() {
+fn a_script_that_no_runner_holds_is_not_waited_for() {
     for how in ["left", "gave back", "has it no more", "silent"] {
         let (mut lab, id, script) = Lab::recovering(&plan(rule(vec![7], vec![])));
         let workflow = lab.world.workflow();

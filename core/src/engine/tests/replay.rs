@@ -116,8 +116,8 @@ fn what_belongs_elsewhere_is_rejected_one_by_one() {
     ];
     assert_eq!(replay(&mut world, &results), expected);
     assert_eq!(world.results_of("a")[0].return_code, 4);
-    let nobody = WorkflowId(9);
-    let refused = world.run(|engine, tx| engine.replay(nobody, 1, &[good], tx));
+    let unknown = WorkflowId(9);
+    let refused = world.run(|engine, tx| engine.replay(unknown, 1, &[good], tx));
     assert_eq!(refused, Err(CommandError::NoWorkflow("9".to_owned())));
 }
 

@@ -8,7 +8,7 @@ use super::plan::{Plan, job};
 use super::world::{World, ask, failure, runner, running, say, success};
 use crate::engine::{CommandError, Retry};
 
-/// `good` completed, `bad` failed, `below` was cancelled with it, `runs` runs, `waits` is ready.
+/// `good` completed, `bad` failed, `below` was canceled with it, `runs` runs, `waits` is ready.
 fn mixed() -> (World, Plan, crate::ids::RunnerId) {
     let plan = Plan::new([
         job("below").after(&["bad"]),
@@ -95,7 +95,7 @@ fn retry_by_name_or_number_takes_what_depends_on_it_along() {
 }
 
 #[test]
-fn retry_of_a_job_below_a_failure_leaves_it_cancelled() {
+fn retry_of_a_job_below_a_failure_leaves_it_canceled() {
     let (mut world, _, _) = mixed();
     let workflow = world.workflow();
     let which = Retry::Jobs(vec!["below".to_owned()]);
@@ -114,7 +114,7 @@ fn retry_of_everything_is_a_new_run() {
 }
 
 #[test]
-fn retry_budgets_begin_anew_with_a_run_and_not_before() {
+fn retry_budgets_are_reset_only_by_a_new_run() {
     let mut world = World::with(&Plan::new([job("a")]));
     let workflow = world.workflow();
     let id = world.register(&runner("one"));

@@ -167,7 +167,7 @@ fn a_fired_trigger_does_not_fire_again_after_a_restart() {
     assert_eq!(names, ["a", "b", "on_jobs_ready", "on_workflow_start"]);
 }
 
-/// What failed in an earlier run costs nothing in the present one, neither before a restart nor after it.
+/// Failures of an earlier run use up no budget of the present one, neither before a restart nor after it.
 #[test]
 fn budgets_are_those_of_the_present_run_after_a_restart() {
     let mut world = World::with(&Plan::new([job("a")]));

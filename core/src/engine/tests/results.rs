@@ -56,7 +56,7 @@ fn a_repeated_report_is_answered_and_changes_nothing() {
 }
 
 #[test]
-fn a_repeated_report_of_a_job_that_waits_for_a_person_is_known() {
+fn a_repeated_report_of_a_pending_failed_job_is_known() {
     let plan = Plan::new([job("a")]).with(|spec| spec.use_pending_failed = Some(true));
     let mut world = World::with(&plan);
     let id = world.register(&runner("one"));
@@ -71,7 +71,7 @@ fn a_repeated_report_of_a_job_that_waits_for_a_person_is_known() {
 }
 
 #[test]
-fn a_late_result_counts_as_long_as_nobody_else_has_started() {
+fn a_late_result_counts_until_a_newer_attempt_starts() {
     for other_has_it in [false, true] {
         let (mut world, late) = one_job();
         let key = world.key("a");
@@ -98,7 +98,7 @@ fn a_late_result_counts_as_long_as_nobody_else_has_started() {
 }
 
 #[test]
-fn a_late_result_is_refused_once_somebody_else_has_started() {
+fn a_late_result_is_refused_after_a_newer_attempt_started() {
     let (mut world, _) = one_job();
     let old = world.key("a");
     world.silence(121_000);

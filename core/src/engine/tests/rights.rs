@@ -44,7 +44,7 @@ fn a_workflow_is_its_owners_its_runners_and_the_administrators() {
         assert_eq!(listed, theirs, "{grant:?}");
         let applied = world.engine.rights().may_apply(&grant, "default", "w");
         assert_eq!(applied.is_ok(), theirs, "{grant:?}");
-        assert_eq!(world.engine.rights().may_apply(&grant, "default", "new"), Ok(()), "a name that nobody has");
+        assert_eq!(world.engine.rights().may_apply(&grant, "default", "new"), Ok(()), "a free name");
     }
     let refusal = CommandError::Forbidden("workflow 'w' belongs to ada".to_owned());
     assert_eq!(world.engine.rights().may_apply(&owner("bob"), "default", "w"), Err(refusal));
@@ -65,7 +65,7 @@ fn only_an_administrators_runner_serves_more_than_one_workflow() {
         (owner("bob"), of("w"), false),
         (Grant::Runner { workflow: id.0 }, of("default/w"), true),
         (Grant::Runner { workflow: id.0 }, RunnerScope::All, false),
-        (Grant::Runner { workflow: id.0 }, of("nobody"), false),
+        (Grant::Runner { workflow: id.0 }, of("unknown"), false),
         (Grant::Runner { workflow: 9 }, of("w"), false),
         (Grant::Editor { namespace: "default".to_owned() }, of("w"), true),
         (Grant::Editor { namespace: "default".to_owned() }, RunnerScope::All, false),

@@ -62,7 +62,7 @@ fn unstarted_leases_of_a_silent_runner_move() {
     let leases = world.sync(next, &ask(2, 1)).leases;
     assert_eq!(leases.iter().map(|lease| lease.name.as_str()).collect::<Vec<_>>(), ["a"]);
     let statuses: Vec<_> = world.engine.runners().iter().map(|runner| runner.status).collect();
-    assert_eq!(statuses, [torc_api::api::RunnerStatus::Active], "nobody counts on the dead one");
+    assert_eq!(statuses, [torc_api::api::RunnerStatus::Active], "the dead one is forgotten");
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn never_is_never_and_a_result_of_days_ago_counts() {
 }
 
 #[test]
-fn a_restarted_server_waits_anew() {
+fn a_restart_of_the_server_resets_the_silence_timeout() {
     let (mut world, _) = busy(None);
     world.silence(3_599_000);
     world.restart();

@@ -136,8 +136,8 @@ fn only_the_attempt_that_runs_may_spawn() {
     for stale in [AttemptKey { attempt: 2, ..key }, AttemptKey { run: 2, ..key }, world.key("end")] {
         assert!(matches!(spawn(&mut world, stale, &[], [job("a")], None), Err(CommandError::Conflict(_))));
     }
-    let nobody = AttemptKey { job: 99, ..key };
-    assert!(matches!(spawn(&mut world, nobody, &[], [job("a")], None), Err(CommandError::NoJob { .. })));
+    let unknown = AttemptKey { job: 99, ..key };
+    assert!(matches!(spawn(&mut world, unknown, &[], [job("a")], None), Err(CommandError::NoJob { .. })));
     world.sync(id, &SyncRequest { finished: vec![success(key)], running: vec![running(world.key("slow"))], ..say(3) });
     assert!(matches!(spawn(&mut world, key, &[], [job("a")], None), Err(CommandError::Conflict(_))), "it has ended");
     assert_eq!(world.database.jobs.len(), 3);

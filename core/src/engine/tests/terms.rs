@@ -44,7 +44,7 @@ fn the_most_patient_workflow_decides_field_by_field() {
     assert_eq!(numbers(usual), (90, false, 300, 20));
     let mut world = World::new();
     let all = world.register(&runner("all"));
-    assert_eq!(terms(&mut world, all, 1), usual, "nobody says anything");
+    assert_eq!(terms(&mut world, all, 1), usual, "no document sets them");
     world.apply(&plan("first", patient));
     assert_eq!(numbers(terms(&mut world, all, 2)), (600, false, 10, 0));
     world.apply(&plan("second", steady));
@@ -69,7 +69,8 @@ fn what_has_settled_has_no_say_unless_everything_has() {
     assert_eq!(terms(&mut world, id, 3).wait_for_healthy_database_minutes, 0);
 }
 
-/// How many jobs a runner with one free CPU gets that would lease eight ahead, and what it is told about leasing ahead.
+/// Returns the number of jobs that a runner gets, and the prefetch policy that it is told. The runner has one free
+/// CPU and asks to lease eight ahead.
 fn granted(prefetch: Option<Prefetch>) -> (usize, Option<Prefetch>) {
     let jobs = (0..20).map(|number| job(&format!("j{number}")));
     let mut world = World::with(&Plan::new(jobs).with(|spec| spec.prefetch = prefetch));

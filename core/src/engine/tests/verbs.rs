@@ -51,7 +51,7 @@ fn resume_goes_on_after_a_cancellation() {
     // `a` and `b` are with a runner that has not ended them yet.
     assert_eq!((summary.status.jobs.ready, summary.status.jobs.blocked, summary.status.jobs.canceled), (1, 3, 0));
     let old = world.key("a");
-    assert_eq!(old.attempt, 2, "the attempt that ran was cancelled, so the next one has another number");
+    assert_eq!(old.attempt, 2, "the attempt that ran was canceled, so the next one has another number");
     assert_eq!(world.sync(id, &ask(9, 8)).leases.len(), 3, "it says that it has nothing any more");
     let result = world.results_of("a")[0];
     assert_eq!((result.attempt, result.state, result.return_code), (1, JobState::Canceled, -128));
@@ -130,17 +130,17 @@ fn cancel_ends_everything_and_tells_the_runner() {
     let request = SyncRequest { running: vec![running(a)], queued: vec![b], ..ask(3, 8) };
     let answer = world.sync(id, &request);
     assert_eq!((answer.cancel.clone(), answer.leases.len()), (vec![a, b], 0));
-    assert_eq!(answer.verdict, RunnerDirective::Continue, "something still runs");
+    assert_eq!(answer.directive, RunnerDirective::Continue, "something still runs");
     let ended = SyncRequest { finished: vec![failure(a, 143, Cause::ExitCode)], ..say(4) };
     let answer = world.sync(id, &ended);
-    assert_eq!(answer.verdict, RunnerDirective::Canceled);
+    assert_eq!(answer.directive, RunnerDirective::Canceled);
     let result = world.results_of("a")[0];
     assert_eq!((result.state, result.cause), (Canceled, Some(Cause::Canceled)));
     assert_eq!(cancel(&mut world, workflow), Ok(0), "there is nothing left to cancel");
 }
 
 #[test]
-fn a_started_lease_of_a_cancelled_workflow_is_ended() {
+fn a_started_lease_of_a_canceled_workflow_is_ended() {
     let (mut world, workflow, id) = busy();
     let [a, b] = ["a", "b"].map(|name| world.key(name));
     cancel(&mut world, workflow).unwrap();

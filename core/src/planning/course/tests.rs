@@ -67,7 +67,8 @@ fn ids(cancel: &[AllocationId]) -> Vec<i64> {
     cancel.iter().map(|id| id.0).collect()
 }
 
-/// What an allocation leaves to the site is what a node of its partition has, or the largest node if none is named.
+/// An allocation that leaves its size to the site gets that of a node of its partition, or of the largest node if it
+/// names none.
 #[test]
 fn what_is_left_to_the_site_is_what_its_nodes_have() {
     let partitions = [partition("p", 8, 32, 2, 48), partition("q", 6, 64, 0, 48)];
@@ -121,8 +122,8 @@ fn nothing_is_asked_for_in_vain() {
     let cases = [
         ("suspended", WorkflowDemand { is_suspended: true, ..needs(vec![kind(2, 0)]) }),
         ("exhausted", WorkflowDemand { is_exhausted: true, ..needs(vec![kind(2, 0)]) }),
-        ("somebody else's", WorkflowDemand { is_served: false, ..needs(vec![kind(2, 0)]) }),
-        ("cancelled", WorkflowDemand { is_canceled: true, ..needs(vec![kind(2, 0)]) }),
+        ("not served", WorkflowDemand { is_served: false, ..needs(vec![kind(2, 0)]) }),
+        ("canceled", WorkflowDemand { is_canceled: true, ..needs(vec![kind(2, 0)]) }),
         ("finished", WorkflowDemand { finished_ms: Some(NOW), ..needs(vec![kind(2, 0)]) }),
         ("no jobs", needs(vec![])),
     ];
@@ -143,7 +144,7 @@ fn jobs_that_fit_nowhere_are_told_about_when_they_are_ready() {
 }
 
 #[test]
-fn what_nobody_needs_goes_and_what_is_going_is_no_room() {
+fn unneeded_allocations_are_canceled_and_give_no_capacity() {
     let waiting = |id| live(id, AllocationStage::Pending, 0);
     let idle = WorkflowDemand { allocations: vec![waiting(1), waiting(2)], ..needs(vec![kind(1, 0)]) };
     assert_eq!(ids(&decide(&idle).cancel), [2], "one job needs one");
@@ -151,7 +152,7 @@ fn what_nobody_needs_goes_and_what_is_going_is_no_room() {
     leaving.row.canceled_ms = Some(NOW - 1_000);
     let going = WorkflowDemand { allocations: vec![leaving.clone()], ..needs(vec![kind(1, 0)]) };
     let plan = decide(&going);
-    assert_eq!((plan.intend.len(), plan.cancel.len()), (1, 0), "it is being cancelled already");
+    assert_eq!((plan.intend.len(), plan.cancel.len()), (1, 0), "it is being canceled already");
     leaving.row.canceled_ms = Some(NOW - CANCEL_AGAIN_MS);
     let stuck = WorkflowDemand { allocations: vec![leaving], ..needs(vec![]) };
     assert_eq!(ids(&decide(&stuck).cancel), [1], "Slurm did not hear");
@@ -316,7 +317,7 @@ fn the_same_question_after_the_answer_has_an_empty_answer() {
 
 // R16
 #[test]
-fn an_allocation_that_its_runners_have_left_is_in_nobodys_way() {
+fn an_allocation_without_runners_is_no_capacity() {
     let mut left =
         live(1, AllocationStage::Running { seconds_left: 0, free: Resources::default(), busy_seconds: 0 }, 0);
     left.row.status = AllocationStatus::Active;

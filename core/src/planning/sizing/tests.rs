@@ -100,7 +100,7 @@ fn room_in_running_allocations_counts_first() {
 }
 
 #[test]
-fn pending_allocations_that_nobody_needs_are_cancelled() {
+fn unneeded_pending_allocations_are_canceled() {
     let whole = needs(104, 100, 0, 1, 1);
     let existing = [pending("a", node(5_400)), pending("b", node(5_400)), running("c", node(5_400), 5_000, 0, 3_600)];
     let result = difference(&[ready(&whole, 1)], &existing, &site(), LIMITS);

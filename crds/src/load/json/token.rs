@@ -1,4 +1,4 @@
-//! The smallest parts of JSON5: blanks, names, numbers, quoted texts.
+//! Parses the tokens of JSON5: blanks, names, numbers, quoted texts.
 
 use serde_json::Number;
 
@@ -20,7 +20,7 @@ pub(super) fn continues_name(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_' || letter == '$'
 }
 
-/// Reads what JSON5 calls a number, as long as it is finite.
+/// Parses a number of JSON5; none if it is not finite.
 pub(super) fn number(text: &str) -> Option<Number> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),
@@ -78,7 +78,7 @@ pub(super) fn unquote(rest: &str, quote: u8) -> Result<(String, usize), Unreadab
     Err(unclosed)
 }
 
-/// Reads one escape sequence and says how long it is.
+/// Reads one escape sequence and returns its length in bytes.
 fn escape(rest: &str, at: usize, text: &mut String) -> Result<usize, Unreadable> {
     let wrong = Unreadable { offset: at, message: "not an escape sequence" };
     let tail = rest.get(at + 1..).unwrap_or_default();
@@ -102,7 +102,7 @@ fn escape(rest: &str, at: usize, text: &mut String) -> Result<usize, Unreadable>
     Ok(1 + length)
 }
 
-/// Reads `uXXXX`, or a surrogate pair of two.
+/// Reads `uXXXX`, or a surrogate pair of two, and returns the number of bytes.
 fn unicode(tail: &str) -> Option<(char, usize)> {
     let first = hexadecimal(tail, 1, 5)?;
     if !(0xD800..0xDC00).contains(&first) {

@@ -1,6 +1,6 @@
-//! The syntax of KDL, both versions at once: what only one of them allows means the same in neither.
+//! Parses the syntax of KDL 1 and KDL 2 together. A text that is valid in both means the same in both.
 //!
-//! Type annotations and `/-` are understood and left out.
+//! Type annotations and nodes after `/-` are parsed and ignored.
 
 use super::text::{self, is_newline};
 use crate::load::budget::Budget;
@@ -19,7 +19,7 @@ pub(super) struct KdlNode {
     pub children: Option<Vec<KdlNode>>,
 }
 
-/// Reads a whole document.
+/// Parses a text with any number of nodes.
 pub(super) fn parse(text: &str, options: &LoadOptions) -> Result<Vec<KdlNode>, SyntaxError> {
     let mut reader = KdlParser { cursor: Cursor::new(text), budget: Budget::new(options), depth: 0 };
     let nodes = reader.nodes()?;
@@ -43,7 +43,7 @@ enum KdlPart {
 }
 
 impl KdlParser<'_> {
-    /// Nodes up to the end of the document or a closing brace, which stays.
+    /// Parses nodes up to the end of the document or a closing brace, which it does not consume.
     fn nodes(&mut self) -> Result<Vec<KdlNode>, SyntaxError> {
         let mut nodes = Vec::new();
         loop {
@@ -174,7 +174,7 @@ impl KdlParser<'_> {
         if self.cursor.take(')') { self.skip_blanks(false) } else { Err(self.cursor.expected("')'")) }
     }
 
-    /// Blanks and comments; between nodes also line ends and semicolons.
+    /// Skips blanks and comments; between nodes also line ends and semicolons.
     fn skip_blanks(&mut self, between_nodes: bool) -> Result<(), SyntaxError> {
         loop {
             self.cursor.run(|letter| {
@@ -207,7 +207,7 @@ impl KdlParser<'_> {
         Err(self.cursor.expected("the end of the line"))
     }
 
-    /// Comments nest, and counting them needs no recursion.
+    /// Skips a comment. Comments nest; a counter avoids recursion.
     fn skip_comment(&mut self) -> Result<(), SyntaxError> {
         let open = self.cursor.here();
         let mut depth = 0_usize;

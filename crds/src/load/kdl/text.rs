@@ -1,4 +1,4 @@
-//! Texts of KDL: quoted, raw, and over several lines.
+//! Parses texts of KDL: quoted, raw, and over several lines.
 
 use crate::load::SyntaxError;
 use crate::load::cursor::Cursor;
@@ -17,7 +17,7 @@ pub(super) fn is_newline(letter: char) -> bool {
 /// Reads a text in quotes, if one begins here.
 pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Option<String>, SyntaxError> {
     let rest = cursor.rest();
-    // KDL 1 puts an r before the hashes, and needs none of them.
+    // KDL 1 puts an `r` before the hashes, and there may be no hash at all.
     let marked = rest.strip_prefix('r').filter(|tail| tail.trim_start_matches('#').starts_with('"'));
     let tail = marked.unwrap_or(rest);
     let hashes = tail.len() - tail.trim_start_matches('#').len();
@@ -43,7 +43,7 @@ pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Option<String>, SyntaxErro
     Ok(Some(text))
 }
 
-/// Returns the length of a text.
+/// Returns the length in bytes of a text up to its closing quotes; none if they are missing.
 fn length(rest: &str, closing: &str, raw: bool) -> Option<usize> {
     let mut at = 0;
     loop {
@@ -60,7 +60,7 @@ fn length(rest: &str, closing: &str, raw: bool) -> Option<usize> {
 }
 
 fn unescape(content: &str) -> Result<String, &'static str> {
-    let wrong = "the text has an escape sequence that does not exist";
+    let wrong = "the text has an unknown escape sequence";
     let mut text = String::with_capacity(content.len());
     let mut rest = content;
     while let Some((before, after)) = rest.split_once('\\') {
@@ -90,13 +90,13 @@ fn unescape(content: &str) -> Result<String, &'static str> {
     Ok(text)
 }
 
-/// Returns the lines between the quotes without the indentation of the closing quotes.
+/// Removes the indentation of the closing quotes from the lines between the quotes.
 fn dedent(content: &str) -> Result<String, &'static str> {
     let content = content.replace("\r\n", "\n");
     let mut lines: Vec<&str> = content.split(is_newline).collect();
     let margin = lines.pop().unwrap_or_default();
     if lines.is_empty() || !lines.remove(0).is_empty() || !margin.chars().all(char::is_whitespace) {
-        return Err("the quotes of a text of several lines stand on lines of their own");
+        return Err("the quotes of a text of several lines must be on lines of their own");
     }
     let line = |line: &&str| match line.strip_prefix(margin) {
         Some(text) if !line.trim().is_empty() => Ok(text.to_owned()),

@@ -132,7 +132,7 @@ fn metadata_may_be_json_in_a_text() {
 #[test]
 fn an_unknown_mode_of_parameters_is_the_default() {
     let text = "name: demo\njobs:\n- {name: 'a{x}', command: b, parameters: {x: '1:2'}, parameter_mode: grid}\n";
-    check(text, &["3:70 warning jobs[0].parameter_mode: 'grid' is not one of product, zip and counts for nothing"]);
+    check(text, &["3:70 warning jobs[0].parameter_mode: 'grid' is not one of product, zip and is ignored"]);
     assert_eq!(spec_despite_warnings(text, Format::Yaml).jobs[0].parameterization.parameter_mode, None);
 }
 
@@ -153,7 +153,7 @@ fn rules_speak_of_fields_as_they_are_written() {
     check(
         "name: demo\nresource_requirements:\n- {name: default, num_cpus: 1, memory: 1g}\njobs:\n- {name: a, command: b, failure_handler: none}\n",
         &[
-            "3:10 error resource_requirements[0].name: 'default' is reserved (jobs that name no resource requirements have it)",
+            "3:10 error resource_requirements[0].name: 'default' is reserved (jobs without resource requirements have it)",
             "5:42 error jobs[0].failure_handler: there is no failure handler named 'none'",
         ],
     );

@@ -27,7 +27,7 @@ fn a_file_with_warnings_is_guessed_by_its_format_too() {
         (loaded.documents.len(), loaded.problems.iter().map(shown).collect::<Vec<_>>())
     };
     let twice = "name \"x\"\njob \"b\" { command \"c\"; command \"d\"; }\n";
-    assert_eq!(guessed(twice), (1, vec!["2:24 warning: `command` is given twice; the last counts".to_owned()]));
+    assert_eq!(guessed(twice), (1, vec!["2:24 warning: `command` is given twice; the last value is used".to_owned()]));
     // Neither YAML nor KDL: the problem is reported as one of YAML, which most files are.
     let (documents, problems) = guessed("name: [a\n");
     assert_eq!(documents, 0);
@@ -56,7 +56,7 @@ fn several_documents_in_one_file() {
     let loaded = read(&text, Format::Yaml);
     assert_eq!(
         loaded.problems.iter().map(shown).collect::<Vec<_>>(),
-        ["14:13 warning apiVersion: a document of 'v1' is not Torc's and is left out"]
+        ["14:13 warning apiVersion: the API version 'v1' is not Torc's, so the document is ignored"]
     );
     assert_eq!(loaded.documents.len(), 3);
     assert!(matches!(loaded.documents[2].document, Document::SlurmCluster(_)));
@@ -197,7 +197,7 @@ fn yaml_that_is_wrong_says_where() {
         ("name: !mine a\n", "1:7 error: the tag `!mine` has no meaning here"),
         ("name: !!int abc\n", "1:7 error: 'abc' is not a !!int"),
         ("name: .inf\n", "1:7 error: .inf is not a finite number; put it in quotes if it is a text"),
-        ("a: &a [*a]\n", "1:8 error: an alias stands inside what it refers to"),
+        ("a: &a [*a]\n", "1:8 error: an alias refers to a value that contains it"),
         ("name: a\n<<: 5\n", "2:5 error: `<<` merges mappings, not the number 5"),
         ("just words\n", "1:1 error: expected a mapping at the top of the document, found the text 'just words'"),
         ("", "error: the file holds no document"),

@@ -130,20 +130,20 @@ fn problems_have_places() {
             "3:3 warning jobs[0].comand: unknown field `comand` is ignored (did you mean `command`?)",
             "4:12 error jobs[0].priority: expected an integer, found the text 'high'",
             "5:11 error jobs[0].env.A: expected a text, found the number 1 (put it in quotes: \"1\")",
-            "7:24 warning: `command` is given twice; the last counts",
+            "7:24 warning: `command` is given twice; the last value is used",
         ]
     );
     let cases = [
         ("name \"x\"\njob \"a\" {\n", "2:9 error: the brace is never closed"),
         ("name \"x", "1:6 error: the text is never closed"),
-        ("name \"\\q\"", "1:6 error: the text has an escape sequence that does not exist"),
+        ("name \"\\q\"", "1:6 error: the text has an unknown escape sequence"),
         ("name 1x", "1:6 error: '1x' is not a number (put texts in quotes)"),
         ("name #nan", "1:6 error: '#nan' is not a finite number, #true, #false or #null"),
         ("name a]", "1:7 error: expected a value, found ']'"),
         ("name \\ x", "1:8 error: expected the end of the line, found 'x'"),
         ("(t name 1", "1:4 error: expected ')', found 'n'"),
         ("/* a /* b */", "1:1 error: the comment is never closed"),
-        ("name \"\"\"a\"\"\"", "1:6 error: the quotes of a text of several lines stand on lines of their own"),
+        ("name \"\"\"a\"\"\"", "1:6 error: the quotes of a text of several lines must be on lines of their own"),
         ("}", "1:1 error: expected a node, found '}'"),
         ("user \"u\"", "1:1 error name: missing required field `name`"),
         ("name (\nt) 1", "1:7 error: expected a type, found '\n'"),

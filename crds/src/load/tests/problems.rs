@@ -110,7 +110,7 @@ fn envelopes_that_are_wrong() {
         ),
         (
             "apiVersion: torc.dev/v1\nkind: Workflow\n",
-            vec!["1:13 error apiVersion: the version 'torc.dev/v1' is not known (write torc.dev/v1alpha1)"],
+            vec!["1:13 error apiVersion: unknown API version 'torc.dev/v1' (write torc.dev/v1alpha1)"],
         ),
         (
             "apiVersion: torc.dev/v1alpha1\nkind: Workflw\n",
@@ -119,7 +119,7 @@ fn envelopes_that_are_wrong() {
         (
             "apiVersion: torc.dev/v1alpha1\nkind: Workflow\nmetadata: {name: My_Flow}\nspec: {}\nextra: 1\n",
             vec![
-                "3:18 error metadata.name: 'My_Flow' is not a name (use lower-case letters, digits, '-' and '.', and begin and end with a letter or digit)",
+                "3:18 error metadata.name: 'My_Flow' is not a valid name (use lower-case letters, digits, '-' and '.', and begin and end with a letter or digit)",
                 "5:1 error extra: unknown field `extra`",
             ],
         ),
@@ -135,7 +135,7 @@ fn rules_are_looked_at_even_where_the_schema_is_violated() {
         "jobs:\n- {name: a, command: b, priority: x, resourceRequirements: smal}\n- {name: a, command: [c]}\nresourceRequirements:\n- {name: small, numCpus: 1, memory: lots}\n",
         &[
             "7:37 error spec.jobs[0].priority: expected an integer, found the text 'x'",
-            "7:62 error spec.jobs[0].resourceRequirements: there is no resource requirements named 'smal' (did you mean 'small'?)",
+            "7:62 error spec.jobs[0].resourceRequirements: there is no set of resource requirements named 'smal' (did you mean 'small'?)",
             "8:12 error spec.jobs[1].name: the name 'a' is used twice (entry 0 of the list has it too)",
             "8:24 error spec.jobs[1].command: expected a text, found a list",
             "10:39 error spec.resourceRequirements[0].memory: 'lots' is not a memory size (write a number and a unit: 512m, 200g, 1.5t)",

@@ -210,11 +210,11 @@ fn values_of_kdl() {
         &[
             ("0b2", "'0b2' is not a number"),
             ("0x-1", "'0x-1' is not a number"),
-            ("\"\\u{110000}\"", "the text has an escape sequence that does not exist"),
-            ("\"\\u{0000041}\"", "the text has an escape sequence that does not exist"),
-            ("\"\\u41\"", "the text has an escape sequence that does not exist"),
+            ("\"\\u{110000}\"", "the text has an unknown escape sequence"),
+            ("\"\\u{0000041}\"", "the text has an unknown escape sequence"),
+            ("\"\\u41\"", "the text has an unknown escape sequence"),
             ("\"\"\"\n  a\n b\n  \"\"\"", "a line of the text begins before its closing quotes"),
-            ("\"\"\"\n  a\n x\"\"\"", "the quotes of a text of several lines stand on lines of their own"),
+            ("\"\"\"\n  a\n x\"\"\"", "the quotes of a text of several lines must be on lines of their own"),
             ("#inf", "'#inf' is not a finite number, #true, #false or #null"),
         ],
     );

@@ -9,13 +9,13 @@ use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span};
 pub struct YamlNode {
     /// The first byte, with an anchor or a tag in front of it.
     pub start: usize,
-    /// The byte behind the last one. Only where the next value begins for a list or a mapping in block style.
+    /// The end of the value, exclusive. For a list or a mapping in block style, it is where the next value begins.
     pub end: usize,
-    /// The line, counted from 1.
+    /// The line of the first byte, counted from 1.
     pub line: usize,
-    /// The column, counted from 1.
+    /// The column of the first byte, counted from 1.
     pub column: usize,
-    /// Its parts.
+    /// The kind of value, with its parts.
     pub kind: YamlKind,
 }
 
@@ -26,7 +26,7 @@ pub enum YamlKind {
     Scalar,
     /// A reference (`*name`) to a value that is written elsewhere.
     Alias,
-    /// A list.
+    /// A list; `is_flow` for `[a, b]`.
     List { is_flow: bool, items: Vec<YamlNode> },
     /// A mapping; merge keys (`<<`) are entries like others.
     Map { is_flow: bool, entries: Vec<YamlEntry> },
@@ -35,13 +35,13 @@ pub enum YamlKind {
 /// A key and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct YamlEntry {
-    /// The key.
+    /// The text of the key, without quotes.
     pub key: String,
     /// The first byte of the key.
     pub start: usize,
     /// The column of the key, counted from 1.
     pub column: usize,
-    /// The value.
+    /// The value that belongs to the key.
     pub node: YamlNode,
 }
 
@@ -78,7 +78,7 @@ pub fn layout(text: &str) -> Vec<YamlNode> {
     builder.documents
 }
 
-/// Bytes of characters: the parser counts characters, texts are cut at bytes.
+/// Converts character offsets of the parser to byte offsets in the text; none if the text is ASCII.
 struct Offsets(Option<Vec<usize>>);
 
 impl Offsets {
@@ -141,7 +141,8 @@ impl LayoutBuilder<'_> {
     fn end(&mut self, span: Span) {
         let Some(OpenNode { mut node, .. }) = self.open.pop() else { return };
         let at = self.offsets.of(span.start);
-        // The end of a block takes no characters; that of a flow is its bracket, followed by blanks that do not belong to it.
+        // The end of a block takes no characters. The end of a flow is its bracket, and blanks after it do not belong
+        // to it.
         let has_bracket = span.start.index() < span.end.index();
         node.end = if has_bracket { at + 1 } else { at };
         if let YamlKind::List { is_flow, .. } | YamlKind::Map { is_flow, .. } = &mut node.kind {

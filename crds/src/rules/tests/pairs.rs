@@ -76,7 +76,7 @@ const ENTRIES: &[Pair] = &[
         ],
         breaks: &[(
             "resourceRequirements: [{name: ^default, numCpus: 1, memory: 1g}]",
-            "spec.resourceRequirements[0].name: 'default' is reserved (jobs that name no resource requirements have it)",
+            "spec.resourceRequirements[0].name: 'default' is reserved (jobs without resource requirements have it)",
         )],
     },
 ];
@@ -289,7 +289,7 @@ const EXECUTION: &[Pair] = &[
         ],
         breaks: &[(
             "executionConfig: {mode: direct, srunTerminationSignal: ^TERM@120}",
-            "spec.executionConfig.srunTerminationSignal: belongs to slurm mode, but the mode is direct (remove it, or use mode auto, which takes the keys of both)",
+            "spec.executionConfig.srunTerminationSignal: belongs to slurm mode, but the mode is direct (remove it, or use mode auto, which accepts the keys of both)",
         )],
     },
     // X14
@@ -303,7 +303,7 @@ const EXECUTION: &[Pair] = &[
         ],
         breaks: &[(
             "executionConfig: {mode: direct, enableCpuBind: ^false}",
-            "spec.executionConfig.enableCpuBind: belongs to slurm mode, but the mode is direct (remove it, or use mode auto, which takes the keys of both)",
+            "spec.executionConfig.enableCpuBind: belongs to slurm mode, but the mode is direct (remove it, or use mode auto, which accepts the keys of both)",
         )],
     },
     Pair {
@@ -316,7 +316,7 @@ const EXECUTION: &[Pair] = &[
         ],
         breaks: &[(
             "executionConfig: {mode: slurm, terminationSignal: ^SIGINT}",
-            "spec.executionConfig.terminationSignal: belongs to direct mode, but the mode is slurm (remove it, or use mode auto, which takes the keys of both)",
+            "spec.executionConfig.terminationSignal: belongs to direct mode, but the mode is slurm (remove it, or use mode auto, which accepts the keys of both)",
         )],
     },
     Pair {
@@ -329,7 +329,7 @@ const EXECUTION: &[Pair] = &[
         ],
         breaks: &[(
             "executionConfig: {mode: slurm, sigtermLeadSeconds: ^0}",
-            "spec.executionConfig.sigtermLeadSeconds: belongs to direct mode, but the mode is slurm (remove it, or use mode auto, which takes the keys of both)",
+            "spec.executionConfig.sigtermLeadSeconds: belongs to direct mode, but the mode is slurm (remove it, or use mode auto, which accepts the keys of both)",
         )],
     },
     Pair {
@@ -342,7 +342,7 @@ const EXECUTION: &[Pair] = &[
         ],
         breaks: &[(
             "executionConfig: {mode: slurm, oomExitCode: ^0}",
-            "spec.executionConfig.oomExitCode: belongs to direct mode, but the mode is slurm (remove it, or use mode auto, which takes the keys of both)",
+            "spec.executionConfig.oomExitCode: belongs to direct mode, but the mode is slurm (remove it, or use mode auto, which accepts the keys of both)",
         )],
     },
     Pair {
@@ -355,7 +355,7 @@ const EXECUTION: &[Pair] = &[
         ],
         breaks: &[(
             "executionConfig: {mode: slurm, srunMpi: ^none}",
-            "spec.executionConfig.srunMpi: belongs to direct mode, but the mode is slurm (remove it, or use mode auto, which takes the keys of both)",
+            "spec.executionConfig.srunMpi: belongs to direct mode, but the mode is slurm (remove it, or use mode auto, which accepts the keys of both)",
         )],
     },
     // X13: an error in every dialect, also in a file of Torc 1.0.

@@ -121,15 +121,15 @@ const JOBS: &[Check] = &[
         &[
             (
                 "env: {1A: ^x}",
-                "error spec.env.1A: '1A' is not the name of an environment variable (use letters, digits and '_', and do not begin with a digit)",
+                "error spec.env.1A: '1A' is not a valid name of an environment variable (use letters, digits and '_', and do not begin with a digit)",
             ),
             (
                 "jobs: [{name: a, command: x, env: {A: x, A-b: ^w}}]",
-                "error spec.jobs[0].env.A-b: 'A-b' is not the name of an environment variable (use letters, digits and '_', and do not begin with a digit)",
+                "error spec.jobs[0].env.A-b: 'A-b' is not a valid name of an environment variable (use letters, digits and '_', and do not begin with a digit)",
             ),
             (
                 "env: {é: ^x}",
-                "error spec.env.é: 'é' is not the name of an environment variable (use letters, digits and '_', and do not begin with a digit)",
+                "error spec.env.é: 'é' is not a valid name of an environment variable (use letters, digits and '_', and do not begin with a digit)",
             ),
         ],
     ),
@@ -186,15 +186,15 @@ const METADATA: &[Check] = &[
         &[
             (
                 "{name: ^a-}",
-                "error metadata.name: 'a-' is not a name (use lower-case letters, digits, '-' and '.', and begin and end with a letter or digit)",
+                "error metadata.name: 'a-' is not a valid name (use lower-case letters, digits, '-' and '.', and begin and end with a letter or digit)",
             ),
             (
                 "{name: ^a.}",
-                "error metadata.name: 'a.' is not a name (use lower-case letters, digits, '-' and '.', and begin and end with a letter or digit)",
+                "error metadata.name: 'a.' is not a valid name (use lower-case letters, digits, '-' and '.', and begin and end with a letter or digit)",
             ),
             (
                 "{name: ^a.-b}",
-                "error metadata.name: 'a.-b' is not a name (use lower-case letters, digits, '-' and '.', and begin and end with a letter or digit)",
+                "error metadata.name: 'a.-b' is not a valid name (use lower-case letters, digits, '-' and '.', and begin and end with a letter or digit)",
             ),
         ],
     ),
@@ -206,11 +206,11 @@ const METADATA: &[Check] = &[
         &[
             (
                 "{name: a, namespace: ^b.c}",
-                "error metadata.namespace: 'b.c' is not a namespace (use at most 63 lower-case letters, digits and '-')",
+                "error metadata.namespace: 'b.c' is not a valid namespace (use at most 63 lower-case letters, digits and '-')",
             ),
             (
                 "{name: a, namespace: ^aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa}",
-                "error metadata.namespace: 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa' is not a namespace (use at most 63 lower-case letters, digits and '-')",
+                "error metadata.namespace: 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa' is not a valid namespace (use at most 63 lower-case letters, digits and '-')",
             ),
         ],
     ),
@@ -222,11 +222,11 @@ const METADATA: &[Check] = &[
         &[
             (
                 "{name: a, labels: {aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa: ^x}}",
-                "error metadata.labels.aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa: 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa' is not the key of a label (use at most 63 letters, digits, '-', '_' and '.', after a domain and a '/' if you like)",
+                "error metadata.labels.aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa: 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa' is not a valid label key (use at most 63 letters, digits, '-', '_' and '.', optionally after a domain and a '/')",
             ),
             (
                 "{name: a, labels: {a-: ^x}}",
-                "error metadata.labels.a-: 'a-' is not the key of a label (use at most 63 letters, digits, '-', '_' and '.', after a domain and a '/' if you like)",
+                "error metadata.labels.a-: 'a-' is not a valid label key (use at most 63 letters, digits, '-', '_' and '.', optionally after a domain and a '/')",
             ),
         ],
     ),
@@ -238,11 +238,11 @@ const METADATA: &[Check] = &[
         &[
             (
                 "{name: a, labels: {k: ^aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa}}",
-                "error metadata.labels.k: 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa' is not the value of a label (use at most 63 letters, digits, '-', '_' and '.'; an annotation may hold any text)",
+                "error metadata.labels.k: 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa' is not a valid label value (use at most 63 letters, digits, '-', '_' and '.'; an annotation may hold any text)",
             ),
             (
                 "{name: a, labels: {k: ^b_}}",
-                "error metadata.labels.k: 'b_' is not the value of a label (use at most 63 letters, digits, '-', '_' and '.'; an annotation may hold any text)",
+                "error metadata.labels.k: 'b_' is not a valid label value (use at most 63 letters, digits, '-', '_' and '.'; an annotation may hold any text)",
             ),
         ],
     ),
@@ -250,7 +250,7 @@ const METADATA: &[Check] = &[
         &["{name: a, annotations: {X.org/Y: any text}}"],
         &[(
             "{name: a, annotations: {a/b/c: ^x}}",
-            "error metadata.annotations.a/b/c: 'a/b/c' is not the key of an annotation (use at most 63 letters, digits, '-', '_' and '.', after a domain and a '/' if you like)",
+            "error metadata.annotations.a/b/c: 'a/b/c' is not a valid annotation key (use at most 63 letters, digits, '-', '_' and '.', optionally after a domain and a '/')",
         )],
     ),
 ];
@@ -366,11 +366,11 @@ const PARAMETERS: &[Check] = &[
             ),
             (
                 "userData: [{name: a, parameterTable: {columns: [i], rows: [^[1, 2]]}}]",
-                "error spec.userData[0].parameterTable.rows[0]: the row must have 1 values, one for each column",
+                "error spec.userData[0].parameterTable.rows[0]: the row must have 1 value, one for each column",
             ),
             (
                 "parameterTable: {columns: [i], rows: [^[]]}",
-                "error spec.parameterTable.rows[0]: the row must have 1 values, one for each column",
+                "error spec.parameterTable.rows[0]: the row must have 1 value, one for each column",
             ),
         ],
     ),
@@ -379,37 +379,34 @@ const PARAMETERS: &[Check] = &[
         &[
             (
                 "variables: {1a: ^x}",
-                "error spec.variables.1a: '1a' is not the name of a variable (use letters, digits and '_', and do not begin with a digit)",
+                "error spec.variables.1a: '1a' is not a valid name of a variable (use letters, digits and '_', and do not begin with a digit)",
             ),
             (
                 "variables: {a-b: ^x}",
-                "error spec.variables.a-b: 'a-b' is not the name of a variable (use letters, digits and '_', and do not begin with a digit)",
+                "error spec.variables.a-b: 'a-b' is not a valid name of a variable (use letters, digits and '_', and do not begin with a digit)",
             ),
         ],
     ),
     check(
         &["variables: {j: x}\nparameters: {i: 1}\nfiles: [{name: a, path: x, parameters: {k: 1}}]"],
         &[
-            (
-                "variables: {i: ^x}\nparameters: {i: 1}",
-                "error spec.variables.i: 'i' is the name of a parameter as well",
-            ),
+            ("variables: {i: ^x}\nparameters: {i: 1}", "error spec.variables.i: 'i' is also the name of a parameter"),
             (
                 "variables: {k: ^x}\nfiles: [{name: a, path: x, parameters: {k: 1}}]",
-                "error spec.variables.k: 'k' is the name of a parameter as well",
+                "error spec.variables.k: 'k' is also the name of a parameter",
             ),
             (
                 "variables: {k: ^x}\nuserData: [{name: a, parameters: {k: 1}}]",
-                "error spec.variables.k: 'k' is the name of a parameter as well",
+                "error spec.variables.k: 'k' is also the name of a parameter",
             ),
         ],
     ),
     check(
         &["variables: {a: true, b: 1.5, c: ''}"],
         &[
-            ("variables: {^a: {x: 1}}", "error spec.variables.a: a variable has a single value"),
-            ("variables: {^a: [x]}", "error spec.variables.a: a variable has a single value"),
-            ("variables: {a: ^null}", "error spec.variables.a: a variable has a single value"),
+            ("variables: {^a: {x: 1}}", "error spec.variables.a: a variable must have a single value"),
+            ("variables: {^a: [x]}", "error spec.variables.a: a variable must have a single value"),
+            ("variables: {a: ^null}", "error spec.variables.a: a variable must have a single value"),
         ],
     ),
     check(
@@ -417,11 +414,11 @@ const PARAMETERS: &[Check] = &[
         &[
             (
                 "variables: {a: ^'x ${b} {c:03d}'}",
-                "error spec.variables.a: a variable cannot refer to '{c:03d}' (put the two together where they are used)",
+                "error spec.variables.a: a variable cannot refer to '{c:03d}' (write both placeholders in the text that uses them)",
             ),
             (
                 "variables: {a: ^'{_}'}",
-                "error spec.variables.a: a variable cannot refer to '{_}' (put the two together where they are used)",
+                "error spec.variables.a: a variable cannot refer to '{_}' (write both placeholders in the text that uses them)",
             ),
         ],
     ),
@@ -441,7 +438,7 @@ const PARAMETERS: &[Check] = &[
 
 const POLICIES: &[Check] = &[check(
     &["orphanAfter: PT0.001S", "orphanAfter: never"],
-    &[("orphanAfter: ^0s", "error spec.orphanAfter: must be longer than nothing (write a duration or `never`)")],
+    &[("orphanAfter: ^0s", "error spec.orphanAfter: must be longer than 0 seconds (write a duration or `never`)")],
 )];
 
 const REFERENCES: &[Check] = &[check(
@@ -455,7 +452,7 @@ const REFERENCES: &[Check] = &[check(
     &[
         (
             "jobs: [{name: a, command: x, resourceRequirements: ^smal}]\nresourceRequirements: [{name: small, numCpus: 1, memory: 1g}]",
-            "error spec.jobs[0].resourceRequirements: there is no resource requirements named 'smal' (did you mean 'small'?)",
+            "error spec.jobs[0].resourceRequirements: there is no set of resource requirements named 'smal' (did you mean 'small'?)",
         ),
         (
             "jobs: [{name: a, command: x, failureHandler: ^retri}]\nfailureHandlers: [{name: retry, rules: [{exitCodes: [1]}]}]",
@@ -500,15 +497,15 @@ const RESOURCES: &[Check] = &[
         &[
             (
                 "slurmSchedulers: [{account: a, walltime: ^'2:00'}]",
-                "warning spec.slurmSchedulers[0].walltime: no step can start in '2:00': 60 s of it are headroom, and a step needs a minute (a longer `walltime`, a smaller `sigkillHeadroomSeconds`, or `mode: direct`)",
+                "warning spec.slurmSchedulers[0].walltime: no step can start in '2:00': 60 s of it are headroom, and a step needs 60 s (use a longer `walltime`, a smaller `sigkillHeadroomSeconds`, or `mode: direct`)",
             ),
             (
                 "slurmSchedulers: [{account: a, walltime: ^'2:00'}]\nexecutionConfig: {mode: slurm, sigkillHeadroomSeconds: 60}",
-                "warning spec.slurmSchedulers[0].walltime: no step can start in '2:00': 60 s of it are headroom, and a step needs a minute (a longer `walltime`, a smaller `sigkillHeadroomSeconds`, or `mode: direct`)",
+                "warning spec.slurmSchedulers[0].walltime: no step can start in '2:00': 60 s of it are headroom, and a step needs 60 s (use a longer `walltime`, a smaller `sigkillHeadroomSeconds`, or `mode: direct`)",
             ),
             (
                 "slurmSchedulers: [{account: a, walltime: ^'1'}]\nexecutionConfig: {mode: auto, sigkillHeadroomSeconds: 0}",
-                "warning spec.slurmSchedulers[0].walltime: no step can start in '1': 0 s of it are headroom, and a step needs a minute (a longer `walltime`, a smaller `sigkillHeadroomSeconds`, or `mode: direct`)",
+                "warning spec.slurmSchedulers[0].walltime: no step can start in '1': 0 s of it are headroom, and a step needs 60 s (use a longer `walltime`, a smaller `sigkillHeadroomSeconds`, or `mode: direct`)",
             ),
         ],
     ),

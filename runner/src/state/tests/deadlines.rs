@@ -319,7 +319,6 @@ fn at_the_very_end_no_last_commands_are_asked_for() {
 #[test]
 fn when_the_signal_and_sigkill_are_due() {
     use crate::protocol::StartTemplate;
-    use crate::state::deadlines::{kill_time, signal_time};
     let end = BootInstant(1_000 * SECOND);
     let before = |moment: BootInstant| end.since(moment).as_millis();
     let cases = [
@@ -332,7 +331,7 @@ fn when_the_signal_and_sigkill_are_due() {
     ];
     for (in_step, headroom_ms, lead_ms, expected, why) in cases {
         let template = StartTemplate { in_step, headroom_ms, lead_ms, ..StartTemplate::default() };
-        assert_eq!((before(signal_time(&template, end)), before(kill_time(&template, end))), expected, "{why}");
+        assert_eq!((before(template.signal_time(end)), before(template.kill_time(end))), expected, "{why}");
     }
 }
 

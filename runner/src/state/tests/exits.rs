@@ -87,10 +87,10 @@ fn idleness_is_not_counted_while_the_server_is_away() {
 #[test]
 fn completion_can_be_ignored_but_not_cancellation() {
     let terms = RunnerPolicy { ignore_workflow_completion: true, ..terms() };
-    let complete = SyncResponse { verdict: RunnerDirective::Complete, terms, ..SyncResponse::default() };
+    let complete = SyncResponse { directive: RunnerDirective::Complete, terms, ..SyncResponse::default() };
     let mut agent = AgentHarness::new(1);
     assert_eq!(idle_until_leaving(&mut agent, &complete, Duration::from_secs(600)), None);
-    let canceled = SyncResponse { verdict: RunnerDirective::Canceled, ..complete.clone() };
+    let canceled = SyncResponse { directive: RunnerDirective::Canceled, ..complete.clone() };
     assert_eq!(idle_until_leaving(&mut agent, &canceled, Duration::from_secs(600)), seconds(0));
     agent.answer([]);
     assert_eq!(agent.exit(), Some(Ok(RunnerExit::Canceled)));

@@ -132,7 +132,7 @@ fn the_terms_of_an_answer_are_kept() {
 
 // J15
 #[test]
-fn a_verdict_says_why_it_may_leave_and_can_be_taken_back() {
+fn a_directive_gives_the_exit_reason_and_can_be_revoked() {
     let mut agent = AgentHarness::with(AgentSettings { exit_when_complete: false, ..settings(1) });
     let cases = [
         (RunnerDirective::Complete, Some(RunnerExit::Complete)),
@@ -140,17 +140,17 @@ fn a_verdict_says_why_it_may_leave_and_can_be_taken_back() {
         (RunnerDirective::Canceled, Some(RunnerExit::Canceled)),
         (RunnerDirective::Continue, None),
     ];
-    for (verdict, settled) in cases {
+    for (directive, settled) in cases {
         while !agent.has_sync() {
             agent.until_due();
         }
-        agent.respond(SyncResponse { verdict, ..SyncResponse::default() });
-        assert_eq!(agent.state.session.settled(), settled, "{verdict:?}");
+        agent.respond(SyncResponse { directive, ..SyncResponse::default() });
+        assert_eq!(agent.state.session.settled(), settled, "{directive:?}");
     }
     while !agent.has_sync() {
         agent.until_due();
     }
-    agent.respond(SyncResponse { verdict: RunnerDirective::Leave, ..SyncResponse::default() });
+    agent.respond(SyncResponse { directive: RunnerDirective::Leave, ..SyncResponse::default() });
     assert!(agent.sync().leaving && !agent.sync().completing, "one that is sent away has no last commands");
     agent.answer([]);
     assert_eq!(agent.exit(), Some(Ok(RunnerExit::Dismissed)));

@@ -188,7 +188,7 @@ fn the_stdio_of_a_job_counts_before_its_workflows() {
 
 // X04, X05
 #[test]
-fn an_errand_takes_nothing_and_is_quick_to_end() {
+fn an_auxiliary_task_has_no_resources_and_short_timeouts() {
     let cases = [
         ((13, 17), (5_000, 10_000), "never longer than these"),
         ((2, 3), (2_000, 3_000), "what the workflow says, where that is shorter"),

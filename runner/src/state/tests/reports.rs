@@ -285,7 +285,7 @@ fn a_result_is_journalled_when_it_is_complete() {
 #[test]
 fn an_old_result_began_its_duration_before_its_end() {
     let mut agent = AgentHarness::new(1);
-    let template = crate::protocol::StartTemplate { output_files: vec!["out".to_owned()], ..Default::default() };
+    let template = StartTemplate { output_files: vec!["out".to_owned()], ..Default::default() };
     let mut old = JobExit::new(key(1), BootInstant(1 << 50), BootInstant((1 << 50) + 3_000_000), Outcome::Exited(0));
     (old.age_ms, old.job) = (Some(50_000), Some(Box::new(ShimJob { template, ..ShimJob::default() })));
     agent.handle(AgentEvent::Ended(Box::new(old)));

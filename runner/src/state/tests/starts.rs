@@ -291,7 +291,7 @@ fn who_is_welcome_in_which_phase() {
 
 // X05. A task needs its own headroom before the end of the runner's time.
 #[test]
-fn an_errand_starts_until_its_headroom_begins() {
+fn an_auxiliary_task_starts_until_its_headroom_begins() {
     let began = BootInstant(1_000 * SECOND);
     let end = began.plus(Duration::from_secs(40));
     for (left_ms, starts, gone) in [(10_001, vec![1], vec![]), (10_000, vec![], vec![1]), (9_999, vec![], vec![1])] {

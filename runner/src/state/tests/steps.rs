@@ -501,7 +501,7 @@ fn after_six_tries_the_runner_leaves_without_accounting_data() {
     let mut agent = agent();
     agent.answer([1]);
     agent.started(1).ended(1, 0);
-    let complete = || SyncResponse { verdict: RunnerDirective::Complete, ..SyncResponse::default() };
+    let complete = || SyncResponse { directive: RunnerDirective::Complete, ..SyncResponse::default() };
     let mut asked = Vec::new();
     while asked.len() < 6 {
         if agent.has_sync() {
@@ -531,7 +531,7 @@ fn numbers_that_will_not_come_keep_no_allocation() {
     let mut agent = agent();
     agent.answer([1]);
     agent.started(1).ended(1, 0);
-    let complete = || SyncResponse { verdict: RunnerDirective::Complete, ..SyncResponse::default() };
+    let complete = || SyncResponse { directive: RunnerDirective::Complete, ..SyncResponse::default() };
     agent.respond(complete());
     assert!(matches!(looks(&mut agent).as_slice(), [SlurmQuery::Accounts(_)]));
     assert!(!agent.state.sacct.is_settled(), "it waits for a word of the accounting");

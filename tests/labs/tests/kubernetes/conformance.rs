@@ -245,7 +245,7 @@ fn immutable_fields_are_refused_with_the_same_message() {
             "stopped",
             "  stopPolicy: Cancel",
             "  stopPolicy: None",
-            "a cancelled workflow goes on only with a higher `runId`",
+            "a canceled workflow continues only with a higher `runId`",
             "  runId: 2",
         ),
         (
@@ -308,8 +308,8 @@ fn kubectl_shows_columns_and_explains_fields() {
     assert_eq!(rows[0][7..], ["PROJECT", "CLUSTER", "RUN", "READY", "BLOCKED", "MESSAGE"]);
     assert_eq!(rows[1][7..], ["wind", "hpc", "2", "6", "7", "five-of-nine"]);
     assert!(kube.kubectl("get torc").exits(0).stdout.contains("workflow.torc.dev/shown"), "the category");
-    kube.kubectl("explain twf.spec.jobs.parameters").exits(0).prints("Parameter name to value");
-    kube.kubectl("explain slc.spec.commandPrefix").exits(0).prints("Words put before every Slurm command");
+    kube.kubectl("explain twf.spec.jobs.parameters").exits(0).prints("Values of each parameter");
+    kube.kubectl("explain slc.spec.commandPrefix").exits(0).prints("Words before every Slurm command");
     kube.kubectl("explain twf").exits(0).prints("What should have run");
 }
 
@@ -366,7 +366,7 @@ fn definitions_are_installed_compared_and_upgraded() {
     here.write("w.yaml", document("newer", "  project: tide"));
     let refused = here.call("apply -f w.yaml --context lab").env("KUBECONFIG", kube.0.administrator());
     let refused = refused.run().exits(4).prints(".spec.project: field not declared in schema");
-    refused.prints("the definitions are older than this program: `torc crd install`");
+    refused.prints("the definitions are older than this program: update them with `torc crd install`");
     kube.torc("crd check").exits(9).prints("customresourcedefinition/workflows.torc.dev is older than this program");
     kube.torc("crd install --force-conflicts")
         .exits(0)

@@ -117,7 +117,7 @@ fn torc_uses_a_cluster_only_if_it_is_named() {
     assert!(there(&format!("apply -f {}", diamond())).contains("workflow/diamond created"));
     assert!(there(&format!("apply -f {} --wait", diamond())).contains("workflow/diamond unchanged"));
     assert!(there("get workflows").contains("4/4"));
-    assert!(there("wait diamond").contains("finished"));
+    assert!(there("wait diamond").contains("workflow/diamond condition met"));
     assert!(there("describe workflow diamond").contains("Succeeded"));
     assert_eq!(there("logs join -w diamond"), "joining both halves\n");
     assert!(there("explain job/join -w diamond").contains("it has succeeded"));
@@ -243,7 +243,8 @@ fn logs_come_from_the_pods_disk_while_it_exists() {
     node.kubectl(&["-n", NAMESPACE, "delete", "pod", "-l", "torc.dev/pool=cpu", "--wait", "--timeout=60s"]);
     node.until("the message says that the Pod is gone", || {
         let (code, printed) = node.try_torc("logs j1 -w logged -n logged");
-        (code == Some(5) && printed.contains("is gone") && printed.contains("/torc/output")).then_some(())
+        (code == Some(5) && printed.contains("was deleted together with the logs") && printed.contains("/torc/output"))
+            .then_some(())
     });
 }
 

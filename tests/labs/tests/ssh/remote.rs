@@ -148,7 +148,7 @@ fn a_dead_runner_is_noticed_and_started_again() {
     kill(workers.runner_pid(0));
     until(|| workers.states()[&dead] == "dead", || format!("{:?}", workers.states()));
     assert_eq!(workers.states()[&alive], "running");
-    workers.torc("remote status w").exits(0).prints("`torc remote run` starts it again");
+    workers.torc("remote status w").exits(0).prints("restart it with `torc remote run`");
 
     // The server knows the workers without a file. The shim kept the jobs, and the new runner adopts them.
     let again = workers.torc("remote run w --num-cpus 4 --memory 1g --num-gpus 0 --prefetch off").exits(0);
@@ -224,7 +224,7 @@ fn a_runner_is_stopped_and_its_logs_are_collected() {
     until(|| workers.env.lines("ran").len() == 2, || format!("{:?}", workers.env.lines("ran")));
     let (first, second) = (workers.machines[0].address(), workers.machines[1].address());
 
-    workers.torc("remote delete-logs w --yes").exits(7).prints("its runner is at work");
+    workers.torc("remote delete-logs w --yes").exits(7).prints("its runner is running and writes them");
     workers.torc(&format!("remote remove-worker w {first}")).exits(7).prints("torc remote stop w");
     // Only the named worker stops.
     workers.torc(&format!("remote stop w {first}")).exits(0).prints("stopped");
@@ -359,15 +359,19 @@ fn missing_worker_lists_and_servers_are_reported() {
         .torc("remote add-workers-from-file w more")
         .exits(0)
         .prints("1 worker added, 3 in total")
-        .prints("alice@n1 already");
+        .prints("the workflow already has alice@n1");
     let mut names: Vec<String> =
         workers.items("remote list-workers w").iter().map(|item| text(item, "address")).collect();
     names.sort();
     assert_eq!(names, ["alice@n1", "n2:2222", "n3"]);
     // Other machines cannot reach a loopback address, so no login is tried.
-    workers.torc("remote run w").exits(7).prints("an address of this machine alone").prints("--advertise https://");
+    workers
+        .torc("remote run w")
+        .exits(7)
+        .prints("is a loopback address of this machine")
+        .prints("--advertise https://");
     workers.torc("remote run more missing").exits(5).prints("torc get workflows");
-    workers.torc("remote run nofile w").exits(5).prints("one worker a line");
+    workers.torc("remote run nofile w").exits(5).prints("one worker per line");
     // The workers are deleted with their workflow.
     workers.torc("delete workflow/w --yes").exits(0);
     workers.torc("apply -f w.yaml --no-run").exits(0);

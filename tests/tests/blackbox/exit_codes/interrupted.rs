@@ -91,7 +91,7 @@ fn a_follower_of_a_server_in_the_background_exits_with_130() {
         running.prints("running in the background");
         until_it_listens(&mut running);
         running.signal(signal);
-        running.finish().exits(130).prints("stopped following; the workflows go on");
+        running.finish().exits(130).prints("stopped following; the server still runs the workflows");
     }
 }
 

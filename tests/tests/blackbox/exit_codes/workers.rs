@@ -62,7 +62,7 @@ fn each_outcome_with_workers_has_its_code() {
             made = made.arg("--label").arg("worker");
         }
         if *line == "remote-agent" {
-            made = made.stdin(format!("{{\"order\": \"look\", \"folder\": {:?}}}", env.text_path("client")));
+            made = made.stdin(format!("{{\"request\": \"look\", \"folder\": {:?}}}", env.text_path("client")));
         }
         deviations.check(line, &made.run(), *code);
         if *line == "remote status gate" {

@@ -113,7 +113,8 @@ impl History {
         }
     }
 
-    /// What was granted fits: first into what is free, then, and no more than asked for, into the empty runner.
+    /// Checks that the granted jobs fit: first into the free capacity, then, up to the requested number, into the
+    /// empty runner.
     pub(super) fn check_packing(&self, runner: usize, request: &SyncRequest, response: &SyncResponse) {
         let introduction = &self.fleet[runner].introduction;
         let mut free = request.want.free;

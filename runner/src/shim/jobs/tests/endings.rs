@@ -139,15 +139,15 @@ fn what_an_earlier_attempt_left_ends_and_strangers_wait() {
 
 // J17. The usage of a job includes processes that were collected after its first process.
 #[test]
-fn consumption_of_strays_counts_for_their_job() {
-    alone("consumption_of_strays_counts_for_their_job", |dir| {
+fn usage_of_orphaned_processes_counts_for_their_job() {
+    alone("usage_of_orphaned_processes_counts_for_their_job", |dir| {
         let mut jobs = idle(dir);
         let busy = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
         let file = dir.join("busy");
         let path = file.display();
-        let stray =
+        let orphan =
             format!("setsid sh -c '{busy}; echo >{path}; exec sleep 300' & while [ ! -e {path} ]; do sleep 0.01; done");
-        jobs.order(script(4, 1, &stray));
+        jobs.order(script(4, 1, &orphan));
         jobs.order(script(5, 1, "exit 0"));
         let [with, without] = [4, 5].map(|job| result_of(&mut jobs, job).rusage.expect("it was counted").cpu_us);
         assert!(with > 10 * without.max(1_000), "{with} and {without} microseconds");

@@ -159,7 +159,7 @@ fn a_failure_just_before_a_stop_is_part_of_it() {
         agent.now = agent.now.plus(Duration::from_millis(before_ms));
         match stop {
             true => agent.handle(AgentEvent::Stop),
-            false => agent.respond(SyncResponse { verdict: RunnerDirective::Leave, ..SyncResponse::default() }),
+            false => agent.respond(SyncResponse { directive: RunnerDirective::Leave, ..SyncResponse::default() }),
         };
         assert_eq!(agent.state.reports[&key(1)].finished.cause, Some(cause), "{before_ms} ms, stopped: {stop}");
         assert!(!agent.state.jobs.contains_key(&key(1)), "the report does not wait for the accounting");

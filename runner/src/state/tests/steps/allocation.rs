@@ -134,7 +134,7 @@ fn more_time_for_a_step_is_a_whole_minute_more() {
     let held = |limit_minutes: u64| ShimJob {
         order: step_order(limit_minutes * 60_000),
         started: BootInstant(1_000 * SECOND),
-        template: crate::protocol::StartTemplate { in_step: true, headroom_ms: 60_000, ..Default::default() },
+        template: StartTemplate { in_step: true, headroom_ms: 60_000, ..Default::default() },
         ..ShimJob::default()
     };
     // Seconds from the start of the step to the end of the allocation, its minutes, and its possible minutes.
@@ -192,11 +192,7 @@ fn more_time_means_another_warning() {
         order: step_order(5 * 60_000),
         started: BootInstant(1_000 * SECOND),
         is_warned: true,
-        template: crate::protocol::StartTemplate {
-            in_step: true,
-            warning: Some("USR1@60".to_owned()),
-            ..Default::default()
-        },
+        template: StartTemplate { in_step: true, warning: Some("USR1@60".to_owned()), ..Default::default() },
         ..ShimJob::default()
     };
     agent.handle(AgentEvent::Adopted(Box::new(held)));
