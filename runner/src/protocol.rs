@@ -168,12 +168,12 @@ impl StartTemplate {
         Duration::from_millis(self.headroom_ms)
     }
 
-    /// Returns when a job is asked to end so that it is gone at `end`.
+    /// Returns when a job gets its signal so that it has ended at `end`.
     pub fn signal_time(&self, end: BootInstant) -> BootInstant {
         if self.in_step { end.minus(self.headroom().min(self.lead())) } else { self.kill_time(end).minus(self.lead()) }
     }
 
-    /// Returns when a job is killed so that it is gone at `end`.
+    /// Returns when a job gets SIGKILL so that it has ended at `end`.
     pub fn kill_time(&self, end: BootInstant) -> BootInstant {
         if self.in_step { end.minus(self.headroom().min(self.lead()) / 2) } else { end.minus(self.headroom()) }
     }

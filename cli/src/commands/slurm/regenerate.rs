@@ -110,7 +110,7 @@ pub async fn run(context: &CommandContext, args: &RegenerateArgs) -> Result<Exit
     Ok(ExitStatus::Success)
 }
 
-/// Re-plans. Returns the workflow if a server must submit allocations.
+/// Plans again and prints the report. Returns the workflow if a server must submit allocations.
 async fn regenerate(
     context: &CommandContext,
     args: &RegenerateArgs,
