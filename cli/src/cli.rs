@@ -19,7 +19,6 @@ pub struct Cli {
     /// Flags of every command.
     #[command(flatten)]
     pub global: GlobalArgs,
-    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }

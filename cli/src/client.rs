@@ -35,7 +35,8 @@ pub use watch::{EventStream, WatchMessage};
 
 /// The page size of lists; the server allows no more.
 const PAGE_SIZE: usize = 5_000;
-/// Idle connections are closed after this time, before servers close them.
+/// Time after which idle connections are closed. It is shorter than that of servers, so that they do not close a
+/// connection in use.
 const IDLE_CONNECTION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A connection to a server.
@@ -175,7 +176,7 @@ impl Client {
         Ok(response.replayed)
     }
 
-    /// Deletes a workflow.
+    /// Deletes a workflow; with `force` even if its allocations cannot be canceled.
     pub async fn delete_workflow(&self, workflow: &str, force: bool) -> Result<(), ClientError> {
         let mut query = self.in_namespace();
         add(&mut query, "force", force.then_some(&true));
@@ -193,7 +194,7 @@ impl Client {
         self.post(&["workflows", workflow, control.path()], &serde_json::json!({})).await
     }
 
-    /// Runs jobs again.
+    /// Resets jobs to ready, so that they run again.
     pub async fn retry(&self, workflow: &str, request: &RetryRequest) -> Result<AffectedJobs, ClientError> {
         self.post(&["workflows", workflow, "retry"], request).await
     }

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn trust_settings_take_precedence_over_the_token_and_the_owner_file() {
+    fn trust_settings_override_the_token_and_the_owner_file() {
         use torc_api::token::Fingerprint;
         let folder = tempfile::tempdir().expect("a folder");
         let at = |name: &str| folder.path().join(name);

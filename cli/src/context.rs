@@ -7,13 +7,13 @@ use crate::settings::Settings;
 
 /// Settings, output and current folder of a command.
 pub struct CommandContext {
-    /// The resolved settings.
+    /// The settings of this call, from all sources.
     pub settings: Settings,
     /// The printer of results.
     pub output: Printer,
-    /// The current folder.
+    /// The folder in which the program was called.
     pub folder: PathBuf,
-    /// Whether the server is in a Kubernetes cluster. Files of its runners are then not on this machine.
+    /// True if the server is in a Kubernetes cluster. Files of its runners are then not on this machine.
     pub in_cluster: bool,
 }
 

@@ -149,7 +149,7 @@ enum Requirement {
     Nothing,
     /// The API server only.
     Objects,
-    /// Torc's server.
+    /// Torc's server in the cluster, through a port-forward.
     Server,
     /// No cluster: the command runs on this machine.
     ThisMachine(&'static str),

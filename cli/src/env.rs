@@ -4,7 +4,7 @@ use torc_slurm::call::Tool;
 
 /// The URL of the server.
 pub const API_URL: &str = "TORC_API_URL";
-/// The token, not a file.
+/// The token itself, not the path of a file.
 pub const TOKEN: &str = "TORC_TOKEN";
 /// The file with the address of the server that owns a job's store; set by runners.
 pub const SERVER_FILE: &str = "TORC_SERVER_FILE";
@@ -24,11 +24,11 @@ pub const ALLOCATION: &str = "TORC_ALLOCATION";
 pub const RUNNER_KIND: &str = "TORC_RUNNER_KIND";
 /// The filter of log lines on standard error.
 pub const LOG: &str = "TORC_LOG";
-/// Turns colors off.
+/// Turns colors off if set.
 pub const NO_COLOR: &str = "NO_COLOR";
 /// The user's configuration folder.
 pub const XDG_CONFIG_HOME: &str = "XDG_CONFIG_HOME";
-/// The user's home.
+/// The home folder of the user.
 pub const HOME: &str = "HOME";
 
 /// A variable that is not a setting.
@@ -37,7 +37,7 @@ pub struct Variable {
     pub doc: &'static str,
 }
 
-/// Variables besides those of the settings table.
+/// Variables that are not in the settings table.
 pub const OTHERS: &[Variable] = &[
     Variable { name: TOKEN, doc: "The token; takes precedence over every token file." },
     Variable {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 pub enum ExitStatus {
     /// Success; where the command followed a workflow, all of its jobs succeeded.
     Success,
-    /// An unexpected error.
+    /// An error that has no status of its own.
     Unexpected,
     /// The command line was wrong.
     Usage,
@@ -119,12 +119,12 @@ pub struct CliError {
     pub lines: Vec<String>,
     /// Details for JSON output, e.g. the problems of a document.
     pub details: Option<Box<Value>>,
-    /// Whether to print nothing because the reader closed the output pipe.
+    /// True if nothing is printed, because the reader closed the output pipe.
     pub silent: bool,
 }
 
 impl CliError {
-    /// Creates an error.
+    /// Creates an error without causes, hints and details.
     pub fn new(kind: ExitStatus, message: impl Into<String>) -> Self {
         Self {
             kind,

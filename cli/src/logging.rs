@@ -68,7 +68,7 @@ pub struct Log {
     pub format: LogFormat,
 }
 
-/// Starts logging.
+/// Starts logging to standard error, and to the file of a runner once it is open.
 pub fn start(Log { verbose, format }: Log) {
     let level = match verbose {
         0 => "warn",

@@ -1,4 +1,4 @@
-//! The program `torc`. Deliberately absent here: everything but the start.
+//! The program `torc`. All of its code is in the library of this crate.
 
 use std::process::ExitCode;
 

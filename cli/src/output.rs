@@ -43,7 +43,7 @@ impl OutputFormat {
     pub const CHOICES: &[(&str, &str)] =
         &[("table", "A table"), ("wide", "A table with more columns"), ("json", "JSON"), ("yaml", "YAML")];
 
-    /// The format of a name.
+    /// Parses the name of a format.
     pub fn from_name(name: &str) -> Result<Self, String> {
         match name {
             "table" => Ok(Self::Table),

@@ -39,8 +39,8 @@ struct Edit {
     text: String,
 }
 
-/// Returns the text of a file with the wanted schedulers, actions and jobs' schedulers; an error if editing cannot achieve that, e.g.
-/// because a job is an alias.
+/// Returns the text of a file with the wanted schedulers, actions and schedulers of jobs. Editing cannot achieve this
+/// for every text; for example, a job that is an alias is an error.
 pub fn rewrite(
     text: &str,
     format: Format,

@@ -37,13 +37,13 @@ pub fn all() -> impl Iterator<Item = &'static Setting> {
 /// The source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The command line.
+    /// A flag on the command line.
     Flag,
-    /// An environment variable.
+    /// The environment variable with this name.
     Environment(String),
-    /// A configuration file.
+    /// The configuration file with this path.
     File(PathBuf),
-    /// Built in.
+    /// The default in the setting's declaration.
     BuiltIn,
 }
 
@@ -77,7 +77,7 @@ impl Layers {
         self.values.entry(key).or_insert(Value { text, origin });
     }
 
-    /// Sets a value, whatever other layers say.
+    /// Sets a value, and replaces that of every layer.
     pub fn set(&mut self, key: &'static str, text: String, origin: Origin) {
         self.values.insert(key, Value { text, origin });
     }
@@ -174,7 +174,7 @@ pub struct EnvCredentials {
     pub server_file: Option<PathBuf>,
     /// The file in which the server of an allocation keeps its certificates.
     pub server_certificates: Option<PathBuf>,
-    /// Whether the program was called as a plugin of kubectl.
+    /// True if the program was called as a plugin of kubectl.
     pub plugin: bool,
 }
 

@@ -28,11 +28,11 @@ pub struct Site {
 /// The source of a profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProfileOrigin {
-    /// Shipped with Torc.
+    /// A profile that comes with Torc.
     BuiltIn,
     /// A file of the user.
     File(PathBuf),
-    /// Queried from Slurm.
+    /// The partitions that Slurm reported.
     Detected,
 }
 

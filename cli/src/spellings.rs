@@ -17,7 +17,7 @@ struct Spelling {
     flags: &'static [(&'static str, &'static str)],
     /// A flag that is removed together with the last replacing word.
     without: Option<&'static str>,
-    /// The help text.
+    /// The help text; empty if only flags differ.
     about: &'static str,
 }
 

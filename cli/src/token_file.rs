@@ -1,4 +1,4 @@
-//! Token files.
+//! Reads tokens from files.
 
 use std::path::Path;
 

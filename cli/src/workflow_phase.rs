@@ -10,11 +10,11 @@ use crate::error::ExitStatus;
 pub enum WorkflowPhase {
     /// The workflow may progress without a decision of the user.
     Active,
-    /// All jobs succeeded.
+    /// It ended, and all jobs succeeded.
     Succeeded,
     /// It ended with unsuccessful jobs.
     Failed,
-    /// It was canceled.
+    /// It ended because it was canceled.
     Canceled,
     /// It makes no progress, and failed jobs need a manual decision.
     NeedsDecision,

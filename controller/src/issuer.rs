@@ -33,8 +33,8 @@ impl Issuer {
         self.pin
     }
 
-    /// Returns the token of a workflow's jobs. It is always the same, so a runner keeps one file for all of them, and it is valid as
-    /// long as the workflow exists: workflow numbers are never reused.
+    /// Returns the token of a workflow's jobs. It is always the same, so a runner keeps one file for all of them. It is
+    /// valid as long as the workflow exists, because workflow numbers are never reused.
     pub fn for_jobs(&self, workflow: WorkflowId) -> String {
         let grant = Grant::Runner { workflow: workflow.0 };
         self.issue(&Claims { grant, issuer: "server".to_owned(), issued: 0, expires: None })

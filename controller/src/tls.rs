@@ -1,4 +1,5 @@
-//! The server's certificate: made once and kept beside the store, or given as files that may be replaced while the server runs.
+//! The server's certificate: created once and kept next to the store, or given as files that may be replaced while the
+//! server runs.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};

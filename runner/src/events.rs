@@ -41,19 +41,19 @@ pub enum RunnerEvent {
     },
     /// A job is killed because it exceeded its memory limit.
     OomKill { key: AttemptKey },
-    /// The server cannot be reached. Jobs go on.
+    /// The server cannot be reached. Running jobs continue.
     Unreachable { reason: String },
     /// The server can be reached again.
     Reconnected,
-    /// The server has been unreachable for too long. The runner takes no new jobs, lets running ones go on, and writes
-    /// results into its journal.
+    /// The server has been unreachable for too long. The runner takes no new jobs, lets running ones continue, and
+    /// writes results into its journal.
     Draining {
         /// Duration of the outage.
         after: Duration,
         /// Number of running jobs.
         running: usize,
     },
-    /// The server can be reached again before everything was drained.
+    /// The server can be reached again while the runner drains.
     Resumed {
         /// Number of results that the server gets now.
         results: usize,

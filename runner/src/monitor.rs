@@ -1,5 +1,5 @@
-//! Measurement of jobs and of the node, on a thread of its own: a slow `/proc` blocks nothing else. The agent's state
-//! decides when to measure and what follows.
+//! Measures jobs and the node on a thread of its own, so that a slow `/proc` blocks nothing else. The agent's state
+//! decides when to measure and how to react.
 
 use std::collections::HashMap;
 use std::fs;
@@ -121,8 +121,8 @@ fn take(order: &SampleOrder) -> Samples {
 
 fn measure(members: &[&Process], limit: Option<i64>) -> JobSample {
     let resident = members.iter().map(|process| process.resident_bytes).sum();
-    // Forked processes share pages, and each of them counts them all. This is good enough for statistics. Before a job
-    // is killed, its memory is counted exactly, which is too slow for every sample.
+    // Resident memory counts shared pages once for each process, which is good enough for statistics. Before a job is
+    // killed, its memory is counted exactly, which is too slow for every sample.
     let is_doubtful = members.len() > 1 && limit.is_some_and(|limit| resident > limit);
     let shared_fairly = || members.iter().map(|process| proportional(process)).sum();
     JobSample {

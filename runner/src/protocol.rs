@@ -168,12 +168,12 @@ impl StartTemplate {
         Duration::from_millis(self.headroom_ms)
     }
 
-    /// Returns when a job is asked to end so that it is gone at `end`.
+    /// Returns when a job gets its signal so that it has ended at `end`.
     pub fn signal_time(&self, end: BootInstant) -> BootInstant {
         if self.in_step { end.minus(self.headroom().min(self.lead())) } else { self.kill_time(end).minus(self.lead()) }
     }
 
-    /// Returns when a job is killed so that it is gone at `end`.
+    /// Returns when a job gets SIGKILL so that it has ended at `end`.
     pub fn kill_time(&self, end: BootInstant) -> BootInstant {
         if self.in_step { end.minus(self.headroom().min(self.lead()) / 2) } else { end.minus(self.headroom()) }
     }
@@ -221,7 +221,8 @@ pub struct StartOrder {
     pub step_limit_ms: Option<u64>,
     /// The resource class. Jobs of one class take the same from the node, so one can replace another.
     pub class: u32,
-    /// True if the job starts when another of its class has ended, instead of now. This needs a living agent.
+    /// True if the job starts when another of its class has ended, instead of now. The shim does this only while the
+    /// agent is alive.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub in_turn: bool,
     /// The moment after which the job must not start.

@@ -1,5 +1,5 @@
-//! The settings of a runner. Each is declared here, and read where it is used: the CLI reads all of them from flags, variables and
-//! files, and the agent gets them as they are.
+//! The settings of a runner. The CLI reads all of them from flags, variables and files. The agent gets them unchanged,
+//! and each is read where it is used.
 
 use std::path::PathBuf;
 use std::time::Duration;

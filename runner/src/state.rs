@@ -1,5 +1,5 @@
-//! The agent's decisions as a pure state machine: events go in, effects come out. Time is an argument, and nothing is read, written
-//! or started here.
+//! The agent's decisions as a pure state machine, which takes events and returns effects. Time is an argument, and this
+//! module does no I/O.
 //!
 //! Each subsystem is a type with private fields in a module of its own; only that module changes them. `State` holds the subsystems,
 //! and its methods are the steps that need several of them.
@@ -119,7 +119,7 @@ pub struct AgentSettings {
 }
 
 impl AgentSettings {
-    /// Returns how long the runner stays without work; none for ever.
+    /// Returns the idle time after which the runner exits; none if it never exits for this reason.
     fn idle_time(&self, policy: &RunnerPolicy) -> Option<Duration> {
         match self.idle_exit {
             _ if self.user.persistent => None,
@@ -300,7 +300,7 @@ pub struct State {
 }
 
 impl State {
-    /// Creates the state of a runner that holds nothing and is not registered.
+    /// Creates the state of an unregistered runner without jobs.
     pub fn new(settings: AgentSettings, now: BootInstant) -> Self {
         let strategy = settings.user.max_parallel_jobs.map_or(Strategy::Resources, Strategy::Slots);
         Self {

@@ -54,7 +54,7 @@ impl Client {
         decode(self.send(request).await?).await
     }
 
-    /// Returns the files and data that changed after jobs completed.
+    /// Returns the completed jobs whose user data has changed since, and the jobs whose user data is missing.
     pub async fn staleness(&self, workflow: &str) -> Result<Staleness, ClientError> {
         self.get(&["workflows", workflow, "staleness"], self.in_namespace()).await
     }

@@ -5,7 +5,7 @@ use torc_api::api::ErrorBody;
 use super::trust_error::TrustError;
 use crate::error::{CliError, ExitStatus};
 
-/// A failed request.
+/// The error of a request to a server.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The URL cannot be used.
@@ -51,7 +51,7 @@ pub enum ClientError {
     /// The server answered with an error.
     #[error("{}", body.message)]
     Answer {
-        /// The HTTP status.
+        /// The status code of the HTTP response.
         status: u16,
         body: Box<ErrorBody>,
     },

@@ -1,4 +1,4 @@
-//! Routes of recovery.
+//! Routes of recovery, and of the submission of workflows and allocations.
 
 use torc_api::allocation::{Allocation, OrphanReport};
 use torc_api::api::{AffectedJobs, Workflow};

@@ -31,7 +31,7 @@ pub enum Trust {
     Authority(PathBuf),
     /// Certificates for a fixed name that are signed by the CAs of a file; the URL has another host.
     Named { authority: PathBuf, name: String },
-    /// The certificate with a fingerprint, whatever its names and validity.
+    /// The certificate with this fingerprint; its names and validity do not matter.
     Certificate(Fingerprint),
     /// The certificate in a file, read for each connection because it may be replaced.
     SameAs(PathBuf),
@@ -102,7 +102,7 @@ struct Verifier {
 /// The accepted certificates of a [`Verifier`].
 #[derive(Debug)]
 enum Check {
-    /// Certificates for this name, whatever host the URL names.
+    /// Certificates for this name; the host of the URL does not matter.
     FixedName { inner: Arc<WebPkiServerVerifier>, name: ServerName<'static> },
     /// Only the certificate with this fingerprint.
     Certificate(Fingerprint),

@@ -73,7 +73,7 @@ async fn release(context: &CommandContext, args: &ReleaseArgs) -> Result<ExitSta
     Ok(ExitStatus::Success)
 }
 
-/// Returns whether only the controller's finalizer and other finalizers keep a deleted object.
+/// Returns whether an object is being deleted and still has the controller's finalizer.
 fn is_stuck(object: &DynamicObject) -> bool {
     let finalizers = object.metadata.finalizers.iter().flatten();
     object.metadata.deletion_timestamp.is_some() && finalizers.into_iter().any(|name| name == FINALIZER)

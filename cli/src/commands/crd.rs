@@ -113,7 +113,7 @@ fn conflict_or_refusal(what: &str, error: kube::Error) -> CliError {
     if conflict { error.hint("take over these fields with --force-conflicts") } else { error }
 }
 
-/// Waits until the API server serves what it has accepted.
+/// Waits until the API server serves the definition that it has accepted.
 async fn established(api: &Api<DynamicObject>, name: &str) -> Result<(), CliError> {
     let start = Instant::now();
     loop {

@@ -64,7 +64,7 @@ pub async fn run(context: &CommandContext, args: &ServerArgs) -> Result<ExitStat
     let settings = &context.settings.server;
     let listening = Listening::decide(settings, None, &settings.bind, resolve)?;
     let kubernetes = args.kubernetes.then(|| Box::new(settings.kubernetes.clone()));
-    // With leader election there is no lock: a frozen leader would hold it for ever.
+    // With leader election there is no lock: a frozen leader would hold it forever.
     let has_lease = kubernetes.as_ref().is_some_and(|config| config.lease.is_some());
     let lock = match has_lease {
         true => None,
@@ -164,7 +164,7 @@ const MAX_IDLE_POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// Shortest interval between two checks for activity.
 const MIN_IDLE_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Waits until the server has been idle for `limit`; for ever without a limit.
+/// Waits until the server has been idle for `limit`; forever without a limit.
 async fn idle(server: &EmbeddedServer, scope: &RunnerScope, limit: Option<Duration>) -> Result<(), CliError> {
     let Some(limit) = limit else { return std::future::pending().await };
     let interval = (limit / 10).clamp(MIN_IDLE_POLL_INTERVAL, MAX_IDLE_POLL_INTERVAL);

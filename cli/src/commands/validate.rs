@@ -72,7 +72,7 @@ pub fn run(context: &CommandContext, args: &ValidateArgs) -> Result<ExitStatus, 
     Ok(ExitStatus::Success)
 }
 
-/// Returns the warning about a job that would wait for ever on the cluster in the same files.
+/// Returns the warning about a job that would wait forever on the cluster in the same files.
 fn unplaced(one: &UnplacedJob) -> Problem {
     Problem::warning(
         "spec.slurmCluster",

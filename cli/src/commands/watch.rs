@@ -94,9 +94,9 @@ struct Monitor {
     last_line: String,
     /// Runners that do not report, as printed last.
     printed_unreachable: Vec<UnreachableRunner>,
-    /// Whether the line about a store without a server was printed.
+    /// True if the line about a store without a server was printed.
     printed_unserved: bool,
-    /// Whether a process serves the store at this check.
+    /// True if a process serves the store at this check.
     is_served: bool,
     without_allocation: u32,
     recoveries: u32,
@@ -107,7 +107,7 @@ struct Monitor {
 enum CheckOutcome {
     /// The workflow has ended.
     Over(ExitStatus),
-    /// The workflow continues.
+    /// The workflow has not ended, or its failed jobs were retried.
     Continues { workflow: String, is_for_slurm: bool },
 }
 
@@ -172,7 +172,7 @@ async fn has_live_allocation(client: &Client, workflow: &str) -> Result<bool, Cl
 #[derive(Clone, Copy, Debug)]
 struct LossSnapshot {
     is_served: bool,
-    /// Whether the store knows a live allocation. Only a process that serves the store keeps this up to date.
+    /// True if the store knows a live allocation. Only a process that serves the store keeps this up to date.
     is_alive: bool,
     checks_without: u32,
     running: i64,

@@ -24,8 +24,8 @@ pub struct AdvertisedHost {
     pub warning: Option<String>,
 }
 
-/// Chooses the first of: a name that resolves to an interface of this machine, the address of an interface, a name that resolves to
-/// another address, the short host name.
+/// Chooses a host in this order: a name that resolves to an interface of this machine; the address of an interface; a
+/// name that resolves to another address. Otherwise the short host name is used, with a warning.
 pub fn choose(here: &HostInfo, bound: IpAddr) -> AdvertisedHost {
     let reaches = |address: &IpAddr| bound.is_ipv6() || address.is_ipv4();
     let is_own = |address: &IpAddr| reaches(address) && here.interfaces.contains(address);

@@ -35,7 +35,7 @@ impl Exposure {
 /// The protection of connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Protection {
-    /// Plain HTTP.
+    /// Plain HTTP: tokens are sent unencrypted.
     Plain,
     /// TLS with the certificate of these files.
     Given(TlsFiles),
@@ -95,7 +95,8 @@ impl Listening {
         Ok(Self { bind, protection, advertise: settings.advertise.clone() })
     }
 
-    /// Decides for the server of one command. Other commands of the folder attach to it, and with `exposure` runners on other machines.
+    /// Decides for the server of one command. Other commands of the folder attach to it; `exposure` says whether
+    /// runners on other machines do, too.
     pub fn embedded(
         settings: &ServerSettings,
         exposure: Exposure,

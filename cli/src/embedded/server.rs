@@ -31,7 +31,7 @@ pub enum ServeMode {
     /// Other processes may attach.
     Announced {
         listening: Listening,
-        /// Whether this process also runs jobs.
+        /// True if this process also runs jobs.
         runner: bool,
         /// The workflows to request Slurm allocations for; `None` for no allocations.
         slurm: Option<RunnerScope>,

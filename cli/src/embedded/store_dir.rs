@@ -1,4 +1,4 @@
-//! The folder of a store: the database and the files beside it.
+//! The folder of a store: the database and the files next to it.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -40,9 +40,9 @@ pub struct ServerInfo {
     pub url: String,
     /// The file with the administrators' token.
     pub token_file: PathBuf,
-    /// RFC 3339.
+    /// The start of the owner, in RFC 3339.
     pub start_time: String,
-    /// Whether the owner also runs jobs.
+    /// True if the owner also runs jobs.
     #[serde(default)]
     pub runner: bool,
     /// The URL on the owner's host, if it differs.
@@ -80,7 +80,7 @@ impl ServerInfo {
 /// The pin of the server's certificate in the token file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pin {
-    /// Keep the present pin: a server with plain HTTP on loopback has no certificate.
+    /// Keep the current pin: a server with plain HTTP on loopback has no certificate.
     Keep,
     /// No pin: a CA signed the certificate.
     Remove,

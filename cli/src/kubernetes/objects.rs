@@ -16,11 +16,11 @@ pub const FINALIZER: &str = "torc.dev/cleanup";
 /// The page size of lists.
 const PAGE_SIZE: u32 = 200;
 
-/// The custom resources.
+/// The kinds of Torc's custom resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectKind {
     Workflow,
-    /// Cluster-scoped.
+    /// A resource without a namespace (cluster-scoped).
     SlurmCluster,
 }
 
@@ -56,9 +56,9 @@ impl ObjectKind {
 /// Options of an apply.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ApplyOptions {
-    /// Whether the API server only validates and returns the result.
+    /// True if the API server only validates and returns the result.
     pub dry_run: bool,
-    /// Whether to take over fields of other managers.
+    /// True if fields of other managers are taken over.
     pub force: bool,
 }
 
@@ -109,14 +109,14 @@ impl KubernetesCluster {
         Ok(Applied { before, after: after.map_err(|error| explain(&what, error))? })
     }
 
-    /// Changes fields of a workflow's specification, whatever their manager.
+    /// Changes fields of a workflow's specification, also those of other managers.
     pub async fn patch_spec(&self, name: &str, spec: &Value) -> Result<DynamicObject, CliError> {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let patched = self.api(ObjectKind::Workflow).patch(name, &params, &Patch::Merge(json!({ "spec": spec }))).await;
         patched.map_err(|error| api_error(&format!("change workflow/{name}"), error))
     }
 
-    /// Returns an object.
+    /// Returns the object with this name.
     pub async fn get(&self, kind: ObjectKind, name: &str) -> Result<DynamicObject, CliError> {
         let found = self.api(kind).get(name).await;
         found.map_err(|error| api_error(&format!("get {}/{name}", kind.word()), error))

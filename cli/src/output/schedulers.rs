@@ -21,7 +21,7 @@ pub struct SchedulerRow {
     /// Nodes of each allocation.
     pub nodes: i64,
     pub walltime_seconds: i64,
-    /// Whether the allocations are submitted when the jobs become ready, not at the start of the workflow.
+    /// True if the allocations are submitted when the jobs become ready, not at the start of the workflow.
     pub deferred: bool,
     /// Node-hours if every allocation uses its whole walltime.
     pub node_hours: f64,

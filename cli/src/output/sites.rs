@@ -12,10 +12,10 @@ use super::table::{CellStyle, Column, TableCell, Tabular, text};
 pub struct SiteRow {
     /// The name for `--profile`.
     pub name: String,
-    /// The display name.
+    /// The full name of the site.
     pub title: String,
     pub partitions: usize,
-    /// Whether this machine belongs to the site.
+    /// True if this machine belongs to the site.
     pub here: bool,
     pub origin: String,
 }
@@ -64,7 +64,7 @@ fn gpus(partition: &Partition) -> String {
 pub struct MatchRow {
     pub partition: String,
     pub fits: bool,
-    /// Whether the planner would choose this partition.
+    /// True if the planner would choose this partition.
     pub chosen: bool,
     /// The reason why the job does not fit.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -8,9 +8,9 @@ use super::human;
 /// A column of a table of `T`.
 #[derive(Debug)]
 pub struct Column<T: 'static> {
-    /// The header.
+    /// The header of the column.
     pub name: &'static str,
-    /// Whether only wide tables have the column.
+    /// True if only wide tables have the column.
     pub wide: bool,
     cell: fn(&T, Timestamp) -> TableCell,
 }

@@ -17,7 +17,7 @@ pub fn path(remote_dir: &Path, output_dir: &Path, workflow: &str, worker: &Worke
     remote_dir.join(output_dir).join(format!("{workflow}_{}", worker.file_name()))
 }
 
-/// A worker's folder.
+/// The folder of a worker, and the files in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerFolder {
     path: PathBuf,

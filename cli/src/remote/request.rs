@@ -13,26 +13,26 @@ pub enum WorkerRequest {
     Start(Box<StartRequest>),
     /// Report the state of the runner.
     Look {
-        /// The worker's folder.
+        /// The worker's folder, absolute or relative to the login folder.
         folder: PathBuf,
     },
-    /// Stop the runner.
+    /// Stop the runner, and the shim of a dead runner.
     Stop {
-        /// The worker's folder.
+        /// The worker's folder, absolute or relative to the login folder.
         folder: PathBuf,
-        /// Whether jobs are terminated at once, without their lead time.
+        /// True if jobs are terminated at once, without their lead.
         force: bool,
         /// The longest wait for the end of the runner.
         wait_seconds: u64,
     },
-    /// Send the logs.
+    /// Send the logs as a tar archive.
     SendLogs {
-        /// The worker's folder.
+        /// The worker's folder, absolute or relative to the login folder.
         folder: PathBuf,
     },
-    /// Delete the logs.
+    /// Delete the logs, unless a runner is running.
     DeleteLogs {
-        /// The worker's folder.
+        /// The worker's folder, absolute or relative to the login folder.
         folder: PathBuf,
     },
 }
@@ -49,13 +49,13 @@ pub struct StartRequest {
     pub earlier_folder: Option<PathBuf>,
     /// The folder that the workflow's jobs run in.
     pub working_dir: PathBuf,
-    /// Whether to create that folder if it is missing.
+    /// True if that folder is created if it is missing.
     pub make_folder: bool,
-    /// The workflow's number.
+    /// The number of the workflow to serve.
     pub workflow: i64,
     /// The server's URL for the worker.
     pub url: String,
-    /// The server's token.
+    /// The token with which the runner authenticates.
     pub token: Option<String>,
     /// The server's certificate or its CAs, in PEM; absent if the token pins the certificate or the machine trusts it.
     #[serde(default)]
@@ -73,7 +73,7 @@ pub struct WorkerResponse {
     /// The last runner of the worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runner: Option<RecordedRunner>,
-    /// Whether that runner lives.
+    /// True if the process of that runner is alive.
     pub alive: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Calls `ssh`.
+//! Calls `ssh` to send requests to workers.
 
 use std::fs::File;
 use std::process::Stdio;
@@ -33,7 +33,7 @@ const OPTIONS: [&str; 6] = [
 /// The error of a worker without a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerError {
-    /// Whether SSH could not connect.
+    /// True if SSH could not connect.
     pub unreachable: bool,
     pub reason: String,
     pub advice: String,

@@ -41,29 +41,29 @@ impl WorkerState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerStatus {
-    /// `[user@]host[:port]`.
+    /// The address of the worker: `[user@]host[:port]`.
     pub worker: String,
     pub state: WorkerState,
     /// The time of the last change, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
-    /// Running jobs.
+    /// Number of running jobs.
     pub running: i64,
-    /// Jobs that wait in the runner.
+    /// Number of jobs that wait in the runner.
     pub queued: i64,
     /// The host name of the machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// The runner's process.
+    /// The PID of the runner, on its machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<i64>,
-    /// The runner's number.
+    /// The number of the runner at the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runner: Option<i64>,
-    /// The worker's folder.
+    /// The worker's folder; absent before the first start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
-    /// More about it.
+    /// The reason of the state; empty for a running worker.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
 }

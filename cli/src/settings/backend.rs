@@ -23,7 +23,7 @@ pub enum Backend {
     Store,
     /// The server that the setting `client.url` names.
     Server,
-    /// A Kubernetes cluster.
+    /// The Kubernetes cluster that the user selected.
     Cluster(ClusterChoice),
 }
 

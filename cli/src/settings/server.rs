@@ -11,7 +11,7 @@ use torc_controller::tls::TlsFiles;
 use crate::error::CliError;
 
 torc_api::settings! {
-    /// Settings of servers.
+    /// Settings of `torc server` and of servers inside other commands.
     pub struct ServerSettings {
         /// The address of `torc server`; port 0 picks a free port.
         "server.bind" (default: Some("127.0.0.1:7421"), flag: Some(Listener.flag("bind").value("HOST:PORT")))

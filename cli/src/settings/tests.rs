@@ -187,7 +187,7 @@ fn the_behavior_while_the_server_is_unreachable_is_configurable() {
     assert_eq!((run.claim_backoff_max.as_secs(), run.long_poll), (11, true));
 }
 
-/// The spelling of Torc 1.0.
+/// Checks the spelling of Torc 1.0.
 #[test]
 fn every_setting_has_a_variable_by_its_sections() {
     let mut world = TestEnv::new();

@@ -1,4 +1,4 @@
-//! Detection of jobs that are ready but fit no runner, so that a command in the foreground does not wait for ever.
+//! Detection of jobs that are ready but fit no runner, so that a command in the foreground does not wait forever.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,7 +14,8 @@ use torc_api::wire::Resources;
 use crate::client::{Client, ClientError};
 use crate::output::human;
 
-/// A job that fits is leased within milliseconds. After this time without any movement, none fits.
+/// Time without any movement of jobs after which none of the ready jobs fits: one that fits is leased within
+/// milliseconds.
 const STARVATION_DELAY: Duration = Duration::from_secs(5);
 /// Interval at which the latest statuses are checked. The check costs no request while jobs move.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);

@@ -23,7 +23,7 @@ use crate::output::{Printer, human};
 pub struct StaleJob {
     /// The name of the job.
     pub job: String,
-    /// The change.
+    /// The kind of change.
     pub reason: ChangeKind,
     /// The name of the changed file or data.
     pub what: String,

@@ -18,9 +18,9 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 /// The attempt that this process belongs to, from the variables of its runner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnAttempt {
-    /// The workflow id.
+    /// The number of the workflow, as text.
     pub workflow: String,
-    /// The job id.
+    /// The number of the job, as text.
     pub job: String,
     /// The number of the run.
     pub run: i32,

@@ -21,7 +21,7 @@ pub struct LocalRunner {
 }
 
 impl LocalRunner {
-    /// Starts a runner.
+    /// Starts a runner and opens its log file.
     pub fn start<L: ServerLink>(config: RunnerConfig, link: L, author: LogWriters) -> Self {
         open_runner_log(&config, author);
         let stop = CancellationToken::new();

@@ -2,7 +2,8 @@
 
 use torc_api::api::Workflow;
 
-/// The command that runs a stored workflow: on Slurm where it is for Slurm, otherwise on this machine.
+/// Returns the command that runs a stored workflow: on Slurm if the workflow has a Slurm cluster, otherwise on this
+/// machine.
 pub fn start_command(workflow: &Workflow) -> String {
     let command = if workflow.slurm_cluster.is_some() { "torc submit" } else { "torc run" };
     format!("{command} {}", workflow.name)

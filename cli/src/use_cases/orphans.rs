@@ -25,7 +25,7 @@ use crate::output::human;
 pub struct Search<'a> {
     /// Report losses without recording them.
     pub dry_run: bool,
-    /// Whether a process serves the store. Running runners report to it.
+    /// True if a process serves the store. Running runners then report to it.
     pub is_served: bool,
     /// Kill job processes whose runner has ended. Otherwise these jobs do not count as lost.
     pub ends_left_processes: bool,

@@ -45,7 +45,7 @@ pub enum Target {
 /// The place where workflows for Slurm run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// In Slurm allocations.
+    /// In Slurm allocations, if the workflow requests them.
     Slurm,
     /// On this machine, like workflows without Slurm.
     ThisMachine,
@@ -209,8 +209,8 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(60);
 /// Time that canceled allocations have to end. Slurm kills what ignores SIGTERM after its `KillWait`, which is 30 s by default.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Waits for the end of the allocations, which this process serves. Allocations of settled workflows end by themselves. The others are
-/// canceled; their jobs are terminated and return to ready.
+/// Waits until the allocations that this process serves have ended. Those of settled workflows end by themselves. The
+/// others are canceled; their jobs are terminated and return to ready.
 async fn release_allocations(
     context: &CommandContext,
     server: &EmbeddedServer,

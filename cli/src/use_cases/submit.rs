@@ -12,7 +12,7 @@ use crate::output::human;
 /// The purpose of a submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// To run.
+    /// To be run by the server.
     Run,
     /// To be stored until another command runs it.
     Store,

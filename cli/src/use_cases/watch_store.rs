@@ -72,7 +72,7 @@ pub async fn watch_store<T>(
     }
 }
 
-/// Sleeps until the deadline; for ever if there is none.
+/// Sleeps until the deadline; forever if there is none.
 pub async fn sleep_until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
@@ -108,7 +108,8 @@ impl OwnerWait {
         }
     }
 
-    /// Returns whether the wait has lasted too long. A server restarts within minutes; a folder may have no owner for days.
+    /// Returns whether the wait for a server has exceeded its timeout. A server restarts within minutes, but a folder
+    /// may have no owner for days.
     fn is_over(&self, context: &CommandContext) -> bool {
         context.settings.url.is_some() && self.since.is_some_and(|since| since.elapsed() > REMOTE_TIMEOUT)
     }

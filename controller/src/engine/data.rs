@@ -42,7 +42,7 @@ impl EngineHandle {
         }
     }
 
-    /// Returns how jobs use files and what they saw of them. A page is a page of jobs.
+    /// Returns the files that jobs read and write, with the state that jobs saw. Pages are divided by jobs.
     pub async fn file_uses(
         &self,
         id: WorkflowId,

@@ -28,7 +28,7 @@ impl EngineHandle {
         .await
     }
 
-    /// Handles a sync of a runner. A long poll is answered when there is something to tell the runner.
+    /// Handles a sync of a runner. A long poll is answered when there is news for the runner.
     pub async fn sync(&self, runner: i64, request: SyncRequest, grant: Grant) -> Result<SyncResponse, EngineError> {
         let (sender, receiver) = oneshot::channel();
         let command =

@@ -37,7 +37,7 @@ pub(super) const PROBE: Duration = Duration::from_secs(5);
 
 /// Sends an answer once the group's changes are durable: from the new state, or the reason why they could not be written.
 pub(super) type ReplySender = Box<dyn FnOnce(Result<&Engine, EngineError>) + Send>;
-/// Runs a command on the state, or passes on why it cannot run.
+/// Runs a command on the state, or passes on the reason why it cannot run.
 pub(super) type WriteCommand = Box<dyn FnOnce(Result<(&mut Engine, &mut Tx), EngineError>) -> ReplySender + Send>;
 type SyncReply = oneshot::Sender<Result<SyncResponse, EngineError>>;
 
@@ -60,7 +60,7 @@ pub(super) struct EngineWriter {
     engine: Option<Engine>,
     /// The settings of this process that are not in the store: they survive a reload.
     session: Session,
-    /// The reason why nothing can be written at present.
+    /// The reason why nothing can be written now; `None` if the store can be written.
     unavailable: Option<EngineError>,
     store: Store,
     feeds: ChangeFeeds,

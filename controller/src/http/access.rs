@@ -185,7 +185,7 @@ async fn refused(app: &App, caller: &Caller) -> EngineError {
     app.engine.refuse(EngineError::forbidden(refusal(&caller.grant))).await
 }
 
-/// Returns a message that says what a token allows.
+/// Returns the message of a refusal, which names the rights of the token.
 fn refusal(grant: &Grant) -> String {
     match grant {
         Grant::Admin => "the token does not allow this request".to_owned(),

@@ -49,7 +49,8 @@ macro_rules! from_rejection {
 
 from_rejection!(JsonRejection, PathRejection, QueryRejection);
 
-/// Returns the error of a request without a valid token. `reason` says why the token was refused, if there was one.
+/// Returns the error of a request without a valid token. `reason` is why the token was refused; `None` if there was no
+/// token.
 pub(super) fn unauthorized(reason: Option<TokenError>) -> ApiError {
     let (message, hint) = match reason {
         Some(error @ TokenError::Expired) => (format!("the token is not accepted: {error}"), RENEW),

@@ -86,8 +86,8 @@ async fn piece(
     }
 }
 
-/// Returns the host and the runner that have a log of a job: of an ended attempt as reported, of a running one as its runner
-/// names it. Other files are never shown.
+/// Returns the host and the runner that have a log of a job. The file must be in the result of an attempt, or be a log
+/// of the running attempt. Other files are never shown.
 fn host_of(
     path: &str,
     workflow: i64,

@@ -79,7 +79,7 @@ struct WatchStream {
     workflow: Option<WorkflowId>,
     /// The rights of the client.
     grant: Grant,
-    /// The workflows to which the client has access at present, or `None` for all.
+    /// The workflows to which the client currently has access, or `None` for all.
     theirs: Option<BTreeSet<WorkflowId>>,
     /// The last event sent.
     last: i64,

@@ -27,7 +27,7 @@ const REPORT_LINGERING_AFTER: Duration = Duration::from_secs(30);
 enum CleanupStep {
     Wait,
     Release,
-    /// Remove the finalizer although not everything is gone: the timeout is over.
+    /// Remove the finalizer after the timeout, although allocations or jobs remain.
     GiveUp,
 }
 

@@ -22,7 +22,7 @@ use crate::engine::{EngineError, EngineHandle};
 use crate::leadership::Leadership;
 use crate::slurm::SlurmHandle;
 
-/// An object as the API server returns it. An unreadable object must not hide the others.
+/// An object as the API server returns it. The guard keeps an unreadable object from hiding the others.
 pub(super) type GuardedWorkflow = DeserializeGuard<Workflow>;
 
 /// The identity of an object.

@@ -73,7 +73,7 @@ fn outdated(served: &Value) -> Option<String> {
     })
 }
 
-/// Collects the fields that one schema has and the other has not.
+/// Collects the fields that our schema has and the installed one lacks.
 fn missing_fields(path: &str, ours: &Value, theirs: &Value, missing: &mut Vec<String>) {
     if theirs.is_null() {
         missing.push(path.to_owned());

@@ -1,9 +1,9 @@
 //! Leader election among several servers, with a Lease.
 //!
-//! The Lease names the leader, but the store decides (`torc_store::Leader`): the writer's epoch rises with every change, and a
-//! server with a lower epoch cannot write. A leader that cannot reach the API server therefore keeps serving its runners. It stops
-//! everything that the store cannot undo: before each call of Slurm or Kubernetes, it checks with its own clock whether another
-//! server could hold the lease.
+//! The Lease names the leader, but the store decides (`torc_store::Leader`): the writer's epoch rises with every change
+//! of the leader, and a server with a lower epoch cannot write. A leader that cannot reach the API server therefore
+//! keeps serving its runners. It only stops actions that the store cannot undo: before each call of Slurm or
+//! Kubernetes, it checks with its own clock that no other server can hold the lease.
 
 mod term;
 

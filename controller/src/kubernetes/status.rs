@@ -17,7 +17,7 @@ pub(super) struct View<'a> {
     pub generation: i64,
     /// The last accepted generation.
     pub accepted: Option<i64>,
-    /// The rejection of the present generation.
+    /// The rejection of the current generation.
     pub rejection: Option<&'a Rejection>,
     /// The allocations and jobs that delay the deletion of the object.
     pub lingers: Option<&'a str>,

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-/// Returns the command prefix of a cluster. ssh gets the paths of the Secret's files before the options of the document: the first
-/// value of an option wins, so a document cannot name other keys.
+/// Returns the command prefix of a cluster. The paths of the Secret's files precede the options of the document. ssh
+/// uses the first value of an option, so a document cannot name other keys.
 pub(super) fn prefix(words: &[String], secret: Option<&str>, folder: Option<&Path>) -> Vec<String> {
     let (Some((program, rest)), Some(secret), Some(folder)) = (words.split_first(), secret, folder) else {
         return words.to_vec();

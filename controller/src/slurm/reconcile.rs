@@ -403,7 +403,7 @@ impl SlurmContext {
                 if !self.engine.allocation_submitted(key, number.clone()).await?
                     && let Some(cluster) = self.clusters.get(&row.cluster, described.get(&row.cluster))
                 {
-                    // The workflow was deleted meanwhile.
+                    // The workflow was deleted during the call.
                     cancel(cluster, &[number]).await;
                 }
                 Ok(None)

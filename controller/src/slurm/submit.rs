@@ -32,8 +32,8 @@ fn definition<'a>(row: &AllocationRow, needs: &'a WorkflowDemand) -> Option<&'a 
     scheduler(&needs.spec, row.scheduler.as_deref()?)
 }
 
-/// Returns the folder of credential files: beside the store, or where Slurm's commands run if that is elsewhere. The nodes must
-/// share it, because runners read the files.
+/// Returns the folder of credential files: next to the store, or in the working folder if Slurm's commands run on
+/// another machine. The nodes must share it, because runners read the files.
 pub(super) fn credentials_folder(config: &SlurmConfig, working_dir: &str, is_elsewhere: bool) -> PathBuf {
     if is_elsewhere { Path::new(working_dir).join(".torc-allocations") } else { config.folder.clone() }
 }

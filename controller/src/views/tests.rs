@@ -14,7 +14,7 @@ use super::*;
 
 const T0: i64 = 1_767_225_600_000;
 
-/// A row in which every number is another one.
+/// Returns a row in which no two numbers are equal.
 pub(crate) fn job_row() -> JobRow {
     JobRow {
         id: JobId(11),

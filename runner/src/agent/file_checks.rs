@@ -1,4 +1,4 @@
-//! Checks the files of jobs, in tasks beside the event loop.
+//! Checks the files of jobs, in tasks next to the event loop.
 
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};

@@ -1,4 +1,4 @@
-//! Sends queries to Slurm beside the event loop, so that slow answers delay nothing.
+//! Sends queries to Slurm in tasks of their own, so that slow answers delay nothing.
 
 use std::time::Duration;
 

@@ -25,7 +25,7 @@ pub struct HttpLink {
     bearer: Bearer,
 }
 
-/// The token of a runner. A token from a file may be replaced there while the runner lives, as Kubernetes does with
+/// The token of a runner. A token from a file may be replaced there while the runner runs, as Kubernetes does with
 /// those of service accounts: a rejected token is read again. Clones share state.
 #[derive(Clone, Debug, Default)]
 pub struct Bearer {

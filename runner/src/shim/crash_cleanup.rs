@@ -40,7 +40,8 @@ pub fn count(dir: &Path) -> usize {
     pids.len()
 }
 
-/// Kills the groups of recorded processes, and all processes with the shim's mark. Returns the number of living ones.
+/// Kills the groups of recorded processes, and all processes with the shim's mark. Returns the number of processes that
+/// were still alive.
 fn kill_left(header: &StartLogHeader, records: &[StartRecord]) -> usize {
     let mut killed = 0;
     for pid in records.iter().filter_map(StartRecord::living_process) {

@@ -181,8 +181,8 @@ impl JobTable {
         self.running.is_empty()
     }
 
-    /// Returns whether the agent has to act soon: a slot is free, or few jobs wait for their turn. Starts and ends after which
-    /// the shim went on by itself can be sent later.
+    /// Returns whether the agent must learn of the messages at once: a slot is free, or few jobs wait for their turn.
+    /// Other starts and ends can be sent later, because the shim has continued by itself.
     pub fn has_urgent_news(&self) -> bool {
         self.waiting.values().map(VecDeque::len).sum::<usize>() < self.running.len()
             || !self.news.iter().all(|news| match news {
@@ -427,9 +427,8 @@ impl JobTable {
         }
     }
 
-    /// Removes and returns the next job of a class that may start now. While the agent is silent there is none, and all
-    /// jobs go on waiting: the agent learns that the slot is empty, and starts or revokes the job itself when it is
-    /// back.
+    /// Removes and returns the next job of a class that may start now. If the agent is silent, there is none and the
+    /// jobs stay queued. The result then names no successor, so the agent starts or revokes the jobs itself.
     fn next_in_turn(&mut self, class: u32, now: BootInstant) -> Option<StartOrder> {
         if self.agent_alive_until.is_none_or(|until| until < now) {
             return None;

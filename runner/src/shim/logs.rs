@@ -1,4 +1,4 @@
-//! Log files of jobs. To save file operations, a job writes to a scratch file that is already open; the file gets the
+//! Log files of jobs. To save file operations, a job writes to a scratch file that is already open. The file gets the
 //! job's name when it has content, or when the job runs for long. The scratch file of a job without output is used
 //! again.
 //!
@@ -210,7 +210,7 @@ impl LogSlots {
 }
 
 impl JobLog {
-    /// Renames the file to the job's name. The job goes on writing to it.
+    /// Renames the file to the job's name. The job continues to write to it.
     pub fn promote(&mut self) -> io::Result<()> {
         if !self.is_promoted() {
             fs::rename(&self.path, &self.name)?;

@@ -55,8 +55,8 @@ fn without_counts() -> Option<Collected> {
 
 /// The peak memory of the shim itself.
 ///
-/// Until a child executes its program it shares the shim's memory, and the kernel counts that as the child's. So a peak
-/// that is not above the shim's own says nothing about the job.
+/// Until a child executes its program, it shares the shim's memory, and the kernel counts that as the child's. A peak
+/// of a child below the shim's own therefore does not describe the job.
 #[derive(Default)]
 pub struct OwnPeak {
     bytes: u64,

@@ -94,7 +94,7 @@ impl AllocationWatch {
 }
 
 impl State {
-    /// Moves the end of the runner's time to where Slurm says that the allocation ends.
+    /// Moves the end of the runner's time to the end of the allocation that Slurm reports.
     pub(super) fn time_left_answered(&mut self, left: Option<Duration>, now: BootInstant, effects: &mut Vec<Effect>) {
         self.allocation.asked = false;
         let Some(left) = left else { return };

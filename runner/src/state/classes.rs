@@ -49,7 +49,7 @@ impl Classes {
         self.queues.iter_mut()
     }
 
-    /// Removes a job that the shim starts, or does not start any more.
+    /// Removes a job from those that wait at the shim for a running one to end.
     pub fn remove_handed(&mut self, key: AttemptKey) {
         for queue in &mut self.queues {
             queue.handed.retain(|handed| *handed != key);

@@ -1,7 +1,7 @@
 //! The time line before an end: the signal at end − headroom − lead, SIGKILL at end − headroom, no process left at the end.
 //!
-//! Steps have no such time line: Slurm ends them when the headroom begins. The runner ends only what is left of them in the last
-//! part of the headroom.
+//! Steps have no such time line: Slurm ends them when the headroom begins. The runner only ends those that remain in
+//! the last part of the headroom.
 //!
 //! A lease that arrives too late for its job to finish before the runner's end returns to the server.
 
@@ -76,7 +76,7 @@ impl Deadlines {
         self.time = time;
     }
 
-    /// Returns when a job has to be asked to end so that it is gone when the runner's time is over.
+    /// Returns when a job must get its signal so that it has ended when the runner's time is over.
     pub fn signal_time(&self, job: &LeasedJob) -> Option<BootInstant> {
         self.end().map(|end| job.launch.template.signal_time(end))
     }
@@ -170,7 +170,7 @@ impl State {
         }
     }
 
-    /// Returns leases that cannot start any more, with the reason.
+    /// Returns leases to the server that can no longer start in time, and logs the reason.
     pub(super) fn return_late_leases(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
         let late = self.deadlines.take_late(&self.jobs, now, &mut self.timer);
         for key in &late {

@@ -9,8 +9,8 @@ use super::Effect;
 use super::timer::Timer;
 use crate::clock::BootInstant;
 
-/// The shim goes on for a third of the lease after a heartbeat. A living agent has renewed its leases within the third before, so
-/// the last third is left for the jobs to end.
+/// The shim starts jobs for a third of the lease after a heartbeat. The agent has renewed its leases within the third
+/// before, so the last third is left for the jobs to end.
 const SILENCE_PER_LEASE: u32 = 3;
 /// Two heartbeats may be late or missing before the shim stops starting jobs.
 const HEARTBEATS_PER_LEASE: u32 = 9;

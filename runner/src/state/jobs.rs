@@ -107,7 +107,7 @@ impl LeasedJob {
 }
 
 impl LeasedJob {
-    /// Returns whether smaller jobs must not start before this one any more.
+    /// Returns whether this job has waited so long that smaller jobs must no longer start before it.
     pub fn is_passed_over_too_long(&self, now: BootInstant) -> bool {
         let limit = if self.launch.resources().nodes > 1 { MAX_PASSED_OVER_WITH_NODES } else { MAX_PASSED_OVER };
         now.since(self.since) > limit
@@ -372,7 +372,8 @@ impl Jobs {
         job.since = at;
         job.pid = pid;
         if was_recalled {
-            // The recall came too late. The end of the predecessor, which passes on its reservation, arrived before.
+            // The recall came too late. The end of the predecessor, which transfers its reservation, arrived before the
+            // recall.
             self.activate(key);
         }
         self.jobs.get(&key)

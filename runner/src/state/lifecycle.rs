@@ -1,5 +1,5 @@
-//! The phases of a runner. It leaves when all workflows have settled, when it has nothing to do, when its time is over, or when
-//! everything possible without the server is done.
+//! The phases of a runner. It exits when all workflows have settled, when it is idle, when its time is over, or when it
+//! has drained without the server.
 
 use torc_api::wire::RunnerPolicy;
 
@@ -15,8 +15,8 @@ pub(super) enum Phase {
     Serving,
     /// The runner takes no new jobs. The next phase begins when it holds no job any more.
     Ending(Result<RunnerExit, LinkError>),
-    /// The runner holds nothing. It asks for the actions that belong to a worker's end and runs them; it waits for the answer until
-    /// this moment.
+    /// The runner holds no job. It requests the actions that belong to a worker's end and runs them; it waits for the
+    /// answer until this moment.
     Completing(RunnerExit, BootInstant),
     /// The runner delivers its last reports until this moment.
     Leaving(RunnerExit, BootInstant),
@@ -55,7 +55,7 @@ impl Lifecycle {
         self.phase = Phase::Ending(exit);
     }
 
-    /// Handles the server's final refusal. Returns whether nothing is left to wait for.
+    /// Handles the server's final refusal. Returns whether the runner can exit at once.
     pub fn fail(&mut self, error: LinkError) -> bool {
         match &mut self.phase {
             Phase::Ending(exit) => *exit = Err(error),
@@ -65,7 +65,7 @@ impl Lifecycle {
         false
     }
 
-    /// Goes on to deliver the last reports, until this moment at most.
+    /// Enters the phase that delivers the last reports, until this moment at most.
     pub fn leave(&mut self, exit: RunnerExit, until: BootInstant) {
         self.phase = Phase::Leaving(exit, until);
     }
@@ -90,7 +90,7 @@ fn too_late_message(policy: &RunnerPolicy) -> String {
 }
 
 impl State {
-    /// Goes on to the next phase when its conditions are met.
+    /// Enters the next phase when its conditions are met.
     pub(super) fn advance_phase(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
         if !self.jobs.is_empty() || self.node_health.awaits_node(&self.jobs) {
             self.lifecycle.busy_at = now;

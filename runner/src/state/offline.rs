@@ -28,7 +28,7 @@ pub(super) struct JournalState {
     /// True if a write is in flight.
     writing: bool,
     write_at: BootInstant,
-    /// True if the log already says that the journal cannot be written.
+    /// True if a failure to write the journal was already logged.
     failure_logged: bool,
 }
 
@@ -122,7 +122,7 @@ impl State {
         }
     }
 
-    /// Returns whether everything is done that is possible without the server.
+    /// Returns whether the runner has drained: no job runs, and the journal has every result.
     pub(super) fn is_drained(&self) -> bool {
         self.settings.user.offline_drain
             && self.session.is_draining()

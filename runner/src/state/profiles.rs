@@ -21,8 +21,8 @@ const TASK_LEAD_MS: u64 = 5_000;
 /// Longest headroom of a task, for the same reason.
 const TASK_HEADROOM_MS: u64 = 10_000;
 
-/// A profile as this runner starts its jobs. `wire::Profile` has what the document says; `LaunchProfile` adds the mode, paths and
-/// signals of this host. The part that the shim needs is the template.
+/// A profile as this runner starts its jobs. `wire::Profile` has the values of the document; `LaunchProfile` adds the
+/// mode, paths and signals of this host. The template is the part that the shim needs.
 #[derive(Debug)]
 pub(super) struct LaunchProfile {
     pub template: Arc<StartTemplate>,

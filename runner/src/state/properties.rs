@@ -223,7 +223,7 @@ impl HostModel {
         assert!(self.used() <= self.cpus, "over-committed: {} of {}", self.used(), self.cpus);
     }
 
-    /// The shim starts nothing after the end of its lease.
+    /// Starts a job unless its lease has ended, like the shim.
     fn start_in_time(&mut self, order: &StartOrder) {
         if self.now <= order.until {
             self.start(order);

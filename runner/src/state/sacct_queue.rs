@@ -1,7 +1,8 @@
-//! Accounting data of steps that have ended. Slurm's accounting lags behind: the runner reports a success at once and adds the data
-//! later; a failure waits, because only the accounting knows whether memory, time or a node was the cause.
+//! Accounting data of steps that have ended, which Slurm records with a delay. The runner reports a success at once and
+//! adds the data later. The report of a failure waits, because only the accounting knows whether memory, time or a node
+//! was the cause.
 //!
-//! One query is about all steps that have ended since the last one.
+//! One query covers all steps that have ended since the last one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -314,7 +315,8 @@ fn set_cause(
     });
 }
 
-/// Returns the step numbers that a query names; empty if it has to list all steps, because one has no number or they are too many.
+/// Returns the step numbers that a query names; empty if it must list all steps, because a step has no number or there
+/// are too many.
 fn named(numbers: impl Iterator<Item = Option<u32>>) -> Vec<u32> {
     let numbers: Option<Vec<u32>> = numbers.collect();
     numbers.filter(|numbers| numbers.len() <= MAX_NAMED_STEPS).unwrap_or_default()

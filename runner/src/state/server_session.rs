@@ -1,4 +1,4 @@
-//! The session with the server: when to sync, what to send, and what follows from the answer.
+//! The session with the server: when to sync, what to send, and how to react to the answer.
 //!
 //! Reports are batched while there is work to do, and go at once when there is none. A sync without reports waits on the server for
 //! news (a long poll); a newer one may overtake it.
@@ -189,7 +189,7 @@ impl ServerSession {
         self.heard_at = heard_at;
     }
 
-    /// Forgets the runner ID: the server does not know the runner any more, or does not accept it.
+    /// Forgets the runner ID, because the server no longer knows or accepts the runner.
     fn deregister(&mut self) {
         self.runner = None;
         self.in_flight.clear();
@@ -317,7 +317,7 @@ impl State {
             return;
         };
         let sync = self.session.in_flight.remove(at);
-        // This sync repeated everything of older ones, so their answers do not matter any more.
+        // This sync repeated the content of older ones, so their answers no longer matter.
         self.session.in_flight.retain(|other| other.sequence > sync.sequence);
         self.session.heard_at = now;
         if response.lease_ms > 0 {

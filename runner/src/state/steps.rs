@@ -1,5 +1,5 @@
-//! Usage of running steps. Their processes may be on other nodes, so Slurm is asked: first for the numbers of new steps, then for
-//! the usage of all of them.
+//! Usage of running steps. Their processes may be on other nodes, so Slurm is queried: first for the numbers of new
+//! steps, then for the usage of all steps.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,7 +37,7 @@ impl StepTracker {
         !steps.is_empty()
     }
 
-    /// Asks for a step's number. Returns false if it was looked up in vain too often.
+    /// Requests a step's number. Returns false if too many queries have not found it.
     pub fn expect_number(&mut self, key: AttemptKey, job: &LeasedJob) -> bool {
         let may_be_found = job.step.may_have_number();
         if may_be_found {

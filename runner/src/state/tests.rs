@@ -74,7 +74,7 @@ struct AgentHarness {
     now: BootInstant,
     profile: Profile,
     effects: Vec<Effect>,
-    /// Number of ticks, to detect a test that waits for ever.
+    /// Number of ticks, to detect a test that waits forever.
     turns: u32,
 }
 

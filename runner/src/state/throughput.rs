@@ -10,7 +10,7 @@ const MIN_HORIZON: Duration = Duration::from_millis(200);
 const MAX_HORIZON: Duration = Duration::from_secs(30);
 /// Lower bound of the estimated job duration, so that the queue stays bounded.
 const MIN_DURATION: Duration = Duration::from_micros(100);
-/// Longer jobs are not handed to the shim in advance: the agent's latency is small beside them.
+/// Longer jobs are not handed to the shim in advance, because the agent's latency is short compared to them.
 const MAX_HANDED_DURATION: Duration = Duration::from_millis(50);
 /// Work that the shim gets in advance: longer than the agent needs for its next turn.
 const HANDED_WORK: Duration = Duration::from_millis(5);
@@ -75,7 +75,8 @@ impl ThroughputEstimator {
         self.duration.map(|duration| duration / self.width.max(1))
     }
 
-    /// Returns whether jobs end so often that answers to reports come as soon as those of a long poll.
+    /// Returns whether jobs end at least once per `interval`: then the answers to reports bring news as soon as a long
+    /// poll would.
     pub fn ends_within(&self, interval: Duration) -> bool {
         self.interval().is_some_and(|between| between <= interval)
     }

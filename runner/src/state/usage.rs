@@ -1,4 +1,4 @@
-//! Usage of jobs and of the node: when samples are due, where they go, and what follows from too much memory.
+//! Usage of jobs and of the node: schedules samples, records them, and enforces memory limits.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -184,8 +184,8 @@ impl State {
         }
     }
 
-    /// Decides whether a job that another process killed ran out of memory: the kernel has killed more processes for lack of memory
-    /// than before, or the job was at its limit.
+    /// Decides whether a job that another process killed ran out of memory. It did if the kernel has counted a new OOM
+    /// kill, or if the job was at its limit.
     pub(super) fn apply_oom_kills(&mut self, key: AttemptKey, kills: u64) {
         let killed_one = kills > std::mem::replace(&mut self.usage.oom_kills, kills);
         let (Some(job), Some(finished)) = (self.jobs.get(&key), self.reports.finished_mut(&key)) else { return };

@@ -57,8 +57,8 @@ impl UsageStats {
         }
     }
 
-    /// Returns peaks and averages. The kernel's count of CPU time is exact, and its memory peak covers the time between samples; only
-    /// the samples have the memory of several processes at once.
+    /// Returns peaks and averages. CPU time is the kernel's exact count. The memory peak is the larger of the kernel's,
+    /// which covers the time between samples, and the sampled one, which adds up all processes.
     pub fn usage(&self, exit: &JobExit) -> Option<Usage> {
         let rusage = exit.rusage?;
         let counted = rusage.peak_memory_bytes.and_then(|bytes| i64::try_from(bytes).ok());

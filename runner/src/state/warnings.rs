@@ -1,8 +1,8 @@
 //! The early warning of steps. `srun --signal` warns of the end of an allocation, but the limit of a step may be earlier. So the
 //! runner sends the warning through Slurm, which knows the nodes of the step.
 //!
-//! The shim keeps everything that decides about a warning: the start, the limit, the signal, and whether it was sent. So the next
-//! agent comes to the same decision.
+//! The shim keeps all data that decides about a warning: the start, the limit, the signal, and whether it was sent. So
+//! the next agent comes to the same decision.
 
 use std::collections::BTreeSet;
 

@@ -14,7 +14,7 @@ pub(super) enum CrdStatus {
     Newer,
     /// From an earlier version, or changed.
     Older,
-    /// Not installed.
+    /// Not installed in the cluster.
     Missing,
 }
 

@@ -10,9 +10,9 @@ use torc_runner::packs;
 use crate::error::CliError;
 use crate::output::Printer;
 
-/// Bytes that are read at once.
+/// Maximum number of bytes of one read.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// Maximum size of the last lines. A line may be endless.
+/// Maximum number of bytes of the last lines, because a line may be endless.
 const MAX_TAIL_BYTES: u64 = 64 << 10;
 
 /// The position up to which each file was printed.

@@ -1,4 +1,4 @@
-//! State and stop of the workers.
+//! Shows the state of workers, and stops their runners.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -42,11 +42,11 @@ fn paint(state: WorkerState) -> CellStyle {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OrderRow {
-    /// `[user@]host[:port]`.
+    /// The address of the worker: `[user@]host[:port]`.
     pub worker: String,
     /// The outcome in one or two words.
     pub outcome: &'static str,
-    /// Whether the request succeeded.
+    /// True if the request succeeded.
     #[serde(skip)]
     pub good: bool,
     /// The host name of the machine.
@@ -76,7 +76,7 @@ impl Tabular for OrderRow {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LogsRow {
-    /// `[user@]host[:port]`.
+    /// The address of the worker: `[user@]host[:port]`.
     pub worker: String,
     /// The number of files.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -41,7 +41,7 @@ pub struct ParseLogsArgs {
 pub struct LogFinding {
     /// The kind of error.
     pub kind: LogErrorKind,
-    /// `error` or `warning`.
+    /// The severity: `error` or `warning`.
     pub severity: &'static str,
     /// The name of the job, if the file is its log.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,7 +51,7 @@ pub struct LogFinding {
     pub step: Option<String>,
     /// The path of the file.
     pub file: String,
-    /// The line number.
+    /// The number of the line, from 1.
     pub line: usize,
     /// The text of the line.
     pub text: String,

@@ -110,7 +110,7 @@ pub async fn run(context: &CommandContext, args: &RegenerateArgs) -> Result<Exit
     Ok(ExitStatus::Success)
 }
 
-/// Re-plans. Returns the workflow if a server must submit allocations.
+/// Plans again and prints the report. Returns the workflow if a server must submit allocations.
 async fn regenerate(
     context: &CommandContext,
     args: &RegenerateArgs,
@@ -126,7 +126,7 @@ async fn regenerate(
     Ok(has_submitted.then(|| workflow.id.to_string()))
 }
 
-/// Describes the plan.
+/// Describes the plan, and says whether it was a dry run.
 fn describe(context: &CommandContext, workflow: &str, report: &RegenerateReport, served: bool) -> String {
     let mut text = describe_plan(context, workflow, report, served);
     if report.dry_run && report.pending_jobs > 0 {

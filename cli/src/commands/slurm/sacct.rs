@@ -40,10 +40,10 @@ pub struct SacctRow {
     pub state: String,
     /// The exit code and the signal in the format of Slurm.
     pub exit_code: String,
-    /// The start time.
+    /// The start in RFC 3339; absent before the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_time: Option<String>,
-    /// The end time.
+    /// The end in RFC 3339; absent before the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end_time: Option<String>,
     /// The elapsed time in seconds.

@@ -38,7 +38,7 @@ pub struct StatsArgs {
 pub struct StatsRow {
     /// The name of the job.
     pub job_name: String,
-    /// The accounting data.
+    /// The accounting data of the attempt's step.
     #[serde(flatten)]
     pub stats: SlurmStats,
 }

@@ -123,7 +123,8 @@ fn serves(pool: &Pool, demand: &PoolDemand) -> bool {
     is_its && labels_match(&demand.labels, &pool.labels)
 }
 
-/// Returns the number of such jobs that a Pod runs at once; 0 if it is too small. A resource without a limit is unlimited.
+/// Returns the number of jobs of a demand that a Pod runs at once; 0 if the Pod is too small. A resource without a
+/// limit is unlimited.
 fn at_once(pool: &Pool, demand: &PoolDemand) -> i64 {
     let needs = &demand.needs;
     let limit =

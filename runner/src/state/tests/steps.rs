@@ -30,7 +30,7 @@ fn steps_are_due(agent: &mut AgentHarness, every: u32) -> bool {
     agent.state.steps.measure(&agent.state.jobs, every)
 }
 
-/// An agent in an allocation of two nodes, with half an hour left.
+/// Returns an agent in an allocation of two nodes, with half an hour left.
 fn agent() -> AgentHarness {
     let began = BootInstant(1_000 * SECOND);
     let capacity = Resources { cpus: 8, memory_bytes: 8 << 30, gpus: 0, nodes: 2 };
@@ -665,7 +665,7 @@ fn looks_time(agent: &mut AgentHarness) {
     while agent.until_asked() != [SlurmQuery::TimeLeft] {}
 }
 
-// X05. Preemption with a grace time moves the end forward.
+// X05. Preemption with a grace time makes the end earlier.
 #[test]
 fn jobs_of_a_preempted_allocation_have_cause_preempted() {
     for (preempted, cause) in [(Some(true), Cause::Preempted), (Some(false), Cause::Timeout), (None, Cause::Timeout)] {

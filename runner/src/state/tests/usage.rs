@@ -10,7 +10,7 @@ use crate::series::{DataPoint, Measurement, MeasurementRecord, NodePoint};
 
 const MIB: i64 = 1 << 20;
 
-/// A job of 100 MiB, measured every second.
+/// Returns a job of 100 MiB that is measured every second.
 fn measured() -> Profile {
     let monitor = ResourceMonitor { sample_interval_seconds: Some(1), ..ResourceMonitor::default() };
     let mut profile = profile(1);
@@ -19,7 +19,7 @@ fn measured() -> Profile {
     profile
 }
 
-/// An agent where job 1 runs with this profile.
+/// Returns an agent where job 1 runs with this profile.
 fn running(profile: Profile) -> AgentHarness {
     let mut agent = AgentHarness::new(1);
     agent.profile = profile;

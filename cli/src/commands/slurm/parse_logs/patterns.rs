@@ -9,7 +9,7 @@ pub enum LogErrorKind {
     OutOfMemory,
     /// A time limit was exceeded.
     TimeLimit,
-    /// A node failed.
+    /// A node of the allocation failed.
     NodeFailure,
     /// Slurm preempted the allocation.
     Preempted,
@@ -21,7 +21,7 @@ pub enum LogErrorKind {
     DiskFull,
     /// A program or file is missing or not accessible.
     Missing,
-    /// A program crashed.
+    /// A program crashed, e.g. by a segmentation fault.
     Crash,
     /// An MPI program aborted.
     Mpi,

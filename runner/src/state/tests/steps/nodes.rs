@@ -112,7 +112,7 @@ impl Scene {
     }
 }
 
-/// An allocation of one node.
+/// Returns an allocation of one node.
 fn on_one_node() -> Scene {
     Scene::new(AgentHarness::with(AgentSettings { allocation: allocation(&["n1"]), ..settings(4) }))
 }
