@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use torc_api::wire::{Resources, RunnerKind};
-use torc_runner::detect::{self, Share};
+use torc_runner::detect::{self, AllocationShare};
 use torc_runner::{RunnerConfig, detect::node_names};
 use torc_slurm::allocation::{self, CurrentAllocation};
 use torc_slurm::exec::Slurm;
@@ -31,10 +31,10 @@ pub async fn runner_config(run: &RunnerSettings, state_dir: &Path, folder: &Path
     config.kind = kind(std::env::var(crate::env::RUNNER_KIND).ok().as_deref())?;
     config.settings = run.clone();
     config.time_limit = run.time_left(Timestamp::now());
-    if let Some(around) = detect::surroundings() {
+    if let Some(around) = detect::current_allocation() {
         config.slurm_job_id = Some(around.job_id.clone());
         config.allocation_name = std::env::var(crate::env::ALLOCATION).ok().filter(|name| !name.is_empty());
-        config.allocation = detect::steps(&around, node_names(&around, Share::OwnNode));
+        config.allocation = detect::steps(&around, node_names(&around, AllocationShare::OwnNode));
         config.allocation_time = time_left(&around).await;
     }
     Ok(config)
@@ -53,7 +53,12 @@ fn kind(word: Option<&str>) -> Result<RunnerKind, CliError> {
 }
 
 /// Configures the runner of an allocation, or of one of its nodes: Slurm's values become its capacity.
-pub fn share_allocation(config: &mut RunnerConfig, run: &RunnerSettings, around: &CurrentAllocation, share: Share) {
+pub fn share_allocation(
+    config: &mut RunnerConfig,
+    run: &RunnerSettings,
+    around: &CurrentAllocation,
+    share: AllocationShare,
+) {
     let names = node_names(around, share);
     let nodes = i64::try_from(names.len().max(1)).unwrap_or(1);
     config.kind = RunnerKind::Slurm;
@@ -94,7 +99,7 @@ async fn time_left(around: &CurrentAllocation) -> Option<Duration> {
         return Some(Duration::from_secs(u64::try_from(left).unwrap_or(0)));
     }
     let slurm = Slurm::default().replaced_by(|name| std::env::var(name).ok());
-    let left = match slurm.ask(&allocation::ask_time_left(&around.job_id)).await {
+    let left = match slurm.ask(&allocation::time_left_query(&around.job_id)).await {
         Ok(answer) => allocation::time_left(&answer.text),
         Err(trouble) => {
             tracing::warn!("cannot find out when Slurm job {} ends: {trouble}", around.job_id);
@@ -168,9 +173,9 @@ mod tests {
         let nothing = RunnerSettings { slurm_poll_interval: seconds(17), ..RunnerSettings::default() };
         let (place, folder) = (Path::new("place"), Path::new("/folder"));
         for (run, share, cpus, memory_bytes, gpus, nodes) in [
-            (&nothing, Share::OwnNode, 6, 9 << 30, 1, 1),
-            (&nothing, Share::AllNodes, 8, 18 << 30, 2, 2),
-            (&said(), Share::AllNodes, 6, 10 << 20, 4, 2),
+            (&nothing, AllocationShare::OwnNode, 6, 9 << 30, 1, 1),
+            (&nothing, AllocationShare::AllNodes, 8, 18 << 30, 2, 2),
+            (&said(), AllocationShare::AllNodes, 6, 10 << 20, 4, 2),
         ] {
             let mut config = runner_config(run, place, folder).await.expect("a configuration");
             share_allocation(&mut config, run, &around, share);

@@ -7,14 +7,14 @@ use torc_api::cluster::Partition;
 use torc_slurm::error::SlurmError;
 use torc_slurm::exec::Slurm;
 use torc_slurm::profiles::{self, DETECTED, DetectContext, SiteProfile};
-use torc_slurm::retry::{QUESTION, Schedule};
+use torc_slurm::retry::{QUERY_RETRIES, Schedule};
 use torc_slurm::{partitions, scontrol, sinfo};
 
 use crate::env;
 use crate::error::{CliError, ExitStatus};
 
 /// The retries of Slurm queries in a command: one, because the user waits for the result.
-pub const COMMAND_SCHEDULE: Schedule = Schedule { tries: 2, ..QUESTION };
+pub const COMMAND_SCHEDULE: Schedule = Schedule { tries: 2, ..QUERY_RETRIES };
 /// The timeout of one Slurm query. Slurm's commands themselves time out after 10 s by default (`MessageTimeout`).
 pub const QUERY_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -107,17 +107,20 @@ fn named(name: &str) -> Result<Site, CliError> {
 
 /// Queries Slurm for its partitions.
 pub async fn detect(prefix: &[String]) -> Result<Site, CliError> {
-    let partitions = ask_partitions(&slurm(prefix)).await?;
+    let partitions = query_partitions(&slurm(prefix)).await?;
     if partitions.is_empty() {
         return Err(CliError::not_found("Slurm has no partition with nodes").hint("list its partitions with `sinfo`"));
     }
     Ok(Site { profile: profiles::detected(partitions), origin: ProfileOrigin::Detected })
 }
 
-async fn ask_partitions(slurm: &Slurm) -> Result<Vec<Partition>, CliError> {
-    let rules =
-        slurm.ask_again(&scontrol::partitions().within(QUERY_TIMEOUT), COMMAND_SCHEDULE).await.map_err(slurm_error)?;
-    let nodes = slurm.ask_again(&sinfo::nodes().within(QUERY_TIMEOUT), COMMAND_SCHEDULE).await.map_err(slurm_error)?;
+async fn query_partitions(slurm: &Slurm) -> Result<Vec<Partition>, CliError> {
+    let rules = slurm
+        .query_with_retries(&scontrol::partitions().within(QUERY_TIMEOUT), COMMAND_SCHEDULE)
+        .await
+        .map_err(slurm_error)?;
+    let nodes =
+        slurm.query_with_retries(&sinfo::nodes().within(QUERY_TIMEOUT), COMMAND_SCHEDULE).await.map_err(slurm_error)?;
     let nodes = sinfo::read_nodes(&nodes.text).map_err(slurm_error)?;
     Ok(partitions::detect(&scontrol::read_partitions(&rules.text), &nodes))
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser};
-use torc_runner::detect::Share;
+use torc_runner::detect::AllocationShare;
 
 use crate::client::{Client, ClientError};
 use crate::commands::runner::{Serving, serve};
@@ -119,7 +119,7 @@ async fn run(context: &CommandContext, args: &SlurmJobRunner) -> Result<ExitStat
         if context.settings.token_file.is_some() { RENEWAL_TIMEOUT.min(timeouts) } else { Duration::ZERO };
     let timeouts = StartTimeouts { unreachable: timeouts, unauthorized };
     let client = wait_for(timeouts, || remote(&context.settings, &url, &context.folder)).await?;
-    let share = if args.is_subtask { Share::OwnNode } else { Share::AllNodes };
+    let share = if args.is_subtask { AllocationShare::OwnNode } else { AllocationShare::AllNodes };
     serve(context, &client, Some(&args.workflow), Serving { share: Some(share), ..Serving::default() }).await
 }
 

@@ -10,7 +10,7 @@ use torc_core::ids::Now;
 pub(crate) type Clock = Arc<dyn Fn() -> Now + Send + Sync>;
 
 /// A source of instants for measuring durations: `Instant::now`, or one that a test sets.
-pub(crate) type Moments = Arc<dyn Fn() -> Instant + Send + Sync>;
+pub(crate) type InstantSource = Arc<dyn Fn() -> Instant + Send + Sync>;
 
 /// Returns the time of both clocks. Leases use the one that advances while the machine sleeps.
 pub fn now() -> Now {

@@ -159,7 +159,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use torc_api::token::Fingerprint;
-    use torc_core::trust::TokenKey;
+    use torc_core::tokens::TokenKey;
 
     use super::*;
     use crate::tls::{TlsFiles, make_certificate};

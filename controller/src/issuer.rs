@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use torc_api::token::{Claims, Credential, Fingerprint, Grant};
 use torc_core::ids::WorkflowId;
-use torc_core::trust::{TokenError, TokenKey};
+use torc_core::tokens::{TokenError, TokenKey};
 
 /// Signs and verifies tokens.
 #[derive(Clone)]

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock;
 
 /// Time after its last renewal for which a leader counts as leading: shorter than the lease, because clocks differ.
-pub(crate) const RENEW_WITHIN: Duration = Duration::from_secs(10);
+pub(crate) const RENEWAL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The leadership of this process. Clones share state.
 #[derive(Clone)]
@@ -34,7 +34,7 @@ impl Leadership {
 
     /// Extends the deadline after a renewal that was requested at `asked_ms`.
     pub fn renewed(&self, asked_ms: u64) {
-        self.until_ms.store(asked_ms.saturating_add(RENEW_WITHIN.as_millis() as u64), Ordering::SeqCst);
+        self.until_ms.store(asked_ms.saturating_add(RENEWAL_TIMEOUT.as_millis() as u64), Ordering::SeqCst);
     }
 
     /// Ends the leadership: another process leads.

@@ -18,20 +18,20 @@ use torc_api::api::ErrorBody;
 use torc_api::error_code::ErrorCode;
 
 /// Timeout of a TLS handshake.
-const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout for the headers of a request. It also closes idle connections; our own clients close theirs earlier.
-const HEADER_TIME: Duration = Duration::from_secs(120);
+const HEADER_TIMEOUT: Duration = Duration::from_secs(120);
 /// Maximum number of bytes that are read of a request that will not be answered.
-const UNHEARD_BYTES: u64 = 1 << 20;
+const MAX_DISCARDED_BYTES: u64 = 1 << 20;
 /// Delay after connections cannot be accepted, for example because too many files are open.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// Files that a process needs besides connections: the database, logs, the shim.
 const OTHER_FILES: u64 = 64;
 
 /// Returns the number of connections that a process may have, given the setting and the limit of open files.
-pub(crate) fn connection_limit(wished: usize, open_files: u64) -> usize {
+pub(crate) fn connection_limit(requested: usize, open_files: u64) -> usize {
     let possible = usize::try_from(open_files.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX);
-    wished.min(possible.max(1)).min(Semaphore::MAX_PERMITS)
+    requested.min(possible.max(1)).min(Semaphore::MAX_PERMITS)
 }
 
 /// Accepts and serves connections on a socket.
@@ -80,7 +80,7 @@ impl Listener {
                 Ok((stream, _)) => return (stream, permit),
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    tokio::time::sleep(ACCEPT_RETRY_INTERVAL).await;
                 }
             }
         }
@@ -93,7 +93,7 @@ async fn answer(
     watcher: hyper_util::server::graceful::Watcher,
 ) {
     let mut protocol = http1::Builder::new();
-    protocol.timer(TokioTimer::new()).header_read_timeout(HEADER_TIME);
+    protocol.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
     let connection = protocol.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app));
     // The client notices errors of its connection.
     if let Err(error) = watcher.watch(connection).await {
@@ -111,12 +111,12 @@ async fn accept_tls(mut stream: TcpStream, tls: TlsAcceptor) -> Option<Secured> 
             stream.write_all(plain_http_response().as_bytes()).await?;
             stream.shutdown().await?;
             // The request must be read: otherwise the connection is reset and the answer is lost.
-            tokio::io::copy(&mut stream.take(UNHEARD_BYTES), &mut tokio::io::sink()).await?;
+            tokio::io::copy(&mut stream.take(MAX_DISCARDED_BYTES), &mut tokio::io::sink()).await?;
             return Ok(None);
         }
         tls.accept(stream).await.map(Some)
     };
-    let shaken: Result<io::Result<Option<Secured>>, _> = tokio::time::timeout(HANDSHAKE_TIME, greeting).await;
+    let shaken: Result<io::Result<Option<Secured>>, _> = tokio::time::timeout(HANDSHAKE_TIMEOUT, greeting).await;
     match shaken {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
@@ -148,14 +148,14 @@ mod tests {
 
     #[test]
     fn connections_leave_files_for_the_rest() {
-        for (wished, files, expected) in [
+        for (requested, files, expected) in [
             (1_000, 1_024, 960),
             (100, 1_024, 100),
             (10_000, 1 << 20, 10_000),
             (10, 10, 1),
             (usize::MAX, u64::MAX, Semaphore::MAX_PERMITS),
         ] {
-            assert_eq!(connection_limit(wished, files), expected, "{wished} {files}");
+            assert_eq!(connection_limit(requested, files), expected, "{requested} {files}");
         }
     }
 }

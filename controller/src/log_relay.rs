@@ -70,10 +70,10 @@ impl LogRelay {
     /// Passes chunks of a runner to the callers.
     pub fn deliver(&self, pieces: Vec<LogChunk>) {
         let mut pending = self.lock();
-        for piece in pieces {
-            if let Some(waiting) = pending.waiting.remove(&piece.id) {
+        for chunk in pieces {
+            if let Some(waiting) = pending.waiting.remove(&chunk.id) {
                 // The caller may have just stopped waiting.
-                let _ = waiting.send(piece);
+                let _ = waiting.send(chunk);
             }
         }
     }
@@ -82,7 +82,7 @@ impl LogRelay {
         let mut pending = self.lock();
         let (its, others) = std::mem::take(&mut pending.open).into_iter().partition(|(of, _)| of == host);
         pending.open = others;
-        Vec::into_iter(its).map(|(_, piece)| piece).collect()
+        Vec::into_iter(its).map(|(_, chunk)| chunk).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, PendingRequests> {
@@ -99,7 +99,7 @@ impl Drop for RemoveOnDrop<'_> {
     fn drop(&mut self) {
         let mut pending = self.relay.lock();
         pending.waiting.remove(&self.id);
-        pending.open.retain(|(_, piece)| piece.id != self.id);
+        pending.open.retain(|(_, chunk)| chunk.id != self.id);
     }
 }
 
@@ -118,7 +118,7 @@ mod tests {
         let relay = LogRelay::default();
         let runner = async {
             let wanted = relay.poll("a").await;
-            assert_eq!(wanted.iter().map(|piece| piece.path.as_str()).collect::<Vec<_>>(), ["/x"]);
+            assert_eq!(wanted.iter().map(|chunk| chunk.path.as_str()).collect::<Vec<_>>(), ["/x"]);
             relay.deliver(vec![LogChunk::new(99, 0, b"unknown"), LogChunk::new(wanted[0].id, 0, b"text")]);
         };
         let unknown = relay.ask("b", "/y", 0, None);
@@ -127,7 +127,7 @@ mod tests {
             biased;
             _ = &mut unknown => panic!("no runner lives there"),
             (mine, ()) = async { tokio::join!(relay.ask("a", "/x", 0, None), runner) } => {
-                assert_eq!(mine.map(|piece| piece.bytes()), Some(b"text".to_vec()));
+                assert_eq!(mine.map(|chunk| chunk.bytes()), Some(b"text".to_vec()));
             }
         }
         assert_eq!(left(&relay), (1, 1));
@@ -151,8 +151,8 @@ mod tests {
             assert_eq!(relay.take("a"), [], "it is taken once");
             relay.deliver(vec![LogChunk::new(wanted.id, 17, b"text")]);
         };
-        let (piece, ()) = tokio::join!(relay.ask("a", "/x", 17, Some(19)), runner);
-        assert_eq!(piece.map(|piece| (piece.offset, piece.bytes())), Some((17, b"text".to_vec())));
+        let (chunk, ()) = tokio::join!(relay.ask("a", "/x", 17, Some(19)), runner);
+        assert_eq!(chunk.map(|chunk| (chunk.offset, chunk.bytes())), Some((17, b"text".to_vec())));
         assert_eq!(left(&relay), (0, 0));
     }
 

@@ -6,7 +6,7 @@ pub const MANY_JOBS: usize = 10_000;
 /// Returns unused memory to the operating system.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[expect(unsafe_code, reason = "there is no safe call for it")]
-pub fn give_back() {
+pub fn release_unused() {
     // SAFETY: glibc allows the call at any time and from any thread; it does not touch memory in use.
     unsafe {
         libc::malloc_trim(0);
@@ -15,4 +15,4 @@ pub fn give_back() {
 
 /// Does nothing: other allocators return memory by themselves.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub fn give_back() {}
+pub fn release_unused() {}

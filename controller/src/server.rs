@@ -15,7 +15,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use torc_api::token::Fingerprint;
 use torc_core::expand::ExpansionLimits;
-use torc_core::trust::TokenKey;
+use torc_core::tokens::TokenKey;
 use torc_store::{OpenOptions, Store, StoreError};
 
 use crate::credentials::{CredentialIssuer, ServerTrust};

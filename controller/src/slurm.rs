@@ -88,9 +88,9 @@ impl SlurmHandle {
         let wake = engine.changed();
         let poll = config.poll;
         let is_winding_down = Arc::new(AtomicBool::new(false));
-        let moments = Arc::new(Instant::now);
+        let instants = Arc::new(Instant::now);
         let context =
-            SlurmContext::new(engine.clone(), config, credentials, leadership, Arc::clone(&is_winding_down), moments);
+            SlurmContext::new(engine.clone(), config, credentials, leadership, Arc::clone(&is_winding_down), instants);
         let context = Arc::new(Mutex::new(context));
         let handle = Self { context: Arc::clone(&context), engine, wake: Arc::clone(&wake), has_loop, is_winding_down };
         let task = has_loop.then(|| tokio::spawn(run(context, wake, poll, stop)));
@@ -196,18 +196,18 @@ impl SlurmHandle {
 }
 
 /// Returns the time until the next poll: shorter while an allocation seems to be about to end.
-fn pause_between_looks(poll: Duration, is_left: bool) -> Duration {
+fn poll_interval(poll: Duration, is_left: bool) -> Duration {
     if is_left { poll / ENDING_POLL_DIVISOR } else { poll }
 }
 
 /// Runs a tick after changes of the engine, and when a poll of Slurm is due.
 async fn run(context: Arc<Mutex<SlurmContext>>, wake: Arc<Notify>, poll: Duration, stop: CancellationToken) {
     let mut looked: Option<Instant> = None;
-    let mut pause = poll;
+    let mut interval = poll;
     loop {
-        let is_due = looked.is_none_or(|looked| looked.elapsed() >= pause);
+        let is_due = looked.is_none_or(|looked| looked.elapsed() >= interval);
         match context.lock().await.tick(is_due).await {
-            Ok(is_left) => pause = pause_between_looks(poll, is_left),
+            Ok(is_left) => interval = poll_interval(poll, is_left),
             Err(error) => tracing::warn!(%error, "allocations were not reconciled"),
         }
         if is_due {
@@ -217,7 +217,7 @@ async fn run(context: Arc<Mutex<SlurmContext>>, wake: Arc<Notify>, poll: Duratio
             () = stop.cancelled() => return,
             () = tokio::time::sleep(MIN_TICK_INTERVAL) => {}
         }
-        let rest = looked.map_or(Duration::ZERO, |looked| pause.saturating_sub(looked.elapsed()));
+        let rest = looked.map_or(Duration::ZERO, |looked| interval.saturating_sub(looked.elapsed()));
         tokio::select! {
             () = stop.cancelled() => return,
             () = wake.notified() => {}

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use torc_api::token::{Claims, Grant};
 use torc_core::expand::ExpansionLimits;
 use torc_core::ids::Now;
-use torc_core::trust::TokenKey;
+use torc_core::tokens::TokenKey;
 use torc_store::{OpenOptions, Store};
 use tower::ServiceExt as _;
 

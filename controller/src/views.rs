@@ -86,7 +86,7 @@ pub fn result(view: ResultView) -> JobResult {
 }
 
 /// Returns a runner that has left. The engine's state shows the others.
-pub fn gone_runner(row: &RunnerRow) -> Runner {
+pub fn deregistered_runner(row: &RunnerRow) -> Runner {
     Runner {
         id: row.id.0,
         host: row.host.clone(),

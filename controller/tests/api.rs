@@ -8,17 +8,17 @@ use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use torc_controller::{Server, ServerConfig, tls};
-use torc_core::trust::TokenKey;
+use torc_core::tokens::TokenKey;
 
 const TOKEN: &str = "a-secret-for-this-test";
 
-struct Lab {
+struct ApiFixture {
     server: Server,
     client: reqwest::Client,
     folder: TempDir,
 }
 
-impl Lab {
+impl ApiFixture {
     async fn start() -> Self {
         Self::start_in(tempfile::tempdir().unwrap()).await
     }
@@ -102,18 +102,18 @@ fn two_jobs() -> Value {
 
 #[tokio::test]
 async fn a_workflow_runs_to_its_end() {
-    let lab = Lab::start().await;
-    let (status, answer) = lab.apply("two", two_jobs()).await;
+    let fixture = ApiFixture::start().await;
+    let (status, answer) = fixture.apply("two", two_jobs()).await;
     assert_eq!((status, &answer["outcome"]), (StatusCode::OK, &json!("created")), "{answer}");
 
-    let runner = lab.register().await;
-    let first = lab.sync(runner, json!({ "sequence": 1, "want": want() })).await;
+    let runner = fixture.register().await;
+    let first = fixture.sync(runner, json!({ "sequence": 1, "want": want() })).await;
     assert_eq!(first["leases"].as_array().unwrap().len(), 1);
     assert_eq!(first["leases"][0]["name"], "first");
 
     let report =
         json!({ "sequence": 2, "acknowledged": 1, "want": want(), "finished": [finished(&first["leases"][0], 0)] });
-    let second = lab.sync(runner, report).await;
+    let second = fixture.sync(runner, report).await;
     assert_eq!(
         second["leases"][0]["name"], "second",
         "a dependent is leased in the answer to the report of its parent"
@@ -121,32 +121,32 @@ async fn a_workflow_runs_to_its_end() {
 
     let report =
         json!({ "sequence": 3, "acknowledged": 2, "want": want(), "finished": [finished(&second["leases"][0], 0)] });
-    assert_eq!(lab.sync(runner, report).await["directive"], "complete");
+    assert_eq!(fixture.sync(runner, report).await["directive"], "complete");
 
-    let (_, workflow) = lab.get("/v1/workflows/two").await;
+    let (_, workflow) = fixture.get("/v1/workflows/two").await;
     assert_eq!(workflow["status"]["progress"], "2/2");
     assert_eq!(
         workflow["status"]["conditions"].as_array().unwrap().iter().find(|c| c["type"] == "Succeeded").unwrap()["status"],
         "True"
     );
-    let (_, results) = lab.get("/v1/workflows/1/results").await;
+    let (_, results) = fixture.get("/v1/workflows/1/results").await;
     let names: Vec<&str> = results["items"].as_array().unwrap().iter().map(|r| r["job"].as_str().unwrap()).collect();
     assert_eq!(names, ["first", "second"]);
-    let (_, jobs) = lab.get("/v1/workflows/two/jobs?status=completed&limit=1").await;
+    let (_, jobs) = fixture.get("/v1/workflows/two/jobs?status=completed&limit=1").await;
     assert_eq!(jobs["items"].as_array().unwrap().len(), 1);
     assert!(jobs["next"].is_string());
-    let (_, job) = lab.get("/v1/workflows/two/jobs/second").await;
+    let (_, job) = fixture.get("/v1/workflows/two/jobs/second").await;
     assert_eq!(job["dependsOn"], json!(["first"]));
 }
 
 #[tokio::test]
 async fn requests_without_the_token_are_rejected() {
-    let lab = Lab::start().await;
+    let fixture = ApiFixture::start().await;
     for path in
         ["/v1/workflows", "/v1/version", "/v1/runners", "/v1/events", "/v1/watch", "/metrics", "/v1/openapi.json"]
     {
         for token in [None, Some(""), Some("wrong"), Some("a-secret-for-this-tes"), Some("a-secret-for-this-testX")] {
-            let mut request = lab.client.get(lab.url(path));
+            let mut request = fixture.client.get(fixture.url(path));
             if let Some(token) = token {
                 request = request.bearer_auth(token);
             }
@@ -157,43 +157,43 @@ async fn requests_without_the_token_are_rejected() {
         }
     }
     for path in ["/livez", "/readyz"] {
-        assert_eq!(lab.client.get(lab.url(path)).send().await.unwrap().status(), StatusCode::OK);
+        assert_eq!(fixture.client.get(fixture.url(path)).send().await.unwrap().status(), StatusCode::OK);
     }
 }
 
 #[tokio::test]
 async fn bad_requests_get_clear_errors() {
-    let lab = Lab::start().await;
-    let (status, body) = lab.get("/v1/workflows/nothing").await;
+    let fixture = ApiFixture::start().await;
+    let (status, body) = fixture.get("/v1/workflows/nothing").await;
     assert_eq!((status, &body["code"]), (StatusCode::NOT_FOUND, &json!("WorkflowNotFound")));
-    let (status, body) = lab.get("/v1/nothing").await;
+    let (status, body) = fixture.get("/v1/nothing").await;
     assert_eq!((status, &body["code"]), (StatusCode::NOT_FOUND, &json!("NotFound")));
-    let (status, body) = lab.post("/v1/workflows", json!({ "document": 3 })).await;
+    let (status, body) = fixture.post("/v1/workflows", json!({ "document": 3 })).await;
     assert_eq!((status, &body["code"]), (StatusCode::UNPROCESSABLE_ENTITY, &json!("BadRequest")));
     let cycle = json!([
         { "name": "a", "command": "true", "dependsOn": ["b"] },
         { "name": "b", "command": "true", "dependsOn": ["a"] },
     ]);
-    let (status, body) = lab.apply("cycle", cycle).await;
+    let (status, body) = fixture.apply("cycle", cycle).await;
     assert_eq!((status, &body["code"]), (StatusCode::UNPROCESSABLE_ENTITY, &json!("InvalidDocument")), "{body}");
     assert!(body["problems"][0]["message"].as_str().unwrap().contains('a'));
     let too_many = json!([{ "name": "j_{i}", "command": "true", "parameters": { "i": "1:2000" } }]);
-    assert_eq!(lab.apply("many", too_many).await.0, StatusCode::UNPROCESSABLE_ENTITY);
-    let (status, body) = lab.post("/v1/runners/77/sync", json!({ "sequence": 1 })).await;
+    assert_eq!(fixture.apply("many", too_many).await.0, StatusCode::UNPROCESSABLE_ENTITY);
+    let (status, body) = fixture.post("/v1/runners/77/sync", json!({ "sequence": 1 })).await;
     assert_eq!((status, &body["code"]), (StatusCode::NOT_FOUND, &json!("RunnerNotFound")));
-    let (status, _) = lab.get("/v1/workflows?cursor=x").await;
+    let (status, _) = fixture.get("/v1/workflows?cursor=x").await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
-    let (_, list) = lab.get("/v1/workflows").await;
+    let (_, list) = fixture.get("/v1/workflows").await;
     assert_eq!(list["items"], json!([]), "nothing of a refused document is kept");
 }
 
 #[tokio::test]
 async fn a_waiting_runner_is_answered_when_there_is_work() {
-    let lab = Lab::start().await;
-    let runner = lab.register().await;
-    let waiting = lab.sync(runner, json!({ "sequence": 1, "want": want(), "waitMs": 30_000 }));
+    let fixture = ApiFixture::start().await;
+    let runner = fixture.register().await;
+    let waiting = fixture.sync(runner, json!({ "sequence": 1, "want": want(), "waitMs": 30_000 }));
     let applying = async {
-        lab.apply("late", json!([{ "name": "only", "command": "true" }])).await;
+        fixture.apply("late", json!([{ "name": "only", "command": "true" }])).await;
         std::future::pending::<()>().await;
     };
     let answer = tokio::select! {
@@ -206,19 +206,19 @@ async fn a_waiting_runner_is_answered_when_there_is_work() {
 
 #[tokio::test]
 async fn a_newer_message_releases_the_one_that_waits() {
-    let lab = Lab::start().await;
-    let runner = lab.register().await;
-    let older = lab.sync(runner, json!({ "sequence": 1, "want": want(), "waitMs": 30_000 }));
+    let fixture = ApiFixture::start().await;
+    let runner = fixture.register().await;
+    let older = fixture.sync(runner, json!({ "sequence": 1, "want": want(), "waitMs": 30_000 }));
     let newer = async {
         // The older workflow must be there first, which only the server knows.
         loop {
-            let (_, text) = lab.get("/v1/runners").await;
+            let (_, text) = fixture.get("/v1/runners").await;
             if text["items"][0]["lastContactTime"] != text["items"][0]["startTime"] {
                 break;
             }
             tokio::task::yield_now().await;
         }
-        lab.sync(runner, json!({ "sequence": 2, "want": want(), "waitMs": 1 })).await
+        fixture.sync(runner, json!({ "sequence": 2, "want": want(), "waitMs": 1 })).await
     };
     let both = async { tokio::join!(older, newer) };
     let (older, newer) =
@@ -228,38 +228,41 @@ async fn a_newer_message_releases_the_one_that_waits() {
 
 #[tokio::test]
 async fn what_was_acknowledged_survives_a_restart() {
-    let lab = Lab::start().await;
-    lab.apply("two", two_jobs()).await;
-    let runner = lab.register().await;
-    let first = lab.sync(runner, json!({ "sequence": 1, "want": want() })).await;
-    let lab = lab.restart().await;
+    let fixture = ApiFixture::start().await;
+    fixture.apply("two", two_jobs()).await;
+    let runner = fixture.register().await;
+    let first = fixture.sync(runner, json!({ "sequence": 1, "want": want() })).await;
+    let fixture = fixture.restart().await;
 
-    let (_, job) = lab.get("/v1/workflows/two/jobs/first").await;
+    let (_, job) = fixture.get("/v1/workflows/two/jobs/first").await;
     assert_eq!(job["status"], "leased");
     let report =
         json!({ "sequence": 2, "acknowledged": 1, "want": want(), "finished": [finished(&first["leases"][0], 0)] });
-    let second = lab.sync(runner, report.clone()).await;
+    let second = fixture.sync(runner, report.clone()).await;
     assert_eq!(second["leases"][0]["name"], "second");
-    let lab = lab.restart().await;
+    let fixture = fixture.restart().await;
 
-    let again = lab.sync(runner, report).await;
+    let again = fixture.sync(runner, report).await;
     assert_eq!(again["refused"], Value::Null, "a report that is repeated changes nothing and is no error");
-    let (_, results) = lab.get("/v1/workflows/two/results").await;
+    let (_, results) = fixture.get("/v1/workflows/two/results").await;
     assert_eq!(results["items"].as_array().unwrap().len(), 1);
 }
 
 #[tokio::test]
 async fn a_watch_goes_on_where_it_was() {
-    let lab = Lab::start().await;
-    lab.apply("one", json!([{ "name": "only", "command": "true" }])).await;
-    let (_, events) = lab.get("/v1/events").await;
+    let fixture = ApiFixture::start().await;
+    fixture.apply("one", json!([{ "name": "only", "command": "true" }])).await;
+    let (_, events) = fixture.get("/v1/events").await;
     assert_eq!(events["items"][0]["reason"], "WorkflowCreated");
     let last = events["items"].as_array().unwrap().last().unwrap()["sequence"].as_i64().unwrap();
 
-    let request =
-        lab.client.get(lab.url("/v1/watch?workflow=one")).bearer_auth(TOKEN).header("last-event-id", last.to_string());
+    let request = fixture
+        .client
+        .get(fixture.url("/v1/watch?workflow=one"))
+        .bearer_auth(TOKEN)
+        .header("last-event-id", last.to_string());
     let mut stream = request.send().await.unwrap();
-    lab.post("/v1/workflows/one/suspend", json!({})).await;
+    fixture.post("/v1/workflows/one/suspend", json!({})).await;
     let mut text = String::new();
     let reading = async {
         while !(text.contains("WorkflowSuspended") && text.contains("event: status")) {
@@ -272,51 +275,52 @@ async fn a_watch_goes_on_where_it_was() {
 
 #[tokio::test]
 async fn verbs_change_what_is() {
-    let lab = Lab::start().await;
-    lab.apply("two", two_jobs()).await;
-    let runner = lab.register().await;
-    lab.post("/v1/workflows/two/suspend", json!({})).await;
-    assert_eq!(lab.sync(runner, json!({ "sequence": 1, "want": want() })).await["leases"], Value::Null);
-    lab.post("/v1/workflows/two/resume", json!({})).await;
-    assert_eq!(lab.sync(runner, json!({ "sequence": 2, "want": want() })).await["leases"][0]["name"], "first");
-    let (_, workflow) = lab.post("/v1/workflows/two/cancel", json!({})).await;
+    let fixture = ApiFixture::start().await;
+    fixture.apply("two", two_jobs()).await;
+    let runner = fixture.register().await;
+    fixture.post("/v1/workflows/two/suspend", json!({})).await;
+    assert_eq!(fixture.sync(runner, json!({ "sequence": 1, "want": want() })).await["leases"], Value::Null);
+    fixture.post("/v1/workflows/two/resume", json!({})).await;
+    assert_eq!(fixture.sync(runner, json!({ "sequence": 2, "want": want() })).await["leases"][0]["name"], "first");
+    let (_, workflow) = fixture.post("/v1/workflows/two/cancel", json!({})).await;
     assert_eq!(workflow["status"]["jobs"]["canceled"], 2);
-    let (_, affected) = lab.post("/v1/workflows/two/retry", json!({})).await;
+    let (_, affected) = fixture.post("/v1/workflows/two/retry", json!({})).await;
     assert_eq!(affected["jobs"], 2);
-    let (status, body) = lab.post("/v1/workflows/two/retry", json!({ "jobs": ["nothing"] })).await;
+    let (status, body) = fixture.post("/v1/workflows/two/retry", json!({ "jobs": ["nothing"] })).await;
     assert_eq!((status, &body["code"]), (StatusCode::NOT_FOUND, &json!("JobNotFound")));
-    let response = lab.client.delete(lab.url("/v1/workflows/two")).bearer_auth(TOKEN).send().await.unwrap();
+    let response = fixture.client.delete(fixture.url("/v1/workflows/two")).bearer_auth(TOKEN).send().await.unwrap();
     assert_eq!(response.status(), StatusCode::NO_CONTENT);
-    assert_eq!(lab.get("/v1/workflows/two").await.0, StatusCode::NOT_FOUND);
+    assert_eq!(fixture.get("/v1/workflows/two").await.0, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]
 async fn a_dry_run_changes_nothing() {
-    let lab = Lab::start().await;
-    lab.apply("two", two_jobs()).await;
+    let fixture = ApiFixture::start().await;
+    fixture.apply("two", two_jobs()).await;
     let document = json!({
         "apiVersion": "torc.dev/v1alpha1",
         "metadata": { "name": "two" },
         "spec": { "jobs": [{ "name": "first", "command": "false" }, { "name": "third", "command": "true" }] },
     });
     let (_, answer) =
-        lab.post("/v1/workflows", json!({ "document": document, "workingDir": "/", "dryRun": true })).await;
+        fixture.post("/v1/workflows", json!({ "document": document, "workingDir": "/", "dryRun": true })).await;
     assert_eq!(answer["outcome"], "configured");
     assert_eq!(answer["changes"]["changed"]["names"], json!(["first"]));
     assert_eq!(answer["changes"]["added"]["names"], json!(["third"]));
     assert_eq!(answer["changes"]["removed"]["names"], json!(["second"]));
-    let (_, jobs) = lab.get("/v1/workflows/two/jobs").await;
+    let (_, jobs) = fixture.get("/v1/workflows/two/jobs").await;
     assert_eq!(jobs["items"].as_array().unwrap().len(), 2);
 }
 
 #[tokio::test]
 async fn metrics_and_description_are_served() {
-    let lab = Lab::start().await;
-    lab.apply("two", two_jobs()).await;
-    let text = lab.client.get(lab.url("/metrics")).bearer_auth(TOKEN).send().await.unwrap().text().await.unwrap();
+    let fixture = ApiFixture::start().await;
+    fixture.apply("two", two_jobs()).await;
+    let text =
+        fixture.client.get(fixture.url("/metrics")).bearer_auth(TOKEN).send().await.unwrap().text().await.unwrap();
     assert!(text.contains("torc_jobs{state=\"ready\"} 1\n"), "{text}");
     assert!(text.contains("torc_commits_total 1\n"), "{text}");
-    let (_, document) = lab.get("/v1/openapi.json").await;
+    let (_, document) = fixture.get("/v1/openapi.json").await;
     assert!(document["paths"]["/v1/runners/{runner}/sync"]["post"].is_object());
     assert_eq!(document, torc_controller::openapi_document());
 }
@@ -324,10 +328,10 @@ async fn metrics_and_description_are_served() {
 // S11, S12, S13, S14, S16, S17
 #[tokio::test]
 async fn accounting_is_stored_per_attempt_and_merged_into_results() {
-    let lab = Lab::start().await;
-    lab.apply("w", json!([{ "name": "a", "command": "true" }, { "name": "b", "command": "true" }])).await;
-    let runner = lab.register().await;
-    let leased = lab.sync(runner, json!({ "sequence": 1, "want": want() })).await;
+    let fixture = ApiFixture::start().await;
+    fixture.apply("w", json!([{ "name": "a", "command": "true" }, { "name": "b", "command": "true" }])).await;
+    let runner = fixture.register().await;
+    let leased = fixture.sync(runner, json!({ "sequence": 1, "want": want() })).await;
     let usage =
         json!({ "peakMemoryBytes": 100, "averageMemoryBytes": 90, "peakCpuPercent": 180.0, "averageCpuPercent": 7.0 });
     let keys: Vec<Value> = leased["leases"].as_array().unwrap().iter().map(|lease| lease["key"].clone()).collect();
@@ -338,12 +342,12 @@ async fn accounting_is_stored_per_attempt_and_merged_into_results() {
     first["slurmStats"] =
         json!({ "workflow": 1, "job": 1, "run": 1, "attempt": 1, "maxRssBytes": 500, "aveCpuSeconds": 5.0 });
     let report = json!({ "sequence": 2, "acknowledged": 1, "finished": [first, finished(&keys[1])] });
-    lab.sync(runner, report).await;
+    fixture.sync(runner, report).await;
     let late = json!({ "workflow": 1, "job": 2, "run": 1, "attempt": 1, "slurmJobId": "77", "maxRssBytes": 0, "aveCpuSeconds": 0.0 });
     let gone = json!({ "workflow": 9, "job": 2, "run": 1, "attempt": 1 });
-    lab.sync(runner, json!({ "sequence": 3, "acknowledged": 2, "slurmStats": [late, gone] })).await;
+    fixture.sync(runner, json!({ "sequence": 3, "acknowledged": 2, "slurmStats": [late, gone] })).await;
 
-    let (_, results) = lab.get("/v1/workflows/w/results").await;
+    let (_, results) = fixture.get("/v1/workflows/w/results").await;
     let shown = |at: usize| {
         let result = &results["items"][at];
         let fields = ["peakMemoryBytes", "averageMemoryBytes", "peakCpuPercent", "averageCpuPercent"];
@@ -354,10 +358,10 @@ async fn accounting_is_stored_per_attempt_and_merged_into_results() {
 
     // Records of users count as well, and there is one row for each attempt.
     let one = json!({ "workflow_id": 1, "job_id": 2, "run_id": 1, "attempt_id": 1, "slurm_job_id": "77", "max_rss_bytes": 700 });
-    assert_eq!(lab.post("/v1/slurm_stats", one).await.0, StatusCode::NO_CONTENT);
-    let (_, all) = lab.get("/v1/slurm_stats").await;
+    assert_eq!(fixture.post("/v1/slurm_stats", one).await.0, StatusCode::NO_CONTENT);
+    let (_, all) = fixture.get("/v1/slurm_stats").await;
     assert_eq!(all["items"].as_array().unwrap().len(), 2, "{all}");
-    let (_, results) = lab.get("/v1/workflows/w/results?job=b").await;
+    let (_, results) = fixture.get("/v1/workflows/w/results?job=b").await;
     assert_eq!(results["items"][0]["peakMemoryBytes"], 700);
     let six = json!({ "maxRssBytes": 11, "maxVmSizeBytes": 12, "maxDiskReadBytes": 13, "maxDiskWriteBytes": 14,
         "aveCpuSeconds": 1.5, "nodeList": "n[1-2]" });
@@ -365,8 +369,8 @@ async fn accounting_is_stored_per_attempt_and_merged_into_results() {
     for (name, value) in six.as_object().unwrap() {
         whole[name] = value.clone();
     }
-    assert_eq!(lab.post("/v1/slurm_stats", json!({ "items": [whole] })).await.0, StatusCode::NO_CONTENT);
-    let (_, kept) = lab.get("/v1/slurm_stats?workflow_id=1&job_id=1").await;
+    assert_eq!(fixture.post("/v1/slurm_stats", json!({ "items": [whole] })).await.0, StatusCode::NO_CONTENT);
+    let (_, kept) = fixture.get("/v1/slurm_stats?workflow_id=1&job_id=1").await;
     for (name, value) in six.as_object().unwrap() {
         assert_eq!(&kept["items"][0][name], value, "{name}: {kept}");
     }
@@ -379,7 +383,7 @@ async fn accounting_is_stored_per_attempt_and_merged_into_results() {
         ("workflow_id=1&attempt_id=2", 0),
         ("workflow_id=1&limit=1", 1),
     ] {
-        let (status, found) = lab.get(&format!("/v1/slurm_stats?{query}")).await;
+        let (status, found) = fixture.get(&format!("/v1/slurm_stats?{query}")).await;
         assert_eq!((status, found["items"].as_array().unwrap().len()), (StatusCode::OK, count), "{query}: {found}");
     }
     for (body, status) in [
@@ -388,17 +392,17 @@ async fn accounting_is_stored_per_attempt_and_merged_into_results() {
         (json!({ "items": [{ "workflow": 1, "job": 7, "run": 1, "attempt": 1 }] }), StatusCode::NOT_FOUND),
         (json!({ "items": [{ "workflow": 9, "job": 1, "run": 1, "attempt": 1 }] }), StatusCode::NOT_FOUND),
     ] {
-        let (found, answer) = lab.post("/v1/slurm_stats", body).await;
+        let (found, answer) = fixture.post("/v1/slurm_stats", body).await;
         assert_eq!(found, status, "{answer}");
     }
-    assert_eq!(lab.get("/v1/slurm_stats?job_id=b").await.0, StatusCode::BAD_REQUEST);
+    assert_eq!(fixture.get("/v1/slurm_stats?job_id=b").await.0, StatusCode::BAD_REQUEST);
     // Another workflow, whose job has two attempts: their records are not mixed up with the first workflow's.
-    lab.apply("v", json!([{ "name": "c", "command": "true" }])).await;
+    fixture.apply("v", json!([{ "name": "c", "command": "true" }])).await;
     let of = |attempt: i32| json!({ "workflow": 2, "job": 3, "run": 1, "attempt": attempt });
-    assert_eq!(lab.post("/v1/slurm_stats", json!({ "items": [of(1), of(2)] })).await.0, StatusCode::NO_CONTENT);
-    let lab = lab.restart().await;
+    assert_eq!(fixture.post("/v1/slurm_stats", json!({ "items": [of(1), of(2)] })).await.0, StatusCode::NO_CONTENT);
+    let fixture = fixture.restart().await;
     for (query, count) in [("workflow_id=1", 2), ("workflow_id=2", 2), ("workflow_id=v&attempt_id=2", 1)] {
-        let (_, found) = lab.get(&format!("/v1/slurm_stats?{query}")).await;
+        let (_, found) = fixture.get(&format!("/v1/slurm_stats?{query}")).await;
         assert_eq!(found["items"].as_array().unwrap().len(), count, "{query}: {found}");
     }
 }

@@ -48,24 +48,24 @@ impl JobClass {
     }
 
     /// Returns the resources that one job of this class takes from the runner. A runner that counts jobs offers its free slots as CPUs.
-    pub fn demand_on(&self, place: &RunnerView<'_>) -> Resources {
-        if place.by_count {
+    pub fn demand_on(&self, runner: &RunnerView<'_>) -> Resources {
+        if runner.by_count {
             return Resources { cpus: 1, ..Resources::default() };
         }
-        self.demand(&place.capacity)
+        self.demand(&runner.capacity)
     }
 
     /// Returns whether a job could run on the runner if it were empty. `end` is the end margin of the workflow's jobs
     /// there. The scheduler is checked separately.
-    pub fn suits(&self, place: &RunnerView<'_>, end: EndMargin) -> bool {
-        labels_match(&self.labels, place.labels)
-            && (place.by_count || self.fits_empty(&place.capacity))
-            && self.has_time(place, end)
+    pub fn matches(&self, runner: &RunnerView<'_>, end: EndMargin) -> bool {
+        labels_match(&self.labels, runner.labels)
+            && (runner.by_count || self.fits_empty(&runner.capacity))
+            && self.has_time(runner, end)
     }
 
     /// Returns whether the runner lives in an allocation of this class's scheduler, or the class has none.
-    pub fn prefers(&self, place: &RunnerView<'_>) -> bool {
-        self.scheduler.is_none() || self.scheduler.as_deref() == place.scheduler
+    pub fn prefers(&self, runner: &RunnerView<'_>) -> bool {
+        self.scheduler.is_none() || self.scheduler.as_deref() == runner.scheduler
     }
 
     fn fits_empty(&self, capacity: &Resources) -> bool {
@@ -79,9 +79,9 @@ impl JobClass {
 
     /// Returns whether the remaining time suffices. The queue strategy ignores declared runtimes, but no job starts
     /// after its first signal is due.
-    fn has_time(&self, place: &RunnerView<'_>, end: EndMargin) -> bool {
-        let runtime = if place.by_count { 0 } else { self.requirements.runtime_seconds };
-        place.remaining_seconds.is_none_or(|remaining| end.allows(runtime, remaining))
+    fn has_time(&self, runner: &RunnerView<'_>, end: EndMargin) -> bool {
+        let runtime = if runner.by_count { 0 } else { self.requirements.runtime_seconds };
+        runner.remaining_seconds.is_none_or(|remaining| end.allows(runtime, remaining))
     }
 }
 

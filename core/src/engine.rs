@@ -32,6 +32,7 @@ mod allocations;
 mod apply;
 mod attempt;
 mod change_set;
+mod commands;
 mod data;
 mod deadline;
 mod explain;
@@ -57,7 +58,6 @@ mod status;
 mod sync;
 mod task_lease;
 mod tx;
-mod verbs;
 mod workflow;
 mod workflows;
 
@@ -73,6 +73,7 @@ use crate::rows::LastIds;
 pub use activity::Activity;
 pub use allocations::{Orphans, allocation_view, slurm_name};
 pub use apply::Apply;
+pub use commands::Retry;
 pub use data::{DataWritten, MAX_VALUE_BYTES};
 pub use long_polls::{LongPoll, LongPolls};
 pub use lost_runners::LostRunners;
@@ -85,11 +86,10 @@ pub use session::Session;
 pub use spawn::{LINEAGE_VARIABLE, MAX_ITERATIONS, Spawn};
 pub use sync::SyncAnswer;
 pub use tx::Tx;
-pub use verbs::Retry;
 pub use workflow::{JobDetail, Observation, UNPRODUCTIVE_LIMIT};
 
 pub use crate::ids::AllocationKey;
-pub use crate::planning::course::AllocationSummary;
+pub use crate::planning::allocation_plan::AllocationSummary;
 
 use allocations::SlurmRecords;
 use leases::Leases;

@@ -139,13 +139,13 @@ fn expand_rows(
     identifiers::check(spec, &expanded, &entries(&rows.files), &mut report);
     // With duplicate names, dependencies are ambiguous.
     if complete && !ambiguous && imply_dependencies(&mut expanded, limits, &mut report) {
-        report_knots(&expanded, &entries(&rows.jobs), &mut report);
+        report_cycles(&expanded, &entries(&rows.jobs), &mut report);
     }
     report.finish(expanded)
 }
 
 /// Reports jobs that wait for each other. Cycles among rows of the same entries are reported once.
-fn report_knots(expanded: &Expanded, entries: &[u32], report: &mut ProblemCollector) {
+fn report_cycles(expanded: &Expanded, entries: &[u32], report: &mut ProblemCollector) {
     let mut kinds: Vec<(Vec<u32>, &Cycle, usize)> = Vec::new();
     let mut places: HashMap<Vec<u32>, usize> = HashMap::new();
     let cycles = graph::find_cycles(expanded);

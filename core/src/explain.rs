@@ -11,11 +11,11 @@ use crate::class::JobClass;
 use crate::expanded::Requirements;
 use crate::failure::{Escalated, LimitReached};
 
-pub use attempts::{EndedAttempt, stories};
-pub use waiting::{ServingRunner, SlurmFacts, WaitingAllocation, why_ready};
+pub use attempts::{EndedAttempt, attempt_reports};
+pub use waiting::{ServingRunner, SlurmFacts, WaitingAllocation, ready_reasons};
 
 /// Maximum number of jobs that a reason lists.
-const LISTED: usize = 20;
+const MAX_LISTED_JOBS: usize = 20;
 
 /// Facts about a job.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ pub struct RecoveryHint {
 }
 
 /// Returns the reasons for the state of a job.
-pub fn why(
+pub fn job_reasons(
     job: &JobFacts<'_>,
     workflow: WorkflowFacts<'_>,
     runners: &[ServingRunner<'_>],
@@ -121,10 +121,10 @@ fn blocked(job: &JobFacts<'_>) -> Vec<Reason> {
     let open: Vec<(&str, JobState)> = job.parents.iter().copied().filter(|(_, state)| !state.is_complete()).collect();
     if !open.is_empty() {
         let message = match open.as_slice() {
-            [(name, state)] => format!("it waits for job {name}, which is {}", standing(*state)),
+            [(name, state)] => format!("it waits for job {name}, which is {}", state_text(*state)),
             several => format!("it waits for {} jobs: {}", several.len(), named(several)),
         };
-        reasons.push(Reason { jobs: standings(&open), ..Reason::new(ReasonKind::Dependency, message) });
+        reasons.push(Reason { jobs: job_phases(&open), ..Reason::new(ReasonKind::Dependency, message) });
     }
     if job.ending > 0 {
         reasons.push(Reason::new(ReasonKind::AttemptEnding, "it waits until its earlier attempt has been ended"));
@@ -144,7 +144,7 @@ fn ready(
     if workflow.is_starting && !runners.is_empty() {
         return vec![Reason::new(ReasonKind::StartActions, "the workflow's on_workflow_start commands have not ended")];
     }
-    why_ready(job.class, runners, slurm)
+    ready_reasons(job.class, runners, slurm)
 }
 
 fn recovering(job: &JobFacts<'_>) -> Reason {
@@ -169,7 +169,7 @@ fn canceled(job: &JobFacts<'_>, workflow: WorkflowFacts<'_>) -> Reason {
             [(name, state)] => format!("it depends on job {name}, which is {state}"),
             several => format!("{} jobs that it depends on did not succeed: {}", several.len(), named(several)),
         };
-        return Reason { jobs: standings(&failed), ..Reason::new(ReasonKind::DependencyFailed, message) };
+        return Reason { jobs: job_phases(&failed), ..Reason::new(ReasonKind::DependencyFailed, message) };
     }
     Reason::new(ReasonKind::Canceled, "it was canceled by a user or by the document")
 }
@@ -220,8 +220,10 @@ pub fn next_steps(workflow: &str, job: &str, reasons: &[Reason], recovery: Optio
         ReasonKind::Suspended => vec![format!("`torc resume {workflow}` lets jobs start again")],
         ReasonKind::Canceled => vec![format!("`torc resume {workflow}` or `torc retry {workflow}` runs it again")],
         ReasonKind::DependencyFailed | ReasonKind::Dependency => {
-            let jobs = first.jobs.iter().filter(|standing| needs_explanation(standing.status));
-            jobs.take(3).map(|standing| format!("`torc explain job/{} -w {workflow}` says why", standing.job)).collect()
+            let jobs = first.jobs.iter().filter(|state_text| needs_explanation(state_text.status));
+            jobs.take(3)
+                .map(|state_text| format!("`torc explain job/{} -w {workflow}` says why", state_text.job))
+                .collect()
         }
         ReasonKind::NeedsDecision => {
             vec![format!("`torc jobs retry {job} -w {workflow}` or `torc jobs fail {job} -w {workflow}` decides")]
@@ -283,7 +285,7 @@ pub fn raised(declared: &Requirements, now: &Requirements) -> Vec<String> {
     raised
 }
 
-fn standing(state: JobState) -> &'static str {
+fn state_text(state: JobState) -> &'static str {
     match state {
         JobState::PendingFailed => "waiting for a decision",
         JobState::Recovering => "waiting to be tried again",
@@ -292,18 +294,18 @@ fn standing(state: JobState) -> &'static str {
 }
 
 fn named(jobs: &[(&str, JobState)]) -> String {
-    const SHOWN: usize = 5;
+    const MAX_NAMED_JOBS: usize = 5;
     let mut names: Vec<String> =
-        jobs.iter().take(SHOWN).map(|(name, state)| format!("{name} ({})", standing(*state))).collect();
-    if jobs.len() > SHOWN {
-        names.push(format!("and {} more", jobs.len() - SHOWN));
+        jobs.iter().take(MAX_NAMED_JOBS).map(|(name, state)| format!("{name} ({})", state_text(*state))).collect();
+    if jobs.len() > MAX_NAMED_JOBS {
+        names.push(format!("and {} more", jobs.len() - MAX_NAMED_JOBS));
     }
     names.join(", ")
 }
 
-fn standings(jobs: &[(&str, JobState)]) -> Vec<JobPhase> {
-    let standing = |(name, status): &(&str, JobState)| JobPhase { job: (*name).to_owned(), status: *status };
-    jobs.iter().take(LISTED).map(standing).collect()
+fn job_phases(jobs: &[(&str, JobState)]) -> Vec<JobPhase> {
+    let state_text = |(name, status): &(&str, JobState)| JobPhase { job: (*name).to_owned(), status: *status };
+    jobs.iter().take(MAX_LISTED_JOBS).map(state_text).collect()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ mod tests;
 use crate::expanded::{Expanded, ExpandedJob};
 
 /// Number of jobs of a cycle that a message names; the others are only counted.
-const MOST_NAMED: usize = 100;
+const MAX_NAMED_CYCLE_JOBS: usize = 100;
 
 /// A list of numbers for each number, in two flat arrays.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -228,10 +228,10 @@ fn components(expanded: &Expanded) -> Vec<u32> {
 pub fn describe_cycle(expanded: &Expanded, cycle: &Cycle) -> String {
     let mut text = describe_ring(expanded, &cycle.ring);
     if !cycle.others.is_empty() {
-        let names: Vec<&str> = cycle.others.iter().take(MOST_NAMED).map(|job| name(expanded, *job)).collect();
+        let names: Vec<&str> = cycle.others.iter().take(MAX_NAMED_CYCLE_JOBS).map(|job| name(expanded, *job)).collect();
         text.push_str(&format!("; in the same cycle: {}", names.join(", ")));
-        if cycle.others.len() > MOST_NAMED {
-            text.push_str(&format!(" and {} more", cycle.others.len() - MOST_NAMED));
+        if cycle.others.len() > MAX_NAMED_CYCLE_JOBS {
+            text.push_str(&format!(" and {} more", cycle.others.len() - MAX_NAMED_CYCLE_JOBS));
         }
     }
     text
@@ -248,8 +248,8 @@ fn describe_ring(expanded: &Expanded, cycle: &[u32]) -> String {
     let mut text = name(*first).to_owned();
     let following = cycle.iter().skip(1).chain([first]);
     for (at, (job, next)) in cycle.iter().zip(following).enumerate() {
-        if at == MOST_NAMED && cycle.len() > MOST_NAMED {
-            text.push_str(&format!(" -> ({} more jobs)", cycle.len() - MOST_NAMED));
+        if at == MAX_NAMED_CYCLE_JOBS && cycle.len() > MAX_NAMED_CYCLE_JOBS {
+            text.push_str(&format!(" -> ({} more jobs)", cycle.len() - MAX_NAMED_CYCLE_JOBS));
             text.push_str(&format!(" -> {}", name(*first)));
             break;
         }

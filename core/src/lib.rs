@@ -23,5 +23,5 @@ pub mod rows;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod time;
-pub mod trust;
+pub mod tokens;
 pub mod urgency;

@@ -33,9 +33,9 @@ impl ReadyJob {
     }
 
     /// Returns its position among all jobs that a runner could get.
-    fn urgency(self, needs: &Requirements, place: &RunnerView<'_>) -> Urgency {
+    fn urgency(self, needs: &Requirements, runner: &RunnerView<'_>) -> Urgency {
         let (Reverse(priority), Reverse(downstream)) = (self.priority, self.downstream_seconds);
-        if place.by_count {
+        if runner.by_count {
             return Urgency::by_count(priority, downstream);
         }
         Urgency::new(priority, &needs.resources(), needs.runtime_seconds, downstream)
@@ -104,12 +104,12 @@ impl ResourcesInUse {
 
     /// Returns the dominant share: the largest fraction of what the runner has of a resource, in millionths. It can exceed the whole,
     /// because there are other runners. A runner that counts jobs compares jobs.
-    fn dominant_share(&self, place: &RunnerView<'_>) -> i128 {
-        if place.by_count {
+    fn dominant_share(&self, runner: &RunnerView<'_>) -> i128 {
+        if runner.by_count {
             return self.jobs.into();
         }
         let share = |used: i64, of: i64| if of > 0 { i128::from(used) * 1_000_000 / i128::from(of) } else { 0 };
-        let Resources { cpus, memory_bytes, gpus, .. } = place.capacity;
+        let Resources { cpus, memory_bytes, gpus, .. } = runner.capacity;
         share(self.cpus, cpus).max(share(self.memory_bytes, memory_bytes)).max(share(self.gpus, gpus))
     }
 }
@@ -187,44 +187,44 @@ pub struct Choice {
 
 /// Chooses jobs for a runner. A runner outside a class's scheduler gets the jobs of that class only if it gets no
 /// others.
-pub fn choose(place: &RunnerView<'_>, want: &WorkRequest, owners: &[OwnerQueues<'_>]) -> Chosen {
-    let chosen = pack(place, want, owners, true);
+pub fn choose(runner: &RunnerView<'_>, want: &WorkRequest, owners: &[OwnerQueues<'_>]) -> Chosen {
+    let chosen = pack(runner, want, owners, true);
     if chosen.now.is_empty() && chosen.ahead.is_empty() {
-        let others = pack(place, want, owners, false);
+        let others = pack(runner, want, owners, false);
         return Chosen { is_withheld: chosen.is_withheld || others.is_withheld, ..others };
     }
     chosen
 }
 
 /// Chooses jobs that fit into the free capacity, then jobs to lease ahead.
-fn pack(place: &RunnerView<'_>, want: &WorkRequest, owners: &[OwnerQueues<'_>], preferred: bool) -> Chosen {
-    let mut contest = Contest::new(place, owners, preferred);
+fn pack(runner: &RunnerView<'_>, want: &WorkRequest, owners: &[OwnerQueues<'_>], preferred: bool) -> Chosen {
+    let mut fair_share = FairShareOrder::new(runner, owners, preferred);
     let limit = want.limit as usize;
     let (mut chosen, mut free) = (Chosen::default(), want.free);
     while chosen.now.len() < limit
-        && let Some(turn) = contest.next()
+        && let Some(turn) = fair_share.next()
     {
-        let demand = turn.head.queue.class.demand_on(place);
+        let demand = turn.head.queue.class.demand_on(runner);
         if !fits(&free, &demand) {
-            contest.set_aside(turn);
-        } else if let Some(choice) = contest.take(turn, false) {
+            fair_share.set_aside(turn);
+        } else if let Some(choice) = fair_share.take(turn, false) {
             free = minus(&free, &demand);
             chosen.taken = plus(&chosen.taken, &demand);
             chosen.now.push(choice);
         }
     }
-    contest.resume();
+    fair_share.resume();
     let most = (want.ahead as usize).min(limit - chosen.now.len());
     while chosen.ahead.len() < most
-        && let Some(turn) = contest.next()
+        && let Some(turn) = fair_share.next()
     {
         if turn.head.queue.is_wanted_elsewhere {
             chosen.is_withheld = true;
-            contest.put_back(turn.workflow);
-        } else if chosen.ahead.len() >= want.bridge as usize && !contest.is_uniform(turn.workflow) {
-            contest.put_back(turn.workflow);
+            fair_share.requeue_workflow(turn.workflow);
+        } else if chosen.ahead.len() >= want.bridge as usize && !fair_share.is_uniform(turn.workflow) {
+            fair_share.requeue_workflow(turn.workflow);
         } else {
-            chosen.ahead.extend(contest.take(turn, true));
+            chosen.ahead.extend(fair_share.take(turn, true));
         }
     }
     chosen
@@ -232,34 +232,34 @@ fn pack(place: &RunnerView<'_>, want: &WorkRequest, owners: &[OwnerQueues<'_>], 
 
 /// The order in which jobs are taken: the owner that uses least, then that owner's most urgent workflow. Of equally
 /// urgent workflows the one that uses least comes first.
-struct Contest<'a> {
-    place: &'a RunnerView<'a>,
-    owners: Vec<OwnerTurns>,
-    workflows: Vec<WorkflowTurns<'a>>,
+struct FairShareOrder<'a> {
+    runner: &'a RunnerView<'a>,
+    owners: Vec<OwnerState>,
+    workflows: Vec<WorkflowState<'a>>,
     order: BinaryHeap<OwnerKey>,
 }
 
-struct OwnerTurns {
+struct OwnerState {
     usage: ResourcesInUse,
     order: BinaryHeap<WorkflowKey>,
 }
 
-struct WorkflowTurns<'a> {
+struct WorkflowState<'a> {
     owner: usize,
     id: WorkflowId,
     usage: ResourcesInUse,
     allowance: Allowance,
-    heads: BinaryHeap<Head<'a>>,
+    heads: BinaryHeap<QueueHead<'a>>,
     /// The order of the ready jobs that the runner could get does not matter, because they are alike.
     is_uniform: bool,
     /// Heads that do not fit into the free capacity.
-    too_big: Vec<Head<'a>>,
+    too_big: Vec<QueueHead<'a>>,
 }
 
 /// The next job in the order of the contest.
-struct Turn<'a> {
+struct NextJob<'a> {
     workflow: usize,
-    head: Head<'a>,
+    head: QueueHead<'a>,
 }
 
 /// Higher is served first.
@@ -278,20 +278,20 @@ struct WorkflowKey {
     index: usize,
 }
 
-impl<'a> Contest<'a> {
-    fn new(place: &'a RunnerView<'a>, owners: &'a [OwnerQueues<'a>], preferred: bool) -> Self {
-        let mut contest = Self { place, owners: Vec::new(), workflows: Vec::new(), order: BinaryHeap::new() };
+impl<'a> FairShareOrder<'a> {
+    fn new(runner: &'a RunnerView<'a>, owners: &'a [OwnerQueues<'a>], preferred: bool) -> Self {
+        let mut fair_share = Self { runner, owners: Vec::new(), workflows: Vec::new(), order: BinaryHeap::new() };
         for owner in owners {
-            let index = contest.owners.len();
-            contest.owners.push(OwnerTurns { usage: owner.usage, order: BinaryHeap::new() });
+            let index = fair_share.owners.len();
+            fair_share.owners.push(OwnerState { usage: owner.usage, order: BinaryHeap::new() });
             for queues in &owner.workflows {
-                let suits = |queue: &&ClassQueue<'_>| {
-                    queue.class.prefers(place) == preferred && queue.class.suits(place, queues.end)
+                let matches = |queue: &&ClassQueue<'_>| {
+                    queue.class.prefers(runner) == preferred && queue.class.matches(runner, queues.end)
                 };
                 let heads: BinaryHeap<_> =
-                    queues.classes.iter().filter(suits).filter_map(|queue| Head::new(queue, place)).collect();
+                    queues.classes.iter().filter(matches).filter_map(|queue| QueueHead::new(queue, runner)).collect();
                 let is_uniform = heads.len() == 1 && heads.iter().all(|head| head.queue.queue.is_uniform());
-                contest.workflows.push(WorkflowTurns {
+                fair_share.workflows.push(WorkflowState {
                     owner: index,
                     id: queues.workflow,
                     usage: queues.usage,
@@ -302,8 +302,8 @@ impl<'a> Contest<'a> {
                 });
             }
         }
-        contest.resume();
-        contest
+        fair_share.resume();
+        fair_share
     }
 
     fn is_uniform(&self, workflow: usize) -> bool {
@@ -311,20 +311,20 @@ impl<'a> Contest<'a> {
     }
 
     /// Takes the next job out of the contest.
-    fn next(&mut self) -> Option<Turn<'a>> {
+    fn next(&mut self) -> Option<NextJob<'a>> {
         let owner = self.order.pop()?.index.0;
         let workflow = self.owners[owner].order.pop()?.index;
         let head = self.workflows[workflow].heads.pop()?;
-        Some(Turn { workflow, head })
+        Some(NextJob { workflow, head })
     }
 
     /// Chooses the job. If the allowance of its workflow is used up, the jobs of its queue are no longer considered.
-    fn take(&mut self, turn: Turn<'a>, is_ahead: bool) -> Option<Choice> {
-        let Turn { workflow: index, head } = turn;
+    fn take(&mut self, turn: NextJob<'a>, is_ahead: bool) -> Option<Choice> {
+        let NextJob { workflow: index, head } = turn;
         let workflow = &mut self.workflows[index];
         let allowance = &mut workflow.allowance;
         if allowance.batch == 0 || is_ahead && allowance.ahead == 0 {
-            self.put_back(index);
+            self.requeue_workflow(index);
             return None;
         }
         allowance.batch -= 1;
@@ -333,23 +333,23 @@ impl<'a> Contest<'a> {
         let needs = &head.queue.class.requirements;
         workflow.usage.add(needs, 1);
         self.owners[workflow.owner].usage.add(needs, 1);
-        workflow.heads.extend(head.following(self.place));
-        self.put_back(index);
+        workflow.heads.extend(head.following(self.runner));
+        self.requeue_workflow(index);
         Some(choice)
     }
 
     /// Keeps a job that does not fit into the free capacity, because it may be leased ahead.
-    fn set_aside(&mut self, turn: Turn<'a>) {
+    fn set_aside(&mut self, turn: NextJob<'a>) {
         self.workflows[turn.workflow].too_big.push(turn.head);
-        self.put_back(turn.workflow);
+        self.requeue_workflow(turn.workflow);
     }
 
     /// Returns a workflow to the contest after one of its heads was taken out.
-    fn put_back(&mut self, index: usize) {
+    fn requeue_workflow(&mut self, index: usize) {
         let workflow = &self.workflows[index];
         let owner = &mut self.owners[workflow.owner];
         if let Some(head) = workflow.heads.peek() {
-            let share = Reverse(workflow.usage.dominant_share(self.place));
+            let share = Reverse(workflow.usage.dominant_share(self.runner));
             owner.order.push(WorkflowKey {
                 priority: head.order.urgency.priority(),
                 share,
@@ -358,7 +358,7 @@ impl<'a> Contest<'a> {
             });
         }
         if !owner.order.is_empty() {
-            let share = Reverse(owner.usage.dominant_share(self.place));
+            let share = Reverse(owner.usage.dominant_share(self.runner));
             self.order.push(OwnerKey { share, index: Reverse(workflow.owner) });
         }
     }
@@ -373,19 +373,19 @@ impl<'a> Contest<'a> {
         for index in 0..self.workflows.len() {
             let workflow = &self.workflows[index];
             let Some(head) = workflow.heads.peek() else { continue };
-            let share = Reverse(workflow.usage.dominant_share(self.place));
+            let share = Reverse(workflow.usage.dominant_share(self.runner));
             let key = WorkflowKey { priority: head.order.urgency.priority(), share, id: Reverse(workflow.id), index };
             self.owners[workflow.owner].order.push(key);
         }
         for (index, owner) in self.owners.iter().enumerate().filter(|(_, owner)| !owner.order.is_empty()) {
-            let share = Reverse(owner.usage.dominant_share(self.place));
+            let share = Reverse(owner.usage.dominant_share(self.runner));
             self.order.push(OwnerKey { share, index: Reverse(index) });
         }
     }
 }
 
 /// The most urgent job of a queue that has not been chosen yet.
-struct Head<'a> {
+struct QueueHead<'a> {
     queue: &'a ClassQueue<'a>,
     rest: btree_set::Iter<'a, ReadyJob>,
     order: JobRank,
@@ -398,38 +398,38 @@ struct JobRank {
     job: Reverse<u32>,
 }
 
-impl<'a> Head<'a> {
-    fn new(queue: &'a ClassQueue<'a>, place: &RunnerView<'_>) -> Option<Self> {
-        Self::next_of(queue, queue.queue.jobs.iter(), place)
+impl<'a> QueueHead<'a> {
+    fn new(queue: &'a ClassQueue<'a>, runner: &RunnerView<'_>) -> Option<Self> {
+        Self::next_of(queue, queue.queue.jobs.iter(), runner)
     }
 
-    fn following(self, place: &RunnerView<'_>) -> Option<Self> {
-        Self::next_of(self.queue, self.rest, place)
+    fn following(self, runner: &RunnerView<'_>) -> Option<Self> {
+        Self::next_of(self.queue, self.rest, runner)
     }
 
     fn next_of(
         queue: &'a ClassQueue<'a>,
         mut rest: btree_set::Iter<'a, ReadyJob>,
-        place: &RunnerView<'_>,
+        runner: &RunnerView<'_>,
     ) -> Option<Self> {
         let ready = rest.next()?;
-        let urgency = ready.urgency(&queue.class.requirements, place);
+        let urgency = ready.urgency(&queue.class.requirements, runner);
         Some(Self { queue, rest, order: JobRank { urgency, job: Reverse(ready.job) } })
     }
 }
 
-impl PartialEq for Head<'_> {
+impl PartialEq for QueueHead<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.order == other.order
     }
 }
-impl Eq for Head<'_> {}
-impl PartialOrd for Head<'_> {
+impl Eq for QueueHead<'_> {}
+impl PartialOrd for QueueHead<'_> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
-impl Ord for Head<'_> {
+impl Ord for QueueHead<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
         self.order.cmp(&other.order)
     }

@@ -3,8 +3,8 @@
 //! Everything here is pure: Slurm's answers are arguments, and the actions to take are results.
 
 pub mod adopt;
+pub mod allocation_plan;
 pub mod compare;
-pub mod course;
 pub mod cpus;
 pub mod document;
 pub mod fit;
@@ -13,5 +13,5 @@ pub mod groups;
 mod margin;
 pub mod orphans;
 pub mod partition;
-pub mod runner_fate;
+pub mod runner_liveness;
 pub mod sizing;

@@ -37,7 +37,7 @@ pub struct CrateInput<'a> {
 /// Returns the JSON-LD document of the crate.
 pub fn ro_crate(source: &CrateInput<'_>) -> Value {
     let files = FileEntities::of(source);
-    let mut graph = vec![descriptor(), root(source, &files), workflow(source), language(), person(source)];
+    let mut graph = vec![descriptor(), root(source, &files), workflow(source), language(), author(source)];
     let runs: BTreeSet<i32> = source.attempts.iter().map(|(row, _)| row.run).collect();
     for run in &runs {
         let rows: Vec<&ResultRow> = source.attempts.iter().map(|(row, _)| row).filter(|row| row.run == *run).collect();
@@ -77,10 +77,10 @@ fn root(source: &CrateInput<'_>, files: &FileEntities) -> Value {
         "@id": "./",
         "@type": "Dataset",
         "name": spec.and_then(|spec| spec.display_name.clone()).unwrap_or_else(|| workflow.name.clone()),
-        "description": description.unwrap_or_else(|| format!("FileEntities and runs of the Torc workflow {}", workflow.name)),
+        "description": description.unwrap_or_else(|| format!("Files and runs of the Torc workflow {}", workflow.name)),
         "datePublished": ended.unwrap_or_else(|| workflow.creation_time.clone()),
         "license": said("license").unwrap_or_else(|| json!("not specified")),
-        "author": link(person_id(source)),
+        "author": link(author_id(source)),
         "mainEntity": link(WORKFLOW),
         "hasPart": files.entities.iter().map(|file| json!({ "@id": file["@id"] })).collect::<Vec<_>>(),
         "mentions": mentions.map(link).collect::<Vec<_>>(),
@@ -98,7 +98,7 @@ fn workflow(source: &CrateInput<'_>) -> Value {
         "version": workflow.generation.to_string(),
         "identifier": digest,
         "dateCreated": workflow.creation_time,
-        "creator": link(person_id(source)),
+        "creator": link(author_id(source)),
         "programmingLanguage": link("#torc"),
     }))
 }
@@ -107,12 +107,12 @@ fn language() -> Value {
     json!({ "@id": "#torc", "@type": "ComputerLanguage", "name": "Torc workflow document", "identifier": torc_api::API_VERSION })
 }
 
-fn person_id(source: &CrateInput<'_>) -> String {
+fn author_id(source: &CrateInput<'_>) -> String {
     format!("#person-{}", escaped(&source.workflow.owner))
 }
 
-fn person(source: &CrateInput<'_>) -> Value {
-    json!({ "@id": person_id(source), "@type": "Person", "name": source.workflow.owner })
+fn author(source: &CrateInput<'_>) -> Value {
+    json!({ "@id": author_id(source), "@type": "Person", "name": source.workflow.owner })
 }
 
 fn run_id(run: i32) -> String {
@@ -173,7 +173,7 @@ fn run_action(source: &CrateInput<'_>, run: i32, rows: &[&ResultRow], files: &Fi
         "@type": "CreateAction",
         "name": format!("Run {run} of workflow {}", source.workflow.name),
         "instrument": link(WORKFLOW),
-        "agent": link(person_id(source)),
+        "agent": link(author_id(source)),
         "object": links(read),
         "result": links(written),
         "startTime": rows.iter().map(|row| row.started_ms).min().map(rfc3339),
@@ -197,7 +197,7 @@ fn attempt(source: &CrateInput<'_>, row: &ResultRow, name: &str, files: &FileEnt
         "@type": "CreateAction",
         "name": format!("Job {name}, attempt {}", row.attempt),
         "instrument": instrument,
-        "agent": link(person_id(source)),
+        "agent": link(author_id(source)),
         "location": host,
         "object": links(files.ids(&profile.input_files)),
         "result": if succeeded { links(files.ids(&profile.output_files)) } else { json!([]) },

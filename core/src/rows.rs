@@ -118,7 +118,7 @@ pub struct WorkflowRow {
 /// A scheduler that recovery has created for jobs that run again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Regenerated {
+pub struct RegeneratedScheduler {
     /// The scheduler, as a document would declare it.
     pub scheduler: SlurmScheduler,
     /// The action that submits its allocations.
@@ -127,9 +127,9 @@ pub struct Regenerated {
     pub asked: i64,
 }
 
-impl Regenerated {
+impl RegeneratedScheduler {
     /// Returns the allocations requested manually, by the scheduler's name.
-    pub fn asked(&self) -> Option<(String, (i64, Action))> {
+    pub fn requested_allocations(&self) -> Option<(String, (i64, Action))> {
         let name = self.scheduler.name.clone().filter(|_| self.asked > 0)?;
         Some((name, (self.asked, self.action.clone())))
     }
@@ -439,7 +439,7 @@ pub struct DetachedLease {
     /// The start in milliseconds since 1970; none if it is not known to have started.
     pub started_ms: Option<i64>,
     /// Decides whether a result of this lease still counts.
-    pub fate: DetachedState,
+    pub state: DetachedState,
     /// The role of the lease. For an action, `job` is the number of the action.
     pub role: LeaseRole,
 }

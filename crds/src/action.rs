@@ -86,7 +86,7 @@ impl TriggerType {
 
 impl Action {
     /// Returns whether the action requests Slurm allocations.
-    pub fn asks_slurm_for_nodes(&self) -> bool {
+    pub fn requests_slurm_nodes(&self) -> bool {
         let type_ = self.scheduler_type.as_deref();
         self.action_type == ActionType::ScheduleNodes && type_.is_none_or(|type_| type_ == "slurm")
     }
@@ -207,7 +207,7 @@ mod tests {
         ];
         for (action_type, scheduler_type, asks) in cases {
             assert_eq!(
-                of(action_type, scheduler_type).asks_slurm_for_nodes(),
+                of(action_type, scheduler_type).requests_slurm_nodes(),
                 asks,
                 "{action_type} {scheduler_type:?}"
             );

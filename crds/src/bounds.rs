@@ -6,27 +6,27 @@
 use serde_json::{Map, Value};
 
 /// The default limit for texts in characters: the longest path of Linux.
-const LONGEST_TEXT: u64 = 4_096;
+const MAX_TEXT_CHARS: u64 = 4_096;
 /// The default limit for lists: the largest number of jobs.
-const MOST_ITEMS: u64 = 200_000;
+const MAX_LIST_ITEMS: u64 = 200_000;
 /// The default limit for the keys of a map.
-const MOST_KEYS: u64 = 10_000;
+const MAX_MAP_KEYS: u64 = 10_000;
 /// The default limit for numbers. It exceeds every time, memory and count, and every JSON parser reads it exactly.
-const LARGEST: i64 = 1_000_000_000_000_000;
+const MAX_NUMBER: i64 = 1_000_000_000_000_000;
 
 /// Adds the default limits to every value that has none.
 pub fn complete(schema: &mut Value) {
     let Some(object) = schema.as_object_mut() else { return };
     match type_of(object).as_deref() {
         Some("string") if !object.contains_key("enum") && !object.contains_key("const") => {
-            limit(object, "maxLength", LONGEST_TEXT);
+            limit(object, "maxLength", MAX_TEXT_CHARS);
         }
         Some("integer") => integer(object),
         Some("array") => {
-            limit(object, "maxItems", MOST_ITEMS);
+            limit(object, "maxItems", MAX_LIST_ITEMS);
             object.entry("x-kubernetes-list-type").or_insert_with(|| "atomic".into());
         }
-        Some("object") if object.contains_key("additionalProperties") => limit(object, "maxProperties", MOST_KEYS),
+        Some("object") if object.contains_key("additionalProperties") => limit(object, "maxProperties", MAX_MAP_KEYS),
         _ => {}
     }
     for (key, value) in object.iter_mut() {
@@ -46,7 +46,7 @@ fn limit(object: &mut Map<String, Value>, name: &str, most: u64) {
 fn integer(object: &mut Map<String, Value>) {
     let (least, most) = match object.get("format").and_then(Value::as_str) {
         Some("int32") => (i64::from(i32::MIN), i64::from(i32::MAX)),
-        _ => (-LARGEST, LARGEST),
+        _ => (-MAX_NUMBER, MAX_NUMBER),
     };
     object.entry("minimum").or_insert_with(|| least.into());
     object.entry("maximum").or_insert_with(|| most.into());

@@ -26,27 +26,27 @@ fn definition(derived: &impl serde::Serialize, description: &str, rules: &[Rule]
     let mut definition = serde_json::to_value(derived).unwrap_or_default();
     definition["metadata"]["annotations"] = json!({ VERSION_ANNOTATION: env!("CARGO_PKG_VERSION") });
     if let Some(schema) = definition.pointer_mut(SCHEMA) {
-        tidy(schema);
+        simplify_schema(schema);
         bounds::complete(schema);
         schema["description"] = description.into();
         for rule in rules {
-            place(schema, rule.place, rule);
+            insert_rule(schema, rule.path, rule);
         }
     }
     definition
 }
 
 /// Removes `nullable` and generated titles, and writes whole numbers as integers.
-fn tidy(schema: &mut Value) {
+fn simplify_schema(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
             object.remove("nullable");
             if object.get("title").is_some_and(Value::is_string) {
                 object.remove("title");
             }
-            object.values_mut().for_each(tidy);
+            object.values_mut().for_each(simplify_schema);
         }
-        Value::Array(list) => list.iter_mut().for_each(tidy),
+        Value::Array(list) => list.iter_mut().for_each(simplify_schema),
         Value::Number(number) => {
             if let Some(whole) = number.as_f64().and_then(whole) {
                 *schema = whole.into();
@@ -62,10 +62,10 @@ fn whole(number: f64) -> Option<i64> {
     (number.fract() == 0.0 && number.abs() < EXACT).then_some(number as i64)
 }
 
-/// Adds a rule to the schema of the field at `place_`.
-fn place(schema: &mut Value, place_: &str, rule: &Rule) {
+/// Adds a rule to the schema of the field at `path`.
+fn insert_rule(schema: &mut Value, path: &str, rule: &Rule) {
     let mut at = schema;
-    for step in place_.split('.').filter(|step| !step.is_empty()) {
+    for step in path.split('.').filter(|step| !step.is_empty()) {
         let (field, items) = step.strip_suffix("[]").map_or((step, false), |field| (field, true));
         at = &mut at["properties"][field];
         if items {

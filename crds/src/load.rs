@@ -23,7 +23,7 @@ mod tree;
 mod yaml;
 
 pub use positions::Positions;
-pub use slug::LONGEST_NAME;
+pub use slug::MAX_NAME_CHARS;
 pub use yaml::layout::{YamlEntry, YamlKind, YamlNode, layout as yaml_layout};
 
 use bounded::BoundedProblems;
@@ -128,14 +128,14 @@ impl LoadedDocument {
 /// An error that ends the parsing of a file.
 #[derive(Debug)]
 struct SyntaxError {
-    place: Position,
+    position: Position,
     message: String,
     hint: Option<String>,
 }
 
 impl SyntaxError {
-    fn new(place: Position, message: impl Into<String>) -> Self {
-        Self { place, message: message.into(), hint: None }
+    fn new(position: Position, message: impl Into<String>) -> Self {
+        Self { position, message: message.into(), hint: None }
     }
 
     fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -144,7 +144,7 @@ impl SyntaxError {
     }
 
     fn into_problem(self) -> Problem {
-        let position = Some(self.place);
+        let position = Some(self.position);
         Problem { hint: self.hint, position, ..Problem::error("", self.message) }
     }
 }

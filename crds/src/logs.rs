@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The largest number of bytes in one chunk.
-pub const LONGEST_PIECE: usize = 1 << 20;
+pub const MAX_CHUNK_BYTES: usize = 1 << 20;
 
 /// A request for a chunk of a log file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

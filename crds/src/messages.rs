@@ -476,7 +476,7 @@ fn logs_and_workers_carry_every_field() {
         json!({ "host": "h", "pieces": [{ "id": 4, "found": true, "offset": 5, "content": "aGVsbG8=" }] }),
     );
     is_written_as(&LogChunk::missing(6), json!({ "id": 6, "found": false, "offset": 0, "content": "" }));
-    assert_eq!(crate::logs::LONGEST_PIECE, 1_048_576);
+    assert_eq!(crate::logs::MAX_CHUNK_BYTES, 1_048_576);
     let worker = RemoteWorker {
         address: "a@b".to_owned(),
         folder: text("/f"),

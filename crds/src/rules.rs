@@ -17,7 +17,7 @@ mod workflows;
 
 pub use clusters::CLUSTER;
 #[cfg(feature = "load")]
-pub(crate) use evaluate::created;
+pub(crate) use evaluate::creation_findings;
 #[cfg(feature = "load")]
 pub use evaluate::updated;
 pub use workflows::WORKFLOW;
@@ -28,24 +28,24 @@ use serde_json::{Value, json};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// The path of the values to which it applies, e.g. `spec.jobs[]`; empty for the whole document.
-    pub place: &'static str,
+    pub path: &'static str,
     /// The condition that must hold, in CEL.
     pub cel: &'static str,
     /// The message if the condition does not hold.
-    pub words: Words,
-    /// The field below `place` that the message is about.
+    pub message: MessageExpr,
+    /// The field below `path` that the message is about.
     pub field: Option<&'static str>,
     /// A hint that helps to solve the problem.
     pub hint: Option<&'static str>,
     /// Torc 1.0 tolerates the problem, so it is a warning in a bare file.
     pub tolerated: bool,
     /// The evaluator of the rule without an API server.
-    pub judge: Judge,
+    pub evaluator: Evaluator,
 }
 
 /// The message of a broken rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Words {
+pub enum MessageExpr {
     /// The same text for every value.
     Fixed(&'static str),
     /// The value of a CEL expression.
@@ -54,7 +54,7 @@ pub enum Words {
 
 /// The evaluator of the rule without an API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Judge {
+pub enum Evaluator {
     /// Torc evaluates the CEL expression itself.
     Expression,
     /// The parser in `quantity`, which has a hint for every mistake. A test compares it with the expression.
@@ -62,13 +62,13 @@ pub enum Judge {
 }
 
 impl Rule {
-    const fn new(place: &'static str, cel: &'static str, message: &'static str) -> Self {
-        let words = Words::Fixed(message);
-        Self { place, cel, words, field: None, hint: None, tolerated: false, judge: Judge::Expression }
+    const fn new(path: &'static str, cel: &'static str, message: &'static str) -> Self {
+        let message = MessageExpr::Fixed(message);
+        Self { path, cel, message, field: None, hint: None, tolerated: false, evaluator: Evaluator::Expression }
     }
 
-    const fn saying(place: &'static str, cel: &'static str, expression: &'static str) -> Self {
-        Self { words: Words::Expression(expression), ..Self::new(place, cel, "") }
+    const fn with_message_expression(path: &'static str, cel: &'static str, expression: &'static str) -> Self {
+        Self { message: MessageExpr::Expression(expression), ..Self::new(path, cel, "") }
     }
 
     const fn field(self, field: &'static str) -> Self {
@@ -84,7 +84,7 @@ impl Rule {
     }
 
     const fn parsed(self) -> Self {
-        Self { judge: Judge::Parser, ..self }
+        Self { evaluator: Evaluator::Parser, ..self }
     }
 
     /// Returns whether the rule compares a document with its predecessor.
@@ -95,9 +95,9 @@ impl Rule {
     /// Returns the rule as an entry of a custom resource definition.
     pub fn to_json(&self) -> Value {
         let mut rule = json!({ "rule": self.cel });
-        match self.words {
-            Words::Fixed(message) => rule["message"] = message.into(),
-            Words::Expression(expression) => rule["messageExpression"] = expression.into(),
+        match self.message {
+            MessageExpr::Fixed(message) => rule["message"] = message.into(),
+            MessageExpr::Expression(expression) => rule["messageExpression"] = expression.into(),
         }
         if let Some(field) = self.field {
             rule["fieldPath"] = format!(".{field}").into();

@@ -7,7 +7,7 @@ use crate::problem::{Problem, ProblemKind};
 
 /// The largest size of a workflow as JSON, in bytes. etcd rejects requests of more than 1.5 MiB, and the object also
 /// holds the managed fields and the status.
-const LARGEST_OBJECT: usize = 900 << 10;
+const MAX_OBJECT_BYTES: usize = 900 << 10;
 
 /// Returns a problem if a workflow is too large for an API server. Without Kubernetes there is no such limit.
 pub fn too_large(document: &WorkflowDocument) -> Option<Problem> {
@@ -17,8 +17,8 @@ pub fn too_large(document: &WorkflowDocument) -> Option<Problem> {
 
 /// Returns a problem if an object of this size in bytes is too large.
 pub fn too_many_bytes(size: usize) -> Option<Problem> {
-    (size > LARGEST_OBJECT).then(|| {
-        let message = format!("the object would have {} KiB, and {} are allowed", size.div_ceil(1 << 10), LARGEST_OBJECT >> 10);
+    (size > MAX_OBJECT_BYTES).then(|| {
+        let message = format!("the object would have {} KiB, and {} are allowed", size.div_ceil(1 << 10), MAX_OBJECT_BYTES >> 10);
         Problem::error("spec", message).kind(ProblemKind::TooLarge).hint(
             "make many jobs from one entry with `parameters` (`i: 1:100000` is a few bytes), and put long tables into ConfigMaps \
              that `sources` names",
@@ -50,7 +50,7 @@ mod tests {
         let problem = too_large(&document).expect("too large");
         assert_eq!(problem.message, "the object would have 923 KiB, and 900 are allowed");
         let mut labelled = WorkflowDocument::default();
-        labelled.metadata.annotations.insert("long".to_owned(), "x".repeat(LARGEST_OBJECT));
+        labelled.metadata.annotations.insert("long".to_owned(), "x".repeat(MAX_OBJECT_BYTES));
         assert!(too_large(&labelled).is_some(), "annotations count, too");
         assert!(problem.hint.is_some_and(|hint| hint.contains("`parameters`") && hint.contains("ConfigMaps")));
     }

@@ -201,7 +201,7 @@ impl Credential {
     /// the pin.
     pub fn parse(word: &str) -> Result<Self, ParseFingerprintError> {
         let word = word.trim();
-        match word.split_once(MARK) {
+        match word.split_once(FINGERPRINT_SEPARATOR) {
             None => Ok(Self { token: word.to_owned(), certificate: None }),
             Some((token, pin)) => Ok(Self { token: token.to_owned(), certificate: Some(pin.parse()?) }),
         }
@@ -209,7 +209,7 @@ impl Credential {
 
     /// Returns the token in a word, without the fingerprint.
     pub fn token_of(word: &str) -> &str {
-        word.split_once(MARK).map_or(word, |(token, _)| token)
+        word.split_once(FINGERPRINT_SEPARATOR).map_or(word, |(token, _)| token)
     }
 }
 
@@ -217,14 +217,14 @@ impl fmt::Display for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.token)?;
         match self.certificate {
-            Some(pin) => write!(f, "{MARK}{pin}"),
+            Some(pin) => write!(f, "{FINGERPRINT_SEPARATOR}{pin}"),
             None => Ok(()),
         }
     }
 }
 
 /// The separator between a token and a fingerprint. It is valid in HTTP headers and occurs in no token of Torc.
-const MARK: char = '~';
+const FINGERPRINT_SEPARATOR: char = '~';
 
 #[cfg(test)]
 mod tests {

@@ -26,7 +26,7 @@ pub fn validate(document: &Document) -> Vec<Problem> {
 }
 
 pub(crate) fn findings(document: &Document) -> Vec<Finding> {
-    let mut found = Findings { list: rules::created(document), suggestions: 0 };
+    let mut found = Findings { list: rules::creation_findings(document), suggestions: 0 };
     match document {
         Document::Workflow(workflow) => check_workflow(workflow, &mut found),
         Document::SlurmCluster(cluster) => check_cluster(cluster, &mut found),
@@ -52,7 +52,7 @@ fn check_cluster(SlurmClusterDocument { metadata, spec, .. }: &SlurmClusterDocum
 }
 
 /// The number of problems that get a suggestion. The cost of finding the nearest word is the product of all words.
-const MOST_SUGGESTIONS: usize = 100;
+const MAX_SUGGESTIONS: usize = 100;
 
 /// The findings so far.
 struct Findings {
@@ -68,7 +68,7 @@ impl Findings {
     /// Adds to a problem with an unknown name the known one that may have been meant.
     fn with_nearest<'k>(&mut self, problem: Problem, name: &str, known: impl Iterator<Item = &'k str>) -> Problem {
         self.suggestions += 1;
-        let worth_it = self.suggestions <= MOST_SUGGESTIONS;
+        let worth_it = self.suggestions <= MAX_SUGGESTIONS;
         match worth_it.then(|| nearest(name, known)).flatten() {
             Some(known) => problem.hint(format!("did you mean '{known}'?")),
             None => problem,

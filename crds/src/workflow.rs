@@ -211,13 +211,13 @@ impl WorkflowSpec {
     }
 
     /// Returns whether an action requests Slurm allocations.
-    pub fn asks_slurm_for_nodes(&self) -> bool {
-        self.actions.iter().any(Action::asks_slurm_for_nodes)
+    pub fn requests_slurm_nodes(&self) -> bool {
+        self.actions.iter().any(Action::requests_slurm_nodes)
     }
 
     /// Returns whether jobs may run in Slurm allocations: the document names a cluster, or an action requests nodes.
     pub fn needs_slurm(&self) -> bool {
-        self.slurm_cluster.is_some() || self.asks_slurm_for_nodes()
+        self.slurm_cluster.is_some() || self.requests_slurm_nodes()
     }
 }
 

@@ -247,7 +247,7 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Agent<L, O> {
                 tokio::task::spawn_blocking(move || {
                     let _entered = span.entered();
                     let said = file_checks::end_of(Path::new(&log)).unwrap_or_default();
-                    let _ = sender.send(AgentEvent::SrunLogRead(key, step_failure::never_asked_for(&said)));
+                    let _ = sender.send(AgentEvent::SrunLogRead(key, step_failure::was_never_requested(&said)));
                 });
             }
             Effect::Log(event) => self.log(event),

@@ -42,7 +42,7 @@ pub fn gpus() -> Vec<String> {
 }
 
 /// Returns the Slurm allocation around this process, if there is one.
-pub fn surroundings() -> Option<allocation::CurrentAllocation> {
+pub fn current_allocation() -> Option<allocation::CurrentAllocation> {
     allocation::from_environment(|name| std::env::var(name).ok())
 }
 
@@ -65,7 +65,7 @@ fn find_srun(variable: impl Fn(&str) -> Option<String>, is_program: impl Fn(&Pat
 
 /// The nodes of an allocation that one runner uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Share {
+pub enum AllocationShare {
     /// The node on which it runs.
     OwnNode,
     /// All nodes: the runner starts steps on each of them.
@@ -73,7 +73,7 @@ pub enum Share {
 }
 
 /// Returns the names of a runner's nodes, its own first; empty for an allocation of one node.
-pub fn node_names(around: &allocation::CurrentAllocation, share: Share) -> Vec<String> {
+pub fn node_names(around: &allocation::CurrentAllocation, share: AllocationShare) -> Vec<String> {
     let mut nodes = around.nodes.clone();
     if nodes.len() < 2 {
         return Vec::new();
@@ -81,7 +81,7 @@ pub fn node_names(around: &allocation::CurrentAllocation, share: Share) -> Vec<S
     if let Some(at) = around.node.as_ref().and_then(|own| nodes.iter().position(|node| node == own)) {
         nodes[..=at].rotate_right(1);
     }
-    if share == Share::OwnNode {
+    if share == AllocationShare::OwnNode {
         nodes.truncate(1);
     }
     nodes
@@ -242,15 +242,15 @@ mod tests {
             node: node.map(str::to_owned),
             ..allocation::CurrentAllocation::default()
         };
-        let all = |node| node_names(&found(node), Share::AllNodes);
+        let all = |node| node_names(&found(node), AllocationShare::AllNodes);
         assert_eq!(all(Some("n3")), ["n3", "n1", "n2"]);
         assert_eq!(all(Some("n1")), ["n1", "n2", "n3"]);
         assert_eq!(all(Some("else")), ["n1", "n2", "n3"]);
         assert_eq!(all(None), ["n1", "n2", "n3"]);
-        assert_eq!(node_names(&found(Some("n2")), Share::OwnNode), ["n2"]);
+        assert_eq!(node_names(&found(Some("n2")), AllocationShare::OwnNode), ["n2"]);
         let alone =
             allocation::CurrentAllocation { nodes: vec!["n1".to_owned()], ..allocation::CurrentAllocation::default() };
-        assert_eq!(node_names(&alone, Share::AllNodes), Vec::<String>::new());
+        assert_eq!(node_names(&alone, AllocationShare::AllNodes), Vec::<String>::new());
     }
 
     #[test]

@@ -30,7 +30,7 @@ fn seen(path: &str, metadata: &Metadata) -> FileStat {
 }
 
 /// Returns whether two states are equal in size and time.
-pub fn looks_same(before: &FileStat, after: &FileStat) -> bool {
+pub fn has_same_stat(before: &FileStat, after: &FileStat) -> bool {
     before.size_bytes == after.size_bytes && before.modified_ms == after.modified_ms
 }
 
@@ -79,7 +79,7 @@ impl Hashes {
 
     /// Adds the hash to the state of a file, unless the file has changed or cannot be read.
     pub fn complete(&self, working_dir: &Path, seen: FileStat, limit: Option<u64>) -> FileStat {
-        let is_same = || look(working_dir, &seen.path).is_ok_and(|now| looks_same(&seen, &now));
+        let is_same = || look(working_dir, &seen.path).is_ok_and(|now| has_same_stat(&seen, &now));
         if !is_same() {
             return seen;
         }
@@ -183,8 +183,8 @@ mod tests {
     #[test]
     fn two_looks_differ_by_size_or_time() {
         let seen = |size_bytes, modified_ms| FileStat { path: String::new(), size_bytes, modified_ms, sha256: None };
-        assert!(looks_same(&seen(1, 2), &FileStat { sha256: Some("x".to_owned()), ..seen(1, 2) }));
-        assert!(!looks_same(&seen(1, 2), &seen(3, 2)) && !looks_same(&seen(1, 2), &seen(1, 3)));
+        assert!(has_same_stat(&seen(1, 2), &FileStat { sha256: Some("x".to_owned()), ..seen(1, 2) }));
+        assert!(!has_same_stat(&seen(1, 2), &seen(3, 2)) && !has_same_stat(&seen(1, 2), &seen(1, 3)));
     }
 
     #[test]

@@ -33,14 +33,14 @@ pub struct GpuLoad {
 
 impl GpuSample {
     /// Returns whether a device name means this GPU. The name is a number or the beginning of the unique name.
-    fn is_called(&self, name: &str) -> bool {
+    fn matches_name(&self, name: &str) -> bool {
         name.parse() == Ok(self.index) || name.starts_with("GPU-") && self.uuid.starts_with(name)
     }
 }
 
 /// Returns the usage of these devices together; none if no sample matches.
 pub fn load(devices: &[String], samples: &[GpuSample]) -> Option<GpuLoad> {
-    let is_one = |sample: &&GpuSample| devices.iter().any(|name| sample.is_called(name));
+    let is_one = |sample: &&GpuSample| devices.iter().any(|name| sample.matches_name(name));
     let sum = samples.iter().filter(is_one).fold(GpuLoad::default(), |sum, sample| GpuLoad {
         percent: sum.percent + sample.busy_percent,
         memory_bytes: sum.memory_bytes + sample.memory_bytes,

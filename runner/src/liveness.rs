@@ -17,11 +17,11 @@ use torc_api::wire::ProcessIdentity;
 
 use crate::procfs;
 use crate::shim::crash_cleanup;
-use crate::shim::place::{self, ShimInfo};
+use crate::shim::shim_dir::{self, ShimInfo};
 
 /// The state of a runner's folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PlaceState {
+pub struct RunnerDirState {
     /// The shim, which holds the jobs.
     pub shim: ProcessState,
     /// Processes of jobs that run although their shim has ended.
@@ -57,24 +57,24 @@ pub fn process_state(pid: i64, process: &ProcessIdentity) -> ProcessState {
 }
 
 /// Returns the state of the folder of a runner of this machine.
-pub fn place_state(dir: &Path) -> PlaceState {
-    let unknown = PlaceState { shim: ProcessState::Unknown, left_processes: 0, left_results: 0 };
+pub fn place_state(dir: &Path) -> RunnerDirState {
+    let unknown = RunnerDirState { shim: ProcessState::Unknown, left_processes: 0, left_results: 0 };
     if has_shim_process(dir) {
-        return PlaceState { shim: ProcessState::Running, ..unknown };
+        return RunnerDirState { shim: ProcessState::Running, ..unknown };
     }
     match fs::metadata(dir) {
         Ok(_) if !is_own(dir) => unknown,
         Ok(_) if is_locked(dir) || ShimInfo::read(dir).is_some_and(|info| info.is_alive()) => {
-            PlaceState { shim: ProcessState::Running, ..unknown }
+            RunnerDirState { shim: ProcessState::Running, ..unknown }
         }
-        Ok(_) => PlaceState {
+        Ok(_) => RunnerDirState {
             shim: ProcessState::Ended,
             left_processes: crash_cleanup::count(dir),
-            left_results: place::left_results(dir).len(),
+            left_results: shim_dir::left_results(dir).len(),
         },
         // A shim survives the deletion of its folder. Then only a complete list of processes is conclusive.
-        Err(error) if error.kind() == io::ErrorKind::NotFound && sees_all_processes() => {
-            PlaceState { shim: ProcessState::Ended, ..unknown }
+        Err(error) if error.kind() == io::ErrorKind::NotFound && shows_all_processes() => {
+            RunnerDirState { shim: ProcessState::Ended, ..unknown }
         }
         Err(_) => unknown,
     }
@@ -87,7 +87,7 @@ pub fn end_left_processes(dir: &Path) -> io::Result<()> {
         return Ok(());
     }
     // The lock keeps another shim from starting.
-    if let Some(_lock) = place::lock(dir)? {
+    if let Some(_lock) = shim_dir::lock(dir)? {
         crash_cleanup::clear(dir);
     }
     Ok(())
@@ -112,13 +112,13 @@ fn has_shim_process(dir: &Path) -> bool {
 }
 
 /// Returns whether /proc shows processes of other users. Where it hides them, it hides process 1, too.
-fn sees_all_processes() -> bool {
+fn shows_all_processes() -> bool {
     procfs::start_ticks(1).is_some()
 }
 
 /// Returns whether a shim holds the lock of a folder.
 fn is_locked(dir: &Path) -> bool {
-    let Ok(file) = OpenOptions::new().write(true).open(place::lock_path(dir)) else { return false };
+    let Ok(file) = OpenOptions::new().write(true).open(shim_dir::lock_path(dir)) else { return false };
     flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK)
 }
 
@@ -169,7 +169,7 @@ mod tests {
     fn a_held_lock_is_a_living_shim() {
         let dir = private_folder();
         assert_eq!(place_state(dir.path()).shim, ProcessState::Ended);
-        let lock = place::lock(dir.path()).expect("a file").expect("free");
+        let lock = shim_dir::lock(dir.path()).expect("a file").expect("free");
         assert_eq!(place_state(dir.path()).shim, ProcessState::Running);
         drop(lock);
         assert_eq!(place_state(dir.path()).shim, ProcessState::Ended);
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(place_state(&gone).shim, ProcessState::Running);
         drop(shim.stdin.take());
         shim.wait().expect("an end");
-        let expected = if sees_all_processes() { ProcessState::Ended } else { ProcessState::Unknown };
+        let expected = if shows_all_processes() { ProcessState::Ended } else { ProcessState::Unknown };
         assert_eq!(place_state(&gone).shim, expected);
     }
 }

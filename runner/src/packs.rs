@@ -9,7 +9,7 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 /// The first word of every record.
-const MARK: &str = "torc-log";
+const RECORD_TAG: &str = "torc-log";
 /// Upper limit of a header's length.
 const MAX_HEADER_BYTES: u64 = 256;
 /// The file name extensions of a pack and of its index.
@@ -55,7 +55,7 @@ pub struct PackEntry {
 
 /// Returns a record, which is appended to a pack in one write.
 pub fn record(label: &str, stream: Stream, output: &[u8]) -> Vec<u8> {
-    let header = format!("{MARK} {label} {} {} {:016x}\n", stream.letter(), output.len(), checksum(output));
+    let header = format!("{RECORD_TAG} {label} {} {} {:016x}\n", stream.letter(), output.len(), checksum(output));
     let mut record = Vec::with_capacity(header.len() + output.len() + 1);
     record.extend_from_slice(header.as_bytes());
     record.extend_from_slice(output);
@@ -114,7 +114,7 @@ fn read_header(file: &mut impl BufRead) -> io::Result<Option<PackHeader>> {
 fn parse_header(line: &[u8], bytes: u64) -> Option<PackHeader> {
     let text = std::str::from_utf8(line.strip_suffix(b"\n")?).ok()?;
     let words: Vec<&str> = text.split(' ').collect();
-    let [MARK, label, stream, length, checksum] = words.as_slice() else { return None };
+    let [RECORD_TAG, label, stream, length, checksum] = words.as_slice() else { return None };
     Some(PackHeader {
         label: (*label).to_owned(),
         stream: Stream::from_letter(stream)?,

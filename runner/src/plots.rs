@@ -45,7 +45,7 @@ fn reason(error: &SeriesError) -> String {
 /// The content of the plots.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Picture {
+pub struct PlotPage {
     pub title: String,
     /// Attempts, ordered by start.
     pub jobs: Vec<PlottedJob>,
@@ -103,7 +103,7 @@ pub struct PlottedNode {
 /// Reads the measurement files at these places, and writes their plots into a folder. `only` limits the plots to one
 /// workflow and run. Returns the paths of the pages.
 pub async fn make(places: &[PathBuf], only: Option<(i64, i32)>, folder: &Path) -> Result<Vec<PathBuf>, PlotError> {
-    let mut picture = Picture::default();
+    let mut picture = PlotPage::default();
     for path in series::files_in(places)? {
         let series = series::read(&path).await?;
         if only.is_none_or(|only| only == (series.workflow, series.run)) {
@@ -114,7 +114,7 @@ pub async fn make(places: &[PathBuf], only: Option<(i64, i32)>, folder: &Path) -
     picture.write(folder)
 }
 
-impl Picture {
+impl PlotPage {
     /// Adds the content of a file.
     pub fn add(&mut self, series: Series) {
         let Series { host, jobs, mut samples, node, .. } = series;
@@ -164,12 +164,12 @@ impl Picture {
         let curves = self.jobs.iter().filter(|job| !job.curve.is_empty()).count().max(1);
         let each = (MAX_POINTS_PER_PAGE / curves).clamp(POINTS_PER_CURVE.0, POINTS_PER_CURVE.1);
         for job in &mut self.jobs {
-            thin::keep_peaks(&mut job.curve, each, |point| point.2);
-            thin::keep_peaks(&mut job.gpu_curve, each, |point| tenths(point.1));
+            thin::downsample(&mut job.curve, each, |point| point.2);
+            thin::downsample(&mut job.gpu_curve, each, |point| tenths(point.1));
         }
         for node in &mut self.nodes {
-            thin::keep_peaks(&mut node.curve, POINTS_PER_CURVE.1, |point| point.2);
-            thin::keep_peaks(&mut node.gpu_curve, POINTS_PER_CURVE.1, |point| tenths(point.1));
+            thin::downsample(&mut node.curve, POINTS_PER_CURVE.1, |point| point.2);
+            thin::downsample(&mut node.gpu_curve, POINTS_PER_CURVE.1, |point| tenths(point.1));
         }
     }
 

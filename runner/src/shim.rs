@@ -16,7 +16,7 @@ use thiserror::Error;
 
 use self::event_loop::{Shim, Signals};
 use self::jobs::JobTable;
-use self::place::ShimInfo;
+use self::shim_dir::ShimInfo;
 use self::start_log::{StartLog, StartLogHeader};
 use crate::process::ProcessId;
 use crate::procfs;
@@ -26,8 +26,8 @@ pub(crate) mod crash_cleanup;
 mod event_loop;
 mod jobs;
 mod logs;
-pub(crate) mod place;
 mod rusage;
+pub(crate) mod shim_dir;
 pub(crate) mod spawn;
 mod start_log;
 
@@ -80,7 +80,7 @@ pub enum ShimError {
     Occupied(PathBuf),
     /// The folder cannot be used.
     #[error("cannot use the folder {}", dir.display())]
-    Place {
+    Dir {
         dir: PathBuf,
         #[source]
         source: io::Error,
@@ -97,12 +97,12 @@ pub fn living_in(dir: &Path) -> Option<ProcessId> {
 
 /// Runs a shim until it exits. The process must have a single thread.
 pub fn main(args: &ShimArgs) -> Result<(), ShimError> {
-    let place = |source| ShimError::Place { dir: args.dir.clone(), source };
+    let dir_error = |source| ShimError::Dir { dir: args.dir.clone(), source };
     // This fails only for a process group leader, e.g. a shim that was started by hand; it stays in its session.
     let _ = rustix::process::setsid();
-    DirBuilder::new().recursive(true).mode(0o700).create(&args.dir).map_err(place)?;
-    let dir = args.dir.canonicalize().map_err(place)?;
-    let _lock = place::lock(&dir).map_err(place)?.ok_or_else(|| ShimError::Occupied(dir.clone()))?;
+    DirBuilder::new().recursive(true).mode(0o700).create(&args.dir).map_err(dir_error)?;
+    let dir = args.dir.canonicalize().map_err(dir_error)?;
+    let _lock = shim_dir::lock(&dir).map_err(dir_error)?.ok_or_else(|| ShimError::Occupied(dir.clone()))?;
     std::env::set_current_dir("/").map_err(ShimError::Process)?;
     rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1))
         .map_err(|errno| ShimError::Process(errno.into()))?;
@@ -112,25 +112,25 @@ pub fn main(args: &ShimArgs) -> Result<(), ShimError> {
         let _ = fs::remove_file(info.socket);
     }
     crash_cleanup::clear(&dir);
-    let shim = place::random_name().map_err(ShimError::Process)?;
+    let shim = shim_dir::random_name().map_err(ShimError::Process)?;
     let header = StartLogHeader { shim: shim.clone(), boot_id: procfs::boot_id() };
-    let start_log = StartLog::create(&dir, &header).map_err(place)?;
-    let jobs = JobTable::new(&shim, start_log, place::left_results(&dir));
+    let start_log = StartLog::create(&dir, &header).map_err(dir_error)?;
+    let jobs = JobTable::new(&shim, start_log, shim_dir::left_results(&dir));
     let (listener, info) = listen(&shim).map_err(ShimError::Process)?;
-    info.write(&dir).map_err(place)?;
-    say_ready();
+    info.write(&dir).map_err(dir_error)?;
+    signal_ready();
 
     let shim = Shim::new(jobs, listener, info.token.clone(), signals, args.orphan_grace);
     let (jobs, _agent) = shim.work().map_err(ShimError::Process)?;
     let results = jobs.close();
-    let left = place::leave_results(&dir, &results).map_err(place);
+    let left = shim_dir::store_results(&dir, &results).map_err(dir_error);
     clean_up(&dir, &info);
     left
 }
 
 /// Returns whether a shim uses a folder, or has left results there.
 pub fn has_left(dir: &Path) -> bool {
-    ShimInfo::read(dir).is_some_and(|info| info.is_alive()) || !place::left_results(dir).is_empty()
+    ShimInfo::read(dir).is_some_and(|info| info.is_alive()) || !shim_dir::left_results(dir).is_empty()
 }
 
 fn listen_to_signals() -> io::Result<Signals> {
@@ -147,17 +147,17 @@ fn listen_to_signals() -> io::Result<Signals> {
 }
 
 fn listen(shim: &str) -> io::Result<(UnixListener, ShimInfo)> {
-    let socket = place::socket_dir()?.join(format!("{shim}.sock"));
+    let socket = shim_dir::socket_dir()?.join(format!("{shim}.sock"));
     let listener = UnixListener::bind(&socket)?;
     listener.set_nonblocking(true)?;
     let pid = i32::try_from(std::process::id()).unwrap_or_default();
     let start_ticks = procfs::start_ticks(pid).unwrap_or_default();
-    let info = ShimInfo { pid, start_ticks, boot_id: procfs::boot_id(), socket, token: place::random_name()? };
+    let info = ShimInfo { pid, start_ticks, boot_id: procfs::boot_id(), socket, token: shim_dir::random_name()? };
     Ok((listener, info))
 }
 
 /// Signals readiness to the process that started the shim, and closes the pipe to it.
-fn say_ready() {
+fn signal_ready() {
     let mut stdout = io::stdout();
     let _ = stdout.write_all(format!("\n{READY}\n").as_bytes()).and_then(|()| stdout.flush());
     if let Ok(null) = OpenOptions::new().write(true).open("/dev/null") {
@@ -167,7 +167,7 @@ fn say_ready() {
 
 fn clean_up(dir: &Path, info: &ShimInfo) {
     let _ = fs::remove_file(&info.socket);
-    let _ = fs::remove_file(place::info_path(dir));
+    let _ = fs::remove_file(shim_dir::info_path(dir));
 }
 
 #[cfg(test)]

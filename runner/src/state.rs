@@ -414,7 +414,7 @@ impl State {
             let query = self.allocation.next_query(end, interval, now, &mut self.timer);
             effects.extend(query.map(Effect::QuerySlurm));
         }
-        self.end_in_time(now, effects);
+        self.end_expired_jobs(now, effects);
         let has_gpus = !self.settings.devices.is_empty();
         let samples = self.usage.next_order(&self.jobs, &mut self.steps, has_gpus, now, &mut self.timer);
         effects.extend(samples.map(Effect::Sample));
@@ -430,7 +430,7 @@ impl State {
         if self.jobs.handed() > 0 {
             effects.extend(self.heartbeat.next(self.session.lease_time(), now, &mut self.timer));
         }
-        self.keep_journal(now, effects);
+        self.write_journal(now, effects);
         self.contact_server(now, effects);
     }
 

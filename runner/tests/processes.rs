@@ -5,14 +5,14 @@
 mod ends;
 #[path = "support/fake_server.rs"]
 mod fake_server;
+#[path = "support/fixture.rs"]
+mod fixture;
 #[path = "processes/logs.rs"]
 mod logs;
 #[path = "processes/losses.rs"]
 mod losses;
 #[path = "processes/memory.rs"]
 mod memory;
-#[path = "support/place.rs"]
-mod place;
 #[path = "processes/starts.rs"]
 mod starts;
 
@@ -52,8 +52,10 @@ fn in_time(test: fn()) -> Result<(), Failed> {
         let _sender = sender;
         test();
     });
-    match ended.recv_timeout(place::DEADLINE * 3) {
-        Err(mpsc::RecvTimeoutError::Timeout) => Err(format!("it did not end within {:?}", place::DEADLINE * 3).into()),
+    match ended.recv_timeout(fixture::DEADLINE * 3) {
+        Err(mpsc::RecvTimeoutError::Timeout) => {
+            Err(format!("it did not end within {:?}", fixture::DEADLINE * 3).into())
+        }
         _ => thread.join().map_err(|panic| message(panic.as_ref()).into()),
     }
 }
@@ -69,9 +71,9 @@ fn agent(mut args: impl Iterator<Item = String>) {
     let dir = PathBuf::from(args.next().expect("a folder"));
     let server = FakeServer::default();
     for command in args {
-        server.add(&command, place::profile(&dir));
+        server.add(&command, fixture::profile(&dir));
     }
-    let config = place::config(&dir);
+    let config = fixture::config(&dir);
     let run = torc_runner::run(config, server, CancellationToken::new(), |_: RunnerEvent| {});
-    place::runtime().block_on(run).expect("a runner that works");
+    fixture::runtime().block_on(run).expect("a runner that works");
 }

@@ -5,7 +5,7 @@ use torc_api::slurm::SlurmState;
 use crate::call::{CommandSpec, Tool};
 use crate::error::SlurmError;
 use crate::parse::amounts::{cpu_seconds, memory_bytes};
-use crate::parse::fields::{moment, said};
+use crate::parse::fields::{parse_time, present_value};
 use crate::state::meaning;
 
 const FIELDS: &str =
@@ -72,15 +72,15 @@ fn read_line(line: &str) -> Option<AccountingRecord> {
         state_text: (*state).to_owned(),
         state: meaning(state),
         exit_code: (*exit).to_owned(),
-        start: moment(start),
-        end: moment(end),
+        start: parse_time(start),
+        end: parse_time(end),
         elapsed_seconds: number(elapsed),
         nodes: number(nodes),
         cpus: number(cpus),
         cpu_seconds: number(cpu),
         used_cpu_seconds: cpu_seconds(used),
         max_rss_bytes: memory_bytes(memory),
-        node_list: said(node_list).map(str::to_owned),
+        node_list: present_value(node_list).map(str::to_owned),
     })
 }
 

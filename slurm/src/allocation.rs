@@ -38,7 +38,7 @@ pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Option<Cur
         nodes: list.map(|list| node_names(&list)).unwrap_or_default(),
         node: text("SLURMD_NODENAME"),
         cpus,
-        least_cpus: text("SLURM_JOB_CPUS_PER_NODE").and_then(|list| least(&list)),
+        least_cpus: text("SLURM_JOB_CPUS_PER_NODE").and_then(|list| min_count(&list)),
         memory_bytes: number("SLURM_MEM_PER_NODE").or_else(per_cpu).map(|mebibytes| mebibytes.saturating_mul(1 << 20)),
         gpus,
         end_time: number("SLURM_JOB_END_TIME"),
@@ -46,7 +46,7 @@ pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Option<Cur
 }
 
 /// Returns the smallest number of a list such as `72(x2),36`.
-fn least(list: &str) -> Option<i64> {
+fn min_count(list: &str) -> Option<i64> {
     let numbers = list.split(',').map(|part| part.split('(').next().unwrap_or_default().trim().parse::<i64>().ok());
     numbers.collect::<Option<Vec<i64>>>()?.into_iter().min()
 }
@@ -115,7 +115,7 @@ fn expand(part: &str, names: &mut Vec<String>) {
 }
 
 /// Returns the query for the remaining time of a job. Only newer versions of Slurm set it in the environment.
-pub fn ask_time_left(job_id: &str) -> CommandSpec {
+pub fn time_left_query(job_id: &str) -> CommandSpec {
     CommandSpec::new(Tool::Squeue, ["-h", "-j", job_id, "-o", "%L"])
 }
 
@@ -255,7 +255,7 @@ mod tests {
     // J02
     #[test]
     fn how_much_time_is_left() {
-        assert_eq!(ask_time_left("7").arguments, ["-h", "-j", "7", "-o", "%L"]);
+        assert_eq!(time_left_query("7").arguments, ["-h", "-j", "7", "-o", "%L"]);
         let cases = [
             ("1-02:03:04\n", Some(93_784)),
             ("02:03:04", Some(7_384)),

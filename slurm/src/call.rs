@@ -133,7 +133,7 @@ impl Tool {
     }
 
     /// Returns whether a call may be repeated, because a second execution has no further effect.
-    pub const fn only_asks(self) -> bool {
+    pub const fn is_read_only(self) -> bool {
         !matches!(self, Self::Sbatch | Self::Srun)
     }
 }
@@ -265,8 +265,8 @@ mod tests {
             (Tool::Scontrol, "scontrol", true),
             (Tool::Shell, "sh", true),
         ];
-        for (tool, name, only_asks) in cases {
-            assert_eq!((tool.name(), tool.only_asks()), (name, only_asks));
+        for (tool, name, is_read_only) in cases {
+            assert_eq!((tool.name(), tool.is_read_only()), (name, is_read_only));
         }
         assert_eq!(Tool::ALL.to_vec(), cases[..8].iter().map(|(tool, ..)| *tool).collect::<Vec<Tool>>());
     }

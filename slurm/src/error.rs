@@ -32,9 +32,9 @@ impl SlurmError {
     }
 
     /// Returns whether the call may be repeated: it had no effect, or only reads.
-    pub const fn may_be_repeated(&self, only_asks: bool) -> bool {
+    pub const fn may_be_repeated(&self, is_read_only: bool) -> bool {
         match self {
-            Self::NoAnswer { maybe_delivered, .. } => only_asks || !*maybe_delivered,
+            Self::NoAnswer { maybe_delivered, .. } => is_read_only || !*maybe_delivered,
             Self::Missing { .. } | Self::Refused { .. } => false,
         }
     }
@@ -66,7 +66,7 @@ const NOT_REACHED: [&str; 14] = [
 ];
 
 /// Messages of a Slurm that may have executed the call but did not answer.
-const NOT_HEARD: [&str; 16] = [
+const NO_ANSWER_MESSAGES: [&str; 16] = [
     "socket timed out",
     "zero bytes were transmitted or received",
     "message receive failure",
@@ -89,7 +89,7 @@ const NOT_HEARD: [&str; 16] = [
 pub fn error_of(program: &str, end: ProgramEnd, stdout: &str, stderr: &str, through_ssh: bool) -> Option<SlurmError> {
     let said = stderr.to_lowercase();
     let reached = !NOT_REACHED.iter().any(|sentence| said.contains(sentence));
-    let heard = !NOT_HEARD.iter().any(|sentence| said.contains(sentence));
+    let heard = !NO_ANSWER_MESSAGES.iter().any(|sentence| said.contains(sentence));
     let silent = !(reached && heard);
     match end {
         // Some versions of sacct print an error of the database and exit with 0.
@@ -116,12 +116,12 @@ fn no_answer(stderr: &str, maybe_delivered: bool) -> SlurmError {
 
 /// Returns an error message without the name of the program, as in `sbatch: error: Batch job submission failed: …`, on one line.
 fn message_of(text: &str) -> Option<String> {
-    let lines = text.lines().map(strip_speaker).filter(|line| !line.is_empty());
+    let lines = text.lines().map(strip_program_name).filter(|line| !line.is_empty());
     let said = lines.collect::<Vec<&str>>().join("; ");
     (!said.is_empty()).then_some(said)
 }
 
-fn strip_speaker(line: &str) -> &str {
+fn strip_program_name(line: &str) -> &str {
     let line = line.trim();
     let Some((speaker, rest)) = line.split_once(": ") else { return line };
     let is_speaker =
@@ -198,7 +198,7 @@ mod tests {
         "Munge encode failed",
         "Permission denied (publickey)",
     ];
-    const NOT_HEARD_MESSAGES: [&str; 16] = [
+    const NO_ANSWER_EXAMPLES: [&str; 16] = [
         "Socket timed out",
         "Zero Bytes were transmitted or received",
         "Message receive failure",
@@ -222,7 +222,7 @@ mod tests {
         let cases = NOT_REACHED_MESSAGES
             .map(|text| (text, false))
             .into_iter()
-            .chain(NOT_HEARD_MESSAGES.map(|text| (text, true)));
+            .chain(NO_ANSWER_EXAMPLES.map(|text| (text, true)));
         for (text, maybe_delivered) in cases {
             let expected = Some(SlurmError::NoAnswer { reason: format!("{text}!"), maybe_delivered });
             for code in [1, 126, 127, 255] {

@@ -13,7 +13,7 @@ use tokio::process::{Child, Command};
 
 use crate::call::{CommandSpec, Tool};
 use crate::error::{ProgramEnd, SlurmError, error_of};
-use crate::retry::Schedule;
+use crate::retry::RetrySchedule;
 
 /// Maximum size of an answer; a longer one counts as incomplete. A queue of 100,000 jobs prints about 20 MB.
 const MAX_ANSWER_BYTES: u64 = 256 << 20;
@@ -80,7 +80,7 @@ impl Slurm {
     }
 
     /// Makes a call and repeats it while Slurm does not answer and a repetition is harmless.
-    pub async fn ask_again(&self, call: &CommandSpec, schedule: Schedule) -> Result<Answer, SlurmError> {
+    pub async fn query_with_retries(&self, call: &CommandSpec, schedule: RetrySchedule) -> Result<Answer, SlurmError> {
         let mut failed = 0;
         loop {
             let trouble = match self.ask(call).await {
@@ -88,15 +88,15 @@ impl Slurm {
                 Err(trouble) => trouble,
             };
             failed += 1;
-            match schedule.pause_after(failed) {
-                Some(pause) if trouble.may_be_repeated(call.tool.only_asks()) => tokio::time::sleep(pause).await,
+            match schedule.delay_after(failed) {
+                Some(delay) if trouble.may_be_repeated(call.tool.is_read_only()) => tokio::time::sleep(delay).await,
                 _ => return Err(trouble),
             }
         }
     }
 
     /// Writes a file on the machine of Slurm's commands, readable only by its owner.
-    pub async fn put_file(&self, path: &str, content: &str) -> Result<(), SlurmError> {
+    pub async fn write_file(&self, path: &str, content: &str) -> Result<(), SlurmError> {
         // The file is renamed when it is complete: a runner that starts meanwhile must not read half of it.
         let script =
             "umask 077 && mkdir -p -- \"$(dirname -- \"$1\")\" && cat >\"$1.new\" && mv -f -- \"$1.new\" \"$1\"";
@@ -155,22 +155,22 @@ async fn communicate(child: &mut Child, input: Option<&str>) -> io::Result<(Exit
         }
     };
     let listen = async {
-        let (text, complaint) = tokio::join!(read(stdout, MAX_ANSWER_BYTES), read(stderr, MAX_STDERR_BYTES));
+        let (text, remarks) = tokio::join!(read(stdout, MAX_ANSWER_BYTES), read(stderr, MAX_STDERR_BYTES));
         let (text, whole) = text?;
         if !whole {
             return Err(io::Error::other("the answer is too long"));
         }
-        Ok((child.wait().await?, text, complaint?.0))
+        Ok((child.wait().await?, text, remarks?.0))
     };
     let ((), heard) = tokio::join!(talk, listen);
     heard
 }
 
 /// Reads to the end, keeps the first bytes, and returns whether these are all.
-async fn read(source: Option<impl AsyncRead + Unpin>, longest: u64) -> io::Result<(String, bool)> {
+async fn read(source: Option<impl AsyncRead + Unpin>, max_delay: u64) -> io::Result<(String, bool)> {
     let Some(mut source) = source else { return Ok((String::new(), true)) };
     let mut bytes = Vec::new();
-    (&mut source).take(longest).read_to_end(&mut bytes).await?;
+    (&mut source).take(max_delay).read_to_end(&mut bytes).await?;
     let rest = tokio::io::copy(&mut source, &mut tokio::io::sink()).await?;
     Ok((String::from_utf8_lossy(&bytes).into_owned(), rest == 0))
 }

@@ -17,7 +17,7 @@ pub fn detect(rules: &[PartitionRules], nodes: &[Nodes]) -> Vec<Partition> {
 }
 
 fn describe(rules: &PartitionRules, nodes: &[Nodes]) -> Option<Partition> {
-    let typical = typical(nodes.iter().filter(|nodes| nodes.partition == rules.name))?;
+    let most_common_node = most_common_node(nodes.iter().filter(|nodes| nodes.partition == rules.name))?;
     let walltime = match rules.max_time {
         Some(Limit::Seconds(seconds)) => seconds,
         Some(Limit::Unlimited) | None => UNLIMITED_SECONDS,
@@ -25,11 +25,11 @@ fn describe(rules: &PartitionRules, nodes: &[Nodes]) -> Option<Partition> {
     let most = [rules.max_nodes, rules.nodes].into_iter().flatten().min();
     Some(Partition {
         name: rules.name.clone(),
-        cpus_per_node: typical.cpus,
-        memory_mb: rules.max_memory_mb.map_or(typical.memory_mb, |most| most.min(typical.memory_mb)),
+        cpus_per_node: most_common_node.cpus,
+        memory_mb: rules.max_memory_mb.map_or(most_common_node.memory_mb, |most| most.min(most_common_node.memory_mb)),
         max_walltime: format_duration(walltime),
-        gpus_per_node: (typical.gpus > 0).then_some(typical.gpus),
-        gpu_type: typical.gpu_type,
+        gpus_per_node: (most_common_node.gpus > 0).then_some(most_common_node.gpus),
+        gpu_type: most_common_node.gpu_type,
         nodes: most,
         shared: Some(!rules.is_exclusive),
         requires_explicit_request: (!rules.is_up || rules.is_special).then_some(true),
@@ -37,7 +37,7 @@ fn describe(rules: &PartitionRules, nodes: &[Nodes]) -> Option<Partition> {
 }
 
 /// Returns the most frequent kind of node, whatever its state.
-fn typical<'a>(nodes: impl Iterator<Item = &'a Nodes>) -> Option<Nodes> {
+fn most_common_node<'a>(nodes: impl Iterator<Item = &'a Nodes>) -> Option<Nodes> {
     let mut kinds: Vec<Nodes> = Vec::new();
     for nodes in nodes {
         let alike =

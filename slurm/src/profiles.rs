@@ -28,7 +28,7 @@ pub struct SiteProfile {
     pub charge_factor_gpu: f64,
     /// The conditions that identify the cluster.
     #[serde(default)]
-    pub detect: Detect,
+    pub detect: DetectionRule,
     /// The partitions, with the form of a SlurmCluster document.
     #[serde(default)]
     pub partitions: Vec<Partition>,
@@ -41,7 +41,7 @@ const fn one() -> f64 {
 /// Conditions that identify a cluster. Any of them suffices.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Detect {
+pub struct DetectionRule {
     /// Environment variables; the cluster matches if one of them has this value.
     #[serde(default)]
     pub variables: BTreeMap<String, String>,

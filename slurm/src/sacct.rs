@@ -10,7 +10,7 @@ use crate::call::{CommandSpec, Tool};
 use crate::error::SlurmError;
 use crate::job_id::JobId;
 use crate::parse::amounts::{cpu_seconds, memory_bytes};
-use crate::parse::fields::{moment, said};
+use crate::parse::fields::{parse_time, present_value};
 use crate::state::meaning;
 
 const JOB_FIELDS: &str = "--format=JobID,State,ExitCode,Start,End,NodeList,JobName";
@@ -66,9 +66,9 @@ fn read_job(line: &str) -> Option<RecordedJob> {
         state_text: (*state).to_owned(),
         state: meaning(state),
         exit: exit.split_once(':').and_then(|(code, signal)| Some((code.parse().ok()?, signal.parse().ok()?))),
-        start: moment(start),
-        end: moment(end),
-        node_list: said(node_list).map(str::to_owned),
+        start: parse_time(start),
+        end: parse_time(end),
+        node_list: present_value(node_list).map(str::to_owned),
         name: (*name).to_owned(),
     })
 }
@@ -113,7 +113,7 @@ impl StepAccount {
             max_disk_write_bytes: self.max_disk_write_bytes,
             ave_cpu_seconds: self.ave_cpu_seconds,
             node_list: self.node_list.clone(),
-            state: said(&self.state_text).map(str::to_owned),
+            state: present_value(&self.state_text).map(str::to_owned),
         }
     }
 }
@@ -148,7 +148,7 @@ fn read_step(line: &str) -> Option<StepAccount> {
         max_disk_read_bytes: memory_bytes(read),
         max_disk_write_bytes: memory_bytes(written),
         ave_cpu_seconds: cpu_seconds(cpu),
-        node_list: said(nodes).map(str::to_owned),
+        node_list: present_value(nodes).map(str::to_owned),
         state_text: state.to_owned(),
         state: meaning(state),
     })

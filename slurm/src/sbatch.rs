@@ -3,7 +3,7 @@
 use crate::call::{CommandSpec, Tool};
 use crate::error::SlurmError;
 use crate::exec::Answer;
-use crate::parse::fields::moment;
+use crate::parse::fields::parse_time;
 
 /// Submits a script on standard input: this needs no file, even behind a command prefix.
 pub fn submit(script: &str) -> CommandSpec {
@@ -30,7 +30,7 @@ pub fn test(script: &str) -> CommandSpec {
 pub fn read_start(answer: &Answer) -> Option<i64> {
     let text =
         [answer.remarks.as_str(), answer.text.as_str()].into_iter().find(|text| text.contains(" to start at "))?;
-    moment(text.split(" to start at ").nth(1)?.split_whitespace().next()?)
+    parse_time(text.split(" to start at ").nth(1)?.split_whitespace().next()?)
 }
 
 /// Sends a signal to the processes of a step such as `12345.7`.

@@ -4,7 +4,7 @@ use torc_api::slurm::SlurmState;
 
 use crate::call::{CommandSpec, Tool};
 use crate::job_id::JobId;
-use crate::parse::fields::{Limit, limit, moment, pairs, value};
+use crate::parse::fields::{Limit, limit, pairs, parse_time, value};
 use crate::state::meaning;
 
 /// A job with details that `squeue` does not print.
@@ -52,10 +52,10 @@ fn read_job(line: &str) -> Option<ScontrolJob> {
         // Only `scontrol` prints underscores for blanks.
         reason: text("Reason").map(|reason| reason.replace('_', " ")),
         restarts: text("Restarts").and_then(|count| count.parse().ok()).unwrap_or(0),
-        start: text("StartTime").and_then(moment),
-        end: text("EndTime").and_then(moment),
+        start: text("StartTime").and_then(parse_time),
+        end: text("EndTime").and_then(parse_time),
         time_limit: text("TimeLimit").and_then(limit),
-        preempted: text("PreemptTime").and_then(moment),
+        preempted: text("PreemptTime").and_then(parse_time),
         node_list: text("NodeList").map(str::to_owned),
     })
 }

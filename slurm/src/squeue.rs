@@ -6,7 +6,7 @@ use crate::call::{CommandSpec, Tool};
 use crate::error::SlurmError;
 use crate::exec::Answer;
 use crate::job_id::{JobId, StepId, StepName};
-use crate::parse::fields::{Limit, limit, moment, said};
+use crate::parse::fields::{Limit, limit, parse_time, present_value};
 use crate::state::meaning;
 
 /// The fields of a line. Fields with arbitrary text come last.
@@ -72,15 +72,15 @@ fn read_job(line: &str) -> Option<QueuedJob> {
     let [id, state, partition, nodes, start, end, left, node_list, comment, name, reason] = fields.as_slice() else {
         return None;
     };
-    let own = |text: &str| said(text).map(str::to_owned);
+    let own = |text: &str| present_value(text).map(str::to_owned);
     Some(QueuedJob {
         id: id.parse().ok()?,
         state_text: (*state).to_owned(),
         state: meaning(state),
         partition: own(partition),
         nodes: nodes.parse().ok(),
-        start: moment(start),
-        end: moment(end),
+        start: parse_time(start),
+        end: parse_time(end),
         left: limit(left),
         node_list: own(node_list),
         comment: own(comment),
@@ -200,7 +200,7 @@ mod tests {
             (jobs_named(["a", "b"]), vec!["-h", "-a", "-t", "all", "-o", format, "--name=a,b"]),
             (jobs_of_partition("p"), vec!["-h", "-a", "-o", format, "-p", "p"]),
             (steps("7"), vec!["--steps", "-h", "-o", "%i|%j", "-j", "7"]),
-            (crate::allocation::ask_time_left("7"), vec!["-h", "-j", "7", "-o", "%L"]),
+            (crate::allocation::time_left_query("7"), vec!["-h", "-j", "7", "-o", "%L"]),
         ];
         for (call, expected) in cases {
             assert_eq!((call.tool, call.arguments), (Tool::Squeue, expected.into_iter().map(str::to_owned).collect()));

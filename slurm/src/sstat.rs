@@ -53,21 +53,21 @@ fn read_sample(line: &str) -> Option<Sample> {
 
 /// Aggregates the samples of one step.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Meter {
+pub struct CpuMeter {
     before: Option<(i64, f64)>,
-    cpu: Mean,
+    cpu: RunningMean,
     peak_cpu_percent: f64,
-    memory: Mean,
+    memory: RunningMean,
     peak_memory_bytes: i64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Mean {
+struct RunningMean {
     total: f64,
     count: u32,
 }
 
-impl Mean {
+impl RunningMean {
     fn add(&mut self, value: f64) {
         self.total += value;
         self.count += 1;
@@ -78,7 +78,7 @@ impl Mean {
     }
 }
 
-impl Meter {
+impl CpuMeter {
     /// Adds a sample, `at_ms` on a monotonic clock, and returns the CPU usage since the previous one, 100 for one core. The first
     /// sample has none: it would be the average since the start.
     pub fn take(&mut self, at_ms: i64, sample: &Sample) -> Option<f64> {
@@ -123,7 +123,7 @@ mod tests {
     // S08
     #[test]
     fn cpu_is_the_difference_and_the_first_sample_says_nothing() {
-        let mut meter = Meter::default();
+        let mut meter = CpuMeter::default();
         assert_eq!(meter.take(60_000, &sample(600.0, 10)), None, "the average since the start is not usage");
         assert_eq!(meter.take(70_000, &sample(615.0, 40)), Some(150.0));
         assert_eq!(meter.take(80_000, &sample(620.0, 40)), Some(50.0));
@@ -135,16 +135,16 @@ mod tests {
     // S08
     #[test]
     fn absurd_values_are_not_measurements() {
-        let mut meter = Meter::default();
+        let mut meter = CpuMeter::default();
         meter.take(0, &sample(10.0, 1));
         assert_eq!(meter.take(1_000, &sample(1e9, 1)), None, "more than any machine has");
         assert_eq!(meter.take(2_000, &sample(11.0, 1)), None, "less than before");
         assert_eq!(meter.take(2_000, &sample(12.0, 1)), None, "no time has passed");
         assert_eq!(meter.take(3_000, &sample(13.0, 1)), Some(100.0), "it goes on from the last one");
         assert_eq!(meter.usage().peak_cpu_percent, Some(100.0));
-        let empty = Meter::default();
+        let empty = CpuMeter::default();
         assert_eq!(empty.usage(), torc_api::wire::Usage::default());
-        let mut once = Meter::default();
+        let mut once = CpuMeter::default();
         once.take(0, &Sample { step: 0, cpu_seconds: None, memory_bytes: Some(0) });
         assert_eq!(once.usage(), torc_api::wire::Usage::default(), "a zero is not a measurement");
     }
@@ -174,14 +174,14 @@ mod tests {
     #[test]
     fn measurements_at_their_limits() {
         let take = |seconds: f64| {
-            let mut meter = Meter::default();
+            let mut meter = CpuMeter::default();
             meter.take(0, &sample(10.0, 1));
             meter.take(1_000, &sample(10.0 + seconds, 1))
         };
         assert_eq!(take(0.0), Some(0.0), "an idle step is measured");
         assert_eq!(take(1_000.0), Some(100_000.0));
         assert_eq!(take(1_001.0), None, "more than any machine has");
-        let mut meter = Meter::default();
+        let mut meter = CpuMeter::default();
         meter.take(0, &Sample { step: 0, cpu_seconds: Some(1.0), memory_bytes: None });
         meter.take(500, &Sample { step: 0, cpu_seconds: Some(2.0), memory_bytes: None });
         let usage = torc_api::wire::Usage {
@@ -194,7 +194,7 @@ mod tests {
             peak_gpu_memory_bytes: None,
         };
         assert_eq!(meter.usage(), usage, "memory that was never seen is absent");
-        let mut memory = Meter::default();
+        let mut memory = CpuMeter::default();
         for mebibytes in [30, 10, 20] {
             memory.take(0, &Sample { step: 0, cpu_seconds: None, memory_bytes: Some(mebibytes << 20) });
         }

@@ -27,16 +27,16 @@ pub fn cause(state: SlurmState, return_code: i32) -> Option<Cause> {
 /// Returns whether Slurm created the step but never started it, so its end is not the job's and nothing was measured.
 ///
 /// This happens when slurmd of its node has died; `srun` then exits with 233.
-pub fn never_began(account: &StepAccount, return_code: i32) -> bool {
+pub fn was_never_started(account: &StepAccount, return_code: i32) -> bool {
     let is_signal = [SIGTERM, SIGKILL, SIGINT].map(|signal| 128 + signal).contains(&return_code);
     account.state == SlurmState::Cancelled && !account.has_numbers() && return_code != 0 && !is_signal
 }
 
 /// Returns the error of `srun` if it could not request a step because Slurm's controller did not answer. Other errors, about a
 /// step that cannot be allocated, count as the job's own.
-pub fn never_asked_for(stderr: &str) -> Option<String> {
-    let complaints = stderr.lines().filter(|line| line.starts_with("srun: error: Unable to "));
-    complaints.rev().find_map(|line| match error_of("srun", ProgramEnd::Code(1), "", line, false) {
+pub fn was_never_requested(stderr: &str) -> Option<String> {
+    let errors = stderr.lines().filter(|line| line.starts_with("srun: error: Unable to "));
+    errors.rev().find_map(|line| match error_of("srun", ProgramEnd::Code(1), "", line, false) {
         Some(SlurmError::NoAnswer { reason, .. }) => Some(reason),
         _ => None,
     })
@@ -109,17 +109,17 @@ mod tests {
         };
         let canceled = account(SlurmState::Cancelled, None);
         // A dead slurmd, seen on Slurm 22.05: `srun` exits with 233, the accounting has CANCELLED, 0:105 and no measurements.
-        assert!(never_began(&canceled, 233));
+        assert!(was_never_started(&canceled, 233));
         for code in [0, 130, 137, 143] {
-            assert!(!never_began(&canceled, code), "{code}");
+            assert!(!was_never_started(&canceled, code), "{code}");
         }
-        assert!(!never_began(&account(SlurmState::Cancelled, Some(1)), 233), "it had memory");
+        assert!(!was_never_started(&account(SlurmState::Cancelled, Some(1)), 233), "it had memory");
         let busy = StepAccount { ave_cpu_seconds: Some(0.0), ..canceled.clone() };
-        assert!(!never_began(&busy, 233), "it had CPU time");
+        assert!(!was_never_started(&busy, 233), "it had CPU time");
         for code in [1, 129, 131, 136, 138, 142, 144] {
-            assert!(never_began(&canceled, code), "{code}");
+            assert!(was_never_started(&canceled, code), "{code}");
         }
-        assert!(!never_began(&account(SlurmState::Failed, None), 233), "a job may end with 233, too");
+        assert!(!was_never_started(&account(SlurmState::Failed, None), 233), "a job may end with 233, too");
     }
 
     // Printed by Slurm 22.05 without its controller, and with it.
@@ -128,10 +128,10 @@ mod tests {
         let away = "srun: error: Unable to confirm allocation for job 15: Unable to contact slurm controller (connect failure)\n\
                     srun: Check SLURM_JOB_ID environment variable. Expired or invalid job 15\n";
         let reason = "Unable to confirm allocation for job 15: Unable to contact slurm controller (connect failure)";
-        assert_eq!(never_asked_for(away).as_deref(), Some(reason));
+        assert_eq!(was_never_requested(away).as_deref(), Some(reason));
         let twice = "srun: error: Unable to a: Connection refused\nsrun: error: Unable to b: Connection refused\nsrun: error: Unable to c\n";
         assert_eq!(
-            never_asked_for(twice).as_deref(),
+            was_never_requested(twice).as_deref(),
             Some("Unable to b: Connection refused"),
             "the last one that says so"
         );
@@ -141,7 +141,7 @@ mod tests {
             "srun: error: Unable to create step for job 15: Memory required by task is not available\n",
             "srun: error: n1: task 0: Exited with exit code 1\n",
         ] {
-            assert_eq!(never_asked_for(own), None, "{own}");
+            assert_eq!(was_never_requested(own), None, "{own}");
         }
     }
 }

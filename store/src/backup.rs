@@ -8,7 +8,7 @@ use sqlx::{ConnectOptions, Connection, SqliteConnection};
 
 use crate::connection;
 use crate::error::{QueryError, StoreError};
-use crate::open::{APPLICATION_ID, identify, known_schema, sync_folder};
+use crate::open::{APPLICATION_ID, identify, latest_schema, sync_folder};
 
 /// The content of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ async fn read_through(connection: &mut SqliteConnection, path: &Path) -> Result<
     if identity.application != APPLICATION_ID {
         return Err(StoreError::NotADatabase { path: path.to_owned() });
     }
-    identity.check(path, known_schema())?;
+    identity.check(path, latest_schema())?;
     let found: String = sqlx::query_scalar("pragma integrity_check(1)")
         .fetch_one(&mut *connection)
         .await

@@ -11,7 +11,7 @@ use sqlx::{Arguments, AssertSqlSafe, Encode, Sqlite, SqliteConnection, Type};
 
 /// Numbers of rows for which there are statements.
 const SIZES: [usize; 5] = [1, 4, 16, 64, 256];
-const LARGEST: usize = SIZES[SIZES.len() - 1];
+const MAX_ROWS: usize = SIZES[SIZES.len() - 1];
 
 /// A statement over a table `(values …)`, whose columns SQLite names `column1`, `column2`, …
 pub(crate) struct BulkStatement {
@@ -37,7 +37,7 @@ impl BulkStatement {
         rows: &[R],
         bind: impl Fn(&R, &mut RowBinder) -> Result<(), sqlx::Error>,
     ) -> Result<(), sqlx::Error> {
-        for chunk in rows.chunks(LARGEST) {
+        for chunk in rows.chunks(MAX_ROWS) {
             let Some((_, text)) = SIZES.iter().zip(&self.texts).find(|(size, _)| **size >= chunk.len()) else { break };
             let mut binder = RowBinder(SqliteArguments::default());
             binder.0.reserve(chunk.len() * self.columns, 0);

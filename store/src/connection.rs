@@ -60,7 +60,7 @@ impl WriteConnection {
     }
 
     /// Refuses every transaction from now on if the store has another epoch.
-    pub(crate) fn leads_under(&mut self, epoch: i64) {
+    pub(crate) fn has_epoch(&mut self, epoch: i64) {
         self.epoch = Some(epoch);
     }
 

@@ -25,7 +25,7 @@ pub struct GcReport {
 /// Deletes rows that ended before a time, within a transaction of the caller.
 pub(crate) async fn collect(connection: &mut SqliteConnection, before_ms: i64) -> Result<GcReport, QueryError> {
     let (results, logs) = collect_results(connection, before_ms).await?;
-    let log_files = unnamed(connection, logs).await?;
+    let log_files = remove_unreferenced(connection, logs).await?;
     if results > 0 {
         collect_slurm_stats(connection).await?;
     }
@@ -103,7 +103,10 @@ async fn collect_allocations(
 }
 
 /// Removes files that a result still names: attempts may share one.
-async fn unnamed(connection: &mut SqliteConnection, mut logs: BTreeSet<String>) -> Result<Vec<String>, QueryError> {
+async fn remove_unreferenced(
+    connection: &mut SqliteConnection,
+    mut logs: BTreeSet<String>,
+) -> Result<Vec<String>, QueryError> {
     if !logs.is_empty() {
         let kept = sqlx::query!("select stdout, stderr from results where stdout is not null or stderr is not null")
             .fetch_all(connection)

@@ -15,7 +15,7 @@ use crate::query::{data, runners};
 use crate::records::{JobColumns, ResultColumns, cause, from_json, small};
 
 /// Failures that are loaded for each workflow.
-const LISTED_FAILURES: i64 = 20;
+const MAX_LISTED_FAILURES: i64 = 20;
 
 /// Reads the live state.
 pub(crate) async fn load(connection: &mut SqliteConnection) -> Result<Snapshot, QueryError> {
@@ -108,7 +108,7 @@ async fn detached_leases(connection: &mut SqliteConnection) -> Result<Vec<Detach
             attempt: small("attempt", record.attempt)?,
             runner: RunnerId(record.runner),
             started_ms: record.started_ms,
-            fate: if record.expired == 0 { DetachedState::Revoked } else { DetachedState::Expired },
+            state: if record.expired == 0 { DetachedState::Revoked } else { DetachedState::Expired },
             role: record.role.parse().map_err(QueryError::Damage)?,
         })
     })
@@ -147,7 +147,7 @@ async fn latest_failures(connection: &mut SqliteConnection) -> Result<Vec<Result
         where age <= ? order by workflow, ended_ms, job, attempt"#,
         failed,
         terminated,
-        LISTED_FAILURES
+        MAX_LISTED_FAILURES
     )
     .fetch_all(connection)
     .await?

@@ -14,7 +14,7 @@ use crate::filesystem::has_shared_memory;
 use crate::leadership::{self, Leader};
 
 /// Layout of the first migration. Stores of earlier layouts are from before the first release and cannot be read.
-const FIRST_LAYOUT: i64 = 17;
+const FIRST_SCHEMA: i64 = 17;
 /// All migrations; `pragma user_version` of a file is its layout.
 pub(crate) static MIGRATIONS: Migrator = sqlx::migrate!("../migrations/sqlite");
 /// 'Torc' in ASCII, in the header of database files.
@@ -98,7 +98,7 @@ pub(crate) async fn open(options: &OpenOptions) -> Result<Opened, StoreError> {
         let begun = writer.begin().await.map_err(at)?;
         let taken = leadership::acquire_leadership(begun, leader).await;
         writer.end(taken).await.map_err(at)?;
-        writer.leads_under(leader.epoch);
+        writer.has_epoch(leader.epoch);
     }
     Ok(Opened { writer, is_exclusive })
 }
@@ -151,7 +151,7 @@ fn not_writable(operation: &'static str, path: &Path, error: std::io::Error) -> 
 async fn prepare(connection: &mut SqliteConnection, path: &Path) -> Result<(), StoreError> {
     let at = |failure: QueryError| failure.at(path);
     let identity = identify(connection).await.map_err(at)?;
-    let known = known_schema();
+    let known = latest_schema();
     identity.check(path, known)?;
     let mode: String = sqlx::query_scalar("pragma journal_mode = wal")
         .fetch_one(&mut *connection)
@@ -175,9 +175,9 @@ async fn prepare(connection: &mut SqliteConnection, path: &Path) -> Result<(), S
 }
 
 /// Returns the newest layout that this version knows.
-pub(crate) fn known_schema() -> i64 {
+pub(crate) fn latest_schema() -> i64 {
     let migrations = i64::try_from(MIGRATIONS.iter().count()).unwrap_or(i64::MAX);
-    migrations.saturating_add(FIRST_LAYOUT - 1)
+    migrations.saturating_add(FIRST_SCHEMA - 1)
 }
 
 /// The application and the schema that a database file declares.
@@ -198,8 +198,8 @@ impl Identity {
         if self.schema > known {
             return Err(StoreError::NewerSchema { path: path.to_owned(), found: self.schema, known });
         }
-        if !is_unwritten && self.schema < FIRST_LAYOUT {
-            return Err(StoreError::OlderSchema { path: path.to_owned(), found: self.schema, oldest: FIRST_LAYOUT });
+        if !is_unwritten && self.schema < FIRST_SCHEMA {
+            return Err(StoreError::OlderSchema { path: path.to_owned(), found: self.schema, oldest: FIRST_SCHEMA });
         }
         Ok(())
     }

@@ -85,12 +85,12 @@ impl TryFrom<JobColumns> for JobRow {
     type Error = QueryError;
 
     fn try_from(record: JobColumns) -> Result<Self, QueryError> {
-        let damage = |what: &str| QueryError::Damage(format!("{what} of job {}", record.id));
+        let corruption = |what: &str| QueryError::Damage(format!("{what} of job {}", record.id));
         Ok(Self {
             id: JobId(record.id),
             workflow: WorkflowId(record.workflow),
-            hash: record.hash.as_slice().try_into().map_err(|_| damage("hash"))?,
-            depends_on: decode_jobs(&record.depends_on).ok_or_else(|| damage("dependencies"))?,
+            hash: record.hash.as_slice().try_into().map_err(|_| corruption("hash"))?,
+            depends_on: decode_jobs(&record.depends_on).ok_or_else(|| corruption("dependencies"))?,
             name: record.name,
             command: record.command,
             profile: ProfileId(record.profile),
@@ -193,7 +193,7 @@ impl TryFrom<EventColumns> for EventRow {
 mod tests {
     use super::*;
 
-    fn damage<T: std::fmt::Debug>(result: Result<T, QueryError>) -> String {
+    fn corruption<T: std::fmt::Debug>(result: Result<T, QueryError>) -> String {
         match result {
             Err(QueryError::Damage(what)) => what,
             other => format!("no damage: {other:?}"),
@@ -220,7 +220,7 @@ mod tests {
             assert_eq!(state(code).ok(), Some(expected), "{code}");
         }
         for code in [-1, 12, 256] {
-            assert_eq!(damage(state(code)), format!("no job state has the number {code}"));
+            assert_eq!(corruption(state(code)), format!("no job state has the number {code}"));
         }
     }
 
@@ -240,7 +240,7 @@ mod tests {
         ] {
             assert_eq!((cause(name).ok(), expected.as_str()), (Some(expected), name));
         }
-        assert!(damage(cause("Boredom")).starts_with("cause of a result: unknown variant `Boredom`"));
+        assert!(corruption(cause("Boredom")).starts_with("cause of a result: unknown variant `Boredom`"));
     }
 
     #[test]
@@ -249,7 +249,7 @@ mod tests {
             assert_eq!(small("run", number).ok().map(i64::from), Some(number));
         }
         for number in [i64::from(i32::MAX) + 1, i64::from(i32::MIN) - 1] {
-            assert_eq!(damage(small("run", number)), format!("run {number} is too large"));
+            assert_eq!(corruption(small("run", number)), format!("run {number} is too large"));
         }
     }
 
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn rows_that_make_no_sense_are_damage() {
-        let of_job = |record: JobColumns| damage(JobRow::try_from(record));
+        let of_job = |record: JobColumns| corruption(JobRow::try_from(record));
         assert_eq!(of_job(JobColumns { hash: vec![9; 31], ..record() }), "hash of job 7");
         assert_eq!(of_job(JobColumns { depends_on: vec![0x80], ..record() }), "dependencies of job 7");
         assert_eq!(of_job(JobColumns { state: 99, ..record() }), "no job state has the number 99");
@@ -288,8 +288,8 @@ mod tests {
             message: String::new(),
             jobs: vec![2],
         };
-        assert_eq!(damage(EventRow::try_from(event)), "jobs of event 8");
-        assert!(damage(from_json::<i64>("profile", "x")).starts_with("profile: expected value"));
+        assert_eq!(corruption(EventRow::try_from(event)), "jobs of event 8");
+        assert!(corruption(from_json::<i64>("profile", "x")).starts_with("profile: expected value"));
     }
 
     #[test]

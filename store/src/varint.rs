@@ -18,7 +18,7 @@ pub(crate) fn encode_jobs(jobs: &[JobId]) -> Vec<u8> {
 
 /// Decodes the bytes of [`encode_jobs`]; `None` for invalid bytes.
 pub(crate) fn decode_jobs(bytes: &[u8]) -> Option<Vec<JobId>> {
-    let mut jobs = Vec::with_capacity(bytes.iter().filter(|byte| *byte & MORE == 0).count());
+    let mut jobs = Vec::with_capacity(bytes.iter().filter(|byte| *byte & CONTINUATION_BIT == 0).count());
     let mut rest = bytes;
     let mut previous = 0;
     while !rest.is_empty() {
@@ -57,7 +57,7 @@ pub(crate) fn decode_transitions(bytes: &[u8]) -> Option<Vec<(JobId, i32, JobSta
 }
 
 /// Set in every byte of an integer but the last.
-const MORE: u8 = 0x80;
+const CONTINUATION_BIT: u8 = 0x80;
 
 fn append_difference(previous: i64, number: i64, bytes: &mut Vec<u8>) {
     append_varint(zigzag(number.wrapping_sub(previous)), bytes);
@@ -77,8 +77,8 @@ fn unzigzag(number: u64) -> i64 {
 }
 
 fn append_varint(mut number: u64, bytes: &mut Vec<u8>) {
-    while number >= u64::from(MORE) {
-        bytes.push(number.to_le_bytes()[0] | MORE);
+    while number >= u64::from(CONTINUATION_BIT) {
+        bytes.push(number.to_le_bytes()[0] | CONTINUATION_BIT);
         number >>= 7;
     }
     bytes.push(number.to_le_bytes()[0]);
@@ -89,8 +89,8 @@ fn take_varint(rest: &mut &[u8]) -> Option<u64> {
     for shift in (0..u64::BITS).step_by(7) {
         let (byte, tail) = rest.split_first()?;
         *rest = tail;
-        number |= u64::from(byte & !MORE) << shift;
-        if byte & MORE == 0 {
+        number |= u64::from(byte & !CONTINUATION_BIT) << shift;
+        if byte & CONTINUATION_BIT == 0 {
             return Some(number);
         }
     }

@@ -182,7 +182,7 @@ async fn move_jobs(connection: &mut SqliteConnection, updates: &[JobUpdate]) -> 
             from $rows where id = column1",
         )
     });
-    let updates = last_of_each(updates);
+    let updates = latest_per_job(updates);
     let write = UPDATE.run(connection, &updates, |row, binder| {
         binder.add(row.id.0)?.add(row.state.code())?.add(row.run)?.add(row.attempt)?.add(row.lease_id)?;
         binder.add(row.runner.map(|runner| runner.0))?.add(row.started_ms).map(drop)
@@ -191,7 +191,7 @@ async fn move_jobs(connection: &mut SqliteConnection, updates: &[JobUpdate]) -> 
 }
 
 /// Returns the last update of each job, in the order of the table.
-fn last_of_each(updates: &[JobUpdate]) -> Vec<JobUpdate> {
+fn latest_per_job(updates: &[JobUpdate]) -> Vec<JobUpdate> {
     let mut last = updates.to_vec();
     last.sort_by_key(|update| update.id);
     last.dedup_by(|later, kept| {
@@ -250,7 +250,7 @@ async fn write_detached_leases(connection: &mut SqliteConnection, rows: &[&Detac
     });
     let write = INSERT.run(connection, rows, |row, binder| {
         binder.add(row.lease_id)?.add(row.workflow.0)?.add(row.job.0)?.add(row.run)?.add(row.attempt)?;
-        binder.add(row.runner.0)?.add(row.started_ms)?.add(row.fate == DetachedState::Expired)?;
+        binder.add(row.runner.0)?.add(row.started_ms)?.add(row.state == DetachedState::Expired)?;
         binder.add(row.role.as_str()).map(drop)
     });
     Ok(write.await?)

@@ -16,7 +16,7 @@ use crate::error::{CliError, ExitStatus};
 use crate::listen_args::ListenArgs;
 use crate::output::ItemList;
 use crate::settings::RunnerArgs;
-use crate::use_cases::follow::{Following, follow_to_end};
+use crate::use_cases::follow::{FollowedRun, follow_to_end};
 use crate::use_cases::interrupts::Interrupts;
 use crate::use_cases::run::{Placement, Target, run_workflows};
 use crate::use_cases::statuses::REMOTE_TIMEOUT;
@@ -100,7 +100,7 @@ fn placement(context: &CommandContext, documents: &Documents) -> Placement {
 /// Returns whether an action requests nodes without a cluster, which means the Slurm of this machine.
 fn needs_local_slurm(specs: &[&WorkflowSpec], has_clusters: bool) -> bool {
     let names_a_cluster = specs.iter().any(|spec| spec.slurm_cluster.is_some());
-    specs.iter().any(|spec| spec.asks_slurm_for_nodes()) && !names_a_cluster && !has_clusters
+    specs.iter().any(|spec| spec.requests_slurm_nodes()) && !names_a_cluster && !has_clusters
 }
 
 fn has_sbatch() -> bool {
@@ -165,7 +165,7 @@ async fn submit_and_print(
 
 async fn follow_server(context: &CommandContext, client: &Client, ids: &[i64]) -> Result<ExitStatus, CliError> {
     let following =
-        Following { timeout: REMOTE_TIMEOUT, interrupted: "stopped following; the server still runs the workflows" };
+        FollowedRun { timeout: REMOTE_TIMEOUT, interrupted: "stopped following; the server still runs the workflows" };
     let followed = follow_to_end(context, client, ids, following, &mut Interrupts::listen()?).await?;
     followed.ok_or_else(|| ClientError::Closed.into())
 }

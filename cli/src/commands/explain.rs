@@ -50,7 +50,7 @@ pub async fn run(context: &CommandContext, args: &ExplainArgs) -> Result<ExitSta
             let path = attempt.stderr.as_deref();
             attempt.stderr_tail = path.map_or_else(Vec::new, |path| last_lines_of(path, args.lines));
         }
-        explanation.next = steps_here(&explanation, local_capacity(&context.settings.run));
+        explanation.next = next_commands(&explanation, local_capacity(&context.settings.run));
         context.output.value(&explanation, || job_text(&explanation))
     })
     .await?;
@@ -69,7 +69,7 @@ fn local_capacity(run: &RunnerSettings) -> Resources {
 }
 
 /// Returns the next steps. They do not suggest a runner on this machine if the job does not fit here.
-fn steps_here(explanation: &JobExplanation, here: Resources) -> Vec<String> {
+fn next_commands(explanation: &JobExplanation, here: Resources) -> Vec<String> {
     let lacks_runner = explanation.reasons.first().is_some_and(|reason| reason.reason == ReasonKind::NoRunner);
     let Some(needs) = explanation.resources.filter(|_| lacks_runner) else { return explanation.next.clone() };
     let fits = needs.num_cpus <= here.cpus
@@ -211,16 +211,16 @@ mod tests {
             .expect("an explanation")
         };
         let here = Resources { cpus: 2, memory_bytes: 1 << 30, gpus: 0, nodes: 1 };
-        assert_eq!(steps_here(&explanation("NoRunner", 2), here), ["the usual"]);
-        assert_eq!(steps_here(&explanation("Busy", 64), here), ["the usual"]);
+        assert_eq!(next_commands(&explanation("NoRunner", 2), here), ["the usual"]);
+        assert_eq!(next_commands(&explanation("Busy", 64), here), ["the usual"]);
         assert_eq!(
-            steps_here(&explanation("NoRunner", 64), here),
+            next_commands(&explanation("NoRunner", 64), here),
             [
                 "this machine is too small (2 CPUs, 1Gi of memory): run `torc runner w` on a machine with 64 CPUs, 1Mi of memory"
             ]
         );
         for small in [Resources { memory_bytes: 1, ..here }, Resources { nodes: 0, ..here }] {
-            assert_ne!(steps_here(&explanation("NoRunner", 2), small), ["the usual"], "{small:?}");
+            assert_ne!(next_commands(&explanation("NoRunner", 2), small), ["the usual"], "{small:?}");
         }
     }
 

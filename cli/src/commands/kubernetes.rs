@@ -15,7 +15,7 @@ use super::control;
 use super::delete::{DeleteArgs, named_clusters};
 use super::diff::{paint, unified};
 use super::retry::RetryArgs;
-use super::wait::{Goal, WaitArgs, evaluate};
+use super::wait::{WaitArgs, WaitGoal, evaluate};
 use crate::client::Control;
 use crate::connection::bare_name;
 use crate::context::CommandContext;
@@ -270,11 +270,11 @@ pub async fn wait(
     let goal = &args.goal;
     let is_reached = |object: Option<&DynamicObject>| match object {
         Some(object) => evaluate(&view(object), goal).is_some(),
-        None => *goal == Goal::Delete,
+        None => *goal == WaitGoal::Delete,
     };
     let (name, found) = match resolve(cluster, args.workflow.as_deref()).await {
         Ok(object) => (name(&object).to_owned(), Some(object)),
-        Err(error) if error.kind == ExitStatus::NotFound && *goal == Goal::Delete => {
+        Err(error) if error.kind == ExitStatus::NotFound && *goal == WaitGoal::Delete => {
             (args.workflow.as_deref().map_or("", bare_name).to_owned(), None)
         }
         Err(error) => return Err(error),

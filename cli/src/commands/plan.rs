@@ -70,7 +70,7 @@ pub fn run(context: &CommandContext, args: &PlanArgs) -> Result<ExitStatus, CliE
         text.push_str(&stages::draw(workflow.name(), expanded));
         let PlannedAllocations { rows, unplaced } = allocations::of(&workflow.document.spec, expanded, &clusters);
         text.push_str(&cost(context, &rows));
-        text.push_str(&without_allocation(&unplaced));
+        text.push_str(&describe_unschedulable(&unplaced));
         plans.push(WorkflowPlan {
             node_hours: node_hours(&rows),
             allocations: rows,
@@ -100,7 +100,7 @@ fn cost(context: &CommandContext, allocations: &[SchedulerRow]) -> String {
 }
 
 /// Names the first jobs that no allocation can be requested for, with the reason.
-fn without_allocation(unplaced: &[UnplacedJob]) -> String {
+fn describe_unschedulable(unplaced: &[UnplacedJob]) -> String {
     let line = |one: &UnplacedJob| format!("no allocation can be requested for job '{}': {}\n", one.job, one.reason);
     let mut text: String = unplaced.iter().take(MAX_NAMED_JOBS).map(line).collect();
     if let Some(more) = unplaced.len().checked_sub(MAX_NAMED_JOBS).filter(|more| *more > 0) {

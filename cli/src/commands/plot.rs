@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 use torc_api::filter::ResultFilter;
-use torc_runner::plots::Picture;
+use torc_runner::plots::PlotPage;
 use torc_runner::series::{self, SeriesError};
 
 use crate::client::Client;
@@ -57,8 +57,8 @@ pub async fn run(context: &CommandContext, args: &PlotArgs) -> Result<ExitStatus
     Ok(ExitStatus::Success)
 }
 
-async fn of_files(paths: &[PathBuf]) -> Result<Picture, CliError> {
-    let mut picture = Picture { title: title_of(paths), ..Picture::default() };
+async fn of_files(paths: &[PathBuf]) -> Result<PlotPage, CliError> {
+    let mut picture = PlotPage { title: title_of(paths), ..PlotPage::default() };
     for path in series::files_in(paths).map_err(unreadable)? {
         picture.add(series::read(&path).await.map_err(unreadable)?);
     }
@@ -73,7 +73,7 @@ fn title_of(paths: &[PathBuf]) -> String {
 }
 
 /// Returns the results of a run, with the samples of runners whose files are visible on this machine.
-async fn of_workflow(context: &CommandContext, name: Option<&str>, run: Option<i32>) -> Result<Picture, CliError> {
+async fn of_workflow(context: &CommandContext, name: Option<&str>, run: Option<i32>) -> Result<PlotPage, CliError> {
     let gathered = with_client(&context.settings, &context.folder, async |client: &Client| {
         let name = resolve_workflow(client, name.map(bare_name)).await?;
         let workflow = client.workflow(&name).await.map_err(explain_missing)?;
@@ -86,7 +86,7 @@ async fn of_workflow(context: &CommandContext, name: Option<&str>, run: Option<i
     let (workflow, run, results, mut folders) = gathered.await?;
     folders.sort();
     folders.dedup();
-    let mut picture = Picture { title: format!("{}, run {run}", workflow.name), ..Picture::default() };
+    let mut picture = PlotPage { title: format!("{}, run {run}", workflow.name), ..PlotPage::default() };
     let folders: Vec<PathBuf> = folders.iter().map(|folder| Path::new(folder).join(series::FOLDER)).collect();
     let seen: Vec<PathBuf> = folders.into_iter().filter(|folder| folder.is_dir()).collect();
     for path in series::files_in(&seen).map_err(unreadable)? {

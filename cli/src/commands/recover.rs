@@ -20,7 +20,7 @@ use crate::listen_args::ListenArgs;
 use crate::output::human;
 use crate::use_cases::background_server::ensure_background_server;
 use crate::use_cases::next_step::start_command;
-use crate::use_cases::orphans::{Search, find_lost};
+use crate::use_cases::orphans::{OrphanSearch, find_lost};
 
 /// Retry failed jobs, with more memory or time where they ran out of it
 ///
@@ -140,7 +140,8 @@ async fn recover_and_print(
 ) -> Result<Option<String>, CliError> {
     let name = resolve_workflow(client, args.workflow.as_deref()).await?;
     let workflow = client.workflow(&name).await.map_err(explain_missing)?;
-    let search = Search { dry_run: args.dry_run, is_served, ends_left_processes: true, assume_lost: &args.assume_lost };
+    let search =
+        OrphanSearch { dry_run: args.dry_run, is_served, ends_left_processes: true, assume_lost: &args.assume_lost };
     let recovered = recover(context, client, &workflow, &args.recovery, search).await?;
     let is_for_slurm = recovered.jobs.regenerated.is_some() || workflow.slurm_cluster.is_some();
     let will_be_served = is_for_slurm && !args.dry_run && recovered.jobs.again > 0;
@@ -154,7 +155,7 @@ pub async fn recover(
     client: &Client,
     workflow: &Workflow,
     recovery: &RecoveryArgs,
-    search: Search<'_>,
+    search: OrphanSearch<'_>,
 ) -> Result<Recovered, CliError> {
     let (name, dry_run) = (workflow.id.to_string(), search.dry_run);
     let orphans = find_lost(context, client, workflow, search).await?;
@@ -200,7 +201,7 @@ fn describe_losses(workflow: &str, orphans: &OrphanReport, dry_run: bool) -> Str
 /// Returns whether a recovery must submit new allocations, because actions have submitted the earlier ones.
 fn needs_allocations(workflow: &Workflow, jobs: i64) -> bool {
     let spec = workflow.document.as_ref().map(|document| &document.spec);
-    let asks = spec.is_some_and(|spec| spec.asks_slurm_for_nodes());
+    let asks = spec.is_some_and(|spec| spec.requests_slurm_nodes());
     jobs > 0 && asks
 }
 

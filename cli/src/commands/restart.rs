@@ -77,7 +77,7 @@ async fn check_and_restart(
     let name = resolve_workflow(client, workflow).await?;
     let workflow = client.workflow(&name).await.map_err(explain_missing)?;
     check_inputs(context, client, &workflow, force).await?;
-    if again.all && is_untouched(&workflow) {
+    if again.all && has_no_started_job(&workflow) {
         if !again.dry_run {
             // A retry without jobs discards recoveries that are planned for this run.
             let no_jobs = RetryRequest { jobs: Vec::new(), all: false, changed: true, dry_run: false };
@@ -116,7 +116,7 @@ async fn check_inputs(
 }
 
 /// Returns whether no job of the first run has started.
-fn is_untouched(workflow: &Workflow) -> bool {
+fn has_no_started_job(workflow: &Workflow) -> bool {
     let jobs = &workflow.status.jobs;
     workflow.status.run_id == Some(1) && jobs.ready + jobs.blocked == jobs.total
 }
@@ -148,7 +148,7 @@ mod tests {
             (Some(1), JobCounts { running: 1, ready: 1, ..waiting() }, false),
             (Some(1), JobCounts { completed: 1, blocked: 2, ..waiting() }, false),
         ] {
-            assert_eq!(is_untouched(&workflow(run, jobs)), expected, "{run:?} {jobs:?}");
+            assert_eq!(has_no_started_job(&workflow(run, jobs)), expected, "{run:?} {jobs:?}");
         }
         let fresh = workflow(Some(1), waiting());
         assert_eq!(untouched(&fresh, true), "workflow/w: 5 jobs not started yet\n");

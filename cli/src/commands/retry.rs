@@ -12,7 +12,7 @@ use crate::error::{CliError, ExitStatus};
 use crate::output::human;
 use crate::use_cases::changes::{self, StaleJob};
 use crate::use_cases::next_step::start_command;
-use crate::use_cases::orphans::{Search, find_lost, gather, replay_journals, visible_runners};
+use crate::use_cases::orphans::{OrphanSearch, find_lost, gather, replay_journals, visible_runners};
 
 /// Reset failed jobs to ready, so that they run again
 ///
@@ -85,7 +85,7 @@ pub async fn retry(
     jobs.sort();
     jobs.dedup();
     if !args.dry_run {
-        settle_ended_attempts(context, client, workflow, served).await?;
+        record_ended_attempts(context, client, workflow, served).await?;
     }
     let request = RetryRequest { jobs, all: args.all, changed: args.changed, dry_run: args.dry_run };
     let affected = client.retry(&workflow.id.to_string(), &request).await.map_err(explain_missing)?;
@@ -96,7 +96,7 @@ pub async fn retry(
 
 /// Records attempts that have ended without a report. Otherwise a retried job would wait until the lease of its runner expires.
 /// Does not query Slurm, because allocations keep their leases until they end.
-async fn settle_ended_attempts(
+async fn record_ended_attempts(
     context: &CommandContext,
     client: &Client,
     workflow: &Workflow,
@@ -110,8 +110,13 @@ async fn settle_ended_attempts(
     replay_journals(context, client, workflow, &runners).await?;
     let evidence = gather(context, runners, true).await?;
     if evidence.iter().any(|one| one.agent == ProcessState::Ended) {
-        find_lost(context, client, workflow, Search { is_served, ends_left_processes: true, ..Search::default() })
-            .await?;
+        find_lost(
+            context,
+            client,
+            workflow,
+            OrphanSearch { is_served, ends_left_processes: true, ..OrphanSearch::default() },
+        )
+        .await?;
     }
     Ok(())
 }

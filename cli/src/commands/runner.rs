@@ -10,7 +10,7 @@ use nix::fcntl::{Flock, FlockArg};
 use torc_api::api::Workflow;
 use torc_api::wire::{RunnerKind, RunnerScope};
 use torc_api::workflow::WorkflowSpec;
-use torc_runner::detect::{self, Share};
+use torc_runner::detect::{self, AllocationShare};
 use torc_runner::mode::{LaunchMode, effective};
 use torc_runner::{IdleExit, RunnerConfig, RunnerExit};
 
@@ -80,7 +80,7 @@ pub struct Serving {
     /// Idle time after which the runner exits.
     pub idle_exit: Option<Duration>,
     /// The part of a Slurm allocation that the runner uses.
-    pub share: Option<Share>,
+    pub share: Option<AllocationShare>,
     /// The folder of a worker that is reached over SSH.
     pub worker: Option<WorkerFolder>,
 }
@@ -127,8 +127,8 @@ pub async fn serve(
     config.exit_when_complete = id.is_some();
     config.idle_exit = idle_exit(serving.idle_exit, workflow);
     config.scope = id.map_or(RunnerScope::All, RunnerScope::Workflow);
-    if let (Some(share), Some(around)) = (serving.share, detect::surroundings()) {
-        let share = if starts_directly(found.as_ref(), &config) { Share::OwnNode } else { share };
+    if let (Some(share), Some(around)) = (serving.share, detect::current_allocation()) {
+        let share = if starts_directly(found.as_ref(), &config) { AllocationShare::OwnNode } else { share };
         share_allocation(&mut config, &context.settings.run, &around, share);
     }
     config.api_url = Some(client.url());

@@ -9,7 +9,7 @@ use crate::client::Client;
 use crate::connection::{ServerConnection, explain_missing, resolve_workflow};
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
-use crate::use_cases::orphans::{Search, find_lost};
+use crate::use_cases::orphans::{OrphanSearch, find_lost};
 
 /// Find and record allocations that have ended and jobs that were lost
 ///
@@ -31,7 +31,7 @@ pub struct SyncStatusArgs {
 
 pub async fn run(context: &CommandContext, args: &SyncStatusArgs) -> Result<ExitStatus, CliError> {
     let connection = ServerConnection::open(&context.settings, &context.folder).await?;
-    let search = Search {
+    let search = OrphanSearch {
         dry_run: args.dry_run,
         is_served: connection.is_served(),
         ends_left_processes: true,
@@ -46,7 +46,7 @@ async fn find_and_print(
     context: &CommandContext,
     args: &SyncStatusArgs,
     client: &Client,
-    search: Search<'_>,
+    search: OrphanSearch<'_>,
 ) -> Result<ExitStatus, CliError> {
     let name = resolve_workflow(client, args.workflow.as_deref()).await?;
     let workflow = client.workflow(&name).await.map_err(explain_missing)?;

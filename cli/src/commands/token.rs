@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use torc_api::token::{Claims, Credential, Grant, Scope, TokenRequest};
-use torc_core::trust;
+use torc_core::tokens;
 
 use crate::client::Client;
 use crate::connection::{bare_name, explain_missing, with_client};

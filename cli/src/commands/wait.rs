@@ -12,7 +12,7 @@ use crate::connection::{ServerConnection, bare_name, explain_missing, resolve_wo
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 use crate::use_cases::statuses::{LOCAL_TIMEOUT, wait_until};
-use crate::use_cases::watch_store::{Watched, watch_store};
+use crate::use_cases::watch_store::{WatchOutcome, watch_store};
 use crate::workflow_phase::{WorkflowPhase, has_condition, phase};
 
 /// Wait until a workflow has reached a condition
@@ -26,7 +26,7 @@ pub struct WaitArgs {
     pub workflow: Option<String>,
     /// Condition to wait for: `condition=Finished`, `condition=Succeeded`, another condition, or `delete`
     #[arg(long = "for", value_name = "CONDITION", default_value = "condition=Finished", value_parser = parse_goal)]
-    pub goal: Goal,
+    pub goal: WaitGoal,
     /// Time after which to give up, e.g. `90s`, `1h` or `PT1H` (default: none)
     #[arg(long, value_parser = crate::args::parse_duration)]
     pub timeout: Option<Duration>,
@@ -34,26 +34,26 @@ pub struct WaitArgs {
 
 /// The condition that ends the wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Goal {
+pub enum WaitGoal {
     /// A condition of the status is true.
     Condition(ConditionType),
     /// The workflow is deleted.
     Delete,
 }
 
-fn parse_goal(text: &str) -> Result<Goal, String> {
+fn parse_goal(text: &str) -> Result<WaitGoal, String> {
     if text.eq_ignore_ascii_case("delete") {
-        return Ok(Goal::Delete);
+        return Ok(WaitGoal::Delete);
     }
     let name = text.strip_prefix("condition=").unwrap_or(text);
     let name = name.strip_suffix("=True").or(name.strip_suffix("=true")).unwrap_or(name);
     let conditions = ConditionType::OF_WORKFLOW;
     let known = conditions.into_iter().find(|known| known.as_str().eq_ignore_ascii_case(name));
     let names = || conditions.map(ConditionType::as_str).join(", ");
-    known.map(Goal::Condition).ok_or_else(|| format!("must be `delete` or `condition=` with one of {}", names()))
+    known.map(WaitGoal::Condition).ok_or_else(|| format!("must be `delete` or `condition=` with one of {}", names()))
 }
 
-impl Goal {
+impl WaitGoal {
     /// Returns the text that `--for` accepts.
     pub fn text(&self) -> String {
         match self {
@@ -98,9 +98,9 @@ pub async fn run(context: &CommandContext, args: &WaitArgs) -> Result<ExitStatus
     };
     let look = async |connection: &ServerConnection| look(connection, &args.goal, workflow.id).await;
     match watch_store(context, connection, deadline, look).await? {
-        Watched::Done(last) => finish(context, &args.goal, &workflow.name, last),
-        Watched::Interrupted => Ok(ExitStatus::Interrupted),
-        Watched::TimedOut => Err(args.goal.timed_out(&workflow.name)),
+        WatchOutcome::Done(last) => finish(context, &args.goal, &workflow.name, last),
+        WatchOutcome::Interrupted => Ok(ExitStatus::Interrupted),
+        WatchOutcome::TimedOut => Err(args.goal.timed_out(&workflow.name)),
     }
 }
 
@@ -113,22 +113,22 @@ async fn find(client: &Client, args: &WaitArgs) -> Result<Option<Workflow>, CliE
     found(client.workflow(&name).await, &args.goal)
 }
 
-fn found(answer: Result<Workflow, ClientError>, goal: &Goal) -> Result<Option<Workflow>, CliError> {
+fn found(answer: Result<Workflow, ClientError>, goal: &WaitGoal) -> Result<Option<Workflow>, CliError> {
     match answer {
         Ok(workflow) => Ok(Some(workflow)),
-        Err(error) if error.is_not_found() && *goal == Goal::Delete => Ok(None),
+        Err(error) if error.is_not_found() && *goal == WaitGoal::Delete => Ok(None),
         Err(error) => Err(explain_missing(error)),
     }
 }
 
 /// Returns the workflow when the wait is over: inside `None` for a deleted one. Returns `None` to be called again.
-async fn look(connection: &ServerConnection, goal: &Goal, id: i64) -> Result<Option<Option<Workflow>>, CliError> {
+async fn look(connection: &ServerConnection, goal: &WaitGoal, id: i64) -> Result<Option<Option<Workflow>>, CliError> {
     let client = connection.client();
     if connection.is_served() {
         match wait_until(client, &[id], LOCAL_TIMEOUT, |workflow| evaluate(workflow, goal).is_some()).await {
             Ok(Some(_)) => {}
             Ok(None) => return Err(ClientError::Closed.into()),
-            Err(error) if error.is_not_found() && *goal == Goal::Delete => {}
+            Err(error) if error.is_not_found() && *goal == WaitGoal::Delete => {}
             Err(error) => return Err(explain_missing(error)),
         }
     }
@@ -141,7 +141,7 @@ async fn look(connection: &ServerConnection, goal: &Goal, id: i64) -> Result<Opt
 /// Prints the outcome; with `-o json` the workflow, or `null` if it was deleted.
 fn finish(
     context: &CommandContext,
-    goal: &Goal,
+    goal: &WaitGoal,
     name: &str,
     workflow: Option<Workflow>,
 ) -> Result<ExitStatus, CliError> {
@@ -155,8 +155,8 @@ fn finish(
 }
 
 /// Returns the exit status if a workflow has reached the goal or can no longer reach it.
-pub fn evaluate(workflow: &Workflow, goal: &Goal) -> Option<ExitStatus> {
-    let Goal::Condition(type_) = *goal else { return None };
+pub fn evaluate(workflow: &Workflow, goal: &WaitGoal) -> Option<ExitStatus> {
+    let WaitGoal::Condition(type_) = *goal else { return None };
     if has_condition(workflow, type_) {
         return Some(ExitStatus::Success);
     }
@@ -173,9 +173,9 @@ mod tests {
 
     #[test]
     fn conditions_are_parsed_as_kubectl_does() {
-        assert_eq!(parse_goal("condition=Finished"), Ok(Goal::Condition(ConditionType::Finished)));
-        assert_eq!(parse_goal("condition=succeeded=true"), Ok(Goal::Condition(ConditionType::Succeeded)));
-        assert_eq!(parse_goal("delete"), Ok(Goal::Delete));
+        assert_eq!(parse_goal("condition=Finished"), Ok(WaitGoal::Condition(ConditionType::Finished)));
+        assert_eq!(parse_goal("condition=succeeded=true"), Ok(WaitGoal::Condition(ConditionType::Succeeded)));
+        assert_eq!(parse_goal("delete"), Ok(WaitGoal::Delete));
         assert!(parse_goal("condition=Happy").is_err());
     }
 
@@ -192,27 +192,27 @@ mod tests {
             (&failed, ConditionType::Stalled, None),
             (&done, ConditionType::Succeeded, Some(ExitStatus::Success)),
         ] {
-            assert_eq!(evaluate(workflow, &Goal::Condition(type_)), expected);
+            assert_eq!(evaluate(workflow, &WaitGoal::Condition(type_)), expected);
         }
-        assert_eq!(evaluate(&done, &Goal::Delete), None);
+        assert_eq!(evaluate(&done, &WaitGoal::Delete), None);
     }
 
     #[test]
     fn every_condition_can_be_waited_for() {
         for type_ in ConditionType::OF_WORKFLOW {
-            let (name, goal) = (type_.as_str(), Goal::Condition(type_));
+            let (name, goal) = (type_.as_str(), WaitGoal::Condition(type_));
             for text in [format!("condition={name}"), name.to_lowercase(), format!("condition={name}=True")] {
                 assert_eq!(parse_goal(&text), Ok(goal.clone()), "{text}");
             }
             assert_eq!(evaluate(&workflow(JobCounts::default(), &[name]), &goal), Some(ExitStatus::Success));
             assert_eq!(goal.text(), format!("condition={name}"));
         }
-        assert_eq!((parse_goal("Delete"), Goal::Delete.text()), (Ok(Goal::Delete), "delete".to_owned()));
+        assert_eq!((parse_goal("Delete"), WaitGoal::Delete.text()), (Ok(WaitGoal::Delete), "delete".to_owned()));
     }
 
     #[test]
     fn success_is_out_of_reach_only_when_all_is_over() {
-        let succeeded = Goal::Condition(ConditionType::Succeeded);
+        let succeeded = WaitGoal::Condition(ConditionType::Succeeded);
         let canceled = Workflow { canceled: true, ..workflow(JobCounts::default(), &["Finished"]) };
         let decide = workflow(JobCounts { pending_failed: 1, ..JobCounts::default() }, &[]);
         let held = Workflow { suspended: true, ..workflow(JobCounts::default(), &[]) };

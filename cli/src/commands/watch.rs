@@ -19,7 +19,7 @@ use crate::output::{human, status_word};
 use crate::use_cases::background_server::ensure_background_server;
 use crate::use_cases::interrupts::Interrupts;
 use crate::use_cases::next_step::start_command;
-use crate::use_cases::orphans::{Search, find_lost};
+use crate::use_cases::orphans::{OrphanSearch, find_lost};
 use crate::workflow_phase::{WorkflowPhase, phase};
 
 /// Monitor a workflow until it has ended, and recover it with --recover
@@ -135,7 +135,7 @@ async fn check(
         running: workflow.status.jobs.running,
     };
     if may_be_lost(snapshot) {
-        let search = Search { is_served: watch.is_served, ..Search::default() };
+        let search = OrphanSearch { is_served: watch.is_served, ..OrphanSearch::default() };
         let found = find_lost(context, client, &workflow, search).await?;
         print_found(context, watch, &workflow.name, found.clone());
         if found.has_losses() {
@@ -231,7 +231,7 @@ fn print_status(context: &CommandContext, watch: &mut Monitor, workflow: &Workfl
 }
 
 /// Returns whether the maximum number of recoveries is reached.
-fn is_spent(max_retries: Option<u32>, recoveries: u32) -> bool {
+fn has_reached_limit(max_retries: Option<u32>, recoveries: u32) -> bool {
     max_retries.is_some_and(|most| recoveries >= most)
 }
 
@@ -242,14 +242,14 @@ async fn after_failure(
     workflow: &Workflow,
     watch: &mut Monitor,
 ) -> Result<Option<ExitStatus>, CliError> {
-    let is_spent = is_spent(args.max_retries, watch.recoveries);
-    if !args.recover || is_spent {
-        if is_spent && args.recover {
+    let has_reached_limit = has_reached_limit(args.max_retries, watch.recoveries);
+    if !args.recover || has_reached_limit {
+        if has_reached_limit && args.recover {
             context.output.progress(&format!("{}: the maximum number of recoveries is reached", workflow.name));
         }
         return Ok(Some(ExitStatus::WorkflowFailed));
     }
-    let search = Search { is_served: watch.is_served, ends_left_processes: true, ..Search::default() };
+    let search = OrphanSearch { is_served: watch.is_served, ends_left_processes: true, ..OrphanSearch::default() };
     let recovered = recover::recover(context, client, workflow, &args.recovery, search).await?;
     watch.recoveries += 1;
     context.output.progress(recover::describe(context, workflow, &recovered, true).trim_end());
@@ -265,8 +265,8 @@ fn may_submit(since: Option<Duration>) -> bool {
 }
 
 /// Returns whether the controller plans the allocations of a workflow.
-fn sizes_itself(spec: &WorkflowSpec) -> bool {
-    spec.slurm_cluster.is_some() && !spec.asks_slurm_for_nodes()
+fn has_automatic_allocations(spec: &WorkflowSpec) -> bool {
+    spec.slurm_cluster.is_some() && !spec.requests_slurm_nodes()
 }
 
 async fn schedule(
@@ -277,7 +277,7 @@ async fn schedule(
     watch: &mut Monitor,
 ) -> Result<(), CliError> {
     let spec = workflow.document.as_ref().map(|document| &document.spec);
-    if !may_submit(watch.scheduled.map(|last| last.elapsed())) || spec.is_some_and(sizes_itself) {
+    if !may_submit(watch.scheduled.map(|last| last.elapsed())) || spec.is_some_and(has_automatic_allocations) {
         return Ok(());
     }
     watch.scheduled = Some(Instant::now());
@@ -332,7 +332,7 @@ mod tests {
         for (most, done, expected) in
             [(None, 99, false), (Some(0), 0, true), (Some(2), 1, false), (Some(2), 2, true), (Some(2), 3, true)]
         {
-            assert_eq!(is_spent(most, done), expected, "{done} of {most:?}");
+            assert_eq!(has_reached_limit(most, done), expected, "{done} of {most:?}");
         }
         for (since, expected) in [(None, true), (Some(59_999), false), (Some(60_000), true)] {
             assert_eq!(may_submit(since.map(Duration::from_millis)), expected, "{since:?}");
@@ -375,7 +375,10 @@ mod tests {
             (cluster(), vec![action.clone()], false),
             (None, vec![action], false),
         ] {
-            assert_eq!(sizes_itself(&WorkflowSpec { slurm_cluster, actions, ..WorkflowSpec::default() }), expected);
+            assert_eq!(
+                has_automatic_allocations(&WorkflowSpec { slurm_cluster, actions, ..WorkflowSpec::default() }),
+                expected
+            );
         }
     }
 }

@@ -15,7 +15,7 @@ use torc_store::StoreError;
 use super::advertise;
 use super::link::EngineLink;
 use super::listening::{Listening, Protection};
-use super::store_dir::{Lock, Pin, ServerInfo, StoreDir, read_key};
+use super::store_dir::{Lock, PinUpdate, ServerInfo, StoreDir, read_key};
 use crate::client::Client;
 use crate::error::{CliError, ExitStatus};
 use crate::host::host_name;
@@ -242,11 +242,11 @@ impl Certificate {
     }
 
     /// Returns the pin for the token file.
-    fn pinned(&self) -> Pin {
+    fn pinned(&self) -> PinUpdate {
         match (self.pin, &self.given) {
-            (Some(fingerprint), _) => Pin::Certificate(fingerprint),
-            (None, Some(_)) => Pin::Remove,
-            (None, None) => Pin::Keep,
+            (Some(fingerprint), _) => PinUpdate::Certificate(fingerprint),
+            (None, Some(_)) => PinUpdate::Remove,
+            (None, None) => PinUpdate::Keep,
         }
     }
 }
@@ -356,8 +356,8 @@ mod tests {
         let pin = Fingerprint([5; 32]);
         let certificate =
             |pin, given: Option<&str>| Certificate { files: None, pin, given: given.map(PathBuf::from) }.pinned();
-        assert_eq!(certificate(Some(pin), None), Pin::Certificate(pin));
-        assert_eq!(certificate(None, Some("/c")), Pin::Remove);
-        assert_eq!(certificate(None, None), Pin::Keep);
+        assert_eq!(certificate(Some(pin), None), PinUpdate::Certificate(pin));
+        assert_eq!(certificate(None, Some("/c")), PinUpdate::Remove);
+        assert_eq!(certificate(None, None), PinUpdate::Keep);
     }
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use torc_api::token::{Credential, Fingerprint};
 use torc_controller::tls::{self, TlsFiles};
-use torc_core::trust::TokenKey;
+use torc_core::tokens::TokenKey;
 
 use crate::client::Trust;
 use crate::error::{CliError, ExitStatus};
@@ -79,7 +79,7 @@ impl ServerInfo {
 
 /// The pin of the server's certificate in the token file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pin {
+pub enum PinUpdate {
     /// Keep the current pin: a server with plain HTTP on loopback has no certificate.
     Keep,
     /// No pin: a CA signed the certificate.
@@ -214,13 +214,13 @@ impl StoreDir {
     }
 
     /// Returns the administrators' token and updates the pin in its file. The first call creates the token.
-    pub fn token(&self, pin: Pin) -> Result<String, CliError> {
+    pub fn token(&self, pin: PinUpdate) -> Result<String, CliError> {
         let (path, word) = (self.token_file(), self.secret("token")?);
         let token = Credential::token_of(&word).to_owned();
         let wanted = match pin {
-            Pin::Keep => word.clone(),
-            Pin::Remove => token.clone(),
-            Pin::Certificate(pin) => Credential { token: token.clone(), certificate: Some(pin) }.to_string(),
+            PinUpdate::Keep => word.clone(),
+            PinUpdate::Remove => token.clone(),
+            PinUpdate::Certificate(pin) => Credential { token: token.clone(), certificate: Some(pin) }.to_string(),
         };
         if wanted != word {
             self.write_private(&path, format!("{wanted}\n").as_bytes()).map_err(|error| self.unusable(error))?;
@@ -352,15 +352,17 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let store_dir = StoreDir::in_folder(root.path().join(".torc"));
         store_dir.create_folder().unwrap();
-        let token = store_dir.token(Pin::Keep).unwrap();
+        let token = store_dir.token(PinUpdate::Keep).unwrap();
         assert_eq!(token.len(), 64);
-        assert_eq!(store_dir.token(Pin::Keep).unwrap(), token);
+        assert_eq!(store_dir.token(PinUpdate::Keep).unwrap(), token);
         let read = || std::fs::read_to_string(store_dir.token_file()).unwrap().trim().to_owned();
         assert_eq!(read(), token);
         // The pin stays in the file until there is another certificate.
-        let own = Pin::Certificate(Fingerprint([3; 32]));
+        let own = PinUpdate::Certificate(Fingerprint([3; 32]));
         let pinned = format!("{token}~{}", Fingerprint([3; 32]));
-        for (pin, expected) in [(own, &pinned), (Pin::Keep, &pinned), (Pin::Remove, &token), (Pin::Keep, &token)] {
+        for (pin, expected) in
+            [(own, &pinned), (PinUpdate::Keep, &pinned), (PinUpdate::Remove, &token), (PinUpdate::Keep, &token)]
+        {
             assert_eq!(store_dir.token(pin).unwrap(), token);
             assert_eq!(read(), *expected, "{pin:?}");
         }
@@ -549,7 +551,7 @@ mod tests {
         store_dir.create_folder().unwrap();
         assert_eq!(std::fs::metadata(&store_dir.folder).unwrap().permissions().mode() & 0o777, 0o700);
         std::fs::write(store_dir.token_file(), "\n").unwrap();
-        assert_eq!(store_dir.token(Pin::Keep).unwrap().len(), 64);
+        assert_eq!(store_dir.token(PinUpdate::Keep).unwrap().len(), 64);
         let inner = root.path().join("a/b");
         std::fs::create_dir_all(inner.join(".torc")).unwrap();
         assert_eq!(StoreDir::find(&inner).unwrap().folder, inner.join(".torc"));

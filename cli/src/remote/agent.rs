@@ -40,7 +40,7 @@ pub async fn execute(request: WorkerRequest) -> WorkerResponse {
         }
     };
     let runner = WorkerFolder::new(here(&path)).recorded();
-    let alive = runner.as_ref().is_some_and(lives_here);
+    let alive = runner.as_ref().is_some_and(is_on_this_host);
     let outcome = result.unwrap_or_else(|error| refused(error.to_string(), "fix this on that machine".to_owned()));
     WorkerResponse { host: host_name(), outcome, runner, alive }
 }
@@ -73,7 +73,7 @@ fn refused(reason: String, advice: String) -> RequestOutcome {
     RequestOutcome::Refused { reason, advice }
 }
 
-fn lives_here(runner: &RecordedRunner) -> bool {
+fn is_on_this_host(runner: &RecordedRunner) -> bool {
     runner.host == host_name() && runner.process.is_alive()
 }
 
@@ -91,7 +91,7 @@ async fn start(order: &StartRequest) -> io::Result<RequestOutcome> {
     let _lock = folder.lock()?;
     let earlier = order.earlier_folder.as_deref().map(|path| WorkerFolder::new(here(path)));
     for known in [Some(&folder), earlier.as_ref()].into_iter().flatten().filter_map(WorkerFolder::recorded) {
-        if lives_here(&known) {
+        if is_on_this_host(&known) {
             return Ok(RequestOutcome::AlreadyRunning);
         }
         if known.host != host_name() && known.end_time.is_none() {
@@ -204,7 +204,7 @@ fn last_line(path: &Path) -> String {
 
 /// Stops the runner, and the shim of a dead runner, which still holds its jobs.
 async fn stop(folder: &WorkerFolder, force: bool, wait: Duration) -> RequestOutcome {
-    let runner = folder.recorded().filter(lives_here).map(|runner| runner.process);
+    let runner = folder.recorded().filter(is_on_this_host).map(|runner| runner.process);
     let mut found = runner.is_some();
     if let Some(runner) = &runner
         && !end(runner, force, wait).await
@@ -252,7 +252,7 @@ fn delete_logs(folder: &WorkerFolder) -> io::Result<RequestOutcome> {
         // No runner has used this folder, so its files are not logs.
         return Ok(RequestOutcome::Deleted { files: 0 });
     }
-    if folder.recorded().is_some_and(|runner| lives_here(&runner)) || folder.shim().is_some() {
+    if folder.recorded().is_some_and(|runner| is_on_this_host(&runner)) || folder.shim().is_some() {
         return Ok(refused(
             "its runner is running and writes them".to_owned(),
             "stop it first with `torc remote stop`".to_owned(),

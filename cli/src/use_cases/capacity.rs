@@ -84,20 +84,20 @@ impl StarvationDetector {
     /// Returns a workflow with ready jobs, if no job of any workflow moves.
     fn stuck_workflow(&self) -> Option<Workflow> {
         let latest = self.latest.borrow();
-        let is_still = latest.values().all(is_still);
-        latest.values().find(|workflow| is_still && is_stuck(workflow)).cloned()
+        let has_no_active_jobs = latest.values().all(has_no_active_jobs);
+        latest.values().find(|workflow| has_no_active_jobs && is_stuck(workflow)).cloned()
     }
 }
 
 /// Returns whether no job of a workflow is leased, running or recovering.
-fn is_still(workflow: &Workflow) -> bool {
+fn has_no_active_jobs(workflow: &Workflow) -> bool {
     let jobs = &workflow.status.jobs;
     jobs.leased + jobs.running + jobs.recovering == 0
 }
 
 /// Returns whether jobs of a workflow are ready but none moves.
 fn is_stuck(workflow: &Workflow) -> bool {
-    is_still(workflow) && workflow.status.jobs.ready > 0 && !workflow.suspended
+    has_no_active_jobs(workflow) && workflow.status.jobs.ready > 0 && !workflow.suspended
 }
 
 fn lacking(needed: i64, noun: &str, available: i64) -> String {
@@ -248,7 +248,7 @@ mod tests {
             (JobCounts { running: 1, ..counts() }, false),
             (JobCounts { recovering: 1, ..counts() }, false),
         ] {
-            assert_eq!(is_still(&workflow(jobs, &[])), still, "{jobs:?}");
+            assert_eq!(has_no_active_jobs(&workflow(jobs, &[])), still, "{jobs:?}");
         }
         assert_eq!((STARVATION_DELAY.as_secs(), CHECK_INTERVAL.as_millis()), (5, 500));
     }

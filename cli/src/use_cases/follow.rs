@@ -13,7 +13,7 @@ use crate::workflow_phase::phase;
 
 /// The parameters of [`follow_to_end`].
 #[derive(Clone, Copy, Debug)]
-pub struct Following {
+pub struct FollowedRun {
     /// The longest time without an answer before the server counts as gone.
     pub timeout: Duration,
     /// The message after an interrupt.
@@ -25,7 +25,7 @@ pub async fn follow_to_end(
     context: &CommandContext,
     client: &Client,
     ids: &[i64],
-    following: Following,
+    following: FollowedRun,
     interrupts: &mut Interrupts,
 ) -> Result<Option<ExitStatus>, CliError> {
     let mut progress = Progress::new(context.output);

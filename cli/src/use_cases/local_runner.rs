@@ -59,7 +59,7 @@ impl LocalRunner {
 
     /// Ends the runner. In an allocation it first waits for the runner to exit by itself, because accounting records of steps arrive late.
     pub async fn settle(mut self, interrupts: &mut Interrupts) -> Result<(), CliError> {
-        if !self.ended && torc_runner::detect::surroundings().is_some() {
+        if !self.ended && torc_runner::detect::current_allocation().is_some() {
             tokio::select! {
                 ended = self.ended() => drop(ended?),
                 () = interrupts.next() => {}

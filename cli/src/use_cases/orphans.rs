@@ -22,7 +22,7 @@ use crate::output::human;
 
 /// Options of a search for losses.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Search<'a> {
+pub struct OrphanSearch<'a> {
     /// Report losses without recording them.
     pub dry_run: bool,
     /// True if a process serves the store. Running runners then report to it.
@@ -38,7 +38,7 @@ pub async fn find_lost(
     context: &CommandContext,
     client: &Client,
     workflow: &Workflow,
-    search: Search<'_>,
+    search: OrphanSearch<'_>,
 ) -> Result<OrphanReport, CliError> {
     let runners = visible_runners(client).await?;
     if !search.dry_run {

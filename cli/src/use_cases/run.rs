@@ -13,7 +13,7 @@ use torc_core::ids::WorkflowId;
 use torc_runner::RunnerExit;
 
 use super::capacity::{LocalOffer, StarvationDetector, Starved};
-use super::follow::{Following, follow_to_end};
+use super::follow::{FollowedRun, follow_to_end};
 use super::interrupts::Interrupts;
 use super::local_runner::LocalRunner;
 use super::progress::Progress;
@@ -148,7 +148,7 @@ async fn follow_owner(
 ) -> Result<Option<ExitStatus>, CliError> {
     let ids = apply(context, client, target).await?;
     let interrupted = "stopped following; the other process still runs the jobs";
-    let following = Following { timeout: LOCAL_TIMEOUT, interrupted };
+    let following = FollowedRun { timeout: LOCAL_TIMEOUT, interrupted };
     follow_to_end(context, client, &ids, following, interrupts).await
 }
 

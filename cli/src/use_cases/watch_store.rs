@@ -15,7 +15,7 @@ use crate::error::{CliError, ExitStatus};
 const STORE_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The outcome of watching a store.
-pub enum Watched<T> {
+pub enum WatchOutcome<T> {
     /// `look` has returned a value.
     Done(T),
     /// The user interrupted the command.
@@ -33,7 +33,7 @@ pub async fn watch_store<T>(
     first: ServerConnection,
     deadline: Option<Instant>,
     mut look: impl AsyncFnMut(&ServerConnection) -> Result<Option<T>, CliError>,
-) -> Result<Watched<T>, CliError> {
+) -> Result<WatchOutcome<T>, CliError> {
     let mut interrupts = Interrupts::listen()?;
     let mut wait = OwnerWait::new(context);
     let mut next = Some(first);
@@ -48,9 +48,9 @@ pub async fn watch_store<T>(
                     wait.finish(context);
                 }
                 let looked = tokio::select! {
-                    looked = look(&connection) => looked.map(|found| found.map(Watched::Done)),
-                    () = interrupts.next() => Ok(Some(Watched::Interrupted)),
-                    () = sleep_until(deadline) => Ok(Some(Watched::TimedOut)),
+                    looked = look(&connection) => looked.map(|found| found.map(WatchOutcome::Done)),
+                    () = interrupts.next() => Ok(Some(WatchOutcome::Interrupted)),
+                    () = sleep_until(deadline) => Ok(Some(WatchOutcome::TimedOut)),
                 };
                 // An open store keeps other processes from running it.
                 connection.close().await;
@@ -66,8 +66,8 @@ pub async fn watch_store<T>(
         wait.begin(context);
         tokio::select! {
             () = wait.for_change() => {}
-            () = interrupts.next() => return Ok(Watched::Interrupted),
-            () = sleep_until(deadline) => return Ok(Watched::TimedOut),
+            () = interrupts.next() => return Ok(WatchOutcome::Interrupted),
+            () = sleep_until(deadline) => return Ok(WatchOutcome::TimedOut),
         }
     }
 }

@@ -11,7 +11,7 @@ use torc_core::rows::Changes;
 #[derive(Clone, Default)]
 pub(crate) struct ChangedWorkflows {
     ids: Arc<Mutex<Option<BTreeSet<WorkflowId>>>>,
-    news: Arc<Notify>,
+    changed_signal: Arc<Notify>,
 }
 
 impl ChangedWorkflows {
@@ -28,13 +28,13 @@ impl ChangedWorkflows {
         ids.extend(changes.events.iter().filter_map(|event| event.workflow));
         ids.extend(changes.allocations.iter().map(|row| row.workflow));
         if !ids.is_empty() {
-            self.news.notify_one();
+            self.changed_signal.notify_one();
         }
     }
 
     /// Waits until a workflow has changed.
     pub async fn some(&self) {
-        self.news.notified().await;
+        self.changed_signal.notified().await;
     }
 
     /// Returns the workflows that have changed since the last call.

@@ -97,7 +97,7 @@ impl EngineError {
     }
 
     /// Returns the error of a sync with the token of another runner.
-    pub(crate) fn not_theirs() -> Self {
+    pub(crate) fn foreign_runner() -> Self {
         Self::forbidden("the token does not belong to this runner".to_owned())
     }
 

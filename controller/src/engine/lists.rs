@@ -18,7 +18,7 @@ impl EngineHandle {
             let live: HashSet<i64> = runners.iter().map(|runner| runner.id).collect();
             let stored = self.store.runners(RunnerFilter { all }).await?;
             let gone = stored.into_iter().filter(|runner| !live.contains(&runner.id.0));
-            runners.extend(gone.map(|runner| views::gone_runner(&runner)));
+            runners.extend(gone.map(|runner| views::deregistered_runner(&runner)));
             runners.sort_by_key(|runner| runner.id);
         }
         Ok(runners)

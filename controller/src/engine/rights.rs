@@ -13,7 +13,7 @@ use crate::views;
 
 impl EngineHandle {
     /// Returns the number of a workflow if the bearer has access to it.
-    pub(crate) async fn find_theirs(
+    pub(crate) async fn find_accessible(
         &self,
         namespace: &str,
         workflow: &str,

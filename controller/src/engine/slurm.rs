@@ -11,7 +11,7 @@ use torc_api::recovery::SyncStatusRequest;
 use torc_api::wire::RunnerScope;
 use torc_core::engine::{Activity, AllocationKey, AllocationSummary, Observation, PoolDemand, allocation_view};
 use torc_core::ids::{JobId, WorkflowId};
-use torc_core::planning::course::WorkflowDemand;
+use torc_core::planning::allocation_plan::WorkflowDemand;
 use torc_core::planning::partition::PartitionLimits;
 use torc_core::rows::{AllocationRow, ClusterRow};
 use torc_core::time::rfc3339;
@@ -139,7 +139,7 @@ impl EngineHandle {
     }
 
     /// Records allocations that are about to be submitted, and the progress of the actions that request them.
-    pub(crate) async fn intend_allocations(
+    pub(crate) async fn record_submissions(
         &self,
         workflow: WorkflowId,
         rows: Vec<AllocationRow>,
@@ -149,13 +149,13 @@ impl EngineHandle {
         self.write(move |engine, tx| {
             begun.iter().for_each(|action| engine.begin_action(workflow, *action, tx));
             executed.iter().for_each(|action| engine.skip_action(workflow, *action, tx));
-            Ok(engine.intend_allocations(workflow, rows, tx)?)
+            Ok(engine.record_submissions(workflow, rows, tx)?)
         })
         .await
     }
 
-    pub(crate) async fn call_allocation(&self, key: AllocationKey) -> Result<Option<AllocationRow>, EngineError> {
-        self.write(move |engine, tx| Ok(engine.call_allocation(key, tx))).await
+    pub(crate) async fn record_sbatch_call(&self, key: AllocationKey) -> Result<Option<AllocationRow>, EngineError> {
+        self.write(move |engine, tx| Ok(engine.record_sbatch_call(key, tx))).await
     }
 
     pub(crate) async fn allocation_submitted(&self, key: AllocationKey, number: String) -> Result<bool, EngineError> {
@@ -180,7 +180,7 @@ impl EngineHandle {
     }
 
     /// Stores the partitions of a cluster, which limit what a retry may request.
-    pub(crate) async fn note_partitions(
+    pub(crate) async fn set_known_partitions(
         &self,
         cluster: String,
         partitions: Vec<PartitionLimits>,

@@ -25,7 +25,7 @@ impl EngineHandle {
         }
         self.write(move |engine, tx| {
             engine.rights().may_apply(&grant, &key.0, &key.1)?;
-            require_none(forbidden_changes(engine, &request.document))?;
+            reject_problems(forbidden_changes(engine, &request.document))?;
             let apply = Apply {
                 document: &request.document,
                 expanded: &expanded,
@@ -57,7 +57,7 @@ impl EngineHandle {
     async fn preview(&self, request: ApplyRequest, expanded: Expanded) -> Result<ApplyResponse, EngineError> {
         let document = serde_json::to_string(&request.document).map_err(unwritable)?;
         self.read(move |engine| {
-            require_none(forbidden_changes(engine, &request.document))?;
+            reject_problems(forbidden_changes(engine, &request.document))?;
             let metadata = &request.document.metadata;
             let (name, namespace) = (metadata.name.clone(), metadata.namespace().to_owned());
             let stored = engine.stored_document(&namespace, &metadata.name);
@@ -150,6 +150,6 @@ fn forbidden_changes(engine: &Engine, document: &WorkflowDocument) -> Vec<torc_a
 }
 
 /// Returns an error if there are problems.
-fn require_none(problems: Vec<torc_api::problem::Problem>) -> Result<(), EngineError> {
+fn reject_problems(problems: Vec<torc_api::problem::Problem>) -> Result<(), EngineError> {
     if problems.is_empty() { Ok(()) } else { Err(EngineError::invalid(problems)) }
 }

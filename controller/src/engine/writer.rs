@@ -31,7 +31,7 @@ use crate::{memory, views};
 /// Maximum number of commands in one transaction: enough to share one sync of the disk, few enough for short pauses.
 const GROUP_LIMIT: usize = 1_024;
 /// Interval between checks for silent runners.
-pub(super) const TICK: Duration = Duration::from_secs(1);
+pub(super) const TICK_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval between probes of a store that failed.
 pub(super) const PROBE: Duration = Duration::from_secs(5);
 
@@ -87,7 +87,7 @@ pub(super) async fn load(store: &Store, now: Now) -> Result<Engine, EngineError>
     let many = snapshot.jobs.len() > memory::MANY_JOBS;
     let engine = Engine::restore(snapshot, now);
     if many {
-        memory::give_back();
+        memory::release_unused();
     }
     engine.map_err(|error| EngineError::unavailable(error_chain(&error)))
 }
@@ -118,7 +118,7 @@ impl EngineWriter {
     }
 
     pub async fn run(mut self, mut commands: mpsc::Receiver<EngineCommand>) {
-        let mut tick = tokio::time::interval(TICK);
+        let mut tick = tokio::time::interval(TICK_INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut probe = tokio::time::interval(PROBE);
         probe.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -173,7 +173,7 @@ impl EngineWriter {
                 self.engine = Some(engine);
                 if changes.jobs.len() > memory::MANY_JOBS {
                     drop(changes);
-                    memory::give_back();
+                    memory::release_unused();
                 }
             }
             Err(error) => self.fail(error, &engine, answers).await,
@@ -186,7 +186,7 @@ impl EngineWriter {
             EngineCommand::Write(write) => Some(write(Ok((engine, tx)))),
             EngineCommand::Sync { runner, request, grant, reply } => {
                 if !engine.rights().may_sync(&grant, runner, &request) {
-                    return Some(reply_with(reply, Err(EngineError::not_theirs())));
+                    return Some(reply_with(reply, Err(EngineError::foreign_runner())));
                 }
                 let _span = info_span!("sync", runner = runner.0).entered();
                 let (start, reported) = (std::time::Instant::now(), request.finished.len());

@@ -148,7 +148,7 @@ async fn admit(
         return Ok(None);
     };
     let Query(namespace) = Query::<Namespace>::try_from_uri(uri)?;
-    Ok(Some(find_theirs(app, caller, namespace.name(), workflow).await?))
+    Ok(Some(find_accessible(app, caller, namespace.name(), workflow).await?))
 }
 
 /// Returns the number of the workflow that a filter names, if it names one. The caller must have access to it.
@@ -159,21 +159,28 @@ pub(super) async fn find_filtered(
     workflow: Option<&str>,
 ) -> Result<Option<WorkflowId>, EngineError> {
     match workflow {
-        Some(workflow) => find_theirs(app, caller, namespace.unwrap_or(DEFAULT_NAMESPACE), workflow).await.map(Some),
+        Some(workflow) => {
+            find_accessible(app, caller, namespace.unwrap_or(DEFAULT_NAMESPACE), workflow).await.map(Some)
+        }
         None => Ok(None),
     }
 }
 
 /// Returns the number of a workflow to which the caller has access.
-async fn find_theirs(app: &App, caller: &Caller, namespace: &str, workflow: &str) -> Result<WorkflowId, EngineError> {
-    match app.engine.find_theirs(namespace, workflow, &caller.grant).await? {
+async fn find_accessible(
+    app: &App,
+    caller: &Caller,
+    namespace: &str,
+    workflow: &str,
+) -> Result<WorkflowId, EngineError> {
+    match app.engine.find_accessible(namespace, workflow, &caller.grant).await? {
         Some(id) => Ok(id),
         None => Err(refused(app, caller).await),
     }
 }
 
 /// Refuses a caller without access to all of `workflows`.
-pub(super) async fn require_theirs(app: &App, caller: &Caller, workflows: &[WorkflowId]) -> Result<(), EngineError> {
+pub(super) async fn require_access(app: &App, caller: &Caller, workflows: &[WorkflowId]) -> Result<(), EngineError> {
     let theirs = app.engine.theirs(&caller.grant).await?;
     if theirs.is_none_or(|theirs| workflows.iter().all(|id| theirs.contains(id))) {
         return Ok(());

@@ -6,7 +6,7 @@ use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use torc_api::api::ErrorBody;
 use torc_api::error_code::ErrorCode;
-use torc_core::trust::TokenError;
+use torc_core::tokens::TokenError;
 
 use super::older_paths::versioned_path;
 use crate::engine::EngineError;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use torc_api::token::{Credential, Grant};
-use torc_core::trust::{self, TokenError};
+use torc_core::tokens::{self, TokenError};
 
 use crate::caller::Caller;
 use crate::issuer::Issuer;
@@ -42,13 +42,13 @@ impl Identities {
         let bearer = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
         // The fingerprint after a token is for the client alone.
         let token = Credential::token_of(bearer.ok_or(None)?.trim());
-        if trust::same(token.as_bytes(), self.admin.as_bytes()) {
+        if tokens::constant_time_eq(token.as_bytes(), self.admin.as_bytes()) {
             return Ok(Caller { grant: Grant::Admin, name: claimed_name(headers) });
         }
-        if self.metrics.as_ref().is_some_and(|word| trust::same(token.as_bytes(), word.as_bytes())) {
+        if self.metrics.as_ref().is_some_and(|word| tokens::constant_time_eq(token.as_bytes(), word.as_bytes())) {
             return Ok(Caller { grant: Grant::Metrics, name: "metrics".to_owned() });
         }
-        if !trust::is_signed(token) {
+        if !tokens::is_signed(token) {
             let Some(reviews) = &self.reviews else { return Err(None) };
             return reviews.caller(token).await.ok_or(None);
         }
@@ -76,7 +76,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use torc_api::token::{Claims, Fingerprint};
-    use torc_core::trust::TokenKey;
+    use torc_core::tokens::TokenKey;
 
     use super::*;
 

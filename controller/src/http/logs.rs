@@ -25,7 +25,7 @@ pub(super) fn routes() -> Vec<Route> {
             .access(Access::Pool)
             .audit(AuditVerb::ExchangeLogs)
             .summary("A runner brings pieces of logs, and waits until others are wanted"),
-        Route::get("/v1/workflows/{workflow}/jobs/{job}/log", piece)
+        Route::get("/v1/workflows/{workflow}/jobs/{job}/log", log_chunk)
             .access(Access::Workflow(Read))
             .summary("A piece of a log that is on the disk of a runner's Pod"),
     ]
@@ -43,7 +43,7 @@ async fn exchange(
 }
 
 #[derive(Deserialize, JsonSchema)]
-struct PieceQuery {
+struct LogChunkQuery {
     /// The file, as the result or the runner names it.
     path: String,
     /// The offset of the first byte.
@@ -53,11 +53,11 @@ struct PieceQuery {
     lines: Option<i64>,
 }
 
-async fn piece(
+async fn log_chunk(
     State(app): State<App>,
     TargetWorkflow(id): TargetWorkflow,
     Param(JobParam { job }): Param<JobParam>,
-    Query(query): Query<PieceQuery>,
+    Query(query): Query<LogChunkQuery>,
 ) -> ApiResult<LogChunk> {
     let job = app.engine.job(id, &job).await?;
     let of_job = ResultFilter { workflow: Some(id.0), job: Some(job.id), ..ResultFilter::default() };
@@ -81,8 +81,8 @@ async fn piece(
     };
     match brought {
         None => Err(EngineError::not_ready(format!("runner {reader} does not answer")).into()),
-        Some(piece) if !piece.found && reader != host => Err(EngineError::log_gone(&host).into()),
-        Some(piece) => Ok(Json(piece)),
+        Some(log_chunk) if !log_chunk.found && reader != host => Err(EngineError::log_gone(&host).into()),
+        Some(log_chunk) => Ok(Json(log_chunk)),
     }
 }
 

@@ -72,7 +72,7 @@ mod tests {
             let request = Request::get(path).body(Body::empty()).unwrap();
             gate.router().oneshot(request).await.unwrap().status().as_u16()
         };
-        readiness.lacks("leadership", "another server leads");
+        readiness.add_missing("leadership", "another server leads");
         assert_eq!((ask("/livez").await, ask("/readyz").await, ask("/v1/workflows").await), (200, 503, 503));
         gate.open(Router::new().route("/readyz", get(|| async { "ok" })));
         assert_eq!((ask("/readyz").await, ask("/v1/workflows").await), (200, 404));

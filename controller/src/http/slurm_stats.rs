@@ -10,7 +10,7 @@ use torc_core::ids::WorkflowId;
 
 use super::access::Access;
 use super::access::AccessMode::{Read, Write};
-use super::access::{find_filtered, require_theirs};
+use super::access::{find_filtered, require_access};
 use super::error::{ApiError, ApiResult};
 use super::extract::{Body, Query};
 use super::route::Route;
@@ -61,7 +61,7 @@ async fn record(
 ) -> Result<StatusCode, ApiError> {
     let stats = request.into_items();
     let workflows: Vec<WorkflowId> = stats.iter().map(|stats| WorkflowId(stats.workflow)).collect();
-    require_theirs(&app, &caller, &workflows).await?;
+    require_access(&app, &caller, &workflows).await?;
     app.engine.record_slurm_stats(stats).await?;
     Ok(StatusCode::NO_CONTENT)
 }

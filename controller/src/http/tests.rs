@@ -35,7 +35,7 @@ fn callers(server: &TestServer) -> Vec<(&'static str, Option<String>)> {
     let viewer = |namespace: &str| Grant::Viewer { namespace: namespace.to_owned() };
     let editor = |namespace: &str| Grant::Editor { namespace: namespace.to_owned() };
     let signed = |grant| Some(server.token(grant, None));
-    let forged = crate::issuer::Issuer::new(torc_core::trust::TokenKey::new(&[8; 32]).unwrap(), None);
+    let forged = crate::issuer::Issuer::new(torc_core::tokens::TokenKey::new(&[8; 32]).unwrap(), None);
     let statement = torc_api::token::Claims { grant: Grant::Admin, issuer: "i".to_owned(), issued: 0, expires: None };
     assert!(token_key().verify(&forged.issue(&statement), 0).is_err());
     vec![

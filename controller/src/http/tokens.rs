@@ -51,7 +51,7 @@ async fn granted(app: &App, caller: &Caller, request: &TokenRequest) -> Result<G
     match (request.scope, &request.workflow, &request.user) {
         (Scope::Runner, Some(workflow), None) => {
             let namespace = namespace();
-            let Some(id) = app.engine.find_theirs(&namespace, workflow, &caller.grant).await? else {
+            let Some(id) = app.engine.find_accessible(&namespace, workflow, &caller.grant).await? else {
                 let error = EngineError::forbidden(format!("workflow '{workflow}' belongs to another user"));
                 return Err(app.engine.refuse(error).await);
             };

@@ -31,7 +31,7 @@ use crate::engine::{EngineError, EngineHandle};
 /// the end of a short workflow at once.
 const STATUS_DELAYS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(200));
 /// Number of messages that a client may lag behind before its stream waits for it.
-const BUFFER: usize = 64;
+const BUFFERED_MESSAGES: usize = 64;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -49,7 +49,7 @@ async fn watch(
 ) -> Result<Sse<impl Stream<Item = Result<SseEvent, Infallible>>>, ApiError> {
     let resumed = headers.get("last-event-id").and_then(|value| value.to_str().ok()?.parse().ok());
     let filter = with_number(filter, &app, &caller).await?;
-    let (sender, receiver) = mpsc::channel(BUFFER);
+    let (sender, receiver) = mpsc::channel(BUFFERED_MESSAGES);
     let watch = WatchStream {
         engine: app.engine.clone(),
         workflow: filter.workflow.map(WorkflowId),

@@ -84,7 +84,7 @@ pub(super) async fn look(context: &Context, states: &mut ClusterStates) -> Resul
     let objects: Vec<Arc<GuardedCluster>> = context.clusters.state();
     let readable: Vec<&SlurmCluster> = objects.iter().filter_map(|object| object.0.as_ref().ok()).collect();
     for cluster in &readable {
-        bring_up_to_date(context, cluster, states).await.map_err(|error| error.to_string())?;
+        apply_if_newer(context, cluster, states).await.map_err(|error| error.to_string())?;
     }
     let names: BTreeSet<&str> =
         objects.iter().filter_map(|object| kube::Resource::meta(&**object).name.as_deref()).collect();
@@ -102,7 +102,7 @@ pub(super) async fn look(context: &Context, states: &mut ClusterStates) -> Resul
     outcome
 }
 
-async fn bring_up_to_date(
+async fn apply_if_newer(
     context: &Context,
     cluster: &SlurmCluster,
     states: &mut ClusterStates,

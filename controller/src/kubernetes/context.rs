@@ -139,7 +139,7 @@ impl Context {
     }
 
     /// Returns whether all objects have been listed.
-    pub fn knows_all(&self) -> bool {
+    pub fn has_listed_all(&self) -> bool {
         self.readiness.has_listed()
     }
 

@@ -21,13 +21,13 @@ const NAMED: usize = 5;
 pub(super) async fn run(context: Arc<Context>, stop: CancellationToken) {
     let mut log_once = LogOnce::default();
     loop {
-        match complaint(&context).await {
+        match problem(&context).await {
             None => return context.readiness.has("definitions"),
-            Some(complaint) => {
-                if log_once.should_log(&complaint) {
-                    tracing::warn!(error = complaint, "custom resource definitions are outdated");
+            Some(problem) => {
+                if log_once.should_log(&problem) {
+                    tracing::warn!(error = problem, "custom resource definitions are outdated");
                 }
-                context.readiness.lacks("definitions", complaint);
+                context.readiness.add_missing("definitions", problem);
             }
         }
         tokio::select! {
@@ -37,7 +37,7 @@ pub(super) async fn run(context: Arc<Context>, stop: CancellationToken) {
     }
 }
 
-async fn complaint(context: &Context) -> Option<String> {
+async fn problem(context: &Context) -> Option<String> {
     let request = match axum::http::Request::get(DESCRIPTION).body(Vec::new()) {
         Ok(request) => request,
         Err(error) => return Some(error.to_string()),
@@ -124,8 +124,8 @@ mod tests {
             let mut older = ours.clone();
             let fields = older[kind].pointer_mut(&format!("{properties}{path}")).and_then(Value::as_object_mut);
             assert!(fields.and_then(|fields| fields.remove(said.rsplit('.').next()?)).is_some(), "{said}");
-            let complaint = outdated(&described(&older)).unwrap_or_default();
-            assert!(complaint.contains(&format!("definitions lack {said}: update")), "{complaint}");
+            let problem = outdated(&described(&older)).unwrap_or_default();
+            assert!(problem.contains(&format!("definitions lack {said}: update")), "{problem}");
         }
         let nothing = outdated(&json!({})).unwrap_or_default();
         assert!(nothing.contains("lack SlurmCluster, Workflow: ") && nothing.contains("`torc crd install`"));
@@ -160,8 +160,8 @@ mod tests {
         let mut older = definitions();
         let path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/jobs/items/properties";
         let fields = older[1].pointer_mut(path).and_then(Value::as_object_mut).map(std::mem::take).unwrap_or_default();
-        let complaint = outdated(&described(&older)).unwrap_or_default();
-        let named = complaint.matches("Workflow.spec.jobs[].").count();
-        assert!(named == 5 && complaint.contains(&format!(" and {} more:", fields.len() - 5)), "{complaint}");
+        let problem = outdated(&described(&older)).unwrap_or_default();
+        let named = problem.matches("Workflow.spec.jobs[].").count();
+        assert!(named == 5 && problem.contains(&format!(" and {} more:", fields.len() - 5)), "{problem}");
     }
 }

@@ -187,7 +187,7 @@ async fn publish_one(context: &Context, event: &Event) -> Result<bool, String> {
     // A reason of a later version has no Event.
     let published = event.reason.parse().ok().and_then(kubernetes_reason);
     let (Some((reason, kind)), Some(workflow)) = (published, event.workflow_id) else { return Ok(true) };
-    let Some(object) = context.object_of(workflow).await else { return Ok(context.knows_all()) };
+    let Some(object) = context.object_of(workflow).await else { return Ok(context.has_listed_all()) };
     if !context.leadership.is_held() {
         return Ok(false);
     }

@@ -20,20 +20,20 @@ const ORPHAN_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Checks for orphaned workflows, until `stop`.
 pub(super) async fn run(context: Arc<Context>, stop: CancellationToken) {
-    let mut pause = LISTING_INTERVAL;
+    let mut interval = LISTING_INTERVAL;
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
-            () = tokio::time::sleep(pause) => {}
+            () = tokio::time::sleep(interval) => {}
         }
         // Absence is only certain once all objects are listed.
-        if !context.knows_all() || !context.leadership.is_held() {
+        if !context.has_listed_all() || !context.leadership.is_held() {
             continue;
         }
         if let Err(error) = look(&context).await {
             tracing::warn!(%error, "orphaned workflows were not checked");
         }
-        pause = ORPHAN_CHECK_INTERVAL;
+        interval = ORPHAN_CHECK_INTERVAL;
     }
 }
 

@@ -14,7 +14,7 @@ pub(crate) struct Readiness {
 
 impl Readiness {
     /// Adds a missing part and the reason.
-    pub fn lacks(&self, what: &'static str, why: impl Into<String>) {
+    pub fn add_missing(&self, what: &'static str, why: impl Into<String>) {
         self.lock().insert(what, why.into());
     }
 
@@ -25,7 +25,7 @@ impl Readiness {
 
     /// Records that the first list of objects has begun.
     pub fn lists(&self) {
-        self.lacks(WORKFLOWS, "are being listed");
+        self.add_missing(WORKFLOWS, "are being listed");
     }
 
     /// Records the reason why objects cannot be listed. After the first list, this no longer affects readiness.
@@ -65,9 +65,9 @@ mod tests {
         let readiness = Readiness::default();
         assert_eq!(readiness.missing(), None);
         readiness.lists();
-        readiness.lacks("definitions", "Workflow has no field `spec.x`");
-        let complaint = "definitions: Workflow has no field `spec.x`; workflows: are being listed";
-        assert_eq!(readiness.missing().as_deref(), Some(complaint));
+        readiness.add_missing("definitions", "Workflow has no field `spec.x`");
+        let problem = "definitions: Workflow has no field `spec.x`; workflows: are being listed";
+        assert_eq!(readiness.missing().as_deref(), Some(problem));
         assert!(!readiness.has_listed());
         readiness.cannot_list("forbidden");
         assert!(!readiness.has_listed());

@@ -30,7 +30,7 @@ use super::context::{Accepted, Context, GuardedWorkflow, Object, ObjectState, ob
 use super::events::{self, EventNote, EventType};
 use super::rejection::Rejection;
 use super::sources::{self, Embedded};
-use super::status::left_to_other;
+use super::status::unmanaged_status;
 use super::status_writer::{NOT_LEADING_INTERVAL, ReconcileError, apply, write_status};
 use super::ttl::{Lifetime, lifetime, seconds};
 use super::{FINALIZER, UID, WORKING_DIR, backoff, cleanup};
@@ -38,7 +38,7 @@ use crate::clock;
 use crate::metrics::Reconciler;
 
 /// Interval between reads of tables in ConfigMaps.
-const SOURCES_AGE: Duration = Duration::from_secs(60);
+const SOURCES_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Reconciles an object and returns the delay until the next time.
 pub(super) async fn reconcile(found: Arc<GuardedWorkflow>, context: Arc<Context>) -> Result<Action, ReconcileError> {
@@ -88,21 +88,21 @@ async fn pass(found: &GuardedWorkflow, object: &Object, context: &Context) -> Re
     }
     let generation = workflow.metadata.generation.unwrap_or_default();
     if workflow.spec.is_managed_by_other() {
-        leave_to_other(context, object, workflow, generation).await?;
+        publish_unmanaged(context, object, workflow, generation).await?;
         return Ok(None);
     }
     if !workflow.finalizers().iter().any(|finalizer| finalizer == FINALIZER) {
         add_finalizer(context, object).await?;
     }
     let memory = context.recall(object, before);
-    let again = bring_up_to_date(context, object, workflow, generation, &memory).await?;
+    let again = apply_if_newer(context, object, workflow, generation, &memory).await?;
     let status = write_status(context, object, generation, before, None).await?;
     let expiry = expire(context, object, &workflow.spec).await?;
     Ok([again, status, expiry].into_iter().flatten().min())
 }
 
 /// Applies the object's generation unless the engine has it. Returns a delay if something else must happen first.
-async fn bring_up_to_date(
+async fn apply_if_newer(
     context: &Context,
     object: &Object,
     workflow: &Workflow,
@@ -118,7 +118,7 @@ async fn bring_up_to_date(
             _ => Vec::new(),
         };
         if versions == accepted.sources {
-            return Ok(has_sources.then_some(SOURCES_AGE));
+            return Ok(has_sources.then_some(SOURCES_INTERVAL));
         }
     }
     let is_final = |(refused, rejection): &(i64, Rejection)| *refused == generation && !rejection.may_pass();
@@ -129,7 +129,7 @@ async fn bring_up_to_date(
         Ok(sources) => {
             let accepted = Some(Accepted { generation, sources });
             context.remember(object, |memory| (memory.accepted, memory.rejected) = (accepted, None));
-            Ok(has_sources.then_some(SOURCES_AGE))
+            Ok(has_sources.then_some(SOURCES_INTERVAL))
         }
         Err(rejection) => {
             let again = rejection.may_pass().then(|| backoff::after(memory.failures + 3));
@@ -245,7 +245,7 @@ async fn add_finalizer(context: &Context, object: &Object) -> Result<(), Reconci
 }
 
 /// Writes the one condition of an object that another controller manages, once.
-async fn leave_to_other(
+async fn publish_unmanaged(
     context: &Context,
     object: &Object,
     workflow: &Workflow,
@@ -256,7 +256,7 @@ async fn leave_to_other(
         return Ok(());
     }
     let manager = workflow.spec.managed_by.as_deref().unwrap_or_default();
-    let condition = left_to_other(generation, manager, &rfc3339(clock::now().wall_ms));
+    let condition = unmanaged_status(generation, manager, &rfc3339(clock::now().wall_ms));
     let patch = json!({
         "apiVersion": API_VERSION,
         "kind": "Workflow",

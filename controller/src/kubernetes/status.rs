@@ -107,7 +107,7 @@ fn absent(type_: ConditionType, generation: i64) -> Condition {
 }
 
 /// Returns the only condition of an object that another controller manages.
-pub(super) fn left_to_other(generation: i64, manager: &str, now: &str) -> Condition {
+pub(super) fn unmanaged_status(generation: i64, manager: &str, now: &str) -> Condition {
     let message = format!("managed by {manager} (`spec.managedBy`)");
     let condition =
         plain(ConditionType::Suspended, ConditionStatus::True, ConditionReason::ManagedByOther, message, generation);

@@ -52,7 +52,7 @@ pub(super) async fn write_status(
     });
     match decide(before, &said, memory.since_written()) {
         WriteDecision::Nothing => Ok(None),
-        WriteDecision::After(pause) => Ok(Some(pause)),
+        WriteDecision::After(delay) => Ok(Some(delay)),
         WriteDecision::Now => {
             if !context.leadership.is_held() {
                 return Ok(Some(NOT_LEADING_INTERVAL));

@@ -23,11 +23,11 @@ use super::watch_backoff::with_backoff;
 /// Number of objects in one page of a list: objects may be large.
 pub(super) const PAGE: u32 = 50;
 /// Maximum number of objects that are reconciled at the same time.
-const AT_ONCE: u16 = 8;
+const MAX_CONCURRENT_RECONCILES: u16 = 8;
 /// Delay before changes of the engine are forwarded, so that many changes of a workflow cause one reconcile.
-const GATHER: Duration = Duration::from_millis(200);
+const CHANGE_BATCH_DELAY: Duration = Duration::from_millis(200);
 /// Capacity of the queue of changed objects. When it is full, the senders wait.
-const BACKLOG: usize = 256;
+const QUEUE_CAPACITY: usize = 256;
 
 /// The watches of workflows: one for each configured namespace, or one for all.
 pub(super) struct Watches {
@@ -62,9 +62,9 @@ impl Watches {
         let mut ways = Vec::new();
         let unlisted = Arc::new(AtomicUsize::new(self.watches.len()));
         for watch in self.watches {
-            let (sender, receiver) = mpsc::channel(BACKLOG);
+            let (sender, receiver) = mpsc::channel(QUEUE_CAPACITY);
             ways.push((watch.namespace.clone(), sender));
-            tasks.push(tokio::spawn(look_after(
+            tasks.push(tokio::spawn(reconcile_namespace(
                 watch,
                 receiver,
                 Arc::clone(&unlisted),
@@ -78,9 +78,9 @@ impl Watches {
 }
 
 /// Reconciles the objects of one namespace, or of all.
-async fn look_after(
+async fn reconcile_namespace(
     watch: NamespaceWatch,
-    news: mpsc::Receiver<ObjectRef<GuardedWorkflow>>,
+    changes: mpsc::Receiver<ObjectRef<GuardedWorkflow>>,
     unlisted: Arc<AtomicUsize>,
     context: Arc<Context>,
     stop: CancellationToken,
@@ -91,16 +91,17 @@ async fn look_after(
     };
     // Lists come in pages. Watches restart when they end, and begin with a new list when their version is too old (410).
     let seen = watcher(api, watcher::Config::default().page_size(PAGE));
-    let seen = with_backoff(seen, telling(context.readiness.clone()))
+    let seen = with_backoff(seen, watch_error_reporter(context.readiness.clone()))
         .modify(|object: &mut GuardedWorkflow| {
             kube::Resource::meta_mut(object).managed_fields = None;
         })
         .reflect(watch.writer)
-        .inspect(note_listed(unlisted, context.readiness.clone()))
+        .inspect(mark_listed(unlisted, context.readiness.clone()))
         .applied_objects();
     let seen = seen.filter_map(|seen| std::future::ready(seen.ok().map(|object| ObjectRef::from_obj(&object))));
-    let news = futures::stream::unfold(news, |mut news| async move { news.recv().await.map(|one| (one, news)) });
-    let requests = futures::stream::select(seen, news).map(|reference| {
+    let changes =
+        futures::stream::unfold(changes, |mut changes| async move { changes.recv().await.map(|one| (one, changes)) });
+    let requests = futures::stream::select(seen, changes).map(|reference| {
         Ok::<ReconcileRequest<GuardedWorkflow>, std::convert::Infallible>(ReconcileRequest::from(reference))
     });
     let passes = applier(
@@ -109,14 +110,14 @@ async fn look_after(
         context,
         watch.store,
         requests.take_until(stop.cancelled_owned()),
-        Config::default().concurrency(AT_ONCE),
+        Config::default().concurrency(MAX_CONCURRENT_RECONCILES),
     );
     // Errors were logged where they occurred. An object that is missing was deleted.
     passes.for_each(|_| async {}).await;
 }
 
 /// Returns a function that logs an error of a watch and adds it to the readiness.
-fn telling(readiness: Readiness) -> impl FnMut(&str) {
+fn watch_error_reporter(readiness: Readiness) -> impl FnMut(&str) {
     move |said| {
         tracing::warn!(error = said, "workflows cannot be watched");
         readiness.cannot_list(said);
@@ -124,7 +125,7 @@ fn telling(readiness: Readiness) -> impl FnMut(&str) {
 }
 
 /// Records the end of the first list. After that of the last namespace, all objects are known.
-fn note_listed(
+fn mark_listed(
     unlisted: Arc<AtomicUsize>,
     readiness: Readiness,
 ) -> impl FnMut(&watcher::Result<watcher::Event<GuardedWorkflow>>) {
@@ -147,7 +148,7 @@ async fn forward_changes(context: Arc<Context>, ways: Vec<RequeueSender>, stop: 
             () = stop.cancelled() => return,
             () = touched.some() => {}
         }
-        tokio::time::sleep(GATHER).await;
+        tokio::time::sleep(CHANGE_BATCH_DELAY).await;
         for id in touched.take() {
             if let Some(reference) = reference(&context, id).await {
                 let way = ways.iter().find(|(of, _)| of.is_none() || *of == reference.namespace);
@@ -174,8 +175,8 @@ mod tests {
     fn everything_is_listed_when_the_last_namespace_is() {
         let (unlisted, readiness) = (Arc::new(AtomicUsize::new(2)), Readiness::default());
         readiness.lists();
-        let mut first = note_listed(Arc::clone(&unlisted), readiness.clone());
-        let mut second = note_listed(unlisted, readiness.clone());
+        let mut first = mark_listed(Arc::clone(&unlisted), readiness.clone());
+        let mut second = mark_listed(unlisted, readiness.clone());
         // The start of a list is not its end, and a repeated list is not a new one.
         for event in [watcher::Event::Init, watcher::Event::InitDone, watcher::Event::InitDone] {
             first(&Ok(event));
@@ -209,8 +210,8 @@ mod tests {
         tokio::task::yield_now().await;
         fixture.server.apply("ada", "other", "w", crate::tests::jobs(&["a"])).await;
         fixture.server.apply("ada", "lab", "w", crate::tests::jobs(&["a"])).await;
-        let news = tokio::time::timeout(Duration::from_secs(20), of_lab.recv()).await;
-        let reference = news.ok().flatten().map(|one| (one.name, one.namespace));
+        let changes = tokio::time::timeout(Duration::from_secs(20), of_lab.recv()).await;
+        let reference = changes.ok().flatten().map(|one| (one.name, one.namespace));
         assert_eq!(reference, Some(("w".to_owned(), Some("lab".to_owned()))));
         assert!(of_other.try_recv().is_err(), "no object has changed there");
         stop.cancel();

@@ -28,9 +28,9 @@ impl WatchBackoff {
     fn after<K>(&mut self, seen: &watcher::Result<Event<K>>) -> (Duration, Option<String>) {
         match seen {
             Err(error) => {
-                let pause = self.backoff.next_delay();
+                let delay = self.backoff.next_delay();
                 let said = explained_watch(error);
-                (pause, self.log_once.should_log(&said).then_some(said))
+                (delay, self.log_once.should_log(&said).then_some(said))
             }
             // A list that will fail also begins: only its end counts as success.
             Ok(Event::Init | Event::InitApply(_)) => (Duration::ZERO, None),
@@ -42,20 +42,20 @@ impl WatchBackoff {
     }
 }
 
-/// Delays a stream of events after errors, and passes each distinct error to `tell`.
+/// Delays a stream of events after errors, and passes each distinct error to `report`.
 pub(super) fn with_backoff<K>(
     seen: impl Stream<Item = watcher::Result<Event<K>>>,
-    mut tell: impl FnMut(&str),
+    mut report: impl FnMut(&str),
 ) -> impl Stream<Item = watcher::Result<Event<K>>> {
     let mut backoff = WatchBackoff::new();
     seen.then(move |seen| {
-        let (pause, news) = backoff.after(&seen);
-        if let Some(said) = news {
-            tell(&said);
+        let (delay, message) = backoff.after(&seen);
+        if let Some(said) = message {
+            report(&said);
         }
         async move {
-            if !pause.is_zero() {
-                tokio::time::sleep(pause).await;
+            if !delay.is_zero() {
+                tokio::time::sleep(delay).await;
             }
             seen
         }
@@ -79,18 +79,18 @@ mod tests {
     #[test]
     fn delays_grow_and_an_error_is_reported_once_until_success() {
         let mut backoff = WatchBackoff::new();
-        let mut pauses = Vec::new();
+        let mut delays = Vec::new();
         for round in 0..6 {
             assert_eq!(backoff.after::<()>(&Ok(Event::Init)), (Duration::ZERO, None), "a beginning is no end");
             assert_eq!(backoff.after(&Ok(Event::InitApply(()))), (Duration::ZERO, None), "nor is a first page");
-            let (pause, news) = backoff.after(&forbidden());
-            assert_eq!(news.is_some(), round == 0);
-            pauses.push(pause.as_millis());
+            let (delay, message) = backoff.after(&forbidden());
+            assert_eq!(message.is_some(), round == 0);
+            delays.push(delay.as_millis());
         }
-        assert_eq!(pauses, [800, 1_600, 3_200, 6_400, 10_000, 10_000]);
+        assert_eq!(delays, [800, 1_600, 3_200, 6_400, 10_000, 10_000]);
         assert_eq!(backoff.after::<()>(&Ok(Event::InitDone)), (Duration::ZERO, None));
-        let (pause, news) = backoff.after(&forbidden());
-        assert_eq!((pause, news.is_some()), (INITIAL_BACKOFF, true), "it is reset");
+        let (delay, message) = backoff.after(&forbidden());
+        assert_eq!((delay, message.is_some()), (INITIAL_BACKOFF, true), "it is reset");
     }
 
     #[tokio::test]

@@ -24,7 +24,7 @@ pub(super) async fn start(config: ServerConfig) -> Result<Server, StartError> {
     let stop = Stop::default();
     let certificates = certificates(&config)?;
     let readiness = Readiness::default();
-    readiness.lacks(LEADERSHIP, "the lease has not been read yet");
+    readiness.add_missing(LEADERSHIP, "the lease has not been read yet");
     let gate = ReadinessGate::new(readiness.clone());
     let socket = bind(config.bind).await?;
     let address = socket.as_ref().and_then(|socket| socket.local_addr().ok());
@@ -39,7 +39,7 @@ pub(super) async fn start(config: ServerConfig) -> Result<Server, StartError> {
     let opened =
         EngineHandle::start(store.clone(), limits(&config), Arc::default(), stop.clone(), issuer(&config)).await;
     let opened = opened.map_err(StartError::Load)?;
-    readiness.lacks("definitions", "are being compared");
+    readiness.add_missing("definitions", "are being compared");
     readiness.lists();
     readiness.has(LEADERSHIP);
 
@@ -88,9 +88,9 @@ impl LeaderElection {
     /// Waits until this server leads and keeps the lease from then on. A server without a Lease leads at once.
     async fn win(&mut self, config: &ServerConfig, readiness: &Readiness) -> Option<Leader> {
         let mut candidate = self.candidate.take()?;
-        let standing_by = |holder: &str| readiness.lacks(LEADERSHIP, led_by(holder));
+        let standing_by = |holder: &str| readiness.add_missing(LEADERSHIP, leader_message(holder));
         let (leader, asked) = candidate.win(&config.database, standing_by).await;
-        readiness.lacks(LEADERSHIP, "the store is being opened");
+        readiness.add_missing(LEADERSHIP, "the store is being opened");
         tracing::info!(epoch = leader.epoch, holder = leader.holder, "leadership acquired");
         self.leadership = Leadership::of_lease(asked, self.superseded.clone());
         let release = CancellationToken::new();
@@ -101,7 +101,7 @@ impl LeaderElection {
 }
 
 /// Returns a message about the leader. The holder is empty when the lease cannot be read.
-fn led_by(holder: &str) -> String {
+fn leader_message(holder: &str) -> String {
     if holder.is_empty() { "the leader is unknown".to_owned() } else { format!("{holder} leads") }
 }
 
@@ -116,7 +116,7 @@ async fn open(config: &ServerConfig, leader: Option<Leader>, readiness: &Readine
                 if !std::mem::replace(&mut has_told, true) {
                     let said = held_by(torc_store::last_leader(&config.database).await.unwrap_or_default());
                     tracing::warn!(reason = said, "store is not open yet");
-                    readiness.lacks(LEADERSHIP, said);
+                    readiness.add_missing(LEADERSHIP, said);
                 }
                 tokio::time::sleep(RETRY_INTERVAL).await;
             }
@@ -137,8 +137,8 @@ mod tests {
 
     #[test]
     fn a_server_that_stands_by_says_who_leads() {
-        assert_eq!(led_by("torc-1_00ff"), "torc-1_00ff leads");
-        assert_eq!(led_by(""), "the leader is unknown");
+        assert_eq!(leader_message("torc-1_00ff"), "torc-1_00ff leads");
+        assert_eq!(leader_message(""), "the leader is unknown");
     }
 
     #[test]

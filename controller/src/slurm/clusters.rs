@@ -15,11 +15,11 @@ use torc_slurm::exec::{Answer, Slurm};
 use torc_slurm::{partitions, scontrol, sinfo};
 
 use super::login::prefix;
-use crate::clock::{self, Moments};
+use crate::clock::{self, InstantSource};
 use crate::metrics::Metrics;
 
 /// Age at which detected partitions are detected again.
-const PARTITIONS_AGE: Duration = Duration::from_secs(600);
+const PARTITIONS_INTERVAL: Duration = Duration::from_secs(600);
 /// Time without an answer after which a Slurm is reported as unreachable.
 const UNREACHABLE_AFTER: Duration = Duration::from_secs(60);
 
@@ -28,7 +28,7 @@ pub(super) struct ClusterConnection {
     pub spec: SlurmClusterSpec,
     slurm: Slurm,
     metrics: Arc<Metrics>,
-    moments: Moments,
+    instants: InstantSource,
     detected: Option<(Vec<DetectedPartition>, Instant)>,
     partitions: Vec<PartitionLimits>,
     last_contact_ms: Option<i64>,
@@ -42,7 +42,7 @@ impl ClusterConnection {
         replaced: &BTreeMap<String, String>,
         ssh_secrets: Option<&Path>,
         metrics: Arc<Metrics>,
-        moments: Moments,
+        instants: InstantSource,
     ) -> Self {
         let prefix = prefix(&spec.command_prefix, spec.secret_name.as_deref(), ssh_secrets);
         let slurm = Slurm::new(&prefix).replaced_by(|name| replaced.get(name).cloned());
@@ -50,7 +50,7 @@ impl ClusterConnection {
             spec,
             slurm,
             metrics,
-            moments,
+            instants,
             detected: None,
             partitions: Vec::new(),
             last_contact_ms: None,
@@ -60,7 +60,7 @@ impl ClusterConnection {
 
     /// Returns the current instant.
     pub fn now(&self) -> Instant {
-        (self.moments)()
+        (self.instants)()
     }
 
     /// Makes a call and records whether Slurm answered.
@@ -84,7 +84,7 @@ impl ClusterConnection {
 
     /// Writes a file on the machine of Slurm's commands, readable only by its owner.
     pub async fn put(&self, path: &str, content: &str) -> Result<(), SlurmError> {
-        self.slurm.put_file(path, content).await
+        self.slurm.write_file(path, content).await
     }
 
     /// Creates a folder on the machine of Slurm's commands.
@@ -112,7 +112,7 @@ impl ClusterConnection {
     /// Returns the partitions: as configured, or as detected. `None` before the first detection.
     pub async fn partitions(&mut self) -> Option<&[PartitionLimits]> {
         let now = self.now();
-        let is_fresh = self.detected.as_ref().is_some_and(|(_, at)| now.duration_since(*at) < PARTITIONS_AGE);
+        let is_fresh = self.detected.as_ref().is_some_and(|(_, at)| now.duration_since(*at) < PARTITIONS_INTERVAL);
         if self.spec.partitions.is_empty() && !is_fresh {
             self.detect().await;
         }
@@ -163,7 +163,7 @@ pub(super) struct Clusters {
     replaced: BTreeMap<String, String>,
     ssh_secrets: Option<PathBuf>,
     metrics: Arc<Metrics>,
-    moments: Moments,
+    instants: InstantSource,
 }
 
 impl Clusters {
@@ -171,9 +171,9 @@ impl Clusters {
         replaced: BTreeMap<String, String>,
         ssh_secrets: Option<PathBuf>,
         metrics: Arc<Metrics>,
-        moments: Moments,
+        instants: InstantSource,
     ) -> Self {
-        Self { known: HashMap::new(), replaced, ssh_secrets, metrics, moments }
+        Self { known: HashMap::new(), replaced, ssh_secrets, metrics, instants }
     }
 
     /// Returns a cluster as it is described now. The Slurm of this machine needs no description.
@@ -186,8 +186,8 @@ impl Clusters {
         let is_current = self.known.get(name).is_some_and(|cluster| cluster.spec == spec);
         if !is_current {
             let secrets = self.ssh_secrets.as_deref();
-            let (metrics, moments) = (Arc::clone(&self.metrics), Arc::clone(&self.moments));
-            let cluster = ClusterConnection::new(spec, &self.replaced, secrets, metrics, moments);
+            let (metrics, instants) = (Arc::clone(&self.metrics), Arc::clone(&self.instants));
+            let cluster = ClusterConnection::new(spec, &self.replaced, secrets, metrics, instants);
             self.known.insert(name.to_owned(), cluster);
         }
         self.known.get_mut(name)

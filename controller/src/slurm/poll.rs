@@ -58,16 +58,12 @@ pub(super) async fn look(
         }
     };
     let mut seen: Vec<Observation> = numbered.iter().map(observe).collect();
-    ask_about_former_ends(cluster, &numbered, &mut seen).await;
+    query_former_ends(cluster, &numbered, &mut seen).await;
     seen
 }
 
 /// Asks the accounting why Slurm has requeued allocations. Without an answer, the reason stays unknown.
-async fn ask_about_former_ends(
-    cluster: &mut ClusterConnection,
-    rows: &[(&AllocationRow, &str)],
-    seen: &mut [Observation],
-) {
+async fn query_former_ends(cluster: &mut ClusterConnection, rows: &[(&AllocationRow, &str)], seen: &mut [Observation]) {
     let mut requeued: Vec<(&str, &mut Observation)> = rows
         .iter()
         .zip(seen)
@@ -102,7 +98,7 @@ fn key(row: &AllocationRow) -> AllocationKey {
 fn of_queued(row: &AllocationRow, job: &QueuedJob) -> Observation {
     let ms = |seconds: Option<i64>| seconds.map(|seconds| seconds.saturating_mul(1_000));
     Observation {
-        sighting: SlurmObservation::Queued(job.state),
+        observation: SlurmObservation::Queued(job.state),
         state_text: Some(job.state_text.clone()),
         reason: job.reason.clone(),
         start_ms: ms(job.start),
@@ -114,10 +110,10 @@ fn of_queued(row: &AllocationRow, job: &QueuedJob) -> Observation {
 }
 
 fn of_forgotten(row: &AllocationRow, record: Option<&RecordedJob>, unseen_ms: i64) -> Observation {
-    let blank = Observation { unseen_ms, sighting: SlurmObservation::Unseen, ..Observation::unanswered(key(row)) };
+    let blank = Observation { unseen_ms, observation: SlurmObservation::Unseen, ..Observation::unanswered(key(row)) };
     let Some(record) = record else { return blank };
     Observation {
-        sighting: SlurmObservation::Recorded(record.state),
+        observation: SlurmObservation::Recorded(record.state),
         state_text: Some(record.state_text.clone()),
         end_ms: record.end.map(|seconds| seconds.saturating_mul(1_000)),
         ..blank
@@ -150,24 +146,24 @@ pub(super) async fn search(
     }
     let known: Vec<&str> = rows.iter().filter_map(|row| row.slurm_job_id.as_deref()).collect();
     let observe = observe(cluster, &nameless, &known, (name_of, identity)).await;
-    let judge = |row: &&AllocationRow| {
+    let resolve = |row: &&AllocationRow| {
         let marker = row.name();
         let called_ms_ago = row.called_ms.map(|called| now_ms - called);
         let found: Option<Vec<(&str, &str)>> = observe
             .as_ref()
             .map(|found| found.iter().map(|(marker, number)| (marker.as_str(), number.as_str())).collect());
-        let sightings = found.as_deref().map_or(SlurmLookup::NoAnswer, SlurmLookup::Found);
-        let fate = match adopt::decide(PendingSubmission { marker: &marker, called_ms_ago }, sightings) {
+        let lookup = found.as_deref().map_or(SlurmLookup::NoAnswer, SlurmLookup::Found);
+        let result = match adopt::decide(PendingSubmission { marker: &marker, called_ms_ago }, lookup) {
             Resolution::Adopt(number) => {
-                let copies = adopt::surplus(&marker, number, sightings);
+                let copies = adopt::surplus(&marker, number, lookup);
                 PollResult::There(number.to_owned(), copies.into_iter().map(str::to_owned).collect())
             }
             Resolution::Submit => PollResult::Lost,
             Resolution::Wait => PollResult::Unclear,
         };
-        (key(row), fate)
+        (key(row), result)
     };
-    nameless.iter().map(judge).collect()
+    nameless.iter().map(resolve).collect()
 }
 
 /// Returns the Slurm job IDs by allocation name; `None` without an answer.

@@ -13,7 +13,7 @@ use torc_api::workflow::WorkflowSpec;
 use torc_core::backoff::Backoff;
 use torc_core::engine::{AllocationKey, Observation};
 use torc_core::ids::WorkflowId;
-use torc_core::planning::course::{AllocationPlan, ClusterView, WorkflowDemand, course};
+use torc_core::planning::allocation_plan::{AllocationPlan, ClusterView, WorkflowDemand, plan_allocations};
 use torc_core::planning::orphans::SlurmObservation;
 use torc_core::planning::partition::PartitionLimits;
 use torc_core::rows::AllocationRow;
@@ -26,7 +26,7 @@ use super::clusters::{ClusterConnection, Clusters};
 use super::credential_files::{CredentialFiles, CredentialTarget};
 use super::poll::{self, MissingSince, PollResult};
 use super::submit::{self, slurm_job_name};
-use crate::clock::{self, Moments};
+use crate::clock::{self, InstantSource};
 use crate::credentials::CredentialIssuer;
 use crate::engine::{EngineError, EngineHandle};
 use crate::leadership::Leadership;
@@ -51,7 +51,7 @@ pub(super) struct SlurmContext {
     noted_partitions: HashMap<String, Vec<PartitionLimits>>,
     /// `true` while all allocations are being canceled.
     is_winding_down: Arc<AtomicBool>,
-    moments: Moments,
+    instants: InstantSource,
 }
 
 /// Back-off after Slurm has refused submissions of a workflow.
@@ -67,7 +67,7 @@ struct SubmitBackoff {
 /// Continues from the times in the store: a process that polls once could otherwise never conclude that an allocation is gone.
 fn remember_unseen(seen: &mut [Observation], rows: &[AllocationRow], now_ms: i64) {
     let is_missing =
-        |one: &&mut Observation| matches!(one.sighting, SlurmObservation::Unseen | SlurmObservation::Recorded(_));
+        |one: &&mut Observation| matches!(one.observation, SlurmObservation::Unseen | SlurmObservation::Recorded(_));
     for one in seen.iter_mut().filter(is_missing) {
         let row = rows.iter().find(|row| (row.workflow, row.id) == one.key);
         if let Some(since_ms) = row.and_then(|row| row.unseen_since_ms) {
@@ -77,7 +77,7 @@ fn remember_unseen(seen: &mut [Observation], rows: &[AllocationRow], now_ms: i64
 }
 
 /// Returns the back-off after this number of consecutive refusals.
-fn pause_after(count: u32, first: Duration) -> Duration {
+fn delay_after(count: u32, first: Duration) -> Duration {
     Backoff::new(first, MAX_BACKOFF).after(count)
 }
 
@@ -90,10 +90,10 @@ impl SlurmContext {
         credentials: CredentialIssuer,
         leadership: Leadership,
         is_winding_down: Arc<AtomicBool>,
-        moments: Moments,
+        instants: InstantSource,
     ) -> Self {
         let (replaced, secrets) = (config.replaced.clone(), config.ssh_secrets.clone());
-        let clusters = Clusters::new(replaced, secrets, engine.shared_metrics(), Arc::clone(&moments));
+        let clusters = Clusters::new(replaced, secrets, engine.shared_metrics(), Arc::clone(&instants));
         Self {
             engine,
             config,
@@ -104,7 +104,7 @@ impl SlurmContext {
             backoffs: HashMap::new(),
             noted_partitions: HashMap::new(),
             is_winding_down,
-            moments,
+            instants,
         }
     }
 
@@ -139,10 +139,10 @@ impl SlurmContext {
         if is_due && needs.iter().any(|one| !one.allocations.is_empty()) {
             let observations = self.observe(&needs, &described).await;
             self.engine.observe_allocations(observations).await?;
-            self.settle_doubts(&needs, &described).await?;
+            self.resolve_submissions(&needs, &described).await?;
             let after = self.engine.slurm_needs(self.config.serves.clone()).await?;
-            self.tidy_up(&needs, &after, &described).await?;
-            self.keep_up_to_date(&after, &described).await?;
+            self.remove_unused_credentials(&needs, &after, &described).await?;
+            self.renew_credentials(&after, &described).await?;
             needs = after;
         }
         let mut is_left = false;
@@ -188,7 +188,7 @@ impl SlurmContext {
     }
 
     /// Removes the credential files of workflows whose allocations have all ended.
-    async fn tidy_up(
+    async fn remove_unused_credentials(
         &mut self,
         before: &[WorkflowDemand],
         after: &[WorkflowDemand],
@@ -205,7 +205,7 @@ impl SlurmContext {
     }
 
     /// Renews the credential files: an allocation may wait for long and its runners may run for long.
-    async fn keep_up_to_date(&mut self, needs: &[WorkflowDemand], described: &Described) -> Result<(), EngineError> {
+    async fn renew_credentials(&mut self, needs: &[WorkflowDemand], described: &Described) -> Result<(), EngineError> {
         // Without a loop this process has no address for runners.
         let identity = self.engine.identity().await?;
         for to in targets_of(needs.iter().filter(|one| one.is_served)) {
@@ -220,7 +220,11 @@ impl SlurmContext {
     }
 
     /// Resolves submissions whose result is unknown.
-    async fn settle_doubts(&mut self, needs: &[WorkflowDemand], described: &Described) -> Result<(), EngineError> {
+    async fn resolve_submissions(
+        &mut self,
+        needs: &[WorkflowDemand],
+        described: &Described,
+    ) -> Result<(), EngineError> {
         let identity = self.engine.identity().await?;
         for (name, rows) in by_cluster(needs) {
             let Some(cluster) = self.clusters.get(&name, described.get(&name)) else { continue };
@@ -266,12 +270,12 @@ impl SlurmContext {
                     cluster.known_partitions()
                 };
                 let ground = ClusterView { partitions: partitions.as_deref(), account: account.as_deref() };
-                let planned = (course(needs, ground, clock::now().wall_ms), cluster.unreachable());
+                let planned = (plan_allocations(needs, ground, clock::now().wall_ms), cluster.unreachable());
                 known = partitions;
                 planned
             }
             None => {
-                let mut plan = course(needs, ClusterView::default(), clock::now().wall_ms);
+                let mut plan = plan_allocations(needs, ClusterView::default(), clock::now().wall_ms);
                 plan.summary.refused = needs.cluster.as_ref().map(|name| format!("there is no SlurmCluster '{name}'"));
                 plan.intend.clear();
                 plan.begin.clear();
@@ -279,7 +283,7 @@ impl SlurmContext {
             }
         };
         if let Some(partitions) = known {
-            self.note_partitions(name, partitions).await?;
+            self.set_known_partitions(name, partitions).await?;
         }
         plan.summary.unreachable = unreachable;
         if self.backoffs.get(&needs.workflow).is_some_and(|backoffs| !Arc::ptr_eq(&backoffs.spec, &needs.spec)) {
@@ -289,15 +293,19 @@ impl SlurmContext {
             plan.summary.refused = Some(backoffs.message.clone());
         }
         self.cancel(needs, &plan, described).await?;
-        self.ask_for(needs, plan, described).await
+        self.submit_missing(needs, plan, described).await
     }
 
     /// Passes changed partitions of a cluster to the engine.
-    async fn note_partitions(&mut self, cluster: String, partitions: Vec<PartitionLimits>) -> Result<(), EngineError> {
+    async fn set_known_partitions(
+        &mut self,
+        cluster: String,
+        partitions: Vec<PartitionLimits>,
+    ) -> Result<(), EngineError> {
         if self.noted_partitions.get(&cluster) == Some(&partitions) {
             return Ok(());
         }
-        self.engine.note_partitions(cluster.clone(), partitions.clone()).await?;
+        self.engine.set_known_partitions(cluster.clone(), partitions.clone()).await?;
         self.noted_partitions.insert(cluster, partitions);
         Ok(())
     }
@@ -326,13 +334,13 @@ impl SlurmContext {
     }
 
     /// Submits missing allocations, and those that Slurm has refused, unless their back-off is not over.
-    async fn ask_for(
+    async fn submit_missing(
         &mut self,
         needs: &WorkflowDemand,
         plan: AllocationPlan,
         described: &Described,
     ) -> Result<(), EngineError> {
-        let is_held_off = self.backoffs.get(&needs.workflow).is_some_and(|backoffs| (self.moments)() < backoffs.until);
+        let is_held_off = self.backoffs.get(&needs.workflow).is_some_and(|backoffs| (self.instants)() < backoffs.until);
         let AllocationPlan { intend, begin, executed, summary, cancel } = plan;
         let mut rows = Vec::new();
         if !is_held_off && needs.is_served && !is_over(needs) {
@@ -340,11 +348,11 @@ impl SlurmContext {
                 let row = &one.row;
                 let is_unasked = row.slurm_job_id.is_none() && row.called_ms.is_none() && row.canceled_ms.is_none();
                 if is_unasked && !cancel.contains(&row.id) {
-                    rows.extend(self.engine.call_allocation((row.workflow, row.id)).await?);
+                    rows.extend(self.engine.record_sbatch_call((row.workflow, row.id)).await?);
                 }
             }
             if !intend.is_empty() || !executed.is_empty() {
-                rows.extend(self.engine.intend_allocations(needs.workflow, intend, begin, executed).await?);
+                rows.extend(self.engine.record_submissions(needs.workflow, intend, begin, executed).await?);
             }
         }
         self.engine.set_allocation_summary(needs.workflow, summary).await?;
@@ -413,7 +421,7 @@ impl SlurmContext {
                 let message = error.to_string();
                 self.engine.allocation_not_submitted(key, message.clone(), maybe_delivered).await?;
                 let count = self.backoffs.remove(&needs.workflow).map_or(1, |backoffs| backoffs.count + 1);
-                let until = (self.moments)() + pause_after(count, self.config.poll.min(INITIAL_BACKOFF));
+                let until = (self.instants)() + delay_after(count, self.config.poll.min(INITIAL_BACKOFF));
                 let spec = Arc::clone(&needs.spec);
                 self.backoffs.insert(needs.workflow, SubmitBackoff { count, until, message: message.clone(), spec });
                 Ok(Some(message))

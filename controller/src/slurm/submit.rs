@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use torc_api::resources::SlurmScheduler;
 use torc_core::engine::slurm_name;
-use torc_core::planning::course::{WorkflowDemand, scheduler};
+use torc_core::planning::allocation_plan::{WorkflowDemand, scheduler};
 use torc_core::planning::cpus::least_cpus;
 use torc_core::planning::partition::PartitionLimits;
 use torc_core::rows::AllocationRow;

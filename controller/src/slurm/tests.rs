@@ -13,7 +13,7 @@ use torc_core::rows::AllocationRow;
 use torc_slurm::call::Tool;
 
 use super::clusters::Clusters;
-use crate::clock::Moments;
+use crate::clock::InstantSource;
 use crate::metrics::Metrics;
 
 pub(super) struct FakeSlurm {
@@ -78,13 +78,13 @@ impl FakeSlurm {
         self.passed_ms.fetch_add(u64::try_from(time.as_millis()).unwrap(), Ordering::SeqCst);
     }
 
-    pub fn moments(&self) -> Moments {
+    pub fn instants(&self) -> InstantSource {
         let (start, passed) = (self.start, Arc::clone(&self.passed_ms));
         Arc::new(move || start + Duration::from_millis(passed.load(Ordering::SeqCst)))
     }
 
     pub fn clusters(&self) -> Clusters {
-        Clusters::new(self.replaced(), None, Arc::clone(&self.metrics), self.moments())
+        Clusters::new(self.replaced(), None, Arc::clone(&self.metrics), self.instants())
     }
 }
 
@@ -106,8 +106,8 @@ pub(super) fn row(id: i64, number: Option<&str>) -> AllocationRow {
 #[test]
 fn slurm_is_looked_at_more_often_while_an_allocation_ends() {
     let poll = Duration::from_secs(30);
-    assert_eq!(super::pause_between_looks(poll, false), poll);
-    assert_eq!(super::pause_between_looks(poll, true), Duration::from_secs(10));
+    assert_eq!(super::poll_interval(poll, false), poll);
+    assert_eq!(super::poll_interval(poll, true), Duration::from_secs(10));
     assert!(super::MIN_TICK_INTERVAL <= Duration::from_secs(1), "news are acted upon promptly");
     assert!(super::RELEASE_POLL_INTERVAL <= Duration::from_secs(2), "a wait for the end of allocations polls often");
     assert!(super::SLURM_TIMEOUT < super::RELEASE_TIMEOUT, "a call that hangs does not use up the time of a deletion");

@@ -130,9 +130,9 @@ fn a_runner_that_has_left_shows_every_field() {
         "process": { "bootId": "", "pidNamespace": "", "startTicks": 49 }, "version": "version", "queued": 0, "running": 0,
         "startTime": "2026-01-01T00:00:00.000Z", "endTime": "2026-01-01T00:00:01.000Z",
     });
-    assert_eq!(serde_json::to_value(gone_runner(&row)).unwrap(), expected);
+    assert_eq!(serde_json::to_value(deregistered_runner(&row)).unwrap(), expected);
     for scope in [RunnerScope::All, RunnerScope::Session] {
-        assert_eq!(gone_runner(&RunnerRow { scope, ..row.clone() }).workflow, None);
+        assert_eq!(deregistered_runner(&RunnerRow { scope, ..row.clone() }).workflow, None);
     }
 }
 

@@ -25,7 +25,7 @@ fn class(cpus: i64, gpus: i64, gib: i64, nodes: i64) -> JobClass {
 const END: EndMargin = EndMargin { headroom_seconds: 90, notice_seconds: 30, in_step: false };
 
 /// Returns a runner of so many nodes with 8 CPUs, 2 GPUs and 64 GiB each.
-fn place(nodes: i64) -> RunnerView<'static> {
+fn runner(nodes: i64) -> RunnerView<'static> {
     let capacity = Resources { cpus: 8 * nodes, gpus: 2 * nodes, memory_bytes: 64 * GIB * nodes, nodes };
     RunnerView { capacity, labels: &[], scheduler: None, remaining_seconds: None, by_count: false }
 }
@@ -43,22 +43,22 @@ fn a_job_must_fit_a_node_of_the_empty_runner() {
         (class(1, 0, 1, 2), 1, false),
     ];
     for (class, nodes, expected) in table {
-        assert_eq!(class.suits(&place(nodes), END), expected, "{class:?} on {nodes}");
+        assert_eq!(class.matches(&runner(nodes), END), expected, "{class:?} on {nodes}");
     }
     // A runner that does not say how many nodes it has is one.
-    let mut one = place(1);
+    let mut one = runner(1);
     one.capacity.nodes = 0;
-    assert!(class(8, 2, 64, 1).suits(&one, END));
+    assert!(class(8, 2, 64, 1).matches(&one, END));
 }
 
 #[test]
 fn the_queue_strategy_looks_at_labels_only() {
-    let counting = RunnerView { by_count: true, remaining_seconds: Some(121), ..place(1) };
-    assert!(class(100, 100, 1_000, 9).suits(&counting, END));
+    let counting = RunnerView { by_count: true, remaining_seconds: Some(121), ..runner(1) };
+    assert!(class(100, 100, 1_000, 9).matches(&counting, END));
     let late = RunnerView { remaining_seconds: Some(120), ..counting.clone() };
-    assert!(!class(1, 0, 1, 1).suits(&late, END), "nothing starts after its first signal");
+    assert!(!class(1, 0, 1, 1).matches(&late, END), "nothing starts after its first signal");
     let labelled = JobClass { labels: vec!["a".to_owned()], ..class(1, 0, 1, 1) };
-    assert!(!labelled.suits(&counting, END));
+    assert!(!labelled.matches(&counting, END));
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn unlabelled_goes_to_unlabelled_and_labels_must_all_be_there() {
         let class = JobClass { labels: owned(wanted), ..class(1, 0, 1, 1) };
         let labels = owned(present);
         assert_eq!(
-            class.suits(&RunnerView { labels: &labels, ..place(1) }, END),
+            class.matches(&RunnerView { labels: &labels, ..runner(1) }, END),
             expected,
             "{wanted:?} on {present:?}"
         );
@@ -87,8 +87,8 @@ fn unlabelled_goes_to_unlabelled_and_labels_must_all_be_there() {
 #[test]
 fn a_job_may_be_short_of_a_minute_before_its_first_signal() {
     for (left, expected) in [(None, true), (Some(720), true), (Some(660), true), (Some(659), false), (Some(0), false)] {
-        let place = RunnerView { remaining_seconds: left, ..place(1) };
-        assert_eq!(class(1, 0, 1, 1).suits(&place, END), expected, "{left:?}");
+        let runner = RunnerView { remaining_seconds: left, ..runner(1) };
+        assert_eq!(class(1, 0, 1, 1).matches(&runner, END), expected, "{left:?}");
     }
 }
 
@@ -96,16 +96,16 @@ fn a_job_may_be_short_of_a_minute_before_its_first_signal() {
 fn a_scheduler_is_preferred_and_not_required() {
     let bound = JobClass { scheduler: Some("gpu".to_owned()), ..class(1, 0, 1, 1) };
     for (scheduler, expected) in [(Some("gpu"), true), (Some("cpu"), false), (None, false)] {
-        let place = RunnerView { scheduler, ..place(1) };
-        assert_eq!(bound.prefers(&place), expected);
-        assert!(bound.suits(&place, END));
-        assert!(class(1, 0, 1, 1).prefers(&place), "a job without a scheduler goes anywhere");
+        let runner = RunnerView { scheduler, ..runner(1) };
+        assert_eq!(bound.prefers(&runner), expected);
+        assert!(bound.matches(&runner, END));
+        assert!(class(1, 0, 1, 1).prefers(&runner), "a job without a scheduler goes anywhere");
     }
 }
 
 #[test]
 fn a_job_of_several_nodes_owns_them_whole() {
-    let capacity = place(4).capacity;
+    let capacity = runner(4).capacity;
     assert_eq!(class(1, 0, 1, 1).demand(&capacity), Resources { cpus: 1, gpus: 0, memory_bytes: GIB, nodes: 0 });
     let two = Resources { cpus: 16, gpus: 4, memory_bytes: 128 * GIB, nodes: 2 };
     assert_eq!(class(1, 0, 1, 2).demand(&capacity), two);

@@ -108,7 +108,7 @@ impl LiveWorkflow {
     }
 
     /// Returns whether an action may still provide work or capacity: commands to run, or allocations to submit.
-    pub fn expects_capacity(&self) -> bool {
+    pub fn may_add_capacity(&self) -> bool {
         let brings_nodes = |action: &ActionRecord| {
             !action.is_for_runners()
                 && !is_at_end(action.trigger())

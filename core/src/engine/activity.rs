@@ -22,7 +22,7 @@ impl Engine {
     pub fn activity(&self, scope: &RunnerScope) -> Activity {
         let is_working = |runner: &LiveRunner| !runner.leases.is_empty();
         let will_continue =
-            |workflow: &LiveWorkflow| workflow.graph.counts().recovering > 0 || workflow.expects_capacity();
+            |workflow: &LiveWorkflow| workflow.graph.counts().recovering > 0 || workflow.may_add_capacity();
         let live = self.workflows.live_in_scope(scope);
         let is_busy = self.runners.values().any(is_working)
             || live.iter().filter_map(|id| self.workflows.get(id)).any(will_continue);

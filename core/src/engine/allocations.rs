@@ -19,7 +19,7 @@ use super::tx::Tx;
 use super::workflow::LiveWorkflow;
 use super::{CommandError, Engine};
 use crate::ids::{AllocationKey, WorkflowId};
-use crate::planning::course::AllocationSummary;
+use crate::planning::allocation_plan::AllocationSummary;
 use crate::rows::{AllocationRow, ClusterRow};
 
 pub use observe::Orphans;
@@ -60,7 +60,7 @@ impl SlurmRecords {
 
 impl Engine {
     /// Records allocations that are about to be submitted. The caller calls `sbatch` only after the record is durable.
-    pub fn intend_allocations(
+    pub fn record_submissions(
         &mut self,
         workflow: WorkflowId,
         templates: Vec<AllocationRow>,
@@ -71,7 +71,7 @@ impl Engine {
     }
 
     /// Records that `sbatch` is about to be called again for an allocation. Returns none if it is submitted or canceled.
-    pub fn call_allocation(&mut self, key: AllocationKey, tx: &mut Tx) -> Option<AllocationRow> {
+    pub fn record_sbatch_call(&mut self, key: AllocationKey, tx: &mut Tx) -> Option<AllocationRow> {
         self.workflows.get_mut(&key.0)?.allocations.call(key.1, tx)
     }
 
@@ -159,7 +159,7 @@ impl Engine {
 
     /// Finds the allocation that a registering runner lives in, by its name and Slurm job. None if it is not one of this store; an error
     /// if it has ended.
-    pub(super) fn enter_allocation(
+    pub(super) fn find_allocation_of_runner(
         &mut self,
         request: &RegisterRequest,
         tx: &mut Tx,

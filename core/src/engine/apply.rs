@@ -136,7 +136,7 @@ impl Engine {
         let mut workflow = LiveWorkflow::new(row, Arc::new(spec.clone()), graph);
         workflow.inherit(&old);
         workflow.declare_data(apply.expanded, tx);
-        workflow.adopt_actions(Some(&old), tx);
+        workflow.carry_over_actions(Some(&old), tx);
         if let Some(run) = new_run {
             workflow.begin_run(run, tx);
         }
@@ -153,7 +153,7 @@ impl Engine {
             let runs_again = |job: &u32| runs_again(policy, workflow.graph.job(*job).state());
             reset.extend(workflow.graph.ordinals().filter(runs_again));
         }
-        if new_run.is_some() || has_left_recovery_plan(&old.graph, &workflow.graph) {
+        if new_run.is_some() || overrides_recovery(&old.graph, &workflow.graph) {
             workflow.forget_regenerated(tx);
         }
         let is_canceled = workflow.is_canceled();
@@ -186,7 +186,7 @@ fn record_changed_jobs(old: &Graph, new: &Graph, rows: Vec<JobRow>, tx: &mut Tx)
 }
 
 /// Returns whether an edit has given a job other requirements, labels or schedulers than those that recovery planned allocations for.
-fn has_left_recovery_plan(old: &Graph, new: &Graph) -> bool {
+fn overrides_recovery(old: &Graph, new: &Graph) -> bool {
     old.ordinals().any(|job| {
         let planned = old.profile(job).recovery_scheduler.as_deref();
         let now = new.ordinal(old.job(job).id()).filter(|_| planned.is_some());
@@ -327,7 +327,7 @@ impl<'a> PlanBuilder<'a> {
         if let Some(old) = old {
             for (index, (row, before)) in rows.iter_mut().zip(&before).enumerate() {
                 if let Some(before) = before {
-                    self.keep_progress(&self.expanded.jobs[index], old, *before, row);
+                    self.copy_progress(&self.expanded.jobs[index], old, *before, row);
                 }
             }
             rows.sort_unstable_by_key(|row| row.id);
@@ -336,7 +336,7 @@ impl<'a> PlanBuilder<'a> {
     }
 
     /// Copies the state of an existing job. What recovery has given to the job stays as long as its declaration is the same.
-    fn keep_progress(&self, job: &ExpandedJob, old: &Graph, before: u32, row: &mut JobRow) {
+    fn copy_progress(&self, job: &ExpandedJob, old: &Graph, before: u32, row: &mut JobRow) {
         let record = old.job(before);
         row.state = record.state();
         row.run = record.run();

@@ -29,7 +29,7 @@ pub(super) struct ChangeSet {
 
 impl ChangeSet {
     /// Returns the workflows that have changed.
-    pub(super) fn touched(&self) -> BTreeSet<WorkflowId> {
+    pub(super) fn changed_workflows(&self) -> BTreeSet<WorkflowId> {
         let actions = self.actions.values().flatten().map(|row| &row.workflow);
         let allocations = self.allocations.values().map(|row| &row.workflow);
         self.moves.keys().chain(self.workflows.keys()).chain(actions).chain(allocations).copied().collect()

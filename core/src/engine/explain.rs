@@ -12,7 +12,7 @@ use super::workflow::LiveWorkflow;
 use super::{CommandError, Engine};
 use crate::explain::{
     EndedAttempt, JobFacts, RecoveryHint, ScriptFacts, ServingRunner, SlurmFacts, WaitingAllocation, WorkflowFacts,
-    next_steps, raised, stories, why, why_ready,
+    attempt_reports, job_reasons, next_steps, raised, ready_reasons,
 };
 use crate::failure::{Evidence, Multipliers, escalate};
 use crate::ids::{Now, WorkflowId};
@@ -36,12 +36,12 @@ impl Engine {
         let record = workflow.graph.job(job);
         let needs = &workflow.graph.profile(job).requirements;
         let reports =
-            stories(attempts, needs, record.state().is_settled() || record.state() == JobState::PendingFailed);
+            attempt_reports(attempts, needs, record.state().is_settled() || record.state() == JobState::PendingFailed);
         let last = reports.last().and_then(|report| Some((report.diagnosis?, report.return_code?)));
         let fleet = self.fleet(now);
         let Some(facts) = fleet.job_facts(workflow, job, last) else { return Ok(JobExplanation::default()) };
         let runners = fleet.runner_facts(workflow);
-        let reasons = why(&facts, workflow_facts(workflow), &runners, &slurm_facts(workflow));
+        let reasons = job_reasons(&facts, workflow_facts(workflow), &runners, &slurm_facts(workflow));
         let declared = workflow.graph.profile(job).declared.as_deref();
         let raised = declared.map_or_else(Vec::new, |declared| raised(declared, needs));
         let name = workflow.graph.name(job);
@@ -69,7 +69,7 @@ impl Engine {
     pub fn explain_workflow(&self, id: WorkflowId, now: Now) -> Result<WorkflowExplanation, CommandError> {
         let workflow = self.workflows.require(id)?;
         let mut reasons = workflow_reasons(workflow);
-        reasons.extend(self.fleet(now).why_ready_jobs_wait(workflow));
+        reasons.extend(self.fleet(now).ready_job_reasons(workflow));
         reasons.extend(reasons_by_state(workflow));
         let example = reasons.first().and_then(|reason| reason.jobs.first()).map_or("", |phase| phase.job.as_str());
         let mut next = next_steps(&workflow.row().name, example, &reasons, None);
@@ -126,7 +126,7 @@ impl<'a> Fleet<'a> {
         serving
             .map(|runner| ServingRunner {
                 host: &runner.row().host,
-                place: runner.view(self.now),
+                view: runner.view(self.now),
                 end: workflow.end_margin(runner.is_in_allocation()),
                 is_silent: runner.is_silent(),
             })
@@ -134,7 +134,7 @@ impl<'a> Fleet<'a> {
     }
 
     /// Returns the reasons why ready jobs wait. Classes with the same reason are counted together.
-    fn why_ready_jobs_wait(self, workflow: &LiveWorkflow) -> Vec<Reason> {
+    fn ready_job_reasons(self, workflow: &LiveWorkflow) -> Vec<Reason> {
         let mut reasons: Vec<Reason> = Vec::new();
         if workflow.is_suspended() || workflow.is_canceled() {
             return reasons;
@@ -143,7 +143,7 @@ impl<'a> Fleet<'a> {
         let slurm = slurm_facts(workflow);
         for (class, queue) in workflow.graph.ready_queues() {
             let jobs: Vec<u32> = queue.jobs().collect();
-            for mut reason in why_ready(class, &runners, &slurm) {
+            for mut reason in ready_reasons(class, &runners, &slurm) {
                 let count = jobs.len() as i64;
                 match reasons
                     .iter_mut()

@@ -14,7 +14,7 @@ use super::tx::Tx;
 use super::workflows::Workflows;
 use super::{CommandError, Engine};
 use crate::ids::{JobId, RunnerId, WorkflowId};
-use crate::planning::runner_fate::{Loss, RunnerContact, RunnerFacts, RunnerFate, runner_fate};
+use crate::planning::runner_liveness::{Loss, RunnerContact, RunnerFacts, RunnerLiveness, runner_liveness};
 
 /// Number of jobs of a runner that a report names: enough to recognize the work, short enough for a terminal.
 const MAX_NAMED_JOBS: usize = 20;
@@ -40,10 +40,10 @@ impl Engine {
                 continue;
             }
             let id = runner.id();
-            match runner_fate(&facts(runner, request)) {
-                RunnerFate::Present => {}
-                RunnerFate::Lost(loss) => found.lost.push((id, loss)),
-                RunnerFate::Unreachable(reason) => {
+            match runner_liveness(&facts(runner, request)) {
+                RunnerLiveness::Present => {}
+                RunnerLiveness::Lost(loss) => found.lost.push((id, loss)),
+                RunnerLiveness::Unreachable(reason) => {
                     let jobs = running_on(&self.workflows, workflow, runner);
                     let named = jobs.iter().take(MAX_NAMED_JOBS).filter_map(|job| self.job_name(workflow, *job));
                     let (host, pid, running) = (runner.row().host.clone(), runner.row().pid, jobs.len() as i64);
@@ -87,13 +87,13 @@ impl Engine {
     }
 
     /// Marks the started jobs of lost runners as lost and returns the others to the queue.
-    pub fn lose_runners(&mut self, workflow: WorkflowId, found: &LostRunners, tx: &mut Tx) {
+    pub fn mark_runners_lost(&mut self, workflow: WorkflowId, found: &LostRunners, tx: &mut Tx) {
         for (id, loss) in &found.lost {
-            self.lose_runner(workflow, *id, loss.message(), tx);
+            self.mark_runner_lost(workflow, *id, loss.message(), tx);
         }
     }
 
-    fn lose_runner(&mut self, workflow: WorkflowId, id: RunnerId, why: &str, tx: &mut Tx) {
+    fn mark_runner_lost(&mut self, workflow: WorkflowId, id: RunnerId, why: &str, tx: &mut Tx) {
         let Some(runner) = self.runners.get(&id) else { return };
         let running = count(running_on(&self.workflows, workflow, runner).len(), "running job");
         let message = format!("runner {id} on {} is lost, with {running}: {why}", runner.row().host);

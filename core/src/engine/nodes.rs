@@ -9,7 +9,7 @@ use super::workflow::LiveWorkflow;
 use super::workflows::Workflows;
 use crate::class::labels_match;
 use crate::failure::NodeShape;
-use crate::planning::course;
+use crate::planning::allocation_plan;
 use crate::planning::partition::PartitionLimits;
 
 /// Returns the nodes that a job could get in its workflow; empty if they are unknown.
@@ -63,7 +63,7 @@ fn nodes_of_schedulers(workflow: &LiveWorkflow, job: u32, partitions: &[Partitio
     let is_usable = |scheduler: &&SlurmScheduler| own.is_none_or(|own| scheduler.name.as_deref() == Some(own));
     let shape = |scheduler: &SlurmScheduler| {
         let name = scheduler.name.as_deref().unwrap_or_default();
-        let row = course::of_scheduler(scheduler, &nodes_action(name, &ScheduleNodesRequest::default()));
+        let row = allocation_plan::of_scheduler(scheduler, &nodes_action(name, &ScheduleNodesRequest::default()));
         let partition = partitions.iter().find(|one| scheduler.partition.as_deref() == Some(one.name.as_str()));
         let node_memory = partition.map_or(i64::MAX, |partition| partition.memory_bytes);
         NodeShape {

@@ -50,11 +50,11 @@ impl LiveWorkflow {
         if !self.is_active() {
             return Vec::new();
         }
-        let suits = |job: &JobId| {
+        let matches = |job: &JobId| {
             let class = self.graph.ordinal(*job).and_then(|job| self.graph.class_of(job));
-            class.is_some_and(|class| class.suits(view, end))
+            class.is_some_and(|class| class.matches(view, end))
         };
-        self.recoveries.for_runner(runner, is_there).take(MAX_SCRIPTS_EXAMINED).filter(suits).collect()
+        self.recoveries.for_runner(runner, is_there).take(MAX_SCRIPTS_EXAMINED).filter(matches).collect()
     }
 
     /// Ends an attempt of a recovery script: the job is ready, the script is retried, or the job fails.

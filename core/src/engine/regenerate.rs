@@ -15,12 +15,12 @@ use super::tx::Tx;
 use super::workflow::LiveWorkflow;
 use super::{CommandError, Engine};
 use crate::ids::{Now, WorkflowId};
-use crate::planning::course;
+use crate::planning::allocation_plan;
 use crate::planning::fit::{Walltime, WalltimeMargin};
 use crate::planning::generate::{PlanSettings, PlannedScheduler, SchedulerPlan, plan};
 use crate::planning::groups::PendingJob;
 use crate::planning::partition::PartitionLimits;
-use crate::rows::{AllocationRow, Regenerated};
+use crate::rows::{AllocationRow, RegeneratedScheduler};
 
 /// A request to plan schedulers, with the facts that the plan needs.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +75,7 @@ impl Engine {
         let superseded = workflow.actions.supersede(tx);
         workflow.remove_recovery_actions(tx);
         let is_requested = |planned: &PlannedScheduler| regenerate.request.submit && !planned.waits;
-        let regenerated = |planned: &PlannedScheduler| Regenerated {
+        let regenerated = |planned: &PlannedScheduler| RegeneratedScheduler {
             action: planned.action(|_| ""),
             scheduler: planned.scheduler.clone(),
             asked: if is_requested(planned) { planned.allocations } else { 0 },
@@ -91,7 +91,7 @@ impl Engine {
         let mut report = report(workflow, &plan, pending, superseded);
         self.cancel_unsubmitted(id, tx);
         if regenerate.request.submit {
-            report.allocations = self.order_planned_nodes(id, &plan, tx)?;
+            report.allocations = self.record_planned_allocations(id, &plan, tx)?;
         }
         let schedulers = count(report.schedulers.len(), "scheduler");
         let message = format!("{schedulers} planned for {}", count(pending, "job"));
@@ -109,7 +109,7 @@ impl Engine {
     }
 
     /// Returns the account of the first scheduler of the document.
-    pub fn account_of(&self, id: WorkflowId) -> Result<Option<String>, CommandError> {
+    pub fn scheduler_account(&self, id: WorkflowId) -> Result<Option<String>, CommandError> {
         let schedulers = &self.workflows.require(id)?.spec().slurm_schedulers;
         Ok(schedulers.first().map(|scheduler| scheduler.account.clone()).filter(|account| !account.is_empty()))
     }
@@ -129,16 +129,22 @@ impl Engine {
         let action = nodes_action(&name, request);
         let count = request.num_allocations.unwrap_or(1).max(1);
         let origin = AllocationOrigin::Manual;
-        self.order_nodes(id, &NodeOrder { scheduler: &name, count, action: &action, origin }, tx)
+        self.record_allocations(id, &NodeOrder { scheduler: &name, count, action: &action, origin }, tx)
     }
 
     /// Records allocations of a scheduler, which the controller submits. Returns their names.
-    fn order_nodes(&mut self, id: WorkflowId, order: &NodeOrder<'_>, tx: &mut Tx) -> Result<Vec<String>, CommandError> {
+    fn record_allocations(
+        &mut self,
+        id: WorkflowId,
+        order: &NodeOrder<'_>,
+        tx: &mut Tx,
+    ) -> Result<Vec<String>, CommandError> {
         let workflow = self.workflows.require_mut(id)?;
         let schedulers = &workflow.schedulers;
         let scheduler = schedulers.get(order.scheduler).ok_or_else(|| no_scheduler(workflow, order.scheduler))?;
         let cluster = schedulers.cluster_or_local().to_owned();
-        let row = AllocationRow { cluster, origin: order.origin, ..course::of_scheduler(scheduler, order.action) };
+        let row =
+            AllocationRow { cluster, origin: order.origin, ..allocation_plan::of_scheduler(scheduler, order.action) };
         let templates = vec![row; usize::try_from(order.count).unwrap_or(0)];
         let rows = workflow.allocations.add(id, templates, None, tx);
         self.workflows.session.add(id);
@@ -146,7 +152,7 @@ impl Engine {
     }
 
     /// Requests the planned allocations of jobs without dependencies. Returns their names.
-    fn order_planned_nodes(
+    fn record_planned_allocations(
         &mut self,
         id: WorkflowId,
         plan: &SchedulerPlan,
@@ -157,7 +163,7 @@ impl Engine {
             let (action, count) = (planned.action(|_| ""), planned.allocations);
             let origin = AllocationOrigin::Recovery;
             let order = NodeOrder { scheduler: &planned.name, count, action: &action, origin };
-            names.extend(self.order_nodes(id, &order, tx)?);
+            names.extend(self.record_allocations(id, &order, tx)?);
         }
         Ok(names)
     }
@@ -277,7 +283,7 @@ fn no_scheduler(workflow: &LiveWorkflow, name: &str) -> CommandError {
 }
 
 impl LiveWorkflow {
-    fn set_regenerated(&mut self, regenerated: Vec<Regenerated>, tx: &mut Tx) {
+    fn set_regenerated(&mut self, regenerated: Vec<RegeneratedScheduler>, tx: &mut Tx) {
         let text = self.schedulers.replan(regenerated);
         self.record.set_recovery_schedulers(text, tx);
     }

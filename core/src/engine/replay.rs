@@ -12,7 +12,7 @@ use crate::rows::DetachedLease;
 use crate::time::before;
 
 /// Tolerated difference between the clocks of hosts. Synchronized hosts differ by less than a second.
-const SKEW_MS: i64 = 60_000;
+const CLOCK_SKEW_MS: i64 = 60_000;
 
 impl Engine {
     /// Accepts journaled results of one run of a workflow under the same rules as reported results. Returns the
@@ -55,7 +55,7 @@ impl Engine {
         let is_ending = |runner: &&LiveRunner| runner.leases.revoked().any(is_key);
         let Some(holder) = self.runners.values().find(is_ending).map(LiveRunner::id) else { return };
         let mut leases = self.leases();
-        if let Some(lease) = leases.take_revoked(holder, key) {
+        if let Some(lease) = leases.remove_revoked(holder, key) {
             // A rejected result is not recorded.
             let lease = DetachedLease { started_ms: None, ..lease };
             leases.end_revoked(lease, Err("it has ended according to the journal of its runner"), tx);
@@ -101,5 +101,5 @@ impl Workflows {
 
 /// Returns whether a workflow was created after a time. Times before 1970 are ignored.
 fn is_created_after(workflow: &LiveWorkflow, time_ms: i64) -> bool {
-    time_ms > 0 && time_ms < workflow.row().created_ms.saturating_sub(SKEW_MS)
+    time_ms > 0 && time_ms < workflow.row().created_ms.saturating_sub(CLOCK_SKEW_MS)
 }

@@ -65,8 +65,8 @@ impl Workflows {
     }
 
     /// Returns whether an action of these workflows may still provide work or capacity.
-    pub fn expects_capacity(&self, scope: &[WorkflowId]) -> bool {
-        scope.iter().filter_map(|id| self.get(id)).any(LiveWorkflow::expects_capacity)
+    pub fn may_add_capacity(&self, scope: &[WorkflowId]) -> bool {
+        scope.iter().filter_map(|id| self.get(id)).any(LiveWorkflow::may_add_capacity)
     }
 
     /// Returns the directive for runners with a scope.

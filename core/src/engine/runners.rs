@@ -56,7 +56,7 @@ impl Runners {
 
     /// Removes a runner and its offer. The caller takes care of its leases.
     pub fn remove(&mut self, id: RunnerId) -> Option<LiveRunner> {
-        self.withdraw_offer(id);
+        self.remove_offer(id);
         self.donors.remove(&id);
         self.all.remove(&id)
     }

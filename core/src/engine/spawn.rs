@@ -130,7 +130,7 @@ impl Engine {
         let generation = workflow.data.generation(spawn.lineage);
         let response = SpawnResponse { lineage: spawn.lineage.to_owned(), generation, ..SpawnResponse::default() };
         if spawn.new_jobs().is_empty() {
-            converge(workflow, caller, spawn, tx);
+            end_loop(workflow, caller, spawn, tx);
             return Ok(SpawnResponse { converged: true, ..response });
         }
         if spawn.is_replay(&workflow.graph)? {
@@ -150,7 +150,7 @@ impl Engine {
 }
 
 /// Records the end of a loop with its last state.
-fn converge(workflow: &mut LiveWorkflow, caller: JobId, spawn: &Spawn<'_>, tx: &mut Tx) {
+fn end_loop(workflow: &mut LiveWorkflow, caller: JobId, spawn: &Spawn<'_>, tx: &mut Tx) {
     if workflow.data.has_converged(spawn.lineage) {
         return;
     }

@@ -29,10 +29,10 @@ impl Engine {
 
     /// Ends a transaction: records completed workflows, updates conditions, and returns everything to write.
     pub fn finish(&mut self, mut tx: Tx) -> Changes {
-        let touched = tx.changes.touched();
+        let changed = tx.changes.changed_workflows();
         // The events of the jobs come before those of their workflows, so that watchers see the last job before the end.
         tx.changes.announce_moves(tx.now);
-        for id in self.to_update(touched) {
+        for id in self.to_update(changed) {
             if let Some(workflow) = self.workflows.get_mut(&id) {
                 workflow.trigger_actions(&mut tx);
             }
@@ -53,12 +53,12 @@ impl Engine {
     }
 
     /// Returns the workflows that have changed, and those that could complete now because their last runner has left.
-    fn to_update(&self, mut touched: BTreeSet<WorkflowId>) -> BTreeSet<WorkflowId> {
+    fn to_update(&self, mut changed: BTreeSet<WorkflowId>) -> BTreeSet<WorkflowId> {
         let awaits_actions = |workflow: &&LiveWorkflow| {
             !workflow.actions.is_empty() && workflow.row().completed_ms.is_none() && workflow.is_settled()
         };
-        touched.extend(self.workflows.live().filter(awaits_actions).map(LiveWorkflow::id));
-        touched
+        changed.extend(self.workflows.live().filter(awaits_actions).map(LiveWorkflow::id));
+        changed
     }
 
     /// Returns a workflow as the API shows it, without its document.

@@ -27,7 +27,7 @@ impl Engine {
         if request.protocol != PROTOCOL {
             return Err(CommandError::Protocol(request.protocol));
         }
-        let allocation = self.enter_allocation(request, tx)?;
+        let allocation = self.find_allocation_of_runner(request, tx)?;
         let id = tx.next_runner();
         let mut row = runner_row(id, request, tx.now);
         if let Some((workflow, allocation)) = allocation {
@@ -81,8 +81,8 @@ impl Engine {
         self.answer(id, request, is_newest, &mut response, tx);
         let has_reports =
             !request.finished.is_empty() || !request.returned.is_empty() || !request.slurm_stats.is_empty();
-        let has_no_news = is_newest && !self.should_respond(id, request, &response);
-        let may_wait = has_no_news && !has_reports && !request.leaving;
+        let is_unchanged = is_newest && !self.should_respond(id, request, &response);
+        let may_wait = is_unchanged && !has_reports && !request.leaving;
         Ok(SyncAnswer { response, may_wait })
     }
 
@@ -121,7 +121,7 @@ impl Engine {
             lease_ms: self.workflows.lease_of(runner, &live),
             prefetch: self.workflows.prefetch(&live),
             terms: self.workflows.runner_policy(scope),
-            capacity_expected: self.workflows.expects_capacity(&live),
+            capacity_expected: self.workflows.may_add_capacity(&live),
             ..SyncResponse::default()
         }
     }
@@ -140,7 +140,7 @@ impl Engine {
                 self.leases().grant_tasks(id, request, response, tx);
             }
             if request.leaving || request.want == WorkRequest::default() {
-                self.runners.withdraw_offer(id);
+                self.runners.remove_offer(id);
             } else {
                 self.leases().grant_jobs(id, request.want, response, tx);
             }

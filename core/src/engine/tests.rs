@@ -4,6 +4,7 @@
 
 mod actions;
 mod allocations;
+mod commands;
 mod conditions;
 mod cost;
 mod data;
@@ -14,6 +15,7 @@ mod escalation;
 mod failures;
 mod fleet;
 mod gates;
+mod harness;
 mod history;
 mod inspection;
 mod invariants;
@@ -34,6 +36,4 @@ mod rights;
 mod silence;
 mod spawn;
 mod terms;
-mod verbs;
 mod wake_ups;
-mod world;

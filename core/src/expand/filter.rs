@@ -68,8 +68,8 @@ impl<'a> ProblemFilter<'a> {
             if key != list {
                 // A missing list may be the one whose name is misspelled. Shared parameters affect only names with
                 // tokens.
-                let misspelt = names.is_empty() && inner.is_none() && entry.is_none();
-                return misspelt || entry.is_none() && concerns_parameters(key) && names.iter().any(is_open);
+                let is_misspelled = names.is_empty() && inner.is_none() && entry.is_none();
+                return is_misspelled || entry.is_none() && concerns_parameters(key) && names.iter().any(is_open);
             }
             let (Some(entry), Some(inner)) = (entry, inner) else { return true };
             let name = entry.parse().ok().and_then(|at: usize| names.get(at).copied());

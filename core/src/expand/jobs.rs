@@ -287,7 +287,7 @@ impl JobExpander<'_, '_> {
     fn unknown(&mut self, kind: ReferenceKind, field: &str, name: &str, number: usize) {
         let job = self.symbols.jobs.name(number);
         let message = format!("job `{job}` refers to {} `{name}`, which does not exist", kind.word());
-        let near = if self.report.deserves_hint() { self.symbols.names(kind).nearest(name) } else { None };
+        let near = if self.report.may_show_hint() { self.symbols.names(kind).nearest(name) } else { None };
         self.report.add(with_suggestion(Problem::error(self.field(field), message), near));
     }
 

@@ -28,7 +28,7 @@ pub fn candidates(pattern: &str) -> Candidates {
         | [PatternPart::Start, PatternPart::Literal { text, .. }, PatternPart::Anything] => {
             Candidates::StartingWith(text.clone())
         }
-        [PatternPart::Start, PatternPart::Literal { text, end }, ..] if !looks_back(&pattern[*end..]) => {
+        [PatternPart::Start, PatternPart::Literal { text, end }, ..] if !has_lookbehind(&pattern[*end..]) => {
             Candidates::AmongStartingWith { prefix: text.clone(), tail: format!("^(?:{})", &pattern[*end..]) }
         }
         [PatternPart::Literal { text, .. }]
@@ -42,7 +42,7 @@ pub fn candidates(pattern: &str) -> Candidates {
 }
 
 /// Returns whether the rest of an expression depends on the text before it.
-fn looks_back(tail: &str) -> bool {
+fn has_lookbehind(tail: &str) -> bool {
     tail.replace("[^", "[").contains('^') || tail.contains("\\b") || tail.contains("\\B")
 }
 

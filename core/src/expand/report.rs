@@ -33,7 +33,7 @@ impl ProblemCollector {
     }
 
     /// Returns whether another problem will be shown, so that its hint is worth computing.
-    pub fn deserves_hint(&self) -> bool {
+    pub fn may_show_hint(&self) -> bool {
         self.problems.len() < 20
     }
 
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn the_first_20_problems_have_hints() {
         for (count, expected) in [(0, true), (19, true), (20, false)] {
-            assert_eq!(report(count).deserves_hint(), expected, "{count}");
+            assert_eq!(report(count).may_show_hint(), expected, "{count}");
         }
     }
 }

@@ -25,7 +25,7 @@ pub fn warnings(spec: &WorkflowSpec, expanded: &Expanded) -> Vec<Problem> {
     }
     replaced_lists(spec, &mut warnings);
     short_walltimes(spec, expanded, &mut warnings);
-    several_writers(expanded, &mut warnings);
+    warn_of_several_writers(expanded, &mut warnings);
     warnings
 }
 
@@ -85,7 +85,7 @@ fn replaced_lists(spec: &WorkflowSpec, warnings: &mut Vec<Problem>) {
     }
 }
 
-fn several_writers(expanded: &Expanded, warnings: &mut Vec<Problem>) {
+fn warn_of_several_writers(expanded: &Expanded, warnings: &mut Vec<Problem>) {
     let writers = Adjacency::inverted(expanded.files.len(), expanded.jobs.iter().map(|job| &job.output_files[..]));
     let name = |number: &u32| expanded.jobs.get(*number as usize).map_or("", |job| job.name.as_str());
     for (number, file) in (0u32..).zip(&expanded.files) {

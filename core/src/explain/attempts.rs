@@ -20,12 +20,12 @@ pub struct EndedAttempt<'a> {
 }
 
 /// Reports on each attempt. `needs` are the present requirements; an earlier attempt may have had lower ones.
-pub fn stories(attempts: &[EndedAttempt<'_>], needs: &Requirements, is_over: bool) -> Vec<AttemptReport> {
+pub fn attempt_reports(attempts: &[EndedAttempt<'_>], needs: &Requirements, is_over: bool) -> Vec<AttemptReport> {
     let later = attempts.iter().skip(1).map(Some).chain(std::iter::once(None));
-    attempts.iter().zip(later).map(|(attempt, next)| story(attempt, next, needs, is_over)).collect()
+    attempts.iter().zip(later).map(|(attempt, next)| attempt_report(attempt, next, needs, is_over)).collect()
 }
 
-fn story(
+fn attempt_report(
     attempt: &EndedAttempt<'_>,
     next: Option<&EndedAttempt<'_>>,
     needs: &Requirements,
@@ -48,15 +48,15 @@ fn story(
         duration_seconds: run_ms as f64 / 1_000.0,
         node: attempt.node.map(str::to_owned),
         peak_memory_bytes: peak,
-        evidence: sentences(row, diagnosis, needs, run_ms / 1_000, is_followed),
+        evidence: evidence_lines(row, diagnosis, needs, run_ms / 1_000, is_followed),
         stderr: row.stderr.clone(),
         stderr_tail: Vec::new(),
-        then: is_followed.then(|| what_followed(row, next, diagnosis)).flatten(),
+        then: is_followed.then(|| retry_reason(row, next, diagnosis)).flatten(),
     }
 }
 
 /// Returns the evidence about the end of an attempt.
-fn sentences(
+fn evidence_lines(
     row: &ResultRow,
     diagnosis: Option<Cause>,
     needs: &Requirements,
@@ -89,7 +89,7 @@ fn sentences(
 }
 
 /// Returns the reason for the next attempt.
-fn what_followed(row: &ResultRow, next: Option<&EndedAttempt<'_>>, diagnosis: Option<Cause>) -> Option<String> {
+fn retry_reason(row: &ResultRow, next: Option<&EndedAttempt<'_>>, diagnosis: Option<Cause>) -> Option<String> {
     if let Some(next) = next
         && next.result.run != row.run
     {

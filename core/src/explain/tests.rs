@@ -41,7 +41,7 @@ fn runner<'a>(cpus: i64, gib: i64, labels: &'a [String], left: Option<i64>) -> S
     let capacity = Resources { cpus, memory_bytes: gib * GIB, gpus: 0, nodes: 1 };
     ServingRunner {
         host: "n1",
-        place: RunnerView { capacity, labels, scheduler: None, remaining_seconds: left, by_count: false },
+        view: RunnerView { capacity, labels, scheduler: None, remaining_seconds: left, by_count: false },
         end: EndMargin { headroom_seconds: 60, notice_seconds: 30, in_step: false },
         is_silent: false,
     }
@@ -54,7 +54,7 @@ fn first(reasons: &[Reason]) -> (ReasonKind, &str) {
 
 fn of_ready(class: &JobClass, runners: &[ServingRunner<'_>], slurm: &SlurmFacts<'_>) -> (ReasonKind, String) {
     let facts = facts(JobState::Ready, class, &[]);
-    let reasons = why(&facts, WorkflowFacts::default(), runners, slurm);
+    let reasons = job_reasons(&facts, WorkflowFacts::default(), runners, slurm);
     let (kind, message) = first(&reasons);
     (kind, message.to_owned())
 }
@@ -64,15 +64,15 @@ fn a_blocked_job_names_what_it_waits_for() {
     let class = class(1, 1, &[]);
     let parents = [("a", JobState::Completed), ("b", JobState::Running)];
     let reasons =
-        why(&facts(JobState::Blocked, &class, &parents), WorkflowFacts::default(), &[], &SlurmFacts::default());
+        job_reasons(&facts(JobState::Blocked, &class, &parents), WorkflowFacts::default(), &[], &SlurmFacts::default());
     assert_eq!(first(&reasons), (ReasonKind::Dependency, "it waits for job b, which is running"));
     assert_eq!(reasons[0].jobs, [JobPhase { job: "b".to_owned(), status: JobState::Running }]);
     let parents: Vec<(&str, JobState)> = ["a", "b", "c", "d", "e", "f"].map(|name| (name, JobState::Ready)).to_vec();
     let reasons =
-        why(&facts(JobState::Blocked, &class, &parents), WorkflowFacts::default(), &[], &SlurmFacts::default());
+        job_reasons(&facts(JobState::Blocked, &class, &parents), WorkflowFacts::default(), &[], &SlurmFacts::default());
     assert!(reasons[0].message.ends_with("e (ready), and 1 more"), "{}", reasons[0].message);
     let ending = JobFacts { ending: 1, ..facts(JobState::Blocked, &class, &[]) };
-    let reasons = why(&ending, WorkflowFacts::default(), &[], &SlurmFacts::default());
+    let reasons = job_reasons(&ending, WorkflowFacts::default(), &[], &SlurmFacts::default());
     assert_eq!(first(&reasons).0, ReasonKind::AttemptEnding);
 }
 
@@ -116,7 +116,7 @@ fn a_workflow_that_holds_its_jobs_back() {
     let class = class(1, 1, &[]);
     let big = [runner(8, 16, &[], None)];
     let held = |workflow: WorkflowFacts<'_>| {
-        let reasons = why(&facts(JobState::Ready, &class, &[]), workflow, &big, &SlurmFacts::default());
+        let reasons = job_reasons(&facts(JobState::Ready, &class, &[]), workflow, &big, &SlurmFacts::default());
         first(&reasons).0
     };
     assert_eq!(held(WorkflowFacts { is_suspended: true, ..WorkflowFacts::default() }), ReasonKind::Suspended);
@@ -161,7 +161,7 @@ fn ended_jobs_say_why() {
     let class = class(1, 1, &[]);
     let none = SlurmFacts::default();
     let failed = JobFacts { last_failure: Some((Cause::OutOfMemory, 137)), ..facts(JobState::Failed, &class, &[]) };
-    let reasons = why(&failed, WorkflowFacts::default(), &[], &none);
+    let reasons = job_reasons(&failed, WorkflowFacts::default(), &[], &none);
     assert_eq!(first(&reasons), (ReasonKind::Failed, "it ran out of memory (exit code 137, signal 9)"));
     let had = Requirements { memory_bytes: 60 << 20, ..Requirements::default() };
     let hint = |next: Escalated| next_steps("w", "j", &reasons, Some(&RecoveryHint { had: had.clone(), next }));
@@ -172,17 +172,21 @@ fn ended_jobs_say_why() {
     let limit = hint(Escalated::Not(LimitReached::Memory { had: 60 << 20, largest: 60 << 20 }));
     assert_eq!(limit[0], "change the job so that it needs less memory, or make a larger node available");
     assert_eq!(hint(Escalated::Unneeded), ["`torc retry w --job j` runs it again"]);
-    let canceled =
-        why(&facts(JobState::Canceled, &class, &[("a", JobState::Failed)]), WorkflowFacts::default(), &[], &none);
+    let canceled = job_reasons(
+        &facts(JobState::Canceled, &class, &[("a", JobState::Failed)]),
+        WorkflowFacts::default(),
+        &[],
+        &none,
+    );
     assert_eq!(first(&canceled), (ReasonKind::DependencyFailed, "it depends on job a, which is failed"));
     let next = next_steps("w", "j", &canceled, None);
     assert_eq!(next, ["`torc explain job/a -w w` says why"]);
     let by_person = WorkflowFacts { is_canceled: true, ..WorkflowFacts::default() };
-    let canceled = why(&facts(JobState::Canceled, &class, &[("a", JobState::Failed)]), by_person, &[], &none);
+    let canceled = job_reasons(&facts(JobState::Canceled, &class, &[("a", JobState::Failed)]), by_person, &[], &none);
     assert_eq!(first(&canceled).0, ReasonKind::Canceled);
     let script = ScriptFacts { cause: Cause::ExitCode, return_code: 3, is_running: false };
     let recovering = JobFacts { script: Some(script), ..facts(JobState::Recovering, &class, &[]) };
-    let reasons = why(&recovering, WorkflowFacts::default(), &[], &none);
+    let reasons = job_reasons(&recovering, WorkflowFacts::default(), &[], &none);
     assert!(first(&reasons).1.starts_with("it failed with exit code 3; its recovery script waits"), "{reasons:?}");
 }
 
@@ -190,10 +194,10 @@ fn ended_jobs_say_why() {
 fn a_running_job_whose_runner_is_silent_is_in_doubt() {
     let class = class(1, 1, &[]);
     let running = facts(JobState::Running, &class, &[]);
-    let reasons = why(&running, WorkflowFacts::default(), &[], &SlurmFacts::default());
+    let reasons = job_reasons(&running, WorkflowFacts::default(), &[], &SlurmFacts::default());
     assert_eq!(first(&reasons), (ReasonKind::Running, "it has been running on n1 for 1m30s"));
     let silent = JobFacts { unconfirmed: true, ..running };
-    let reasons = why(&silent, WorkflowFacts::default(), &[], &SlurmFacts::default());
+    let reasons = job_reasons(&silent, WorkflowFacts::default(), &[], &SlurmFacts::default());
     assert_eq!(first(&reasons).0, ReasonKind::RunnerSilent);
 }
 
@@ -225,7 +229,7 @@ fn each_attempt_tells_how_it_ended_and_why_another_followed() {
         result(3, 0, None, None),
     ];
     let attempts: Vec<EndedAttempt<'_>> = rows.iter().map(|result| EndedAttempt { result, node: Some("n1") }).collect();
-    let told = stories(&attempts, &needs, true);
+    let told = attempt_reports(&attempts, &needs, true);
     assert_eq!(told[0].then.as_deref(), Some("it was tried again: that was not its fault"));
     assert_eq!(told[1].diagnosis, Some(Cause::OutOfMemory));
     assert!(
@@ -234,7 +238,7 @@ fn each_attempt_tells_how_it_ended_and_why_another_followed() {
         told[1].evidence
     );
     assert_eq!((told[2].then.as_ref(), told[2].evidence.len()), (None, 0));
-    let open = stories(&attempts[..1], &needs, false);
+    let open = attempt_reports(&attempts[..1], &needs, false);
     assert!(open[0].then.is_some(), "the next attempt has not ended");
 }
 

@@ -14,7 +14,7 @@ pub struct ServingRunner<'a> {
     /// Host name of its machine.
     pub host: &'a str,
     /// Its capacity, labels and remaining time.
-    pub place: RunnerView<'a>,
+    pub view: RunnerView<'a>,
     /// The time that it has left when the workflow's jobs get their first signal.
     pub end: EndMargin,
     /// It has sent nothing for longer than a lease.
@@ -56,9 +56,9 @@ pub struct WaitingAllocation {
 }
 
 /// Returns the reasons why a ready job does not run.
-pub fn why_ready(class: &JobClass, runners: &[ServingRunner<'_>], slurm: &SlurmFacts<'_>) -> Vec<Reason> {
+pub fn ready_reasons(class: &JobClass, runners: &[ServingRunner<'_>], slurm: &SlurmFacts<'_>) -> Vec<Reason> {
     let live: Vec<&ServingRunner<'_>> = runners.iter().filter(|runner| !runner.is_silent).collect();
-    let could = |runner: &&&ServingRunner<'_>| class.suits(&runner.place, runner.end);
+    let could = |runner: &&&ServingRunner<'_>| class.matches(&runner.view, runner.end);
     let able = live.iter().filter(could).count();
     if able > 0 {
         let runners = if able == 1 {
@@ -69,8 +69,8 @@ pub fn why_ready(class: &JobClass, runners: &[ServingRunner<'_>], slurm: &SlurmF
         let message = format!("it waits for its turn: {runners} busy with jobs that come before it");
         return vec![Reason::new(ReasonKind::Busy, message)];
     }
-    let mut reasons = of_slurm(slurm);
-    reasons.extend(misfit(class, &live));
+    let mut reasons = slurm_wait_reasons(slurm);
+    reasons.extend(mismatch(class, &live));
     if let (true, true, Some(first)) = (reasons.is_empty(), runners.is_empty(), slurm.active.first()) {
         let message =
             format!("its allocation {first} runs and takes no job: it has only just begun, or is about to end");
@@ -91,7 +91,7 @@ pub fn why_ready(class: &JobClass, runners: &[ServingRunner<'_>], slurm: &SlurmF
     reasons
 }
 
-fn of_slurm(slurm: &SlurmFacts<'_>) -> Vec<Reason> {
+fn slurm_wait_reasons(slurm: &SlurmFacts<'_>) -> Vec<Reason> {
     let mut reasons = Vec::new();
     if let Some(sentence) = slurm.unreachable {
         reasons.push(Reason::new(ReasonKind::SlurmUnreachable, format!("Slurm does not answer: {sentence}")));
@@ -132,13 +132,13 @@ fn pending(first: &WaitingAllocation, count: usize) -> String {
 }
 
 /// Returns the property that all runners lack: labels first, then size, then time.
-fn misfit(class: &JobClass, runners: &[&ServingRunner<'_>]) -> Option<Reason> {
+fn mismatch(class: &JobClass, runners: &[&ServingRunner<'_>]) -> Option<Reason> {
     if runners.is_empty() {
         return None;
     }
     let labels_match = |runner: &&&ServingRunner<'_>| {
-        class.labels.is_empty() == runner.place.labels.is_empty()
-            && class.labels.iter().all(|label| runner.place.labels.contains(label))
+        class.labels.is_empty() == runner.view.labels.is_empty()
+            && class.labels.iter().all(|label| runner.view.labels.contains(label))
     };
     let labelled: Vec<&ServingRunner<'_>> = runners.iter().filter(labels_match).copied().collect();
     if labelled.is_empty() {
@@ -150,20 +150,20 @@ fn misfit(class: &JobClass, runners: &[&ServingRunner<'_>]) -> Option<Reason> {
         return Some(Reason::new(ReasonKind::Label, message));
     }
     let fits = |runner: &&&ServingRunner<'_>| {
-        class.suits(&RunnerView { remaining_seconds: None, ..runner.place.clone() }, runner.end)
+        class.matches(&RunnerView { remaining_seconds: None, ..runner.view.clone() }, runner.end)
     };
     let fitting: Vec<&ServingRunner<'_>> = labelled.iter().filter(fits).copied().collect();
     if fitting.is_empty() {
         return Some(too_big(&class.requirements, &labelled));
     }
-    let usable = |runner: &&ServingRunner<'_>| Some(runner.end.usable_seconds(runner.place.remaining_seconds?));
+    let usable = |runner: &&ServingRunner<'_>| Some(runner.end.usable_seconds(runner.view.remaining_seconds?));
     let most = fitting.iter().filter_map(|runner| Some((usable(runner)?, *runner))).max_by_key(|(usable, _)| *usable);
     most.map(|(usable, runner)| Reason::new(ReasonKind::TimeLeft, too_late(&class.requirements, usable, runner)))
 }
 
 /// Describes the part of a runner's remaining time that a job can use.
 fn too_late(needs: &Requirements, usable_seconds: i64, runner: &ServingRunner<'_>) -> String {
-    let left = format_duration(runner.place.remaining_seconds.unwrap_or(0).max(0));
+    let left = format_duration(runner.view.remaining_seconds.unwrap_or(0).max(0));
     let EndMargin { headroom_seconds, notice_seconds, .. } = runner.end;
     let reserved = format_duration(headroom_seconds.saturating_add(notice_seconds));
     format!(
@@ -177,12 +177,12 @@ fn too_late(needs: &Requirements, usable_seconds: i64, runner: &ServingRunner<'_
 
 fn too_big(needs: &Requirements, runners: &[&ServingRunner<'_>]) -> Reason {
     let size = |runner: &&&ServingRunner<'_>| {
-        let Resources { cpus, memory_bytes, gpus, nodes } = runner.place.capacity;
+        let Resources { cpus, memory_bytes, gpus, nodes } = runner.view.capacity;
         (nodes, gpus, cpus, memory_bytes)
     };
     let biggest = runners.iter().max_by_key(size);
     let has = biggest.map_or_else(String::new, |runner| {
-        format!("; the biggest, on {}, has {}", runner.host, resources(&runner.place.capacity))
+        format!("; the biggest, on {}, has {}", runner.host, resources(&runner.view.capacity))
     });
     let message = format!("it needs {}, and no runner is big enough{has}", requirements(needs));
     Reason::new(ReasonKind::Capacity, message)

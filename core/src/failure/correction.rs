@@ -6,11 +6,11 @@ use crate::expanded::Requirements;
 /// The new amount in percent of what was observed.
 pub const CORRECTION_PERCENT: i64 = 120;
 /// Minimum saving of a reduction of memory, in bytes.
-const LEAST_MEMORY: i64 = 1 << 30;
+const MIN_SAVED_BYTES: i64 = 1 << 30;
 /// Minimum saving of a reduction of CPUs, in percent of one CPU.
-const LEAST_CPU_PERCENT: i64 = 5;
+const MIN_SAVED_CPU_PERCENT: i64 = 5;
 /// Minimum saving of a reduction of the runtime, in seconds.
-const LEAST_SECONDS: i64 = 1_800;
+const MIN_SAVED_SECONDS: i64 = 1_800;
 
 /// Measurements of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -40,24 +40,24 @@ pub fn correct(
     let largest = Largest(nodes);
     // One after another: more of one resource may leave fewer nodes that the jobs fit on.
     let mut better = needs.clone();
-    better.memory_bytes = match memory.above(needs.memory_bytes) {
+    better.memory_bytes = match memory.if_above(needs.memory_bytes) {
         Some(peak) => {
             let wanted = scale_memory(needs.memory_bytes, Some(peak), CORRECTION_PERCENT);
             capped(needs.memory_bytes, wanted, largest.memory_bytes(&better))
         }
-        None => memory.reduced(needs.memory_bytes, LEAST_MEMORY, all_well),
+        None => memory.reduced(needs.memory_bytes, MIN_SAVED_BYTES, all_well),
     };
-    better.runtime_seconds = match time.above(needs.runtime_seconds) {
+    better.runtime_seconds = match time.if_above(needs.runtime_seconds) {
         Some(peak) => {
             let wanted = scale_seconds(needs.runtime_seconds, Some(peak), CORRECTION_PERCENT);
             capped(needs.runtime_seconds, wanted, largest.seconds(&better))
         }
-        None => time.reduced(needs.runtime_seconds, LEAST_SECONDS, all_well),
+        None => time.reduced(needs.runtime_seconds, MIN_SAVED_SECONDS, all_well),
     };
     let cpu_percent = needs.num_cpus.saturating_mul(100);
-    better.num_cpus = match cpu.above(cpu_percent) {
+    better.num_cpus = match cpu.if_above(cpu_percent) {
         Some(peak) => capped(needs.num_cpus, cpus(percent_of(peak)), largest.cpus(&better)),
-        None => cpus(cpu.reduced(cpu_percent, LEAST_CPU_PERCENT, all_well)),
+        None => cpus(cpu.reduced(cpu_percent, MIN_SAVED_CPU_PERCENT, all_well)),
     };
     (better != *needs).then_some(better)
 }
@@ -90,7 +90,7 @@ impl Peak {
     }
 
     /// Returns the peak if it exceeds an amount.
-    fn above(self, amount: i64) -> Option<i64> {
+    fn if_above(self, amount: i64) -> Option<i64> {
         self.most.filter(|most| *most > amount)
     }
 

@@ -61,11 +61,11 @@ fn a_long_ring_is_named_in_part() {
 #[test]
 fn every_cycle_is_found_with_all_of_its_jobs() {
     // 0 and 1 wait for each other, 2 for them; 3, 4 and 5 are a ring with a short cut through 6.
-    let knotted = graph(&[vec![1], vec![0], vec![0], vec![5], vec![3], vec![4, 6], vec![3]]);
-    let cycles = find_cycles(&knotted);
+    let cyclic = graph(&[vec![1], vec![0], vec![0], vec![5], vec![3], vec![4, 6], vec![3]]);
+    let cycles = find_cycles(&cyclic);
     let expected = [Cycle { ring: vec![0, 1], others: vec![] }, Cycle { ring: vec![3, 4, 5], others: vec![6] }];
     assert_eq!(cycles, expected);
-    assert_eq!(describe_cycle(&knotted, &cycles[1]), "j3 -> j4 -> j5 -> j3; in the same cycle: j6");
+    assert_eq!(describe_cycle(&cyclic, &cycles[1]), "j3 -> j4 -> j5 -> j3; in the same cycle: j6");
 }
 
 #[test]

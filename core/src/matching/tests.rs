@@ -24,7 +24,7 @@ fn capacity(cpus: i64) -> Resources {
     Resources { cpus, gpus: 4, memory_bytes: 100, nodes: 1 }
 }
 
-fn place(cpus: i64) -> RunnerView<'static> {
+fn runner(cpus: i64) -> RunnerView<'static> {
     RunnerView { capacity: capacity(cpus), labels: &[], scheduler: None, remaining_seconds: None, by_count: false }
 }
 
@@ -65,9 +65,9 @@ fn owner<'a>(name: &'a str, workflows: Vec<WorkflowQueues<'a>>) -> OwnerQueues<'
 }
 
 /// One workflow with these jobs: class, priority, number. Returns the numbers of those that are chosen.
-fn run(place: &RunnerView<'_>, want: WorkRequest, jobs: &[(JobClass, i64, u32)]) -> Vec<u32> {
+fn run(runner: &RunnerView<'_>, want: WorkRequest, jobs: &[(JobClass, i64, u32)]) -> Vec<u32> {
     let classes = queues(jobs);
-    let chosen = choose(place, &want, &[owner("ada", vec![workflow(1, &classes)])]);
+    let chosen = choose(runner, &want, &[owner("ada", vec![workflow(1, &classes)])]);
     chosen.now.into_iter().chain(chosen.ahead).map(|choice| choice.job).collect()
 }
 
@@ -76,7 +76,7 @@ fn run_paths(want: WorkRequest, downstream: &[u32]) -> Vec<u32> {
     let mut queue = ReadyQueue::default();
     (0..).zip(downstream).for_each(|(job, downstream)| queue.insert(ReadyJob::new(0, *downstream, job)));
     let classes = [(class(1, 0, 1, 1), queue)];
-    let chosen = choose(&place(4), &want, &[owner("ada", vec![workflow(1, &classes)])]);
+    let chosen = choose(&runner(4), &want, &[owner("ada", vec![workflow(1, &classes)])]);
     chosen.now.into_iter().chain(chosen.ahead).map(|choice| choice.job).collect()
 }
 
@@ -84,11 +84,11 @@ fn run_paths(want: WorkRequest, downstream: &[u32]) -> Vec<u32> {
 fn the_longest_remaining_path_comes_first() {
     assert_eq!(run_paths(want(2, 0, 9), &[0, 7, 3, 7]), [1, 3]);
     let jobs = [(class(1, 0, 1, 5), 0, 0), (class(1, 0, 1, 1), 0, 1)];
-    assert_eq!(run(&place(1), want(1, 0, 9), &jobs), [0], "5 s and nothing below");
+    assert_eq!(run(&runner(1), want(1, 0, 9), &jobs), [0], "5 s and nothing below");
     let mut classes = queues(&jobs);
     classes[1].1 = ReadyQueue::default();
     classes[1].1.insert(ReadyJob::new(0, 5, 1));
-    let chosen = choose(&place(1), &want(1, 0, 9), &[owner("ada", vec![workflow(1, &classes)])]);
+    let chosen = choose(&runner(1), &want(1, 0, 9), &[owner("ada", vec![workflow(1, &classes)])]);
     assert_eq!(chosen.now, [Choice { workflow: WorkflowId(1), job: 1 }], "1 s and 5 s below");
 }
 
@@ -98,12 +98,12 @@ fn mixed_jobs_are_leased_ahead_for_one_round_trip() {
     assert_eq!(run_paths(want, &[0; 9]), [0, 1, 2, 3, 4], "alike");
     assert_eq!(run_paths(want, &[0, 0, 0, 0, 5]), [4, 0], "of different urgency");
     let classes = |second| [(class(1, 0, 1, 1), 0, 0), (class(1, 0, 1, 1), 0, 1), (class(1, 0, 1, second), 0, 2)];
-    assert_eq!(run(&place(4), want, &classes(1)), [0, 1, 2], "one class");
-    assert_eq!(run(&place(4), want, &classes(2)), [2, 0], "of two classes");
-    assert_eq!(run(&place(4), WorkRequest { bridge: 0, ..want }, &classes(2)), [2]);
+    assert_eq!(run(&runner(4), want, &classes(1)), [0, 1, 2], "one class");
+    assert_eq!(run(&runner(4), want, &classes(2)), [2, 0], "of two classes");
+    assert_eq!(run(&runner(4), WorkRequest { bridge: 0, ..want }, &classes(2)), [2]);
     let elsewhere = [(class(9, 0, 1, 1), 0, 0), (class(1, 0, 1, 1), 0, 1), (class(1, 0, 1, 1), 0, 2)];
     assert_eq!(
-        run(&place(4), WorkRequest { bridge: 0, ..want }, &elsewhere),
+        run(&runner(4), WorkRequest { bridge: 0, ..want }, &elsewhere),
         [1, 2],
         "another class does not fit the runner"
     );
@@ -120,33 +120,33 @@ fn priority_then_gpus_runtime_memory_cpus_then_number() {
         (class(1, 0, 1, 1), 7, 6),
         (class(1, 0, 1, 1), 0, 0),
     ];
-    assert_eq!(run(&place(64), want(64, 0, 10), &jobs), [6, 5, 4, 3, 2, 0, 1]);
-    assert_eq!(run(&place(64), want(64, 0, 3), &jobs), [6, 5, 4], "no more than the limit");
-    assert_eq!(run(&place(64), want(64, 0, 0), &jobs), [0u32; 0]);
+    assert_eq!(run(&runner(64), want(64, 0, 10), &jobs), [6, 5, 4, 3, 2, 0, 1]);
+    assert_eq!(run(&runner(64), want(64, 0, 3), &jobs), [6, 5, 4], "no more than the limit");
+    assert_eq!(run(&runner(64), want(64, 0, 0), &jobs), [0u32; 0]);
 }
 
 #[test]
 fn smaller_jobs_fill_what_a_big_one_leaves() {
     let jobs =
         [(class(6, 0, 1, 9), 9, 0), (class(6, 0, 1, 9), 8, 1), (class(1, 0, 1, 1), 0, 2), (class(1, 0, 1, 1), 0, 3)];
-    assert_eq!(run(&place(8), want(8, 0, 10), &jobs), [0, 2, 3]);
-    assert_eq!(run(&place(8), want(7, 0, 10), &jobs), [0, 2]);
-    assert_eq!(run(&place(8), want(0, 0, 10), &jobs), [0u32; 0]);
+    assert_eq!(run(&runner(8), want(8, 0, 10), &jobs), [0, 2, 3]);
+    assert_eq!(run(&runner(8), want(7, 0, 10), &jobs), [0, 2]);
+    assert_eq!(run(&runner(8), want(0, 0, 10), &jobs), [0u32; 0]);
 }
 
 #[test]
 fn ahead_comes_after_what_fits_and_within_the_limit() {
     let jobs =
         [(class(6, 0, 1, 9), 9, 0), (class(6, 0, 1, 9), 8, 1), (class(1, 0, 1, 1), 0, 2), (class(9, 0, 1, 1), 10, 3)];
-    assert_eq!(run(&place(8), want(8, 1, 10), &jobs), [0, 2, 1]);
-    assert_eq!(run(&place(8), want(8, 9, 10), &jobs), [0, 2, 1], "job 3 never fits this runner");
-    assert_eq!(run(&place(8), want(8, 9, 2), &jobs), [0, 2]);
-    assert_eq!(run(&place(8), want(0, 2, 10), &jobs), [0, 1]);
+    assert_eq!(run(&runner(8), want(8, 1, 10), &jobs), [0, 2, 1]);
+    assert_eq!(run(&runner(8), want(8, 9, 10), &jobs), [0, 2, 1], "job 3 never fits this runner");
+    assert_eq!(run(&runner(8), want(8, 9, 2), &jobs), [0, 2]);
+    assert_eq!(run(&runner(8), want(0, 2, 10), &jobs), [0, 1]);
 }
 
 #[test]
 fn the_queue_strategy_counts_and_ignores_requirements() {
-    let counting = RunnerView { by_count: true, ..place(1) };
+    let counting = RunnerView { by_count: true, ..runner(1) };
     let jobs =
         [(class(1, 0, 1, 1), 0, 0), (class(99, 9, 999, 9), 0, 1), (class(2, 0, 1, 1), 5, 2), (class(1, 0, 1, 1), 0, 3)];
     assert_eq!(run(&counting, want(3, 0, 9), &jobs), [2, 0, 1], "three slots: by priority, then by number");
@@ -157,18 +157,18 @@ fn the_queue_strategy_counts_and_ignores_requirements() {
 #[test]
 fn jobs_of_other_schedulers_come_last() {
     let of = |scheduler: &str, cpus| JobClass { scheduler: Some(scheduler.to_owned()), ..class(cpus, 0, 1, 1) };
-    let gpu = RunnerView { scheduler: Some("gpu"), ..place(8) };
+    let gpu = RunnerView { scheduler: Some("gpu"), ..runner(8) };
     let mut jobs = vec![(of("cpu", 1), 99, 0), (of("gpu", 4), 0, 1), (class(1, 0, 1, 1), 0, 2)];
     assert_eq!(run(&gpu, want(8, 0, 9), &jobs), [1, 2]);
-    assert_eq!(run(&place(8), want(8, 0, 9), &jobs), [2], "outside of every allocation too");
+    assert_eq!(run(&runner(8), want(8, 0, 9), &jobs), [2], "outside of every allocation too");
     jobs.truncate(2);
     assert_eq!(run(&gpu, want(2, 0, 9), &jobs), [0], "its own does not fit now");
-    assert_eq!(run(&place(8), want(8, 0, 9), &jobs), [0, 1]);
+    assert_eq!(run(&runner(8), want(8, 0, 9), &jobs), [0, 1]);
 }
 
 /// Returns the workflows of the chosen jobs, in the order of choice.
 fn served(want: WorkRequest, owners: &[OwnerQueues<'_>]) -> Vec<i64> {
-    let chosen = choose(&place(8), &want, owners);
+    let chosen = choose(&runner(8), &want, owners);
     chosen.now.iter().chain(&chosen.ahead).map(|choice| choice.workflow.0).collect()
 }
 
@@ -218,16 +218,16 @@ fn owners_share_equally_whatever_their_priorities_are() {
 
 #[test]
 fn the_dominant_resource_decides_who_uses_less() {
-    let place = RunnerView { capacity: Resources { cpus: 10, memory_bytes: 1_000, gpus: 2, nodes: 1 }, ..place(1) };
-    let share = |cpus, memory_bytes, gpus| ResourcesInUse { cpus, memory_bytes, gpus, jobs: 7 }.dominant_share(&place);
+    let runner = RunnerView { capacity: Resources { cpus: 10, memory_bytes: 1_000, gpus: 2, nodes: 1 }, ..runner(1) };
+    let share = |cpus, memory_bytes, gpus| ResourcesInUse { cpus, memory_bytes, gpus, jobs: 7 }.dominant_share(&runner);
     assert_eq!([share(1, 0, 0), share(1, 200, 0), share(1, 200, 1)], [100_000, 200_000, 500_000]);
     assert_eq!(share(30, 0, 0), 3_000_000, "of all runners together");
     assert_eq!(
         ResourcesInUse { cpus: 1, jobs: 7, ..ResourcesInUse::default() }
-            .dominant_share(&RunnerView { by_count: true, ..place.clone() }),
+            .dominant_share(&RunnerView { by_count: true, ..runner.clone() }),
         7
     );
-    let without = RunnerView { capacity: Resources { gpus: 0, ..place.capacity }, ..place };
+    let without = RunnerView { capacity: Resources { gpus: 0, ..runner.capacity }, ..runner };
     assert_eq!(
         ResourcesInUse { gpus: 5, ..ResourcesInUse::default() }.dominant_share(&without),
         0,
@@ -255,16 +255,16 @@ fn nothing_is_leased_ahead_that_another_runner_could_start() {
     queues.classes[0].is_wanted_elsewhere = true;
     queues.classes.extend(class_queues(&here));
     let owners = [owner("ada", vec![queues])];
-    let chosen = choose(&place(8), &want(2, 9, 20), &owners);
+    let chosen = choose(&runner(8), &want(2, 9, 20), &owners);
     assert_eq!((chosen.now.len(), chosen.ahead.len(), chosen.is_withheld), (1, 0, true), "two CPUs: the larger job");
-    let chosen = choose(&place(8), &want(1, 9, 20), &owners);
+    let chosen = choose(&runner(8), &want(1, 9, 20), &owners);
     assert_eq!(
         (chosen.now.len(), chosen.ahead.len(), chosen.is_withheld),
         (1, 1, true),
         "only the larger one waits here"
     );
     assert_eq!(chosen.taken, Resources { cpus: 1, memory_bytes: 1, ..Resources::default() });
-    let chosen = choose(&place(8), &want(8, 9, 20), &owners);
+    let chosen = choose(&runner(8), &want(8, 9, 20), &owners);
     assert_eq!((chosen.now.len(), chosen.ahead.len(), chosen.is_withheld), (7, 0, false), "everything fits");
 }
 
@@ -305,7 +305,7 @@ proptest! {
         let jobs: Vec<(JobClass, i64, u32)> =
             jobs.into_iter().zip(0..).map(|((cpus, runtime, priority), job)| (class(cpus, 0, 0, runtime), priority, job)).collect();
         let want = want((cpus - used).max(0), ahead, limit);
-        prop_assert_eq!(run(&place(cpus), want, &jobs), search(cpus, want, &jobs));
+        prop_assert_eq!(run(&runner(cpus), want, &jobs), search(cpus, want, &jobs));
     }
 }
 
@@ -316,7 +316,7 @@ fn each_workflow_limits_its_own_work() {
     let limits = [Allowance { batch: 3, ..Allowance::default() }, Allowance { ahead: 1, ..Allowance::default() }];
     let workflows = (1..).zip(limits).map(|(id, allowance)| WorkflowQueues { allowance, ..workflow(id, &jobs) });
     let owners = [owner("ada", workflows.collect())];
-    let chosen = choose(&place(4), &want(4, 20, 20), &owners);
+    let chosen = choose(&runner(4), &want(4, 20, 20), &owners);
     let of = |chosen: &[Choice], id: i64| chosen.iter().filter(|choice| choice.workflow == WorkflowId(id)).count();
     assert_eq!((of(&chosen.now, 1), of(&chosen.now, 2)), (2, 2));
     assert_eq!((of(&chosen.ahead, 1), of(&chosen.ahead, 2)), (1, 1), "three in one answer; one ahead");

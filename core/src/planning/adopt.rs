@@ -4,7 +4,7 @@
 //! after Slurm has answered that it does not know the marker, and a grace period has passed.
 
 /// The time after `sbatch` within which an allocation appears in Slurm's answers, in milliseconds.
-pub const GRACE_MS: i64 = 60_000;
+pub const SUBMISSION_GRACE_MS: i64 = 60_000;
 
 /// An allocation whose number in Slurm is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,20 +36,20 @@ pub enum Resolution<'a> {
 }
 
 /// Decides about one submission. If Slurm has several with its marker, the first one is kept, and the others are
-/// canceled (see [`surplus`]).
-pub fn decide<'a>(intention: PendingSubmission<'_>, sightings: SlurmLookup<'a>) -> Resolution<'a> {
-    let Some(called_ms_ago) = intention.called_ms_ago else { return Resolution::Submit };
-    let SlurmLookup::Found(found) = sightings else { return Resolution::Wait };
-    match found.iter().find(|(marker, _)| *marker == intention.marker) {
+/// canceled (see [`duplicates`]).
+pub fn decide<'a>(submission: PendingSubmission<'_>, lookup: SlurmLookup<'a>) -> Resolution<'a> {
+    let Some(called_ms_ago) = submission.called_ms_ago else { return Resolution::Submit };
+    let SlurmLookup::Found(found) = lookup else { return Resolution::Wait };
+    match found.iter().find(|(marker, _)| *marker == submission.marker) {
         Some((_, number)) => Resolution::Adopt(number),
-        None if called_ms_ago >= GRACE_MS => Resolution::Submit,
+        None if called_ms_ago >= SUBMISSION_GRACE_MS => Resolution::Submit,
         None => Resolution::Wait,
     }
 }
 
 /// Returns the other Slurm jobs that carry the marker of the allocation whose job is `number`.
-pub fn surplus<'a>(marker: &str, number: &str, sightings: SlurmLookup<'a>) -> Vec<&'a str> {
-    let SlurmLookup::Found(found) = sightings else { return Vec::new() };
+pub fn duplicates<'a>(marker: &str, number: &str, lookup: SlurmLookup<'a>) -> Vec<&'a str> {
+    let SlurmLookup::Found(found) = lookup else { return Vec::new() };
     found.iter().filter(|(found, other)| *found == marker && *other != number).map(|(_, other)| *other).collect()
 }
 
@@ -61,26 +61,26 @@ mod tests {
     fn an_interrupted_submission_is_found_before_a_repeat() {
         let found = [("torc-wf1-a1", "17"), ("torc-wf1-a2", "18")];
         let known = SlurmLookup::Found(&found);
-        let intention = |marker, called_ms_ago| PendingSubmission { marker, called_ms_ago };
+        let submission = |marker, called_ms_ago| PendingSubmission { marker, called_ms_ago };
         let cases = [
-            (intention("torc-wf1-a1", Some(0)), known, Resolution::Adopt("17")),
-            (intention("torc-wf1-a1", Some(GRACE_MS * 9)), known, Resolution::Adopt("17")),
-            (intention("torc-wf1-a3", Some(GRACE_MS)), known, Resolution::Submit),
-            (intention("torc-wf1-a3", Some(GRACE_MS - 1)), known, Resolution::Wait),
-            (intention("torc-wf1-a", Some(GRACE_MS)), known, Resolution::Submit),
-            (intention("torc-wf1-a3", Some(GRACE_MS * 9)), SlurmLookup::NoAnswer, Resolution::Wait),
-            (intention("torc-wf1-a3", None), SlurmLookup::NoAnswer, Resolution::Submit),
+            (submission("torc-wf1-a1", Some(0)), known, Resolution::Adopt("17")),
+            (submission("torc-wf1-a1", Some(SUBMISSION_GRACE_MS * 9)), known, Resolution::Adopt("17")),
+            (submission("torc-wf1-a3", Some(SUBMISSION_GRACE_MS)), known, Resolution::Submit),
+            (submission("torc-wf1-a3", Some(SUBMISSION_GRACE_MS - 1)), known, Resolution::Wait),
+            (submission("torc-wf1-a", Some(SUBMISSION_GRACE_MS)), known, Resolution::Submit),
+            (submission("torc-wf1-a3", Some(SUBMISSION_GRACE_MS * 9)), SlurmLookup::NoAnswer, Resolution::Wait),
+            (submission("torc-wf1-a3", None), SlurmLookup::NoAnswer, Resolution::Submit),
         ];
-        for (intention, sightings, expected) in cases {
-            assert_eq!(decide(intention, sightings), expected, "{intention:?}");
+        for (submission, lookup, expected) in cases {
+            assert_eq!(decide(submission, lookup), expected, "{submission:?}");
         }
     }
 
     #[test]
     fn twins_are_found() {
         let found = [("a", "17"), ("b", "18"), ("a", "19")];
-        assert_eq!(surplus("a", "17", SlurmLookup::Found(&found)), ["19"]);
-        assert_eq!(surplus("b", "18", SlurmLookup::Found(&found)), Vec::<&str>::new());
-        assert_eq!(surplus("a", "17", SlurmLookup::NoAnswer), Vec::<&str>::new());
+        assert_eq!(duplicates("a", "17", SlurmLookup::Found(&found)), ["19"]);
+        assert_eq!(duplicates("b", "18", SlurmLookup::Found(&found)), Vec::<&str>::new());
+        assert_eq!(duplicates("a", "17", SlurmLookup::NoAnswer), Vec::<&str>::new());
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use torc_api::resources::SlurmScheduler;
 use torc_api::workflow::WorkflowSpec;
 
-use super::course::ResourceClass;
+use super::allocation_plan::ResourceClass;
 use super::partition::PartitionLimits;
 
 /// Options of `sbatch` that determine the number of CPUs of a node.

@@ -7,10 +7,10 @@ use super::generate::{PlannedScheduler, SchedulerPlan};
 use crate::expanded::Expanded;
 
 /// Number of job names above which an action uses a regular expression, if one selects exactly the same jobs.
-const NAMES_LISTED: usize = 20;
+const MAX_LISTED_NAMES: usize = 20;
 
 /// Returns whether an action requests allocations.
-pub fn asks_for_nodes(action: &Action) -> bool {
+pub fn requests_nodes(action: &Action) -> bool {
     action.action_type == ActionType::ScheduleNodes
 }
 
@@ -25,7 +25,7 @@ pub fn write(
 ) -> WorkflowSpec {
     let mut written = spec.clone();
     written.slurm_schedulers = plan.planned.iter().map(|planned| planned.scheduler.clone()).collect();
-    written.actions.retain(|action| !asks_for_nodes(action));
+    written.actions.retain(|action| !requests_nodes(action));
     if with_actions {
         let actions = plan.planned.iter().map(|planned| action(planned, spec, expanded, entries));
         written.actions.extend(actions);
@@ -64,7 +64,7 @@ fn action(planned: &PlannedScheduler, spec: &WorkflowSpec, expanded: &Expanded, 
     let name_of = |job: u32| expanded.jobs.get(job as usize).map_or("", |job| job.name.as_str());
     let mut action = planned.action(name_of);
     if planned.waits
-        && planned.jobs.len() > NAMES_LISTED
+        && planned.jobs.len() > MAX_LISTED_NAMES
         && let Some(expressions) = expressions(planned, spec, expanded, entries)
     {
         action.jobs = None;

@@ -46,7 +46,7 @@ pub fn walltime(sequence: Sequence, partition: &PartitionLimits, strategy: Wallt
 
 /// Returns the number of jobs that run side by side on a node, or on the nodes of one multi-node job. At least one:
 /// the caller has checked that it fits.
-pub fn side_by_side(needs: &Requirements, partition: &PartitionLimits) -> i64 {
+pub fn jobs_per_allocation(needs: &Requirements, partition: &PartitionLimits) -> i64 {
     if needs.num_nodes > 1 {
         return 1;
     }
@@ -59,7 +59,7 @@ pub fn side_by_side(needs: &Requirements, partition: &PartitionLimits) -> i64 {
 
 /// Returns the number of jobs of a length that run one after another in a walltime. At least one: only the user can
 /// have set a walltime that is too short for one job, and more allocations would not help.
-pub fn one_after_another(walltime: i64, runtime: i64, margin: WalltimeMargin) -> i64 {
+pub fn jobs_per_walltime(walltime: i64, runtime: i64, margin: WalltimeMargin) -> i64 {
     (margin.usable_seconds(walltime) / runtime.max(1)).max(1)
 }
 
@@ -77,19 +77,21 @@ pub struct Load<'a> {
 /// by side.
 pub fn allocations(loads: &[Load<'_>], partition: &PartitionLimits, walltime: i64, margin: WalltimeMargin) -> i64 {
     let usable = margin.usable_seconds(walltime);
-    let mut rounds: Vec<(i64, i64)> = loads
+    let mut sequential_runs: Vec<(i64, i64)> = loads
         .iter()
         .filter(|load| load.jobs > 0)
-        .map(|load| (load.needs.runtime_seconds.max(1), divide_up(load.jobs, side_by_side(load.needs, partition))))
+        .map(|load| {
+            (load.needs.runtime_seconds.max(1), div_ceil(load.jobs, jobs_per_allocation(load.needs, partition)))
+        })
         .collect();
     // Longest first: shorter jobs may fit into the rest of their allocations.
-    rounds.sort_unstable_by(|left, right| right.cmp(left));
+    sequential_runs.sort_unstable_by(|left, right| right.cmp(left));
     let mut open: Vec<(i64, i64)> = Vec::new();
     let mut total = 0_i64;
-    for (runtime, mut count) in rounds {
+    for (runtime, mut count) in sequential_runs {
         count = fill(&mut open, runtime, count);
-        let each = one_after_another(walltime, runtime, margin);
-        let new = divide_up(count, each);
+        let each = jobs_per_walltime(walltime, runtime, margin);
+        let new = div_ceil(count, each);
         let full = count / each;
         total = total.saturating_add(new);
         open.push((usable - each * runtime, full));
@@ -101,28 +103,28 @@ pub fn allocations(loads: &[Load<'_>], partition: &PartitionLimits, walltime: i6
 
 /// Puts rounds of a length into open allocations, given as (seconds left, number of such allocations). Returns the
 /// number of rounds that remain.
-fn fill(open: &mut Vec<(i64, i64)>, runtime: i64, mut rounds: i64) -> i64 {
+fn fill(open: &mut Vec<(i64, i64)>, runtime: i64, mut sequential_runs: i64) -> i64 {
     let mut filled = Vec::new();
     for (left, count) in open.iter_mut() {
         let each = *left / runtime;
-        if each == 0 || rounds == 0 {
+        if each == 0 || sequential_runs == 0 {
             continue;
         }
-        let full = (rounds / each).min(*count);
-        rounds -= full * each;
+        let full = (sequential_runs / each).min(*count);
+        sequential_runs -= full * each;
         *count -= full;
         filled.push((*left - each * runtime, full));
-        if *count > 0 && rounds > 0 {
-            filled.push((*left - rounds * runtime, 1));
+        if *count > 0 && sequential_runs > 0 {
+            filled.push((*left - sequential_runs * runtime, 1));
             *count -= 1;
-            rounds = 0;
+            sequential_runs = 0;
         }
     }
     open.extend(filled);
-    rounds
+    sequential_runs
 }
 
-pub(super) fn divide_up(amount: i64, by: i64) -> i64 {
+pub(super) fn div_ceil(amount: i64, by: i64) -> i64 {
     amount / by + i64::from(amount % by > 0)
 }
 
@@ -180,10 +182,10 @@ mod tests {
     #[test]
     fn gpus_and_memory_count_and_several_nodes_are_owned_whole() {
         let node = partition("p", 128, 350, 4, 48);
-        assert_eq!(side_by_side(&needs(1, 1, 1, 1, 1), &node), 4);
-        assert_eq!(side_by_side(&needs(1, 1, 3, 1, 1), &node), 1);
-        assert_eq!(side_by_side(&needs(1, 100, 0, 1, 1), &node), 3);
-        assert_eq!(side_by_side(&needs(2, 1, 0, 4, 1), &node), 1);
+        assert_eq!(jobs_per_allocation(&needs(1, 1, 1, 1, 1), &node), 4);
+        assert_eq!(jobs_per_allocation(&needs(1, 1, 3, 1, 1), &node), 1);
+        assert_eq!(jobs_per_allocation(&needs(1, 100, 0, 1, 1), &node), 3);
+        assert_eq!(jobs_per_allocation(&needs(2, 1, 0, 4, 1), &node), 1);
         let wide = needs(2, 1, 0, 4, 1);
         assert_eq!(allocations(&[Load { needs: &wide, jobs: 6 }], &node, 2 * 3_600 + MARGIN_SECONDS, MARGIN), 3);
     }
@@ -221,10 +223,10 @@ mod tests {
         for (longest, strategy, expected) in cases {
             assert_eq!(walltime(Sequence::of_one(longest), &four_hours, strategy, MARGIN), expected, "{longest}");
         }
-        assert_eq!(one_after_another(5_400, 3_600, MARGIN), 1);
-        assert_eq!(one_after_another(7_200, 3_600, MARGIN), 1, "no job runs in the margin");
-        assert_eq!(one_after_another(7_200 + MARGIN_SECONDS, 3_600, MARGIN), 2);
-        assert_eq!(one_after_another(60, 3_600, MARGIN), 1);
+        assert_eq!(jobs_per_walltime(5_400, 3_600, MARGIN), 1);
+        assert_eq!(jobs_per_walltime(7_200, 3_600, MARGIN), 1, "no job runs in the margin");
+        assert_eq!(jobs_per_walltime(7_200 + MARGIN_SECONDS, 3_600, MARGIN), 2);
+        assert_eq!(jobs_per_walltime(60, 3_600, MARGIN), 1);
         assert!((node_hours(3, 2, 5_400) - 9.0).abs() < 1e-9);
     }
 
@@ -298,9 +300,9 @@ mod tests {
             }
             // Jobs that do not depend on each other: as many as are thought to run one after another.
             let single = walltime(Sequence::of_one(longest_seconds), &day, Walltime::FromJobs, margin);
-            let count = one_after_another(single, longest_seconds, margin);
-            let rounds = vec![longest_seconds; usize::try_from(count).unwrap_or(0)];
-            for seconds in seconds_before_signal(&rounds, single, &config) {
+            let count = jobs_per_walltime(single, longest_seconds, margin);
+            let sequential_runs = vec![longest_seconds; usize::try_from(count).unwrap_or(0)];
+            for seconds in seconds_before_signal(&sequential_runs, single, &config) {
                 prop_assert!(seconds >= longest_seconds, "{seconds} of {longest_seconds} in {single}");
             }
         }
@@ -316,8 +318,8 @@ mod tests {
             let loads: Vec<Load<'_>> = kinds.iter().map(|(needs, jobs)| Load { needs, jobs: *jobs }).collect();
             let seconds = hours * 3_600 + MARGIN_SECONDS;
             let count = allocations(&loads, &node, seconds, MARGIN);
-            let rounds = |load: &Load<'_>| divide_up(load.jobs, side_by_side(load.needs, &node));
-            let needed: i64 = loads.iter().map(|load| rounds(load) * load.needs.runtime_seconds).sum();
+            let sequential_runs = |load: &Load<'_>| div_ceil(load.jobs, jobs_per_allocation(load.needs, &node));
+            let needed: i64 = loads.iter().map(|load| sequential_runs(load) * load.needs.runtime_seconds).sum();
             prop_assert!(count * hours * 3_600 >= needed, "too few: {count}");
             // Apart from the last of each kind, more than half of every allocation is used.
             prop_assert!(count <= 2 * needed / (hours * 3_600) + loads.len() as i64 + 1, "too many: {count}");

@@ -10,7 +10,7 @@ use super::groups::{Group, PendingJob, groups};
 use super::partition::{NoMatchingPartition, PartitionLimits, choose};
 
 /// Jobs with dependencies share the allocations of jobs without if both together need at most this many allocations.
-const MERGE_UP_TO: i64 = 2;
+const MAX_MERGED_ALLOCATIONS: i64 = 2;
 
 /// Settings of the planner.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,7 +37,7 @@ pub struct PlanSettings<'a> {
 
 impl PlanSettings<'_> {
     /// Returns the partition for a group. A walltime that the user sets is a limit like that of a partition.
-    fn place_for<'a>(
+    fn choose_partition<'a>(
         &self,
         group: &Group<'_>,
         partitions: &'a [PartitionLimits],
@@ -147,56 +147,66 @@ pub fn plan<'a>(
     settings: PlanSettings<'_>,
 ) -> SchedulerPlan {
     let mut plan = SchedulerPlan::default();
-    let mut lots: Vec<SchedulerGroup<'a>> = Vec::new();
+    let mut scheduler_groups: Vec<SchedulerGroup<'a>> = Vec::new();
     for group in groups(jobs) {
-        match settings.place_for(&group, partitions) {
-            Ok(partition) => join(&mut lots, group, partition, settings.by_requirements),
+        match settings.choose_partition(&group, partitions) {
+            Ok(partition) => join(&mut scheduler_groups, group, partition, settings.by_requirements),
             Err(reason) => {
                 plan.unplaced.extend(group.jobs.iter().map(|job| Unschedulable { job: *job, reason: reason.clone() }));
             }
         }
     }
     if !settings.keep_apart {
-        merge(&mut lots, settings);
+        merge(&mut scheduler_groups, settings);
     }
-    plan.planned = lots.iter().map(|lot| lot.planned(settings)).collect();
+    plan.planned = scheduler_groups.iter().map(|scheduler_group| scheduler_group.planned(settings)).collect();
     plan.unplaced.sort_by_key(|unplaced| unplaced.job);
     plan
 }
 
 fn join<'a>(
-    lots: &mut Vec<SchedulerGroup<'a>>,
+    scheduler_groups: &mut Vec<SchedulerGroup<'a>>,
     group: Group<'a>,
     partition: &'a PartitionLimits,
     by_requirements: bool,
 ) {
     let nodes = group.requirements.num_nodes.max(1);
     let requirements = by_requirements.then_some(group.requirements.name.as_str());
-    let same = |lot: &&mut SchedulerGroup<'a>| {
-        (lot.partition.name.as_str(), lot.nodes, lot.waits, lot.requirements)
-            == (partition.name.as_str(), nodes, group.waits, requirements)
+    let same = |scheduler_group: &&mut SchedulerGroup<'a>| {
+        (
+            scheduler_group.partition.name.as_str(),
+            scheduler_group.nodes,
+            scheduler_group.waits,
+            scheduler_group.requirements,
+        ) == (partition.name.as_str(), nodes, group.waits, requirements)
     };
-    match lots.iter_mut().find(same) {
-        Some(lot) => lot.groups.push(group),
-        None => lots.push(SchedulerGroup { partition, nodes, waits: group.waits, requirements, groups: vec![group] }),
+    match scheduler_groups.iter_mut().find(same) {
+        Some(scheduler_group) => scheduler_group.groups.push(group),
+        None => scheduler_groups.push(SchedulerGroup {
+            partition,
+            nodes,
+            waits: group.waits,
+            requirements,
+            groups: vec![group],
+        }),
     }
 }
 
 /// Adds jobs with dependencies to the schedulers of jobs without, where both together need few allocations. The later
 /// jobs use the time that the earlier ones leave.
-fn merge(lots: &mut Vec<SchedulerGroup<'_>>, settings: PlanSettings<'_>) {
-    let waiting: Vec<SchedulerGroup<'_>> = extract(lots, |lot| lot.waits);
+fn merge(scheduler_groups: &mut Vec<SchedulerGroup<'_>>, settings: PlanSettings<'_>) {
+    let waiting: Vec<SchedulerGroup<'_>> = extract(scheduler_groups, |scheduler_group| scheduler_group.waits);
     for late in waiting {
-        let partner = lots.iter_mut().find(|lot| {
-            !lot.waits
-                && (lot.partition.name.as_str(), lot.nodes, lot.requirements)
+        let partner = scheduler_groups.iter_mut().find(|scheduler_group| {
+            !scheduler_group.waits
+                && (scheduler_group.partition.name.as_str(), scheduler_group.nodes, scheduler_group.requirements)
                     == (late.partition.name.as_str(), late.nodes, late.requirements)
-                && lot.count(settings) + late.count(settings) <= MERGE_UP_TO
+                && scheduler_group.count(settings) + late.count(settings) <= MAX_MERGED_ALLOCATIONS
                 && late.has_time_for_chain(settings)
         });
         match partner {
-            Some(lot) => lot.groups.extend(late.groups),
-            None => lots.push(late),
+            Some(scheduler_group) => scheduler_group.groups.extend(late.groups),
+            None => scheduler_groups.push(late),
         }
     }
 }
@@ -257,7 +267,7 @@ impl SchedulerGroup<'_> {
                 ..SlurmScheduler::default()
             },
             name,
-            allocations: super::fit::divide_up(count, wide),
+            allocations: super::fit::div_ceil(count, wide),
             seconds,
             nodes_per_job: self.nodes,
             waits: self.waits,

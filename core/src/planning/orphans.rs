@@ -9,7 +9,7 @@ use torc_api::state::Cause;
 
 /// Time in milliseconds after which an allocation counts as ended if Slurm neither lists it nor has recorded its end.
 /// Slurm's accounting can lag behind its queue.
-pub const UNSEEN_MS: i64 = 60_000;
+pub const UNSEEN_TIMEOUT_MS: i64 = 60_000;
 
 /// An allocation as the store knows it, with Slurm's answer about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct KnownAllocation {
     /// It has started according to the store.
     pub is_active: bool,
     /// Slurm's answer about it.
-    pub sighting: SlurmObservation,
+    pub observation: SlurmObservation,
     /// Milliseconds for which Slurm has not known it.
     pub unseen_ms: i64,
     /// Slurm reports a later start than the store knows.
@@ -81,7 +81,7 @@ pub fn detect(allocations: &[KnownAllocation], runners: &[KnownRunner], jobs: &[
     let mut findings = OrphanFindings::default();
     let mut ends: BTreeMap<i64, Cause> = BTreeMap::new();
     for allocation in allocations {
-        match judge(allocation) {
+        match classify(allocation) {
             Classification::Lives => {}
             Classification::InDoubt => findings.in_doubt.push(allocation.id),
             Classification::ComesBack(cause) => {
@@ -133,8 +133,8 @@ fn requeued_for(allocation: &KnownAllocation) -> Cause {
     end.filter(|cause| *cause == Cause::NodeFailure).unwrap_or(Cause::Preempted)
 }
 
-fn judge(allocation: &KnownAllocation) -> Classification {
-    match allocation.sighting {
+fn classify(allocation: &KnownAllocation) -> Classification {
+    match allocation.observation {
         SlurmObservation::NoAnswer
         | SlurmObservation::Queued(SlurmState::Unknown)
         | SlurmObservation::Recorded(SlurmState::Unknown) => Classification::InDoubt,
@@ -151,7 +151,7 @@ fn judge(allocation: &KnownAllocation) -> Classification {
         SlurmObservation::Queued(_) => Classification::Lives,
         SlurmObservation::Recorded(state) if state.is_over() => Classification::Over(state),
         // Not in the queue, and not recorded as ended: the accounting lags, or Slurm has lost the job.
-        SlurmObservation::Recorded(_) | SlurmObservation::Unseen if allocation.unseen_ms >= UNSEEN_MS => {
+        SlurmObservation::Recorded(_) | SlurmObservation::Unseen if allocation.unseen_ms >= UNSEEN_TIMEOUT_MS => {
             Classification::Over(SlurmState::Failed)
         }
         SlurmObservation::Recorded(_) | SlurmObservation::Unseen => Classification::InDoubt,
@@ -162,8 +162,8 @@ fn judge(allocation: &KnownAllocation) -> Classification {
 mod tests {
     use super::*;
 
-    fn allocation(id: i64, is_active: bool, sighting: SlurmObservation) -> KnownAllocation {
-        KnownAllocation { id, is_active, sighting, unseen_ms: 0, has_restarted: false, former_end: None }
+    fn allocation(id: i64, is_active: bool, observation: SlurmObservation) -> KnownAllocation {
+        KnownAllocation { id, is_active, observation, unseen_ms: 0, has_restarted: false, former_end: None }
     }
 
     fn runner(id: i64, allocation: Option<i64>) -> KnownRunner {
@@ -191,8 +191,8 @@ mod tests {
             (OutOfMemory, Cause::Lost),
         ];
         for (state, cause) in cases {
-            for sighting in [SlurmObservation::Queued(state), SlurmObservation::Recorded(state)] {
-                let found = one(allocation(1, true, sighting));
+            for observation in [SlurmObservation::Queued(state), SlurmObservation::Recorded(state)] {
+                let found = one(allocation(1, true, observation));
                 assert_eq!(found.over, [(1, state)], "{state}");
                 assert_eq!((found.stale_runners, found.lost_jobs), (vec![10], vec![(100, cause)]), "{state}");
             }
@@ -240,11 +240,11 @@ mod tests {
             SlurmObservation::Queued(SlurmState::Unknown),
             SlurmObservation::Recorded(SlurmState::Unknown),
         ];
-        for sighting in unknown {
+        for observation in unknown {
             for is_active in [true, false] {
-                let waited = KnownAllocation { unseen_ms: i64::MAX, ..allocation(1, is_active, sighting) };
+                let waited = KnownAllocation { unseen_ms: i64::MAX, ..allocation(1, is_active, observation) };
                 let found = one(waited);
-                assert_eq!(found, OrphanFindings { in_doubt: vec![1], ..OrphanFindings::default() }, "{sighting:?}");
+                assert_eq!(found, OrphanFindings { in_doubt: vec![1], ..OrphanFindings::default() }, "{observation:?}");
             }
         }
     }
@@ -252,16 +252,22 @@ mod tests {
     // R01, R02
     #[test]
     fn what_slurm_has_not_seen_is_gone_only_after_a_while() {
-        for sighting in [
+        for observation in [
             SlurmObservation::Unseen,
             SlurmObservation::Recorded(SlurmState::Running),
             SlurmObservation::Recorded(SlurmState::Pending),
         ] {
             for is_active in [true, false] {
-                let just_now = one(KnownAllocation { unseen_ms: UNSEEN_MS - 1, ..allocation(1, is_active, sighting) });
-                assert_eq!(just_now, OrphanFindings { in_doubt: vec![1], ..OrphanFindings::default() }, "{sighting:?}");
-                let for_long = one(KnownAllocation { unseen_ms: UNSEEN_MS, ..allocation(1, is_active, sighting) });
-                assert_eq!(for_long.over, [(1, SlurmState::Failed)], "{sighting:?}, active: {is_active}");
+                let just_now =
+                    one(KnownAllocation { unseen_ms: UNSEEN_TIMEOUT_MS - 1, ..allocation(1, is_active, observation) });
+                assert_eq!(
+                    just_now,
+                    OrphanFindings { in_doubt: vec![1], ..OrphanFindings::default() },
+                    "{observation:?}"
+                );
+                let for_long =
+                    one(KnownAllocation { unseen_ms: UNSEEN_TIMEOUT_MS, ..allocation(1, is_active, observation) });
+                assert_eq!(for_long.over, [(1, SlurmState::Failed)], "{observation:?}, active: {is_active}");
                 assert_eq!(for_long.lost_jobs, [(100, Cause::Lost)]);
             }
         }

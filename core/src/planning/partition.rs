@@ -132,21 +132,22 @@ pub fn choose<'a>(
     margin: WalltimeMargin,
 ) -> Result<&'a PartitionLimits, NoMatchingPartition> {
     let fits = |needs: &Requirements, partition: &PartitionLimits| fits(needs, partition, margin);
-    let misfit = |needs: &Requirements, partitions: &[PartitionLimits]| misfit(needs, partitions, margin);
+    let no_match_reason =
+        |needs: &Requirements, partitions: &[PartitionLimits]| no_match_reason(needs, partitions, margin);
     if let Some(name) = named {
         let partition = partitions.iter().find(|partition| partition.name == name);
         let partition = partition.ok_or_else(|| NoMatchingPartition::Unknown { name: name.to_owned() })?;
         return if fits(needs, partition) {
             Ok(partition)
         } else {
-            Err(misfit(needs, std::slice::from_ref(partition)))
+            Err(no_match_reason(needs, std::slice::from_ref(partition)))
         };
     }
     let fitting = || partitions.iter().filter(|partition| fits(needs, partition));
     let open = fitting().filter(|partition| !partition.on_request).min_by_key(|partition| rank(needs, partition));
     open.ok_or_else(|| match fitting().next() {
         Some(partition) => NoMatchingPartition::OnRequest { name: partition.name.clone() },
-        None => misfit(needs, partitions),
+        None => no_match_reason(needs, partitions),
     })
 }
 
@@ -182,7 +183,11 @@ fn is_small(needs: &Requirements, partition: &PartitionLimits) -> bool {
         && needs.num_gpus.saturating_mul(4) <= partition.gpus
 }
 
-fn misfit(needs: &Requirements, partitions: &[PartitionLimits], margin: WalltimeMargin) -> NoMatchingPartition {
+fn no_match_reason(
+    needs: &Requirements,
+    partitions: &[PartitionLimits],
+    margin: WalltimeMargin,
+) -> NoMatchingPartition {
     let most = |amount: fn(&PartitionLimits) -> i64| partitions.iter().map(amount).max();
     let Some(cpus) = most(|partition| partition.cpus) else { return NoMatchingPartition::NoPartitions };
     let memory = most(|partition| partition.memory_bytes).unwrap_or(0);

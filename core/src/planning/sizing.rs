@@ -2,13 +2,13 @@
 //! that exist.
 //!
 //! Allocations are not bound to jobs, because a runner takes whatever fits. Therefore only capacity counts: an
-//! allocation has a number of slots (`lanes`), and each slot runs jobs one after another (`rounds`) until the
+//! allocation has a number of slots (`slots_per_allocation`), and each slot runs jobs one after another (`sequential_runs`) until the
 //! walltime ends.
 
 use torc_api::wire::Resources;
 
 use super::fit::{
-    Sequence, Walltime, WalltimeMargin, divide_up, node_hours, one_after_another, side_by_side, walltime,
+    Sequence, Walltime, WalltimeMargin, div_ceil, jobs_per_allocation, jobs_per_walltime, node_hours, walltime,
 };
 use super::partition::{NoMatchingPartition, PartitionLimits, choose};
 use crate::expanded::Requirements;
@@ -147,7 +147,7 @@ pub fn difference(
     order.sort_by_key(|index| existing.get(*index).is_some_and(|one| one.stage == AllocationStage::Pending));
     let live = i64::try_from(existing.len()).unwrap_or(i64::MAX);
     let mut may_add = if limits.suspended { 0 } else { (limits.max_allocations - live).max(0) };
-    for index in hardest_first(demands) {
+    for index in placement_order(demands) {
         let Some(demand) = demands.get(index) else { continue };
         let mut left = if demand.labels.is_empty() { demand.ready } else { 0 };
         let usable = order.iter().copied().chain(existing.len()..rooms.len()).collect::<Vec<usize>>();
@@ -161,7 +161,7 @@ pub fn difference(
             }
             Ok((shape, partition)) => {
                 while left > 0 && may_add > 0 {
-                    let shape = trim(&shape, partition, demand.needs, left, limits.margin);
+                    let shape = shrink_to_demand(&shape, partition, demand.needs, left, limits.margin);
                     rooms.push(FreeCapacity::fresh(shape.clone(), limits.margin));
                     result.submit.push(shape);
                     may_add -= 1;
@@ -172,7 +172,7 @@ pub fn difference(
             }
         }
     }
-    release(existing, &rooms_to_keep(demands, existing, &order, limits.margin), limits, &mut result);
+    release(existing, &capacity_to_keep(demands, existing, &order, limits.margin), limits, &mut result);
     result
 }
 
@@ -180,7 +180,7 @@ pub fn difference(
 ///
 /// A pending allocation is kept for more jobs than a new one is submitted for: also for ready jobs that would
 /// otherwise wait for the jobs of a running allocation to end, and for jobs that become ready later.
-fn rooms_to_keep(
+fn capacity_to_keep(
     demands: &[JobDemand<'_>],
     existing: &[Existing],
     order: &[usize],
@@ -188,7 +188,7 @@ fn rooms_to_keep(
 ) -> Vec<FreeCapacity> {
     let whole = |one: &Existing| FreeCapacity { then: None, ..FreeCapacity::of(one, margin) };
     let mut rooms: Vec<FreeCapacity> = existing.iter().map(whole).collect();
-    let placed: Vec<&JobDemand<'_>> = hardest_first(demands)
+    let placed: Vec<&JobDemand<'_>> = placement_order(demands)
         .into_iter()
         .filter_map(|index| demands.get(index))
         .filter(|demand| demand.labels.is_empty())
@@ -210,10 +210,10 @@ fn release(existing: &[Existing], rooms: &[FreeCapacity], limits: AllocationLimi
     let needless: Vec<bool> =
         existing.iter().zip(rooms).map(|(one, room)| one.stage == AllocationStage::Pending && idle(room)).collect();
     let gone = i64::try_from(needless.iter().filter(|is_needless| **is_needless).count()).unwrap_or(i64::MAX);
-    let mut surplus = (live - gone - limits.max_allocations).max(0);
+    let mut duplicates = (live - gone - limits.max_allocations).max(0);
     for (one, is_needless) in existing.iter().zip(needless).rev() {
-        let over = !is_needless && surplus > 0 && one.stage == AllocationStage::Pending;
-        surplus -= i64::from(over);
+        let over = !is_needless && duplicates > 0 && one.stage == AllocationStage::Pending;
+        duplicates -= i64::from(over);
         let list = if is_needless || over { &mut result.cancel } else { &mut result.keep };
         list.push(one.marker.clone());
     }
@@ -223,7 +223,7 @@ fn release(existing: &[Existing], rooms: &[FreeCapacity], limits: AllocationLimi
 
 /// Returns the indices of the demands in the order in which they are placed: those that fit into the fewest
 /// allocations first.
-fn hardest_first(demands: &[JobDemand<'_>]) -> Vec<usize> {
+fn placement_order(demands: &[JobDemand<'_>]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..demands.len()).collect();
     let weight = |index: &usize| {
         demands.get(*index).map(|demand| {
@@ -257,7 +257,7 @@ fn shape_for<'a>(
 }
 
 /// Reduces an allocation on shared nodes to what the remaining jobs use.
-fn trim(
+fn shrink_to_demand(
     shape: &AllocationShape,
     partition: &PartitionLimits,
     needs: &Requirements,
@@ -267,12 +267,12 @@ fn trim(
     if !partition.is_shared || needs.num_nodes > 1 {
         return shape.clone();
     }
-    let each = one_after_another(shape.seconds, needs.runtime_seconds, margin);
-    let lanes = divide_up(jobs, each).min(side_by_side(needs, partition));
+    let each = jobs_per_walltime(shape.seconds, needs.runtime_seconds, margin);
+    let slots = div_ceil(jobs, each).min(jobs_per_allocation(needs, partition));
     AllocationShape {
-        cpus: needs.num_cpus.saturating_mul(lanes).min(shape.cpus),
-        memory_bytes: needs.memory_bytes.saturating_mul(lanes).min(shape.memory_bytes),
-        gpus: needs.num_gpus.saturating_mul(lanes).min(shape.gpus),
+        cpus: needs.num_cpus.saturating_mul(slots).min(shape.cpus),
+        memory_bytes: needs.memory_bytes.saturating_mul(slots).min(shape.memory_bytes),
+        gpus: needs.num_gpus.saturating_mul(slots).min(shape.gpus),
         ..shape.clone()
     }
 }
@@ -302,27 +302,27 @@ impl FreeCapacity {
         if !fits_a_node || jobs == 0 {
             return jobs;
         }
-        let (demand, most) = (self.demand(needs), self.lanes(needs));
-        let each = self.rounds(self.now.1, needs.runtime_seconds);
-        let lanes = lanes_for(jobs, each, room_for(&self.now.0, &demand).min(most));
-        self.now.0 = minus_times(&self.now.0, &demand, lanes);
-        let mut left = (jobs - lanes.saturating_mul(each)).max(0);
+        let (demand, most) = (self.demand(needs), self.slots_per_allocation(needs));
+        let each = self.sequential_runs(self.now.1, needs.runtime_seconds);
+        let slots = slots_for(jobs, each, count_fitting(&self.now.0, &demand).min(most));
+        self.now.0 = subtract_times(&self.now.0, &demand, slots);
+        let mut left = (jobs - slots.saturating_mul(each)).max(0);
         if let Some((free, seconds)) = self.then {
             // Slots that start now stay occupied until the end.
-            let free = minus_times(&free, &demand, lanes);
-            let each = self.rounds(seconds, needs.runtime_seconds);
-            let lanes = lanes_for(left, each, room_for(&free, &demand).min(most));
-            let free = minus_times(&free, &demand, lanes);
+            let free = subtract_times(&free, &demand, slots);
+            let each = self.sequential_runs(seconds, needs.runtime_seconds);
+            let slots = slots_for(left, each, count_fitting(&free, &demand).min(most));
+            let free = subtract_times(&free, &demand, slots);
             self.then = Some((free, seconds));
             self.now.0 = least(&self.now.0, &free);
-            left = (left - lanes.saturating_mul(each)).max(0);
+            left = (left - slots.saturating_mul(each)).max(0);
         }
         self.is_used |= left < jobs;
         left
     }
 
     /// Returns the number of jobs that run one after another in `seconds`.
-    fn rounds(&self, seconds: i64, runtime: i64) -> i64 {
+    fn sequential_runs(&self, seconds: i64, runtime: i64) -> i64 {
         let runtime = runtime.max(1);
         let whole = (self.margin.usable_seconds(seconds) / runtime).max(0);
         // A runner starts a job with a little less time than the job declares.
@@ -346,7 +346,7 @@ impl FreeCapacity {
     }
 
     /// Returns the number of jobs that fit side by side into the empty allocation. A job cannot span nodes.
-    fn lanes(&self, needs: &Requirements) -> i64 {
+    fn slots_per_allocation(&self, needs: &Requirements) -> i64 {
         if needs.num_nodes > 1 {
             return self.shape.nodes / needs.num_nodes;
         }
@@ -356,7 +356,7 @@ impl FreeCapacity {
             gpus: self.shape.gpus,
             ..PartitionLimits::default()
         };
-        side_by_side(needs, &node).saturating_mul(self.shape.nodes)
+        jobs_per_allocation(needs, &node).saturating_mul(self.shape.nodes)
     }
 }
 
@@ -371,8 +371,8 @@ fn take(rooms: &mut [FreeCapacity], order: &[usize], needs: &Requirements, mut j
 }
 
 /// Returns the number of slots that `jobs` take if each slot runs `each` of them one after another.
-fn lanes_for(jobs: i64, each: i64, most: i64) -> i64 {
-    if each == 0 { 0 } else { divide_up(jobs, each).min(most) }
+fn slots_for(jobs: i64, each: i64, most: i64) -> i64 {
+    if each == 0 { 0 } else { div_ceil(jobs, each).min(most) }
 }
 
 fn least(left: &Resources, right: &Resources) -> Resources {
@@ -384,7 +384,7 @@ fn least(left: &Resources, right: &Resources) -> Resources {
     }
 }
 
-fn room_for(free: &Resources, demand: &Resources) -> i64 {
+fn count_fitting(free: &Resources, demand: &Resources) -> i64 {
     let fit = |have: i64, need: i64| if need > 0 { have.max(0) / need } else { i64::MAX };
     fit(free.cpus, demand.cpus)
         .min(fit(free.memory_bytes, demand.memory_bytes))
@@ -392,7 +392,7 @@ fn room_for(free: &Resources, demand: &Resources) -> i64 {
         .min(fit(free.nodes, demand.nodes))
 }
 
-fn minus_times(free: &Resources, demand: &Resources, times: i64) -> Resources {
+fn subtract_times(free: &Resources, demand: &Resources, times: i64) -> Resources {
     let all = |amount: i64| amount.saturating_mul(times);
     let total = Resources {
         cpus: all(demand.cpus),

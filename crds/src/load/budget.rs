@@ -16,27 +16,27 @@ impl Budget {
     }
 
     /// Takes this number of values from the budget.
-    pub fn spend(&mut self, values: usize, place: Position) -> Result<(), SyntaxError> {
+    pub fn consume(&mut self, values: usize, position: Position) -> Result<(), SyntaxError> {
         match self.left.checked_sub(values) {
             Some(left) => {
                 self.left = left;
                 Ok(())
             }
-            None => Err(SyntaxError::new(place, format!("the document has more than {} values", self.most))
+            None => Err(SyntaxError::new(position, format!("the document has more than {} values", self.most))
                 .hint("use parameters to make many jobs from one entry")),
         }
     }
 
     /// Checks that a value at this depth may contain others.
-    pub fn descend(&self, depth: usize, place: Position) -> Result<(), SyntaxError> {
+    pub fn descend(&self, depth: usize, position: Position) -> Result<(), SyntaxError> {
         if depth < self.depth {
             return Ok(());
         }
-        Err(Self::too_deep(self.depth, place))
+        Err(Self::too_deep(self.depth, position))
     }
 
     /// Returns the error for values that nest deeper than `depth`.
-    pub fn too_deep(depth: usize, place: Position) -> SyntaxError {
-        SyntaxError::new(place, format!("values are nested more than {depth} deep"))
+    pub fn too_deep(depth: usize, position: Position) -> SyntaxError {
+        SyntaxError::new(position, format!("values are nested more than {depth} deep"))
     }
 }

@@ -69,7 +69,7 @@ pub(super) enum Dialect {
 pub(super) fn check(root: &mut Node, record: &RecordSchema, dialect: Dialect, most: usize) -> BoundedProblems {
     let mut checker = Checker { dialect, listed: BoundedProblems::new(most) };
     if let NodeKind::Map(entries) = &mut root.kind {
-        checker.record(entries, root.place, record, &Path::Root);
+        checker.record(entries, root.position, record, &Path::Root);
     }
     checker.listed
 }
@@ -82,57 +82,58 @@ struct Checker {
 impl Checker {
     /// Checks a value and returns whether it is usable.
     fn value(&mut self, node: &mut Node, shape: &ValueShape, path: &Path<'_>) -> bool {
-        let place = node.place;
+        let position = node.position;
         let usable = match (shape, &mut node.kind) {
             (ValueShape::Any, _)
             | (ValueShape::Bool, NodeKind::Bool(_))
             | (ValueShape::Number, NodeKind::Number(_)) => true,
             (ValueShape::Integer { least, most }, NodeKind::Number(number)) => match whole(number) {
-                Some(value) => return self.in_range(value, *least, *most, place, path),
+                Some(value) => return self.in_range(value, *least, *most, position, path),
                 None => false,
             },
             (ValueShape::Text { least, most }, NodeKind::Text(text)) => {
                 let length = if *most == usize::MAX { text.len() } else { text.chars().count() };
-                return self.text(text, node.plain, place, path) & self.long_enough(length, *least, *most, place, path);
+                return self.text(text, node.plain, position, path)
+                    & self.long_enough(length, *least, *most, position, path);
             }
-            (ValueShape::OneOf(words), NodeKind::Text(text)) => return self.one_of(text, words, place, path),
+            (ValueShape::OneOf(words), NodeKind::Text(text)) => return self.one_of(text, words, position, path),
             (ValueShape::List { items, most }, NodeKind::List(nodes)) => {
-                self.list(nodes, items, *most, place, path);
+                self.list(nodes, items, *most, position, path);
                 true
             }
             (ValueShape::Map { values, most }, NodeKind::Map(entries)) => {
-                self.map(entries, values, *most, place, path);
+                self.map(entries, values, *most, position, path);
                 true
             }
             (ValueShape::RecordSchema(record), NodeKind::Map(entries)) => {
-                self.record(entries, place, record, path);
+                self.record(entries, position, record, path);
                 true
             }
             _ => false,
         };
         if !usable {
             let message = format!("expected {}, found {}", wanted(shape), node.describe());
-            self.report(with_hint(Problem::error(path.to_string(), message), advice(shape, node, path)), place);
+            self.report(with_hint(Problem::error(path.to_string(), message), advice(shape, node, path)), position);
         }
         usable
     }
 
-    fn list(&mut self, nodes: &mut [Node], items: &ValueShape, most: usize, place: Position, path: &Path<'_>) {
+    fn list(&mut self, nodes: &mut [Node], items: &ValueShape, most: usize, position: Position, path: &Path<'_>) {
         if nodes.len() > most {
             let message = format!("at most {most} items are allowed, found {}", nodes.len());
-            self.report(Problem::error(path.to_string(), message), place);
+            self.report(Problem::error(path.to_string(), message), position);
         }
         for (index, item) in nodes.iter_mut().enumerate() {
             if !self.value(item, items, &path.item(index)) {
-                *item = Node { place: item.place, ..placeholder(items) };
+                *item = Node { position: item.position, ..placeholder(items) };
             }
         }
     }
 
-    fn map(&mut self, entries: &mut Vec<Entry>, values: &ValueShape, most: usize, place: Position, path: &Path<'_>) {
+    fn map(&mut self, entries: &mut Vec<Entry>, values: &ValueShape, most: usize, position: Position, path: &Path<'_>) {
         if entries.len() > most {
             let message = format!("at most {most} keys are allowed, found {}", entries.len());
-            self.report(Problem::error(path.to_string(), message), place);
+            self.report(Problem::error(path.to_string(), message), position);
         }
         if *values == ValueShape::Any {
             return;
@@ -140,7 +141,7 @@ impl Checker {
         entries.retain_mut(|Entry { key, node, .. }| self.value(node, values, &path.key(key)));
     }
 
-    fn record(&mut self, entries: &mut Vec<Entry>, place: Position, record: &RecordSchema, path: &Path<'_>) {
+    fn record(&mut self, entries: &mut Vec<Entry>, position: Position, record: &RecordSchema, path: &Path<'_>) {
         if self.dialect == Dialect::Bare {
             self.modernize(entries, record, path);
         }
@@ -156,8 +157,8 @@ impl Checker {
             if entries.iter().all(|entry| &*entry.key != name) {
                 let shown = self.shown(name);
                 let message = format!("missing required field `{shown}`");
-                self.report(Problem::error(path.key(&shown).to_string(), message), place);
-                entries.push(Entry::new(name, place, Node { place, ..placeholder(record.shape_of(name)) }));
+                self.report(Problem::error(path.key(&shown).to_string(), message), position);
+                entries.push(Entry::new(name, position, Node { position, ..placeholder(record.shape_of(name)) }));
             }
         }
     }
@@ -172,11 +173,11 @@ impl Checker {
             }
             let Some(entry) = entries.iter_mut().find(|entry| &*entry.key == older) else { continue };
             let message = format!("`{older}` is now called `{name}`");
-            self.report(Problem::warning(path.key(older).to_string(), message), entry.place);
+            self.report(Problem::warning(path.key(older).to_string(), message), entry.position);
             entry.rename(name);
             if matches!((shape, &entry.node.kind), (ValueShape::List { .. }, NodeKind::Text(_))) {
                 let item = std::mem::take(&mut entry.node);
-                entry.node = Node::new(item.place, NodeKind::List(vec![item]));
+                entry.node = Node::new(item.position, NodeKind::List(vec![item]));
             }
         }
     }
@@ -197,13 +198,13 @@ impl Checker {
             && !words.contains(text)
         {
             let message = format!("'{}' is not one of {} and is ignored", excerpt(text), words.join(", "));
-            self.report(Problem::warning(path.key(&written).to_string(), message), entry.node.place);
+            self.report(Problem::warning(path.key(&written).to_string(), message), entry.node.position);
             return false;
         }
         if self.value(&mut entry.node, &field.shape, &path.key(&written)) {
             return true;
         }
-        entry.node = Node { place: entry.node.place, ..placeholder(&field.shape) };
+        entry.node = Node { position: entry.node.position, ..placeholder(&field.shape) };
         field.required
     }
 
@@ -217,12 +218,15 @@ impl Checker {
     fn unknown(&mut self, entry: &Entry, record: &RecordSchema, path: &Path<'_>) {
         let field = path.key(&entry.key).to_string();
         if let Some((name, hint)) = REMOVED.iter().find(|(name, _)| *name == &*entry.key) {
-            self.report(Problem::error(field, format!("the field `{name}` no longer exists")).hint(*hint), entry.place);
+            self.report(
+                Problem::error(field, format!("the field `{name}` no longer exists")).hint(*hint),
+                entry.position,
+            );
             return;
         }
         if let Some((name, hint)) = SETTINGS.iter().find(|(name, _)| *name == snake_case(&entry.key)) {
             let message = format!("`{name}` is a setting of runners and has no effect in a document");
-            self.report(Problem::warning(field, message).hint(*hint), entry.place);
+            self.report(Problem::warning(field, message).hint(*hint), entry.position);
             return;
         }
         let message = format!("unknown field `{}`", excerpt(&entry.key));
@@ -236,7 +240,7 @@ impl Checker {
             .then(|| nearest(&entry.key, record.names()))
             .flatten()
             .map(|name| format!("did you mean `{}`?", self.shown(name)));
-        self.report(with_hint(problem, meant), entry.place);
+        self.report(with_hint(problem, meant), entry.position);
     }
 
     fn shown(&self, name: &str) -> String {
@@ -246,7 +250,7 @@ impl Checker {
         }
     }
 
-    fn in_range(&mut self, value: i64, least: i64, most: i64, place: Position, path: &Path<'_>) -> bool {
+    fn in_range(&mut self, value: i64, least: i64, most: i64, position: Position, path: &Path<'_>) -> bool {
         let message = if value < least {
             format!("must be at least {least}, not {value}")
         } else if value > most {
@@ -254,11 +258,11 @@ impl Checker {
         } else {
             return true;
         };
-        self.report(Problem::error(path.to_string(), message), place);
+        self.report(Problem::error(path.to_string(), message), position);
         false
     }
 
-    fn long_enough(&mut self, length: usize, least: usize, most: usize, place: Position, path: &Path<'_>) -> bool {
+    fn long_enough(&mut self, length: usize, least: usize, most: usize, position: Position, path: &Path<'_>) -> bool {
         let message = if length < least {
             "must not be empty".to_owned()
         } else if length > most {
@@ -266,20 +270,20 @@ impl Checker {
         } else {
             return true;
         };
-        self.report(Problem::error(path.to_string(), message), place);
+        self.report(Problem::error(path.to_string(), message), position);
         false
     }
 
-    fn text(&mut self, text: &str, plain: bool, place: Position, path: &Path<'_>) -> bool {
+    fn text(&mut self, text: &str, plain: bool, position: Position, path: &Path<'_>) -> bool {
         if plain && self.dialect == Dialect::Envelope && text.len() <= 3 && is_boolean_for_kubectl(text) {
             let message = format!("kubectl reads the unquoted word {text} as a boolean");
             let hint = format!("put it in quotes: \"{text}\"");
-            self.report(Problem::warning(path.to_string(), message).hint(hint), place);
+            self.report(Problem::warning(path.to_string(), message).hint(hint), position);
         }
         true
     }
 
-    fn one_of(&mut self, text: &str, words: &[String], place: Position, path: &Path<'_>) -> bool {
+    fn one_of(&mut self, text: &str, words: &[String], position: Position, path: &Path<'_>) -> bool {
         if words.iter().any(|word| word == text) {
             return true;
         }
@@ -287,12 +291,12 @@ impl Checker {
         let worth_it = self.listed.has_room(Severity::Error);
         let meant = worth_it.then(|| nearest(text, words.iter().map(String::as_str)));
         let meant = meant.flatten().map(|word| format!("did you mean `{word}`?"));
-        self.report(with_hint(Problem::error(path.to_string(), message), meant), place);
+        self.report(with_hint(Problem::error(path.to_string(), message), meant), position);
         false
     }
 
-    fn report(&mut self, mut problem: Problem, place: Position) {
-        problem.position = Some(place);
+    fn report(&mut self, mut problem: Problem, position: Position) {
+        problem.position = Some(position);
         self.listed.add(problem);
     }
 }

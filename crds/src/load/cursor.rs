@@ -6,14 +6,14 @@ use crate::problem::Position;
 pub(super) struct Cursor<'t> {
     text: &'t str,
     at: usize,
-    /// The offset at which `place` was computed last. Continuing from there keeps long lines cheap.
+    /// The offset at which `position` was computed last. Continuing from there keeps long lines cheap.
     mark: usize,
-    place: Position,
+    position: Position,
 }
 
 impl<'t> Cursor<'t> {
     pub fn new(text: &'t str) -> Self {
-        Self { text, at: 0, mark: 0, place: Position::START }
+        Self { text, at: 0, mark: 0, position: Position::START }
     }
 
     pub fn rest(&self) -> &'t str {
@@ -42,7 +42,7 @@ impl<'t> Cursor<'t> {
     }
 
     /// Moves over `wanted` if it comes next, and returns whether it did.
-    pub fn take_text(&mut self, wanted: &str) -> bool {
+    pub fn consume_text(&mut self, wanted: &str) -> bool {
         let found = self.rest().starts_with(wanted);
         if found {
             self.at += wanted.len();
@@ -67,13 +67,13 @@ impl<'t> Cursor<'t> {
     pub fn here(&mut self) -> Position {
         for byte in self.text.as_bytes().get(self.mark..self.at).unwrap_or_default() {
             if *byte == b'\n' {
-                self.place = Position { line: self.place.line.saturating_add(1), column: 1 };
+                self.position = Position { line: self.position.line.saturating_add(1), column: 1 };
             } else if byte & 0xC0 != 0x80 {
-                self.place.column = self.place.column.saturating_add(1);
+                self.position.column = self.position.column.saturating_add(1);
             }
         }
         self.mark = self.at;
-        self.place
+        self.position
     }
 
     pub fn error(&mut self, message: impl Into<String>) -> SyntaxError {

@@ -28,11 +28,11 @@ pub(super) fn interpret(mut root: Node, options: &LoadOptions) -> Interpreted {
     let most = options.max_problems;
     if !matches!(root.kind, NodeKind::Map(_)) {
         let message = format!("expected a mapping at the top of the document, found {}", root.describe());
-        return refused(Problem::error("", message), root.place, most);
+        return refused(Problem::error("", message), root.position, most);
     }
     let keys = ["apiVersion", "kind", "spec"];
     if !keys.iter().any(|key| root.get(key).is_some()) {
-        let named = options.default_name.as_deref().and_then(|name| give_name(&mut root, name));
+        let named = options.default_name.as_deref().and_then(|name| set_missing_name(&mut root, name));
         let mut problems = check(&mut root, &BARE, Dialect::Bare, most);
         named.into_iter().for_each(|warning| problems.add(warning));
         return typed(wrap(root), Dialect::Bare, problems);
@@ -42,27 +42,27 @@ pub(super) fn interpret(mut root: Node, options: &LoadOptions) -> Interpreted {
             let problems = check(&mut root, record, Dialect::Envelope, most);
             typed(root, Dialect::Envelope, problems)
         }
-        Err((problem, place)) => refused(problem, place, most),
+        Err((problem, position)) => refused(problem, position, most),
     }
 }
 
 /// Names a bare workflow that has no name. Returns the warning about it; none if nothing was changed.
-fn give_name(root: &mut Node, name: &str) -> Option<Problem> {
-    let place = root.place;
+fn set_missing_name(root: &mut Node, name: &str) -> Option<Problem> {
+    let position = root.position;
     let NodeKind::Map(entries) = &mut root.kind else { return None };
     let has = |key: &str| entries.iter().any(|entry| &*entry.key == key && !entry.node.is_null());
     if has("name") || !has("jobs") {
         return None;
     }
     entries.retain(|entry| &*entry.key != "name");
-    entries.push(Entry::new("name", place, Node::text(place, name)));
+    entries.push(Entry::new("name", position, Node::text(position, name)));
     let message = format!("the document has no `name`: the workflow is called `{}`, after its file", slug::slug(name));
     let hint = "add `name:` so that it stays the same workflow when the file is renamed";
-    Some(Problem { position: Some(place), ..Problem::warning("name", message).hint(hint) })
+    Some(Problem { position: Some(position), ..Problem::warning("name", message).hint(hint) })
 }
 
-fn refused(mut problem: Problem, place: Position, most: usize) -> Interpreted {
-    problem.position = Some(place);
+fn refused(mut problem: Problem, position: Position, most: usize) -> Interpreted {
+    problem.position = Some(position);
     let mut problems = BoundedProblems::new(most);
     problems.add(problem);
     Interpreted { document: None, flawed: None, problems }
@@ -71,7 +71,7 @@ fn refused(mut problem: Problem, place: Position, most: usize) -> Interpreted {
 /// Returns the schema that `apiVersion` and `kind` name. A document without `kind` is checked as a workflow, so that
 /// its other problems are reported, too.
 fn record_of(root: &mut Node) -> Result<&'static RecordSchema, (Problem, Position)> {
-    let place_of = |key: &str| root.get(key).map_or(root.place, |node| node.place);
+    let place_of = |key: &str| root.get(key).map_or(root.position, |node| node.position);
     let version = root.get("apiVersion").and_then(Node::as_text);
     if let Some(version) = version.filter(|version| *version != API_VERSION) {
         let ours = version.split('/').next() == Some(GROUP);
@@ -103,7 +103,7 @@ fn record_of(root: &mut Node) -> Result<&'static RecordSchema, (Problem, Positio
 
 /// Wraps a bare specification, whose keys have their real names by now, in an envelope.
 fn wrap(mut root: Node) -> Node {
-    let place = root.place;
+    let position = root.position;
     let mut metadata = Vec::new();
     if let NodeKind::Map(entries) = &mut root.kind
         && let Some(at) = entries.iter().position(|entry| &*entry.key == "name")
@@ -112,31 +112,31 @@ fn wrap(mut root: Node) -> Node {
         if let NodeKind::Text(written) = &name.node.kind {
             let slug = slug::slug(written);
             if slug != *written && entries.iter().all(|entry| &*entry.key != "displayName") {
-                entries.push(Entry::new("displayName", name.place, name.node.clone()));
+                entries.push(Entry::new("displayName", name.position, name.node.clone()));
             }
             name.node.kind = NodeKind::Text(slug);
         }
         metadata.push(name);
     }
-    let entry = |key: &str, node: Node| Entry::new(key, place, node);
+    let entry = |key: &str, node: Node| Entry::new(key, position, node);
     let envelope = vec![
-        entry("apiVersion", Node::text(place, API_VERSION)),
-        entry("kind", Node::text(place, WORKFLOW_KIND)),
-        entry("metadata", Node::new(place, NodeKind::Map(metadata))),
+        entry("apiVersion", Node::text(position, API_VERSION)),
+        entry("kind", Node::text(position, WORKFLOW_KIND)),
+        entry("metadata", Node::new(position, NodeKind::Map(metadata))),
         entry("spec", root),
     ];
-    Node::new(place, NodeKind::Map(envelope))
+    Node::new(position, NodeKind::Map(envelope))
 }
 
 /// Converts a checked document to its types and applies the rules that a schema cannot express.
 fn typed(mut root: Node, dialect: Dialect, mut problems: BoundedProblems) -> Interpreted {
     let bare = dialect == Dialect::Bare;
-    let place = root.place;
+    let position = root.position;
     let document = match to_document(&mut root) {
         Ok(document) => document,
         Err(error) => {
             if problems.errors().is_empty() {
-                problems.add(Problem { position: Some(place), ..Problem::error("", error.to_string()) });
+                problems.add(Problem { position: Some(position), ..Problem::error("", error.to_string()) });
             }
             return Interpreted { document: None, flawed: None, problems };
         }

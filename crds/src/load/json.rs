@@ -40,19 +40,19 @@ struct JsonReader<'t> {
 
 impl JsonReader<'_> {
     fn value(&mut self) -> Result<Node, SyntaxError> {
-        let place = self.cursor.here();
-        self.budget.spend(1, place)?;
+        let position = self.cursor.here();
+        self.budget.consume(1, position)?;
         let kind = match self.cursor.peek() {
             None => return Err(self.cursor.error("the document ends too early")),
             Some('{') => self.nested(Self::map)?,
             Some('[') => self.nested(Self::list)?,
             Some(quote @ ('"' | '\'')) => NodeKind::Text(self.quoted(quote)?),
             Some(letter) if letter.is_ascii_digit() || matches!(letter, '+' | '-' | '.') => {
-                NodeKind::Number(self.number(place)?)
+                NodeKind::Number(self.number(position)?)
             }
-            Some(_) => self.word(place)?,
+            Some(_) => self.word(position)?,
         };
-        Ok(Node::new(place, kind))
+        Ok(Node::new(position, kind))
     }
 
     fn nested(&mut self, inner: fn(&mut Self) -> Result<NodeKind, SyntaxError>) -> Result<NodeKind, SyntaxError> {
@@ -87,7 +87,7 @@ impl JsonReader<'_> {
             if self.cursor.take('}') {
                 return Ok(NodeKind::Map(entries));
             }
-            let place = self.cursor.here();
+            let position = self.cursor.here();
             let key = self.key()?;
             self.skip_blanks()?;
             if !self.cursor.take(':') {
@@ -95,8 +95,8 @@ impl JsonReader<'_> {
             }
             self.skip_blanks()?;
             let node = self.value()?;
-            keys.add(&entries, &key, place)?;
-            entries.push(Entry::new(key, place, node));
+            keys.add(&entries, &key, position)?;
+            entries.push(Entry::new(key, position, node));
             self.skip_blanks()?;
             if !self.cursor.take(',') && self.cursor.peek() != Some('}') {
                 return Err(self.cursor.expected("',' or '}'"));
@@ -112,24 +112,24 @@ impl JsonReader<'_> {
         }
     }
 
-    fn word(&mut self, place: Position) -> Result<NodeKind, SyntaxError> {
+    fn word(&mut self, position: Position) -> Result<NodeKind, SyntaxError> {
         let word = self.cursor.run(token::continues_name);
         match word {
             "null" => Ok(NodeKind::Null),
             "true" => Ok(NodeKind::Bool(true)),
             "false" => Ok(NodeKind::Bool(false)),
-            "NaN" | "Infinity" => Err(SyntaxError::new(place, format!("{word} is not a finite number"))),
+            "NaN" | "Infinity" => Err(SyntaxError::new(position, format!("{word} is not a finite number"))),
             "" => Err(self.cursor.expected("a value")),
             _ => {
-                let error = SyntaxError::new(place, format!("unexpected '{}'", excerpt(word)));
+                let error = SyntaxError::new(position, format!("unexpected '{}'", excerpt(word)));
                 Err(error.hint("put texts in quotes"))
             }
         }
     }
 
-    fn number(&mut self, place: Position) -> Result<Number, SyntaxError> {
+    fn number(&mut self, position: Position) -> Result<Number, SyntaxError> {
         let text = self.cursor.run(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '+' | '-' | '.'));
-        token::number(text).ok_or_else(|| SyntaxError::new(place, format!("'{}' is not a number", excerpt(text))))
+        token::number(text).ok_or_else(|| SyntaxError::new(position, format!("'{}' is not a number", excerpt(text))))
     }
 
     fn quoted(&mut self, quote: char) -> Result<String, SyntaxError> {

@@ -51,11 +51,11 @@ impl KdlFields {
     }
 
     /// Adds items to a list that may have begun with another node.
-    fn append(&mut self, key: String, place: Position, added: Vec<Node>) {
+    fn append(&mut self, key: String, position: Position, added: Vec<Node>) {
         match self.known(&key) {
             Some(Entry { node: Node { kind: NodeKind::List(items), .. }, .. }) => items.extend(added),
-            Some(other) => other.node = Node::new(place, NodeKind::List(added)),
-            None => self.push(Entry::new(key, place, Node::new(place, NodeKind::List(added)))),
+            Some(other) => other.node = Node::new(position, NodeKind::List(added)),
+            None => self.push(Entry::new(key, position, Node::new(position, NodeKind::List(added)))),
         }
     }
 }
@@ -71,15 +71,15 @@ impl KdlReader<'_> {
 
     /// Reads one node as a field of a record.
     fn field(&mut self, node: KdlNode, record: &RecordSchema, fields: &mut KdlFields) {
-        let place = node.place;
+        let position = node.position;
         let Some((key, shape)) = target(&node.name, record) else {
             let name = node.name.clone();
             let value = self.free(node);
-            self.set(fields, Entry::new(name, place, value));
+            self.set(fields, Entry::new(name, position, value));
             return;
         };
         if OTHER_NAMES.iter().any(|(other, _)| *other == node.name) {
-            self.warn(format!("`{}` is read as `{key}`, while Torc 1.0 ignored it", node.name), place);
+            self.warn(format!("`{}` is read as `{key}`, while Torc 1.0 ignored it", node.name), position);
         }
         let value = match shape {
             ValueShape::List { items, .. } => {
@@ -87,30 +87,30 @@ impl KdlReader<'_> {
                     ValueShape::RecordSchema(item) => vec![self.item(node, item)],
                     _ => node.arguments,
                 };
-                fields.append(key, place, added);
+                fields.append(key, position, added);
                 return;
             }
             ValueShape::RecordSchema(inner) => self.item(node, inner),
             ValueShape::Map { .. } => self.free_map(node),
             ValueShape::Any => self.embedded_json(node),
-            _ => node.arguments.into_iter().next().unwrap_or(Node::new(place, NodeKind::Null)),
+            _ => node.arguments.into_iter().next().unwrap_or(Node::new(position, NodeKind::Null)),
         };
-        self.set(fields, Entry::new(key, place, value));
+        self.set(fields, Entry::new(key, position, value));
     }
 
     /// Sets a field. If it is given twice, the last value wins, as in Torc 1.0.
     fn set(&mut self, fields: &mut KdlFields, entry: Entry) {
         let Some(known) = fields.known(&entry.key) else { return fields.push(entry) };
-        let place = entry.place;
+        let position = entry.position;
         let message = format!("`{}` is given twice; the last value is used", excerpt(&entry.key));
         *known = entry;
-        self.warn(message, place);
+        self.warn(message, position);
     }
 
-    fn warn(&mut self, message: String, place: Position) {
+    fn warn(&mut self, message: String, position: Position) {
         if self.problems.len() < self.options.max_problems {
             let mut problem = Problem::warning("", message);
-            problem.position = Some(place);
+            problem.position = Some(position);
             self.problems.push(problem);
         }
     }
@@ -121,7 +121,7 @@ impl KdlReader<'_> {
         if record.field("name").is_some()
             && let Some(name) = node.arguments.into_iter().next()
         {
-            fields.push(Entry::new("name", name.place, name));
+            fields.push(Entry::new("name", name.position, name));
         }
         for property in node.properties {
             self.set(&mut fields, property);
@@ -129,7 +129,7 @@ impl KdlReader<'_> {
         for child in node.children.unwrap_or_default() {
             self.field(child, record, &mut fields);
         }
-        Node::new(node.place, NodeKind::Map(fields.entries))
+        Node::new(node.position, NodeKind::Map(fields.entries))
     }
 
     /// Reads a node as a mapping with keys of the author's choice.
@@ -139,11 +139,11 @@ impl KdlReader<'_> {
             self.set(&mut fields, property);
         }
         for child in node.children.unwrap_or_default() {
-            let (name, place) = (child.name.clone(), child.place);
+            let (name, position) = (child.name.clone(), child.position);
             let value = self.free(child);
-            self.set(&mut fields, Entry::new(name, place, value));
+            self.set(&mut fields, Entry::new(name, position, value));
         }
-        Node::new(node.place, NodeKind::Map(fields.entries))
+        Node::new(node.position, NodeKind::Map(fields.entries))
     }
 
     /// Reads a node as any value: a mapping, a list or a single value.
@@ -152,9 +152,9 @@ impl KdlReader<'_> {
             return self.free_map(node);
         }
         match node.arguments.len() {
-            0 => Node::new(node.place, NodeKind::Null),
+            0 => Node::new(node.position, NodeKind::Null),
             1 => node.arguments.swap_remove(0),
-            _ => Node::new(node.place, NodeKind::List(node.arguments)),
+            _ => Node::new(node.position, NodeKind::List(node.arguments)),
         }
     }
 
@@ -162,7 +162,7 @@ impl KdlReader<'_> {
     fn embedded_json(&mut self, node: KdlNode) -> Node {
         let value = self.free(node);
         match value.as_text().and_then(|text| json::parse(text, self.options).ok()) {
-            Some(parsed) => Node { place: value.place, ..parsed },
+            Some(parsed) => Node { position: value.position, ..parsed },
             None => value,
         }
     }

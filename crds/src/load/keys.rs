@@ -7,7 +7,7 @@ use super::tree::{Entry, excerpt};
 use crate::problem::Position;
 
 /// The number of keys from which hashing is faster than a linear search.
-const FEW: usize = 16;
+const HASHED_FROM: usize = 16;
 
 /// The keys seen so far.
 #[derive(Default)]
@@ -17,17 +17,17 @@ pub(super) struct Keys {
 
 impl Keys {
     /// Adds a key that comes after `entries`.
-    pub fn add(&mut self, entries: &[Entry], key: &str, place: Position) -> Result<(), SyntaxError> {
+    pub fn add(&mut self, entries: &[Entry], key: &str, position: Position) -> Result<(), SyntaxError> {
         if !self.is_known(entries, key) {
             return Ok(());
         }
-        let first = entries.iter().find(|entry| &*entry.key == key).map_or(0, |entry| entry.place.line);
-        Err(SyntaxError::new(place, format!("the key `{}` occurs twice", excerpt(key)))
+        let first = entries.iter().find(|entry| &*entry.key == key).map_or(0, |entry| entry.position.line);
+        Err(SyntaxError::new(position, format!("the key `{}` occurs twice", excerpt(key)))
             .hint(format!("it is also on line {first}")))
     }
 
     fn is_known(&mut self, entries: &[Entry], key: &str) -> bool {
-        if entries.len() < FEW {
+        if entries.len() < HASHED_FROM {
             return entries.iter().any(|entry| &*entry.key == key);
         }
         if self.many.is_empty() {

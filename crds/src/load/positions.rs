@@ -20,8 +20,8 @@ impl Positions {
     /// Returns the position of a field such as `spec.jobs[3].command`, or of the nearest enclosing field that is in
     /// the text.
     pub fn of(&self, field: &str) -> Option<Position> {
-        let (place, _) = self.walk(field);
-        (place != Position::default()).then_some(place)
+        let (position, _) = self.walk(field);
+        (position != Position::default()).then_some(position)
     }
 
     /// Returns the field as the file spells it: `jobs[0].depends_on` for `spec.jobs[0].dependsOn` in a bare file.
@@ -30,7 +30,7 @@ impl Positions {
     }
 
     fn walk(&self, field: &str) -> (Position, String) {
-        let mut place = self.root.place;
+        let mut position = self.root.position;
         let mut node = Some(&self.root);
         let mut written = String::new();
         for (depth, step) in steps(field).into_iter().enumerate() {
@@ -38,13 +38,13 @@ impl Positions {
                 PathStep::Item(index) => {
                     node = node.and_then(|list| list.items().get(index));
                     written.push_str(&format!("[{index}]"));
-                    place = node.map_or(place, |item| item.place);
+                    position = node.map_or(position, |item| item.position);
                 }
                 PathStep::Key(key) => {
                     let entry = node.and_then(|map| map.entry(key));
                     node = entry.map(|entry| &entry.node);
                     if let Some(entry) = entry {
-                        place = if is_scalar(&entry.node) { entry.node.place } else { entry.place };
+                        position = if is_scalar(&entry.node) { entry.node.position } else { entry.position };
                     }
                     // The author of a bare file has not written these keys.
                     if depth > 0 || !matches!(key, "spec" | "metadata") {
@@ -55,7 +55,7 @@ impl Positions {
                 }
             }
         }
-        (place, written)
+        (position, written)
     }
 }
 

@@ -2,7 +2,7 @@
 
 /// The largest length of a workflow's name in characters. Names of objects that derive from it are longer, and
 /// Kubernetes limits them.
-pub const LONGEST_NAME: usize = 52;
+pub const MAX_NAME_CHARS: usize = 52;
 
 /// Returns a name of lower-case letters, digits and hyphens. A hash distinguishes names that are cut, or that have no
 /// usable letter.
@@ -19,8 +19,8 @@ pub(super) fn slug(name: &str) -> String {
     if slug.is_empty() {
         return format!("workflow-{:08x}", fingerprint(name));
     }
-    match slug.get(..LONGEST_NAME - 9) {
-        Some(beginning) if slug.len() > LONGEST_NAME => {
+    match slug.get(..MAX_NAME_CHARS - 9) {
+        Some(beginning) if slug.len() > MAX_NAME_CHARS => {
             format!("{}-{:08x}", beginning.trim_end_matches('-'), fingerprint(name))
         }
         _ => slug.to_owned(),
@@ -65,9 +65,9 @@ mod tests {
             assert_eq!(slug(name), expected);
         }
         let long = "a".repeat(60);
-        assert_eq!(slug(&long).len(), LONGEST_NAME);
+        assert_eq!(slug(&long).len(), MAX_NAME_CHARS);
         assert_ne!(slug(&format!("{long}1")), slug(&format!("{long}2")));
-        assert_eq!(slug(&"a".repeat(LONGEST_NAME)), "a".repeat(LONGEST_NAME));
+        assert_eq!(slug(&"a".repeat(MAX_NAME_CHARS)), "a".repeat(MAX_NAME_CHARS));
         assert_ne!(slug("日本"), slug("中国"));
         assert!(slug("日本").starts_with("workflow-"));
     }

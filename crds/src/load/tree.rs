@@ -7,7 +7,7 @@ use crate::problem::Position;
 /// A value and its position.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Node {
-    pub place: Position,
+    pub position: Position,
     /// The text has no quotes, in a format where that matters (YAML).
     pub plain: bool,
     pub kind: NodeKind,
@@ -31,17 +31,17 @@ pub(crate) struct Entry {
     pub key: Box<str>,
     /// The key as the author wrote it; none if it was not renamed.
     pub written: Option<Box<str>>,
-    pub place: Position,
+    pub position: Position,
     pub node: Node,
 }
 
 impl Node {
-    pub fn new(place: Position, kind: NodeKind) -> Self {
-        Self { place, plain: false, kind }
+    pub fn new(position: Position, kind: NodeKind) -> Self {
+        Self { position, plain: false, kind }
     }
 
-    pub fn text(place: Position, text: impl Into<String>) -> Self {
-        Self::new(place, NodeKind::Text(text.into()))
+    pub fn text(position: Position, text: impl Into<String>) -> Self {
+        Self::new(position, NodeKind::Text(text.into()))
     }
 
     /// Returns a description of the value for messages.
@@ -91,8 +91,8 @@ impl Node {
 }
 
 impl Entry {
-    pub fn new(key: impl Into<Box<str>>, place: Position, node: Node) -> Self {
-        Self { key: key.into(), written: None, place, node }
+    pub fn new(key: impl Into<Box<str>>, position: Position, node: Node) -> Self {
+        Self { key: key.into(), written: None, position, node }
     }
 
     /// Returns the key as the file spells it.

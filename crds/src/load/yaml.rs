@@ -23,7 +23,7 @@ pub(super) fn parse(text: &str, options: &LoadOptions) -> (Vec<Node>, Option<Syn
     let mut builder = TreeBuilder { budget: Budget::new(options), anchors: HashMap::new(), open: Vec::new() };
     let mut parser = Parser::new_from_str(text);
     while let Some(event) = next(&mut parser, options) {
-        let step = event.and_then(|(event, span)| builder.take(event, place(span.start)));
+        let step = event.and_then(|(event, span)| builder.take(event, position(span.start)));
         match step {
             Ok(Some(document)) => documents.push(document),
             Ok(None) => {}
@@ -42,19 +42,19 @@ fn next<'t>(
     options: &LoadOptions,
 ) -> Option<Result<(Event<'t>, Span), SyntaxError>> {
     let event = parser.next_event()?;
-    Some(event.map_err(|error| match (place(*error.marker()), error.info()) {
-        (place, SCANNED_TOO_DEEP) => Budget::too_deep(options.max_depth, place),
-        (place, info) => SyntaxError::new(place, format!("not YAML: {info}")),
+    Some(event.map_err(|error| match (position(*error.marker()), error.info()) {
+        (position, SCANNED_TOO_DEEP) => Budget::too_deep(options.max_depth, position),
+        (position, info) => SyntaxError::new(position, format!("not YAML: {info}")),
     }))
 }
 
-fn place(marker: Marker) -> Position {
+fn position(marker: Marker) -> Position {
     Position::new(marker.line(), marker.col() + 1)
 }
 
 /// A collection that is not complete yet.
 struct OpenCollection {
-    place: Position,
+    position: Position,
     anchor: usize,
     content: Content,
 }
@@ -72,34 +72,34 @@ struct TreeBuilder {
 
 impl TreeBuilder {
     /// Processes one event, and returns the document that it completes.
-    fn take(&mut self, event: Event<'_>, place: Position) -> Result<Option<Node>, SyntaxError> {
+    fn take(&mut self, event: Event<'_>, position: Position) -> Result<Option<Node>, SyntaxError> {
         match event {
             Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => Ok(None),
             Event::DocumentStart(_) => {
                 self.anchors.clear();
                 Ok(None)
             }
-            Event::Alias(anchor) => self.alias(anchor, place),
-            Event::Scalar(text, style, anchor, tag) => self.scalar(&text, style, anchor, tag.as_deref(), place),
+            Event::Alias(anchor) => self.alias(anchor, position),
+            Event::Scalar(text, style, anchor, tag) => self.scalar(&text, style, anchor, tag.as_deref(), position),
             Event::SequenceStart(anchor, tag) => {
-                check_collection_tag(tag.as_ref(), "seq", place)?;
-                self.begin(OpenCollection { place, anchor, content: Content::List(Vec::new()) })
+                check_collection_tag(tag.as_ref(), "seq", position)?;
+                self.begin(OpenCollection { position, anchor, content: Content::List(Vec::new()) })
             }
             Event::MappingStart(anchor, tag) => {
-                check_collection_tag(tag.as_ref(), "map", place)?;
+                check_collection_tag(tag.as_ref(), "map", position)?;
                 let content =
                     Content::Map { entries: Vec::new(), keys: Keys::default(), key: None, merged: Vec::new() };
-                self.begin(OpenCollection { place, anchor, content })
+                self.begin(OpenCollection { position, anchor, content })
             }
             Event::SequenceEnd | Event::MappingEnd => self.end(),
         }
     }
 
     fn begin(&mut self, open: OpenCollection) -> Result<Option<Node>, SyntaxError> {
-        self.budget.spend(1, open.place)?;
-        self.budget.descend(self.open.len(), open.place)?;
+        self.budget.consume(1, open.position)?;
+        self.budget.descend(self.open.len(), open.position)?;
         if let Some(OpenCollection { content: Content::Map { key: None, .. }, .. }) = self.open.last() {
-            return Err(SyntaxError::new(open.place, "a key must be a text")
+            return Err(SyntaxError::new(open.position, "a key must be a text")
                 .hint("put it in quotes if it begins with a bracket or a brace"));
         }
         self.open.push(open);
@@ -107,26 +107,26 @@ impl TreeBuilder {
     }
 
     fn end(&mut self) -> Result<Option<Node>, SyntaxError> {
-        let Some(OpenCollection { place, anchor, content }) = self.open.pop() else { return Ok(None) };
+        let Some(OpenCollection { position, anchor, content }) = self.open.pop() else { return Ok(None) };
         let kind = match content {
             Content::List(items) => NodeKind::List(items),
             Content::Map { entries, merged, .. } => NodeKind::Map(merge(entries, merged)),
         };
-        let node = Node::new(place, kind);
+        let node = Node::new(position, kind);
         self.remember(anchor, &node);
         self.add(node)
     }
 
-    fn alias(&mut self, anchor: usize, place: Position) -> Result<Option<Node>, SyntaxError> {
+    fn alias(&mut self, anchor: usize, position: Position) -> Result<Option<Node>, SyntaxError> {
         let Some((node, size)) = self.anchors.get(&anchor) else {
-            return Err(SyntaxError::new(place, "an alias refers to a value that contains it"));
+            return Err(SyntaxError::new(position, "an alias refers to a value that contains it"));
         };
-        self.budget.spend(*size, place).map_err(|error| error.hint("aliases make this document too large"))?;
+        self.budget.consume(*size, position).map_err(|error| error.hint("aliases make this document too large"))?;
         // The depth counts as if the value stood here without the alias.
         if let Some(below) = levels(node).checked_sub(1) {
-            self.budget.descend(self.open.len() + below, place)?;
+            self.budget.descend(self.open.len() + below, position)?;
         }
-        let node = Node { place, ..node.clone() };
+        let node = Node { position, ..node.clone() };
         self.add(node)
     }
 
@@ -136,19 +136,19 @@ impl TreeBuilder {
         style: ScalarStyle,
         anchor: usize,
         tag: Option<&Tag>,
-        place: Position,
+        position: Position,
     ) -> Result<Option<Node>, SyntaxError> {
-        self.budget.spend(1, place)?;
+        self.budget.consume(1, position)?;
         let plain = style == ScalarStyle::Plain && tag.is_none();
         let resolved = scalar::resolve(text, plain, tag);
         if let Some(OpenCollection { content: Content::Map { key: key @ None, .. }, .. }) = self.open.last_mut() {
-            *key = Some((text.to_owned(), place, plain));
+            *key = Some((text.to_owned(), position, plain));
             let kind = resolved.unwrap_or_else(|_| NodeKind::Text(text.to_owned()));
-            self.remember(anchor, &Node { place, plain, kind });
+            self.remember(anchor, &Node { position, plain, kind });
             return Ok(None);
         }
-        let kind = resolved.map_err(|message| SyntaxError::new(place, message))?;
-        let node = Node { place, plain, kind };
+        let kind = resolved.map_err(|message| SyntaxError::new(position, message))?;
+        let node = Node { position, plain, kind };
         self.remember(anchor, &node);
         self.add(node)
     }
@@ -167,9 +167,9 @@ impl TreeBuilder {
             Content::Map { entries, keys, key, merged } => match key.take() {
                 None => return self.alias_as_key(node),
                 Some((name, _, true)) if name == "<<" => merged.extend(mergeable(node)?),
-                Some((name, place, _)) => {
-                    keys.add(entries, &name, place)?;
-                    entries.push(Entry::new(name, place, node));
+                Some((name, position, _)) => {
+                    keys.add(entries, &name, position)?;
+                    entries.push(Entry::new(name, position, node));
                 }
             },
         }
@@ -177,19 +177,21 @@ impl TreeBuilder {
     }
 
     fn alias_as_key(&mut self, node: Node) -> Result<Option<Node>, SyntaxError> {
-        let NodeKind::Text(text) = node.kind else { return Err(SyntaxError::new(node.place, "a key must be a text")) };
+        let NodeKind::Text(text) = node.kind else {
+            return Err(SyntaxError::new(node.position, "a key must be a text"));
+        };
         if let Some(OpenCollection { content: Content::Map { key, .. }, .. }) = self.open.last_mut() {
-            *key = Some((text, node.place, false));
+            *key = Some((text, node.position, false));
         }
         Ok(None)
     }
 }
 
-fn check_collection_tag(tag: Option<&Cow<'_, Tag>>, wanted: &str, place: Position) -> Result<(), SyntaxError> {
+fn check_collection_tag(tag: Option<&Cow<'_, Tag>>, wanted: &str, position: Position) -> Result<(), SyntaxError> {
     match tag {
         None => Ok(()),
         Some(tag) if tag.is_yaml_core_schema() && tag.suffix == wanted => Ok(()),
-        Some(tag) => Err(SyntaxError::new(place, scalar::unknown_tag(tag))),
+        Some(tag) => Err(SyntaxError::new(position, scalar::unknown_tag(tag))),
     }
 }
 
@@ -201,7 +203,7 @@ fn mergeable(node: Node) -> Result<Vec<Node>, SyntaxError> {
     };
     match sources.iter().find(|source| !matches!(source.kind, NodeKind::Map(_))) {
         None => Ok(sources),
-        Some(other) => Err(SyntaxError::new(other.place, format!("`<<` merges mappings, not {}", other.describe()))),
+        Some(other) => Err(SyntaxError::new(other.position, format!("`<<` merges mappings, not {}", other.describe()))),
     }
 }
 

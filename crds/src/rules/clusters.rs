@@ -8,5 +8,5 @@ use super::workflows::NAME;
 pub const CLUSTER: &[Rule] = &[
     NAME,
     Rule::new("spec.commandPrefix[]", "self.trim() != ''", "must not be empty"),
-    Rule::saying("spec.partitions[].maxWalltime", WALLTIME, WALLTIME_WORDS).parsed(),
+    Rule::with_message_expression("spec.partitions[].maxWalltime", WALLTIME, WALLTIME_WORDS).parsed(),
 ];

@@ -24,15 +24,15 @@ fn said(rule: &Rule, value: &Value) -> Option<String> {
     errors.into_iter().next().map(|error| error.message)
 }
 
-fn at(place: &str) -> &'static Rule {
-    let mut found = all().filter(|rule| rule.place == place);
-    let rule = found.next().unwrap_or_else(|| panic!("no rule at {place}"));
-    assert_eq!(found.next(), None, "several rules at {place}");
+fn at(path: &str) -> &'static Rule {
+    let mut found = all().filter(|rule| rule.path == path);
+    let rule = found.next().unwrap_or_else(|| panic!("no rule at {path}"));
+    assert_eq!(found.next(), None, "several rules at {path}");
     rule
 }
 
 /// Returns the parser's error, if it is about the form.
-fn judged(parsed: Result<i64, QuantityError>) -> Option<String> {
+fn parse_error(parsed: Result<i64, QuantityError>) -> Option<String> {
     match parsed {
         Ok(_) | Err(QuantityError::TooLarge { .. }) => None,
         Err(error) => Some(error.to_string()),
@@ -42,13 +42,21 @@ fn judged(parsed: Result<i64, QuantityError>) -> Option<String> {
 #[track_caller]
 fn agree(text: &str) {
     let value = json!(text);
-    assert_eq!(said(at("spec.resourceRequirements[].memory"), &value), judged(parse_memory(text)), "memory '{text}'");
+    assert_eq!(
+        said(at("spec.resourceRequirements[].memory"), &value),
+        parse_error(parse_memory(text)),
+        "memory '{text}'"
+    );
     assert_eq!(
         said(at("spec.resourceRequirements[].runtime"), &value),
-        judged(parse_duration(text)),
+        parse_error(parse_duration(text)),
         "runtime '{text}'"
     );
-    assert_eq!(said(at("spec.slurmSchedulers[].walltime"), &value), judged(parse_walltime(text)), "walltime '{text}'");
+    assert_eq!(
+        said(at("spec.slurmSchedulers[].walltime"), &value),
+        parse_error(parse_walltime(text)),
+        "walltime '{text}'"
+    );
 }
 
 #[test]
@@ -126,7 +134,7 @@ proptest! {
 
 /// Returns the schema of a place; none if there is no such field.
 fn schema_at(rule: &Rule, mut schema: Value) -> Option<Value> {
-    for step in rule.place.split('.').filter(|step| !step.is_empty()) {
+    for step in rule.path.split('.').filter(|step| !step.is_empty()) {
         let field = step.trim_end_matches("[]");
         schema = beside_null(schema["properties"].get(field)?);
         if step.ends_with("[]") {
@@ -145,9 +153,9 @@ fn beside_null(schema: &Value) -> Value {
 fn rules_speak_of_fields_that_exist() {
     let workflow = WORKFLOW.iter().map(|rule| (rule, workflow_json_schema()));
     for (rule, schema) in workflow.chain(CLUSTER.iter().map(|rule| (rule, cluster_json_schema()))) {
-        let place = schema_at(rule, schema).unwrap_or_else(|| panic!("there is no {}", rule.place));
+        let path = schema_at(rule, schema).unwrap_or_else(|| panic!("there is no {}", rule.path));
         if let Some(field) = rule.field {
-            assert!(place["properties"].get(field).is_some(), "{} has no {field}", rule.place);
+            assert!(path["properties"].get(field).is_some(), "{} has no {field}", rule.path);
         }
         assert!(compile(rule).compilation_errors().is_empty(), "{}", rule.cel);
     }

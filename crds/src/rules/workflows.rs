@@ -41,11 +41,11 @@ pub const WORKFLOW: &[Rule] = &[
     Rule::new("spec.resourceRequirements[]", "self.name != 'default'", "'default' is reserved")
         .field("name")
         .hint("jobs without resource requirements have it"),
-    Rule::saying("spec.resourceRequirements[].memory", MEMORY, MEMORY_WORDS).parsed(),
-    Rule::saying("spec.resourceRequirements[].runtime", DURATION, DURATION_WORDS).parsed(),
-    Rule::saying("spec.slurmSchedulers[].walltime", WALLTIME, WALLTIME_WORDS).parsed(),
-    Rule::saying("spec.slurmSchedulers[].mem", MEMORY, MEMORY_WORDS).parsed(),
-    Rule::saying("spec.slurmSchedulers[].tmp", MEMORY, MEMORY_WORDS).parsed(),
+    Rule::with_message_expression("spec.resourceRequirements[].memory", MEMORY, MEMORY_WORDS).parsed(),
+    Rule::with_message_expression("spec.resourceRequirements[].runtime", DURATION, DURATION_WORDS).parsed(),
+    Rule::with_message_expression("spec.slurmSchedulers[].walltime", WALLTIME, WALLTIME_WORDS).parsed(),
+    Rule::with_message_expression("spec.slurmSchedulers[].mem", MEMORY, MEMORY_WORDS).parsed(),
+    Rule::with_message_expression("spec.slurmSchedulers[].tmp", MEMORY, MEMORY_WORDS).parsed(),
     Rule::new("spec.failureHandlers[]", "size(self.rules) > 0", "a failure handler needs at least one rule")
         .field("rules")
         .tolerated(),
@@ -76,7 +76,7 @@ pub const WORKFLOW: &[Rule] = &[
         "`schedule_nodes` needs a scheduler",
     )
     .field("scheduler"),
-    Rule::saying(
+    Rule::with_message_expression(
         "spec.actions[]",
         "self.actionType != 'schedule_nodes' || !has(self.schedulerType) || self.schedulerType in ['slurm', 'local']",
         r#""'" + self.schedulerType + "' is not one of slurm, local""#,
@@ -105,23 +105,23 @@ pub const WORKFLOW: &[Rule] = &[
     )
     .field("limitResources")
     .hint("use mode direct to run jobs without limits inside an allocation"),
-    Rule::saying(
+    Rule::with_message_expression(
         "spec.executionConfig.terminationSignal",
         "self.contains('{') || self.matches('^(?i)(SIG)?(TERM|INT|USR1|USR2|HUP|KILL)$')",
         r#""'" + self + "' is not one of TERM, INT, USR1, USR2, HUP, KILL""#,
     )
     .hint("the prefix SIG is allowed")
     .tolerated(),
-    Rule::saying("spec.executionConfig.srunTerminationSignal", ONE_WORD, ONE_WORD_WORDS),
-    Rule::saying("spec.executionConfig.srunMpi", ONE_WORD, ONE_WORD_WORDS),
+    Rule::with_message_expression("spec.executionConfig.srunTerminationSignal", ONE_WORD, ONE_WORD_WORDS),
+    Rule::with_message_expression("spec.executionConfig.srunMpi", ONE_WORD, ONE_WORD_WORDS),
     Rule::new(
         "spec.prefetch",
         "!has(self.refillThreshold) || !has(self.maxQueued) || self.refillThreshold <= self.maxQueued",
         "must not be more than `maxQueued`, the jobs that may wait",
     )
     .field("refillThreshold"),
-    Rule::saying("spec.orphanAfter", ORPHAN_AFTER, DURATION_WORDS).parsed(),
-    Rule::saying("spec.slurmCluster", "self.trim() != ''", r#""'" + self + "' is not a name""#),
+    Rule::with_message_expression("spec.orphanAfter", ORPHAN_AFTER, DURATION_WORDS).parsed(),
+    Rule::with_message_expression("spec.slurmCluster", "self.trim() != ''", r#""'" + self + "' is not a name""#),
 ];
 
 /// Limits the name, which becomes part of names that Slurm and Kubernetes limit.

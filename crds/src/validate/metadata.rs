@@ -5,12 +5,12 @@ use crate::document::Metadata;
 use crate::problem::Problem;
 
 /// The largest length of the prefix of a key, which is a DNS name.
-const LONGEST_PREFIX: usize = 253;
+const MAX_PREFIX_CHARS: usize = 253;
 /// The largest size of all annotations of an object, in bytes.
-const MOST_ANNOTATIONS: usize = 256 << 10;
+const MAX_ANNOTATION_BYTES: usize = 256 << 10;
 const KEY_HINT: &str = "use at most 63 letters, digits, '-', '_' and '.', optionally after a domain and a '/'";
 /// The largest length of a namespace, which is a DNS label.
-const LONGEST_NAMESPACE: usize = 63;
+const MAX_NAMESPACE_CHARS: usize = 63;
 
 pub(super) fn check(metadata: &Metadata, found: &mut Findings) {
     let name = &metadata.name;
@@ -22,7 +22,7 @@ pub(super) fn check(metadata: &Metadata, found: &mut Findings) {
         );
     }
     if let Some(namespace) = &metadata.namespace
-        && (!is_label(namespace) || namespace.len() > LONGEST_NAMESPACE)
+        && (!is_label(namespace) || namespace.len() > MAX_NAMESPACE_CHARS)
     {
         found.add(
             Problem::error("metadata.namespace", format!("'{namespace}' is not a valid namespace"))
@@ -54,8 +54,8 @@ fn annotations(metadata: &Metadata, found: &mut Findings) {
         found.add(Problem::error(field, format!("'{key}' is not a valid annotation key")).hint(KEY_HINT));
     }
     let size: usize = metadata.annotations.iter().map(|(key, value)| key.len() + value.len()).sum();
-    if size > MOST_ANNOTATIONS {
-        let message = format!("all annotations together must have at most {MOST_ANNOTATIONS} bytes, not {size}");
+    if size > MAX_ANNOTATION_BYTES {
+        let message = format!("all annotations together must have at most {MAX_ANNOTATION_BYTES} bytes, not {size}");
         found.error("metadata.annotations", message);
     }
 }
@@ -64,7 +64,7 @@ fn annotations(metadata: &Metadata, found: &mut Findings) {
 fn is_qualified(key: &str) -> bool {
     match key.split_once('/') {
         Some((prefix, name)) => {
-            prefix.len() <= LONGEST_PREFIX && prefix.split('.').all(is_label) && is_short_word(name)
+            prefix.len() <= MAX_PREFIX_CHARS && prefix.split('.').all(is_label) && is_short_word(name)
         }
         None => is_short_word(key),
     }
@@ -73,7 +73,7 @@ fn is_qualified(key: &str) -> bool {
 fn is_short_word(text: &str) -> bool {
     let at_the_ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
     let bytes = text.as_bytes();
-    bytes.len() <= LONGEST_NAMESPACE
+    bytes.len() <= MAX_NAMESPACE_CHARS
         && at_the_ends(bytes.first())
         && at_the_ends(bytes.last())
         && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))

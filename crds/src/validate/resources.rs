@@ -9,9 +9,9 @@ use crate::quantity::{QuantityError, parse_duration, parse_memory, parse_walltim
 use crate::workflow::WorkflowSpec;
 
 /// The shortest time limit of a step in seconds: Slurm counts it in minutes.
-const SHORTEST_STEP: i64 = 60;
+const MIN_STEP_SECONDS: i64 = 60;
 /// The options of sbatch that Torc sets itself.
-const OURS: [&str; 8] = ["partition", "nodes", "walltime", "time", "mem", "gres", "name", "job-name"];
+const RESERVED_OPTIONS: [&str; 8] = ["partition", "nodes", "walltime", "time", "mem", "gres", "name", "job-name"];
 
 pub(super) fn check(spec: &WorkflowSpec, found: &mut Findings) {
     for (index, entry) in spec.resource_requirements.iter().enumerate() {
@@ -56,7 +56,8 @@ pub(super) fn quantity(
 fn room_for_a_step(walltime: &str, spec: &WorkflowSpec, field: impl Fn() -> String, found: &mut Findings) {
     let config = spec.execution_config.clone().unwrap_or_default();
     let headroom = config.sigkill_headroom_seconds.unwrap_or(SIGKILL_HEADROOM_SECONDS);
-    let is_too_short = parse_walltime(walltime).is_ok_and(|seconds| seconds.saturating_sub(headroom) <= SHORTEST_STEP);
+    let is_too_short =
+        parse_walltime(walltime).is_ok_and(|seconds| seconds.saturating_sub(headroom) <= MIN_STEP_SECONDS);
     if is_too_short && config.mode != Some(ExecutionMode::Direct) {
         let message =
             format!("no step can start in '{walltime}': {headroom} s of it are headroom, and a step needs 60 s");
@@ -68,7 +69,7 @@ fn room_for_a_step(walltime: &str, spec: &WorkflowSpec, field: impl Fn() -> Stri
 fn defaults(spec: &WorkflowSpec, found: &mut Findings) {
     for (name, value) in &spec.slurm_defaults {
         let field = format!("spec.slurmDefaults.{name}");
-        if OURS.iter().any(|ours| name.eq_ignore_ascii_case(ours)) {
+        if RESERVED_OPTIONS.iter().any(|ours| name.eq_ignore_ascii_case(ours)) {
             found.add(
                 Problem::error(field, format!("`{name}` cannot be a default"))
                     .hint("it follows from the jobs, or is set in a Slurm scheduler"),

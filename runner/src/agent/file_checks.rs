@@ -40,11 +40,11 @@ pub(super) async fn stat_inputs(
 ) {
     let wanted = Arc::new(wanted);
     let mut found = stat_all(&wanted).await;
-    for pause in INPUT_RETRY_DELAYS {
+    for delay in INPUT_RETRY_DELAYS {
         if found.is_ok() {
             break;
         }
-        tokio::time::sleep(pause).await;
+        tokio::time::sleep(delay).await;
         found = stat_all(&wanted).await;
     }
     let _ = sender.send(AgentEvent::InputsChecked(key, found.clone()));

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::config::{RunnerConfig, RunnerError};
 use crate::events::RunnerEvent;
 use crate::protocol::{FromShim, Hello, JobExit, ShimJob, StartOrder, StartTemplate, ToShim, VERSION};
-use crate::shim::place::ShimInfo;
+use crate::shim::shim_dir::ShimInfo;
 use crate::shim::{READY, ShimArgs};
 
 /// Time for a shim to start or to answer; a busy machine may need several seconds.

@@ -49,7 +49,7 @@ impl SlurmClient {
                 SlurmAnswer::Accounts(found, clock::now().since(began))
             }
             SlurmQuery::TimeLeft => {
-                let text = self.text(&allocation::ask_time_left(&self.job_id)).await;
+                let text = self.text(&allocation::time_left_query(&self.job_id)).await;
                 let seconds = text.and_then(|text| allocation::time_left(&text));
                 SlurmAnswer::TimeLeft(seconds.map(Duration::from_secs))
             }

@@ -31,7 +31,7 @@ fn series(jobs: i64, points: i64) -> Series {
     }
 }
 
-fn pages(picture: Picture) -> Vec<(String, String)> {
+fn pages(picture: PlotPage) -> Vec<(String, String)> {
     let folder = tempfile::tempdir().expect("a folder");
     let written = picture.write(&folder.path().join("plots")).expect("written");
     let read = |path: &PathBuf| {
@@ -50,7 +50,7 @@ fn data(html: &str) -> serde_json::Value {
 // J13
 #[test]
 fn pages_need_nothing_but_a_browser() {
-    let mut picture = Picture { title: "a <b>".to_owned(), ..Picture::default() };
+    let mut picture = PlotPage { title: "a <b>".to_owned(), ..PlotPage::default() };
     picture.add(series(3, 4));
     let pages = pages(picture);
     let names: Vec<&str> = pages.iter().map(|(name, _)| name.as_str()).collect();
@@ -72,7 +72,7 @@ fn pages_need_nothing_but_a_browser() {
 
 #[test]
 fn ten_thousand_jobs_make_a_page_that_a_browser_can_open() {
-    let mut picture = Picture::default();
+    let mut picture = PlotPage::default();
     picture.add(series(10_000, 360));
     let sizes: Vec<usize> = pages(picture).iter().map(|(_, html)| html.len()).collect();
     assert!(sizes.iter().all(|size| *size < 16 << 20), "{sizes:?}");
@@ -99,7 +99,7 @@ fn results_fill_in_what_no_file_knows() {
         stderr: None,
         usage: Usage { peak_memory_bytes: Some(7), ..Usage::default() },
     };
-    let mut picture = Picture::default();
+    let mut picture = PlotPage::default();
     picture.add(series(1, 0));
     let end = "1970-01-01T00:00:02Z";
     picture.add_results(&[result(1, end), result(2, end), result(3, "some time")]);
@@ -154,7 +154,7 @@ fn attempts_of_one_job_are_drawn_apart() {
         row
     };
     let point = |memory_bytes, gpu| (1, DataPoint { memory_bytes, gpu_percent: gpu, ..DataPoint::default() });
-    let mut picture = Picture::default();
+    let mut picture = PlotPage::default();
     picture.add(Series {
         jobs: vec![attempt(1), attempt(2)],
         samples: BTreeMap::from([
@@ -196,12 +196,12 @@ fn attempts_of_one_job_are_drawn_apart() {
 #[test]
 fn curves_have_as_many_points_as_a_page_can_bear() {
     for (jobs, each) in [(1, 600), (500, 600), (501, 598), (1_000, 300)] {
-        let mut picture = Picture::default();
+        let mut picture = PlotPage::default();
         picture.add(series(jobs, 700));
         picture.thin();
         assert_eq!(picture.jobs[0].curve.len(), each, "{jobs} jobs");
     }
-    let mut picture = Picture::default();
+    let mut picture = PlotPage::default();
     picture.add(series(12_600, 30));
     picture.thin();
     assert_eq!(picture.jobs[0].curve.len(), 24, "24 at least");

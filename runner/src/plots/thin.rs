@@ -1,7 +1,7 @@
 //! Thins curves: both ends of a curve stay, and of each stretch the point with the largest value.
 
 /// Thins a curve to at most `most` points.
-pub fn keep_peaks<P: Copy, K: Ord>(curve: &mut Vec<P>, most: usize, amount: impl Fn(&P) -> K) {
+pub fn downsample<P: Copy, K: Ord>(curve: &mut Vec<P>, most: usize, amount: impl Fn(&P) -> K) {
     let most = most.max(3);
     if curve.len() <= most {
         return;
@@ -24,7 +24,7 @@ mod tests {
     #[test]
     fn the_peak_and_the_ends_stay() {
         let mut curve: Vec<(i32, i32)> = (0..1_000).map(|at| (at, if at == 777 { 99 } else { at % 7 })).collect();
-        keep_peaks(&mut curve, 50, |point| point.1);
+        downsample(&mut curve, 50, |point| point.1);
         assert_eq!(curve.len(), 50);
         assert_eq!((curve[0].0, curve[49].0), (0, 999));
         assert!(curve.contains(&(777, 99)) && curve.is_sorted_by_key(|point| point.0));
@@ -34,7 +34,7 @@ mod tests {
     fn a_short_curve_stays_as_it_is() {
         for length in 0..=3 {
             let mut curve: Vec<i32> = (0..length).collect();
-            keep_peaks(&mut curve, 0, |point| *point);
+            downsample(&mut curve, 0, |point| *point);
             assert_eq!(curve, (0..length).collect::<Vec<_>>());
         }
     }

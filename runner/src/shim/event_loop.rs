@@ -111,7 +111,7 @@ impl Shim {
         self.read_callers(now, woken.caller);
         self.jobs.on_time(now);
         self.check_orphaned(now);
-        self.send_news(now);
+        self.send_messages(now);
     }
 
     fn wait(&mut self) -> io::Result<ReadyInputs> {
@@ -152,7 +152,7 @@ impl Shim {
                 Ok(message) => self.execute(message, now),
                 Err(error) => self
                     .jobs
-                    .news
+                    .outbox
                     .push(FromShim::Problem(format!("the shim cannot read a message of the agent: {error}"))),
             }
         }
@@ -241,17 +241,17 @@ impl Shim {
         }
     }
 
-    fn send_news(&mut self, now: BootInstant) {
-        if !self.jobs.news.is_empty() && !self.jobs.has_urgent_news() {
+    fn send_messages(&mut self, now: BootInstant) {
+        if !self.jobs.outbox.is_empty() && !self.jobs.has_urgent_messages() {
             let due = *self.send_at.get_or_insert(now.plus(MESSAGE_BATCH_DELAY));
             if now < due {
                 return;
             }
         }
         self.send_at = None;
-        let news = std::mem::take(&mut self.jobs.news);
+        let outbox = std::mem::take(&mut self.jobs.outbox);
         let Some(agent) = &mut self.agent else { return };
-        for message in &news {
+        for message in &outbox {
             agent.push(message);
         }
         if !agent.flush() {
@@ -293,7 +293,7 @@ mod tests {
         let caller = AgentConnection::new(ours, BootInstant(1)).expect("a connection");
         let hello = Hello { version, token: token.to_owned(), pid: 77, environment: Vec::new() };
         shim.answer_hello(caller, hello);
-        shim.send_news(BootInstant(u64::MAX));
+        shim.send_messages(BootInstant(u64::MAX));
         let mut line = String::new();
         io::BufReader::new(theirs).read_line(&mut line).expect("an answer");
         serde_json::from_str(&line).expect("a message")
@@ -385,13 +385,13 @@ mod tests {
         let mut shim = shim(dir.path());
         answer(&mut shim, "secret", VERSION);
         let key = torc_api::wire::AttemptKey::default();
-        shim.jobs.news.push(FromShim::Started { key, at: BootInstant(1), pid: 2 });
+        shim.jobs.outbox.push(FromShim::Started { key, at: BootInstant(1), pid: 2 });
         for (at, observed) in [(10_000, false), (11_999, false), (12_000, true)] {
-            shim.send_news(BootInstant(at));
-            assert_eq!(shim.jobs.news.is_empty(), observed, "{at} µs");
+            shim.send_messages(BootInstant(at));
+            assert_eq!(shim.jobs.outbox.is_empty(), observed, "{at} µs");
         }
-        shim.jobs.news.push(FromShim::Revoked(key));
-        shim.send_news(BootInstant(20_000));
-        assert!(shim.jobs.news.is_empty(), "this message needs an answer");
+        shim.jobs.outbox.push(FromShim::Revoked(key));
+        shim.send_messages(BootInstant(20_000));
+        assert!(shim.jobs.outbox.is_empty(), "this message needs an answer");
     }
 }

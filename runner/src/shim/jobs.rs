@@ -10,8 +10,8 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use torc_api::wire::AttemptKey;
 
 use super::logs::{self, JobLog, LogSlots};
-use super::place::LeftResult;
 use super::rusage::OwnPeak;
+use super::shim_dir::StoredResult;
 use super::spawn::{PreparedTemplate, Programs, not_started};
 use super::start_log::{StartLog, StartRecord};
 use crate::clock::{BootInstant, date_ms, ms_since, now as clock_now};
@@ -41,7 +41,7 @@ pub struct JobTable {
     waiting: HashMap<u32, VecDeque<StartOrder>>,
     /// The moment until which waiting jobs start in turn; absent before the first heartbeat of an agent.
     agent_alive_until: Option<BootInstant>,
-    unacknowledged: BTreeMap<AttemptKey, KeptResult>,
+    unacknowledged: BTreeMap<AttemptKey, UnacknowledgedResult>,
     /// First processes that have exited while other processes of their job may be left.
     ending: Vec<i32>,
     /// Logs to be renamed to the job's name, ordered by the moment when this is due.
@@ -56,7 +56,7 @@ pub struct JobTable {
     children: Children,
     own_peak: OwnPeak,
     /// Messages for the agent, in order.
-    pub news: Vec<FromShim>,
+    pub outbox: Vec<FromShim>,
 }
 
 /// A running job and its processes.
@@ -116,7 +116,7 @@ impl JobProcess {
 }
 
 /// A result that no agent has acknowledged.
-struct KeptResult {
+struct UnacknowledgedResult {
     exit: JobExit,
     /// The order and the template of a job that this shim started, for the next agent.
     source: Option<(StartOrder, Option<Rc<PreparedTemplate>>)>,
@@ -124,8 +124,8 @@ struct KeptResult {
     ended_ms: Option<i64>,
 }
 
-impl KeptResult {
-    fn of_earlier_shim(result: LeftResult) -> Self {
+impl UnacknowledgedResult {
+    fn of_earlier_shim(result: StoredResult) -> Self {
         let ended_ms = result.is_of_earlier_boot().then_some(result.ended_ms);
         Self { exit: result.exit, source: None, ended_ms }
     }
@@ -140,19 +140,19 @@ impl KeptResult {
         JobExit { age_ms: self.ended_ms.map(ms_since), job: job.or_else(|| self.exit.job.clone()), ..self.exit.clone() }
     }
 
-    fn leave(&self) -> LeftResult {
+    fn leave(&self) -> StoredResult {
         let exit = JobExit { age_ms: None, ..self.describe() };
         match self.ended_ms {
-            Some(ended_ms) => LeftResult { boot_id: String::new(), ended_ms, exit },
-            None => LeftResult { boot_id: procfs::boot_id(), ended_ms: date_ms(exit.ended), exit },
+            Some(ended_ms) => StoredResult { boot_id: String::new(), ended_ms, exit },
+            None => StoredResult { boot_id: procfs::boot_id(), ended_ms: date_ms(exit.ended), exit },
         }
     }
 }
 
 impl JobTable {
     /// Creates a table without running jobs; `results` are those of an earlier shim.
-    pub fn new(shim: &str, start_log: StartLog, results: Vec<LeftResult>) -> Self {
-        let kept = results.into_iter().map(|result| (result.exit.key, KeptResult::of_earlier_shim(result)));
+    pub fn new(shim: &str, start_log: StartLog, results: Vec<StoredResult>) -> Self {
+        let kept = results.into_iter().map(|result| (result.exit.key, UnacknowledgedResult::of_earlier_shim(result)));
         Self {
             shim: shim.to_owned(),
             inherited: Vec::new(),
@@ -172,7 +172,7 @@ impl JobTable {
             programs: Programs::default(),
             children: Children::open(),
             own_peak: OwnPeak::default(),
-            news: Vec::new(),
+            outbox: Vec::new(),
         }
     }
 
@@ -183,9 +183,9 @@ impl JobTable {
 
     /// Returns whether the agent must learn of the messages at once: a slot is free, or few jobs wait for their turn.
     /// Other starts and ends can be sent later, because the shim has continued by itself.
-    pub fn has_urgent_news(&self) -> bool {
+    pub fn has_urgent_messages(&self) -> bool {
         self.waiting.values().map(VecDeque::len).sum::<usize>() < self.running.len()
-            || !self.news.iter().all(|news| match news {
+            || !self.outbox.iter().all(|outbox| match outbox {
                 FromShim::Started { .. } => true,
                 FromShim::Ended(exit) => exit.successor.is_some(),
                 _ => false,
@@ -201,17 +201,17 @@ impl JobTable {
         running.sort_by_key(|(_, job)| job.order.key);
         for (pid, job) in running {
             job.class = None;
-            self.news.push(FromShim::Running(Box::new(job.describe(*pid))));
+            self.outbox.push(FromShim::Running(Box::new(job.describe(*pid))));
         }
-        self.news.extend(self.unacknowledged.values().map(|kept| FromShim::Ended(kept.describe())));
-        self.news.push(FromShim::Ready);
+        self.outbox.extend(self.unacknowledged.values().map(|kept| FromShim::Ended(kept.describe())));
+        self.outbox.push(FromShim::Ready);
     }
 
     /// Drops jobs that have not started: without an agent they must not.
     pub fn agent_left(&mut self) {
         self.waiting.clear();
         self.agent_alive_until = None;
-        self.news.clear();
+        self.outbox.clear();
     }
 
     /// Defines a template for later starts.
@@ -250,7 +250,7 @@ impl JobTable {
     pub fn revoke(&mut self, keys: &[AttemptKey]) {
         for key in keys {
             if self.take_waiting(key).is_some() {
-                self.news.push(FromShim::Revoked(*key));
+                self.outbox.push(FromShim::Revoked(*key));
             }
         }
     }
@@ -308,7 +308,7 @@ impl JobTable {
             for log in &mut job.logs {
                 if let Err(error) = log.promote() {
                     let name = &job.order.name;
-                    self.news.push(FromShim::Problem(format!("cannot rename the log of job {name}: {error}")));
+                    self.outbox.push(FromShim::Problem(format!("cannot rename the log of job {name}: {error}")));
                 }
             }
         }
@@ -316,7 +316,7 @@ impl JobTable {
             if job.kill_at.is_some_and(|due| due <= now) {
                 job.kill_at = None;
                 signal_group(*pid, Signal::KILL);
-                self.news.push(FromShim::Killed(job.order.key));
+                self.outbox.push(FromShim::Killed(job.order.key));
             }
         }
         self.settle();
@@ -337,7 +337,7 @@ impl JobTable {
     fn start(&mut self, order: StartOrder) {
         let before = clock_now();
         if before > order.until {
-            self.news.push(FromShim::Revoked(order.key));
+            self.outbox.push(FromShim::Revoked(order.key));
             return;
         }
         let Some(prepared) = self.templates.get(&order.template).cloned() else {
@@ -347,7 +347,7 @@ impl JobTable {
         let log_dir = Path::new(&prepared.template.log_dir);
         let mut name = order.role.log_name(&order.key);
         if !order.role.is_job() {
-            name = logs::unused_name(log_dir, &name);
+            name = logs::free_log_name(log_dir, &name);
         }
         let taken = self.log_slots.take(log_dir, prepared.template.stdio, &name);
         let logs = match taken {
@@ -389,7 +389,7 @@ impl JobTable {
         let pid = self.programs.spawn(prepared, order, outputs)?;
         record.started(pid, before, clock_now());
         if let Err(error) = self.start_log.set(slot, &record) {
-            self.news.push(FromShim::Problem(format!("cannot record process {pid}: {error}")));
+            self.outbox.push(FromShim::Problem(format!("cannot record process {pid}: {error}")));
         }
         Ok((pid, before))
     }
@@ -398,7 +398,7 @@ impl JobTable {
         let (key, started) = (job.order.key, job.started);
         self.promotions.push_back((started.plus(LOG_PROMOTION_DELAY), pid, key));
         self.processes.insert(key, pid);
-        self.news.push(FromShim::Started { key, at: started, pid });
+        self.outbox.push(FromShim::Started { key, at: started, pid });
         self.running.insert(pid, job);
     }
 
@@ -418,10 +418,11 @@ impl JobTable {
     fn report(&mut self, exit: JobExit, order: StartOrder, prepared: Option<Rc<PreparedTemplate>>, class: Option<u32>) {
         let next = class.and_then(|class| self.next_in_turn(class, clock_now()));
         // An unsent start message is superseded by the result.
-        self.news.retain(|news| !matches!(news, FromShim::Started { key, .. } if *key == exit.key));
+        self.outbox.retain(|outbox| !matches!(outbox, FromShim::Started { key, .. } if *key == exit.key));
         let successor = next.as_ref().map(|order| order.key);
-        self.news.push(FromShim::Ended(JobExit { successor, ..exit.clone() }));
-        self.unacknowledged.insert(exit.key, KeptResult { exit, source: Some((order, prepared)), ended_ms: None });
+        self.outbox.push(FromShim::Ended(JobExit { successor, ..exit.clone() }));
+        self.unacknowledged
+            .insert(exit.key, UnacknowledgedResult { exit, source: Some((order, prepared)), ended_ms: None });
         if let Some(next) = next {
             self.start(next);
         }
@@ -438,17 +439,17 @@ impl JobTable {
             if now <= order.until {
                 return Some(order);
             }
-            self.news.push(FromShim::Revoked(order.key));
+            self.outbox.push(FromShim::Revoked(order.key));
         }
         None
     }
 
     /// Kills what is left, removes the shim's files, and returns the unacknowledged results.
-    pub fn close(mut self) -> Vec<LeftResult> {
+    pub fn close(mut self) -> Vec<StoredResult> {
         self.kill_children();
         self.log_slots.remove();
         self.start_log.remove();
-        self.unacknowledged.values().map(KeptResult::leave).collect()
+        self.unacknowledged.values().map(UnacknowledgedResult::leave).collect()
     }
 }
 

@@ -85,7 +85,7 @@ fn log_name(name: &str, stream: LogStream) -> String {
 
 /// Returns a log name that is not in use. A task of a lost runner runs again under the same attempt number, so its
 /// plain name may be in use.
-pub fn unused_name(dir: &Path, name: &str) -> String {
+pub fn free_log_name(dir: &Path, name: &str) -> String {
     let is_used = |name: &str| {
         [LogStream::Out, LogStream::Err, LogStream::Both]
             .into_iter()

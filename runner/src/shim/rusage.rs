@@ -12,7 +12,7 @@ use crate::procfs;
 use crate::protocol::{Outcome, Rusage};
 
 /// A child that has exited and was collected.
-pub struct Collected {
+pub struct ReapedChild {
     /// The PID, which may be reused from now on.
     pub pid: i32,
     pub outcome: Outcome,
@@ -21,7 +21,7 @@ pub struct Collected {
 }
 
 /// Collects a child that has exited, if there is one.
-pub fn collect() -> Option<Collected> {
+pub fn collect() -> Option<ReapedChild> {
     loop {
         // The PID comes first, because only `wait4` with a PID returns the counters.
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
@@ -35,22 +35,22 @@ pub fn collect() -> Option<Collected> {
     }
 }
 
-fn with_counts(pid: i32) -> Option<Collected> {
+fn with_counts(pid: i32) -> Option<ReapedChild> {
     let collected = wait4::try_wait4_pid(pid.unsigned_abs()).ok()??;
     let outcome = match (collected.status.code(), collected.status.signal()) {
         (Some(code), _) => Outcome::Exited(code),
         (None, signal) => Outcome::Signaled(signal.unwrap_or_default()),
     };
-    Some(Collected { pid, outcome, rusage: Some(collected.rusage) })
+    Some(ReapedChild { pid, outcome, rusage: Some(collected.rusage) })
 }
 
-fn without_counts() -> Option<Collected> {
+fn without_counts() -> Option<ReapedChild> {
     let (pid, status) = rustix::process::wait(rustix::process::WaitOptions::NOHANG).ok()??;
     let outcome = match (status.exit_status(), status.terminating_signal()) {
         (Some(code), _) => Outcome::Exited(code),
         (None, signal) => Outcome::Signaled(signal.unwrap_or_default()),
     };
-    Some(Collected { pid: pid.as_raw_nonzero().get(), outcome, rusage: None })
+    Some(ReapedChild { pid: pid.as_raw_nonzero().get(), outcome, rusage: None })
 }
 
 /// The peak memory of the shim itself.

@@ -109,7 +109,7 @@ impl State {
             self.allocation.asked = true;
             effects.push(Effect::QuerySlurm(SlurmQuery::Preemption));
         }
-        self.deadlines.move_end(end, now);
+        self.deadlines.reschedule_end(end, now);
         for (key, job) in self.jobs.active() {
             self.deadlines.watch_end(key, job);
             if is_later {

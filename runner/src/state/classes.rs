@@ -29,7 +29,7 @@ impl Classes {
     }
 
     /// Returns whether the shim may get one more job of this class, with up to `depth` jobs for each that runs.
-    pub fn can_hand_over(&self, class: u32, depth: usize) -> bool {
+    pub fn can_prefetch(&self, class: u32, depth: usize) -> bool {
         self.queues.get(class as usize).is_some_and(|queue| queue.handed.len() < depth * queue.running)
     }
 

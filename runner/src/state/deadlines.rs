@@ -20,7 +20,7 @@ use crate::events::RunnerEvent;
 /// Time that may pass between the server's check of the remaining time and the arrival of the lease.
 const MAX_LEASE_DELAY: Duration = Duration::from_secs(5);
 /// Time before its end at which a runner stops taking work: the default lead (30 s) and headroom (60 s) of its jobs.
-const CLOSING_TIME: Duration = Duration::from_secs(90);
+const CLOSING_WINDOW: Duration = Duration::from_secs(90);
 
 /// The time for which a runner may run jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl Deadlines {
     }
 
     /// Moves the end. Callers must schedule the ends of running jobs again.
-    pub fn move_end(&mut self, end: BootInstant, now: BootInstant) {
+    pub fn reschedule_end(&mut self, end: BootInstant, now: BootInstant) {
         let began = self.time.map_or(now, |time| time.began);
         self.time = Some(TimeSpan { began, end });
         self.late_from = Some(now);
@@ -129,7 +129,7 @@ impl Deadlines {
     }
 
     /// Returns the unstarted leases that are too late to start.
-    fn take_late(&mut self, jobs: &Jobs, now: BootInstant, timer: &mut Timer) -> Vec<AttemptKey> {
+    fn remove_late(&mut self, jobs: &Jobs, now: BootInstant, timer: &mut Timer) -> Vec<AttemptKey> {
         let Some(first) = self.late_from else { return Vec::new() };
         if first >= now {
             timer.set(first.plus(Duration::from_millis(1)));
@@ -150,12 +150,12 @@ impl Deadlines {
 
 impl State {
     /// Asks jobs whose time is over to end, and stops taking work shortly before the runner's own end.
-    pub(super) fn end_in_time(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
+    pub(super) fn end_expired_jobs(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
         let over = self.deadlines.take_over(&self.jobs, now, &mut self.timer);
         self.terminate_all(&over, self.allocation.timeout_reason(), now, effects);
         let Some(TimeSpan { began, end }) = self.deadlines.time else { return };
         // A short-lived runner takes work during the first half of its time.
-        let close = end.minus(CLOSING_TIME.min(end.since(began) / 2));
+        let close = end.minus(CLOSING_WINDOW.min(end.since(began) / 2));
         if self.lifecycle.is_serving() && close <= now {
             self.lifecycle.end(Ok(RunnerExit::Deadline));
             self.release(self.jobs.unstarted(), None, now, effects);
@@ -172,7 +172,7 @@ impl State {
 
     /// Returns leases to the server that can no longer start in time, and logs the reason.
     pub(super) fn return_late_leases(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
-        let late = self.deadlines.take_late(&self.jobs, now, &mut self.timer);
+        let late = self.deadlines.remove_late(&self.jobs, now, &mut self.timer);
         for key in &late {
             let (Some(job), Some(remaining)) = (self.jobs.get(key), self.deadlines.remaining(now)) else { continue };
             let runtime_seconds = job.launch.template.runtime_seconds;

@@ -142,7 +142,7 @@ impl State {
         let record = usage::record_of(key, &job, report);
         let finished = (report.finished.return_code, report.finished.cause);
         if let Some(record) = record {
-            self.sacct.keep_record(key, &record);
+            self.sacct.keep_until_complete(key, &record);
             effects.push(Effect::Record(vec![record]));
         }
         effects.push(Effect::Log(RunnerEvent::Finished {

@@ -108,7 +108,7 @@ impl LeasedJob {
 
 impl LeasedJob {
     /// Returns whether this job has waited so long that smaller jobs must no longer start before it.
-    pub fn is_passed_over_too_long(&self, now: BootInstant) -> bool {
+    pub fn is_starved(&self, now: BootInstant) -> bool {
         let limit = if self.launch.resources().nodes > 1 { MAX_PASSED_OVER_WITH_NODES } else { MAX_PASSED_OVER };
         now.since(self.since) > limit
     }
@@ -278,8 +278,8 @@ impl Jobs {
     }
 
     /// Returns whether the shim may get one more job of this class in advance.
-    pub fn can_hand_over(&self, key: &AttemptKey, depth: usize) -> bool {
-        self.jobs.get(key).is_some_and(|job| self.classes.can_hand_over(job.launch.class, depth))
+    pub fn can_prefetch(&self, key: &AttemptKey, depth: usize) -> bool {
+        self.jobs.get(key).is_some_and(|job| self.classes.can_prefetch(job.launch.class, depth))
     }
 }
 
@@ -319,7 +319,7 @@ impl Jobs {
 
     /// Marks a waiting lease as starting.
     pub fn start(&mut self, key: AttemptKey, reservation: Option<Reservation>, order: &StartOrder) {
-        self.leave_queue(key);
+        self.dequeue(key);
         let Some(job) = self.jobs.get_mut(&key) else { return };
         job.reservation = reservation;
         job.stage = JobStage::Starting;
@@ -330,7 +330,7 @@ impl Jobs {
 
     /// Marks a waiting job as handed to the shim.
     pub fn hand_over(&mut self, key: AttemptKey) {
-        self.leave_queue(key);
+        self.dequeue(key);
         let Some(job) = self.jobs.get_mut(&key) else { return };
         job.stage = JobStage::ShimQueued;
         if let Some(class) = self.classes.get_mut(job.launch.class) {
@@ -428,7 +428,7 @@ impl Jobs {
         self.jobs.len() < before
     }
 
-    fn leave_queue(&mut self, key: AttemptKey) {
+    fn dequeue(&mut self, key: AttemptKey) {
         let queue =
             if self.jobs.get(&key).is_none_or(|job| job.role.is_job()) { &mut self.queue } else { &mut self.tasks };
         if let Some(at) = queue.iter().position(|waiting| *waiting == key) {

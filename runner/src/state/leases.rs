@@ -116,7 +116,7 @@ impl State {
             && self.jobs.has_room()
             && let Some(job) = self.jobs.get(&key)
         {
-            let blocks_others = job.is_passed_over_too_long(now);
+            let blocks_others = job.is_starved(now);
             if !self.may_start(job, now) {
                 at += 1;
             } else if let Some(reservation) = self.jobs.reserve(&key) {
@@ -127,7 +127,7 @@ impl State {
                 at += 1;
             }
         }
-        self.hand_ahead(now, effects);
+        self.prefetch_to_shim(now, effects);
     }
 
     /// Returns whether the input files of a job were found and there is time for it. While the server is unreachable the job must
@@ -156,8 +156,8 @@ impl State {
 
     /// Hands jobs to the shim that start as soon as one of their class has ended, without the agent. Devices and nodes differ from
     /// job to job, so jobs with GPUs and steps are never among them.
-    fn hand_ahead(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
-        let depth = self.throughput.hand_ahead() as usize;
+    fn prefetch_to_shim(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
+        let depth = self.throughput.prefetch_to_shim() as usize;
         if depth == 0 || self.session.is_failing() {
             return;
         }
@@ -165,7 +165,7 @@ impl State {
             let Some(job) = self.jobs.get(&key) else { break };
             let resources = job.launch.resources();
             let chooses = resources.gpus > 0 || resources.nodes > 1 || job.launch.step.is_some();
-            if chooses || !self.may_start(job, now) || !self.jobs.can_hand_over(&key, depth) {
+            if chooses || !self.may_start(job, now) || !self.jobs.can_prefetch(&key, depth) {
                 break;
             }
             self.jobs.hand_over(key);

@@ -96,7 +96,7 @@ impl State {
             self.lifecycle.busy_at = now;
         }
         if self.lifecycle.phase == Phase::Serving {
-            self.consider_leaving(now, effects);
+            self.exit_if_done(now, effects);
         }
         if let Phase::Ending(exit) = &self.lifecycle.phase
             && self.jobs.is_empty()
@@ -117,7 +117,7 @@ impl State {
         }
         if let Phase::Leaving(exit, until) = self.lifecycle.phase {
             if self.is_drained() || until <= now && !self.reports.is_empty() {
-                self.leave_results(exit, effects);
+                self.exit_with_undelivered(exit, effects);
             } else if until <= now {
                 self.exit(Ok(exit), effects);
             } else {
@@ -140,32 +140,32 @@ impl State {
         }
     }
 
-    fn consider_leaving(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
+    fn exit_if_done(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
         if self.is_drained() && !self.settings.user.persistent {
-            self.leave_results(RunnerExit::Drained, effects);
+            self.exit_with_undelivered(RunnerExit::Drained, effects);
         } else if (self.allocation.is_preempted() || self.node_health.has_lost_all_nodes(&self.jobs))
             && self.jobs.is_empty()
         {
             self.begin_end(Ok(RunnerExit::Stopped), now, effects);
-        } else if let Some(exit) = self.reason_to_leave(now, effects) {
+        } else if let Some(exit) = self.exit_reason(now, effects) {
             self.begin_end(Ok(exit), now, effects);
         }
     }
 
     /// Returns the reason to leave that follows from the server's last answer and the time. Without the server there is none.
-    fn reason_to_leave(&mut self, now: BootInstant, effects: &mut Vec<Effect>) -> Option<RunnerExit> {
+    fn exit_reason(&mut self, now: BootInstant, effects: &mut Vec<Effect>) -> Option<RunnerExit> {
         let reported = self.reports.is_empty() && self.reports.returned().is_empty();
         if reported && self.jobs.is_empty() && self.session.settled().is_some() {
-            self.settle_ended_accounts(now, effects);
+            self.complete_ended_accounts(now, effects);
         }
         let accounted = self.sacct.is_settled() && self.sacct.unreported().is_empty();
         let holds_nothing = self.jobs.is_empty() && reported && accounted;
         let too_late = self.deadlines.is_too_late(self.session.policy(), now);
-        if too_late && self.session.has_heard() && !std::mem::replace(&mut self.lifecycle.too_late_logged, true) {
+        if too_late && self.session.has_answered() && !std::mem::replace(&mut self.lifecycle.too_late_logged, true) {
             let message = too_late_message(self.session.policy());
             effects.push(Effect::Log(RunnerEvent::Problem { message }));
         }
-        if !holds_nothing || self.session.is_failing() || !self.session.has_heard() {
+        if !holds_nothing || self.session.is_failing() || !self.session.has_answered() {
             return None;
         }
         let stays = self.session.policy().ignore_workflow_completion;

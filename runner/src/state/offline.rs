@@ -113,7 +113,7 @@ impl State {
     }
 
     /// Writes results into the journal while it is unknown when the server can have them.
-    pub(super) fn keep_journal(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
+    pub(super) fn write_journal(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
         let leaving = matches!(self.lifecycle.phase(), Phase::Leaving(..)) && self.session.is_failing();
         let is_needed = !self.lifecycle.is_gone() && (self.session.is_draining() || leaving);
         if self.settings.user.offline_drain && is_needed {
@@ -133,7 +133,7 @@ impl State {
 
     /// Exits although the server does not have every result, and logs the commands that deliver the journal. Results that are not
     /// in the journal stay with the shim for the next runner in this place.
-    pub(super) fn leave_results(&mut self, exit: RunnerExit, effects: &mut Vec<Effect>) {
+    pub(super) fn exit_with_undelivered(&mut self, exit: RunnerExit, effects: &mut Vec<Effect>) {
         let journalled = self.reports.iter().filter(|(_, report)| report.is_journaled);
         let runs: BTreeSet<(i64, i32)> = journalled.clone().map(|(key, _)| (key.workflow, key.run)).collect();
         let journalled = journalled.count();

@@ -269,11 +269,11 @@ impl HostModel {
         self.state = State::new(with_gpus(self.cpus), self.now);
         for Running { key, devices, .. } in self.running.clone() {
             let job = self.shim_job(key, devices);
-            self.handle_quietly(AgentEvent::Adopted(Box::new(job)));
+            self.handle_unchecked(AgentEvent::Adopted(Box::new(job)));
         }
         for ended in self.kept.clone() {
             let job = Some(Box::new(self.shim_job(ended.key, Vec::new())));
-            self.handle_quietly(AgentEvent::Ended(Box::new(JobExit { job, successor: None, ..ended })));
+            self.handle_unchecked(AgentEvent::Ended(Box::new(JobExit { job, successor: None, ..ended })));
         }
         // Classes of the old agent are not valid for the new one.
         self.running.iter_mut().for_each(|running| running.class = u32::MAX);
@@ -294,7 +294,7 @@ impl HostModel {
     }
 
     /// Handles an event without checks, because the agent does not have the complete state yet.
-    fn handle_quietly(&mut self, event: AgentEvent) {
+    fn handle_unchecked(&mut self, event: AgentEvent) {
         for effect in self.state.handle(event, self.now) {
             self.carry_out(effect);
         }

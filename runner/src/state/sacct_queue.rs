@@ -13,7 +13,7 @@ use torc_api::state::Cause;
 use torc_api::wire::{AttemptKey, FinishedAttempt};
 use torc_core::accounting::complete;
 use torc_slurm::error::SlurmError;
-use torc_slurm::retry::ACCOUNTING;
+use torc_slurm::retry::SACCT_RETRIES;
 use torc_slurm::sacct::StepAccount;
 use torc_slurm::step_failure;
 
@@ -85,7 +85,7 @@ impl SacctQueue {
     }
 
     /// Removes data that the server has confirmed.
-    pub fn settle_reported(&mut self, key: &AttemptKey) {
+    pub fn remove_reported(&mut self, key: &AttemptKey) {
         self.unreported.remove(key);
     }
 
@@ -113,7 +113,7 @@ impl SacctQueue {
     }
 
     /// Keeps the row of a step until its data is complete.
-    pub fn keep_record(&mut self, key: AttemptKey, record: &MeasurementRecord) {
+    pub fn keep_until_complete(&mut self, key: AttemptKey, record: &MeasurementRecord) {
         if let Some(account) = self.pending.get_mut(&key) {
             account.record = Some(record.clone());
         }
@@ -145,7 +145,7 @@ impl State {
         }
         if self.sacct.absent {
             for key in self.sacct.pending.keys().copied().collect::<Vec<_>>() {
-                self.settle_account(key, None, now, effects);
+                self.complete_account(key, None, now, effects);
             }
             return;
         }
@@ -161,7 +161,7 @@ impl State {
         effects: &mut Vec<Effect>,
     ) {
         let asked = self.sacct.asked.take().unwrap_or_default();
-        self.sacct.ask_at = now.plus(ACCOUNTING.pause.max(took.saturating_mul(QUERY_SPACING)));
+        self.sacct.ask_at = now.plus(SACCT_RETRIES.delay.max(took.saturating_mul(QUERY_SPACING)));
         let mut found = match answer {
             Ok(found) => found,
             Err(error) if is_absence(&error) => return self.sacct.absent = true,
@@ -173,15 +173,16 @@ impl State {
             let account = found.remove(&key.label()).filter(has_ended);
             if account.is_none() && self.jobs.get(&key).is_some_and(|job| job.step.is_unknown_to_slurm()) {
                 self.step_not_started(key, StepFailure::Controller, now, effects);
-                self.settle_account(key, None, now, effects);
+                self.complete_account(key, None, now, effects);
                 continue;
             }
             let Some(pending) = self.sacct.pending.get_mut(&key) else { continue };
             pending.tries += 1;
-            pending.due = now.plus(ACCOUNTING.pause);
-            let is_last = pending.tries >= ACCOUNTING.tries;
+            pending.due = now.plus(SACCT_RETRIES.delay);
+            let is_last = pending.tries >= SACCT_RETRIES.tries;
             let code = self.reports.get(&key).map_or(0, |report| report.finished.return_code);
-            let has_all = |account: &StepAccount| account.has_numbers() || step_failure::never_began(account, code);
+            let has_all =
+                |account: &StepAccount| account.has_numbers() || step_failure::was_never_started(account, code);
             let is_settled = is_last || account.as_ref().is_some_and(has_all);
             if let Some(account) = account.as_ref().filter(|_| pending.holds_report) {
                 // After an out-of-memory failure the next attempt gets more than this peak.
@@ -194,7 +195,7 @@ impl State {
                 }
             }
             if is_settled {
-                self.settle_account(key, account, now, effects);
+                self.complete_account(key, account, now, effects);
             } else if let Some(pending) = self.sacct.pending.get_mut(&key) {
                 pending.ended_account = account;
             }
@@ -203,16 +204,16 @@ impl State {
 
     /// Completes accounts without numbers, because the runner has nothing more to do. Slurm never measures very short steps: the
     /// allocation is not kept for their numbers.
-    pub(super) fn settle_ended_accounts(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
+    pub(super) fn complete_ended_accounts(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
         let ended = |(key, pending): (&AttemptKey, &PendingAccount)| Some((*key, pending.ended_account.clone()?));
         let ended: Vec<(AttemptKey, StepAccount)> = self.sacct.pending.iter().filter_map(ended).collect();
         for (key, account) in ended {
-            self.settle_account(key, Some(account), now, effects);
+            self.complete_account(key, Some(account), now, effects);
         }
     }
 
     /// Completes the account of a step: its data goes to the server.
-    fn settle_account(
+    fn complete_account(
         &mut self,
         key: AttemptKey,
         account: Option<StepAccount>,
@@ -246,7 +247,7 @@ impl State {
     /// Applies the accounted state of a failed step, which is more precise than the exit code of `srun`.
     fn apply_account(&mut self, key: AttemptKey, account: &StepAccount, now: BootInstant, effects: &mut Vec<Effect>) {
         let code = self.reports.get(&key).map_or(0, |report| report.finished.return_code);
-        let has_begun = !step_failure::never_began(account, code);
+        let has_begun = !step_failure::was_never_started(account, code);
         if !has_begun {
             self.step_not_started(key, StepFailure::Node, now, effects);
         } else if account.state != SlurmState::Unknown {

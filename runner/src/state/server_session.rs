@@ -158,7 +158,7 @@ impl ServerSession {
     }
 
     /// Returns whether the server has answered a sync.
-    pub fn has_heard(&self) -> bool {
+    pub fn has_answered(&self) -> bool {
         self.heard_at != BootInstant::default()
     }
 
@@ -235,7 +235,7 @@ impl ServerSession {
     /// Returns whether an expired token may still be renewed. A token that was never accepted is wrong.
     fn may_be_renewed(&mut self, now: BootInstant) -> bool {
         let since = *self.outdated_since.get_or_insert(now);
-        self.has_heard() && now.since(since) < TOKEN_RENEWAL_TIMEOUT
+        self.has_answered() && now.since(since) < TOKEN_RENEWAL_TIMEOUT
     }
 
     /// Returns the duration of a lease.
@@ -324,7 +324,7 @@ impl State {
             self.session.lease = Duration::from_millis(response.lease_ms);
         }
         self.session.lease_until = self.session.lease_until.max(sync.sent.plus(self.session.lease));
-        self.settle_reports(&sync, effects);
+        self.remove_confirmed_reports(&sync, effects);
         self.session.acknowledged = response.sequence;
         self.session.policy = response.terms;
         self.session.capacity_expected = response.capacity_expected;
@@ -347,7 +347,7 @@ impl State {
         self.follow_directive(response.directive, sync.leaving, now, effects);
     }
 
-    fn settle_reports(&mut self, sync: &InFlight, effects: &mut Vec<Effect>) {
+    fn remove_confirmed_reports(&mut self, sync: &InFlight, effects: &mut Vec<Effect>) {
         let journaled = self.reports.journaled_among(&sync.reports);
         if !journaled.is_empty() {
             effects.push(Effect::Unjournal(journaled));
@@ -359,7 +359,7 @@ impl State {
             effects.push(Effect::Acknowledge(sync.reports.clone()));
         }
         sync.returned.iter().for_each(|key| self.reports.forget_returned(key));
-        sync.stats.iter().for_each(|key| self.sacct.settle_reported(key));
+        sync.stats.iter().for_each(|key| self.sacct.remove_reported(key));
         sync.started.iter().for_each(|key| self.jobs.set_start_known(key));
     }
 
@@ -369,14 +369,14 @@ impl State {
         let all = sync.limit > 0 && u32::try_from(response.leases.len()).is_ok_and(|count| count >= sync.limit);
         let can_wait = self.settings.user.long_poll;
         let waited = now.since(sync.sent) * 2 >= sync.wait;
-        let has_news = !response.leases.is_empty() || sync.is_prompt();
-        let mode = match has_news {
+        let has_changes = !response.leases.is_empty() || sync.is_prompt();
+        let mode = match has_changes {
             true => PollMode::Progress,
             false if self.jobs.active_count() > 0 => PollMode::Waiting,
             false => PollMode::Idle,
         };
         self.session.empty_answers =
-            if can_wait && (has_news || waited) { 0 } else { self.session.empty_answers.saturating_add(1) };
+            if can_wait && (has_changes || waited) { 0 } else { self.session.empty_answers.saturating_add(1) };
         let delay = match self.session.empty_answers {
             _ if all => Duration::ZERO,
             0 => PARTIAL_ANSWER_DELAY,
@@ -464,7 +464,7 @@ impl State {
     /// unreachable server needs only an answer.
     fn can_wait(&self, now: BootInstant) -> bool {
         let has_time = self.deadlines.end().is_none_or(|end| now < end);
-        self.settings.user.long_poll && self.session.has_heard() && !self.session.is_draining() && has_time
+        self.settings.user.long_poll && self.session.has_answered() && !self.session.is_draining() && has_time
     }
 
     fn sync(&mut self, runner: i64, now: BootInstant, effects: &mut Vec<Effect>) {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use torc_slurm::retry::STEP_NUMBER;
-use torc_slurm::sstat::Meter;
+use torc_slurm::retry::STEP_ID_RETRIES;
+use torc_slurm::sstat::CpuMeter;
 
 /// The step of a job, as Slurm reported it.
 #[derive(Clone, Debug, Default)]
@@ -12,7 +12,7 @@ pub(super) struct StepState {
     pub number: Option<u32>,
     /// Number of queries that did not find the step. A step without a number is not measured.
     pub tries: u32,
-    pub meter: Meter,
+    pub meter: CpuMeter,
     pub limit: Option<Duration>,
     /// True if the step was warned of its limit.
     pub is_warned: bool,
@@ -32,7 +32,7 @@ impl StepState {
 
     /// Returns whether the number may still be found.
     pub fn may_have_number(&self) -> bool {
-        self.tries < STEP_NUMBER.tries
+        self.tries < STEP_ID_RETRIES.tries
     }
 
     /// Returns whether `srun` failed before Slurm knew of the step.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use torc_api::execution::Granularity;
 use torc_api::wire::AttemptKey;
-use torc_slurm::retry::STEP_NUMBER;
+use torc_slurm::retry::STEP_ID_RETRIES;
 use torc_slurm::sstat::Sample;
 
 use super::jobs::{JobStage, Jobs, LeasedJob};
@@ -70,7 +70,7 @@ impl StepTracker {
     /// Records the numbers of all running steps, by name.
     pub fn numbered(&mut self, jobs: &mut Jobs, numbers: &[(String, u32)], now: BootInstant) {
         self.asked = false;
-        self.ask_at = now.plus(STEP_NUMBER.pause);
+        self.ask_at = now.plus(STEP_ID_RETRIES.delay);
         let numbers: BTreeMap<&str, u32> = numbers.iter().map(|(name, number)| (name.as_str(), *number)).collect();
         let running: Vec<AttemptKey> = running_steps(jobs).map(|(key, _)| key).collect();
         for key in running {

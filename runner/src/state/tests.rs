@@ -300,14 +300,14 @@ fn an_answer_that_was_overtaken_is_thrown_away() {
 #[test]
 fn calls_are_repeated_with_growing_pauses() {
     let mut agent = AgentHarness::new(1);
-    let mut pauses = Vec::new();
+    let mut delays = Vec::new();
     for _ in 0..9 {
         let before = agent.now;
         agent.fail(LinkError::Unreachable("x".to_owned())).until_due();
         assert!(agent.has_sync());
-        pauses.push(agent.now.since(before).as_millis());
+        delays.push(agent.now.since(before).as_millis());
     }
-    assert_eq!(pauses, [100, 200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000]);
+    assert_eq!(delays, [100, 200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000]);
     agent.answer([1]);
     assert!(agent.effects.iter().any(|effect| matches!(effect, Effect::Log(RunnerEvent::Reconnected))));
     agent.started(1).ended(1, 0);
@@ -321,7 +321,7 @@ fn an_empty_answer_is_not_asked_for_in_a_loop() {
     let mut settings = settings(1);
     settings.exit_when_complete = false;
     let mut agent = AgentHarness::with(settings);
-    let mut pauses = Vec::new();
+    let mut delays = Vec::new();
     for _ in 0..4 {
         agent.respond(SyncResponse { directive: RunnerDirective::Complete, ..SyncResponse::default() });
         let before = agent.now;
@@ -329,9 +329,9 @@ fn an_empty_answer_is_not_asked_for_in_a_loop() {
         while !agent.has_sync() {
             agent.until_due();
         }
-        pauses.push(agent.now.since(before).as_millis());
+        delays.push(agent.now.since(before).as_millis());
     }
-    assert_eq!(pauses, [5, 100, 200, 400], "only the first call does not ask to wait");
+    assert_eq!(delays, [5, 100, 200, 400], "only the first call does not ask to wait");
 }
 
 #[test]

@@ -13,7 +13,7 @@ const MIN_DURATION: Duration = Duration::from_micros(100);
 /// Longer jobs are not handed to the shim in advance, because the agent's latency is short compared to them.
 const MAX_HANDED_DURATION: Duration = Duration::from_millis(50);
 /// Work that the shim gets in advance: longer than the agent needs for its next turn.
-const HANDED_WORK: Duration = Duration::from_millis(5);
+const PREFETCHED_WORK: Duration = Duration::from_millis(5);
 /// Limit of jobs that the shim gets in advance for each running job: more would delay a cancellation.
 const MAX_HANDED_JOBS: u32 = 16;
 /// Limit of queued jobs in one runner, unless the workflow sets one: other runners may join.
@@ -82,9 +82,11 @@ impl ThroughputEstimator {
     }
 
     /// Returns how many jobs the shim gets in advance for each running job.
-    pub fn hand_ahead(&self) -> u32 {
+    pub fn prefetch_to_shim(&self) -> u32 {
         match self.duration {
-            Some(duration) if duration < MAX_HANDED_DURATION => ratio(HANDED_WORK, duration).clamp(1, MAX_HANDED_JOBS),
+            Some(duration) if duration < MAX_HANDED_DURATION => {
+                ratio(PREFETCHED_WORK, duration).clamp(1, MAX_HANDED_JOBS)
+            }
             _ => 0,
         }
     }
@@ -375,7 +377,7 @@ mod tests {
         let us = Duration::from_micros;
         let cases = [(49_999, 1), (50_000, 0), (5_000, 1), (4_999, 2), (2_500, 2), (1_000, 5), (312, 16), (100, 16)];
         for (duration, depth) in cases {
-            assert_eq!(steady(us(duration), us(0), 1).hand_ahead(), depth, "{duration} µs");
+            assert_eq!(steady(us(duration), us(0), 1).prefetch_to_shim(), depth, "{duration} µs");
         }
     }
 
@@ -383,8 +385,8 @@ mod tests {
     fn only_short_jobs_are_handed_in_advance() {
         let cases = [(0, 16), (1, 5), (5, 1), (40, 1), (60, 0), (5_000, 0)];
         for (ms, depth) in cases {
-            assert_eq!(observed(&[ms; 10], 1, 1).hand_ahead(), depth, "{ms} ms");
+            assert_eq!(observed(&[ms; 10], 1, 1).prefetch_to_shim(), depth, "{ms} ms");
         }
-        assert_eq!(ThroughputEstimator::default().hand_ahead(), 0);
+        assert_eq!(ThroughputEstimator::default().prefetch_to_shim(), 0);
     }
 }

@@ -167,7 +167,7 @@ impl State {
                 records.push(MeasurementRecord { workflow: key.workflow, run: key.run, plan, measurement });
             }
             let Some(limit) = limit.filter(|limit| sample.memory_bytes > *limit) else { continue };
-            if !usage.note_violation(sample.memory_bytes) {
+            if !usage.record_violation(sample.memory_bytes) {
                 continue;
             }
             effects.push(Effect::Log(RunnerEvent::OomViolation {

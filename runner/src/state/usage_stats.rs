@@ -77,7 +77,7 @@ impl UsageStats {
     }
 
     /// Records memory above the limit. Returns whether it is the first time.
-    pub fn note_violation(&mut self, memory_bytes: i64) -> bool {
+    pub fn record_violation(&mut self, memory_bytes: i64) -> bool {
         let is_first = self.violation.is_none();
         self.violation.get_or_insert(memory_bytes);
         is_first

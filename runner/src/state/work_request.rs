@@ -48,7 +48,7 @@ pub(super) fn free_capacity(jobs: &Jobs, now: BootInstant) -> Resources {
         let needed = demand(job);
         if fits(&free, &needed) {
             free = minus(&free, &needed);
-        } else if job.is_passed_over_too_long(now) {
+        } else if job.is_starved(now) {
             return Resources::default();
         }
     }

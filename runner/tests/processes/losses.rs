@@ -7,7 +7,7 @@ use torc_api::state::Cause;
 use torc_api::wire::AttemptKey;
 use torc_runner::{RunnerError, RunnerExit};
 
-use crate::place::{Killed, Place, is_alive, kill_9, wait_for, wait_until};
+use crate::fixture::{Killed, RunnerFixture, is_alive, kill_9, wait_for, wait_until};
 
 pub const TESTS: &[(&str, fn())] = &[
     ("losses::an_agent_is_killed_and_another_takes_over", an_agent_is_killed_and_another_takes_over),
@@ -26,10 +26,10 @@ fn key(job: i64) -> AttemptKey {
     AttemptKey { workflow: 7, job, run: 1, attempt: 1, lease_id: job }
 }
 
-fn start_agent(place: &Place, commands: &[&str]) -> Killed {
+fn start_agent(fixture: &RunnerFixture, commands: &[&str]) -> Killed {
     let agent = Command::new(std::env::current_exe().expect("an executable"))
         .arg("agent")
-        .arg(place.path(""))
+        .arg(fixture.path(""))
         .args(commands)
         .stdin(Stdio::null())
         .spawn()
@@ -40,66 +40,66 @@ fn start_agent(place: &Place, commands: &[&str]) -> Killed {
 const WAIT_FOR_GO: &str = "echo $$ > pid; echo said; while [ ! -f go ]; do sleep 0.02; done; exit 6";
 
 fn an_agent_is_killed_and_another_takes_over() {
-    let place = Place::new();
-    let agent = start_agent(&place, &["exit 5", WAIT_FOR_GO]);
-    let job = place.pid_in("pid");
-    let shim = place.shim();
+    let fixture = RunnerFixture::new();
+    let agent = start_agent(&fixture, &["exit 5", WAIT_FOR_GO]);
+    let job = fixture.pid_in("pid");
+    let shim = fixture.shim();
     drop(agent);
     assert!(is_alive(job) && is_alive(shim));
     // The server holds the second job for the runner in this place.
     let lease = torc_api::wire::Lease { key: key(2), ..Default::default() };
-    place.server.change(|buffer| drop(buffer.leased.insert(key(2), lease)));
-    let exit = place.beside(|| {
-        wait_until("the job to be reported as running", || place.server.buffer().running.contains(&key(2)));
-        assert_eq!(place.shim(), shim);
-        std::fs::write(place.path("go"), "").expect("written");
+    fixture.server.change(|buffer| drop(buffer.leased.insert(key(2), lease)));
+    let exit = fixture.beside(|| {
+        wait_until("the job to be reported as running", || fixture.server.buffer().running.contains(&key(2)));
+        assert_eq!(fixture.shim(), shim);
+        std::fs::write(fixture.path("go"), "").expect("written");
     });
     assert_eq!(exit, RunnerExit::Complete);
-    assert_eq!(place.finished(&key(2)).return_code, 6);
-    assert_eq!(place.read("out/job_stdio/job_wf7_j2_r1_a1.o"), "said");
+    assert_eq!(fixture.finished(&key(2)).return_code, 6);
+    assert_eq!(fixture.read("out/job_stdio/job_wf7_j2_r1_a1.o"), "said");
     wait_until("the shim's end", || !is_alive(shim));
-    assert_eq!(place.shim_files(), Vec::<String>::new());
+    assert_eq!(fixture.shim_files(), Vec::<String>::new());
 }
 
 fn a_second_agent_is_refused() {
-    let place = Place::new();
-    let mut agent = start_agent(&place, &[WAIT_FOR_GO]);
-    place.pid_in("pid");
-    match place.run_with(place.config()) {
+    let fixture = RunnerFixture::new();
+    let mut agent = start_agent(&fixture, &[WAIT_FOR_GO]);
+    fixture.pid_in("pid");
+    match fixture.run_with(fixture.config()) {
         Err(RunnerError::ShimRefused(reason)) => assert!(reason.contains(&agent.0.id().to_string()), "{reason}"),
         other => panic!("expected a refusal, got {other:?}"),
     }
-    std::fs::write(place.path("go"), "").expect("written");
+    std::fs::write(fixture.path("go"), "").expect("written");
     let status = wait_for("the first agent's end", || agent.0.try_wait().expect("a child"));
     assert!(status.success(), "{status}");
 }
 
 // J23
 fn an_abandoned_shim_ends_its_job() {
-    let place = Place::new();
-    place.add("trap 'exit 4' TERM; echo $$ > pid; while true; do sleep 0.2; done");
-    let mut config = place.config();
+    let fixture = RunnerFixture::new();
+    fixture.add("trap 'exit 4' TERM; echo $$ > pid; while true; do sleep 0.2; done");
+    let mut config = fixture.config();
     config.orphan_grace = Duration::from_millis(300);
     // A runner whose future is dropped is as gone as a killed one.
-    let run = torc_runner::run(config, place.server.clone(), Default::default(), |_| {});
-    let runtime = crate::place::runtime();
+    let run = torc_runner::run(config, fixture.server.clone(), Default::default(), |_| {});
+    let runtime = crate::fixture::runtime();
     let handle = runtime.spawn(run);
-    let job = place.pid_in("pid");
-    let shim = place.shim();
+    let job = fixture.pid_in("pid");
+    let shim = fixture.shim();
     handle.abort();
     wait_until("the job's end", || !is_alive(job));
     wait_until("the shim's end", || !is_alive(shim));
-    assert_eq!(place.shim_files(), ["shim.results"]);
+    assert_eq!(fixture.shim_files(), ["shim.results"]);
     // The result has waited for the next runner.
-    place.run();
-    let finished = place.finished(&key(1));
+    fixture.run();
+    let finished = fixture.finished(&key(1));
     assert_eq!((finished.return_code, finished.cause), (4, Some(Cause::Stopped)));
-    assert_eq!(place.shim_files(), Vec::<String>::new());
+    assert_eq!(fixture.shim_files(), Vec::<String>::new());
 }
 
 /// The shim exited, and the machine restarted a day later: only the file of results is left.
 fn a_result_that_waited_for_a_restart_of_the_machine() {
-    let place = Place::new();
+    let fixture = RunnerFixture::new();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock").as_millis();
     let result = serde_json::json!({
         "bootId": "of another start",
@@ -109,69 +109,69 @@ fn a_result_that_waited_for_a_restart_of_the_machine() {
             "outcome": {"exited": 0},
         },
     });
-    std::fs::create_dir_all(place.path("state")).expect("a folder");
-    std::fs::write(place.path("state/shim.results"), format!("{result}\n")).expect("written");
-    place.run();
-    let finished = place.finished(&key(1));
+    std::fs::create_dir_all(fixture.path("state")).expect("a folder");
+    std::fs::write(fixture.path("state/shim.results"), format!("{result}\n")).expect("written");
+    fixture.run();
+    let finished = fixture.finished(&key(1));
     assert_eq!((finished.return_code, finished.duration_ms), (0, 3_000));
     let age = Duration::from_millis(finished.ended_ms_ago);
     assert!(
-        age >= Duration::from_secs(86_400) && age < Duration::from_secs(86_400) + crate::place::DEADLINE,
+        age >= Duration::from_secs(86_400) && age < Duration::from_secs(86_400) + crate::fixture::DEADLINE,
         "{age:?}"
     );
-    assert_eq!(place.shim_files(), Vec::<String>::new());
+    assert_eq!(fixture.shim_files(), Vec::<String>::new());
 }
 
 /// An agent is killed after it has asked its jobs to end. The next agent reports them as stopped.
 fn an_agent_dies_while_it_ends_a_job() {
-    let place = Place::new();
-    let only = place.add("trap 'echo > asked' TERM; echo > ready; while true; do sleep 0.02; done");
+    let fixture = RunnerFixture::new();
+    let only = fixture.add("trap 'echo > asked' TERM; echo > ready; while true; do sleep 0.02; done");
     let stop = tokio_util::sync::CancellationToken::new();
-    let run = torc_runner::run(place.config(), place.server.clone(), stop.clone(), |_| {});
-    let runtime = crate::place::runtime();
+    let run = torc_runner::run(fixture.config(), fixture.server.clone(), stop.clone(), |_| {});
+    let runtime = crate::fixture::runtime();
     let handle = runtime.spawn(run);
-    wait_until("the job", || place.path("ready").exists());
+    wait_until("the job", || fixture.path("ready").exists());
     stop.cancel();
-    wait_until("the signal", || place.path("asked").exists());
+    wait_until("the signal", || fixture.path("asked").exists());
     handle.abort();
     // The shim refuses a second agent until the first one's connection is closed.
     assert!(runtime.block_on(handle).is_err_and(|error| error.is_cancelled()));
-    place.run();
-    let finished = place.finished(&only);
+    fixture.run();
+    let finished = fixture.finished(&only);
     assert_eq!((finished.return_code, finished.cause), (137, Some(Cause::Stopped)));
 }
 
 fn both_are_killed() {
-    let place = Place::new();
+    let fixture = RunnerFixture::new();
     let command = "setsid setsid sleep 1000 & echo $$ > pid; sleep 1000 & echo $! > child; echo said; sleep 1000";
-    let agent = start_agent(&place, &[command]);
-    let (job, child) = (place.pid_in("pid"), place.pid_in("child"));
-    let shim = place.shim();
+    let agent = start_agent(&fixture, &[command]);
+    let (job, child) = (fixture.pid_in("pid"), fixture.pid_in("child"));
+    let shim = fixture.shim();
     wait_until("output", || {
-        place.logs().iter().any(|name| {
-            let path = place.path("out/job_stdio").join(name);
+        fixture.logs().iter().any(|name| {
+            let path = fixture.path("out/job_stdio").join(name);
             std::fs::metadata(path).is_ok_and(|found| found.len() > 0)
         })
     });
     kill_9(shim);
     drop(agent);
     assert!(is_alive(job) && is_alive(child));
-    let after = place.add("true");
-    place.run();
+    let after = fixture.add("true");
+    fixture.run();
     assert!(!is_alive(job) && !is_alive(child));
-    assert_eq!(place.finished(&after).return_code, 0);
-    assert_eq!(place.logs(), ["job_wf7_j1_r1_a1.o"], "no output is lost, and nothing else is left");
-    assert_eq!(place.read("out/job_stdio/job_wf7_j1_r1_a1.o"), "said");
-    assert_eq!(place.shim_files(), Vec::<String>::new());
+    assert_eq!(fixture.finished(&after).return_code, 0);
+    assert_eq!(fixture.logs(), ["job_wf7_j1_r1_a1.o"], "no output is lost, and nothing else is left");
+    assert_eq!(fixture.read("out/job_stdio/job_wf7_j1_r1_a1.o"), "said");
+    assert_eq!(fixture.shim_files(), Vec::<String>::new());
 }
 
 fn the_shim_alone_is_killed() {
-    let place = Place::new();
-    let lost = place.add("echo $$ > pid; sleep 1000");
-    let exit = place.beside(|| {
-        let job = place.pid_in("pid");
-        kill_9(place.shim());
-        let finished = wait_for("a result", || place.server.buffer().finished.get(&lost).cloned());
+    let fixture = RunnerFixture::new();
+    let lost = fixture.add("echo $$ > pid; sleep 1000");
+    let exit = fixture.beside(|| {
+        let job = fixture.pid_in("pid");
+        kill_9(fixture.shim());
+        let finished = wait_for("a result", || fixture.server.buffer().finished.get(&lost).cloned());
         assert_eq!((finished.return_code, finished.cause), (-128, Some(Cause::Lost)));
         assert!(!is_alive(job));
     });
@@ -180,32 +180,32 @@ fn the_shim_alone_is_killed() {
 
 // J32
 fn the_server_is_away_for_a_while() {
-    let place = Place::new();
-    let first = place.add("echo > ready; while [ ! -f go ]; do sleep 0.02; done");
-    let second = place.add_with("echo > second", |profile| profile.runtime_seconds = 1);
-    let mut config = place.config();
+    let fixture = RunnerFixture::new();
+    let first = fixture.add("echo > ready; while [ ! -f go ]; do sleep 0.02; done");
+    let second = fixture.add_with("echo > second", |profile| profile.runtime_seconds = 1);
+    let mut config = fixture.config();
     config.capacity.cpus = 1;
-    let exit = place.beside_with(config, |_| {
+    let exit = fixture.beside_with(config, |_| {
         wait_until("the first job and a lease for the second", || {
-            place.path("ready").exists() && place.server.buffer().leased.len() == 2
+            fixture.path("ready").exists() && fixture.server.buffer().leased.len() == 2
         });
-        place.server.change(|buffer| buffer.unreachable = true);
-        std::fs::write(place.path("go"), "").expect("written");
-        wait_until("the second job, without a server", || place.path("second").exists());
-        place.server.change(|buffer| buffer.unreachable = false);
+        fixture.server.change(|buffer| buffer.unreachable = true);
+        std::fs::write(fixture.path("go"), "").expect("written");
+        wait_until("the second job, without a server", || fixture.path("second").exists());
+        fixture.server.change(|buffer| buffer.unreachable = false);
     });
     assert_eq!(exit, RunnerExit::Complete);
-    assert_eq!((place.finished(&first).return_code, place.finished(&second).return_code), (0, 0));
+    assert_eq!((fixture.finished(&first).return_code, fixture.finished(&second).return_code), (0, 0));
 }
 
 fn the_server_forgets_the_runner() {
-    let place = Place::new();
-    let only = place.add("echo > ready; while [ ! -f go ]; do sleep 0.02; done");
-    place.beside(|| {
-        wait_until("the job", || place.path("ready").exists());
-        place.server.change(|buffer| buffer.forgotten = true);
-        wait_until("a second registration", || place.server.buffer().registrations == 2);
-        std::fs::write(place.path("go"), "").expect("written");
+    let fixture = RunnerFixture::new();
+    let only = fixture.add("echo > ready; while [ ! -f go ]; do sleep 0.02; done");
+    fixture.beside(|| {
+        wait_until("the job", || fixture.path("ready").exists());
+        fixture.server.change(|buffer| buffer.forgotten = true);
+        wait_until("a second registration", || fixture.server.buffer().registrations == 2);
+        std::fs::write(fixture.path("go"), "").expect("written");
     });
-    assert_eq!(place.finished(&only).return_code, 0);
+    assert_eq!(fixture.finished(&only).return_code, 0);
 }

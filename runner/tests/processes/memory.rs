@@ -8,7 +8,7 @@ use torc_api::state::Cause;
 use torc_api::wire::{Profile, Usage};
 use torc_runner::RunnerEvent;
 
-use crate::place::{DEADLINE, Place, is_alive, wait_until};
+use crate::fixture::{DEADLINE, RunnerFixture, is_alive, wait_until};
 
 pub const TESTS: &[(&str, fn())] = &[
     ("memory::too_much_of_it_is_the_end", too_much_of_it_is_the_end),
@@ -56,28 +56,28 @@ fn declare(mib: i64) -> impl FnOnce(&mut Profile) {
     }
 }
 
-fn usage(place: &Place, key: &torc_api::wire::AttemptKey) -> Usage {
-    place.finished(key).usage.expect("measured")
+fn usage(fixture: &RunnerFixture, key: &torc_api::wire::AttemptKey) -> Usage {
+    fixture.finished(key).usage.expect("measured")
 }
 
 // J17, X02, X08
 fn too_much_of_it_is_the_end() {
-    let place = Place::new();
+    let fixture = RunnerFixture::new();
     // The job allocates 80 MiB a second, up to a GiB. Its child must not survive either.
     let greedy = format!("sleep 1000 & echo $! > child; {} & wait", allocation(1024, "never"));
-    let key = place.add_with(&greedy, declare(64));
-    let modest = place.add_with("sleep 3", declare(64));
+    let key = fixture.add_with(&greedy, declare(64));
+    let modest = fixture.add_with("sleep 3", declare(64));
     let (sender, told) = std::sync::mpsc::channel();
     let observer = move |event: RunnerEvent| {
         let _ = sender.send(event);
     };
-    place.run_until(place.config(), &Default::default(), observer).expect("a runner that works");
-    let finished = place.finished(&key);
+    fixture.run_until(fixture.config(), &Default::default(), observer).expect("a runner that works");
+    let finished = fixture.finished(&key);
     assert_eq!((finished.return_code, finished.cause), (137, Some(Cause::OutOfMemory)));
-    assert!(!is_alive(place.pid_in("child")));
-    assert_eq!(place.finished(&modest).cause, None, "its neighbour has done nothing");
+    assert!(!is_alive(fixture.pid_in("child")));
+    assert_eq!(fixture.finished(&modest).cause, None, "its neighbour has done nothing");
     // On a slow machine only the amount shows that the kill was prompt: one interval is 80 MiB.
-    let peak = usage(&place, &key).peak_memory_bytes.expect("sampled");
+    let peak = usage(&fixture, &key).peak_memory_bytes.expect("sampled");
     assert!(peak > 64 * MIB && peak < 512 * MIB, "{peak}");
     let told: Vec<RunnerEvent> = told.try_iter().collect();
     let violation = |event: &&RunnerEvent| matches!(event, RunnerEvent::OomViolation { key: of, memory_bytes, limit_bytes, .. } if *of == key && memory_bytes > limit_bytes);
@@ -87,72 +87,72 @@ fn too_much_of_it_is_the_end() {
 
 // X15
 fn without_limits_it_may_have_more() {
-    let place = Place::new();
-    let key = place.add_with(&allocation(96, "enough"), |profile| {
+    let fixture = RunnerFixture::new();
+    let key = fixture.add_with(&allocation(96, "enough"), |profile| {
         declare(32)(profile);
         let config = profile.execution_config.take().unwrap_or_default();
         profile.execution_config = Some(ExecutionConfig { limit_resources: Some(false), ..config });
     });
     // Another job is killed for its memory, so a sample was taken, and this job was spared for its size.
-    let limited = place.add_with(&allocation(96, "never"), declare(32));
-    place.beside(|| {
-        wait_until("the other one's end", || place.server.buffer().finished.contains_key(&limited));
-        std::fs::write(place.path("enough"), "").expect("written");
+    let limited = fixture.add_with(&allocation(96, "never"), declare(32));
+    fixture.beside(|| {
+        wait_until("the other one's end", || fixture.server.buffer().finished.contains_key(&limited));
+        std::fs::write(fixture.path("enough"), "").expect("written");
     });
-    assert_eq!(place.finished(&limited).cause, Some(Cause::OutOfMemory));
-    assert_eq!((place.finished(&key).return_code, place.finished(&key).cause), (0, None));
-    assert!(usage(&place, &key).peak_memory_bytes >= Some(96 * MIB));
+    assert_eq!(fixture.finished(&limited).cause, Some(Cause::OutOfMemory));
+    assert_eq!((fixture.finished(&key).return_code, fixture.finished(&key).cause), (0, None));
+    assert!(usage(&fixture, &key).peak_memory_bytes >= Some(96 * MIB));
 }
 
 fn several_processes_count_together() {
-    let place = Place::new();
+    let fixture = RunnerFixture::new();
     // Each process is below the limit. One has forked twice and is an orphan.
     let one = allocation(48, "enough");
     let daemon = format!("setsid setsid {one} & exec {one}");
-    let key = place.add_with(&daemon, declare(48 + OWN / MIB));
-    let alone = place.add_with(&one, declare(48 + OWN / MIB));
-    place.beside(|| {
-        wait_until("the end of the one", || place.server.buffer().finished.contains_key(&key));
-        std::fs::write(place.path("enough"), "").expect("written");
+    let key = fixture.add_with(&daemon, declare(48 + OWN / MIB));
+    let alone = fixture.add_with(&one, declare(48 + OWN / MIB));
+    fixture.beside(|| {
+        wait_until("the end of the one", || fixture.server.buffer().finished.contains_key(&key));
+        std::fs::write(fixture.path("enough"), "").expect("written");
     });
-    assert_eq!(place.finished(&key).cause, Some(Cause::OutOfMemory));
-    assert_eq!(place.finished(&alone).cause, None);
+    assert_eq!(fixture.finished(&key).cause, Some(Cause::OutOfMemory));
+    assert_eq!(fixture.finished(&alone).cause, None);
 }
 
 fn what_is_shared_is_no_reason_to_kill() {
-    let place = Place::new();
+    let fixture = RunnerFixture::new();
     // bash forks: its copies share 48 MiB, which are counted once.
     let forks = "x=$(head -c 50331648 /dev/zero | tr '\\0' x); \
                  for n in 1 2 3 4; do (: \"${#x}\"; while [ ! -e enough ]; do read -t 0.05 < pipe; done) & done; wait; :";
-    std::process::Command::new("mkfifo").arg(place.path("pipe")).status().expect("a pipe");
-    let keep_open = std::fs::OpenOptions::new().read(true).write(true).open(place.path("pipe")).expect("a pipe");
-    let key = place.add_with(forks, declare(160));
-    let limited = place.add_with(&allocation(256, "never"), declare(160));
-    place.beside(|| {
-        wait_until("the other one's end", || place.server.buffer().finished.contains_key(&limited));
-        std::fs::write(place.path("enough"), "").expect("written");
+    std::process::Command::new("mkfifo").arg(fixture.path("pipe")).status().expect("a pipe");
+    let keep_open = std::fs::OpenOptions::new().read(true).write(true).open(fixture.path("pipe")).expect("a pipe");
+    let key = fixture.add_with(forks, declare(160));
+    let limited = fixture.add_with(&allocation(256, "never"), declare(160));
+    fixture.beside(|| {
+        wait_until("the other one's end", || fixture.server.buffer().finished.contains_key(&limited));
+        std::fs::write(fixture.path("enough"), "").expect("written");
     });
     drop(keep_open);
-    assert_eq!(place.finished(&key).cause, None, "{:?}", place.finished(&key));
+    assert_eq!(fixture.finished(&key).cause, None, "{:?}", fixture.finished(&key));
 }
 
 fn short_jobs_are_counted_when_they_end() {
-    let place = Place::new();
-    let key = place.add(&allocation(64, ""));
-    let busy = place.add("n=0; while [ $n -lt 20000 ]; do n=$((n + 1)); done");
-    place.run();
-    let measured = usage(&place, &key);
+    let fixture = RunnerFixture::new();
+    let key = fixture.add(&allocation(64, ""));
+    let busy = fixture.add("n=0; while [ $n -lt 20000 ]; do n=$((n + 1)); done");
+    fixture.run();
+    let measured = usage(&fixture, &key);
     assert!(measured.peak_memory_bytes >= Some(64 * MIB) && measured.peak_memory_bytes < Some(64 * MIB + 2 * OWN));
     assert_eq!(measured.average_memory_bytes, None, "there was no time for a sample");
-    let percent = usage(&place, &busy).average_cpu_percent.expect("counted");
+    let percent = usage(&fixture, &busy).average_cpu_percent.expect("counted");
     assert!(percent > 0.0 && percent <= 130.0, "{percent}");
 }
 
 fn small_jobs_are_not_taken_for_their_shim() {
-    let place = Place::new();
-    let key = place.add("true");
-    place.run();
+    let fixture = RunnerFixture::new();
+    let key = fixture.add("true");
+    fixture.run();
     // Before its program started, the process shared the shim's memory, which the kernel counts but the job does not
     // have.
-    assert_eq!(usage(&place, &key).peak_memory_bytes, None);
+    assert_eq!(usage(&fixture, &key).peak_memory_bytes, None);
 }

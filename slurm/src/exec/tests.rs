@@ -23,8 +23,8 @@ fn squeue() -> CommandSpec {
     CommandSpec::new(Tool::Squeue, ["-h"])
 }
 
-const AT_ONCE: Schedule =
-    Schedule { tries: 4, pause: Duration::from_millis(1), growth: 1, longest: Duration::from_millis(1) };
+const AT_ONCE: RetrySchedule =
+    RetrySchedule { tries: 4, delay: Duration::from_millis(1), backoff_factor: 1, max_delay: Duration::from_millis(1) };
 
 fn lines(folder: &TempDir, name: &str) -> usize {
     fs::read_to_string(folder.path().join(name)).unwrap_or_default().lines().count()
@@ -93,12 +93,12 @@ async fn a_slurm_that_is_away_is_asked_again_and_a_refusal_is_final() {
         tries.display()
     );
     let slurm = stand_in(folder.path(), &body);
-    assert_eq!(slurm.ask_again(&squeue(), AT_ONCE).await.unwrap().text, "here\n");
+    assert_eq!(slurm.query_with_retries(&squeue(), AT_ONCE).await.unwrap().text, "here\n");
     assert_eq!(lines(&folder, "tries"), 3);
 
     fs::remove_file(&tries).unwrap();
     let refuses = stand_in(folder.path(), &format!("echo x >> {}; echo no >&2; exit 1", tries.display()));
-    assert!(matches!(refuses.ask_again(&squeue(), AT_ONCE).await, Err(SlurmError::Refused { .. })));
+    assert!(matches!(refuses.query_with_retries(&squeue(), AT_ONCE).await, Err(SlurmError::Refused { .. })));
     assert_eq!(lines(&folder, "tries"), 1);
 }
 
@@ -109,10 +109,10 @@ async fn a_submission_that_may_have_arrived_is_not_repeated() {
     let body = |sentence: &str| format!("echo x >> {}; echo '{sentence}' >&2; exit 1", tries.display());
     let submit = CommandSpec::new(Tool::Sbatch, []);
     let unheard = stand_in(folder.path(), &body("Socket timed out on send/recv operation"));
-    assert!(matches!(unheard.ask_again(&submit, AT_ONCE).await, Err(SlurmError::NoAnswer { .. })));
+    assert!(matches!(unheard.query_with_retries(&submit, AT_ONCE).await, Err(SlurmError::NoAnswer { .. })));
     assert_eq!(lines(&folder, "tries"), 1);
     let away = stand_in(folder.path(), &body("Unable to contact slurm controller (connect failure)"));
-    assert!(matches!(away.ask_again(&submit, AT_ONCE).await, Err(SlurmError::NoAnswer { .. })));
+    assert!(matches!(away.query_with_retries(&submit, AT_ONCE).await, Err(SlurmError::NoAnswer { .. })));
     assert_eq!(lines(&folder, "tries"), 1 + 4);
 }
 
@@ -139,7 +139,7 @@ async fn files_are_written_for_their_owner_alone() {
     let path = folder.path().join("a b/c/it's.env");
     let name = path.to_string_lossy().into_owned();
     for content in ["A=1\n", "A=2\n"] {
-        slurm.put_file(&name, content).await.unwrap();
+        slurm.write_file(&name, content).await.unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), content);
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }

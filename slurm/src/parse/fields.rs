@@ -4,15 +4,15 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
 /// Returns a text unless it is one of Slurm's words for an absent value.
-pub fn said(text: &str) -> Option<&str> {
+pub fn present_value(text: &str) -> Option<&str> {
     const NOTHING: [&str; 9] = ["", "(null)", "N/A", "n/a", "None", "NONE", "Unknown", "None assigned", "(None)"];
     let text = text.trim();
     (!NOTHING.contains(&text)).then_some(text)
 }
 
 /// Returns a time such as `2026-11-16T09:45:30` in seconds since 1970. All calls request UTC.
-pub fn moment(text: &str) -> Option<i64> {
-    let civil: DateTime = said(text)?.parse().ok()?;
+pub fn parse_time(text: &str) -> Option<i64> {
+    let civil: DateTime = present_value(text)?.parse().ok()?;
     Some(civil.to_zoned(TimeZone::UTC).ok()?.timestamp().as_second())
 }
 
@@ -58,14 +58,14 @@ fn is_key(text: &str) -> bool {
 
 /// Returns the value of a key.
 pub fn value<'a>(pairs: &'a [(&str, String)], key: &str) -> Option<&'a str> {
-    pairs.iter().find(|(name, _)| *name == key).and_then(|(_, value)| said(value))
+    pairs.iter().find(|(name, _)| *name == key).and_then(|(_, value)| present_value(value))
 }
 
 /// Returns the number of GPUs in a list of generic resources such as `gpu:a100:4(S:0-1),gpu:2,nvme:1`, and the first type.
 pub fn gpus(gres: &str) -> (i64, Option<String>) {
     let mut total = 0_i64;
     let mut kind = None;
-    for item in said(gres).unwrap_or_default().split(',') {
+    for item in present_value(gres).unwrap_or_default().split(',') {
         let item = item.split('(').next().unwrap_or_default().trim();
         let words: Vec<&str> = item.split(':').collect();
         let (count, name) = match words.as_slice() {
@@ -89,9 +89,9 @@ mod tests {
 
     #[test]
     fn moments_and_limits() {
-        assert_eq!(moment("2026-11-16T09:45:30"), Some(1_794_822_330));
+        assert_eq!(parse_time("2026-11-16T09:45:30"), Some(1_794_822_330));
         for text in ["Unknown", "N/A", "NONE", "None", "", "2026-13-01T00:00:00", "yesterday"] {
-            assert_eq!(moment(text), None, "{text}");
+            assert_eq!(parse_time(text), None, "{text}");
         }
         let cases = [
             ("1-02:00:00", Some(Limit::Seconds(93_600))),
@@ -115,12 +115,12 @@ mod tests {
     fn every_way_to_write_nothing() {
         for nothing in ["", " ", "(null)", "N/A", "n/a", "None", "NONE", "Unknown", "None assigned", "(None)", " None "]
         {
-            assert_eq!(said(nothing), None, "{nothing:?}");
+            assert_eq!(present_value(nothing), None, "{nothing:?}");
         }
         for text in ["none", "null", "0", "(none)", "unknown"] {
-            assert_eq!(said(text), Some(text));
+            assert_eq!(present_value(text), Some(text));
         }
-        assert_eq!(said(" a b "), Some("a b"));
+        assert_eq!(present_value(" a b "), Some("a b"));
         for text in ["unlimited", "INFINITE", "Infinity", " infinite "] {
             assert_eq!(limit(text), Some(Limit::Unlimited), "{text}");
         }

@@ -25,7 +25,7 @@ pub(super) async fn write_files(connection: &mut SqliteConnection, rows: &[&File
         )
     });
     // One statement may contain each key once.
-    let rows: Vec<&FileRow> = last_of_each(rows, |row| (row.workflow, row.job, row.path.as_str()));
+    let rows: Vec<&FileRow> = latest_per_job(rows, |row| (row.workflow, row.job, row.path.as_str()));
     let write = INSERT.run(connection, &rows, |row, binder| {
         binder.add(row.workflow.0)?.add(row.job.0)?.add(row.path.as_str())?;
         binder.add(row.size_bytes)?.add(row.modified_ms)?.add(row.sha256.as_deref())?.add(row.seen_ms).map(drop)
@@ -50,7 +50,7 @@ pub(super) async fn write_slurm_stats(
                 node_list = excluded.node_list, state = excluded.state",
         )
     });
-    let rows: Vec<&SlurmStats> = last_of_each(rows, AttemptKey::from);
+    let rows: Vec<&SlurmStats> = latest_per_job(rows, AttemptKey::from);
     let write = INSERT.run(connection, &rows, |row, binder| {
         binder.add(row.workflow)?.add(row.job)?.add(row.run)?.add(row.attempt)?;
         binder.add(row.slurm_job_id.as_deref())?.add(row.step.as_deref())?;
@@ -75,7 +75,7 @@ pub(super) async fn write_user_data(
                 written = excluded.written, job = excluded.job, lease_id = excluded.lease_id, changed_ms = excluded.changed_ms",
         )
     });
-    let rows: Vec<&UserDataRow> = last_of_each(rows, |row| (row.workflow, row.name.as_str()));
+    let rows: Vec<&UserDataRow> = latest_per_job(rows, |row| (row.workflow, row.name.as_str()));
     let write = INSERT.run(connection, &rows, |row, binder| {
         let json = |value: &Option<serde_json::Value>| value.as_ref().map(to_json).transpose();
         binder.add(row.workflow.0)?.add(row.name.as_str())?.add(row.in_document)?.add(row.ephemeral)?;
@@ -99,7 +99,7 @@ pub(super) async fn remove_user_data(
 }
 
 /// Returns the last row of each key, in the order of the first.
-fn last_of_each<'a, R, K: Eq + std::hash::Hash>(rows: &[&'a R], key: impl Fn(&'a R) -> K) -> Vec<&'a R> {
+fn latest_per_job<'a, R, K: Eq + std::hash::Hash>(rows: &[&'a R], key: impl Fn(&'a R) -> K) -> Vec<&'a R> {
     let mut positions: HashMap<K, usize> = HashMap::new();
     let mut kept: Vec<&R> = Vec::with_capacity(rows.len());
     for row in rows {

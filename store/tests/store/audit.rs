@@ -6,7 +6,7 @@ use torc_api::filter::AuditFilter;
 
 use crate::samples::new_store;
 
-fn deed(who: &str, verb: &str) -> AuditRow {
+fn audit_row(who: &str, verb: &str) -> AuditRow {
     AuditRow {
         time_ms: 1,
         who: who.to_owned(),
@@ -20,8 +20,9 @@ fn deed(who: &str, verb: &str) -> AuditRow {
 #[tokio::test]
 async fn deeds_come_back_in_their_order_a_page_at_a_time() {
     let (_folder, store) = new_store().await;
-    let rows: Vec<AuditRow> =
-        (0..5).map(|number| deed(if number % 2 == 0 { "ada" } else { "bob" }, &format!("verb {number}"))).collect();
+    let rows: Vec<AuditRow> = (0..5)
+        .map(|number| audit_row(if number % 2 == 0 { "ada" } else { "bob" }, &format!("verb {number}")))
+        .collect();
     store.commit(&Changes { audit: rows.clone(), ..Changes::default() }).await.unwrap();
     let first = store.audit(&AuditFilter { limit: Some(3), ..AuditFilter::default() }).await.unwrap();
     assert_eq!(first.items.iter().map(|(_, row)| row.clone()).collect::<Vec<_>>(), rows[..3]);
@@ -35,7 +36,7 @@ async fn deeds_come_back_in_their_order_a_page_at_a_time() {
 async fn a_deed_is_written_with_what_it_changed_or_not_at_all() {
     let (_folder, store) = new_store().await;
     let event = EventRow { sequence: 1, reason: "r".to_owned(), ..EventRow::default() };
-    let both = Changes { events: vec![event], audit: vec![deed("ada", "apply")], ..Changes::default() };
+    let both = Changes { events: vec![event], audit: vec![audit_row("ada", "apply")], ..Changes::default() };
     store.commit(&both).await.unwrap();
     store.commit(&both).await.expect_err("the event is there already");
     assert_eq!(store.audit(&AuditFilter::default()).await.unwrap().items.len(), 1);
@@ -44,7 +45,7 @@ async fn a_deed_is_written_with_what_it_changed_or_not_at_all() {
 #[tokio::test]
 async fn the_audit_log_cannot_be_changed() {
     let (folder, store) = new_store().await;
-    store.commit(&Changes { audit: vec![deed("ada", "apply")], ..Changes::default() }).await.unwrap();
+    store.commit(&Changes { audit: vec![audit_row("ada", "apply")], ..Changes::default() }).await.unwrap();
     store.close().await.unwrap();
     let mut path = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
     let path = path.find(|path| path.extension().is_some_and(|extension| extension == "db")).unwrap();

@@ -326,7 +326,7 @@ fn full(side: Side) -> Changes {
             attempt: v.small(),
             runner: RunnerId(v.number()),
             started_ms: Some(v.number()),
-            fate: if is_first { DetachedState::Revoked } else { DetachedState::Expired },
+            state: if is_first { DetachedState::Revoked } else { DetachedState::Expired },
             role: if is_first { LeaseRole::Action } else { LeaseRole::Recovery },
         }],
         allocations: vec![match side {

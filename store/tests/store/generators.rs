@@ -298,11 +298,11 @@ fn user_data_name() -> impl Strategy<Value = String> {
 
 prop_compose! {
     fn detached_lease()(lease_id in 1..20i64, key in attempt(), runner in 1..5i64, started_ms in any::<Option<i64>>(),
-        fate in select(vec![DetachedState::Revoked, DetachedState::Expired]),
+        state in select(vec![DetachedState::Revoked, DetachedState::Expired]),
         role in select(vec![LeaseRole::Job, LeaseRole::Action, LeaseRole::Recovery]),
     ) -> DetachedLease {
         let (workflow, job, run, attempt) = key;
-        DetachedLease { lease_id, workflow, job, run, attempt, runner: RunnerId(runner), started_ms, fate, role }
+        DetachedLease { lease_id, workflow, job, run, attempt, runner: RunnerId(runner), started_ms, state, role }
     }
 }
 

@@ -217,7 +217,7 @@ fn numbered(number: i64) -> Vec<(&'static str, Changes, LastIds)> {
         attempt: 1,
         runner: RunnerId(1),
         started_ms: None,
-        fate: DetachedState::Revoked,
+        state: DetachedState::Revoked,
         role: LeaseRole::Job,
     };
     let datum = UserDataRow { workflow: workflow_id, name: "d".to_owned(), lease_id: number, ..UserDataRow::default() };

@@ -302,7 +302,7 @@ fn user_data(row: &UserDataRow) -> Record {
 }
 
 fn detached_lease(row: &DetachedLease) -> Record {
-    let DetachedLease { lease_id, workflow, job, run, attempt, runner, started_ms, fate, role } = row;
+    let DetachedLease { lease_id, workflow, job, run, attempt, runner, started_ms, state, role } = row;
     record([
         ("lease_id", (*lease_id).into()),
         ("workflow", workflow.0.into()),
@@ -311,7 +311,7 @@ fn detached_lease(row: &DetachedLease) -> Record {
         ("attempt", (*attempt).into()),
         ("runner", runner.0.into()),
         ("started_ms", cell(started_ms)),
-        ("expired", matches!(fate, DetachedState::Expired).into()),
+        ("expired", matches!(state, DetachedState::Expired).into()),
         ("role", role.as_str().into()),
     ])
 }

@@ -1,7 +1,7 @@
 //! A lower bound of the end of every schedule: no path is shorter than its jobs, and no runner works before it arrives.
 
 use crate::graph::remaining_paths;
-use crate::place::last_success;
+use crate::placement::last_success;
 use crate::time::{Time, micros};
 use crate::workload::{JobPlan, RunnerPlan, Scenario};
 

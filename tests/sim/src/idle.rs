@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use torc_core::ledger::Reservation;
 
-use crate::place::{JobClasses, RunnerSlots};
+use crate::placement::{JobClasses, RunnerSlots};
 use crate::time::Time;
 use crate::trace::{Attempt, Trace};
 use crate::workload::{JobRef, Scenario};
@@ -163,20 +163,20 @@ struct Sweep<'a> {
     /// Runners that collect nodes, and the classes of the jobs that they do it for.
     drains: BTreeSet<Drain>,
     /// By runner and class: whether the runner may run such jobs while time has no end.
-    suits: Vec<Vec<bool>>,
+    matches: Vec<Vec<bool>>,
 }
 
 impl<'a> Sweep<'a> {
     fn new(scenario: &'a Scenario, trace: &'a Trace) -> Self {
         let classes = JobClasses::new(scenario);
         let slots: Vec<RunnerSlots<'_>> = scenario.runners.iter().map(RunnerSlots::new).collect();
-        let suits = |slots: &RunnerSlots<'_>| {
-            classes.classes.iter().map(|class| slots.suits(class, scenario, slots.plan.arrives)).collect()
+        let matches = |slots: &RunnerSlots<'_>| {
+            classes.classes.iter().map(|class| slots.matches(class, scenario, slots.plan.arrives)).collect()
         };
         Self {
             scenario,
             trace,
-            suits: slots.iter().map(suits).collect(),
+            matches: slots.iter().map(matches).collect(),
             is_open: vec![false; slots.len()],
             taken: BTreeMap::new(),
             waiting: vec![0; classes.classes.len()],
@@ -221,11 +221,11 @@ impl<'a> Sweep<'a> {
             }
             let mut packed = Vec::new();
             for (class, left) in waiting.iter_mut().enumerate().filter(|(_, left)| **left > 0) {
-                let suits = match self.slots[runner].plan.walltime {
-                    Some(_) => self.slots[runner].suits(&self.classes.classes[class], self.scenario, now),
-                    None => self.suits[runner][class],
+                let matches = match self.slots[runner].plan.walltime {
+                    Some(_) => self.slots[runner].matches(&self.classes.classes[class], self.scenario, now),
+                    None => self.matches[runner][class],
                 };
-                while suits
+                while matches
                     && *left > 0
                     && let Some(reservation) = self.slots[runner].reserve(&self.classes.classes[class])
                 {

@@ -14,7 +14,7 @@ pub mod idle;
 pub mod jobs;
 pub mod measures;
 pub mod network;
-pub mod place;
+pub mod placement;
 pub mod random;
 pub mod reference;
 pub mod runner;

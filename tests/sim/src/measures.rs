@@ -7,7 +7,7 @@ use torc_core::class::JobClass;
 
 use crate::bound::lower_bound;
 use crate::idle::idle_time;
-use crate::place::JobClasses;
+use crate::placement::JobClasses;
 use crate::reference::{Knowledge, reference_end};
 use crate::time::Time;
 use crate::trace::{Attempt, Trace};

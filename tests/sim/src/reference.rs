@@ -13,7 +13,7 @@ use torc_core::ledger::Reservation;
 
 use crate::events::EventQueue;
 use crate::graph::{children, remaining_paths};
-use crate::place::{JobClasses, RunnerSlots};
+use crate::placement::{JobClasses, RunnerSlots};
 use crate::time::Time;
 use crate::workload::{JobPlan, JobRef, Scenario};
 
@@ -157,7 +157,7 @@ impl<'a> Reference<'a> {
         let duration = self.scenario.job(job).duration;
         let class = &self.classes.classes[class];
         let may = |slots: &RunnerSlots<'_>| {
-            slots.lasts(now, Duration::from_micros(1)) && slots.suits(class, self.scenario, now)
+            slots.lasts(now, Duration::from_micros(1)) && slots.matches(class, self.scenario, now)
         };
         let mut suiting: Vec<usize> = (0..self.runners.len()).filter(|at| may(&self.runners[*at])).collect();
         suiting.sort_by_key(|at| {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use torc_api::error_code::ErrorCode;
-use torc_api::logs::{LONGEST_PIECE, LogChunk, LogChunkRequest, LogSyncRequest};
+use torc_api::logs::{LogChunk, LogChunkRequest, LogSyncRequest, MAX_CHUNK_BYTES};
 use torc_runner::{HttpLink, LinkError};
 
 use super::{LoggedAttempt, tail};
@@ -49,20 +49,20 @@ impl RemoteTail {
                     offset: known.unwrap_or_default(),
                     lines: self.lines.filter(|_| known.is_none()).and_then(|lines| i64::try_from(lines).ok()),
                 };
-                let piece = match client.log_chunk(&attempt.workflow, &attempt.job, &wanted).await {
-                    Err(error) if has_ended_meanwhile(attempt, &error) => break,
+                let chunk = match client.log_chunk(&attempt.workflow, &attempt.job, &wanted).await {
+                    Err(error) if ends_with_attempt(attempt, &error) => break,
                     answer => answer?,
                 };
-                let bytes = piece.bytes();
+                let bytes = chunk.bytes();
                 // A log appears when there is output; until then there is no file.
-                if !piece.found || bytes.is_empty() {
+                if !chunk.found || bytes.is_empty() {
                     break;
                 }
                 output.raw(&bytes)?;
                 self.printed = true;
                 let read = i64::try_from(bytes.len()).unwrap_or_default();
-                self.offsets.insert(file.clone(), piece.offset.saturating_add(read));
-                if bytes.len() < LONGEST_PIECE {
+                self.offsets.insert(file.clone(), chunk.offset.saturating_add(read));
+                if bytes.len() < MAX_CHUNK_BYTES {
                     break;
                 }
             }
@@ -72,7 +72,7 @@ impl RemoteTail {
 }
 
 /// Returns whether an attempt has ended since the last call without such a file. Its result contains the right files.
-fn has_ended_meanwhile(attempt: &LoggedAttempt, error: &ClientError) -> bool {
+fn ends_with_attempt(attempt: &LoggedAttempt, error: &ClientError) -> bool {
     !attempt.ended && matches!(error, ClientError::Answer { body, .. } if body.code == ErrorCode::LogNotFound)
 }
 
@@ -97,7 +97,7 @@ pub async fn serve_logs(link: HttpLink, host: String) {
 fn read(wanted: &LogChunkRequest) -> LogChunk {
     let offset = u64::try_from(wanted.offset).unwrap_or_default();
     let lines = wanted.lines.and_then(|lines| usize::try_from(lines).ok());
-    match tail::piece(&wanted.path, offset, lines, LONGEST_PIECE) {
+    match tail::chunk(&wanted.path, offset, lines, MAX_CHUNK_BYTES) {
         Ok((start, bytes)) => LogChunk::new(wanted.id, i64::try_from(start).unwrap_or_default(), &bytes),
         Err(_) => LogChunk::missing(wanted.id),
     }
@@ -118,8 +118,8 @@ mod tests {
             ended,
             workflow: "w".to_owned(),
         };
-        assert!(has_ended_meanwhile(&attempt(false), &answer("LogNotFound")));
-        assert!(!has_ended_meanwhile(&attempt(true), &answer("LogNotFound")), "a result names files that there are");
-        assert!(!has_ended_meanwhile(&attempt(false), &answer("LogGone")), "that is worth telling");
+        assert!(ends_with_attempt(&attempt(false), &answer("LogNotFound")));
+        assert!(!ends_with_attempt(&attempt(true), &answer("LogNotFound")), "a result names files that there are");
+        assert!(!ends_with_attempt(&attempt(false), &answer("LogGone")), "that is worth telling");
     }
 }

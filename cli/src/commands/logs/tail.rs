@@ -95,14 +95,14 @@ impl Tail {
 }
 
 /// Returns a chunk of a file and its offset.
-pub fn piece(path: &str, offset: u64, lines: Option<usize>, most: usize) -> std::io::Result<(u64, Vec<u8>)> {
+pub fn chunk(path: &str, offset: u64, lines: Option<usize>, most: usize) -> std::io::Result<(u64, Vec<u8>)> {
     if let Some((pack, at)) = packs::parse_reference(path) {
-        return piece_of(&mut Cursor::new(packs::read(&pack, at)?), offset, lines, most);
+        return chunk_of(&mut Cursor::new(packs::read(&pack, at)?), offset, lines, most);
     }
-    piece_of(&mut File::open(path)?, offset, lines, most)
+    chunk_of(&mut File::open(path)?, offset, lines, most)
 }
 
-fn piece_of(
+fn chunk_of(
     file: &mut (impl Read + Seek),
     offset: u64,
     lines: Option<usize>,
@@ -213,10 +213,10 @@ mod tests {
             (0, Some(1), 100, (8, "three\n")),
             (10, Some(1), 100, (10, "ree\n")),
         ] {
-            let (start, bytes) = piece(&path, offset, lines, most).unwrap();
+            let (start, bytes) = chunk(&path, offset, lines, most).unwrap();
             assert_eq!((start, bytes.as_slice()), (expected.0, expected.1.as_bytes()), "{offset} {lines:?} {most}");
         }
-        assert!(piece("/none", 0, None, 1).is_err());
+        assert!(chunk("/none", 0, None, 1).is_err());
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub struct PlannedAllocations {
 
 /// Returns the allocations that actions request, or those that the jobs need on a cluster of the same files.
 pub fn of(spec: &WorkflowSpec, expanded: &Expanded, clusters: &[SlurmClusterDocument]) -> PlannedAllocations {
-    let actions: Vec<&Action> = spec.actions.iter().filter(|action| action.asks_slurm_for_nodes()).collect();
+    let actions: Vec<&Action> = spec.actions.iter().filter(|action| action.requests_slurm_nodes()).collect();
     if !actions.is_empty() {
         let rows = actions.into_iter().filter_map(|action| requested(action, spec, expanded)).collect();
         return PlannedAllocations { rows, unplaced: Vec::new() };

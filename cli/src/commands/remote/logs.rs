@@ -5,7 +5,7 @@ use std::io::{self, BufRead as _, BufReader, IsTerminal as _, Read as _, Seek as
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::look::ask_all;
+use super::look::query_workers;
 use super::rows::LogsRow;
 use super::{SshArgs, StoredWorker, WorkerAnswer, WorkerSelection, chosen_workers, partly_failed};
 use crate::client::Client;
@@ -165,7 +165,7 @@ pub async fn delete(
 
 /// Deletes the logs on the workers. Returns the number of deleted files for each.
 async fn delete_on(context: &CommandContext, ssh: &SshArgs, workers: Vec<StoredWorker>) -> Vec<WorkerAnswer<u64>> {
-    let answers = ask_all(context, ssh, workers, &|folder| WorkerRequest::DeleteLogs { folder }, |_, _| {}).await;
+    let answers = query_workers(context, ssh, workers, &|folder| WorkerRequest::DeleteLogs { folder }, |_, _| {}).await;
     answers
         .into_iter()
         .map(|(worker, answer)| {

@@ -19,7 +19,7 @@ use crate::remote::worker_status::{WorkerStatus, worker_status};
 pub async fn status(context: &CommandContext, ssh: &SshArgs, chosen: &WorkerSelection) -> Result<ExitStatus, CliError> {
     with_client(&context.settings, &context.folder, async |client: &Client| {
         let workers = chosen_workers(client, chosen).await?;
-        let answers = ask_all(context, ssh, workers, &|folder| WorkerRequest::Look { folder }, |_, _| {}).await;
+        let answers = query_workers(context, ssh, workers, &|folder| WorkerRequest::Look { folder }, |_, _| {}).await;
         // The server is read after the workers, so that its data is not older than theirs.
         let runners = client.runners(true).await?;
         let statuses: Vec<WorkerStatus> =
@@ -31,7 +31,7 @@ pub async fn status(context: &CommandContext, ssh: &SshArgs, chosen: &WorkerSele
 }
 
 /// Sends a request to every worker that has been started. Calls `done` with each response.
-pub async fn ask_all(
+pub async fn query_workers(
     context: &CommandContext,
     ssh_args: &SshArgs,
     workers: Vec<StoredWorker>,
@@ -64,7 +64,7 @@ pub async fn stop(
         let workers = chosen_workers(client, chosen).await?;
         let of = workers.len();
         let order = |folder| WorkerRequest::Stop { folder, force, wait_seconds };
-        let answers = ask_all(context, ssh, workers, &order, |number, (worker, answer)| {
+        let answers = query_workers(context, ssh, workers, &order, |number, (worker, answer)| {
             let word = match answer {
                 Ok(report) => report.as_ref().map_or("never started", outcome_word),
                 Err(trouble) => trouble.reason.as_str(),

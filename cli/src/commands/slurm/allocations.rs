@@ -57,7 +57,8 @@ pub async fn fetch_accounting(jobs: &SlurmJobs) -> Result<Vec<AccountingRecord>,
             .hint("`torc get runners --all` lists the runners that have run it"));
     }
     let slurm = Slurm::default().replaced_by(|name| std::env::var(name).ok());
-    let answer = slurm.ask_again(&accounting::ask(jobs.ids.iter().map(String::as_str)), COMMAND_SCHEDULE).await;
+    let answer =
+        slurm.query_with_retries(&accounting::ask(jobs.ids.iter().map(String::as_str)), COMMAND_SCHEDULE).await;
     let records = answer.and_then(|answer| accounting::read(&answer.text));
     records.map_err(|trouble| {
         CliError::new(ExitStatus::Unreachable, format!("could not query Slurm accounting: {trouble}"))

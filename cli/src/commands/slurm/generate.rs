@@ -8,7 +8,7 @@ use torc_api::document::Document;
 use torc_api::load::{Format, LoadedDocument, load};
 use torc_api::recovery::UnplacedJob;
 use torc_api::workflow::WorkflowSpec;
-use torc_core::planning::document::{asks_for_nodes, write};
+use torc_core::planning::document::{requests_nodes, write};
 
 use super::plan::{PlannedWorkflow, SchedulerPlanArgs, plan};
 use crate::context::CommandContext;
@@ -88,7 +88,7 @@ pub(super) async fn run(context: &CommandContext, args: &GenerateSchedulersArgs)
 /// Returns an error if the document already has schedulers or scheduling actions, unless `overwrite` is set.
 pub(super) fn refuse_known(file: &Path, planned: &PlannedWorkflow, overwrite: bool) -> Result<(), CliError> {
     let spec = &planned.workflow.document.spec;
-    let has_some = !spec.slurm_schedulers.is_empty() || spec.actions.iter().any(asks_for_nodes);
+    let has_some = !spec.slurm_schedulers.is_empty() || spec.actions.iter().any(requests_nodes);
     if has_some && !overwrite {
         return Err(CliError::usage(format!("{} already has Slurm schedulers or scheduling actions", file.display()))
             .hint("replace them with --overwrite"));

@@ -34,7 +34,7 @@ pub(super) async fn run(context: &CommandContext, args: &PlanAllocationsArgs) ->
     let planned = plan(context, &args.file, &args.plan).await?;
     let slurm = sites::slurm(&args.plan.site.prefix.words());
     let nodes = slurm
-        .ask_again(&sinfo::nodes().within(sites::QUERY_TIMEOUT), sites::COMMAND_SCHEDULE)
+        .query_with_retries(&sinfo::nodes().within(sites::QUERY_TIMEOUT), sites::COMMAND_SCHEDULE)
         .await
         .map_err(sites::slurm_error)?;
     let nodes = sinfo::read_nodes(&nodes.text).map_err(sites::slurm_error)?;
@@ -42,7 +42,10 @@ pub(super) async fn run(context: &CommandContext, args: &PlanAllocationsArgs) ->
     for one in &planned.plan.planned {
         let partition = one.scheduler.partition.clone().unwrap_or_default();
         let queue = slurm
-            .ask_again(&squeue::jobs_of_partition(&partition).within(sites::QUERY_TIMEOUT), sites::COMMAND_SCHEDULE)
+            .query_with_retries(
+                &squeue::jobs_of_partition(&partition).within(sites::QUERY_TIMEOUT),
+                sites::COMMAND_SCHEDULE,
+            )
             .await;
         let queued = squeue::read_jobs(queue).map_err(sites::slurm_error)?;
         let idle = sinfo::idle(&nodes, &partition);
@@ -71,11 +74,11 @@ async fn row(
         wait_for_one: one.seconds,
     };
     let both = compare(estimate);
-    let way = |way: torc_core::planning::compare::Way| EstimateRow {
-        allocations: way.allocations,
-        nodes: way.nodes * each,
-        start_seconds: way.first_start,
-        done_seconds: way.done,
+    let option = |option: torc_core::planning::compare::SubmissionOption| EstimateRow {
+        allocations: option.allocations,
+        nodes: option.nodes * each,
+        start_seconds: option.first_start,
+        done_seconds: option.done,
     };
     Ok(AllocationPlanRow {
         scheduler: planned.name.clone(),
@@ -85,9 +88,9 @@ async fn row(
         idle_nodes,
         queued_jobs: queued,
         walltime_seconds: planned.seconds,
-        together: both.together.map(way),
+        together: both.together.map(option),
         together_refused: all.refused,
-        apart: both.apart.map(way),
+        apart: both.apart.map(option),
         apart_refused: one.refused,
         recommended: if both.prefer_apart { "apart" } else { "together" },
     })
@@ -95,12 +98,12 @@ async fn row(
 
 /// The estimated wait for an allocation, or the reason why Slurm refuses it.
 #[derive(Default)]
-struct Wait {
+struct EstimatedWait {
     seconds: Option<i64>,
     refused: Option<String>,
 }
 
-async fn wait(slurm: &Slurm, planned: &PlannedScheduler, nodes: i64) -> Result<Wait, CliError> {
+async fn wait(slurm: &Slurm, planned: &PlannedScheduler, nodes: i64) -> Result<EstimatedWait, CliError> {
     let mut request = Request::of_scheduler(&planned.scheduler, None);
     request.nodes = nodes;
     let worker = ScriptRunner {
@@ -118,9 +121,9 @@ async fn wait(slurm: &Slurm, planned: &PlannedScheduler, nodes: i64) -> Result<W
     match slurm.ask(&sbatch::test(&text).within(sites::QUERY_TIMEOUT)).await {
         Ok(answer) => {
             let start = sbatch::read_start(&answer);
-            Ok(Wait { seconds: start.map(|at| (at - Timestamp::now().as_second()).max(0)), refused: None })
+            Ok(EstimatedWait { seconds: start.map(|at| (at - Timestamp::now().as_second()).max(0)), refused: None })
         }
-        Err(SlurmError::Refused { message: sentence }) => Ok(Wait { seconds: None, refused: Some(sentence) }),
+        Err(SlurmError::Refused { message: sentence }) => Ok(EstimatedWait { seconds: None, refused: Some(sentence) }),
         Err(other) => Err(sites::slurm_error(other)),
     }
 }

@@ -179,7 +179,7 @@ async fn health_needs_no_token() {
             assert_eq!((reply.status.as_u16(), reply.text.as_str()), (200, "ok"), "{path}");
         }
     }
-    server.readiness.lacks("leadership", "another server leads");
+    server.readiness.add_missing("leadership", "another server leads");
     let reply = server.send("GET", "/readyz", None, None).await;
     assert_eq!((reply.status.as_u16(), reply.body["code"].as_str()), (503, Some("NotReady")));
     assert_eq!(reply.body["message"], "leadership: another server leads");

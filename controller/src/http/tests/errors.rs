@@ -4,7 +4,7 @@ use axum::response::IntoResponse as _;
 use torc_api::problem::Problem;
 use torc_core::engine::CommandError;
 use torc_core::ids::RunnerId;
-use torc_core::trust::TokenError;
+use torc_core::tokens::TokenError;
 
 use super::super::error::{ApiError, unauthorized};
 use crate::engine::EngineError;
@@ -34,7 +34,7 @@ fn each_error_has_its_status_and_code() {
         (CommandError::Conflict(text("no")).into(), 409, "Conflict", ""),
         (CommandError::Forbidden(text("no")).into(), 403, "Forbidden", ""),
         (EngineError::forbidden(text("no")), 403, "Forbidden", ""),
-        (EngineError::not_theirs(), 403, "Forbidden", ""),
+        (EngineError::foreign_runner(), 403, "Forbidden", ""),
         (EngineError::invalid(Vec::new()), 422, "InvalidDocument", ""),
         (EngineError::bad_request("no"), 400, "BadRequest", ""),
         (EngineError::no_data("d"), 404, "UserDataNotFound", "`torc get user-data <workflow>` lists the values"),

@@ -21,7 +21,7 @@ async fn three_workflows() -> TestServer {
     server.register("node-4", None).await;
     for id in 1..=3 {
         let row = AllocationRow { cluster: "local".to_owned(), nodes: 1, seconds: 60, ..AllocationRow::default() };
-        server.engine.intend_allocations(WorkflowId(id), vec![row], Vec::new(), Vec::new()).await.unwrap();
+        server.engine.record_submissions(WorkflowId(id), vec![row], Vec::new(), Vec::new()).await.unwrap();
         let stats = json!({ "items": [{ "workflow": id, "job": id, "run": 1, "attempt": 1 }] });
         server.ok("POST", "/v1/slurm_stats", Some(stats)).await;
     }
@@ -220,7 +220,7 @@ async fn allocations_are_found_by_workflow_and_life() {
     let key = (WorkflowId(2), AllocationId(2));
     assert!(server.engine.allocation_submitted(key, "77".to_owned()).await.unwrap());
     let ended =
-        Observation { sighting: SlurmObservation::Recorded(SlurmState::Completed), ..Observation::unanswered(key) };
+        Observation { observation: SlurmObservation::Recorded(SlurmState::Completed), ..Observation::unanswered(key) };
     server.engine.observe_allocations(vec![ended]).await.unwrap();
     for (query, expected) in [
         ("", vec![1, 2, 3]),

@@ -11,7 +11,7 @@ async fn watcher(
     workflow: Option<i64>,
     last: i64,
 ) -> (WatchStream, mpsc::Receiver<SseEvent>) {
-    let (sender, receiver) = mpsc::channel(BUFFER);
+    let (sender, receiver) = mpsc::channel(BUFFERED_MESSAGES);
     let theirs = server.engine.theirs(&grant).await.unwrap();
     let (engine, workflow) = (server.engine.clone(), workflow.map(WorkflowId));
     (WatchStream { engine, workflow, grant, theirs, last, last_status: None, sender }, receiver)

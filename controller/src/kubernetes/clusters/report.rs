@@ -6,7 +6,7 @@ use torc_api::cluster::SlurmClusterStatus;
 use torc_api::condition::Condition;
 
 /// Minimum interval between writes that only update the time of contact.
-const CONTACT: Duration = Duration::from_secs(60);
+const MIN_CONTACT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Returns the status. Its times change only when a value changes.
 pub(super) fn report(
@@ -28,7 +28,7 @@ pub(super) fn report(
 pub(super) fn is_due(before: Option<&SlurmClusterStatus>, after: &SlurmClusterStatus, age: Option<Duration>) -> bool {
     let Some(before) = before else { return true };
     let besides = |status: &SlurmClusterStatus| SlurmClusterStatus { last_contact_time: None, ..status.clone() };
-    besides(before) != besides(after) || (before != after && age.is_none_or(|age| age >= CONTACT))
+    besides(before) != besides(after) || (before != after && age.is_none_or(|age| age >= MIN_CONTACT_INTERVAL))
 }
 
 #[cfg(test)]

@@ -35,21 +35,21 @@ pub(super) fn decide(record: Option<&LeaseRecord>, me: &str, age_ms: u64) -> Lea
         Some(record) if record.holder == me => LeaseStep::Renew,
         Some(record) if record.holder.is_empty() => LeaseStep::Take,
         // The lease belongs to an earlier container of this Pod, which has ended before this one started.
-        Some(record) if who(&record.holder) == who(me) => LeaseStep::Take,
+        Some(record) if server_part(&record.holder) == server_part(me) => LeaseStep::Take,
         Some(record) if age_ms > u64::from(record.seconds.max(1).unsigned_abs()) * 1_000 => LeaseStep::Take,
         Some(_) => LeaseStep::Wait,
     }
 }
 
 /// Returns the part of an identity that all processes of one server share.
-pub(super) fn who(identity: &str) -> &str {
+pub(super) fn server_part(identity: &str) -> &str {
     identity.rsplit_once('_').map_or(identity, |(who, _)| who)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::leadership::RENEW_WITHIN;
+    use crate::leadership::RENEWAL_TIMEOUT;
 
     #[test]
     fn who_takes_a_lease() {
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_leader_stops_believing_before_another_one_starts() {
-        assert!(RENEW_WITHIN + RETRY_INTERVAL < Duration::from_secs(u64::from(LEASE_SECONDS.unsigned_abs())));
+        assert!(RENEWAL_TIMEOUT + RETRY_INTERVAL < Duration::from_secs(u64::from(LEASE_SECONDS.unsigned_abs())));
     }
 
     #[test]
@@ -90,7 +90,7 @@ mod tests {
         ] {
             assert_eq!(decide(Some(&record(seconds)), "me_1", age_ms), expected, "{seconds} s after {age_ms} ms");
         }
-        assert!(RETRY_INTERVAL * 3 <= RENEW_WITHIN, "a leader may miss two renewals");
-        assert_eq!([who("a_b_c"), who("a"), who("a_")], ["a_b", "a", "a"]);
+        assert!(RETRY_INTERVAL * 3 <= RENEWAL_TIMEOUT, "a leader may miss two renewals");
+        assert_eq!([server_part("a_b_c"), server_part("a"), server_part("a_")], ["a_b", "a", "a"]);
     }
 }

@@ -138,7 +138,7 @@ fn an_object_without_a_reconcile_is_pending() {
 
 #[test]
 fn what_is_left_to_another_controller_says_to_whom() {
-    let condition = left_to_other(2, "example.com/other", NOW);
+    let condition = unmanaged_status(2, "example.com/other", NOW);
     assert_eq!((condition.type_.as_str(), condition.reason.as_str()), ("Suspended", "ManagedByOther"));
     assert_eq!((condition.observed_generation, condition.last_transition_time.as_str()), (Some(2), NOW));
     assert!(condition.message.contains("example.com/other"));

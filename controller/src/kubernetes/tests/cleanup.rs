@@ -151,7 +151,7 @@ async fn allocations_are_waited_for_as_jobs_are() {
         pass(&fixture, &found).await;
         let row = torc_core::rows::AllocationRow { cluster: "local".to_owned(), nodes: 1, ..Default::default() };
         let (id, rows) = (torc_core::ids::WorkflowId(1), vec![row.clone(), row]);
-        fixture.server.engine.intend_allocations(id, rows, Vec::new(), Vec::new()).await.unwrap();
+        fixture.server.engine.record_submissions(id, rows, Vec::new(), Vec::new()).await.unwrap();
         fixture.api.calls();
         let found = fixture.sees(deleted(seconds_ago, jobs(&["a"])));
         pass(&fixture, &found).await;

@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use crate::caller::Caller;
 
 /// Time for which an accepted token stays accepted, even if its account is deleted.
-const KNOWN: Duration = Duration::from_secs(60);
+const CACHE_LIFETIME: Duration = Duration::from_secs(60);
 /// Time for which a refused token stays refused: its account may have just been added to a list.
 const UNKNOWN: Duration = Duration::from_secs(10);
 /// Maximum number of cached reviews. When it is reached, expired ones are removed, and all if that is not enough.
@@ -33,7 +33,7 @@ impl ReviewCache {
         if self.known.len() >= MAX_CACHED_REVIEWS {
             self.known.clear();
         }
-        let until = now + if caller.is_some() { KNOWN } else { UNKNOWN };
+        let until = now + if caller.is_some() { CACHE_LIFETIME } else { UNKNOWN };
         self.known.insert(hash(token), (caller, until));
     }
 }

@@ -31,7 +31,7 @@ async fn what_the_queue_says_is_taken_over_field_by_field() {
     let seen = look(clusters.get("local", None).unwrap(), &rows, &mut MissingSince::new()).await;
     let expected = |id: i64, state: SlurmState, text: &str| Observation {
         key: (WorkflowId(3), AllocationId(id)),
-        sighting: SlurmObservation::Queued(state),
+        observation: SlurmObservation::Queued(state),
         unseen_ms: 0,
         state_text: Some(text.to_owned()),
         reason: Some("Priority".to_owned()),
@@ -55,17 +55,17 @@ async fn what_the_queue_has_forgotten_is_looked_up_in_the_accounting() {
     let mut clusters = slurm.clusters();
     let rows = [row(1, Some("71")), row(2, Some("72")), row(4, Some("73"))];
     let seen = look(clusters.get("local", None).unwrap(), &rows, &mut MissingSince::new()).await;
-    assert_eq!(seen[0].sighting, SlurmObservation::Queued(SlurmState::Running));
+    assert_eq!(seen[0].observation, SlurmObservation::Queued(SlurmState::Running));
     let recorded = Observation {
-        sighting: SlurmObservation::Recorded(SlurmState::Timeout),
+        observation: SlurmObservation::Recorded(SlurmState::Timeout),
         state_text: Some("TIMEOUT".to_owned()),
         end_ms: Some(T + 40_000),
         ..Observation::unanswered((WorkflowId(3), AllocationId(2)))
     };
     assert_eq!(seen[1], recorded);
-    assert_eq!(seen[2].sighting, SlurmObservation::Unseen);
-    let asked = slurm.calls("sacct");
-    assert!(asked.len() == 1 && asked[0].ends_with("-j 72,73"), "only of those: {asked:?}");
+    assert_eq!(seen[2].observation, SlurmObservation::Unseen);
+    let requested = slurm.calls("sacct");
+    assert!(requested.len() == 1 && requested[0].ends_with("-j 72,73"), "only of those: {requested:?}");
 }
 
 // R01
@@ -78,7 +78,7 @@ async fn an_allocation_is_missing_since_it_was_first_missed() {
     let mut missing = async |seconds: u64| {
         slurm.advance(Duration::from_secs(seconds));
         let seen = look(cluster, &rows, &mut unseen).await.remove(0);
-        (seen.sighting, seen.unseen_ms)
+        (seen.observation, seen.unseen_ms)
     };
     assert_eq!(missing(100).await, (SlurmObservation::Unseen, 0));
     assert_eq!(missing(59).await, (SlurmObservation::Unseen, 59_000));
@@ -108,7 +108,7 @@ async fn an_answer_that_did_not_come_says_nothing() {
     slurm.says("squeue", "");
     slurm.refuses("sacct", "Slurm accounting storage is disabled");
     let seen = look(cluster, &rows, &mut MissingSince::new()).await;
-    assert_eq!(seen.iter().map(|one| one.sighting).collect::<Vec<_>>(), [SlurmObservation::Unseen; 2]);
+    assert_eq!(seen.iter().map(|one| one.observation).collect::<Vec<_>>(), [SlurmObservation::Unseen; 2]);
     assert!(
         look(cluster, &[row(1, None)], &mut MissingSince::new()).await.is_empty(),
         "one without a number is not looked for"
@@ -138,8 +138,8 @@ async fn of_one_that_was_requeued_the_accounting_knows_the_former_end() {
     let seen = look(cluster, &rows, &mut MissingSince::new()).await;
     assert_eq!(seen[0].former_end, Some(SlurmState::Preempted), "the latest end, not the latest record");
     assert_eq!(seen[1].former_end, None, "it has never started");
-    let asked = slurm.calls("sacct");
-    assert!(asked.len() == 1 && asked[0].contains("-D") && asked[0].ends_with("-j 71"), "{asked:?}");
+    let requested = slurm.calls("sacct");
+    assert!(requested.len() == 1 && requested[0].contains("-D") && requested[0].ends_with("-j 71"), "{requested:?}");
 }
 
 /// Returns the search results for allocations without a Slurm job ID, `called_ms_ago` after the call of `sbatch`.
@@ -169,12 +169,12 @@ async fn a_submission_that_was_cut_short_is_found_by_its_name() {
     let rows = [row(1, None), row(2, Some("74")), row(4, None)];
     assert_eq!(found(&slurm, &rows, 59_999).await, [(1, there("71", &["72"])), (4, PollResult::Unclear)]);
     assert_eq!(found(&slurm, &rows, 60_000).await, [(1, there("71", &["72"])), (4, PollResult::Lost)]);
-    let asked = slurm.calls("sacct");
+    let requested = slurm.calls("sacct");
     assert!(
-        asked[0].ends_with(&format!("--name={}", name(4))),
-        "only of the one that the queue does not know: {asked:?}"
+        requested[0].ends_with(&format!("--name={}", name(4))),
+        "only of the one that the queue does not know: {requested:?}"
     );
-    assert!(asked[0].contains("-S 2026-09-21T14:12:20"), "from a minute before it was decided upon: {asked:?}");
+    assert!(requested[0].contains("-S 2026-09-21T14:12:20"), "from a minute before it was decided upon: {requested:?}");
     slurm.says(
         "sacct",
         &[recorded_line("71", "COMPLETED", &name(4)), recorded_line("75", "COMPLETED", &name(4))].concat(),
@@ -219,6 +219,6 @@ async fn the_accounting_is_asked_from_the_earliest_decision_on() {
     let slurm = FakeSlurm::new();
     let later = AllocationRow { created_ms: 1_790_000_900_000, ..row(1, None) };
     found(&slurm, &[later, row(2, None)], 5).await;
-    let asked = slurm.calls("sacct");
-    assert!(asked.len() == 1 && asked[0].contains("-S 2026-09-21T14:12:20"), "{asked:?}");
+    let requested = slurm.calls("sacct");
+    assert!(requested.len() == 1 && requested[0].contains("-S 2026-09-21T14:12:20"), "{requested:?}");
 }

@@ -8,7 +8,7 @@ use torc_api::execution::ExecutionConfig;
 use torc_api::workflow::WorkflowSpec;
 use torc_core::expanded::Requirements;
 use torc_core::ids::{AllocationId, WorkflowId};
-use torc_core::planning::course::{LiveAllocation, ResourceClass};
+use torc_core::planning::allocation_plan::{LiveAllocation, ResourceClass};
 use torc_core::planning::sizing::AllocationStage;
 
 use super::*;
@@ -53,7 +53,7 @@ fn needs(spec: WorkflowSpec, rows: &[AllocationRow]) -> WorkflowDemand {
         working_dir: "/scratch/ada".to_owned(),
         cluster: Some("local".to_owned()),
         spec: Arc::new(spec),
-        is_asked_for: true,
+        has_explicit_requests: true,
         is_served: true,
         is_canceled: false,
         finished_ms: None,
@@ -63,7 +63,7 @@ fn needs(spec: WorkflowSpec, rows: &[AllocationRow]) -> WorkflowDemand {
         open_jobs: 0,
         allocations: rows.iter().map(live).collect(),
         actions: Vec::new(),
-        asked: BTreeMap::new(),
+        requested: BTreeMap::new(),
     }
 }
 

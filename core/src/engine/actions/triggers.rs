@@ -13,11 +13,11 @@ use crate::rows::{ActionRow, TaskLease};
 impl LiveWorkflow {
     /// Creates the rows for the actions of a new document.
     pub fn create_actions(&mut self, tx: &mut Tx) {
-        self.adopt_actions(None, tx);
+        self.carry_over_actions(None, tx);
     }
 
     /// Adopts the actions of an edited document. Equal ones keep their number and state, the others are created or removed.
-    pub fn adopt_actions(&mut self, old: Option<&LiveWorkflow>, tx: &mut Tx) {
+    pub fn carry_over_actions(&mut self, old: Option<&LiveWorkflow>, tx: &mut Tx) {
         let mut rows: Vec<ActionRow> = Vec::new();
         let mut taken = BTreeSet::new();
         let old_records = || old.into_iter().flat_map(|old| old.actions.iter());

@@ -10,7 +10,7 @@ use crate::rows::RunnerRow;
 
 impl LiveWorkflow {
     /// Triggers the start actions of a worker at its first request for work.
-    pub fn enter_worker(&mut self, worker: RunnerId, tx: &mut Tx) {
+    pub fn trigger_worker_start(&mut self, worker: RunnerId, tx: &mut Tx) {
         let has_worker_actions = self.spec().actions.iter().any(|action| action.trigger_type.is_of_workers());
         if !has_worker_actions || !self.is_active() {
             return;

@@ -15,9 +15,9 @@ use crate::engine::tx::Tx;
 use crate::engine::workflow::ActionRecord;
 use crate::engine::workflow::LiveWorkflow;
 use crate::ids::{JobId, Now, WorkflowId};
-use crate::planning::course::{LiveAllocation, NodeRequest, ResourceClass, WorkflowDemand};
+use crate::planning::allocation_plan::{LiveAllocation, NodeRequest, ResourceClass, WorkflowDemand};
 use crate::planning::sizing::AllocationStage;
-use crate::rows::{AllocationRow, Regenerated};
+use crate::rows::{AllocationRow, RegeneratedScheduler};
 
 /// Time after its start for which an allocation without runners counts as free capacity, because its runner may still
 /// register. Long enough to boot a node and start a container.
@@ -70,7 +70,7 @@ impl Fleet<'_> {
             working_dir: row.working_dir.clone(),
             cluster: workflow.schedulers.cluster().map(str::to_owned),
             spec: workflow.schedulers.spec(),
-            is_asked_for: workflow.schedulers.are_submitted_by_actions(),
+            has_explicit_requests: workflow.schedulers.are_submitted_by_actions(),
             is_served,
             is_canceled: workflow.is_canceled(),
             finished_ms: row.completed_ms.filter(|_| !awaits_commands(self.workflows, self.runners, row.id)),
@@ -80,7 +80,7 @@ impl Fleet<'_> {
             open_jobs: counts.total - counts.settled() - counts.running - counts.pending_failed,
             allocations: self.live_allocations_of(workflow),
             actions: node_requests(workflow),
-            asked: requested_nodes(workflow),
+            requested: requested_nodes(workflow),
         }
     }
 
@@ -175,14 +175,14 @@ fn resource_classes(workflow: &LiveWorkflow) -> Vec<ResourceClass> {
 /// Returns whether an action that has not been triggered yet requests the nodes of a ready job.
 fn awaits_nodes_of_action(workflow: &LiveWorkflow, job: u32) -> bool {
     let brings_nodes =
-        |action: &ActionRecord| action.definition.asks_slurm_for_nodes() && action.row().state == ActionState::Waiting;
+        |action: &ActionRecord| action.definition.requests_slurm_nodes() && action.row().state == ActionState::Waiting;
     workflow.actions.waiting_for(job).any(brings_nodes)
 }
 
 /// Returns the triggered actions whose allocations are not all submitted.
 fn node_requests(workflow: &LiveWorkflow) -> Vec<NodeRequest> {
     let is_open =
-        |action: &&ActionRecord| action.row().state == ActionState::Pending && action.definition.asks_slurm_for_nodes();
+        |action: &&ActionRecord| action.row().state == ActionState::Pending && action.definition.requests_slurm_nodes();
     let request = |action: &ActionRecord| NodeRequest {
         action: action.row().id,
         definition: action.definition.clone(),
@@ -197,11 +197,11 @@ fn requested_nodes(workflow: &LiveWorkflow) -> BTreeMap<String, (i64, Action)> {
     for action in workflow.actions.iter() {
         let definition = &action.definition;
         let is_executed =
-            definition.asks_slurm_for_nodes() && action.row().state == ActionState::Executed && !action.is_superseded();
+            definition.requests_slurm_nodes() && action.row().state == ActionState::Executed && !action.is_superseded();
         let Some(name) = definition.scheduler.as_ref().filter(|_| is_executed) else { continue };
         let count = definition.num_allocations.unwrap_or(1);
         requested.entry(name.clone()).or_insert_with(|| (0, definition.clone())).0 += count;
     }
-    requested.extend(workflow.schedulers.planned().iter().filter_map(Regenerated::asked));
+    requested.extend(workflow.schedulers.planned().iter().filter_map(RegeneratedScheduler::requested_allocations));
     requested
 }

@@ -18,7 +18,7 @@ use crate::planning::orphans::{self, KnownAllocation, KnownRunner, OrphanFinding
 use crate::rows::AllocationRow;
 
 /// Difference of start times above which an allocation has restarted. Slurm rounds times to seconds.
-const RESTART_MS: i64 = 2_000;
+const RESTART_TOLERANCE_MS: i64 = 2_000;
 /// Message of attempts that ended with their allocation.
 const ALLOCATION_ENDED: &str = "its allocation has ended";
 
@@ -57,7 +57,7 @@ impl Engine {
                 // A runner that registered after a restart of its allocation belongs to the new start.
                 let is_of_new_start = allocation
                     .and_then(restarts)
-                    .is_some_and(|start_ms| runner.row().started_ms.saturating_add(RESTART_MS) >= start_ms);
+                    .is_some_and(|start_ms| runner.row().started_ms.saturating_add(RESTART_TOLERANCE_MS) >= start_ms);
                 let allocation = allocation.filter(|_| !is_of_new_start).map(|id| id.0);
                 KnownRunner { id: runner.id().0, allocation, is_silent: runner.is_silent() }
             })
@@ -71,7 +71,7 @@ impl Engine {
         for observation in observations {
             self.observe_allocation(observation, tx);
         }
-        self.reclaim(&orphans.findings, observations, tx);
+        self.apply_findings(&orphans.findings, observations, tx);
         orphans
     }
 
@@ -86,10 +86,10 @@ impl Engine {
         }
     }
 
-    fn reclaim(&mut self, findings: &OrphanFindings, seen: &[Observation], tx: &mut Tx) {
-        let lost = self.lose_jobs(findings, tx);
+    fn apply_findings(&mut self, findings: &OrphanFindings, seen: &[Observation], tx: &mut Tx) {
+        let lost = self.mark_jobs_lost(findings, tx);
         for runner in &findings.stale_runners {
-            self.dismiss(RunnerId(*runner), tx);
+            self.remove_dead_runner(RunnerId(*runner), tx);
         }
         let observation_of = |id: i64| seen.iter().find(|seen| seen.key.1.0 == id);
         for (id, state) in &findings.over {
@@ -113,7 +113,7 @@ impl Engine {
     }
 
     /// Ends the attempts of jobs that cannot be alive. Returns their number by workflow.
-    fn lose_jobs(&mut self, findings: &OrphanFindings, tx: &mut Tx) -> Vec<(WorkflowId, usize)> {
+    fn mark_jobs_lost(&mut self, findings: &OrphanFindings, tx: &mut Tx) -> Vec<(WorkflowId, usize)> {
         let mut counts: Vec<(WorkflowId, usize)> = Vec::new();
         for (id, cause) in &findings.lost_jobs {
             let id = JobId(*id);
@@ -135,7 +135,7 @@ impl Engine {
     }
 
     /// Removes a runner that cannot be alive, and returns its leases to the queue.
-    fn dismiss(&mut self, id: RunnerId, tx: &mut Tx) {
+    fn remove_dead_runner(&mut self, id: RunnerId, tx: &mut Tx) {
         let mut leases = self.leases();
         leases.end_all_revoked(id, ALLOCATION_ENDED, |_| true, tx);
         let Some(mut runner) = self.runners.remove(id) else { return };
@@ -209,7 +209,7 @@ fn observed(row: &AllocationRow, seen: &Observation) -> KnownAllocation {
     KnownAllocation {
         id: row.id.0,
         is_active: row.status == AllocationStatus::Active,
-        sighting: seen.sighting,
+        observation: seen.observation,
         unseen_ms: seen.unseen_ms,
         has_restarted: has_restarted(row, seen),
         former_end: seen.former_end,
@@ -219,12 +219,15 @@ fn observed(row: &AllocationRow, seen: &Observation) -> KnownAllocation {
 impl Observation {
     /// Returns whether the allocation was requeued: it is pending although it had started, or it has started again.
     pub fn is_requeued(&self, row: &AllocationRow) -> bool {
-        let waits = matches!(self.sighting, SlurmObservation::Queued(SlurmState::Pending | SlurmState::ComingBack));
+        let waits = matches!(self.observation, SlurmObservation::Queued(SlurmState::Pending | SlurmState::ComingBack));
         row.status == AllocationStatus::Active && waits || has_restarted(row, self)
     }
 }
 
 fn has_restarted(row: &AllocationRow, seen: &Observation) -> bool {
-    let runs = matches!(seen.sighting, SlurmObservation::Queued(state) if state.has_nodes());
-    runs && row.started_ms.zip(seen.start_ms).is_some_and(|(known, start)| start > known.saturating_add(RESTART_MS))
+    let runs = matches!(seen.observation, SlurmObservation::Queued(state) if state.has_nodes());
+    runs && row
+        .started_ms
+        .zip(seen.start_ms)
+        .is_some_and(|(known, start)| start > known.saturating_add(RESTART_TOLERANCE_MS))
 }

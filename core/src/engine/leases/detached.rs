@@ -67,7 +67,7 @@ impl Leases<'_> {
             attempt: key.attempt,
             runner: holder,
             started_ms: current.and_then(|lease| lease.started_ms),
-            fate: DetachedState::Revoked,
+            state: DetachedState::Revoked,
             role: target.role,
         };
         if workflow.has_target(&target) {
@@ -89,8 +89,8 @@ impl Leases<'_> {
     }
 
     /// Removes the revoked lease of a runner with this key.
-    pub fn take_revoked(&mut self, id: RunnerId, key: &AttemptKey) -> Option<DetachedLease> {
-        self.runners.get_mut(&id)?.leases.take_revoked(key)
+    pub fn remove_revoked(&mut self, id: RunnerId, key: &AttemptKey) -> Option<DetachedLease> {
+        self.runners.get_mut(&id)?.leases.remove_revoked(key)
     }
 
     /// Ends revoked leases of a runner that is gone or silent.
@@ -128,7 +128,13 @@ impl Leases<'_> {
 
     /// Resets a job whose lost attempt has succeeded, with its dependents, so that the late report becomes its result. A late failure
     /// changes nothing.
-    pub(super) fn undo_loss(&mut self, id: WorkflowId, job: u32, finished: &FinishedAttempt, tx: &mut Tx) -> bool {
+    pub(super) fn reset_after_late_success(
+        &mut self,
+        id: WorkflowId,
+        job: u32,
+        finished: &FinishedAttempt,
+        tx: &mut Tx,
+    ) -> bool {
         let is_canceled = self.workflows.get(&id).is_none_or(LiveWorkflow::is_canceled);
         if is_canceled || cause_of(finished).is_some() {
             return false;
@@ -145,7 +151,7 @@ impl Leases<'_> {
         if !workflow.has_target(&LeaseTarget::of(&lease)) {
             return;
         }
-        match (lease.fate, self.runners.get_mut(&lease.runner)) {
+        match (lease.state, self.runners.get_mut(&lease.runner)) {
             (DetachedState::Expired, _) => workflow.leases.remember_expired(lease),
             (DetachedState::Revoked, Some(runner)) => {
                 runner.leases.revoke(lease, None);
@@ -238,7 +244,7 @@ impl LiveWorkflow {
             attempt: lease.key.attempt,
             runner: lease.runner?,
             started_ms: lease.started_ms,
-            fate: DetachedState::Expired,
+            state: DetachedState::Expired,
             role: target.role,
         })
     }
@@ -261,7 +267,7 @@ impl LiveWorkflow {
 
     /// Forgets expired leases of a job, because something newer has started or ended, or the job is reset.
     pub fn forget_expired_leases(&mut self, job: u32, tx: &mut Tx) {
-        for lease in self.leases.take_expired(self.graph.job(job).id()) {
+        for lease in self.leases.remove_expired(self.graph.job(job).id()) {
             tx.changes.detached_ended(lease.lease_id);
         }
     }

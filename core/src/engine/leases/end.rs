@@ -42,7 +42,7 @@ impl Leases<'_> {
         let stats = finished.slurm_stats.as_deref().map_or(&[][..], std::slice::from_ref);
         ingest_slurm_stats(self.workflows, stats, tx);
         self.record_report(id, tx);
-        if let Some(lease) = self.take_revoked(id, key) {
+        if let Some(lease) = self.remove_revoked(id, key) {
             self.end_revoked(lease, Ok(finished), tx);
             return true;
         }
@@ -72,7 +72,7 @@ impl Leases<'_> {
         let counts = match state {
             // The job failed only because the attempt was lost.
             JobState::Failed | JobState::Terminated | JobState::PendingFailed if has_expired => {
-                self.undo_loss(target.workflow, job, finished, tx)
+                self.reset_after_late_success(target.workflow, job, finished, tx)
             }
             // A repetition, because the answer to the first report was lost.
             _ if lease.is(key) && (state.is_complete() || awaits_decision(state)) => return true,

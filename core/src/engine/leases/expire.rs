@@ -38,7 +38,7 @@ impl Leases<'_> {
             tx.event(None, EventReason::RunnerSilent, format!("runner {id} on {host} has been silent for {seconds} s"));
         }
         let held = runner.leases.sorted();
-        self.runners.withdraw_offer(id);
+        self.runners.remove_offer(id);
         for (target, _) in held {
             let Some(workflow) = self.workflows.get_mut(&target.workflow) else { continue };
             if !workflow.outlives_silence(target, silence_ms) {

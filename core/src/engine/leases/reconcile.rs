@@ -34,7 +34,7 @@ impl Leases<'_> {
         }
         self.abandon_missing(id, request, tx);
         if request.leaving {
-            self.retire(id, request, tx);
+            self.deregister(id, request, tx);
         }
     }
 
@@ -42,14 +42,14 @@ impl Leases<'_> {
     fn update_waiting(&mut self, id: RunnerId, request: &SyncRequest, now: Now) {
         let classes = self.fleet(now).classes_of(&request.queued);
         // Another runner may have been polled before these leases waited here.
-        if self.runners.set_waiting(id, request, classes) && self.fleet(now).is_any_wanted_elsewhere(id) {
+        if self.runners.set_waiting(id, request, classes) && self.fleet(now).has_other_candidate_for_any(id) {
             self.runners.wake();
         }
     }
 
     /// Releases a lease that its runner has returned unstarted. Returns the released target.
     fn release_lease(&mut self, id: RunnerId, key: &AttemptKey, tx: &mut Tx) -> Option<LeaseTarget> {
-        if let Some(lease) = self.take_revoked(id, key) {
+        if let Some(lease) = self.remove_revoked(id, key) {
             self.end_revoked(DetachedLease { started_ms: None, ..lease }, Err("it was returned"), tx);
             return None;
         }
@@ -105,7 +105,7 @@ impl Leases<'_> {
         let running = request.running.iter().map(|running| &running.key);
         let named: HashSet<(i64, i64)> =
             request.queued.iter().chain(running).map(|key| (key.job, key.lease_id)).collect();
-        let missing = runner.leases.take_missing(request.acknowledged, &named);
+        let missing = runner.leases.remove_missing(request.acknowledged, &named);
         for lease in missing.revoked {
             self.end_revoked(lease, Err("its runner has ended it"), tx);
         }
@@ -118,7 +118,7 @@ impl Leases<'_> {
     }
 
     /// Removes a runner that leaves.
-    fn retire(&mut self, id: RunnerId, request: &SyncRequest, tx: &mut Tx) {
+    fn deregister(&mut self, id: RunnerId, request: &SyncRequest, tx: &mut Tx) {
         self.end_all_revoked(id, "its runner has left", |_| true, tx);
         let Some(mut runner) = self.runners.remove(id) else { return };
         runner.end(tx);

@@ -163,7 +163,7 @@ impl Leases<'_> {
             if !workflow.actions.is_empty() {
                 workflow.trigger_actions(tx);
                 if wants_work {
-                    workflow.enter_worker(id, tx);
+                    workflow.trigger_worker_start(id, tx);
                 }
                 if request.completing {
                     workflow.complete_worker(&row, tx);

@@ -32,8 +32,8 @@ impl<'a> Fleet<'a> {
         let mut index: HashMap<&str, usize> = HashMap::new();
         for workflow in scope.iter().filter_map(|id| self.workflows.get(id)).filter(may_give) {
             let classes = workflow.graph.ready_queues().map(|(class, queue)| {
-                let is_wanted_elsewhere = want.ahead > 0 && self.is_wanted_elsewhere(id, workflow, class);
-                ClassQueue { class, queue, is_wanted_elsewhere }
+                let has_other_candidate = want.ahead > 0 && self.has_other_candidate(id, workflow, class);
+                ClassQueue { class, queue, has_other_candidate }
             });
             let queues = WorkflowQueues {
                 workflow: workflow.id(),
@@ -69,26 +69,26 @@ impl<'a> Fleet<'a> {
     }
 
     /// Returns whether another runner could start a job of this class now.
-    fn is_wanted_elsewhere(self, id: RunnerId, workflow: &LiveWorkflow, class: &JobClass) -> bool {
+    fn has_other_candidate(self, id: RunnerId, workflow: &LiveWorkflow, class: &JobClass) -> bool {
         let others = self.runners.offering.iter().filter(|other| **other != id);
         others.filter_map(|other| self.runners.get(other)).any(|other| {
             let (offer, view) = (&other.offer, other.view(self.now));
             offer.until_ms >= self.now.mono_ms
                 && fits(&offer.free, &class.demand_on(&view))
-                && class.suits(&view, workflow.end_margin(other.is_in_allocation()))
+                && class.matches(&view, workflow.end_margin(other.is_in_allocation()))
                 && self.workflows.is_served_by(workflow.id(), &other.row().scope)
                 && workflow.may_lease_to(other.id())
         })
     }
 
     /// Returns whether another runner could start one of the leases that wait in this one.
-    pub fn is_any_wanted_elsewhere(self, id: RunnerId) -> bool {
+    pub fn has_other_candidate_for_any(self, id: RunnerId) -> bool {
         let Some(runner) = self.runners.get(&id) else { return false };
         runner.waiting_classes.iter().any(|waiting| {
             let workflow = self.workflows.get(&waiting.workflow);
             workflow.is_some_and(|workflow| {
                 let class = workflow.graph.class(waiting.class);
-                class.is_some_and(|class| self.is_wanted_elsewhere(id, workflow, class))
+                class.is_some_and(|class| self.has_other_candidate(id, workflow, class))
             })
         })
     }
@@ -106,7 +106,7 @@ impl<'a> Fleet<'a> {
     pub fn spare_leases(self, id: RunnerId, want: WorkRequest) -> Vec<SpareLease> {
         let Some(taker) = self.runners.get(&id) else { return Vec::new() };
         let view = taker.view(self.now);
-        let donors = self.donors_for(id, &want.free, &view);
+        let donors = self.find_donors(id, &want.free, &view);
         if donors.is_empty() {
             return Vec::new();
         }
@@ -114,15 +114,15 @@ impl<'a> Fleet<'a> {
         let mut budget = StealBudget { free: self.free_after_requests(id, want.free, &view), ahead: want.bridge };
         let (mut found, mut examined) = (Vec::new(), 0);
         for donor in donors {
-            let mut share = donor.spare() / 2;
+            let mut share = donor.unrequested_leases() / 2;
             for key in donor.waiting.iter().rev() {
                 if examined == MAX_LEASES_EXAMINED || found.len() >= want.limit as usize || budget.is_spent() {
                     return found;
                 }
                 examined += 1;
-                let Some((workflow, job)) = self.movable_job(donor, key) else { continue };
+                let Some((workflow, job)) = self.as_movable_job(donor, key) else { continue };
                 let end = workflow.end_margin(taker.is_in_allocation());
-                let class = workflow.graph.class_of(job).filter(|class| class.suits(&view, end));
+                let class = workflow.graph.class_of(job).filter(|class| class.matches(&view, end));
                 let Some(class) = class.filter(|_| scope.contains(&workflow.id())) else { continue };
                 if budget.take(&class.demand_on(&view), &mut share) {
                     found.push(SpareLease { donor: donor.id(), workflow: workflow.id(), job });
@@ -134,10 +134,11 @@ impl<'a> Fleet<'a> {
 
     /// Returns runners in which a fitting lease waits, the most loaded first. Runners without running jobs are left
     /// out, because they are about to start their own leases.
-    fn donors_for(self, id: RunnerId, free: &Resources, view: &RunnerView<'_>) -> Vec<&'a LiveRunner> {
+    fn find_donors(self, id: RunnerId, free: &Resources, view: &RunnerView<'_>) -> Vec<&'a LiveRunner> {
         let runners = self.runners;
         let others = runners.donors.iter().filter(|donor| **donor != id).filter_map(|donor| runners.get(donor));
-        let can_give = |donor: &&LiveRunner| !donor.is_silent() && donor.spare() > 0 && donor.busy() > 0;
+        let can_give =
+            |donor: &&LiveRunner| !donor.is_silent() && donor.unrequested_leases() > 0 && donor.running_estimate() > 0;
         let mut donors: Vec<&LiveRunner> =
             others.filter(can_give).filter(|donor| self.has_fitting_lease(donor, free, view)).collect();
         donors.sort_by_key(|donor| (Reverse(donor.load()), donor.id()));
@@ -168,7 +169,7 @@ impl<'a> Fleet<'a> {
     }
 
     /// Returns the job of a lease that has not started and may move.
-    fn movable_job(self, donor: &LiveRunner, key: &AttemptKey) -> Option<(&'a LiveWorkflow, u32)> {
+    fn as_movable_job(self, donor: &LiveRunner, key: &AttemptKey) -> Option<(&'a LiveWorkflow, u32)> {
         let (workflow, job) = self.workflows.held_job(donor.id(), key)?;
         let record = workflow.graph.job(job);
         let may_move =

@@ -80,7 +80,7 @@ impl RunnerLeases {
     }
 
     /// Removes the revoked lease with this key.
-    pub fn take_revoked(&mut self, key: &AttemptKey) -> Option<DetachedLease> {
+    pub fn remove_revoked(&mut self, key: &AttemptKey) -> Option<DetachedLease> {
         let same = |revoked: &&RevokedLease| revoked.lease.job.0 == key.job && revoked.lease.run == key.run;
         self.revoked.get(&key.lease_id).filter(same)?;
         self.revoked.remove(&key.lease_id).map(|revoked| revoked.lease)
@@ -100,7 +100,7 @@ impl RunnerLeases {
     }
 
     /// Removes the missing revoked leases, and returns all missing ones. `named`: numbers of jobs and leases in the message.
-    pub fn take_missing(&mut self, acknowledged: u64, named: &HashSet<(i64, i64)>) -> MissingLeases {
+    pub fn remove_missing(&mut self, acknowledged: u64, named: &HashSet<(i64, i64)>) -> MissingLeases {
         let is_named = |number: JobId, lease_id: i64| named.contains(&(number.0, lease_id));
         let ended = self.revoked.extract_if(.., |lease_id, revoked| {
             revoked.granted_in <= acknowledged && !is_named(revoked.lease.job, *lease_id)

@@ -17,12 +17,12 @@ impl Runners {
             self.offering.insert(id);
         }
         if !fits(&free, &before) {
-            self.wake_withheld(id);
+            self.wake_withheld_runners(id);
         }
     }
 
     /// Removes the offer of a runner that is gone or silent.
-    pub fn withdraw_offer(&mut self, id: RunnerId) {
+    pub fn remove_offer(&mut self, id: RunnerId) {
         self.withheld.remove(&id);
         self.set_offer(id, Resources::default());
     }
@@ -33,11 +33,11 @@ impl Runners {
         let expired: Vec<RunnerId> = self.offering.iter().copied().filter(has_expired).collect();
         for id in expired {
             self.offering.remove(&id);
-            self.withdraw_offer(id);
+            self.remove_offer(id);
         }
     }
 
-    fn wake_withheld(&mut self, except: RunnerId) {
+    fn wake_withheld_runners(&mut self, except: RunnerId) {
         if self.withheld.iter().any(|id| *id != except) {
             self.wake();
         }

@@ -23,18 +23,18 @@ const REQUEST_TIMEOUT_MS: u64 = 2_000;
 
 impl LiveRunner {
     /// Returns the number of waiting leases that are not requested back.
-    pub(super) fn spare(&self) -> usize {
+    pub(super) fn unrequested_leases(&self) -> usize {
         self.waiting.len().saturating_sub(self.return_requests.len())
     }
 
     /// Returns the number of jobs that it probably runs.
-    pub(super) fn busy(&self) -> usize {
+    pub(super) fn running_estimate(&self) -> usize {
         self.leases.job_count().saturating_sub(self.waiting.len())
     }
 
     /// Returns the ratio of spare leases to running jobs, scaled: the runner with the highest load gives leases away first.
     pub(super) fn load(&self) -> usize {
-        self.spare() * 1_024 / self.busy().max(1)
+        self.unrequested_leases() * 1_024 / self.running_estimate().max(1)
     }
 
     /// Returns whether it was requested to return the lease of a job.
@@ -63,7 +63,7 @@ impl Runners {
             let waiting: HashSet<i64> = request.queued.iter().map(|key| key.job).collect();
             runner.return_requests.retain(|job, _| waiting.contains(&job.0));
         }
-        if runner.spare() == 0 {
+        if runner.unrequested_leases() == 0 {
             self.donors.remove(&id);
             return false;
         }

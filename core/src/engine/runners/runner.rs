@@ -12,7 +12,7 @@ use crate::rows::RunnerRow;
 
 /// Time for which an offer is valid after the long poll of the runner has ended: enough for the next message over a slow link. Runners
 /// that poll less often do not hold back leases of others.
-const OFFER_MS: u64 = 2_000;
+const OFFER_LIFETIME_MS: u64 = 2_000;
 
 /// Free capacity of a runner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(super) struct Offer {
 impl Offer {
     /// Returns the time at which the offer in a message expires, if the message waits for `wait_ms` on the server.
     pub fn until(wait_ms: u64, now: Now) -> u64 {
-        now.mono_ms.saturating_add(wait_ms).saturating_add(OFFER_MS)
+        now.mono_ms.saturating_add(wait_ms).saturating_add(OFFER_LIFETIME_MS)
     }
 
     pub fn is_empty(&self) -> bool {

@@ -7,9 +7,9 @@ use torc_api::slurm_stats::SlurmStats;
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::{FinishedAttempt, RegisterRequest, Resources, SyncRequest, Usage};
 
+use super::harness::{EngineHarness, failure, runner, work_request};
 use super::plan::{Plan, job, needs};
 use super::recover::recovery;
-use super::world::{World, ask, failure, runner};
 use crate::engine::Recover;
 use crate::expanded::Requirements;
 use crate::planning::partition::PartitionLimits;
@@ -37,11 +37,11 @@ struct Observed {
     run_seconds: u64,
 }
 
-impl World {
+impl EngineHarness {
     /// Runs the ready job, which ends with this cause.
     fn fail(&mut self, on: &RegisterRequest, cause: Cause, observed: Observed) {
         let id = self.register(on);
-        let key = self.sync(id, &ask(1, 1)).leases[0].key;
+        let key = self.sync(id, &work_request(1, 1)).leases[0].key;
         let stats = observed.max_rss.map(|bytes| {
             let (workflow, job, run, attempt) = (key.workflow, key.job, key.run, key.attempt);
             Box::new(SlurmStats { workflow, job, run, attempt, max_rss_bytes: Some(bytes), ..SlurmStats::default() })
@@ -88,14 +88,14 @@ fn the_policy_and_a_request_give_the_same() {
     ];
     for ((mib, seconds), cause, observed, expected) in cases {
         let plan = Plan::new([job("a").needs(declared(mib * MIB, seconds))]);
-        let mut by_itself = World::with(&auto(plan.clone()));
+        let mut by_itself = EngineHarness::with(&auto(plan.clone()));
         by_itself.fail(&runner("n1"), cause, observed);
         assert_eq!(
             (by_itself.state_of("a"), by_itself.given("a")),
             (JobState::Ready, expected),
             "{cause} {mib} {seconds}"
         );
-        let mut on_request = World::with(&plan);
+        let mut on_request = EngineHarness::with(&plan);
         on_request.fail(&runner("n1"), cause, observed);
         let mut latest = on_request.latest();
         for row in latest.values_mut() {
@@ -115,22 +115,22 @@ fn the_policy_and_a_request_give_the_same() {
 #[test]
 fn a_job_that_had_the_whole_node_fails_with_the_numbers() {
     let plan = Plan::new([job("a").needs(needs(1, 0, 6))]);
-    let mut world = World::with(&auto(plan.clone()));
-    world.fail(&with_memory(8), Cause::OutOfMemory, Observed::default());
-    assert_eq!((world.state_of("a"), world.given("a").0), (JobState::Ready, 8 * 1_024), "9 GiB, but there are 8");
-    world.fail(&with_memory(8), Cause::OutOfMemory, Observed::default());
-    assert_eq!(world.state_of("a"), JobState::Failed);
+    let mut harness = EngineHarness::with(&auto(plan.clone()));
+    harness.fail(&with_memory(8), Cause::OutOfMemory, Observed::default());
+    assert_eq!((harness.state_of("a"), harness.given("a").0), (JobState::Ready, 8 * 1_024), "9 GiB, but there are 8");
+    harness.fail(&with_memory(8), Cause::OutOfMemory, Observed::default());
+    assert_eq!(harness.state_of("a"), JobState::Failed);
     let reason = "it ran out of memory with 8 GiB, and the largest node that it can use has 8 GiB";
-    let results = world.results_of("a");
+    let results = harness.results_of("a");
     assert_eq!(results[1].message.as_deref(), Some(format!("not retried: {reason}").as_str()));
-    let event = world.database.events.iter().find(|event| event.reason == "RecoveryLimitReached").unwrap();
+    let event = harness.database.events.iter().find(|event| event.reason == "RecoveryLimitReached").unwrap();
     assert_eq!(event.message, format!("job 'a' is not retried: {reason}"));
-    let latest = world.latest();
-    let report = world.engine.recover_preview(world.workflow(), recovery(&latest), world.now).unwrap();
+    let latest = harness.latest();
+    let report = harness.engine.recover_preview(harness.workflow(), recovery(&latest), harness.now).unwrap();
     assert_eq!((report.again, report.jobs[0].reason.as_deref()), (0, Some(reason)));
     // A larger runner connects and raises the limit.
-    world.register(&RegisterRequest { place: "n2:/shim".to_owned(), ..with_memory(64) });
-    let report = world.engine.recover_preview(world.workflow(), recovery(&latest), world.now).unwrap();
+    harness.register(&RegisterRequest { place: "n2:/shim".to_owned(), ..with_memory(64) });
+    let report = harness.engine.recover_preview(harness.workflow(), recovery(&latest), harness.now).unwrap();
     assert_eq!(report.jobs[0].raised, ["memory from 8 GiB to 12 GiB"]);
 }
 
@@ -151,15 +151,15 @@ fn only_runners_that_may_run_the_job_limit_it() {
         ("with fewer CPUs", larger(|request| request.capacity.cpus = 1)),
     ];
     for (which, other) in others {
-        let mut world = World::with(&auto(Plan::new([job("a").needs(needs(2, 0, 8))])));
-        world.register(&other);
-        world.fail(&with_memory(8), Cause::OutOfMemory, Observed::default());
-        assert_eq!(world.state_of("a"), JobState::Failed, "{which}");
+        let mut harness = EngineHarness::with(&auto(Plan::new([job("a").needs(needs(2, 0, 8))])));
+        harness.register(&other);
+        harness.fail(&with_memory(8), Cause::OutOfMemory, Observed::default());
+        assert_eq!(harness.state_of("a"), JobState::Failed, "{which}");
     }
-    let mut world = World::with(&auto(Plan::new([job("a").needs(needs(2, 0, 8))])));
-    world.register(&larger(|_| {}));
-    world.fail(&with_memory(8), Cause::OutOfMemory, Observed::default());
-    assert_eq!(world.given("a").0, 12 * 1_024);
+    let mut harness = EngineHarness::with(&auto(Plan::new([job("a").needs(needs(2, 0, 8))])));
+    harness.register(&larger(|_| {}));
+    harness.fail(&with_memory(8), Cause::OutOfMemory, Observed::default());
+    assert_eq!(harness.given("a").0, 12 * 1_024);
 }
 
 #[test]
@@ -179,23 +179,23 @@ fn a_workflow_that_sizes_itself_is_limited_by_the_partitions() {
         (Some(vec![partition(1, 432)]), None),
         (Some(vec![PartitionLimits { on_request: true, ..partition(1, 480) }, partition(1, 432)]), None),
     ] {
-        let mut world = World::with(&plan);
+        let mut harness = EngineHarness::with(&plan);
         if let Some(partitions) = partitions.clone() {
-            world.engine.set_partitions("other".to_owned(), vec![partition(1, 60)]);
-            world.engine.set_partitions("c".to_owned(), partitions);
+            harness.engine.set_partitions("other".to_owned(), vec![partition(1, 60)]);
+            harness.engine.set_partitions("c".to_owned(), partitions);
         }
-        world.fail(&in_allocation, Cause::Timeout, late);
+        harness.fail(&in_allocation, Cause::Timeout, late);
         match expected {
-            Some(seconds) => assert_eq!(world.given("a").1, seconds, "{partitions:?}"),
-            None => assert_eq!(world.state_of("a"), JobState::Terminated, "{partitions:?}"),
+            Some(seconds) => assert_eq!(harness.given("a").1, seconds, "{partitions:?}"),
+            None => assert_eq!(harness.state_of("a"), JobState::Terminated, "{partitions:?}"),
         }
     }
     // A recovery on request supplies the partitions.
-    let mut world = World::with(&plan.with(|spec| spec.recovery = None));
-    world.fail(&in_allocation, Cause::Timeout, late);
-    let (latest, partitions) = (world.latest(), [partition(1, 500)]);
+    let mut harness = EngineHarness::with(&plan.with(|spec| spec.recovery = None));
+    harness.fail(&in_allocation, Cause::Timeout, late);
+    let (latest, partitions) = (harness.latest(), [partition(1, 500)]);
     let wanted = Recover { partitions: &partitions, ..recovery(&latest) };
-    let report = world.engine.recover_preview(world.workflow(), wanted, world.now).unwrap();
+    let report = harness.engine.recover_preview(harness.workflow(), wanted, harness.now).unwrap();
     assert_eq!(report.jobs[0].raised, ["runtime from 1m to 8m20s"]);
 }
 
@@ -229,14 +229,14 @@ fn a_workflow_with_schedulers_is_limited_by_them() {
         scope: torc_api::wire::RunnerScope::Workflow("w".to_owned()),
         ..with_memory(4)
     };
-    let mut world = World::with(&plan);
-    world.fail(&in_allocation, Cause::Timeout, Observed { run_seconds: 432, ..Observed::default() });
-    assert_eq!(world.given("a"), (1_024, 480), "no allocation of this document lasts longer");
-    world.fail(&in_allocation, Cause::Timeout, Observed { run_seconds: 470, ..Observed::default() });
-    assert_eq!(world.state_of("a"), JobState::Terminated);
-    let message = world.results_of("a")[1].message.clone().unwrap_or_default();
+    let mut harness = EngineHarness::with(&plan);
+    harness.fail(&in_allocation, Cause::Timeout, Observed { run_seconds: 432, ..Observed::default() });
+    assert_eq!(harness.given("a"), (1_024, 480), "no allocation of this document lasts longer");
+    harness.fail(&in_allocation, Cause::Timeout, Observed { run_seconds: 470, ..Observed::default() });
+    assert_eq!(harness.state_of("a"), JobState::Terminated);
+    let message = harness.results_of("a")[1].message.clone().unwrap_or_default();
     assert!(message.ends_with("it ran out of time with 8m, and the longest time that it can get is 8m"), "{message}");
-    let mut world = World::with(&plan);
-    world.fail(&in_allocation, Cause::OutOfMemory, Observed { peak: Some(3 * GIB), ..Observed::default() });
-    assert_eq!(world.given("a").0, 4 * 1_024);
+    let mut harness = EngineHarness::with(&plan);
+    harness.fail(&in_allocation, Cause::OutOfMemory, Observed { peak: Some(3 * GIB), ..Observed::default() });
+    assert_eq!(harness.given("a").0, 4 * 1_024);
 }

@@ -8,7 +8,7 @@ use torc_api::wire::{
     SyncResponse, WorkRequest,
 };
 
-use super::world;
+use super::harness;
 use crate::ids::RunnerId;
 
 #[derive(Clone, Debug)]
@@ -144,9 +144,9 @@ impl SimRunner {
         }
         let promise = self.running.remove(choice % self.running.len());
         self.finished.push(match outcome {
-            _ if promise.canceled => world::failure(promise.key, 143, Cause::Canceled),
-            None => world::success(promise.key),
-            Some((code, cause)) => world::failure(promise.key, code, cause),
+            _ if promise.canceled => harness::failure(promise.key, 143, Cause::Canceled),
+            None => harness::success(promise.key),
+            Some((code, cause)) => harness::failure(promise.key, code, cause),
         });
     }
 

@@ -5,9 +5,9 @@ use torc_api::state::JobState;
 use torc_api::wire::{Lease, SyncRequest};
 
 use super::actions::commands;
+use super::harness::{EngineHarness, runner, running, success, sync_request, work_request};
 use super::plan::{Plan, PlannedJob, job};
 use super::spawn::spawn_from;
-use super::world::{World, ask, runner, running, say, success};
 use crate::engine::Retry;
 use crate::ids::RunnerId;
 
@@ -21,7 +21,7 @@ fn gate(trigger: TriggerType, expression: Option<&str>) -> Action {
 
 /// Returns a workflow with one runner, in which `seed` runs.
 struct Loop {
-    world: World,
+    harness: EngineHarness,
     runner: RunnerId,
     sequence: u64,
 }
@@ -29,21 +29,21 @@ struct Loop {
 impl Loop {
     fn new(actions: &[Action], others: impl IntoIterator<Item = PlannedJob>) -> Self {
         let plan = Plan::new([job("seed")].into_iter().chain(others)).with(|spec| spec.actions = actions.to_vec());
-        let mut world = World::with(&plan);
-        let runner = world.register(&runner("one"));
-        let mut this = Self { world, runner, sequence: 0 };
-        while this.world.state_of("seed") != JobState::Leased {
-            let leases = this.say(SyncRequest { finished: this.held_actions(), ..ask(1, 8) });
+        let mut harness = EngineHarness::with(&plan);
+        let runner = harness.register(&runner("one"));
+        let mut this = Self { harness, runner, sequence: 0 };
+        while this.harness.state_of("seed") != JobState::Leased {
+            let leases = this.sync(SyncRequest { finished: this.held_actions(), ..request_work(1, 8) });
             assert!(!leases.is_empty(), "seed is leased when its actions have ended");
         }
-        let held = vec![running(this.world.key("seed"))];
-        this.say(SyncRequest { running: held, ..say(1) });
+        let held = vec![running(this.harness.key("seed"))];
+        this.sync(SyncRequest { running: held, ..sync(1) });
         this
     }
 
     /// Returns reports of success for all actions that the runner holds.
     fn held_actions(&self) -> Vec<torc_api::wire::FinishedAttempt> {
-        let held = self.world.database.actions.values().filter(|row| row.lease.runner == Some(self.runner));
+        let held = self.harness.database.actions.values().filter(|row| row.lease.runner == Some(self.runner));
         let key = |row: &crate::rows::ActionRow| torc_api::wire::AttemptKey {
             workflow: row.workflow.0,
             job: row.id.0,
@@ -54,26 +54,26 @@ impl Loop {
         held.map(|row| success(key(row))).collect()
     }
 
-    fn say(&mut self, request: SyncRequest) -> Vec<Lease> {
+    fn sync(&mut self, request: SyncRequest) -> Vec<Lease> {
         self.sequence += 1;
         let request = SyncRequest { sequence: self.sequence, acknowledged: self.sequence - 1, ..request };
-        self.world.sync(self.runner, &request).leases
+        self.harness.sync(self.runner, &request).leases
     }
 
     /// Reports a success. The jobs that become ready are leased, and their start is not reported.
     fn end(&mut self, name: &str) {
-        let finished = vec![success(self.world.key(name))];
-        let queued = self.world.database.jobs.values().filter(|row| row.state == JobState::Leased);
-        let queued = queued.map(|row| self.world.key(&row.name)).filter(|key| *key != finished[0].key).collect();
-        self.say(SyncRequest { finished, queued, ..ask(1, 8) });
+        let finished = vec![success(self.harness.key(name))];
+        let queued = self.harness.database.jobs.values().filter(|row| row.state == JobState::Leased);
+        let queued = queued.map(|row| self.harness.key(&row.name)).filter(|key| *key != finished[0].key).collect();
+        self.sync(SyncRequest { finished, queued, ..request_work(1, 8) });
     }
 
     fn spawn(&mut self, jobs: impl IntoIterator<Item = PlannedJob>) {
-        spawn_from(&mut self.world, "seed", &[], jobs, None).unwrap();
+        spawn_from(&mut self.harness, "seed", &[], jobs, None).unwrap();
     }
 
     fn states(&self) -> Vec<ActionState> {
-        self.world.engine.actions(self.world.workflow()).unwrap().iter().map(|action| action.status).collect()
+        self.harness.engine.actions(self.harness.workflow()).unwrap().iter().map(|action| action.status).collect()
     }
 }
 
@@ -113,10 +113,10 @@ fn an_action_waits_for_spawned_jobs_that_it_chooses() {
 fn gates_of_spawned_jobs_survive_a_restart() {
     let mut lab = Loop::new(&[gate(OnJobsComplete, None)], []);
     lab.spawn([job("a")]);
-    lab.world.restart();
+    lab.harness.restart();
     lab.end("seed");
     assert_eq!(lab.states(), [Waiting]);
-    lab.world.restart();
+    lab.harness.restart();
     lab.end("a");
     assert_eq!(lab.states(), [Pending]);
 }
@@ -145,9 +145,9 @@ fn an_action_does_not_wait_for_spawned_jobs_that_went() {
     lab.spawn([job("a")]);
     lab.end("seed");
     assert_eq!(lab.states(), [Waiting]);
-    let (id, seed) = (lab.world.workflow(), Retry::Jobs(vec!["seed".to_owned()]));
-    lab.world.run(|engine, tx| engine.retry(id, &seed, tx)).unwrap();
-    lab.say(ask(1, 8));
+    let (id, seed) = (lab.harness.workflow(), Retry::Jobs(vec!["seed".to_owned()]));
+    lab.harness.run(|engine, tx| engine.retry(id, &seed, tx)).unwrap();
+    lab.sync(work_request(1, 8));
     lab.end("seed");
     assert_eq!(lab.states(), [Pending], "a is not there any more");
 }

@@ -8,8 +8,8 @@ use torc_api::state::Cause;
 use torc_api::wire::{AttemptKey, RunnerScope, SyncRequest, SyncResponse};
 
 use super::fleet::SimRunner;
+use super::harness::{EngineHarness, runner};
 use super::plan::{Plan, job, needs};
-use super::world::{World, runner};
 use crate::engine::{CommandError, Retry, Spawn};
 use crate::ids::{JobId, RunnerId};
 
@@ -17,7 +17,7 @@ use crate::ids::{JobId, RunnerId};
 pub type Step = (u8, u32, u32);
 
 pub struct History {
-    pub world: World,
+    pub harness: EngineHarness,
     pub plan: Plan,
     pub fleet: Vec<SimRunner>,
     /// Answers that wait for the group to be written.
@@ -52,10 +52,10 @@ struct Seen {
 
 impl History {
     pub fn new(plan: Plan) -> Self {
-        let world = World::with(&plan);
+        let harness = EngineHarness::with(&plan);
         let durable = (Seen::default(), plan.clone());
         Self {
-            world,
+            harness,
             plan,
             fleet: Vec::new(),
             outbox: Vec::new(),
@@ -93,13 +93,13 @@ impl History {
             _ => self.arrive_late(a as usize),
         }
         self.note_ends();
-        if !self.world.is_open() {
+        if !self.harness.is_open() {
             self.send();
         }
     }
 
     fn with_runner(&mut self, choice: u32, change: impl FnOnce(&mut SimRunner, u64)) {
-        let now = self.world.now.mono_ms;
+        let now = self.harness.now.mono_ms;
         let count = self.fleet.len().max(1);
         if let Some(runner) = self.fleet.get_mut(choice as usize % count).filter(|runner| !runner.gone) {
             change(runner, now);
@@ -107,7 +107,7 @@ impl History {
     }
 
     fn start(&mut self, choice: usize, which: usize) {
-        let now = self.world.now.mono_ms;
+        let now = self.harness.now.mono_ms;
         let index = choice % self.fleet.len().max(1);
         let Some(runner) = self.fleet.get_mut(index).filter(|runner| !runner.gone) else { return };
         if let Some(key) = runner.start(which, now) {
@@ -123,7 +123,7 @@ impl History {
             self.register(index);
             return;
         };
-        let request = runner.message((how >> 8) % 4, 1 + (how >> 10) % 8, self.world.now.mono_ms);
+        let request = runner.message((how >> 8) % 4, 1 + (how >> 10) % 8, self.harness.now.mono_ms);
         match how % 16 {
             0 => {}
             1 => self.on_the_way.push((index, id, request)),
@@ -146,7 +146,7 @@ impl History {
     }
 
     fn register(&mut self, index: usize) {
-        let id = self.world.register(&self.fleet[index].introduction.clone());
+        let id = self.harness.register(&self.fleet[index].introduction.clone());
         self.fleet[index].forgotten();
         self.fleet[index].id = Some(id);
         // A server does not answer a registration that was not written, so the test writes it at once.
@@ -157,7 +157,7 @@ impl History {
         let awaited: Vec<_> = request.finished.iter().map(|finished| self.is_awaited(&finished.key)).collect();
         let elsewhere: Vec<_> =
             request.finished.iter().map(|finished| self.runs_elsewhere(&finished.key, id)).collect();
-        let answer = match self.world.try_sync(id, &request) {
+        let answer = match self.harness.try_sync(id, &request) {
             Ok(answer) => answer,
             Err(refusal) => {
                 assert_eq!(refusal, CommandError::NoRunner(id));
@@ -180,7 +180,7 @@ impl History {
             assert_eq!(known, None, "a lease is given out once");
         }
         self.outbox.push(Answer { runner, id, request, response: answer.response, lost });
-        if !self.world.is_open() {
+        if !self.harness.is_open() {
             self.send();
         }
     }
@@ -191,7 +191,7 @@ impl History {
                 self.check_parents_durable(&lease.key);
             }
             if !answer.lost && self.fleet[answer.runner].id == Some(answer.id) {
-                self.fleet[answer.runner].take(&answer.request, &answer.response, self.world.now.mono_ms);
+                self.fleet[answer.runner].take(&answer.request, &answer.response, self.harness.now.mono_ms);
             }
         }
         self.check_nothing_lost_in_contact();
@@ -199,24 +199,24 @@ impl History {
     }
 
     pub fn commit(&mut self) {
-        self.world.commit();
+        self.harness.commit();
         self.note_ends();
         self.send();
     }
 
     fn group(&mut self) {
-        if self.world.is_open() { self.commit() } else { self.world.open() }
+        if self.harness.is_open() { self.commit() } else { self.harness.open() }
     }
 
     fn restart(&mut self) {
-        self.world.restart();
+        self.harness.restart();
         self.outbox.clear();
         self.on_the_way.clear();
         (self.seen, self.plan) = self.durable.clone();
     }
 
     fn silence(&mut self, ms: u64) {
-        self.world.silence(ms);
+        self.harness.silence(ms);
     }
 
     fn recruit(&mut self, how: u32) {
@@ -245,7 +245,7 @@ impl History {
         while !runner.queued.is_empty() {
             runner.give_back(0);
         }
-        let mut request = runner.message(0, 0, self.world.now.mono_ms);
+        let mut request = runner.message(0, 0, self.harness.now.mono_ms);
         request.leaving = true;
         runner.gone = true;
         self.deliver(index, id, request, false);
@@ -266,20 +266,20 @@ impl History {
     }
 
     fn cancel(&mut self) {
-        let id = self.world.workflow();
+        let id = self.harness.workflow();
         self.canceled_once = true;
-        self.world.run(|engine, tx| engine.cancel(id, tx)).unwrap();
+        self.harness.run(|engine, tx| engine.cancel(id, tx)).unwrap();
     }
 
     fn retry(&mut self, a: u32, b: u32) {
-        let id = self.world.workflow();
+        let id = self.harness.workflow();
         let name = &self.plan.jobs[a as usize % self.plan.jobs.len()].name;
         let which = match b % 4 {
             0 => Retry::All,
             1 => Retry::Jobs(vec![name.clone()]),
             _ => Retry::Failed,
         };
-        self.world.run(|engine, tx| engine.retry(id, &which, tx)).unwrap();
+        self.harness.run(|engine, tx| engine.retry(id, &which, tx)).unwrap();
     }
 
     /// A running job spawns jobs, or repeats an earlier call.
@@ -305,16 +305,16 @@ impl History {
             state: Some(serde_json::json!(how)),
             max_jobs: 200,
         };
-        let id = self.world.workflow();
-        match self.world.run(|engine, tx| engine.spawn(id, &spawn, tx)) {
+        let id = self.harness.workflow();
+        match self.harness.run(|engine, tx| engine.spawn(id, &spawn, tx)) {
             Ok(_) | Err(CommandError::Conflict(_) | CommandError::NoJob { .. } | CommandError::Invalid(_)) => {}
             Err(refusal) => panic!("{refusal}"),
         }
     }
 
     pub fn suspend(&mut self, suspended: bool) {
-        let id = self.world.workflow();
-        self.world
+        let id = self.harness.workflow();
+        self.harness
             .run(|engine, tx| match suspended {
                 true => engine.suspend(id, tx),
                 false => engine.resume(id, tx),
@@ -332,7 +332,7 @@ impl History {
             2 => plan.edit(&name, |job| job.needs = needs(1 + i64::from(b >> 8) % 2, 0, 2)),
             3 | 4 if plan.jobs.len() > 1 => plan.without(&name),
             5 => {
-                let run = self.world.database.workflows[&self.world.workflow()].run;
+                let run = self.harness.database.workflows[&self.harness.workflow()].run;
                 plan.with(|spec| spec.run_id = Some(run + 1)).with(|spec| spec.rerun_policy = policy(b >> 8))
             }
             _ => {
@@ -343,7 +343,7 @@ impl History {
                 Plan { jobs, ..plan }
             }
         };
-        self.world.apply(&self.plan.clone());
+        self.harness.apply(&self.plan.clone());
     }
 
     /// Removes all obstacles: writes the group, and gives dead runners successors without jobs.

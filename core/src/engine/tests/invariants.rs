@@ -123,7 +123,7 @@ fn check_revoked(engine: &Engine) {
     let mut ending: BTreeMap<JobId, u32> = BTreeMap::new();
     for (id, runner) in engine.runners.iter() {
         for lease in runner.leases.revoked() {
-            assert_eq!((lease.runner, lease.fate), (*id, DetachedState::Revoked));
+            assert_eq!((lease.runner, lease.state), (*id, DetachedState::Revoked));
             *ending.entry(lease.job).or_default() += 1;
         }
     }
@@ -150,7 +150,7 @@ fn check_revoked(engine: &Engine) {
                 record.state()
             );
             for lease in leases {
-                assert_eq!((lease.run, lease.fate), (record.run(), DetachedState::Expired));
+                assert_eq!((lease.run, lease.state), (record.run(), DetachedState::Expired));
                 let is_older = lease.attempt < record.attempt() || record.state() != JobState::Leased;
                 assert!(is_older, "two leases of attempt {} of job {job}", lease.attempt);
             }

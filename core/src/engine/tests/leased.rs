@@ -10,24 +10,24 @@ use torc_api::wire::{
     RunnerScope, SyncRequest, Usage, WorkRequest,
 };
 
+use super::harness::{EngineHarness, failure, runner, running, success, sync_request, work_request};
 use super::plan::{Plan, job};
-use super::world::{World, ask, failure, runner, running, say, success};
 use crate::engine::Apply;
 use crate::expanded::{Expanded, ExpandedFile, ExpandedUserData, Requirements};
 use crate::rows::{FileRow, ResultRow, RunnerRow};
 
-fn apply(world: &mut World, plan: &Plan, expanded: &Expanded) {
+fn apply(harness: &mut EngineHarness, plan: &Plan, expanded: &Expanded) {
     let document = plan.document();
     let apply = Apply { document: &document, expanded, owner: "ada", working_dir: "/here", store_only: false };
-    world.run(|engine, tx| engine.apply(&apply, tx).unwrap());
+    harness.run(|engine, tx| engine.apply(&apply, tx).unwrap());
 }
 
 // J07
 #[test]
 fn a_job_without_requirements_is_leased_as_one_cpu_and_1_mb() {
-    let mut world = World::with(&Plan::new([job("a").needs(Requirements::default())]));
-    let id = world.register(&runner("one"));
-    let answer = world.sync(id, &ask(1, 1));
+    let mut harness = EngineHarness::with(&Plan::new([job("a").needs(Requirements::default())]));
+    let id = harness.register(&runner("one"));
+    let answer = harness.sync(id, &work_request(1, 1));
     let profile = &answer.profiles[answer.leases[0].profile as usize];
     let expected = Resources { cpus: 1, memory_bytes: 1 << 20, gpus: 0, nodes: 1 };
     assert_eq!((profile.resources, profile.runtime_seconds, profile.unlimited), (expected, 60, true));
@@ -38,10 +38,10 @@ fn a_job_without_requirements_is_leased_as_one_cpu_and_1_mb() {
 fn jobs_without_requirements_fill_a_node_by_cpu_and_by_memory() {
     let many = || Plan::new((0..12).map(|n| job(&format!("j{n}")).needs(Requirements::default())));
     let leased = |free: Resources| {
-        let mut world = World::with(&many());
-        let id = world.register(&RegisterRequest { capacity: free, ..runner("one") });
-        world
-            .sync(id, &SyncRequest { want: WorkRequest { free, limit: 99, ..WorkRequest::default() }, ..say(1) })
+        let mut harness = EngineHarness::with(&many());
+        let id = harness.register(&RegisterRequest { capacity: free, ..runner("one") });
+        harness
+            .sync(id, &SyncRequest { want: WorkRequest { free, limit: 99, ..WorkRequest::default() }, ..sync(1) })
             .leases
             .len()
     };
@@ -84,10 +84,10 @@ fn a_lease_says_everything_about_its_job() {
     described.output_files = vec![1];
     described.input_user_data = vec![0];
     described.tasks_per_node = Some(4);
-    let mut world = World::new();
-    apply(&mut world, &plan, &expanded);
-    let id = world.register(&runner("one"));
-    let answer = world.sync(id, &ask(1, 1));
+    let mut harness = EngineHarness::new();
+    apply(&mut harness, &plan, &expanded);
+    let id = harness.register(&runner("one"));
+    let answer = harness.sync(id, &work_request(1, 1));
     let lease = &answer.leases[0];
     assert_eq!((lease.name.as_str(), lease.command.as_str()), ("a", "use 41"));
     let expected = Profile {
@@ -111,10 +111,11 @@ fn a_lease_says_everything_about_its_job() {
 
 #[test]
 fn leases_point_to_the_profiles_of_their_own_workflow() {
-    let mut world = World::with(&Plan::new([job("a").needs(Requirements { num_cpus: 2, ..Requirements::default() })]));
-    world.apply(&Plan { name: "v".to_owned(), ..Plan::new([job("b"), job("c")]) });
-    let id = world.register(&runner("one"));
-    let answer = world.sync(id, &ask(1, 8));
+    let mut harness =
+        EngineHarness::with(&Plan::new([job("a").needs(Requirements { num_cpus: 2, ..Requirements::default() })]));
+    harness.apply(&Plan { name: "v".to_owned(), ..Plan::new([job("b"), job("c")]) });
+    let id = harness.register(&runner("one"));
+    let answer = harness.sync(id, &work_request(1, 8));
     let described = |name: &str| {
         let lease = answer.leases.iter().find(|lease| lease.name == name).expect("it was leased");
         let profile = &answer.profiles[lease.profile as usize];
@@ -126,10 +127,10 @@ fn leases_point_to_the_profiles_of_their_own_workflow() {
 
 #[test]
 fn a_result_is_written_field_by_field() {
-    let mut world = World::with(&Plan::new([job("a"), job("b")]));
-    let id = world.register(&runner("one"));
-    world.sync(id, &ask(1, 2));
-    let [a, b] = ["a", "b"].map(|name| world.key(name));
+    let mut harness = EngineHarness::with(&Plan::new([job("a"), job("b")]));
+    let id = harness.register(&runner("one"));
+    harness.sync(id, &work_request(1, 2));
+    let [a, b] = ["a", "b"].map(|name| harness.key(name));
     let usage = Usage { peak_memory_bytes: Some(11), average_cpu_percent: Some(12.5), ..Usage::default() };
     let seen = |path: &str| FileStat {
         path: path.to_owned(),
@@ -149,12 +150,12 @@ fn a_result_is_written_field_by_field() {
         ..FinishedAttempt::default()
     };
     let failed = FinishedAttempt { key: b, return_code: 9, files: vec![seen("y")], ..told.clone() };
-    world.pass(10_000);
-    world.sync(id, &SyncRequest { finished: vec![told, failed], ..say(2) });
-    let now = world.now.wall_ms;
+    harness.pass(10_000);
+    harness.sync(id, &SyncRequest { finished: vec![told, failed], ..sync(2) });
+    let now = harness.now.wall_ms;
     let expected = ResultRow {
-        workflow: world.workflow(),
-        job: world.job("a").id,
+        workflow: harness.workflow(),
+        job: harness.job("a").id,
         run: 1,
         attempt: 1,
         state: JobState::Completed,
@@ -168,14 +169,14 @@ fn a_result_is_written_field_by_field() {
         stderr: Some("a.err".to_owned()),
         usage,
     };
-    assert_eq!(world.results_of("a"), [&expected]);
-    let of_b = world.results_of("b")[0];
+    assert_eq!(harness.results_of("a"), [&expected]);
+    let of_b = harness.results_of("b")[0];
     let failure = (of_b.job, of_b.state, of_b.return_code, of_b.cause);
-    assert_eq!(failure, (world.job("b").id, JobState::Failed, 9, Some(Cause::ExitCode)));
-    let files: Vec<&FileRow> = world.database.files.values().collect();
+    assert_eq!(failure, (harness.job("b").id, JobState::Failed, 9, Some(Cause::ExitCode)));
+    let files: Vec<&FileRow> = harness.database.files.values().collect();
     let file = FileRow {
-        workflow: world.workflow(),
-        job: world.job("a").id,
+        workflow: harness.workflow(),
+        job: harness.job("a").id,
         path: "x".to_owned(),
         size_bytes: 21,
         modified_ms: 22,
@@ -183,31 +184,31 @@ fn a_result_is_written_field_by_field() {
         seen_ms: now,
     };
     assert_eq!(files, [&file], "only what a job that succeeded saw is written down");
-    assert_eq!(world.database.workflows[&world.workflow()].started_ms, Some(now - 3_400));
+    assert_eq!(harness.database.workflows[&harness.workflow()].started_ms, Some(now - 3_400));
 }
 
 /// Two attempts in each of two runs: every result and file belongs to the attempt that wrote it.
 #[test]
 fn every_attempt_of_every_run_has_its_own_result() {
-    let mut world = World::with(&Plan::new([job("a")]));
-    let workflow = world.workflow();
+    let mut harness = EngineHarness::with(&Plan::new([job("a")]));
+    let workflow = harness.workflow();
     let seen = FileStat { path: "x".to_owned(), size_bytes: 1, modified_ms: 1, sha256: None };
     for run in 1..=2 {
-        let id = world.register(&runner("one"));
-        world.sync(id, &ask(1, 1));
-        world.sync(id, &SyncRequest { finished: vec![failure(world.key("a"), -128, Cause::Lost)], ..say(2) });
-        world.sync(id, &ask(3, 1));
+        let id = harness.register(&runner("one"));
+        harness.sync(id, &work_request(1, 1));
+        harness.sync(id, &SyncRequest { finished: vec![failure(harness.key("a"), -128, Cause::Lost)], ..sync(2) });
+        harness.sync(id, &work_request(3, 1));
         let written = FileStat { size_bytes: run, ..seen.clone() };
-        let done = FinishedAttempt { files: vec![written], ..success(world.key("a")) };
-        world.sync(id, &SyncRequest { finished: vec![done], ..say(4) });
-        let file = &world.database.files[&(world.workflow(), world.job("a").id, "x".to_owned())];
+        let done = FinishedAttempt { files: vec![written], ..success(harness.key("a")) };
+        harness.sync(id, &SyncRequest { finished: vec![done], ..sync(4) });
+        let file = &harness.database.files[&(harness.workflow(), harness.job("a").id, "x".to_owned())];
         assert_eq!(file.size_bytes, run, "of the latest success");
         if run == 1 {
             let again = crate::engine::Retry::All;
-            world.run(|engine, tx| engine.retry(workflow, &again, tx)).unwrap();
+            harness.run(|engine, tx| engine.retry(workflow, &again, tx)).unwrap();
         }
     }
-    let told: Vec<_> = world.results_of("a").iter().map(|row| (row.run, row.attempt, row.cause)).collect();
+    let told: Vec<_> = harness.results_of("a").iter().map(|row| (row.run, row.attempt, row.cause)).collect();
     assert_eq!(told, [(1, 1, Some(Cause::Lost)), (1, 2, None), (2, 1, Some(Cause::Lost)), (2, 2, None)]);
 }
 
@@ -229,8 +230,8 @@ fn a_runner_is_written_field_by_field() {
         process: Some(ProcessIdentity { start_ticks: 3, ..ProcessIdentity::default() }),
         ..runner("n7")
     };
-    let mut world = World::new();
-    let id = world.register(&request);
+    let mut harness = EngineHarness::new();
+    let id = harness.register(&request);
     let expected = RunnerRow {
         id,
         host: "n7".to_owned(),
@@ -246,10 +247,10 @@ fn a_runner_is_written_field_by_field() {
         place: "n7:/shim".to_owned(),
         process: request.process.clone(),
         version: "1.2.3".to_owned(),
-        started_ms: world.now.wall_ms,
+        started_ms: harness.now.wall_ms,
         ended_ms: None,
     };
-    assert_eq!(world.database.runners[&id], expected);
+    assert_eq!(harness.database.runners[&id], expected);
 }
 
 /// The lease duration that a workflow or a runner requests, and its minimum.
@@ -266,14 +267,14 @@ fn leases_end_right_after_their_time() {
         (None, Some(0), 5_000),
     ] {
         let prefetch = asked.map(|lease_seconds| Prefetch { lease_seconds: Some(lease_seconds), ..Default::default() });
-        let mut world = World::with(&Plan::new([job("a")]).with(|spec| spec.prefetch = prefetch));
-        let id = world.register(&runner("one"));
-        let answer = world.sync(id, &SyncRequest { lease_seconds: own, ..ask(1, 1) });
+        let mut harness = EngineHarness::with(&Plan::new([job("a")]).with(|spec| spec.prefetch = prefetch));
+        let id = harness.register(&runner("one"));
+        let answer = harness.sync(id, &SyncRequest { lease_seconds: own, ..request_work(1, 1) });
         assert_eq!(answer.lease_ms, lease_ms, "{asked:?} {own:?}");
-        world.silence(lease_ms);
-        assert_eq!(world.state_of("a"), JobState::Leased, "{asked:?} {own:?}");
-        world.silence(1);
-        assert_eq!(world.state_of("a"), JobState::Ready, "{asked:?} {own:?}");
+        harness.silence(lease_ms);
+        assert_eq!(harness.state_of("a"), JobState::Leased, "{asked:?} {own:?}");
+        harness.silence(1);
+        assert_eq!(harness.state_of("a"), JobState::Ready, "{asked:?} {own:?}");
     }
 }
 
@@ -281,31 +282,31 @@ fn leases_end_right_after_their_time() {
 #[test]
 fn a_retried_job_is_ready_in_the_same_message() {
     for cause in [Cause::Lost, Cause::NodeFailure, Cause::Preempted, Cause::Stopped] {
-        let mut world = World::with(&Plan::new([job("a")]));
-        let id = world.register(&runner("one"));
-        world.sync(id, &ask(1, 1));
-        let failed = SyncRequest { finished: vec![failure(world.key("a"), 1, cause)], ..ask(2, 1) };
-        let leases = world.sync(id, &failed).leases;
+        let mut harness = EngineHarness::with(&Plan::new([job("a")]));
+        let id = harness.register(&runner("one"));
+        harness.sync(id, &work_request(1, 1));
+        let failed = SyncRequest { finished: vec![failure(harness.key("a"), 1, cause)], ..request_work(2, 1) };
+        let leases = harness.sync(id, &failed).leases;
         assert_eq!(leases.iter().map(|lease| lease.key.attempt).collect::<Vec<_>>(), [2], "{cause}");
     }
 }
 
 #[test]
 fn a_runner_that_speaks_has_its_whole_lease_again() {
-    let mut world = World::with(&Plan::new([job("a"), job("b")]));
-    let id = world.register(&runner("one"));
-    world.sync(id, &ask(1, 2));
-    let [a, b] = ["a", "b"].map(|name| world.key(name));
+    let mut harness = EngineHarness::with(&Plan::new([job("a"), job("b")]));
+    let id = harness.register(&runner("one"));
+    harness.sync(id, &work_request(1, 2));
+    let [a, b] = ["a", "b"].map(|name| harness.key(name));
     for sequence in 2..5 {
-        world.silence(119_999);
-        world.sync(id, &SyncRequest { running: vec![running(a)], queued: vec![b], ..say(sequence) });
-        assert_eq!(world.states(&["a", "b"]), [JobState::Running, JobState::Leased], "message {sequence}");
+        harness.silence(119_999);
+        harness.sync(id, &SyncRequest { running: vec![running(a)], queued: vec![b], ..sync(sequence) });
+        assert_eq!(harness.states(&["a", "b"]), [JobState::Running, JobState::Leased], "message {sequence}");
     }
-    world.silence(120_000);
-    assert_eq!(world.state_of("b"), JobState::Leased);
-    world.silence(1);
-    assert_eq!(world.states(&["a", "b"]), [JobState::Running, JobState::Ready]);
-    let silent: Vec<&str> = world
+    harness.silence(120_000);
+    assert_eq!(harness.state_of("b"), JobState::Leased);
+    harness.silence(1);
+    assert_eq!(harness.states(&["a", "b"]), [JobState::Running, JobState::Ready]);
+    let silent: Vec<&str> = harness
         .database
         .events
         .iter()
@@ -334,9 +335,9 @@ fn a_runner_gets_only_jobs_that_end_in_its_time() {
         (RunnerKind::Slurm, Some(3_659_999), 0),
     ];
     for (kind, remaining_ms, leases) in cases {
-        let mut world = World::with(&plan);
-        let id = world.register(&RegisterRequest { kind, ..runner("one") });
-        let answer = world.sync(id, &SyncRequest { remaining_ms, ..ask(1, 1) });
+        let mut harness = EngineHarness::with(&plan);
+        let id = harness.register(&RegisterRequest { kind, ..runner("one") });
+        let answer = harness.sync(id, &SyncRequest { remaining_ms, ..request_work(1, 1) });
         assert_eq!(answer.leases.len(), leases, "{kind:?} {remaining_ms:?}");
     }
 }
@@ -344,15 +345,15 @@ fn a_runner_gets_only_jobs_that_end_in_its_time() {
 /// The event gives the reason once, even if the runner repeats the returned lease.
 #[test]
 fn a_lease_returned_for_lack_of_time_says_so() {
-    let mut world = World::with(&Plan::new([job("a"), job("b")]));
-    let id = world.register(&runner("one"));
-    let keys: Vec<AttemptKey> = world.sync(id, &ask(1, 2)).leases.iter().map(|lease| lease.key).collect();
+    let mut harness = EngineHarness::with(&Plan::new([job("a"), job("b")]));
+    let id = harness.register(&runner("one"));
+    let keys: Vec<AttemptKey> = harness.sync(id, &work_request(1, 2)).leases.iter().map(|lease| lease.key).collect();
     for sequence in 2..4 {
-        let request = SyncRequest { returned: keys.clone(), out_of_time: vec![keys[1]], ..say(sequence) };
-        world.sync(id, &request);
+        let request = SyncRequest { returned: keys.clone(), out_of_time: vec![keys[1]], ..sync(sequence) };
+        harness.sync(id, &request);
     }
-    assert_eq!(world.states(&["a", "b"]), [JobState::Ready, JobState::Ready]);
-    let events = world.database.events.iter().filter(|event| event.reason == "LeaseReturned");
+    assert_eq!(harness.states(&["a", "b"]), [JobState::Ready, JobState::Ready]);
+    let events = harness.database.events.iter().filter(|event| event.reason == "LeaseReturned");
     let messages: Vec<&str> = events.map(|event| event.message.as_str()).collect();
     let expected = "the runner on one returned job 'b' unstarted: too little of its time is left for a runtime of 1m";
     assert_eq!(messages, [expected]);

@@ -11,7 +11,7 @@ use crate::rows::{JobRow, ResultRow};
 /// Compares the state of every job with the state that its results and parents imply.
 pub fn check_end(history: &History) {
     let mut model = Model { history, known: HashMap::new() };
-    let database = &history.world.database;
+    let database = &history.harness.database;
     for row in database.jobs.values() {
         let expected = model.evaluate(&row.name);
         let told = database.results_of(row.id).into_iter().map(|row| (row.run, row.attempt, row.cause));
@@ -21,7 +21,7 @@ pub fn check_end(history: &History) {
     let spawned: Vec<_> = database.jobs.values().filter_map(spawner).collect();
     assert!(spawned.iter().all(|by| database.jobs.contains_key(by)), "what spawned a job is there");
     assert_eq!(database.jobs.len(), history.plan.jobs.len() + spawned.len());
-    for action in history.world.engine.actions(history.world.workflow()).unwrap() {
+    for action in history.harness.engine.actions(history.harness.workflow()).unwrap() {
         let is_over = !action.status.is_open() || action.worker.is_some();
         assert!(is_over, "no runner carries out {action:?}");
     }
@@ -58,20 +58,20 @@ impl Model<'_> {
 
     /// Returns the dependencies of a spawned job, which no document contains, from its row.
     fn spawned(&self, name: &str) -> (Vec<String>, bool) {
-        let database = &self.history.world.database;
-        let row = self.history.world.job(name);
+        let database = &self.history.harness.database;
+        let row = self.history.harness.job(name);
         let name = |id| database.jobs.get(id).map(|parent: &JobRow| parent.name.clone());
         let cancel = database.profiles[&row.profile].profile.cancel_on_blocking_job_failure;
         (row.depends_on.iter().filter_map(name).collect(), cancel)
     }
 
     fn was_canceled(&self, name: &str) -> bool {
-        self.history.canceled_once && self.history.world.state_of(name) == JobState::Canceled
+        self.history.canceled_once && self.history.harness.state_of(name) == JobState::Canceled
     }
 
     fn own_outcome(&self, name: &str) -> JobState {
-        let row = self.history.world.job(name);
-        let database = &self.history.world.database;
+        let row = self.history.harness.job(name);
+        let database = &self.history.harness.database;
         let Some(result) = database.result((row.id, row.run, row.attempt)) else {
             assert!(self.was_canceled(name), "{name} is {} and has no result", row.state);
             return JobState::Canceled;
@@ -104,7 +104,7 @@ impl Model<'_> {
     }
 
     fn script_failed(&self, name: &str, attempt: i32) -> bool {
-        let events = &self.history.world.database.events;
+        let events = &self.history.harness.database.events;
         let of_job = |message: &str| {
             message.contains(&format!("job '{name}' ")) && message.ends_with(&format!("attempt {attempt}"))
         };

@@ -8,8 +8,8 @@ use torc_api::state::JobState;
 use torc_api::wire::{AttemptKey, RegisterRequest, Resources, RunnerDirective, SyncRequest, SyncResponse, WorkRequest};
 
 use super::fleet::{Promise, SimRunner};
+use super::harness::{EngineHarness, runner};
 use super::plan::{Plan, job, needs};
-use super::world::{World, runner};
 use crate::engine::{LongPoll, LongPolls};
 use crate::ids::{JobId, RunnerId};
 
@@ -21,7 +21,7 @@ fn sized(host: &str, cpus: i64) -> RegisterRequest {
 
 /// Runners that start what fits, lease ahead, and wait on the server for a change.
 struct Fleet {
-    world: World,
+    harness: EngineHarness,
     runners: Vec<SimRunner>,
     polls: LongPolls<u64, Waiting>,
     /// The runner that ran each job.
@@ -42,17 +42,17 @@ impl Fleet {
     }
 
     fn of(plan: &Plan, ahead: u32) -> Self {
-        Self::in_world(World::with(plan), ahead)
+        Self::in_world(EngineHarness::with(plan), ahead)
     }
 
     /// Returns a fleet without a workflow.
     fn idle(ahead: u32) -> Self {
-        Self::in_world(World::new(), ahead)
+        Self::in_world(EngineHarness::new(), ahead)
     }
 
-    fn in_world(world: World, ahead: u32) -> Self {
-        let polls = LongPolls::new(&world.engine);
-        Self { world, runners: Vec::new(), polls, ran: BTreeMap::new(), moves: 0, ahead }
+    fn in_world(harness: EngineHarness, ahead: u32) -> Self {
+        let polls = LongPolls::new(&harness.engine);
+        Self { harness, runners: Vec::new(), polls, ran: BTreeMap::new(), moves: 0, ahead }
     }
 
     fn register(&mut self, cpus: i64) -> usize {
@@ -62,7 +62,7 @@ impl Fleet {
 
     fn register_as(&mut self, introduction: RegisterRequest) -> usize {
         let mut runner = SimRunner::new(introduction);
-        runner.id = Some(self.world.register(&runner.introduction));
+        runner.id = Some(self.harness.register(&runner.introduction));
         self.runners.push(runner);
         self.runners.len() - 1
     }
@@ -73,11 +73,11 @@ impl Fleet {
 
     /// Returns the number of leases that a runner has to return.
     fn asked_back(&self, index: usize) -> usize {
-        self.world.engine.runners.get(&self.id(index)).unwrap().return_request_count()
+        self.harness.engine.runners.get(&self.id(index)).unwrap().return_request_count()
     }
 
     fn message(&mut self, index: usize) -> SyncRequest {
-        let now = self.world.now.mono_ms;
+        let now = self.harness.now.mono_ms;
         let runner = &mut self.runners[index];
         let queued = runner.queued.len() as u32;
         let mut request = runner.message(self.ahead.saturating_sub(queued), 0, now);
@@ -98,7 +98,7 @@ impl Fleet {
         while let Some(index) = pending.pop() {
             let request = self.message(index);
             let id = self.id(index);
-            let answer = self.world.try_sync(id, &request).unwrap();
+            let answer = self.harness.try_sync(id, &request).unwrap();
             let mut answers = Vec::new();
             match answer.wait(&request) {
                 Some(_) => self.polls.park(LongPoll {
@@ -110,7 +110,7 @@ impl Fleet {
                 None => answers.push((Waiting { index, request }, answer.response)),
             }
             let polls = &mut self.polls;
-            answers.extend(self.world.run(|engine, tx| polls.answer(engine, tx, 0, false)));
+            answers.extend(self.harness.run(|engine, tx| polls.answer(engine, tx, 0, false)));
             for (Waiting { index, request }, response) in answers {
                 self.take(index, &request, &response);
                 let is_latest = response.sequence == self.runners[index].sequence;
@@ -120,7 +120,7 @@ impl Fleet {
     }
 
     fn take(&mut self, index: usize, request: &SyncRequest, response: &SyncResponse) {
-        let now = self.world.now.mono_ms;
+        let now = self.harness.now.mono_ms;
         let has = |key: &&AttemptKey| self.runners[index].queued.iter().any(|promise| promise.key == **key);
         self.moves += response.give_back.iter().filter(has).count();
         self.runners[index].take(request, response, now);
@@ -149,7 +149,7 @@ impl Fleet {
 
     /// Checks that no runner has free capacity while a lease waits that may still move.
     fn check_no_runner_is_idle_beside_waiting_work(&self) {
-        let workflow = self.world.engine.workflows.values().next().unwrap();
+        let workflow = self.harness.engine.workflows.values().next().unwrap();
         let is_stuck = |promise: &Promise| {
             let job = workflow.graph.ordinal(JobId(promise.key.job)).unwrap();
             workflow.graph.job(job).moves() >= 2
@@ -173,7 +173,7 @@ fn two_idle_runners_share_the_jobs() {
     let mut fleet = Fleet::idle(4);
     let both = [fleet.register(4), fleet.register(4)];
     both.into_iter().for_each(|index| fleet.sync(index));
-    fleet.world.apply(&Plan::new((0..8).map(|n| job(&format!("j{n}")).needs(needs(1, 0, 1)))));
+    fleet.harness.apply(&Plan::new((0..8).map(|n| job(&format!("j{n}")).needs(needs(1, 0, 1)))));
     fleet.sync(0);
     assert_eq!(both.map(|index| fleet.held(index)), [(4, 0), (4, 0)]);
     assert_eq!(fleet.moves, 0, "nothing was given to the wrong one");
@@ -185,7 +185,7 @@ fn work_is_queued_as_soon_as_no_runner_is_free() {
     let mut fleet = Fleet::idle(4);
     let both = [fleet.register(4), fleet.register(4)];
     both.into_iter().for_each(|index| fleet.sync(index));
-    fleet.world.apply(&Plan::new((0..13).map(|n| job(&format!("j{n}")).needs(needs(1, 0, 1)))));
+    fleet.harness.apply(&Plan::new((0..13).map(|n| job(&format!("j{n}")).needs(needs(1, 0, 1)))));
     fleet.sync(0);
     assert_eq!(both.map(|index| fleet.held(index).0), [4, 4]);
     let queued = both.map(|index| fleet.held(index).1);
@@ -198,7 +198,7 @@ fn an_offer_counts_only_for_jobs_that_it_fits() {
     let mut fleet = Fleet::idle(2);
     let (small, large) = (fleet.register(1), fleet.register(2));
     fleet.sync(small);
-    fleet.world.apply(&plan);
+    fleet.harness.apply(&plan);
     fleet.sync(large);
     assert_eq!((fleet.held(small), fleet.held(large)), ((0, 0), (1, 2)), "the small runner can start none of them");
 }
@@ -208,14 +208,14 @@ fn an_offer_ends_when_its_runner_is_not_heard_of() {
     let mut fleet = Fleet::idle(4);
     let (lost, busy) = (fleet.register(4), fleet.register(4));
     fleet.sync(lost);
-    fleet.world.apply(&Plan::new((0..8).map(|n| job(&format!("j{n}")).needs(needs(1, 0, 1)))));
+    fleet.harness.apply(&Plan::new((0..8).map(|n| job(&format!("j{n}")).needs(needs(1, 0, 1)))));
     // Its connection is lost, and it does not take the jobs that it could start.
     fleet.polls.take_all();
     for (pass_ms, queued, why) in [(32_000, 0, "it may be there"), (1, 4, "it does not wait any more")] {
-        fleet.world.now.mono_ms += pass_ms;
+        fleet.harness.now.mono_ms += pass_ms;
         let message = fleet.message(busy);
         let id = fleet.id(busy);
-        let response = fleet.world.sync(id, &message);
+        let response = fleet.harness.sync(id, &message);
         fleet.take(busy, &message, &response);
         assert_eq!(fleet.held(busy), (4, queued), "{why}");
     }
@@ -228,7 +228,7 @@ fn withheld() -> Fleet {
     fleet.sync(free);
     // The jobs arrive while the free runner has no connection.
     fleet.polls.take_all();
-    fleet.world.apply(&Plan::new((0..8).map(|n| job(&format!("j{n}")).needs(needs(1, 0, 1)))));
+    fleet.harness.apply(&Plan::new((0..8).map(|n| job(&format!("j{n}")).needs(needs(1, 0, 1)))));
     fleet.sync(busy);
     assert_eq!(fleet.held(busy), (4, 0), "four are kept for the free runner");
     fleet
@@ -237,7 +237,7 @@ fn withheld() -> Fleet {
 /// Answers the waiting runners that have something new.
 fn poll(fleet: &mut Fleet) {
     let polls = &mut fleet.polls;
-    let answers = fleet.world.run(|engine, tx| polls.answer(engine, tx, 0, false));
+    let answers = fleet.harness.run(|engine, tx| polls.answer(engine, tx, 0, false));
     for (Waiting { index, request }, response) in answers {
         fleet.take(index, &request, &response);
     }
@@ -250,7 +250,7 @@ fn withheld_leases_come_when_the_free_runner_leaves() {
     assert_eq!(fleet.held(1), (4, 0), "nothing has changed");
     let leaving = SyncRequest { leaving: true, ..fleet.message(0) };
     let id = fleet.id(0);
-    fleet.world.sync(id, &leaving);
+    fleet.harness.sync(id, &leaving);
     poll(&mut fleet);
     assert_eq!(fleet.held(1), (4, 4));
 }
@@ -259,8 +259,8 @@ fn withheld_leases_come_when_the_free_runner_leaves() {
 fn withheld_leases_come_when_the_offer_expires() {
     for (passed_ms, queued) in [(32_000, 0), (32_001, 4)] {
         let mut fleet = withheld();
-        fleet.world.now.mono_ms += passed_ms;
-        fleet.world.run(|engine, tx| engine.expire(tx));
+        fleet.harness.now.mono_ms += passed_ms;
+        fleet.harness.run(|engine, tx| engine.expire(tx));
         poll(&mut fleet);
         assert_eq!(fleet.held(1), (4, queued), "{passed_ms} ms later");
     }
@@ -269,7 +269,7 @@ fn withheld_leases_come_when_the_offer_expires() {
 #[test]
 fn withheld_leases_come_when_the_free_runner_is_busy() {
     let mut fleet = withheld();
-    fleet.world.apply(&Plan::new((0..12).map(|n| job(&format!("j{n}")).needs(needs(1, 0, 1)))));
+    fleet.harness.apply(&Plan::new((0..12).map(|n| job(&format!("j{n}")).needs(needs(1, 0, 1)))));
     fleet.sync(0);
     assert_eq!([0, 1].map(|index| fleet.held(index).0), [4, 4]);
     assert_eq!([0, 1].map(|index| fleet.held(index).1).iter().sum::<usize>(), 4, "the rest is queued at once");
@@ -342,10 +342,10 @@ fn leases_move_only_where_they_help() {
 fn who_runs_nothing_yet_is_left_alone() {
     let mut fleet = Fleet::new(4, 10);
     let loaded = fleet.register(2);
-    let now = fleet.world.now.mono_ms;
+    let now = fleet.harness.now.mono_ms;
     for _ in 0..2 {
         let (id, request) = (fleet.id(loaded), fleet.runners[loaded].message(4, 4, now));
-        let response = fleet.world.sync(id, &request);
+        let response = fleet.harness.sync(id, &request);
         fleet.runners[loaded].take(&request, &response, now);
     }
     assert_eq!(fleet.runners[loaded].queued.len(), 4, "it has everything, and has started none of it");
@@ -368,7 +368,7 @@ fn a_lease_moves_at_most_twice() {
         fleet.sync(index);
     }
     let moves = |fleet: &Fleet| {
-        let workflow = fleet.world.engine.workflows.values().next().unwrap();
+        let workflow = fleet.harness.engine.workflows.values().next().unwrap();
         workflow.graph.iter().map(|(_, job)| job.moves()).max()
     };
     assert!(moves(&fleet) <= Some(2) && fleet.moves <= 24, "{:?}", moves(&fleet));
@@ -381,11 +381,11 @@ fn a_lease_that_has_moved_twice_stays() {
     let (loaded, idle) = (fleet.register(1), 1);
     fleet.sync(loaded);
     for moves in [0, 1, 2] {
-        let workflow = fleet.world.workflow();
+        let workflow = fleet.harness.workflow();
         let mut again = Fleet::new(2, 4);
         assert_eq!(again.register(1), loaded);
         again.sync(loaded);
-        let graph = &mut again.world.engine.workflows.get_mut(&workflow).unwrap().graph;
+        let graph = &mut again.harness.engine.workflows.get_mut(&workflow).unwrap().graph;
         for job in graph.ordinals() {
             (0..moves).for_each(|_| graph.count_move(job));
         }
@@ -402,14 +402,14 @@ fn a_runner_that_has_started_it_keeps_it() {
     fleet.sync(loaded);
     let idle = fleet.register(1);
     // The loaded runner starts everything before it receives the request to return leases.
-    let now = fleet.world.now.mono_ms;
+    let now = fleet.harness.now.mono_ms;
     let (id, request) = (fleet.id(idle), fleet.runners[idle].message(0, 1, now));
-    fleet.world.sync(id, &request);
+    fleet.harness.sync(id, &request);
     while !fleet.runners[loaded].queued.is_empty() {
         fleet.runners[loaded].start(0, now);
     }
     let request = fleet.runners[loaded].message(0, 0, now);
-    let answer = fleet.world.sync(fleet.id(loaded), &request);
+    let answer = fleet.harness.sync(fleet.id(loaded), &request);
     assert_eq!((answer.give_back.len(), answer.cancel.len()), (0, 0));
 }
 
@@ -417,24 +417,24 @@ fn a_runner_that_has_started_it_keeps_it() {
 fn others_are_asked_when_a_holder_does_not_answer() {
     let mut fleet = Fleet::idle(1);
     let holders = [fleet.register(1), fleet.register(1)];
-    fleet.world.apply(&Plan::new((0..4).map(|n| job(&format!("j{n}")).needs(needs(1, 0, 1)))));
+    fleet.harness.apply(&Plan::new((0..4).map(|n| job(&format!("j{n}")).needs(needs(1, 0, 1)))));
     holders.into_iter().for_each(|index| fleet.sync(index));
     assert_eq!(holders.map(|index| fleet.held(index)), [(1, 1), (1, 1)]);
     let idle = fleet.register(1);
     let request = fleet.message(idle);
     let id = fleet.id(idle);
-    fleet.world.sync(id, &request);
+    fleet.harness.sync(id, &request);
     let asked = |fleet: &Fleet| holders.map(|index| fleet.asked_back(index)).iter().sum::<usize>();
     for (ms, expected) in [(0, 1), (1_999, 1), (1, 2)] {
-        fleet.world.now.mono_ms += ms;
-        let before = fleet.world.engine.wake_version();
-        fleet.world.run(|engine, tx| engine.expire(tx));
+        fleet.harness.now.mono_ms += ms;
+        let before = fleet.harness.engine.wake_version();
+        fleet.harness.run(|engine, tx| engine.expire(tx));
         assert_eq!(
-            fleet.world.engine.wake_version() > before,
+            fleet.harness.engine.wake_version() > before,
             expected == 2,
             "{ms} ms later: runners are polled again"
         );
-        fleet.world.run(|engine, tx| engine.poll(id, &request, tx));
+        fleet.harness.run(|engine, tx| engine.poll(id, &request, tx));
         assert_eq!(asked(&fleet), expected, "{ms} ms later");
     }
 }
@@ -445,11 +445,11 @@ fn many_waiting_leases_cost_no_more_than_a_few() {
     let loaded = fleet.register(2);
     fleet.sync(loaded);
     let idle = fleet.register(2);
-    let now = fleet.world.now.mono_ms;
+    let now = fleet.harness.now.mono_ms;
     let mut request = fleet.runners[idle].message(1_500, 1_500, now);
     request.want.free.cpus = 2;
     let id = fleet.id(idle);
-    fleet.world.sync(id, &request);
+    fleet.harness.sync(id, &request);
     let asked = fleet.asked_back(loaded);
     assert!((2..=256).contains(&asked), "{asked} were asked back in one go");
 }

@@ -4,13 +4,13 @@ use torc_api::failure::{FailureHandler, FailureRule};
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::{AttemptKey, Lease, LeaseRole, SyncRequest, SyncResponse};
 
+use super::harness::{EngineHarness, failure, runner, running, success, sync_request, work_request};
 use super::plan::{Plan, job, needs};
-use super::world::{World, ask, failure, runner, running, say, success};
 use crate::engine::Retry;
 use crate::ids::RunnerId;
 
-struct Lab {
-    world: World,
+struct RecoveryFixture {
+    harness: EngineHarness,
     sequences: std::collections::HashMap<RunnerId, u64>,
 }
 
@@ -27,50 +27,51 @@ fn plan(rule: FailureRule) -> Plan {
     })
 }
 
-impl Lab {
+impl RecoveryFixture {
     fn new(plan: &Plan) -> Self {
-        Self { world: World::with(plan), sequences: std::collections::HashMap::new() }
+        Self { harness: EngineHarness::with(plan), sequences: std::collections::HashMap::new() }
     }
 
-    fn hire(&mut self, host: &str) -> RunnerId {
-        self.world.register(&runner(host))
+    fn register(&mut self, host: &str) -> RunnerId {
+        self.harness.register(&runner(host))
     }
 
-    fn say(&mut self, id: RunnerId, request: SyncRequest) -> SyncResponse {
+    fn sync(&mut self, id: RunnerId, request: SyncRequest) -> SyncResponse {
         let sequence = self.sequences.entry(id).or_default();
         *sequence += 1;
         let request = SyncRequest { sequence: *sequence, acknowledged: *sequence - 1, ..request };
-        self.world.sync(id, &request)
+        self.harness.sync(id, &request)
     }
 
-    fn ask(&mut self, id: RunnerId) -> Vec<Lease> {
-        self.say(id, ask(1, 8)).leases
+    fn request_work(&mut self, id: RunnerId) -> Vec<Lease> {
+        self.sync(id, work_request(1, 8)).leases
     }
 
     fn fail(&mut self, id: RunnerId, key: AttemptKey, code: i32, cause: Cause) -> Vec<Lease> {
-        self.say(id, SyncRequest { finished: vec![failure(key, code, cause)], ..ask(1, 8) }).leases
+        self.sync(id, SyncRequest { finished: vec![failure(key, code, cause)], ..request_work(1, 8) }).leases
     }
 
     fn succeed(&mut self, id: RunnerId, key: AttemptKey) -> Vec<Lease> {
-        self.say(id, SyncRequest { finished: vec![success(key)], ..ask(1, 8) }).leases
+        self.sync(id, SyncRequest { finished: vec![success(key)], ..request_work(1, 8) }).leases
     }
 
     /// Returns a failed job whose script is leased to the runner that ran the job.
     fn recovering(plan: &Plan) -> (Self, RunnerId, Lease) {
-        let mut lab = Self::new(plan);
-        let id = lab.hire("one");
-        let lease = lab.ask(id).remove(0);
-        let script = lab.fail(id, lease.key, 7, Cause::ExitCode).remove(0);
-        (lab, id, script)
+        let mut fixture = Self::new(plan);
+        let id = fixture.register("one");
+        let lease = fixture.request_work(id).remove(0);
+        let script = fixture.fail(id, lease.key, 7, Cause::ExitCode).remove(0);
+        (fixture, id, script)
     }
 }
 
 #[test]
 fn the_next_attempt_waits_for_its_recovery_script() {
-    let mut lab = Lab::new(&plan(rule(vec![7], vec![])));
-    let (one, two) = (lab.hire("one"), lab.hire("two"));
-    let lease = lab.ask(one).remove(0);
-    let answer = lab.say(one, SyncRequest { finished: vec![failure(lease.key, 7, Cause::ExitCode)], ..ask(1, 8) });
+    let mut fixture = RecoveryFixture::new(&plan(rule(vec![7], vec![])));
+    let (one, two) = (fixture.register("one"), fixture.register("two"));
+    let lease = fixture.request_work(one).remove(0);
+    let answer =
+        fixture.sync(one, SyncRequest { finished: vec![failure(lease.key, 7, Cause::ExitCode)], ..request_work(1, 8) });
     let script = &answer.leases[0];
     assert_eq!((script.role, script.command.as_str(), script.name.as_str()), (LeaseRole::Recovery, "mend", "a"));
     assert_eq!((script.key.attempt, script.key.run), (1, 1));
@@ -78,144 +79,152 @@ fn the_next_attempt_waits_for_its_recovery_script() {
     assert_eq!(script.env["TORC_RETURN_CODE"], "7");
     let profile = &answer.profiles[script.profile as usize];
     assert_eq!((profile.resources.gpus, profile.resources.cpus), (0, 0), "it takes no resources");
-    assert_eq!(lab.world.state_of("a"), JobState::Recovering);
-    assert_eq!(lab.ask(two), [], "another runner cannot start the job first");
-    let result = lab.world.results_of("a")[0].clone();
+    assert_eq!(fixture.harness.state_of("a"), JobState::Recovering);
+    assert_eq!(fixture.request_work(two), [], "another runner cannot start the job first");
+    let result = fixture.harness.results_of("a")[0].clone();
     assert_eq!((result.attempt, result.return_code, result.state), (1, 7, JobState::Failed), "its result is written");
-    let next = lab.succeed(one, script.key).remove(0);
+    let next = fixture.succeed(one, script.key).remove(0);
     assert_eq!((next.key.attempt, next.role), (2, LeaseRole::Job));
-    assert_eq!(lab.world.reasons().iter().filter(|reason| **reason == "JobRecovered").count(), 1);
-    lab.succeed(one, next.key);
-    assert_eq!(lab.world.results_of("a").len(), 2, "a row for each attempt");
-    assert!(lab.world.database.recoveries.is_empty());
+    assert_eq!(fixture.harness.reasons().iter().filter(|reason| **reason == "JobRecovered").count(), 1);
+    fixture.succeed(one, next.key);
+    assert_eq!(fixture.harness.results_of("a").len(), 2, "a row for each attempt");
+    assert!(fixture.harness.database.recoveries.is_empty());
 }
 
 #[test]
 fn rules_match_by_code_and_by_cause_and_attempts_are_counted() {
     for rule in [rule(vec![7], vec![]), rule(vec![], vec![Cause::OutOfMemory])] {
         let (code, cause) = if rule.causes.is_empty() { (7, Cause::ExitCode) } else { (137, Cause::OutOfMemory) };
-        let mut lab = Lab::new(&plan(FailureRule { max_retries: Some(2), ..rule }));
-        let id = lab.hire("one");
-        let mut lease = lab.ask(id).remove(0);
+        let mut fixture = RecoveryFixture::new(&plan(FailureRule { max_retries: Some(2), ..rule }));
+        let id = fixture.register("one");
+        let mut lease = fixture.request_work(id).remove(0);
         for _ in 0..2 {
-            let script = lab.fail(id, lease.key, code, cause).remove(0);
+            let script = fixture.fail(id, lease.key, code, cause).remove(0);
             assert_eq!(script.role, LeaseRole::Recovery);
-            lab.world.restart();
-            lease = lab.succeed(id, script.key).remove(0);
+            fixture.harness.restart();
+            lease = fixture.succeed(id, script.key).remove(0);
         }
-        assert_eq!(lab.fail(id, lease.key, code, cause), []);
-        assert_eq!(lab.world.states(&["a", "b"]), [JobState::Failed, JobState::Canceled], "{cause}");
-        assert_eq!(lab.world.results_of("a").len(), 3);
+        assert_eq!(fixture.fail(id, lease.key, code, cause), []);
+        assert_eq!(fixture.harness.states(&["a", "b"]), [JobState::Failed, JobState::Canceled], "{cause}");
+        assert_eq!(fixture.harness.results_of("a").len(), 3);
     }
 }
 
 #[test]
 fn a_script_that_fails_settles_the_job() {
     for (cause, state) in [(Cause::ExitCode, JobState::Failed), (Cause::Timeout, JobState::Terminated)] {
-        let mut lab = Lab::new(&plan(rule(vec![7], vec![])));
-        let id = lab.hire("one");
-        let lease = lab.ask(id).remove(0);
-        let script = lab.fail(id, lease.key, 7, cause).remove(0);
-        assert_eq!(lab.fail(id, script.key, 5, Cause::ExitCode), []);
-        assert_eq!(lab.world.states(&["a", "b"]), [state, JobState::Canceled]);
-        let event = lab.world.database.events.iter().find(|event| event.reason == "RecoveryFailed").unwrap();
+        let mut fixture = RecoveryFixture::new(&plan(rule(vec![7], vec![])));
+        let id = fixture.register("one");
+        let lease = fixture.request_work(id).remove(0);
+        let script = fixture.fail(id, lease.key, 7, cause).remove(0);
+        assert_eq!(fixture.fail(id, script.key, 5, Cause::ExitCode), []);
+        assert_eq!(fixture.harness.states(&["a", "b"]), [state, JobState::Canceled]);
+        let event = fixture.harness.database.events.iter().find(|event| event.reason == "RecoveryFailed").unwrap();
         assert_eq!(event.message, "the recovery script of job 'a' ended with exit code 5 after attempt 1");
-        assert_eq!(lab.world.results_of("a").len(), 1, "a script has no result of its own");
+        assert_eq!(fixture.harness.results_of("a").len(), 1, "a script has no result of its own");
     }
 }
 
 #[test]
 fn a_script_prefers_the_runner_of_the_attempt() {
-    let mut lab = Lab::new(&plan(rule(vec![7], vec![])));
-    let (one, two) = (lab.hire("one"), lab.hire("two"));
-    let key = lab.ask(one).remove(0).key;
+    let mut fixture = RecoveryFixture::new(&plan(rule(vec![7], vec![])));
+    let (one, two) = (fixture.register("one"), fixture.register("two"));
+    let key = fixture.request_work(one).remove(0).key;
     // The runner is stopping and takes no more work, so the script waits.
-    let report = SyncRequest { finished: vec![failure(key, 7, Cause::ExitCode)], stopping: true, ..say(1) };
-    assert_eq!(lab.say(one, report).leases, []);
-    assert_eq!(lab.ask(two), [], "its runner is still there");
+    let report = SyncRequest { finished: vec![failure(key, 7, Cause::ExitCode)], stopping: true, ..sync(1) };
+    assert_eq!(fixture.sync(one, report).leases, []);
+    assert_eq!(fixture.request_work(two), [], "its runner is still there");
     let mut small = runner("small");
     small.capacity.gpus = 0;
-    let small = lab.world.register(&small);
-    lab.say(one, SyncRequest { leaving: true, ..say(1) });
-    assert_eq!(lab.ask(small), [], "the job would not fit there");
-    assert_eq!(lab.ask(two)[0].role, LeaseRole::Recovery);
+    let small = fixture.harness.register(&small);
+    fixture.sync(one, SyncRequest { leaving: true, ..sync(1) });
+    assert_eq!(fixture.request_work(small), [], "the job would not fit there");
+    assert_eq!(fixture.request_work(two)[0].role, LeaseRole::Recovery);
 }
 
 #[test]
 fn lost_scripts_are_given_out_again_but_not_for_ever() {
-    let (mut lab, one, mut script) = Lab::recovering(&plan(rule(vec![7], vec![])));
+    let (mut fixture, one, mut script) = RecoveryFixture::recovering(&plan(rule(vec![7], vec![])));
     for round in 0..3 {
-        assert_eq!(lab.world.state_of("a"), JobState::Recovering, "{round}");
-        lab.say(one, SyncRequest { running: vec![running(script.key)], ..say(1) });
+        assert_eq!(fixture.harness.state_of("a"), JobState::Recovering, "{round}");
+        fixture.sync(one, SyncRequest { running: vec![running(script.key)], ..sync(1) });
         // The script no longer runs, and its outcome is unknown.
-        let answer = lab.ask(one);
+        let answer = fixture.request_work(one);
         if round < 2 {
             script = answer[0].clone();
             assert_eq!(script.role, LeaseRole::Recovery);
         }
     }
-    assert_eq!(lab.world.state_of("a"), JobState::Failed);
-    assert!(lab.world.reasons().contains(&"RecoveryFailed"));
+    assert_eq!(fixture.harness.state_of("a"), JobState::Failed);
+    assert!(fixture.harness.reasons().contains(&"RecoveryFailed"));
 }
 
 #[test]
 fn a_report_whose_answer_was_lost_changes_nothing_twice() {
-    let mut lab = Lab::new(&plan(rule(vec![7], vec![])));
-    let id = lab.hire("one");
-    let lease = lab.ask(id).remove(0);
-    let script = lab.fail(id, lease.key, 7, Cause::ExitCode).remove(0);
-    let report =
-        SyncRequest { queued: vec![script.key], finished: vec![failure(lease.key, 7, Cause::ExitCode)], ..ask(1, 8) };
-    let answer = lab.say(id, report);
+    let mut fixture = RecoveryFixture::new(&plan(rule(vec![7], vec![])));
+    let id = fixture.register("one");
+    let lease = fixture.request_work(id).remove(0);
+    let script = fixture.fail(id, lease.key, 7, Cause::ExitCode).remove(0);
+    let report = SyncRequest {
+        queued: vec![script.key],
+        finished: vec![failure(lease.key, 7, Cause::ExitCode)],
+        ..request_work(1, 8)
+    };
+    let answer = fixture.sync(id, report);
     assert_eq!((answer.refused, answer.leases), (vec![], vec![]));
-    let next = lab.succeed(id, script.key).remove(0);
-    let answer = lab.say(id, SyncRequest { queued: vec![next.key], finished: vec![success(script.key)], ..say(1) });
+    let next = fixture.succeed(id, script.key).remove(0);
+    let answer =
+        fixture.sync(id, SyncRequest { queued: vec![next.key], finished: vec![success(script.key)], ..sync(1) });
     assert_eq!(answer.refused, [script.key], "the job is beyond it");
-    assert_eq!((lab.world.state_of("a"), lab.world.job("a").attempt), (JobState::Leased, 2));
+    assert_eq!((fixture.harness.state_of("a"), fixture.harness.job("a").attempt), (JobState::Leased, 2));
 }
 
 #[test]
 fn people_and_edits_end_the_wait() {
     let plan = plan(rule(vec![7], vec![]));
-    type Operation = fn(&mut World, &Plan);
+    type Operation = fn(&mut EngineHarness, &Plan);
     let operations: [(&str, Operation, JobState); 4] = [
         (
             "cancel",
-            |world, _| drop(world.run(|engine, tx| engine.cancel(engine.find("default", "w").unwrap(), tx))),
+            |harness, _| drop(harness.run(|engine, tx| engine.cancel(engine.find("default", "w").unwrap(), tx))),
             JobState::Canceled,
         ),
         (
             "retry",
-            |world, _| {
+            |harness, _| {
                 let which = Retry::Jobs(vec!["a".to_owned()]);
-                drop(world.run(|engine, tx| engine.retry(engine.find("default", "w").unwrap(), &which, tx)));
+                drop(harness.run(|engine, tx| engine.retry(engine.find("default", "w").unwrap(), &which, tx)));
             },
             JobState::Blocked,
         ),
-        ("edit", |world, plan| drop(world.apply(&plan.clone().edit("a", |job| job.version += 1))), JobState::Blocked),
+        (
+            "edit",
+            |harness, plan| drop(harness.apply(&plan.clone().edit("a", |job| job.version += 1))),
+            JobState::Blocked,
+        ),
         (
             "edit of another",
-            |world, plan| drop(world.apply(&plan.clone().edit("b", |job| job.version += 1))),
+            |harness, plan| drop(harness.apply(&plan.clone().edit("b", |job| job.version += 1))),
             JobState::Recovering,
         ),
     ];
     for (what, operation, state) in operations {
-        let (mut lab, id, script) = Lab::recovering(&plan);
-        operation(&mut lab.world, &plan);
-        assert_eq!(lab.world.state_of("a"), state, "{what}");
-        let answer = lab.say(id, SyncRequest { running: vec![running(script.key)], ..say(1) });
+        let (mut fixture, id, script) = RecoveryFixture::recovering(&plan);
+        operation(&mut fixture.harness, &plan);
+        assert_eq!(fixture.harness.state_of("a"), state, "{what}");
+        let answer = fixture.sync(id, SyncRequest { running: vec![running(script.key)], ..sync(1) });
         let ended = if state == JobState::Recovering { vec![] } else { vec![script.key] };
         assert_eq!(answer.cancel, ended, "{what}");
         if state == JobState::Blocked {
-            assert_eq!(lab.world.job("a").attempt, 2, "the failed attempt has a result");
+            assert_eq!(fixture.harness.job("a").attempt, 2, "the failed attempt has a result");
         }
     }
-    let (mut lab, id, script) = Lab::recovering(&plan);
-    let workflow = lab.world.workflow();
-    lab.world.run(|engine, tx| engine.delete(workflow, tx)).unwrap();
-    let answer = lab.say(id, SyncRequest { finished: vec![success(script.key)], ..say(1) });
+    let (mut fixture, id, script) = RecoveryFixture::recovering(&plan);
+    let workflow = fixture.harness.workflow();
+    fixture.harness.run(|engine, tx| engine.delete(workflow, tx)).unwrap();
+    let answer = fixture.sync(id, SyncRequest { finished: vec![success(script.key)], ..sync(1) });
     assert_eq!(answer.refused, [script.key]);
-    assert!(lab.world.database.recoveries.is_empty());
+    assert!(fixture.harness.database.recoveries.is_empty());
 }
 
 #[test]
@@ -226,56 +235,56 @@ fn only_as_many_scripts_at_once_as_jobs() {
         job
     });
     let handler = FailureHandler { name: "h".to_owned(), rules: vec![rule(vec![7], vec![])] };
-    let mut lab = Lab::new(&Plan::new(jobs).with(|spec| spec.failure_handlers = vec![handler]));
-    let id = lab.hire("one");
-    let leases = lab.say(
+    let mut fixture = RecoveryFixture::new(&Plan::new(jobs).with(|spec| spec.failure_handlers = vec![handler]));
+    let id = fixture.register("one");
+    let leases = fixture.sync(
         id,
         SyncRequest {
-            want: torc_api::wire::WorkRequest { ahead: 20, bridge: 20, ..super::world::want(20) },
-            ..ask(1, 1)
+            want: torc_api::wire::WorkRequest { ahead: 20, bridge: 20, ..super::harness::want(20) },
+            ..request_work(1, 1)
         },
     );
     assert_eq!(leases.leases.len(), 20);
     let finished = leases.leases.iter().map(|lease| failure(lease.key, 7, Cause::ExitCode)).collect();
-    let scripts = lab.say(id, SyncRequest { finished, ..say(1) }).leases;
+    let scripts = fixture.sync(id, SyncRequest { finished, ..sync(1) }).leases;
     assert_eq!(scripts.len(), 8, "the runner has 8 CPUs");
     let done = SyncRequest {
         queued: scripts[1..].iter().map(|lease| lease.key).collect(),
         finished: vec![success(scripts[0].key)],
-        ..say(1)
+        ..sync(1)
     };
-    assert_eq!(lab.say(id, done).leases.len(), 1);
+    assert_eq!(fixture.sync(id, done).leases.len(), 1);
 }
 
 /// The user retries or edits while the script runs. The job must wait for the end of the script.
 #[test]
 fn a_retried_job_waits_until_its_script_has_ended() {
-    let again = |lab: &mut Lab, edited: bool| {
-        let id = lab.world.workflow();
+    let again = |fixture: &mut RecoveryFixture, edited: bool| {
+        let id = fixture.harness.workflow();
         match edited {
-            true => drop(lab.world.apply(&plan(rule(vec![7], vec![])).edit("a", |job| job.version += 1))),
+            true => drop(fixture.harness.apply(&plan(rule(vec![7], vec![])).edit("a", |job| job.version += 1))),
             false => {
                 let jobs = Retry::Jobs(vec!["a".to_owned()]);
-                lab.world.run(|engine, tx| engine.retry(id, &jobs, tx)).unwrap();
+                fixture.harness.run(|engine, tx| engine.retry(id, &jobs, tx)).unwrap();
             }
         }
     };
     for edited in [false, true] {
-        let (mut lab, id, script) = Lab::recovering(&plan(rule(vec![7], vec![])));
-        lab.say(id, SyncRequest { running: vec![running(script.key)], ..say(1) });
-        let other = lab.hire("two");
-        again(&mut lab, edited);
-        assert_eq!(lab.world.state_of("a"), JobState::Blocked);
+        let (mut fixture, id, script) = RecoveryFixture::recovering(&plan(rule(vec![7], vec![])));
+        fixture.sync(id, SyncRequest { running: vec![running(script.key)], ..sync(1) });
+        let other = fixture.register("two");
+        again(&mut fixture, edited);
+        assert_eq!(fixture.harness.state_of("a"), JobState::Blocked);
         for _ in 0..2 {
-            assert_eq!(lab.ask(other), [], "no runner starts it");
-            let answer = lab.say(id, SyncRequest { running: vec![running(script.key)], ..ask(1, 8) });
+            assert_eq!(fixture.request_work(other), [], "no runner starts it");
+            let answer = fixture.sync(id, SyncRequest { running: vec![running(script.key)], ..request_work(1, 8) });
             assert_eq!((answer.cancel, answer.leases.len()), (vec![script.key], 0), "told in every answer");
-            lab.world.restart();
+            fixture.harness.restart();
         }
-        let next = lab.fail(id, script.key, 143, Cause::Canceled).remove(0);
+        let next = fixture.fail(id, script.key, 143, Cause::Canceled).remove(0);
         assert_eq!((next.name.as_str(), next.key.attempt, next.role), ("a", 2, LeaseRole::Job));
-        assert_eq!(lab.world.results_of("a").len(), 1, "a script has no result");
-        assert!(lab.world.database.detached_leases.is_empty());
+        assert_eq!(fixture.harness.results_of("a").len(), 1, "a script has no result");
+        assert!(fixture.harness.database.detached_leases.is_empty());
     }
 }
 
@@ -283,19 +292,19 @@ fn a_retried_job_waits_until_its_script_has_ended() {
 #[test]
 fn a_script_that_no_runner_holds_is_not_waited_for() {
     for how in ["left", "gave back", "has it no more", "silent"] {
-        let (mut lab, id, script) = Lab::recovering(&plan(rule(vec![7], vec![])));
-        let workflow = lab.world.workflow();
-        lab.world.run(|engine, tx| engine.cancel(workflow, tx)).unwrap();
-        assert_eq!(lab.world.state_of("a"), JobState::Canceled);
-        lab.world.run(|engine, tx| engine.resume(workflow, tx)).unwrap();
-        assert_eq!(lab.world.state_of("a"), JobState::Blocked, "{how}");
+        let (mut fixture, id, script) = RecoveryFixture::recovering(&plan(rule(vec![7], vec![])));
+        let workflow = fixture.harness.workflow();
+        fixture.harness.run(|engine, tx| engine.cancel(workflow, tx)).unwrap();
+        assert_eq!(fixture.harness.state_of("a"), JobState::Canceled);
+        fixture.harness.run(|engine, tx| engine.resume(workflow, tx)).unwrap();
+        assert_eq!(fixture.harness.state_of("a"), JobState::Blocked, "{how}");
         match how {
-            "left" => drop(lab.say(id, SyncRequest { leaving: true, ..say(1) })),
-            "gave back" => drop(lab.say(id, SyncRequest { returned: vec![script.key], ..say(1) })),
-            "silent" => lab.world.silence(200_000),
-            _ => drop(lab.say(id, say(1))),
+            "left" => drop(fixture.sync(id, SyncRequest { leaving: true, ..sync(1) })),
+            "gave back" => drop(fixture.sync(id, SyncRequest { returned: vec![script.key], ..sync(1) })),
+            "silent" => fixture.harness.silence(200_000),
+            _ => drop(fixture.sync(id, sync_request(1))),
         }
-        assert_eq!(lab.world.state_of("a"), JobState::Ready, "{how}");
-        assert!(lab.world.database.detached_leases.is_empty(), "{how}");
+        assert_eq!(fixture.harness.state_of("a"), JobState::Ready, "{how}");
+        assert!(fixture.harness.database.detached_leases.is_empty(), "{how}");
     }
 }

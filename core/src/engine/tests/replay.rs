@@ -3,32 +3,32 @@
 use torc_api::state::{Cause, JobState};
 use torc_api::wire::{AttemptKey, FinishedAttempt, JournalledResult, ReplayOutcome, SyncRequest};
 
+use super::harness::{EngineHarness, failure, runner, running, success, sync_request, work_request};
 use super::plan::{Plan, job};
-use super::world::{World, ask, failure, runner, running, say, success};
 use crate::engine::{CommandError, Retry};
 use crate::ids::{RunnerId, WorkflowId};
 
 const DAY_MS: u64 = 86_400_000;
 
 /// Returns a runner that runs `a` and is silent for days; `b` depends on `a`.
-fn drained() -> (World, RunnerId, AttemptKey) {
+fn drained() -> (EngineHarness, RunnerId, AttemptKey) {
     let plan = Plan::new([job("a"), job("b").after(&["a"])]).with(|spec| spec.orphan_after = Some("never".to_owned()));
-    let mut world = World::with(&plan);
-    let id = world.register(&runner("one"));
-    world.sync(id, &ask(1, 1));
-    let key = world.key("a");
-    world.sync(id, &SyncRequest { running: vec![running(key)], ..say(2) });
-    world.pass(1_000);
-    (world, id, key)
+    let mut harness = EngineHarness::with(&plan);
+    let id = harness.register(&runner("one"));
+    harness.sync(id, &work_request(1, 1));
+    let key = harness.key("a");
+    harness.sync(id, &SyncRequest { running: vec![running(key)], ..sync(2) });
+    harness.pass(1_000);
+    (harness, id, key)
 }
 
-fn written(world: &World, finished: FinishedAttempt) -> JournalledResult {
-    JournalledResult { ended_ms: world.now.wall_ms, runner: Some(1), name: "a".to_owned(), finished }
+fn written(harness: &EngineHarness, finished: FinishedAttempt) -> JournalledResult {
+    JournalledResult { ended_ms: harness.now.wall_ms, runner: Some(1), name: "a".to_owned(), finished }
 }
 
-fn replay(world: &mut World, results: &[JournalledResult]) -> Vec<(ReplayOutcome, Option<String>)> {
-    let (workflow, run) = (world.workflow(), 1);
-    let replayed = world.run(|engine, tx| engine.replay(workflow, run, results, tx)).unwrap();
+fn replay(harness: &mut EngineHarness, results: &[JournalledResult]) -> Vec<(ReplayOutcome, Option<String>)> {
+    let (workflow, run) = (harness.workflow(), 1);
+    let replayed = harness.run(|engine, tx| engine.replay(workflow, run, results, tx)).unwrap();
     replayed.into_iter().map(|replayed| (replayed.outcome, replayed.reason)).collect()
 }
 
@@ -39,58 +39,58 @@ fn rejected(reason: &str) -> (ReplayOutcome, Option<String>) {
 // J36, J37
 #[test]
 fn a_result_of_days_ago_counts_once_with_the_time_it_had() {
-    let (mut world, id, key) = drained();
-    let result = written(&world, success(key));
-    let ended_ms = world.now.wall_ms;
-    world.silence(3 * DAY_MS);
-    assert_eq!(world.state_of("a"), JobState::Running, "in doubt, but not given up");
-    assert_eq!(replay(&mut world, std::slice::from_ref(&result)), [(ReplayOutcome::Accepted, None)]);
-    assert_eq!(world.states(&["a", "b"]), [JobState::Completed, JobState::Ready]);
-    let row = world.results_of("a")[0];
+    let (mut harness, id, key) = drained();
+    let result = written(&harness, success(key));
+    let ended_ms = harness.now.wall_ms;
+    harness.silence(3 * DAY_MS);
+    assert_eq!(harness.state_of("a"), JobState::Running, "in doubt, but not given up");
+    assert_eq!(replay(&mut harness, std::slice::from_ref(&result)), [(ReplayOutcome::Accepted, None)]);
+    assert_eq!(harness.states(&["a", "b"]), [JobState::Completed, JobState::Ready]);
+    let row = harness.results_of("a")[0];
     assert_eq!((row.ended_ms, row.started_ms, row.runner), (ended_ms, ended_ms - 100, Some(id)));
     for _ in 0..2 {
-        assert_eq!(replay(&mut world, std::slice::from_ref(&result)), [(ReplayOutcome::AlreadyKnown, None)]);
+        assert_eq!(replay(&mut harness, std::slice::from_ref(&result)), [(ReplayOutcome::AlreadyKnown, None)]);
     }
-    assert_eq!(world.results_of("a").len(), 1);
+    assert_eq!(harness.results_of("a").len(), 1);
     // The runner returns and reports the same result.
-    let back = world.register(&runner("one"));
-    let answer = world.sync(back, &SyncRequest { finished: vec![success(key)], ..say(1) });
+    let back = harness.register(&runner("one"));
+    let answer = harness.sync(back, &SyncRequest { finished: vec![success(key)], ..sync(1) });
     assert_eq!(answer.refused, []);
-    assert_eq!(world.results_of("a").len(), 1);
+    assert_eq!(harness.results_of("a").len(), 1);
 }
 
 // J37
 #[test]
 fn results_of_a_superseded_run_are_rejected_and_change_nothing() {
-    let (mut world, _, key) = drained();
-    let result = written(&world, success(key));
-    let workflow = world.workflow();
-    world.run(|engine, tx| engine.retry(workflow, &Retry::All, tx)).unwrap();
+    let (mut harness, _, key) = drained();
+    let result = written(&harness, success(key));
+    let workflow = harness.workflow();
+    harness.run(|engine, tx| engine.retry(workflow, &Retry::All, tx)).unwrap();
     let reason = "run 1 is superseded: the workflow is at run 2";
-    assert_eq!(replay(&mut world, &[result]), [rejected(reason)]);
-    assert_eq!((world.job("a").run, world.state_of("b")), (2, JobState::Blocked));
-    assert_eq!(world.results_of("a").len(), 0);
+    assert_eq!(replay(&mut harness, &[result]), [rejected(reason)]);
+    assert_eq!((harness.job("a").run, harness.state_of("b")), (2, JobState::Blocked));
+    assert_eq!(harness.results_of("a").len(), 0);
 }
 
 // J37
 #[test]
 fn once_a_newer_attempt_has_started_the_old_result_is_too_late() {
-    let (mut world, id, key) = drained();
-    let result = written(&world, success(key));
+    let (mut harness, id, key) = drained();
+    let result = written(&harness, success(key));
     // The runner returned without the job, so the attempt was lost, and another runner runs the job.
-    world.sync(id, &ask(3, 1));
-    let newer = world.key("a");
+    harness.sync(id, &work_request(3, 1));
+    let newer = harness.key("a");
     assert_eq!(newer.attempt, 2);
-    world.sync(id, &SyncRequest { running: vec![running(newer)], ..say(4) });
-    assert_eq!(replay(&mut world, &[result]), [rejected("a newer attempt has been started")]);
-    assert_eq!(world.state_of("a"), JobState::Running);
+    harness.sync(id, &SyncRequest { running: vec![running(newer)], ..sync(4) });
+    assert_eq!(replay(&mut harness, &[result]), [rejected("a newer attempt has been started")]);
+    assert_eq!(harness.state_of("a"), JobState::Running);
 }
 
 // J37
 #[test]
 fn what_belongs_elsewhere_is_rejected_one_by_one() {
-    let (mut world, _, key) = drained();
-    let good = written(&world, failure(key, 4, Cause::ExitCode));
+    let (mut harness, _, key) = drained();
+    let good = written(&harness, failure(key, 4, Cause::ExitCode));
     let with = |change: fn(&mut JournalledResult)| {
         let mut result = good.clone();
         change(&mut result);
@@ -114,40 +114,40 @@ fn what_belongs_elsewhere_is_rejected_one_by_one() {
         (ReplayOutcome::Accepted, None),
         (ReplayOutcome::AlreadyKnown, None),
     ];
-    assert_eq!(replay(&mut world, &results), expected);
-    assert_eq!(world.results_of("a")[0].return_code, 4);
+    assert_eq!(replay(&mut harness, &results), expected);
+    assert_eq!(harness.results_of("a")[0].return_code, 4);
     let unknown = WorkflowId(9);
-    let refused = world.run(|engine, tx| engine.replay(unknown, 1, &[good], tx));
+    let refused = harness.run(|engine, tx| engine.replay(unknown, 1, &[good], tx));
     assert_eq!(refused, Err(CommandError::NoWorkflow("9".to_owned())));
 }
 
 /// A store was deleted and created again, and a runner still has the journal of the earlier store.
 #[test]
 fn a_report_from_before_the_workflow_existed_is_refused() {
-    let (mut world, id, key) = drained();
+    let (mut harness, id, key) = drained();
     let mut old = success(key);
     old.ended_ms_ago = 120_000;
-    let answer = world.sync(id, &SyncRequest { running: vec![running(key)], finished: vec![old], ..say(3) });
+    let answer = harness.sync(id, &SyncRequest { running: vec![running(key)], finished: vec![old], ..sync(3) });
     assert_eq!(answer.refused, [key]);
-    assert_eq!(world.state_of("a"), JobState::Running);
+    assert_eq!(harness.state_of("a"), JobState::Running);
 }
 
 // J14
 #[test]
 fn a_drained_runner_stays_until_its_results_arrive() {
-    let (mut world, id, key) = drained();
-    let result = written(&world, success(key));
-    world.silence(DAY_MS);
-    assert_eq!(world.engine.runners().iter().map(|runner| runner.id).collect::<Vec<_>>(), [id.0]);
-    replay(&mut world, &[result]);
-    world.silence(1_000);
-    assert_eq!(world.engine.runners().len(), 0, "it holds nothing more and is silent");
+    let (mut harness, id, key) = drained();
+    let result = written(&harness, success(key));
+    harness.silence(DAY_MS);
+    assert_eq!(harness.engine.runners().iter().map(|runner| runner.id).collect::<Vec<_>>(), [id.0]);
+    replay(&mut harness, &[result]);
+    harness.silence(1_000);
+    assert_eq!(harness.engine.runners().len(), 0, "it holds nothing more and is silent");
 }
 
 #[test]
 fn an_agent_replays_results_of_its_predecessor() {
-    let (mut world, id, key) = drained();
-    let result = JournalledResult { runner: None, ..written(&world, success(key)) };
-    assert_eq!(replay(&mut world, &[result]), [(ReplayOutcome::Accepted, None)]);
-    assert_eq!(world.results_of("a")[0].runner, Some(id));
+    let (mut harness, id, key) = drained();
+    let result = JournalledResult { runner: None, ..written(&harness, success(key)) };
+    assert_eq!(replay(&mut harness, &[result]), [(ReplayOutcome::Accepted, None)]);
+    assert_eq!(harness.results_of("a")[0].runner, Some(id));
 }

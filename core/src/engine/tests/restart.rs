@@ -8,10 +8,10 @@ use torc_api::wire::{LEASE_SECONDS, SyncRequest};
 
 use super::actions::commands;
 use super::allocations::{for_slurm, in_slurm};
+use super::harness::{EngineHarness, failure, runner, running, success, sync_request, work_request};
 use super::history::History;
 use super::plan::{Plan, job};
 use super::random::{plans, steps};
-use super::world::{World, ask, failure, runner, running, say, success};
 use crate::engine::{Engine, Observation, Retry};
 use crate::ids::{Now, RunnerId};
 use crate::planning::orphans::SlurmObservation;
@@ -66,18 +66,18 @@ proptest! {
             history.step(step);
         }
         history.commit();
-        let now = history.world.now;
-        let known = |runner: RunnerId| history.world.engine.runners.get(&runner).is_some();
+        let now = history.harness.now;
+        let known = |runner: RunnerId| history.harness.engine.runners.get(&runner).is_some();
         let mut fleet = history.fleet.clone();
         let speaking = fleet.iter_mut().filter(|runner| !runner.gone);
         let requests: Vec<(RunnerId, SyncRequest)> = speaking
             .filter_map(|runner| Some((runner.id.filter(|id| known(*id))?, runner.message(2, 5, now.mono_ms))))
             .collect();
-        let mut restored = Engine::restore(history.world.database.snapshot(), now).unwrap();
-        restored.continue_session(history.world.engine.session());
+        let mut restored = Engine::restore(history.harness.database.snapshot(), now).unwrap();
+        restored.continue_session(history.harness.engine.session());
         // The number of a lease that was withdrawn before it was written may be assigned again, to another attempt.
-        restored.last.lease_id = history.world.engine.last.lease_id;
-        let live = &mut history.world.engine;
+        restored.last.lease_id = history.harness.engine.last.lease_id;
+        let live = &mut history.harness.engine;
         forget_what_is_not_kept(live, now);
         let expected = go_on(live, &requests, now);
         prop_assert_eq!(go_on(&mut restored, &requests, now), expected);
@@ -85,58 +85,61 @@ proptest! {
 }
 
 /// `a` and `b` run in an allocation, on a runner that registered before the restart of the server.
-fn restarted_in_slurm() -> (World, RunnerId, crate::engine::AllocationKey) {
-    let mut world = World::with(&for_slurm());
-    let key = world.allocation("7");
-    world.allocation("8");
-    let id = world.register(&in_slurm("n1", "7"));
-    world.sync(id, &ask(1, 2));
-    let keys = ["a", "b"].map(|name| running(world.key(name)));
-    world.sync(id, &SyncRequest { running: keys.to_vec(), ..say(2) });
-    world.restart();
-    (world, id, key)
+fn restarted_in_slurm() -> (EngineHarness, RunnerId, crate::engine::AllocationKey) {
+    let mut harness = EngineHarness::with(&for_slurm());
+    let key = harness.allocation("7");
+    harness.allocation("8");
+    let id = harness.register(&in_slurm("n1", "7"));
+    harness.sync(id, &work_request(1, 2));
+    let keys = ["a", "b"].map(|name| running(harness.key(name)));
+    harness.sync(id, &SyncRequest { running: keys.to_vec(), ..sync(2) });
+    harness.restart();
+    (harness, id, key)
 }
 
 #[test]
 fn a_runner_is_in_its_allocation_after_a_restart() {
-    let (mut world, id, key) = restarted_in_slurm();
+    let (mut harness, id, key) = restarted_in_slurm();
     let inhabited: Vec<usize> =
-        world.engine.slurm_needs(None, world.now)[0].allocations.iter().map(|one| one.runners).collect();
+        harness.engine.slurm_needs(None, harness.now)[0].allocations.iter().map(|one| one.runners).collect();
     assert_eq!(inhabited, [1, 0], "the runner counts in its own allocation");
-    assert!(!world.row(key).has_reported);
+    assert!(!harness.row(key).has_reported);
     let report =
-        SyncRequest { running: vec![running(world.key("b"))], finished: vec![success(world.key("a"))], ..say(3) };
-    world.sync(id, &report);
-    assert!(world.row(key).has_reported, "a result of its runner says that the allocation was of use");
+        SyncRequest { running: vec![running(harness.key("b"))], finished: vec![success(harness.key("a"))], ..sync(3) };
+    harness.sync(id, &report);
+    assert!(harness.row(key).has_reported, "a result of its runner says that the allocation was of use");
 }
 
 // R01
 #[test]
 fn jobs_are_lost_with_their_allocation_after_a_restart() {
-    let (mut world, id, key) = restarted_in_slurm();
-    let seen =
-        Observation { sighting: SlurmObservation::Recorded(SlurmState::NodeFailure), ..Observation::unanswered(key) };
-    world.run(|engine, tx| engine.observe_allocations(&[seen], tx));
-    assert_eq!(world.states(&["a", "b"]), [JobState::Ready; 2]);
-    let causes: Vec<_> = ["a", "b"].map(|name| world.results_of(name)[0].cause).to_vec();
+    let (mut harness, id, key) = restarted_in_slurm();
+    let seen = Observation {
+        observation: SlurmObservation::Recorded(SlurmState::NodeFailure),
+        ..Observation::unanswered(key)
+    };
+    harness.run(|engine, tx| engine.observe_allocations(&[seen], tx));
+    assert_eq!(harness.states(&["a", "b"]), [JobState::Ready; 2]);
+    let causes: Vec<_> = ["a", "b"].map(|name| harness.results_of(name)[0].cause).to_vec();
     assert_eq!(causes, [Some(Cause::NodeFailure); 2]);
-    assert!(world.database.runners[&id].ended_ms.is_some(), "the runner went with its allocation");
-    let event = world.database.events.iter().find(|event| event.reason == "OrphansReclaimed").unwrap();
+    assert!(harness.database.runners[&id].ended_ms.is_some(), "the runner went with its allocation");
+    let event = harness.database.events.iter().find(|event| event.reason == "OrphansReclaimed").unwrap();
     assert_eq!(event.message, "2 running jobs lost with their allocations (1 runner)");
 }
 
 #[test]
 fn an_actions_tries_count_on_after_a_restart() {
     let plan = Plan::new([job("a")]).with(|spec| spec.actions = vec![commands(TriggerType::OnWorkflowStart, "x")]);
-    let mut world = World::with(&plan);
-    let id = world.register(&runner("one"));
-    let mut lease = world.sync(id, &ask(1, 1)).leases[0].clone();
+    let mut harness = EngineHarness::with(&plan);
+    let id = harness.register(&runner("one"));
+    let mut lease = harness.sync(id, &work_request(1, 1)).leases[0].clone();
     for (attempt, state) in [(1, ActionState::Pending), (2, ActionState::Pending), (3, ActionState::Failed)] {
         assert_eq!(lease.key.attempt, attempt);
-        world.restart();
+        harness.restart();
         let failed = vec![failure(lease.key, 3, Cause::ExitCode)];
-        let answer = world.sync(id, &SyncRequest { finished: failed, ..ask(1 + attempt.unsigned_abs() as u64, 1) });
-        let action = &world.engine.actions(world.workflow()).unwrap()[0];
+        let answer =
+            harness.sync(id, &SyncRequest { finished: failed, ..request_work(1 + attempt.unsigned_abs() as u64, 1) });
+        let action = &harness.engine.actions(harness.workflow()).unwrap()[0];
         assert_eq!((action.status, action.tries), (state, attempt));
         lease = answer.leases[0].clone();
     }
@@ -149,19 +152,19 @@ fn a_fired_trigger_does_not_fire_again_after_a_restart() {
         spec.actions = vec![commands(TriggerType::OnWorkflowStart, "x"), commands(TriggerType::OnJobsReady, "y")];
         spec.actions[1].jobs = Some(vec!["b".to_owned()]);
     });
-    let mut world = World::with(&plan);
-    let id = world.register(&runner("one"));
+    let mut harness = EngineHarness::with(&plan);
+    let id = harness.register(&runner("one"));
     let mut sequence = 0;
     let mut names = Vec::new();
     for _ in 0..6 {
         sequence += 1;
-        let leases = world.sync(id, &ask(sequence, 1)).leases;
+        let leases = harness.sync(id, &work_request(sequence, 1)).leases;
         names.extend(leases.iter().map(|lease| lease.name.clone()));
-        world.restart();
+        harness.restart();
         sequence += 1;
         let finished = leases.iter().map(|lease| success(lease.key)).collect();
-        world.sync(id, &SyncRequest { finished, ..say(sequence) });
-        world.restart();
+        harness.sync(id, &SyncRequest { finished, ..sync(sequence) });
+        harness.restart();
     }
     names.sort();
     assert_eq!(names, ["a", "b", "on_jobs_ready", "on_workflow_start"]);
@@ -170,45 +173,45 @@ fn a_fired_trigger_does_not_fire_again_after_a_restart() {
 /// Failures of an earlier run use up no budget of the present one, neither before a restart nor after it.
 #[test]
 fn budgets_are_those_of_the_present_run_after_a_restart() {
-    let mut world = World::with(&Plan::new([job("a")]));
-    let workflow = world.workflow();
+    let mut harness = EngineHarness::with(&Plan::new([job("a")]));
+    let workflow = harness.workflow();
     let mut sequence = 0;
     for run in 1..=2 {
-        let id = world.register(&runner("one"));
+        let id = harness.register(&runner("one"));
         sequence = 0;
         for attempt in 1..=3 {
-            let lease = world.sync(id, &ask(sequence + 1, 1)).leases[0].clone();
+            let lease = harness.sync(id, &work_request(sequence + 1, 1)).leases[0].clone();
             assert_eq!((lease.key.run, lease.key.attempt), (run, attempt));
-            let lost = SyncRequest { finished: vec![failure(lease.key, -128, Cause::Lost)], ..say(sequence + 2) };
-            world.sync(id, &lost);
+            let lost = SyncRequest { finished: vec![failure(lease.key, -128, Cause::Lost)], ..sync(sequence + 2) };
+            harness.sync(id, &lost);
             sequence += 2;
-            world.restart();
-            assert_eq!(world.state_of("a"), JobState::Ready, "run {run}, attempt {attempt}");
+            harness.restart();
+            assert_eq!(harness.state_of("a"), JobState::Ready, "run {run}, attempt {attempt}");
         }
         if run == 1 {
-            world.run(|engine, tx| engine.retry(workflow, &Retry::All, tx)).unwrap();
-            world.restart();
+            harness.run(|engine, tx| engine.retry(workflow, &Retry::All, tx)).unwrap();
+            harness.restart();
         }
     }
-    let id = world.register(&runner("one"));
-    let lease = world.sync(id, &ask(1, 1)).leases[0].clone();
-    world.sync(id, &SyncRequest { finished: vec![failure(lease.key, -128, Cause::Lost)], ..say(2) });
-    assert_eq!(world.state_of("a"), JobState::Failed, "the fourth loss of a run is one too many");
+    let id = harness.register(&runner("one"));
+    let lease = harness.sync(id, &work_request(1, 1)).leases[0].clone();
+    harness.sync(id, &SyncRequest { finished: vec![failure(lease.key, -128, Cause::Lost)], ..sync(2) });
+    assert_eq!(harness.state_of("a"), JobState::Failed, "the fourth loss of a run is one too many");
     assert!(sequence > 0);
 }
 
 #[test]
 fn numbers_go_on_after_a_restart_even_of_what_is_gone() {
-    let mut world = World::with(&for_slurm());
-    world.allocation("7");
-    world.register(&runner("one"));
-    let before = world.engine.last;
-    let id = world.workflow();
-    world.run(|engine, tx| engine.delete(id, tx)).unwrap();
-    world.restart();
-    assert_eq!(world.engine.last.workflow, before.workflow);
-    assert_eq!((world.engine.last.job, world.engine.last.profile), (before.job, before.profile));
-    assert_eq!((world.engine.last.runner, world.engine.last.allocation), (before.runner, before.allocation));
-    world.apply(&for_slurm());
-    assert!(world.workflow() > id && world.job("a").id.0 > before.job);
+    let mut harness = EngineHarness::with(&for_slurm());
+    harness.allocation("7");
+    harness.register(&runner("one"));
+    let before = harness.engine.last;
+    let id = harness.workflow();
+    harness.run(|engine, tx| engine.delete(id, tx)).unwrap();
+    harness.restart();
+    assert_eq!(harness.engine.last.workflow, before.workflow);
+    assert_eq!((harness.engine.last.job, harness.engine.last.profile), (before.job, before.profile));
+    assert_eq!((harness.engine.last.runner, harness.engine.last.allocation), (before.runner, before.allocation));
+    harness.apply(&for_slurm());
+    assert!(harness.workflow() > id && harness.job("a").id.0 > before.job);
 }

@@ -3,8 +3,8 @@
 use torc_api::token::Grant;
 use torc_api::wire::{AttemptKey, RegisterRequest, RunnerScope, SyncRequest};
 
+use super::harness::{EngineHarness, runner, running, success, sync_request, work_request};
 use super::plan::{Plan, job};
-use super::world::{World, ask, runner, running, say, success};
 use crate::engine::CommandError;
 use crate::ids::WorkflowId;
 
@@ -13,10 +13,10 @@ fn owner(user: &str) -> Grant {
 }
 
 /// Ada's workflow `w` with one job.
-fn world() -> (World, WorkflowId) {
-    let world = World::with(&Plan::new([job("a")]));
-    let id = world.workflow();
-    (world, id)
+fn harness() -> (EngineHarness, WorkflowId) {
+    let harness = EngineHarness::with(&Plan::new([job("a")]));
+    let id = harness.workflow();
+    (harness, id)
 }
 
 fn scoped(host: &str, workflow: &str) -> RegisterRequest {
@@ -25,7 +25,7 @@ fn scoped(host: &str, workflow: &str) -> RegisterRequest {
 
 #[test]
 fn a_workflow_is_its_owners_its_runners_and_the_administrators() {
-    let (world, id) = world();
+    let (harness, id) = harness();
     for (grant, theirs) in [
         (Grant::Admin, true),
         (owner("ada"), true),
@@ -39,20 +39,20 @@ fn a_workflow_is_its_owners_its_runners_and_the_administrators() {
         (Grant::Pool, true),
         (Grant::Metrics, false),
     ] {
-        assert_eq!(world.engine.rights().includes(&grant, id), theirs, "{grant:?}");
-        let listed = world.engine.rights().included(&grant).is_none_or(|list| list.contains(&id));
+        assert_eq!(harness.engine.rights().includes(&grant, id), theirs, "{grant:?}");
+        let listed = harness.engine.rights().included(&grant).is_none_or(|list| list.contains(&id));
         assert_eq!(listed, theirs, "{grant:?}");
-        let applied = world.engine.rights().may_apply(&grant, "default", "w");
+        let applied = harness.engine.rights().may_apply(&grant, "default", "w");
         assert_eq!(applied.is_ok(), theirs, "{grant:?}");
-        assert_eq!(world.engine.rights().may_apply(&grant, "default", "new"), Ok(()), "a free name");
+        assert_eq!(harness.engine.rights().may_apply(&grant, "default", "new"), Ok(()), "a free name");
     }
     let refusal = CommandError::Forbidden("workflow 'w' belongs to ada".to_owned());
-    assert_eq!(world.engine.rights().may_apply(&owner("bob"), "default", "w"), Err(refusal));
+    assert_eq!(harness.engine.rights().may_apply(&owner("bob"), "default", "w"), Err(refusal));
 }
 
 #[test]
 fn only_an_administrators_runner_serves_more_than_one_workflow() {
-    let (world, id) = world();
+    let (harness, id) = harness();
     let of = |reference: &str| RunnerScope::Workflow(reference.to_owned());
     let number = id.0.to_string();
     for (grant, scope, may) in [
@@ -74,46 +74,48 @@ fn only_an_administrators_runner_serves_more_than_one_workflow() {
         (Grant::Pool, RunnerScope::All, true),
         (Grant::Metrics, of("w"), false),
     ] {
-        assert_eq!(world.engine.rights().may_serve(&grant, &scope), may, "{grant:?} {scope:?}");
+        assert_eq!(harness.engine.rights().may_serve(&grant, &scope), may, "{grant:?} {scope:?}");
     }
 }
 
 #[test]
 fn a_token_is_valid_only_for_its_workflow() {
-    let (mut world, id) = world();
-    let everything = world.register(&runner("h1"));
-    let own = world.register(&scoped("h2", "w"));
+    let (mut harness, id) = harness();
+    let everything = harness.register(&runner("h1"));
+    let own = harness.register(&scoped("h2", "w"));
     let grant = Grant::Runner { workflow: id.0 };
-    let may = |world: &World, runner, request: &SyncRequest| world.engine.rights().may_sync(&grant, runner, request);
-    assert!(may(&world, own, &ask(1, 1)));
-    assert!(!may(&world, everything, &ask(1, 1)), "that one serves others, too");
-    assert!(world.engine.rights().may_sync(&Grant::Admin, everything, &ask(1, 1)));
-    assert!(!world.engine.rights().may_sync(&owner("bob"), own, &ask(1, 1)));
+    let may = |harness: &EngineHarness, runner, request: &SyncRequest| {
+        harness.engine.rights().may_sync(&grant, runner, request)
+    };
+    assert!(may(&harness, own, &work_request(1, 1)));
+    assert!(!may(&harness, everything, &work_request(1, 1)), "that one serves others, too");
+    assert!(harness.engine.rights().may_sync(&Grant::Admin, everything, &work_request(1, 1)));
+    assert!(!harness.engine.rights().may_sync(&owner("bob"), own, &work_request(1, 1)));
     let foreign = AttemptKey { workflow: id.0 + 1, ..AttemptKey::default() };
     let mine = AttemptKey { workflow: id.0, ..AttemptKey::default() };
     for (key, allowed) in [(mine, true), (foreign, false)] {
         for request in [
-            SyncRequest { queued: vec![key], ..say(1) },
-            SyncRequest { returned: vec![key], ..say(1) },
-            SyncRequest { running: vec![running(key)], ..say(1) },
-            SyncRequest { finished: vec![success(key)], ..say(1) },
+            SyncRequest { queued: vec![key], ..sync(1) },
+            SyncRequest { returned: vec![key], ..sync(1) },
+            SyncRequest { running: vec![running(key)], ..sync(1) },
+            SyncRequest { finished: vec![success(key)], ..sync(1) },
         ] {
-            assert_eq!(may(&world, own, &request), allowed, "{request:?}");
+            assert_eq!(may(&harness, own, &request), allowed, "{request:?}");
         }
     }
 }
 
 #[test]
 fn a_runner_of_one_workflow_takes_over_nothing_of_others() {
-    let (mut world, _) = world();
-    world.apply(&Plan { name: "v".to_owned(), ..Plan::new([job("b")]) });
-    let first = world.register(&scoped("h", "w"));
-    let leases = world.sync(first, &ask(1, 1)).leases;
+    let (mut harness, _) = harness();
+    harness.apply(&Plan { name: "v".to_owned(), ..Plan::new([job("b")]) });
+    let first = harness.register(&scoped("h", "w"));
+    let leases = harness.sync(first, &work_request(1, 1)).leases;
     assert_eq!(leases.len(), 1);
     // The same place but another workflow: the runner may lie about its place.
-    let pretender = world.register(&scoped("h", "v"));
-    assert_eq!(world.job("a").runner, Some(first));
-    let successor = world.register(&scoped("h", "default/w"));
-    assert_eq!(world.job("a").runner, Some(successor));
+    let pretender = harness.register(&scoped("h", "v"));
+    assert_eq!(harness.job("a").runner, Some(first));
+    let successor = harness.register(&scoped("h", "default/w"));
+    assert_eq!(harness.job("a").runner, Some(successor));
     assert_ne!(pretender, successor);
 }

@@ -4,8 +4,8 @@ use torc_api::failure::Prefetch;
 use torc_api::wire::{Resources, RunnerPolicy, RunnerScope, SyncRequest, WorkRequest};
 use torc_api::workflow::WorkflowSpec;
 
+use super::harness::{EngineHarness, runner, success, sync_request, work_request};
 use super::plan::{Plan, job};
-use super::world::{World, ask, runner, say, success};
 use crate::ids::RunnerId;
 
 fn plan(name: &str, edit: fn(&mut WorkflowSpec)) -> Plan {
@@ -25,8 +25,8 @@ fn steady(spec: &mut WorkflowSpec) {
     spec.compute_node_wait_for_healthy_database_minutes = Some(45);
 }
 
-fn terms(world: &mut World, id: RunnerId, sequence: u64) -> RunnerPolicy {
-    world.sync(id, &say(sequence)).terms
+fn terms(harness: &mut EngineHarness, id: RunnerId, sequence: u64) -> RunnerPolicy {
+    harness.sync(id, &sync_request(sequence)).terms
 }
 
 // J20, J25, J31
@@ -42,41 +42,42 @@ fn the_most_patient_workflow_decides_field_by_field() {
         )
     };
     assert_eq!(numbers(usual), (90, false, 300, 20));
-    let mut world = World::new();
-    let all = world.register(&runner("all"));
-    assert_eq!(terms(&mut world, all, 1), usual, "no document sets them");
-    world.apply(&plan("first", patient));
-    assert_eq!(numbers(terms(&mut world, all, 2)), (600, false, 10, 0));
-    world.apply(&plan("second", steady));
-    assert_eq!(numbers(terms(&mut world, all, 3)), (600, true, 10, 45));
-    world.apply(&plan("third", |_| {}));
-    assert_eq!(numbers(terms(&mut world, all, 4)), (600, true, 300, 45), "one that says nothing says the usual");
+    let mut harness = EngineHarness::new();
+    let all = harness.register(&runner("all"));
+    assert_eq!(terms(&mut harness, all, 1), usual, "no document sets them");
+    harness.apply(&plan("first", patient));
+    assert_eq!(numbers(terms(&mut harness, all, 2)), (600, false, 10, 0));
+    harness.apply(&plan("second", steady));
+    assert_eq!(numbers(terms(&mut harness, all, 3)), (600, true, 10, 45));
+    harness.apply(&plan("third", |_| {}));
+    assert_eq!(numbers(terms(&mut harness, all, 4)), (600, true, 300, 45), "one that says nothing says the usual");
     let mut request = runner("one");
     request.scope = RunnerScope::Workflow("second".to_owned());
-    let one = world.register(&request);
-    assert_eq!(numbers(terms(&mut world, one, 1)), (5, true, 0, 45), "only what it serves counts");
+    let one = harness.register(&request);
+    assert_eq!(numbers(terms(&mut harness, one, 1)), (5, true, 0, 45), "only what it serves counts");
 }
 
 #[test]
 fn what_has_settled_has_no_say_unless_everything_has() {
-    let mut world = World::new();
-    world.apply(&plan("first", steady));
-    let id = world.register(&runner("one"));
-    let lease = world.sync(id, &ask(1, 1)).leases.remove(0);
-    let ended = SyncRequest { finished: vec![success(lease.key)], ..say(2) };
-    assert!(world.sync(id, &ended).terms.ignore_workflow_completion, "now it counts");
-    world.apply(&plan("second", patient));
-    assert_eq!(terms(&mut world, id, 3).wait_for_healthy_database_minutes, 0);
+    let mut harness = EngineHarness::new();
+    harness.apply(&plan("first", steady));
+    let id = harness.register(&runner("one"));
+    let lease = harness.sync(id, &work_request(1, 1)).leases.remove(0);
+    let ended = SyncRequest { finished: vec![success(lease.key)], ..sync(2) };
+    assert!(harness.sync(id, &ended).terms.ignore_workflow_completion, "now it counts");
+    harness.apply(&plan("second", patient));
+    assert_eq!(terms(&mut harness, id, 3).wait_for_healthy_database_minutes, 0);
 }
 
 /// Returns the number of jobs that a runner gets, and the prefetch policy that it is told. The runner has one free
 /// CPU and asks to lease eight ahead.
 fn granted(prefetch: Option<Prefetch>) -> (usize, Option<Prefetch>) {
     let jobs = (0..20).map(|number| job(&format!("j{number}")));
-    let mut world = World::with(&Plan::new(jobs).with(|spec| spec.prefetch = prefetch));
-    let id = world.register(&runner("one"));
+    let mut harness = EngineHarness::with(&Plan::new(jobs).with(|spec| spec.prefetch = prefetch));
+    let id = harness.register(&runner("one"));
     let free = Resources { cpus: 1, ..runner("").capacity };
-    let answer = world.sync(id, &SyncRequest { want: WorkRequest { free, ahead: 8, bridge: 8, limit: 9 }, ..say(1) });
+    let answer =
+        harness.sync(id, &SyncRequest { want: WorkRequest { free, ahead: 8, bridge: 8, limit: 9 }, ..sync(1) });
     (answer.leases.len(), answer.prefetch)
 }
 

@@ -60,7 +60,7 @@ impl ActionRecord {
     }
 
     /// Returns whether the action is the part of one worker.
-    pub fn is_part(&self) -> bool {
+    pub fn is_worker_part(&self) -> bool {
         self.row.worker.is_some() && self.definition.is_for_every_worker()
     }
 
@@ -296,7 +296,7 @@ impl Actions {
 
     /// Returns the actions of the document that submit allocations.
     fn scheduling_actions(&self) -> Vec<JobId> {
-        self.ids(|action| !action.is_recovery() && action.definition.asks_slurm_for_nodes())
+        self.ids(|action| !action.is_recovery() && action.definition.requests_slurm_nodes())
     }
 
     /// Changes the lease of an action.
@@ -315,8 +315,8 @@ impl Actions {
             return;
         }
         for id in self.open_ids(|action| action.row.worker == Some(worker)) {
-            let is_part = self.find(id).is_some_and(ActionRecord::is_part);
-            self.change(id, tx, |row| match is_part {
+            let is_worker_part = self.find(id).is_some_and(ActionRecord::is_worker_part);
+            self.change(id, tx, |row| match is_worker_part {
                 false => reset_trigger(row),
                 true => {
                     row.state = ActionState::Skipped;

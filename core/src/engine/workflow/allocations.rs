@@ -7,7 +7,7 @@ use torc_api::slurm::SlurmState;
 
 use crate::engine::tx::Tx;
 use crate::ids::{AllocationId, AllocationKey, WorkflowId};
-use crate::planning::course::AllocationSummary;
+use crate::planning::allocation_plan::AllocationSummary;
 use crate::planning::orphans::SlurmObservation;
 use crate::rows::AllocationRow;
 
@@ -17,7 +17,7 @@ pub struct Observation {
     /// The allocation that the answer is about.
     pub key: AllocationKey,
     /// Meaning of the answer of Slurm.
-    pub sighting: SlurmObservation,
+    pub observation: SlurmObservation,
     /// Time for which Slurm has not known the allocation, in milliseconds.
     pub unseen_ms: i64,
     /// Name of the state in Slurm.
@@ -41,7 +41,7 @@ impl Observation {
     pub fn unanswered(key: AllocationKey) -> Self {
         Self {
             key,
-            sighting: SlurmObservation::NoAnswer,
+            observation: SlurmObservation::NoAnswer,
             unseen_ms: 0,
             state_text: None,
             reason: None,
@@ -181,13 +181,13 @@ impl Allocations {
         if let Some(text) = &observation.state_text {
             row.slurm_state = Some(text.clone());
         }
-        row.unseen_since_ms = match observation.sighting {
+        row.unseen_since_ms = match observation.observation {
             SlurmObservation::NoAnswer => row.unseen_since_ms,
             SlurmObservation::Queued(_) => None,
             SlurmObservation::Recorded(state) if state.is_over() => None,
             SlurmObservation::Recorded(_) | SlurmObservation::Unseen => row.unseen_since_ms.or(Some(tx.now.wall_ms)),
         };
-        let queued = match observation.sighting {
+        let queued = match observation.observation {
             SlurmObservation::Queued(state) => Some(state),
             _ => None,
         };
@@ -210,7 +210,7 @@ impl Allocations {
     /// Records that Slurm has requeued an allocation.
     pub fn requeue(&mut self, observation: &Observation, tx: &mut Tx) -> Option<&AllocationRow> {
         let row = self.live.get_mut(&observation.key.1)?;
-        let has_nodes = matches!(observation.sighting, SlurmObservation::Queued(state) if state.has_nodes());
+        let has_nodes = matches!(observation.observation, SlurmObservation::Queued(state) if state.has_nodes());
         row.status = if has_nodes { AllocationStatus::Active } else { AllocationStatus::Pending };
         row.started_ms = observation.start_ms.filter(|_| has_nodes);
         row.expected_end_ms = observation.end_ms.filter(|_| has_nodes);

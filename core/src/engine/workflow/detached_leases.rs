@@ -33,7 +33,7 @@ impl DetachedLeases {
     }
 
     /// Forgets the expired leases of a job and returns them.
-    pub fn take_expired(&mut self, job: JobId) -> Vec<DetachedLease> {
+    pub fn remove_expired(&mut self, job: JobId) -> Vec<DetachedLease> {
         self.expired.remove(&job).unwrap_or_default()
     }
 

@@ -33,7 +33,7 @@ impl Failures {
         state_of: impl Fn(JobId) -> Option<JobState>,
     ) {
         self.counts = counts;
-        self.recount(state_of);
+        self.recompute_counts(state_of);
     }
 
     /// Takes over the failures of the workflow before an edit. The samples of removed jobs are dropped.
@@ -46,10 +46,10 @@ impl Failures {
         self.latest = old.latest.clone();
         self.latest.retain(|_, sample| is_there(&sample.job));
         self.counts = old.counts.clone();
-        self.recount(state_of);
+        self.recompute_counts(state_of);
     }
 
-    fn recount(&mut self, state_of: impl Fn(JobId) -> Option<JobState>) {
+    fn recompute_counts(&mut self, state_of: impl Fn(JobId) -> Option<JobState>) {
         self.recovering = Recovering::default();
         for (job, failed) in &self.counts {
             if let Some(state) = state_of(*job) {

@@ -94,7 +94,7 @@ impl Graph {
         }
         let edges = jobs.iter().map(|job| job.depends_on.len()).sum();
         graph.edges = Edges::new(jobs.iter().map(|job| graph.ordinals_of(&job.depends_on)), jobs.len(), edges);
-        graph.update_paths();
+        graph.update_downstream_times();
         for ordinal in graph.ordinals() {
             graph.jobs[ordinal as usize].unmet = graph.count_unmet(ordinal);
             graph.enqueue(ordinal);
@@ -123,7 +123,7 @@ impl Graph {
         let mut edges = std::mem::take(&mut self.edges);
         edges.append(jobs.iter().map(|job| self.ordinals_of(&job.depends_on)));
         self.edges = edges;
-        self.update_paths();
+        self.update_downstream_times();
         (first..self.len()).collect()
     }
 
@@ -169,7 +169,7 @@ impl Graph {
     }
 
     /// Computes the longest chain of dependents of each job. Ready jobs whose chain has changed move in their queues.
-    fn update_paths(&mut self) {
+    fn update_downstream_times(&mut self) {
         let runtime = |job: u32| self.profile(job).requirements.runtime_seconds;
         let (parents, children) = (|job: u32| self.edges.parents(job), |job: u32| self.edges.children(job));
         let paths = downstream_seconds(self.len(), parents, children, runtime);

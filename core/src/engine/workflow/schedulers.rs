@@ -6,14 +6,14 @@ use torc_api::cluster::LOCAL;
 use torc_api::resources::SlurmScheduler;
 use torc_api::workflow::WorkflowSpec;
 
-use crate::rows::Regenerated;
+use crate::rows::RegeneratedScheduler;
 
 /// The Slurm schedulers of a workflow.
 #[derive(Debug, PartialEq)]
 pub(in crate::engine) struct Schedulers {
     document: Arc<WorkflowSpec>,
     /// Schedulers that recovery has planned.
-    planned: Vec<Regenerated>,
+    planned: Vec<RegeneratedScheduler>,
     /// The document without its jobs, but with the planned schedulers. None if there are no such schedulers.
     extended: Option<Arc<WorkflowSpec>>,
 }
@@ -24,7 +24,7 @@ impl Schedulers {
         Self::new(document, serde_json::from_str(planned).unwrap_or_default())
     }
 
-    fn new(document: Arc<WorkflowSpec>, planned: Vec<Regenerated>) -> Self {
+    fn new(document: Arc<WorkflowSpec>, planned: Vec<RegeneratedScheduler>) -> Self {
         let extended = (!planned.is_empty()).then(|| {
             let mut spec = WorkflowSpec { jobs: Vec::new(), ..(*document).clone() };
             spec.slurm_schedulers.extend(planned.iter().map(|one| one.scheduler.clone()));
@@ -34,13 +34,13 @@ impl Schedulers {
     }
 
     /// Replaces the planned schedulers, and returns them as JSON; empty if there are none.
-    pub fn replan(&mut self, planned: Vec<Regenerated>) -> String {
+    pub fn replan(&mut self, planned: Vec<RegeneratedScheduler>) -> String {
         *self = Self::new(self.document.clone(), planned);
         if self.planned.is_empty() { String::new() } else { serde_json::to_string(&self.planned).unwrap_or_default() }
     }
 
     /// Returns the schedulers that recovery has planned.
-    pub fn planned(&self) -> &[Regenerated] {
+    pub fn planned(&self) -> &[RegeneratedScheduler] {
         &self.planned
     }
 
@@ -65,7 +65,7 @@ impl Schedulers {
 
     /// Returns whether actions submit the allocations, and not the controller by the requirements of the jobs.
     pub fn are_submitted_by_actions(&self) -> bool {
-        !self.planned.is_empty() || self.document.asks_slurm_for_nodes()
+        !self.planned.is_empty() || self.document.requests_slurm_nodes()
     }
 
     /// Returns whether the controller submits allocations by the requirements of the jobs.

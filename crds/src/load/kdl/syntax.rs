@@ -13,7 +13,7 @@ use crate::problem::Position;
 /// A node: a name, arguments, properties, children.
 pub(super) struct KdlNode {
     pub name: String,
-    pub place: Position,
+    pub position: Position,
     pub arguments: Vec<Node>,
     pub properties: Vec<Entry>,
     pub children: Option<Vec<KdlNode>>,
@@ -51,7 +51,7 @@ impl KdlParser<'_> {
             if matches!(self.cursor.peek(), None | Some('}')) {
                 return Ok(nodes);
             }
-            let left_out = self.cursor.take_text("/-");
+            let left_out = self.cursor.consume_text("/-");
             if left_out {
                 self.skip_blanks(true)?;
             }
@@ -64,13 +64,13 @@ impl KdlParser<'_> {
 
     fn node(&mut self) -> Result<KdlNode, SyntaxError> {
         self.annotation()?;
-        let place = self.cursor.here();
-        self.budget.spend(1, place)?;
+        let position = self.cursor.here();
+        self.budget.consume(1, position)?;
         let name = self.name("a node")?;
-        let mut node = KdlNode { name, place, arguments: Vec::new(), properties: Vec::new(), children: None };
+        let mut node = KdlNode { name, position, arguments: Vec::new(), properties: Vec::new(), children: None };
         loop {
             self.skip_blanks(false)?;
-            let left_out = self.cursor.take_text("/-");
+            let left_out = self.cursor.consume_text("/-");
             if left_out {
                 self.skip_blanks(true)?;
             } else if self.ends_node() {
@@ -101,9 +101,9 @@ impl KdlParser<'_> {
             return self.children().map(KdlPart::Children);
         }
         self.annotation()?;
-        let place = self.cursor.here();
-        self.budget.spend(1, place)?;
-        let value = self.value(place)?;
+        let position = self.cursor.here();
+        self.budget.consume(1, position)?;
+        let value = self.value(position)?;
         let NodeKind::Text(name) = &value.kind else { return Ok(KdlPart::Argument(value)) };
         self.skip_blanks(false)?;
         if !self.cursor.take('=') {
@@ -112,8 +112,8 @@ impl KdlParser<'_> {
         let name = name.clone();
         self.skip_blanks(false)?;
         self.annotation()?;
-        let place = self.cursor.here();
-        Ok(KdlPart::Property(Entry::new(name, place, self.value(place)?)))
+        let position = self.cursor.here();
+        Ok(KdlPart::Property(Entry::new(name, position, self.value(position)?)))
     }
 
     fn children(&mut self) -> Result<Vec<KdlNode>, SyntaxError> {
@@ -126,15 +126,15 @@ impl KdlParser<'_> {
         if self.cursor.take('}') { Ok(nodes) } else { Err(SyntaxError::new(open, "the brace is never closed")) }
     }
 
-    fn value(&mut self, place: Position) -> Result<Node, SyntaxError> {
+    fn value(&mut self, position: Position) -> Result<Node, SyntaxError> {
         if let Some(text) = text::read(&mut self.cursor)? {
-            return Ok(Node::text(place, text));
+            return Ok(Node::text(position, text));
         }
         if self.cursor.take('#') {
             let word = self.cursor.run(text::is_bare);
-            return keyword(word).map(|kind| Node::new(place, kind)).ok_or_else(|| {
+            return keyword(word).map(|kind| Node::new(position, kind)).ok_or_else(|| {
                 let message = format!("'#{}' is not a finite number, #true, #false or #null", excerpt(word));
-                SyntaxError::new(place, message)
+                SyntaxError::new(position, message)
             });
         }
         let word = self.cursor.run(text::is_bare);
@@ -145,12 +145,12 @@ impl KdlParser<'_> {
         }
         if numeric {
             let number = number(word).ok_or_else(|| {
-                let error = SyntaxError::new(place, format!("'{}' is not a number", excerpt(word)));
+                let error = SyntaxError::new(position, format!("'{}' is not a number", excerpt(word)));
                 error.hint("put texts in quotes")
             })?;
-            return Ok(Node::new(place, number));
+            return Ok(Node::new(position, number));
         }
-        Ok(keyword(word).map_or_else(|| Node::text(place, word), |kind| Node::new(place, kind)))
+        Ok(keyword(word).map_or_else(|| Node::text(position, word), |kind| Node::new(position, kind)))
     }
 
     fn name(&mut self, what: &str) -> Result<String, SyntaxError> {
@@ -212,9 +212,9 @@ impl KdlParser<'_> {
         let open = self.cursor.here();
         let mut depth = 0_usize;
         loop {
-            if self.cursor.take_text("/*") {
+            if self.cursor.consume_text("/*") {
                 depth += 1;
-            } else if self.cursor.take_text("*/") {
+            } else if self.cursor.consume_text("*/") {
                 depth -= 1;
                 if depth == 0 {
                     return Ok(());

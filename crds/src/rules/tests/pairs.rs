@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::rules::evaluate::each;
+use crate::rules::evaluate::visit_values;
 use crate::testing::{all_problems, bare, document, read, shown, unmarked};
 
 /// One rule: its place and field, documents on both sides of its boundary.
@@ -482,7 +482,7 @@ const KINDS: [(&str, &[Rule]); 2] = [("Workflow", WORKFLOW), ("SlurmCluster", CL
 
 /// Rules about the name are in `a_name_has_at_most_52_characters`, those about updates in `immutable_fields_are_refused_with_the_same_message`.
 fn key(rule: &Rule) -> (&'static str, &'static str) {
-    (rule.place, rule.field.unwrap_or(""))
+    (rule.path, rule.field.unwrap_or(""))
 }
 
 fn rule_of(kind: &str, pair: &Pair) -> &'static Rule {
@@ -494,7 +494,7 @@ fn rule_of(kind: &str, pair: &Pair) -> &'static Rule {
 /// Returns the result of the expression for every value at its place in a document.
 fn said_by_expression(rule: &Rule, document: &Document) -> Vec<String> {
     let mut found = Vec::new();
-    each(&json!(document), rule.place, String::new(), &mut |_, value| found.extend(said(rule, value)));
+    visit_values(&json!(document), rule.path, String::new(), &mut |_, value| found.extend(said(rule, value)));
     found
 }
 
@@ -505,7 +505,7 @@ fn every_rule_has_a_pair() {
         let unique: BTreeSet<_> = listed.iter().copied().collect();
         assert_eq!(listed.len(), unique.len(), "a rule of {kind} has two pairs");
         let known: BTreeSet<_> =
-            rules.iter().filter(|rule| !rule.is_transition() && !rule.place.is_empty()).map(key).collect();
+            rules.iter().filter(|rule| !rule.is_transition() && !rule.path.is_empty()).map(key).collect();
         assert_eq!(unique, known, "rules of {kind} and pairs in this file");
     }
     let transitions: Vec<_> = WORKFLOW.iter().filter(|rule| rule.is_transition()).map(key).collect();
@@ -579,7 +579,7 @@ fn a_bare_file_tolerates_what_torc_1_did_and_nothing_else() {
 #[test]
 fn a_name_has_at_most_52_characters() {
     for (kind, rules) in KINDS {
-        assert_eq!(rules[0].place, "", "the first rule of {kind} is about its name");
+        assert_eq!(rules[0].path, "", "the first rule of {kind} is about its name");
         for letters in [1, 51, 52] {
             let text = document(kind, &"a".repeat(letters), "{}");
             assert_eq!(all_problems(&text, Format::Yaml), Vec::<String>::new(), "{letters}");

@@ -15,7 +15,7 @@ use crate::clock::{BootInstant, now as clock_now};
 use crate::procfs;
 use crate::protocol::{FromShim, JobExit, Outcome, StartTemplate};
 use crate::shim::logs::LogOutcome;
-use crate::shim::rusage::{Collected, collect};
+use crate::shim::rusage::{ReapedChild, collect};
 use crate::shim::spawn::SHIM_VARIABLE;
 
 impl JobTable {
@@ -27,8 +27,8 @@ impl JobTable {
         self.settle();
     }
 
-    fn collected(&mut self, collected: Collected, now: BootInstant) {
-        let Collected { pid, outcome, rusage } = collected;
+    fn collected(&mut self, collected: ReapedChild, now: BootInstant) {
+        let ReapedChild { pid, outcome, rusage } = collected;
         let rusage = self.own_peak.rusage(rusage.as_ref(), now);
         if let Some(owner) = self.orphans.remove(&pid) {
             let job = self.processes.get(&owner).and_then(|leader| self.running.get_mut(leader));
@@ -105,7 +105,7 @@ impl JobTable {
             self.log_slots.finish(logs, reusable)
         };
         let exit = job_exit(&job, at, outcome, &kept);
-        self.news.extend(kept.problem.map(FromShim::Problem));
+        self.outbox.extend(kept.problem.map(FromShim::Problem));
         self.report(exit, job.order, Some(job.prepared), job.class);
     }
 

@@ -32,14 +32,14 @@ fn at_work(dir: &Path) -> JobTable {
         ..StartOrder::default()
     });
     wait_until("the job", || dir.join("ready").exists());
-    jobs.news.clear();
+    jobs.outbox.clear();
     jobs
 }
 
 /// Returns the job as the next agent gets it.
 fn described(jobs: &mut JobTable) -> ShimJob {
     jobs.welcome(Vec::new());
-    let observed = std::mem::take(&mut jobs.news).into_iter().find_map(|news| match news {
+    let observed = std::mem::take(&mut jobs.outbox).into_iter().find_map(|outbox| match outbox {
         FromShim::Running(held) => Some(*held),
         _ => None,
     });
@@ -76,9 +76,9 @@ fn a_job_has_exactly_its_lead() {
     ask(&mut jobs, StopReason::Timeout, 30, now);
     assert_eq!(jobs.next_time(at(2)), Some(at(30)));
     jobs.on_time(at(29));
-    assert_eq!(jobs.news, []);
+    assert_eq!(jobs.outbox, []);
     jobs.on_time(at(30));
-    assert_eq!(jobs.news, [FromShim::Killed(KEY)]);
+    assert_eq!(jobs.outbox, [FromShim::Killed(KEY)]);
     expect_killed(&jobs);
     assert_eq!(ending(&mut jobs), Some((StopReason::Timeout, now)));
 }
@@ -133,7 +133,7 @@ fn idle(dir: &Path) -> JobTable {
         ..StartTemplate::default()
     });
     jobs.heartbeat(BootInstant(u64::MAX));
-    jobs.news.clear();
+    jobs.outbox.clear();
     jobs
 }
 
@@ -154,7 +154,7 @@ fn order(job: i64, in_turn: bool) -> StartOrder {
 }
 
 fn started(jobs: &JobTable) -> Vec<i64> {
-    let keys = jobs.news.iter().filter_map(|news| match news {
+    let keys = jobs.outbox.iter().filter_map(|outbox| match outbox {
         FromShim::Started { key, .. } => Some(key.job),
         _ => None,
     });
@@ -169,7 +169,7 @@ fn next_in_turn(jobs: &mut JobTable, now: BootInstant) -> Option<i64> {
 /// Ends a job that cannot be started, and returns the job that started in its place.
 fn successor_of_a_failed_start(jobs: &mut JobTable, job: i64) -> Option<i64> {
     jobs.order(StartOrder { template: 99, ..order(job, false) });
-    let successor = jobs.news.iter().find_map(|news| match news {
+    let successor = jobs.outbox.iter().find_map(|outbox| match outbox {
         FromShim::Ended(ended) if ended.key.job == job => Some(ended.successor),
         _ => None,
     });
@@ -215,9 +215,9 @@ fn what_waits_for_its_turn_is_started_or_revoked() {
     assert_eq!((started(&jobs), jobs.is_idle()), (vec![], true));
     jobs.start_now(&AttemptKey { job: 5, ..KEY });
     assert_eq!(started(&jobs), [5]);
-    jobs.news.clear();
+    jobs.outbox.clear();
     jobs.revoke(&[4, 5, 9].map(|job| AttemptKey { job, ..KEY }));
-    assert_eq!(jobs.news, [FromShim::Revoked(AttemptKey { job: 4, ..KEY })], "one runs, and one was never here");
+    assert_eq!(jobs.outbox, [FromShim::Revoked(AttemptKey { job: 4, ..KEY })], "one runs, and one was never here");
     assert_eq!(next_in_turn(&mut jobs, clock_now()), Some(6), "only its own class");
     assert!(next_in_turn(&mut jobs, clock_now()).is_none() && jobs.next_in_turn(0, clock_now()).is_none());
     kill_all(jobs);
@@ -229,11 +229,11 @@ fn a_late_order_is_revoked() {
     let dir = tempfile::tempdir().expect("a folder");
     let mut jobs = idle(dir.path());
     jobs.order(StartOrder { until: BootInstant(1), ..order(4, false) });
-    assert_eq!(jobs.news, [FromShim::Revoked(AttemptKey { job: 4, ..KEY })]);
+    assert_eq!(jobs.outbox, [FromShim::Revoked(AttemptKey { job: 4, ..KEY })]);
     assert!(jobs.is_idle());
-    jobs.news.clear();
+    jobs.outbox.clear();
     jobs.order(StartOrder { template: 99, ..order(5, false) });
-    let [FromShim::Ended(ended)] = jobs.news.as_slice() else { panic!("{:?}", jobs.news) };
+    let [FromShim::Ended(ended)] = jobs.outbox.as_slice() else { panic!("{:?}", jobs.outbox) };
     assert_eq!((ended.key.job, ended.outcome.return_code()), (5, 126), "its template is unknown");
 }
 
@@ -249,7 +249,7 @@ fn jobs_follow_in_turn_only_while_the_agent_is_alive() {
     assert_eq!(next_in_turn(&mut jobs, BootInstant(999)), Some(4));
     assert_eq!(next_in_turn(&mut jobs, BootInstant(1_000)), Some(5));
     assert_eq!(next_in_turn(&mut jobs, BootInstant(1_001)), None);
-    assert_eq!(jobs.news, [], "the last one goes on waiting");
+    assert_eq!(jobs.outbox, [], "the last one goes on waiting");
     jobs.heartbeat(BootInstant(2_000));
     assert_eq!(next_in_turn(&mut jobs, BootInstant(2_001)), None, "a heartbeat that is read late grants no more time");
     assert_eq!(next_in_turn(&mut jobs, BootInstant(1_001)), Some(6));
@@ -276,7 +276,7 @@ fn a_turn_ends_with_the_lease_whatever_the_agent_says() {
         jobs.order(StartOrder { until: BootInstant(until), ..order(4, true) });
         assert_eq!(next_in_turn(&mut jobs, BootInstant(1_000)), expected, "a lease until {until}");
         let revoked = FromShim::Revoked(AttemptKey { job: 4, ..KEY });
-        assert_eq!(jobs.news.contains(&revoked), expected.is_none(), "a lease until {until}");
+        assert_eq!(jobs.outbox.contains(&revoked), expected.is_none(), "a lease until {until}");
     }
 }
 
@@ -290,10 +290,10 @@ fn a_silent_agent_decides_itself_when_it_is_back() {
     jobs.heartbeat(clock_now().minus(Duration::from_micros(1)));
     assert_eq!(successor_of_a_failed_start(&mut jobs, 4), None);
     assert_eq!(started(&jobs), Vec::<i64>::new());
-    assert!(jobs.has_urgent_news(), "a place is empty");
-    jobs.news.clear();
+    assert!(jobs.has_urgent_messages(), "a place is empty");
+    jobs.outbox.clear();
     jobs.revoke(&[AttemptKey { job: 6, ..KEY }]);
-    assert_eq!(jobs.news, [FromShim::Revoked(AttemptKey { job: 6, ..KEY })]);
+    assert_eq!(jobs.outbox, [FromShim::Revoked(AttemptKey { job: 6, ..KEY })]);
     jobs.order(order(7, false));
     jobs.start_now(&AttemptKey { job: 5, ..KEY });
     assert_eq!(started(&jobs), [7, 5], "what is ordered needs no heartbeat");
@@ -315,9 +315,9 @@ fn a_result_is_told_until_it_is_acknowledged() {
     for acknowledged in [vec![], vec![4], vec![4, 5]] {
         jobs.acknowledge(&acknowledged.iter().map(|job| AttemptKey { job: *job, ..KEY }).collect::<Vec<_>>());
         jobs.welcome(Vec::new());
-        let observed: Vec<(i64, i32, Option<u64>)> = std::mem::take(&mut jobs.news)
+        let observed: Vec<(i64, i32, Option<u64>)> = std::mem::take(&mut jobs.outbox)
             .into_iter()
-            .filter_map(|news| match news {
+            .filter_map(|outbox| match outbox {
                 FromShim::Ended(ended) => {
                     Some((ended.key.job, ended.outcome.return_code(), ended.job.map(|job| job.template.lead_ms)))
                 }
@@ -351,17 +351,17 @@ fn which_news_are_urgent() {
         (vec![FromShim::Killed(KEY)], true),
         (vec![FromShim::Problem(String::new())], true),
     ];
-    for (news, urgent) in cases {
-        jobs.news.clone_from(&news);
-        assert_eq!(jobs.has_urgent_news(), urgent, "{news:?}");
+    for (outbox, urgent) in cases {
+        jobs.outbox.clone_from(&outbox);
+        assert_eq!(jobs.has_urgent_messages(), urgent, "{outbox:?}");
     }
     // Fewer jobs wait than run, so the queue is soon empty.
-    jobs.news.clear();
+    jobs.outbox.clear();
     jobs.order(order(4, false));
-    jobs.news.clear();
-    assert!(jobs.has_urgent_news());
+    jobs.outbox.clear();
+    assert!(jobs.has_urgent_messages());
     jobs.order(order(5, true));
-    assert!(!jobs.has_urgent_news());
+    assert!(!jobs.has_urgent_messages());
     kill_all(jobs);
 }
 
@@ -372,15 +372,15 @@ fn nothing_of_the_last_agent_is_left_for_the_next() {
     let mut jobs = idle(dir.path());
     jobs.order(order(4, false));
     jobs.order(order(5, true));
-    jobs.news.push(FromShim::Problem("old".to_owned()));
+    jobs.outbox.push(FromShim::Problem("old".to_owned()));
     jobs.welcome(Vec::new());
     jobs.heartbeat(BootInstant(u64::MAX));
     assert!(next_in_turn(&mut jobs, clock_now()).is_none(), "it waited for the last agent");
     assert!(
-        !jobs.news.contains(&FromShim::Problem("old".to_owned())),
+        !jobs.outbox.contains(&FromShim::Problem("old".to_owned())),
         "the new agent does not get the old one's messages"
     );
-    assert_eq!(jobs.news.last(), Some(&FromShim::Ready));
+    assert_eq!(jobs.outbox.last(), Some(&FromShim::Ready));
     let classes: Vec<Option<u32>> = jobs.running.values().map(|job| job.class).collect();
     assert_eq!(classes, [None], "nothing follows a job of another agent");
     kill_all(jobs);

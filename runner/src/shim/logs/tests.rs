@@ -151,11 +151,11 @@ fn a_pack_that_cannot_be_written_loses_no_output() {
 fn a_script_that_runs_again_does_not_write_over_its_log() {
     let dir = tempfile::tempdir().expect("a folder");
     let name = LeaseRole::Recovery.log_name(&KEY);
-    assert_eq!(unused_name(dir.path(), &name), name);
+    assert_eq!(free_log_name(dir.path(), &name), name);
     fs::write(dir.path().join(format!("{name}.e")), "first").expect("written");
-    assert_eq!(unused_name(dir.path(), &name), format!("{name}_2"));
+    assert_eq!(free_log_name(dir.path(), &name), format!("{name}_2"));
     fs::write(dir.path().join(format!("{name}_2.log")), "second").expect("written");
-    assert_eq!(unused_name(dir.path(), &name), format!("{name}_3"));
+    assert_eq!(free_log_name(dir.path(), &name), format!("{name}_3"));
 }
 
 // J22. Outputs of up to 1 MiB are packed; a larger one gets a file.

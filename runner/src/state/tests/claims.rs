@@ -65,7 +65,7 @@ fn large_jobs_are_passed_over_for_a_bounded_time() {
         let job = agent.state.jobs.iter().next().expect("it waits").1;
         for (more_us, is_too_long) in [(0, false), (1, true)] {
             let now = job.since.plus(Duration::from_secs(most) + Duration::from_micros(more_us));
-            assert_eq!(job.is_passed_over_too_long(now), is_too_long, "{need:?} after {most} s");
+            assert_eq!(job.is_starved(now), is_too_long, "{need:?} after {most} s");
         }
     }
 }

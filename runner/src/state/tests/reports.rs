@@ -231,7 +231,7 @@ fn hints_name_every_run_that_left_results() {
     };
     agent.handle(AgentEvent::Recovered(vec![result(4, 1, 2), result(4, 2, 2), result(4, 1, 3), result(6, 1, 1)]));
     agent.handle(AgentEvent::Ended(Box::new(ended(9, Outcome::Exited(0), agent.now))));
-    agent.state.leave_results(RunnerExit::Stopped, &mut agent.effects);
+    agent.state.exit_with_undelivered(RunnerExit::Stopped, &mut agent.effects);
     let observed = agent.effects.iter().find_map(|effect| match effect {
         Effect::Log(RunnerEvent::LeftResults { journalled, unwritten, hints }) => {
             Some((*journalled, *unwritten, hints.clone()))
@@ -299,7 +299,7 @@ fn what_did_not_start_is_no_short_job() {
     agent.answer([1]);
     let outcome = Outcome::NotStarted { code: 127, message: "no such program".to_owned() };
     agent.handle(AgentEvent::Ended(Box::new(JobExit::new(key(1), agent.now, agent.now, outcome))));
-    assert_eq!(agent.state.throughput.hand_ahead(), 0);
+    assert_eq!(agent.state.throughput.prefetch_to_shim(), 0);
     let started = |effect: &Effect| matches!(effect, Effect::Log(RunnerEvent::Started { .. }));
     assert!(!agent.effects.iter().any(started), "it never ran: {:?}", agent.effects);
 }

@@ -256,7 +256,7 @@ fn at_the_very_end_srun_is_asked_to_end() {
 }
 
 /// Returns the queries to Slurm.
-fn inquiries(agent: &AgentHarness) -> Vec<SlurmQuery> {
+fn queries(agent: &AgentHarness) -> Vec<SlurmQuery> {
     let asked = agent.effects.iter().filter_map(|effect| match effect {
         Effect::QuerySlurm(query) => Some(query.clone()),
         _ => None,
@@ -272,7 +272,7 @@ impl AgentHarness {
     /// Answers the server until Slurm gets a query, and returns it.
     fn until_asked(&mut self) -> Vec<SlurmQuery> {
         for _ in 0..200 {
-            let asked = inquiries(self);
+            let asked = queries(self);
             if !asked.is_empty() {
                 self.effects.clear();
                 return asked;
@@ -345,7 +345,7 @@ fn one_query_finds_all_new_steps_and_one_measures_them() {
         agent.slurm_says(SlurmAnswer::StepNumbers(vec![named(1, 0), named(2, 1)]));
     }
     assert_eq!(agent.now.since(began), Duration::from_millis(800));
-    assert_eq!(inquiries(&agent), [SlurmQuery::StepUsage(vec![0, 1])]);
+    assert_eq!(queries(&agent), [SlurmQuery::StepUsage(vec![0, 1])]);
     let sample =
         |step, cpu, mebibytes: i64| Sample { step, cpu_seconds: Some(cpu), memory_bytes: Some(mebibytes << 20) };
     agent.effects.clear();
@@ -449,7 +449,7 @@ fn short_steps_are_not_asked_about_while_they_run() {
                 agent.until_due();
             }
             let about_running = |one: &SlurmQuery| matches!(one, SlurmQuery::StepNumbers | SlurmQuery::StepUsage(_));
-            assert!(!inquiries(&agent).iter().any(about_running), "{:?}", inquiries(&agent));
+            assert!(!queries(&agent).iter().any(about_running), "{:?}", queries(&agent));
         }
     }
 }
@@ -492,7 +492,7 @@ fn only_what_is_due_is_asked_about() {
     agent.slurm_says(SlurmAnswer::StepUsage(agent.now, Vec::new()));
     agent.effects.clear();
     agent.ended(2, 0).ended(1, 3);
-    assert_eq!(inquiries(&agent), [SlurmQuery::Accounts(vec![7])]);
+    assert_eq!(queries(&agent), [SlurmQuery::Accounts(vec![7])]);
 }
 
 // S10, S19
@@ -507,7 +507,7 @@ fn after_six_tries_the_runner_leaves_without_accounting_data() {
         if agent.has_sync() {
             agent.respond(complete());
             assert_eq!(agent.exit(), None, "it waits for the accounting");
-        } else if let Some(query) = inquiries(&agent).pop() {
+        } else if let Some(query) = queries(&agent).pop() {
             if query == SlurmQuery::TimeLeft {
                 agent.slurm_says(SlurmAnswer::TimeLeft(None));
                 continue;
@@ -674,14 +674,14 @@ fn jobs_of_a_preempted_allocation_have_cause_preempted() {
         agent.started(1).started(2);
         looks_time(&mut agent);
         agent.slurm_says(SlurmAnswer::TimeLeft(Some(Duration::from_secs(300))));
-        assert_eq!(inquiries(&agent), [SlurmQuery::Preemption]);
+        assert_eq!(queries(&agent), [SlurmQuery::Preemption]);
         agent.slurm_says(SlurmAnswer::Preemption(preempted));
         assert_eq!(agent.state.work_request(agent.now).limit > 0, preempted != Some(true), "nothing new is begun");
         let observed = agent.now;
         while agent.terminated().is_empty() {
             if agent.has_sync() {
                 agent.answer([]);
-            } else if inquiries(&agent).is_empty() {
+            } else if queries(&agent).is_empty() {
                 agent.until_due();
             } else {
                 agent.slurm_says(SlurmAnswer::TimeLeft(None));
@@ -699,10 +699,10 @@ fn a_step_ended_by_slurm_leads_to_a_query_about_preemption() {
     let mut agent = agent();
     agent.answer([1, 2, 3]);
     agent.started(1).started(2).started(3).ended(1, 143);
-    assert_eq!(inquiries(&agent), [SlurmQuery::Preemption], "and not the accounting before that is known");
+    assert_eq!(queries(&agent), [SlurmQuery::Preemption], "and not the accounting before that is known");
     agent.slurm_says(SlurmAnswer::Preemption(Some(true)));
     assert_eq!(agent.state.work_request(agent.now).limit, 0, "nothing new is begun");
-    assert!(matches!(inquiries(&agent).as_slice(), [SlurmQuery::Accounts(_)]), "{:?}", agent.effects);
+    assert!(matches!(queries(&agent).as_slice(), [SlurmQuery::Accounts(_)]), "{:?}", agent.effects);
     agent.slurm_says(accounts([account(1, "CANCELLED by 0", Some(1))]));
     assert_eq!(agent.state.reports[&key(1)].finished.cause, Some(Cause::Preempted));
     // The runner gets its signal at the end of the grace time.
@@ -734,7 +734,7 @@ fn the_journal_has_the_accounting_data_of_a_step() {
     agent.handle(AgentEvent::Journalled(vec![key(1)]));
     assert_eq!(agent.exit(), None, "the accounting has not spoken");
     for _ in 0..50 {
-        if inquiries(&agent).iter().any(|query| matches!(query, SlurmQuery::Accounts(_))) {
+        if queries(&agent).iter().any(|query| matches!(query, SlurmQuery::Accounts(_))) {
             break;
         }
         if agent.has_sync() {

@@ -61,7 +61,7 @@ impl SlurmEnv {
     }
 
     /// Releases a requeued job, which Slurm would delay for two minutes.
-    fn hurry(&self, number: &str) {
+    fn release_requeued(&self, number: &str) {
         wait_for("a requeued allocation", || (self.queued(number) == "PENDING").then_some(()));
         self.slurm.command("scontrol", &["update", &format!("JobId={number}"), "StartTime=now"]);
     }
@@ -257,7 +257,7 @@ fn a_preempted_allocation_is_requeued_or_replaced() {
         let number = login.active();
         login.slurm.command("sbatch", &taker);
         if partition == "standby" {
-            login.hurry(&number);
+            login.release_requeued(&number);
         }
         login.end(running).exits(0);
         assert_eq!(login.allocations().len(), allocations, "{partition}: {:?}", login.allocations());
@@ -457,7 +457,7 @@ fn jobs_of_a_dead_node_run_again() {
     let node = login.slurm.command("squeue", &["-h", "-j", &number, "-o", "%N"]);
     let node = node.trim().trim_start_matches('n').to_owned();
     login.slurm.run("node-down", &node);
-    login.hurry(&number);
+    login.release_requeued(&number);
     let outcome = login.end(running);
     login.slurm.run("node-up", &node);
     outcome.exits(0);

@@ -47,8 +47,8 @@ impl Workers {
 
     /// Returns the state of every worker by its address.
     fn states(&self) -> BTreeMap<String, String> {
-        let standings = self.items("remote status w");
-        standings.iter().map(|standing| (text(standing, "worker"), text(standing, "state"))).collect()
+        let statuses = self.items("remote status w");
+        statuses.iter().map(|status| (text(status, "worker"), text(status, "state"))).collect()
     }
 
     fn worker_folder(&self, machine: usize) -> PathBuf {
@@ -114,10 +114,10 @@ fn jobs_spread_over_the_machines_and_none_runs_twice() {
     assert_eq!(runners.len(), 3);
     assert!(runners.iter().all(|runner| text(runner, "kind") == "remote"), "{runners:#?}");
     workers.torc("get runners").exits(0).prints("remote");
-    let standings = workers.items("remote status w");
-    assert_eq!(standings.len(), 3);
-    for standing in &standings {
-        assert_eq!((text(standing, "state"), &standing["running"]), ("running".to_owned(), &Value::from(2)));
+    let statuses = workers.items("remote status w");
+    assert_eq!(statuses.len(), 3);
+    for status in &statuses {
+        assert_eq!((text(status, "state"), &status["running"]), ("running".to_owned(), &Value::from(2)));
     }
 
     // A second call starts no runner.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use torc_api::wire::Resources;
 
-use crate::place::JobClasses;
+use crate::placement::JobClasses;
 use crate::workload::{JobRef, Scenario};
 use crate::{Time, Trace};
 

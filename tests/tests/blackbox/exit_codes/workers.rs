@@ -91,8 +91,8 @@ fn later_commands_use_the_program_that_run_was_given() {
     admin(&env, &server, "apply -f w.yaml").run().exits(0);
     remote("remote run workers w --label worker").arg("--remote-torc").arg(binary()).run().exits(0);
     let state = || {
-        let standings = remote("remote status w -o json").run().exits(0).json();
-        standings["items"][0]["state"].as_str().unwrap_or_default().to_owned()
+        let statuses = remote("remote status w -o json").run().exits(0).json();
+        statuses["items"][0]["state"].as_str().unwrap_or_default().to_owned()
     };
     until(|| state() == "stopped", state);
     for line in ["remote run w --label worker", "remote stop w", "remote collect-logs w", "remote delete-logs w -y"] {

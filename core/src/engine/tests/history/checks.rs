@@ -12,7 +12,7 @@ use crate::ids::{JobId, RunnerId, WorkflowId};
 
 impl History {
     pub(super) fn is_awaited(&self, key: &AttemptKey) -> bool {
-        let Some(workflow) = self.world.engine.workflows.get(&WorkflowId(key.workflow)) else { return false };
+        let Some(workflow) = self.harness.engine.workflows.get(&WorkflowId(key.workflow)) else { return false };
         let expired_leases =
             workflow.leases.expired_of(JobId(key.job)).iter().any(|lease| lease.lease_id == key.lease_id);
         self.live(key).is_some_and(|record| {
@@ -22,7 +22,7 @@ impl History {
     }
 
     fn live(&self, key: &AttemptKey) -> Option<&JobRecord> {
-        let workflow = self.world.engine.workflows.get(&WorkflowId(key.workflow))?;
+        let workflow = self.harness.engine.workflows.get(&WorkflowId(key.workflow))?;
         Some(workflow.graph.job(workflow.graph.ordinal(JobId(key.job))?))
     }
 
@@ -34,7 +34,7 @@ impl History {
 
     /// An attempt that its runner still has is lost only after a long silence.
     pub(super) fn check_nothing_lost_in_contact(&mut self) {
-        let results = &self.world.database.results;
+        let results = &self.harness.database.results;
         for row in results[self.results_seen..].iter().filter(|row| row.cause == Some(Cause::Lost)) {
             let attempt = |key: &AttemptKey| (JobId(key.job), key.run, key.attempt) == (row.job, row.run, row.attempt);
             let silent = row.message.as_deref().is_some_and(|message| message.contains("silent"));
@@ -58,7 +58,7 @@ impl History {
         }
         let lease_id = *self.started.entry((key.job, key.run, key.attempt)).or_insert(key.lease_id);
         assert_eq!(lease_id, key.lease_id, "{key:?} is started a second time");
-        let now = self.world.now.mono_ms;
+        let now = self.harness.now.mono_ms;
         // An action that is triggered again may start before the earlier attempt has ended: actions run at least
         // once.
         if self.fleet[index].is_cut_off(now) || !role.is_job() {
@@ -73,7 +73,7 @@ impl History {
 
     /// Records the tick at which each job has ended for good.
     pub(super) fn note_ends(&mut self) {
-        for (_, record) in self.world.engine.workflows.values().flat_map(|workflow| workflow.graph.iter()) {
+        for (_, record) in self.harness.engine.workflows.values().flat_map(|workflow| workflow.graph.iter()) {
             let attempt = (record.run(), record.attempt());
             let known = self.seen.ended.get(&record.id()).map(|(attempt, _)| *attempt);
             if !record.state().is_complete() {
@@ -86,7 +86,7 @@ impl History {
 
     /// Checks that an attempt whose result counts was leased after the parents of the job had ended.
     pub(super) fn check_came_after_parents(&self, key: &AttemptKey) {
-        let workflow = self.world.engine.workflows.get(&self.world.workflow()).unwrap();
+        let workflow = self.harness.engine.workflows.get(&self.harness.workflow()).unwrap();
         let Some(job) = workflow.graph.ordinal(JobId(key.job)) else { return };
         let granted = self.seen.granted[key];
         for parent in workflow.graph.parents(job) {
@@ -99,11 +99,11 @@ impl History {
 
     /// Checks that the results of the parents are durable when a current lease reaches its runner.
     pub(super) fn check_parents_durable(&self, key: &AttemptKey) {
-        let Some(row) = self.world.database.jobs.get(&JobId(key.job)) else { return };
+        let Some(row) = self.harness.database.jobs.get(&JobId(key.job)) else { return };
         if row.lease_id != key.lease_id || !row.state.is_held() {
             return;
         }
-        let database = &self.world.database;
+        let database = &self.harness.database;
         let flag = database.profiles[&row.profile].profile.cancel_on_blocking_job_failure;
         for parent in row.depends_on.iter().filter_map(|parent| database.jobs.get(parent)) {
             assert!(parent.state.is_complete(), "{} before {}", row.name, parent.name);

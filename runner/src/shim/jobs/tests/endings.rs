@@ -56,7 +56,7 @@ fn result_of(jobs: &mut JobTable, job: i64) -> JobExit {
     let mut found = None;
     wait_until("a result", || {
         jobs.reap();
-        found = jobs.news.iter().find_map(|news| match news {
+        found = jobs.outbox.iter().find_map(|outbox| match outbox {
             FromShim::Ended(ended) if ended.key.job == job => Some(ended.clone()),
             _ => None,
         });

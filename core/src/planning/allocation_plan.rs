@@ -26,9 +26,9 @@ const WALLTIME_SECONDS: i64 = 3_600;
 /// The number of polls without runners after which an allocation no longer counts as capacity.
 const MAX_IDLE_POLLS: u32 = 2;
 /// The time in milliseconds after the end of a workflow within which its runners leave by themselves.
-const FAREWELL_MS: i64 = 120_000;
+const SHUTDOWN_GRACE_MS: i64 = 120_000;
 /// Time in milliseconds after which `scancel` is called again for an allocation that still exists.
-const CANCEL_AGAIN_MS: i64 = 30_000;
+const CANCEL_RETRY_INTERVAL_MS: i64 = 30_000;
 
 /// The Slurm demand of a workflow, and its allocations.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ pub struct WorkflowDemand {
     /// The specification, with schedulers and actions.
     pub spec: Arc<WorkflowSpec>,
     /// Actions or the user request its allocations, so none is sized automatically.
-    pub is_asked_for: bool,
+    pub has_explicit_requests: bool,
     /// New allocations may be submitted: this process runs the workflow.
     pub is_served: bool,
     /// The workflow is canceled.
@@ -65,7 +65,7 @@ pub struct WorkflowDemand {
     /// Triggered actions that request nodes.
     pub actions: Vec<NodeRequest>,
     /// The allocations that executed actions have requested, by scheduler: their number, and the first such action.
-    pub asked: BTreeMap<String, (i64, Action)>,
+    pub requested: BTreeMap<String, (i64, Action)>,
 }
 
 /// Jobs with equal requirements, labels and scheduler that have not started.
@@ -155,32 +155,31 @@ pub struct AllocationPlan {
 }
 
 /// Decides which allocations of a workflow to submit and to cancel.
-pub fn course(needs: &WorkflowDemand, ground: ClusterView<'_>, now_ms: i64) -> AllocationPlan {
-    let mut course = AllocationPlan::default();
+pub fn plan_allocations(needs: &WorkflowDemand, cluster: ClusterView<'_>, now_ms: i64) -> AllocationPlan {
+    let mut plan = AllocationPlan::default();
     let live: Vec<&LiveAllocation> = needs.allocations.iter().collect();
     if needs.is_canceled || needs.cluster.is_none() {
-        course.cancel = due(&live, |_| true, now_ms);
-        return course;
+        plan.cancel = due(&live, |_| true, now_ms);
+        return plan;
     }
     if let Some(finished_ms) = needs.finished_ms {
         // Runners first finish their own work, e.g. `on_worker_complete` commands, and then leave by themselves.
         let stays = needs.spec.compute_node_ignore_workflow_completion == Some(true);
-        let may_leave = now_ms - finished_ms < FAREWELL_MS || stays;
-        course.cancel =
-            due(&live, |one| one.stage == AllocationStage::Pending || one.runners == 0 || !may_leave, now_ms);
-        return course;
+        let may_leave = now_ms - finished_ms < SHUTDOWN_GRACE_MS || stays;
+        plan.cancel = due(&live, |one| one.stage == AllocationStage::Pending || one.runners == 0 || !may_leave, now_ms);
+        return plan;
     }
     if !needs.is_served {
-        course.summary.desired = live.len() as i64;
-        return course;
+        plan.summary.desired = live.len() as i64;
+        return plan;
     }
     if !needs.is_suspended {
         for wanted in &needs.actions {
-            carry_out(wanted, needs, ground, &mut course);
+            plan_action(wanted, needs, cluster, &mut plan);
         }
     }
-    if needs.is_asked_for {
-        replace_lost(needs, ground, &mut course);
+    if needs.has_explicit_requests {
+        replace_lost(needs, cluster, &mut plan);
         // An explicitly requested allocation is canceled only when no job is left that can use it.
         // An allocation of a scheduler that no longer exists belongs to an earlier plan.
         let is_of_an_earlier_plan = |row: &AllocationRow| {
@@ -190,52 +189,53 @@ pub fn course(needs: &WorkflowDemand, ground: ClusterView<'_>, now_ms: i64) -> A
         let is_useless = |one: &LiveAllocation| {
             one.stage == AllocationStage::Pending && (needs.open_jobs == 0 || is_of_an_earlier_plan(&one.row))
         };
-        course.cancel = due(&live, is_useless, now_ms);
-    } else if let Some(partitions) = ground.partitions {
-        size(needs, partitions, ground.account, now_ms, &mut course);
+        plan.cancel = due(&live, is_useless, now_ms);
+    } else if let Some(partitions) = cluster.partitions {
+        size(needs, partitions, cluster.account, now_ms, &mut plan);
     }
-    course.summary.desired = live.len() as i64 - course.cancel.len() as i64 + course.intend.len() as i64;
-    course
+    plan.summary.desired = live.len() as i64 - plan.cancel.len() as i64 + plan.intend.len() as i64;
+    plan
 }
 
 /// Returns the allocations to cancel now. `scancel` is not repeated at every poll.
 fn due(live: &[&LiveAllocation], unwanted: impl Fn(&LiveAllocation) -> bool, now_ms: i64) -> Vec<AllocationId> {
-    let is_due = |row: &AllocationRow| row.canceled_ms.is_none_or(|asked| now_ms - asked >= CANCEL_AGAIN_MS);
+    let is_due =
+        |row: &AllocationRow| row.canceled_ms.is_none_or(|requested| now_ms - requested >= CANCEL_RETRY_INTERVAL_MS);
     live.iter().filter(|one| is_due(&one.row) && unwanted(one)).map(|one| one.row.id).collect()
 }
 
 /// Plans the allocations that an action requests and does not have yet.
-fn carry_out(wanted: &NodeRequest, needs: &WorkflowDemand, ground: ClusterView<'_>, course: &mut AllocationPlan) {
+fn plan_action(wanted: &NodeRequest, needs: &WorkflowDemand, cluster: ClusterView<'_>, plan: &mut AllocationPlan) {
     if wanted.is_begun {
         return;
     }
     let name = wanted.definition.scheduler.as_deref().unwrap_or_default();
     let Some(scheduler) = scheduler(&needs.spec, name) else {
-        course.summary.refused = Some(format!("there is no Slurm scheduler '{name}'"));
+        plan.summary.refused = Some(format!("there is no Slurm scheduler '{name}'"));
         return;
     };
     let is_its_own = |one: &&LiveAllocation| one.row.action == Some(wanted.action) && one.row.canceled_ms.is_none();
     let there = needs.allocations.iter().filter(is_its_own).count() as i64;
     let missing = wanted.definition.num_allocations.unwrap_or(1) - there;
     if missing <= 0 {
-        course.executed.push(wanted.action);
+        plan.executed.push(wanted.action);
         return;
     }
     let row = AllocationRow {
         origin: AllocationOrigin::Action,
         action: Some(wanted.action),
-        ..for_workflow(needs, scheduler, &wanted.definition, ground)
+        ..for_workflow(needs, scheduler, &wanted.definition, cluster)
     };
-    course.intend.extend(std::iter::repeat_n(row, usize::try_from(missing).unwrap_or(0)));
-    course.begin.push(wanted.action);
+    plan.intend.extend(std::iter::repeat_n(row, usize::try_from(missing).unwrap_or(0)));
+    plan.begin.push(wanted.action);
 }
 
 /// Replaces ended allocations while jobs are ready that no other allocation can run. Never exceeds the number of
 /// allocations that actions have requested.
-fn replace_lost(needs: &WorkflowDemand, ground: ClusterView<'_>, course: &mut AllocationPlan) {
+fn replace_lost(needs: &WorkflowDemand, cluster: ClusterView<'_>, plan: &mut AllocationPlan) {
     let policy = needs.spec.recovery.as_ref().and_then(|recovery| recovery.policy);
     let is_allowed = !matches!(policy, Some(RecoveryPolicy::Never | RecoveryPolicy::Manual));
-    let Some(partitions) = ground.partitions.filter(|_| is_allowed && !needs.is_suspended && !needs.is_exhausted)
+    let Some(partitions) = cluster.partitions.filter(|_| is_allowed && !needs.is_suspended && !needs.is_exhausted)
     else {
         return;
     };
@@ -247,21 +247,21 @@ fn replace_lost(needs: &WorkflowDemand, ground: ClusterView<'_>, course: &mut Al
         let kinds = needs.kinds.iter().filter(|kind| kind.scheduler.as_deref() == name);
         let demands: Vec<sizing::JobDemand<'_>> = kinds.map(demand).collect();
         let places: Vec<PartitionLimits> = needs
-            .asked
+            .requested
             .keys()
-            .filter(|asked| name.is_none_or(|name| name == asked.as_str()))
-            .filter_map(|asked| Some(place_of(scheduler(&needs.spec, asked)?, partitions)))
+            .filter(|requested| name.is_none_or(|name| name == requested.as_str()))
+            .filter_map(|requested| Some(partition_of_scheduler(scheduler(&needs.spec, requested)?, partitions)))
             .collect();
         let limits = limits(i64::MAX, needs);
         for shape in sizing::difference(&demands, &existing, &places, limits).submit {
-            let Some((asked, action)) = needs.asked.get(&shape.partition) else { continue };
+            let Some((requested, action)) = needs.requested.get(&shape.partition) else { continue };
             let is_of_it = |row: &AllocationRow| row.scheduler.as_deref() == Some(shape.partition.as_str());
             let live = needs.allocations.iter().filter(|one| is_of_it(&one.row) && !one.is_left()).count();
-            let coming = course.intend.iter().filter(|row| is_of_it(row)).count();
+            let coming = plan.intend.iter().filter(|row| is_of_it(row)).count();
             let Some(scheduler) = scheduler(&needs.spec, &shape.partition) else { continue };
-            if ((live + coming) as i64) < *asked {
-                let row = for_workflow(needs, scheduler, action, ground);
-                course.intend.push(AllocationRow { origin: AllocationOrigin::Recovery, ..row });
+            if ((live + coming) as i64) < *requested {
+                let row = for_workflow(needs, scheduler, action, cluster);
+                plan.intend.push(AllocationRow { origin: AllocationOrigin::Recovery, ..row });
             }
         }
     }
@@ -273,7 +273,7 @@ fn size(
     partitions: &[PartitionLimits],
     account: Option<&str>,
     now_ms: i64,
-    course: &mut AllocationPlan,
+    plan: &mut AllocationPlan,
 ) {
     let demands: Vec<sizing::JobDemand<'_>> = needs.kinds.iter().map(demand).collect();
     // A canceled allocation offers no capacity, but still counts. One whose runners have left does not count: Slurm
@@ -300,15 +300,15 @@ fn size(
         seconds: shape.seconds,
         ..AllocationRow::default()
     };
-    course.intend.extend(submit.into_iter().map(template));
+    plan.intend.extend(submit.into_iter().map(template));
     let again = leaving.into_iter().filter(|one| one.stage == AllocationStage::Pending).collect::<Vec<_>>();
     let is_named = |one: &LiveAllocation| cancel.contains(&one.row.name());
-    course.cancel = due(&staying, is_named, now_ms);
-    course.cancel.extend(due(&again, |_| true, now_ms));
-    course.summary.held_back = held_back;
+    plan.cancel = due(&staying, is_named, now_ms);
+    plan.cancel.extend(due(&again, |_| true, now_ms));
+    plan.summary.held_back = held_back;
     let ready_and_unplaced =
         unplaced.iter().find(|(index, _)| needs.kinds.get(*index).is_some_and(|kind| kind.ready > 0));
-    course.summary.unplaced = ready_and_unplaced.and_then(|(index, reason)| {
+    plan.summary.unplaced = ready_and_unplaced.and_then(|(index, reason)| {
         Some(format!("jobs that need '{}': {reason}", needs.kinds.get(*index)?.needs.name))
     });
 }
@@ -363,7 +363,7 @@ fn node_of(name: Option<&str>, partitions: &[PartitionLimits]) -> PartitionLimit
 }
 
 /// Returns the limits of a scheduler's allocations as a partition, so that jobs can be matched with them.
-fn place_of(scheduler: &SlurmScheduler, partitions: &[PartitionLimits]) -> PartitionLimits {
+fn partition_of_scheduler(scheduler: &SlurmScheduler, partitions: &[PartitionLimits]) -> PartitionLimits {
     let node = node_of(scheduler.partition.as_deref(), partitions);
     PartitionLimits {
         name: scheduler.name.clone().unwrap_or_default(),
@@ -382,10 +382,10 @@ fn for_workflow(
     needs: &WorkflowDemand,
     scheduler: &SlurmScheduler,
     action: &Action,
-    ground: ClusterView<'_>,
+    cluster: ClusterView<'_>,
 ) -> AllocationRow {
     let row = of_scheduler(scheduler, action);
-    let account = row.account.or_else(|| ground.account.map(str::to_owned));
+    let account = row.account.or_else(|| cluster.account.map(str::to_owned));
     AllocationRow { cluster: needs.cluster.clone().unwrap_or_default(), account, ..row }
 }
 

@@ -25,7 +25,7 @@ fn needs(kinds: Vec<ResourceClass>) -> WorkflowDemand {
         working_dir: "/w".to_owned(),
         cluster: Some("local".to_owned()),
         spec: Arc::new(WorkflowSpec { slurm_cluster: Some("local".to_owned()), ..WorkflowSpec::default() }),
-        is_asked_for: false,
+        has_explicit_requests: false,
         is_served: true,
         is_canceled: false,
         finished_ms: None,
@@ -35,7 +35,7 @@ fn needs(kinds: Vec<ResourceClass>) -> WorkflowDemand {
         open_jobs,
         allocations: Vec::new(),
         actions: Vec::new(),
-        asked: BTreeMap::new(),
+        requested: BTreeMap::new(),
     }
 }
 
@@ -60,7 +60,7 @@ fn full(seconds_left: i64) -> AllocationStage {
 }
 
 fn decide(needs: &WorkflowDemand) -> AllocationPlan {
-    course(needs, ClusterView { partitions: Some(&site()), account: Some("acct") }, NOW)
+    plan_allocations(needs, ClusterView { partitions: Some(&site()), account: Some("acct") }, NOW)
 }
 
 fn ids(cancel: &[AllocationId]) -> Vec<i64> {
@@ -130,7 +130,7 @@ fn nothing_is_asked_for_in_vain() {
     for (why, needs) in cases {
         assert_eq!(decide(&needs).intend, [], "{why}");
     }
-    let unknown = course(&needs(vec![kind(2, 0)]), ClusterView::default(), NOW);
+    let unknown = plan_allocations(&needs(vec![kind(2, 0)]), ClusterView::default(), NOW);
     assert_eq!(unknown.intend, [], "partitions are not known yet");
 }
 
@@ -153,7 +153,7 @@ fn unneeded_allocations_are_canceled_and_give_no_capacity() {
     let going = WorkflowDemand { allocations: vec![leaving.clone()], ..needs(vec![kind(1, 0)]) };
     let plan = decide(&going);
     assert_eq!((plan.intend.len(), plan.cancel.len()), (1, 0), "it is being canceled already");
-    leaving.row.canceled_ms = Some(NOW - CANCEL_AGAIN_MS);
+    leaving.row.canceled_ms = Some(NOW - CANCEL_RETRY_INTERVAL_MS);
     let stuck = WorkflowDemand { allocations: vec![leaving], ..needs(vec![]) };
     assert_eq!(ids(&decide(&stuck).cancel), [1], "Slurm did not hear");
 }
@@ -164,9 +164,9 @@ fn pending_allocations_are_canceled_at_the_end() {
     let finished =
         |ago: i64| WorkflowDemand { finished_ms: Some(NOW - ago), allocations: allocations.clone(), ..needs(vec![]) };
     assert_eq!(ids(&decide(&finished(0)).cancel), [1, 3]);
-    assert_eq!(ids(&decide(&finished(FAREWELL_MS)).cancel), [1, 2, 3]);
+    assert_eq!(ids(&decide(&finished(SHUTDOWN_GRACE_MS)).cancel), [1, 2, 3]);
     let stays = WorkflowSpec { compute_node_ignore_workflow_completion: Some(true), ..WorkflowSpec::default() };
-    let stays = WorkflowDemand { spec: Arc::new(stays), ..finished(FAREWELL_MS) };
+    let stays = WorkflowDemand { spec: Arc::new(stays), ..finished(SHUTDOWN_GRACE_MS) };
     assert_eq!(ids(&decide(&stays).cancel), [1, 3], "its runners were asked to stay");
     let canceled = WorkflowDemand { is_canceled: true, ..finished(0) };
     assert_eq!(ids(&decide(&canceled).cancel), [1, 2, 3]);
@@ -206,7 +206,7 @@ fn scheduled(kinds: Vec<ResourceClass>) -> WorkflowDemand {
         slurm_schedulers: vec![named("s"), named("t")],
         ..WorkflowSpec::default()
     };
-    WorkflowDemand { spec: Arc::new(spec), is_asked_for: true, ..needs(kinds) }
+    WorkflowDemand { spec: Arc::new(spec), has_explicit_requests: true, ..needs(kinds) }
 }
 
 fn wanted(is_begun: bool) -> NodeRequest {
@@ -247,12 +247,12 @@ fn an_action_gets_what_it_asks_for_less_what_it_has() {
 // R16
 #[test]
 fn ended_allocations_are_replaced_up_to_the_request() {
-    let asked = BTreeMap::from([("s".to_owned(), (2, action("s", 2)))]);
-    let lost = WorkflowDemand { asked: asked.clone(), ..scheduled(vec![kind(9, 0)]) };
+    let requested = BTreeMap::from([("s".to_owned(), (2, action("s", 2)))]);
+    let lost = WorkflowDemand { requested: requested.clone(), ..scheduled(vec![kind(9, 0)]) };
     let plan = decide(&lost);
     assert_eq!(plan.intend.len(), 2);
     assert_eq!((plan.intend[0].origin, plan.intend[0].scheduler.as_deref()), (AllocationOrigin::Recovery, Some("s")));
-    let one = decide(&WorkflowDemand { asked: asked.clone(), ..scheduled(vec![kind(1, 0)]) });
+    let one = decide(&WorkflowDemand { requested: requested.clone(), ..scheduled(vec![kind(1, 0)]) });
     assert_eq!(one.intend.len(), 1, "one job needs one");
     let mut running = live(1, full(7_000), 1);
     running.row.scheduler = Some("s".to_owned());
@@ -264,7 +264,8 @@ fn ended_allocations_are_replaced_up_to_the_request() {
     assert_eq!(decide(&half).intend.len(), 1);
     let mut pending = live(1, AllocationStage::Pending, 0);
     pending.row.scheduler = Some("s".to_owned());
-    let enough = WorkflowDemand { allocations: vec![pending], asked: asked.clone(), ..scheduled(vec![kind(1, 0)]) };
+    let enough =
+        WorkflowDemand { allocations: vec![pending], requested: requested.clone(), ..scheduled(vec![kind(1, 0)]) };
     assert_eq!(decide(&enough).intend, [], "the job has room in one that waits");
     let with_policy = |policy| {
         let mut spec = WorkflowSpec::clone(&lost.spec);
@@ -276,7 +277,7 @@ fn ended_allocations_are_replaced_up_to_the_request() {
     for needs in [
         WorkflowDemand { is_exhausted: true, ..lost.clone() },
         WorkflowDemand { is_suspended: true, ..lost.clone() },
-        WorkflowDemand { asked: BTreeMap::new(), ..lost.clone() },
+        WorkflowDemand { requested: BTreeMap::new(), ..lost.clone() },
         WorkflowDemand { kinds: vec![kind(0, 9)], ..lost.clone() },
     ] {
         assert_eq!(decide(&needs).intend, []);
@@ -287,7 +288,7 @@ fn ended_allocations_are_replaced_up_to_the_request() {
 fn a_job_with_a_scheduler_brings_that_one_back() {
     let both = BTreeMap::from([("s".to_owned(), (2, action("s", 2))), ("t".to_owned(), (2, action("t", 2)))]);
     let of_t = ResourceClass { scheduler: Some("t".to_owned()), ..kind(1, 0) };
-    let plan = decide(&WorkflowDemand { asked: both, ..scheduled(vec![of_t]) });
+    let plan = decide(&WorkflowDemand { requested: both, ..scheduled(vec![of_t]) });
     assert_eq!(plan.intend.iter().map(|row| row.scheduler.as_deref().unwrap()).collect::<Vec<_>>(), ["t"]);
 }
 
@@ -303,14 +304,14 @@ fn unneeded_allocations_of_actions_are_canceled() {
 #[test]
 fn the_same_question_after_the_answer_has_an_empty_answer() {
     let before = needs(vec![kind(3, 0)]);
-    let asked = decide(&before).intend;
+    let requested = decide(&before).intend;
     let place = |(id, row): (i64, AllocationRow)| LiveAllocation {
         row: AllocationRow { id: AllocationId(id), workflow: WorkflowId(1), ..row },
         stage: AllocationStage::Pending,
         runners: 0,
         idle_polls: 0,
     };
-    let after = WorkflowDemand { allocations: (1..).zip(asked).map(place).collect(), ..before };
+    let after = WorkflowDemand { allocations: (1..).zip(requested).map(place).collect(), ..before };
     let plan = decide(&after);
     assert_eq!((plan.intend.len(), plan.cancel.len(), plan.summary.desired), (0, 0, 3));
 }
@@ -344,6 +345,7 @@ fn what_an_earlier_plan_asked_for_and_still_waits_is_cancelled() {
     };
     let allocations =
         vec![of(1, "old", AllocationStage::Pending), of(2, "new", AllocationStage::Pending), of(3, "old", full(60))];
-    let replanned = WorkflowDemand { spec: Arc::new(spec), is_asked_for: true, allocations, ..needs(vec![kind(1, 0)]) };
+    let replanned =
+        WorkflowDemand { spec: Arc::new(spec), has_explicit_requests: true, allocations, ..needs(vec![kind(1, 0)]) };
     assert_eq!(ids(&decide(&replanned).cancel), [1], "what runs may finish what it has");
 }

@@ -16,12 +16,12 @@ use crate::fake_server::FakeServer;
 /// Timeout of a test: other programs may use both CPUs of a small machine.
 pub const DEADLINE: Duration = Duration::from_secs(120);
 
-pub struct Place {
+pub struct RunnerFixture {
     dir: TempDir,
     pub server: FakeServer,
 }
 
-impl Place {
+impl RunnerFixture {
     pub fn new() -> Self {
         Self { dir: tempfile::tempdir().expect("a folder"), server: FakeServer::default() }
     }
@@ -138,7 +138,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for RunnerFixture {
     /// Lets the shim exit by itself, and kills what a failed test has left.
     fn drop(&mut self) {
         let shim = std::fs::read_to_string(self.path("state/shim.json")).ok();

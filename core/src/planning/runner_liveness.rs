@@ -35,7 +35,7 @@ pub struct RunnerFacts<'a> {
 
 /// The decision about a runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RunnerFate {
+pub enum RunnerLiveness {
     /// It reports, or has time left to do so.
     Present,
     /// Its jobs are lost.
@@ -67,31 +67,31 @@ impl Loss {
 }
 
 /// Decides about a runner.
-pub fn runner_fate(facts: &RunnerFacts<'_>) -> RunnerFate {
+pub fn runner_liveness(facts: &RunnerFacts<'_>) -> RunnerLiveness {
     let reports = facts.contact == RunnerContact::Heard || facts.contact == RunnerContact::NotYet && !facts.is_unserved;
     let living = facts.evidence.and_then(living);
     if let Some(reason) = living {
-        return if reports { RunnerFate::Present } else { RunnerFate::Unreachable(reason) };
+        return if reports { RunnerLiveness::Present } else { RunnerLiveness::Unreachable(reason) };
     }
     if !facts.is_in_slurm
         && let Some(loss) = facts.evidence.and_then(proven_loss)
     {
         let has_results = facts.evidence.is_some_and(|evidence| evidence.left_results > 0);
         return match has_results && !facts.is_assumed_lost {
-            true => RunnerFate::Unreachable(UnreachableReason::ResultsLeft),
-            false => RunnerFate::Lost(loss),
+            true => RunnerLiveness::Unreachable(UnreachableReason::ResultsLeft),
+            false => RunnerLiveness::Lost(loss),
         };
     }
     if facts.contact == RunnerContact::Heard {
-        return RunnerFate::Present;
+        return RunnerLiveness::Present;
     }
     if facts.is_assumed_lost {
-        return RunnerFate::Lost(Loss::Assumed);
+        return RunnerLiveness::Lost(Loss::Assumed);
     }
     match (reports, facts.is_in_slurm) {
-        (true, _) => RunnerFate::Present,
-        (false, true) => RunnerFate::Unreachable(UnreachableReason::AllocationRuns),
-        (false, false) => RunnerFate::Unreachable(UnreachableReason::NotVerified),
+        (true, _) => RunnerLiveness::Present,
+        (false, true) => RunnerLiveness::Unreachable(UnreachableReason::AllocationRuns),
+        (false, false) => RunnerLiveness::Unreachable(UnreachableReason::NotVerified),
     }
 }
 
@@ -141,19 +141,19 @@ mod tests {
     #[test]
     fn a_runner_is_lost_when_all_its_processes_have_ended() {
         for (machine, agent, shim, expected) in [
-            (Same, Ended, Ended, RunnerFate::Lost(Loss::Ended)),
-            (Same, Running, Ended, RunnerFate::Unreachable(AgentRuns)),
-            (Same, Ended, Running, RunnerFate::Unreachable(ShimRuns)),
-            (Same, Running, Running, RunnerFate::Unreachable(AgentRuns)),
-            (Same, Ended, Unknown, RunnerFate::Unreachable(NotVerified)),
-            (Same, Unknown, Ended, RunnerFate::Unreachable(NotVerified)),
-            (Rebooted, Unknown, Unknown, RunnerFate::Lost(Loss::Rebooted)),
-            (Other, Ended, Ended, RunnerFate::Unreachable(NotVerified)),
+            (Same, Ended, Ended, RunnerLiveness::Lost(Loss::Ended)),
+            (Same, Running, Ended, RunnerLiveness::Unreachable(AgentRuns)),
+            (Same, Ended, Running, RunnerLiveness::Unreachable(ShimRuns)),
+            (Same, Running, Running, RunnerLiveness::Unreachable(AgentRuns)),
+            (Same, Ended, Unknown, RunnerLiveness::Unreachable(NotVerified)),
+            (Same, Unknown, Ended, RunnerLiveness::Unreachable(NotVerified)),
+            (Rebooted, Unknown, Unknown, RunnerLiveness::Lost(Loss::Rebooted)),
+            (Other, Ended, Ended, RunnerLiveness::Unreachable(NotVerified)),
             // A PID of another machine says nothing, whatever it does here.
-            (Other, Running, Running, RunnerFate::Unreachable(NotVerified)),
+            (Other, Running, Running, RunnerLiveness::Unreachable(NotVerified)),
         ] {
             let evidence = evidence(machine, agent, shim);
-            assert_eq!(runner_fate(&facts(RunnerContact::Silent, Some(&evidence))), expected, "{evidence:?}");
+            assert_eq!(runner_liveness(&facts(RunnerContact::Silent, Some(&evidence))), expected, "{evidence:?}");
         }
     }
 
@@ -161,17 +161,17 @@ mod tests {
     #[test]
     fn silence_alone_proves_nothing() {
         for (contact, is_unserved, expected) in [
-            (RunnerContact::Heard, false, RunnerFate::Present),
-            (RunnerContact::NotYet, false, RunnerFate::Present),
-            (RunnerContact::NotYet, true, RunnerFate::Unreachable(NotVerified)),
-            (RunnerContact::Silent, false, RunnerFate::Unreachable(NotVerified)),
+            (RunnerContact::Heard, false, RunnerLiveness::Present),
+            (RunnerContact::NotYet, false, RunnerLiveness::Present),
+            (RunnerContact::NotYet, true, RunnerLiveness::Unreachable(NotVerified)),
+            (RunnerContact::Silent, false, RunnerLiveness::Unreachable(NotVerified)),
         ] {
             let known = RunnerFacts { is_unserved, ..facts(contact, None) };
-            assert_eq!(runner_fate(&known), expected, "{contact:?} {is_unserved}");
+            assert_eq!(runner_liveness(&known), expected, "{contact:?} {is_unserved}");
         }
         // The end of the processes counts before the lease has run out.
         let ended = evidence(Same, Ended, Ended);
-        assert_eq!(runner_fate(&facts(RunnerContact::Heard, Some(&ended))), RunnerFate::Lost(Loss::Ended));
+        assert_eq!(runner_liveness(&facts(RunnerContact::Heard, Some(&ended))), RunnerLiveness::Lost(Loss::Ended));
     }
 
     #[test]
@@ -184,9 +184,9 @@ mod tests {
             assumed(RunnerContact::Silent, Some(&elsewhere)),
             RunnerFacts { is_in_slurm: true, ..assumed(RunnerContact::Silent, None) },
         ] {
-            assert_eq!(runner_fate(&known), RunnerFate::Lost(Loss::Assumed), "{known:?}");
+            assert_eq!(runner_liveness(&known), RunnerLiveness::Lost(Loss::Assumed), "{known:?}");
         }
-        assert_eq!(runner_fate(&assumed(RunnerContact::Heard, None)), RunnerFate::Present);
+        assert_eq!(runner_liveness(&assumed(RunnerContact::Heard, None)), RunnerLiveness::Present);
     }
 
     /// Two attempts of a job never run at once, whatever the user says.
@@ -202,9 +202,9 @@ mod tests {
                 for is_in_slurm in [false, true] {
                     let known =
                         RunnerFacts { is_assumed_lost, is_in_slurm, ..facts(RunnerContact::Silent, Some(&known)) };
-                    assert_eq!(runner_fate(&known), RunnerFate::Unreachable(reason), "{known:?}");
+                    assert_eq!(runner_liveness(&known), RunnerLiveness::Unreachable(reason), "{known:?}");
                     let heard = RunnerFacts { contact: RunnerContact::Heard, ..known };
-                    assert_eq!(runner_fate(&heard), RunnerFate::Present, "{heard:?}");
+                    assert_eq!(runner_liveness(&heard), RunnerLiveness::Present, "{heard:?}");
                 }
             }
         }
@@ -215,8 +215,8 @@ mod tests {
     fn results_that_wait_are_given_up_only_when_the_user_says_so() {
         let waiting = RunnerEvidence { left_results: 1, ..evidence(Same, Ended, Ended) };
         let known = facts(RunnerContact::Silent, Some(&waiting));
-        assert_eq!(runner_fate(&known), RunnerFate::Unreachable(ResultsLeft));
-        assert_eq!(runner_fate(&RunnerFacts { is_assumed_lost: true, ..known }), RunnerFate::Lost(Loss::Ended));
+        assert_eq!(runner_liveness(&known), RunnerLiveness::Unreachable(ResultsLeft));
+        assert_eq!(runner_liveness(&RunnerFacts { is_assumed_lost: true, ..known }), RunnerLiveness::Lost(Loss::Ended));
     }
 
     /// Steps of its jobs may run on other nodes of the allocation.
@@ -224,9 +224,9 @@ mod tests {
     fn in_slurm_only_the_end_of_the_allocation_counts() {
         let ended = evidence(Same, Ended, Ended);
         let known = RunnerFacts { is_in_slurm: true, ..facts(RunnerContact::Silent, Some(&ended)) };
-        assert_eq!(runner_fate(&known), RunnerFate::Unreachable(AllocationRuns));
+        assert_eq!(runner_liveness(&known), RunnerLiveness::Unreachable(AllocationRuns));
         let unserved = RunnerFacts { is_unserved: true, contact: RunnerContact::NotYet, ..known };
-        assert_eq!(runner_fate(&unserved), RunnerFate::Unreachable(AllocationRuns));
-        assert_eq!(runner_fate(&RunnerFacts { contact: RunnerContact::Heard, ..known }), RunnerFate::Present);
+        assert_eq!(runner_liveness(&unserved), RunnerLiveness::Unreachable(AllocationRuns));
+        assert_eq!(runner_liveness(&RunnerFacts { contact: RunnerContact::Heard, ..known }), RunnerLiveness::Present);
     }
 }

@@ -107,7 +107,7 @@ impl<'a> RunnerSlots<'a> {
     }
 
     /// Returns whether the matching would give the runner jobs of a class at this time.
-    pub fn suits(&self, job: &WorkflowClass, scenario: &Scenario, now: Time) -> bool {
+    pub fn matches(&self, job: &WorkflowClass, scenario: &Scenario, now: Time) -> bool {
         let plan = self.plan;
         let serves = match &plan.scope {
             RunnerScope::All | RunnerScope::Session => true,
@@ -123,7 +123,7 @@ impl<'a> RunnerSlots<'a> {
             remaining_seconds: end.map(|end| end.since(now).as_secs().cast_signed()),
             by_count: plan.max_parallel_jobs.is_some(),
         };
-        serves && job.class.suits(&place, EndMargin::of(None, plan.is_in_allocation()))
+        serves && job.class.matches(&place, EndMargin::of(None, plan.is_in_allocation()))
     }
 
     /// Returns whether a process of this duration ends before the runner ends it.

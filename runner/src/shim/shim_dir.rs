@@ -1,4 +1,4 @@
-//! The place of a shim, i.e. the runner's state folder: its lock, the file with the shim's socket, and results that no
+//! The folder of a shim, which is the runner's state folder: its lock, the file with the shim's socket, and results that no
 //! agent has acknowledged.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
@@ -118,7 +118,7 @@ fn results_path(dir: &Path) -> PathBuf {
 /// the machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct LeftResult {
+pub struct StoredResult {
     /// The boot ID of its moments.
     pub boot_id: String,
     /// The end, in milliseconds since 1970.
@@ -126,7 +126,7 @@ pub struct LeftResult {
     pub exit: JobExit,
 }
 
-impl LeftResult {
+impl StoredResult {
     /// Returns whether the job ended before the machine started.
     pub fn is_of_earlier_boot(&self) -> bool {
         self.boot_id != procfs::boot_id()
@@ -134,7 +134,7 @@ impl LeftResult {
 }
 
 /// Writes results for the next shim. They are on disk when this returns.
-pub fn leave_results(dir: &Path, results: &[LeftResult]) -> io::Result<()> {
+pub fn store_results(dir: &Path, results: &[StoredResult]) -> io::Result<()> {
     if results.is_empty() {
         return match fs::remove_file(results_path(dir)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -151,7 +151,7 @@ pub fn leave_results(dir: &Path, results: &[LeftResult]) -> io::Result<()> {
 }
 
 /// Returns the results of an earlier shim. They stay until they are replaced.
-pub fn left_results(dir: &Path) -> Vec<LeftResult> {
+pub fn left_results(dir: &Path) -> Vec<StoredResult> {
     let text = fs::read_to_string(results_path(dir)).unwrap_or_default();
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
@@ -169,12 +169,12 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         assert_eq!(left_results(dir.path()), []);
         let exit = JobExit::new(AttemptKey::default(), BootInstant(1), BootInstant(2), Outcome::Exited(3));
-        let ours = LeftResult { boot_id: procfs::boot_id(), ended_ms: 1_000, exit };
-        let earlier = LeftResult { boot_id: "another".to_owned(), ..ours.clone() };
-        leave_results(dir.path(), &[ours.clone(), earlier.clone()]).expect("written");
+        let ours = StoredResult { boot_id: procfs::boot_id(), ended_ms: 1_000, exit };
+        let earlier = StoredResult { boot_id: "another".to_owned(), ..ours.clone() };
+        store_results(dir.path(), &[ours.clone(), earlier.clone()]).expect("written");
         assert_eq!(left_results(dir.path()), [ours.clone(), earlier.clone()]);
         assert!(!ours.is_of_earlier_boot() && earlier.is_of_earlier_boot());
-        leave_results(dir.path(), &[]).expect("removed");
+        store_results(dir.path(), &[]).expect("removed");
         assert_eq!(left_results(dir.path()), []);
     }
 }

@@ -11,11 +11,11 @@ use super::invariants;
 use super::plan::Plan;
 use crate::engine::{Apply, CommandError, Engine, SyncAnswer, Tx};
 use crate::ids::{Now, RunnerId, WorkflowId};
-use crate::planning::course::NodeRequest;
+use crate::planning::allocation_plan::NodeRequest;
 use crate::rows::{JobRow, LastIds, ResultRow};
 use crate::testing::Database;
 
-pub struct World {
+pub struct EngineHarness {
     pub engine: Engine,
     pub database: Database,
     pub now: Now,
@@ -23,16 +23,16 @@ pub struct World {
     group: Option<Tx>,
 }
 
-impl World {
+impl EngineHarness {
     pub fn new() -> Self {
         let now = Now { wall_ms: 1_800_000_000_000, mono_ms: 1_000_000 };
         Self { engine: Engine::default(), database: Database::default(), now, group: None }
     }
 
     pub fn with(plan: &Plan) -> Self {
-        let mut world = Self::new();
-        world.apply(plan);
-        world
+        let mut harness = Self::new();
+        harness.apply(plan);
+        harness
     }
 
     /// Executes a command, alone or in the open group.
@@ -169,11 +169,11 @@ pub fn want(limit: u32) -> WorkRequest {
     WorkRequest { free: runner("").capacity, ahead: 0, bridge: 0, limit }
 }
 
-pub fn ask(sequence: u64, limit: u32) -> SyncRequest {
+pub fn work_request(sequence: u64, limit: u32) -> SyncRequest {
     SyncRequest { sequence, acknowledged: sequence - 1, want: want(limit), ..SyncRequest::default() }
 }
 
-pub fn say(sequence: u64) -> SyncRequest {
+pub fn sync_request(sequence: u64) -> SyncRequest {
     SyncRequest { sequence, acknowledged: sequence - 1, ..SyncRequest::default() }
 }
 

@@ -87,7 +87,7 @@ pub fn is_signed(token: &str) -> bool {
 }
 
 /// Compares two secrets in a time that does not reveal how many bytes are equal.
-pub fn same(given: &[u8], wanted: &[u8]) -> bool {
+pub fn constant_time_eq(given: &[u8], wanted: &[u8]) -> bool {
     let different = given.iter().zip(wanted).fold(0u8, |sum, (a, b)| sum | (a ^ b));
     given.len() == wanted.len() && !wanted.is_empty() && different == 0
 }
@@ -145,7 +145,7 @@ mod tests {
         for (given, wanted, expected) in
             [("abc", "abc", true), ("abc", "abd", false), ("ab", "abc", false), ("abcd", "abc", false), ("", "", false)]
         {
-            assert_eq!(same(given.as_bytes(), wanted.as_bytes()), expected, "{given} {wanted}");
+            assert_eq!(constant_time_eq(given.as_bytes(), wanted.as_bytes()), expected, "{given} {wanted}");
         }
     }
 
