@@ -53,13 +53,13 @@ pub struct Client {
 
 /// A change of a whole workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Control {
+pub enum WorkflowControl {
     Cancel,
     Suspend,
     Resume,
 }
 
-impl Control {
+impl WorkflowControl {
     const fn path(self) -> &'static str {
         match self {
             Self::Cancel => "cancel",
@@ -190,7 +190,7 @@ impl Client {
     }
 
     /// Cancels, suspends or resumes a workflow.
-    pub async fn control(&self, workflow: &str, control: Control) -> Result<Workflow, ClientError> {
+    pub async fn control(&self, workflow: &str, control: WorkflowControl) -> Result<Workflow, ClientError> {
         self.post(&["workflows", workflow, control.path()], &serde_json::json!({})).await
     }
 

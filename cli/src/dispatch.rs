@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use crate::cli::{self, Command};
-use crate::client::Control;
+use crate::client::WorkflowControl;
 use crate::commands::{
     admin, apply, backup, completions, config, control, crd, delete, describe, diff, exec, explain, gc, get, hpc,
     install, jobs, kubernetes as on_cluster, logs, ping, plan, plot, recover, reference, remote, remote_agent, restore,
@@ -55,15 +55,15 @@ fn execute(context: &CommandContext, command: Command) -> Result<ExitStatus, Cli
 async fn reach_and_execute(context: &CommandContext, command: Command) -> Result<ExitStatus, CliError> {
     let Backend::Cluster(choice) = &context.settings.backend else { return execute_async(context, command).await };
     match requirement(&command) {
-        Requirement::Nothing => execute_async(context, command).await,
-        Requirement::Objects => Box::pin(execute_on_objects(context, choice, command)).await,
-        Requirement::Server => {
+        ClusterRequirement::Nothing => execute_async(context, command).await,
+        ClusterRequirement::Objects => Box::pin(execute_on_objects(context, choice, command)).await,
+        ClusterRequirement::Server => {
             let cluster = kubernetes::find(choice, context.settings.namespace.as_deref()).await?;
             let (settings, _held) = kubernetes::reach_server(&cluster, &context.settings).await?;
             let folder = context.folder.clone();
             execute_async(&CommandContext { settings, output: context.output, folder, in_cluster: true }, command).await
         }
-        Requirement::ThisMachine(name) => {
+        ClusterRequirement::ThisMachine(name) => {
             let message = format!("`torc {name}` runs on this machine, but a cluster is selected");
             Err(CliError::usage(message)
                 .hint("leave out --context and --kubeconfig, and unset TORC_CONTEXT and TORC_KUBECONFIG"))
@@ -82,9 +82,11 @@ async fn execute_on_objects(
         Command::Apply(args) => on_cluster::apply(context, &cluster, &args).await,
         Command::Diff(args) => on_cluster::diff(context, &cluster, &args.files.files).await,
         Command::Delete(args) => on_cluster::delete(context, &cluster, &args).await,
-        Command::Cancel(args) => on_cluster::control(context, &cluster, &args.workflows, Control::Cancel).await,
-        Command::Suspend(args) => on_cluster::control(context, &cluster, &args.workflows, Control::Suspend).await,
-        Command::Resume(args) => on_cluster::control(context, &cluster, &args.workflows, Control::Resume).await,
+        Command::Cancel(args) => on_cluster::control(context, &cluster, &args.workflows, WorkflowControl::Cancel).await,
+        Command::Suspend(args) => {
+            on_cluster::control(context, &cluster, &args.workflows, WorkflowControl::Suspend).await
+        }
+        Command::Resume(args) => on_cluster::control(context, &cluster, &args.workflows, WorkflowControl::Resume).await,
         Command::Retry(args) => on_cluster::retry(context, &cluster, &args).await,
         Command::Wait(args) => on_cluster::wait(context, &cluster, &args).await,
         _ => Err(CliError::usage("this command does not write objects of a cluster")),
@@ -144,7 +146,7 @@ async fn execute_async(context: &CommandContext, command: Command) -> Result<Exi
 
 /// The part of a cluster that a command needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Requirement {
+enum ClusterRequirement {
     /// Nothing: the command contacts no server, or finds the cluster itself.
     Nothing,
     /// The API server only.
@@ -156,7 +158,7 @@ enum Requirement {
 }
 
 /// Returns the part of a cluster that a command needs.
-fn requirement(command: &Command) -> Requirement {
+fn requirement(command: &Command) -> ClusterRequirement {
     match command {
         Command::Apply(_)
         | Command::Diff(_)
@@ -164,13 +166,13 @@ fn requirement(command: &Command) -> Requirement {
         | Command::Cancel(_)
         | Command::Suspend(_)
         | Command::Resume(_)
-        | Command::Wait(_) => Requirement::Objects,
-        Command::Retry(args) if args.jobs.is_empty() && !args.changed && !args.dry_run => Requirement::Objects,
-        Command::Run(_) => Requirement::ThisMachine("run"),
-        Command::Exec(_) => Requirement::ThisMachine("exec"),
-        Command::Submit(_) => Requirement::ThisMachine("submit"),
-        Command::Remote(_) => Requirement::ThisMachine("remote"),
-        Command::Restore(_) => Requirement::ThisMachine("restore"),
+        | Command::Wait(_) => ClusterRequirement::Objects,
+        Command::Retry(args) if args.jobs.is_empty() && !args.changed && !args.dry_run => ClusterRequirement::Objects,
+        Command::Run(_) => ClusterRequirement::ThisMachine("run"),
+        Command::Exec(_) => ClusterRequirement::ThisMachine("exec"),
+        Command::Submit(_) => ClusterRequirement::ThisMachine("submit"),
+        Command::Remote(_) => ClusterRequirement::ThisMachine("remote"),
+        Command::Restore(_) => ClusterRequirement::ThisMachine("restore"),
         Command::Plan(_)
         | Command::Validate(_)
         | Command::Admin(_)
@@ -183,8 +185,8 @@ fn requirement(command: &Command) -> Requirement {
         | Command::Hpc(_)
         | Command::Server(_)
         | Command::RemoteAgent(_)
-        | Command::Shim(_) => Requirement::Nothing,
-        _ => Requirement::Server,
+        | Command::Shim(_) => ClusterRequirement::Nothing,
+        _ => ClusterRequirement::Server,
     }
 }
 
@@ -217,19 +219,19 @@ mod tests {
     #[test]
     fn flags_decide_what_a_command_needs() {
         for (line, expected) in [
-            ("torc apply -f a.yaml", Requirement::Objects),
-            ("torc get workflows", Requirement::Server),
-            ("torc get slc", Requirement::Server),
-            ("torc get twf/a", Requirement::Server),
-            ("torc get workflows -w", Requirement::Server),
-            ("torc get jobs", Requirement::Server),
-            ("torc retry a", Requirement::Objects),
-            ("torc retry a --job b", Requirement::Server),
-            ("torc retry a --changed", Requirement::Server),
-            ("torc retry a --dry-run", Requirement::Server),
-            ("torc logs a", Requirement::Server),
-            ("torc validate a.yaml", Requirement::Nothing),
-            ("torc run a.yaml", Requirement::ThisMachine("run")),
+            ("torc apply -f a.yaml", ClusterRequirement::Objects),
+            ("torc get workflows", ClusterRequirement::Server),
+            ("torc get slc", ClusterRequirement::Server),
+            ("torc get twf/a", ClusterRequirement::Server),
+            ("torc get workflows -w", ClusterRequirement::Server),
+            ("torc get jobs", ClusterRequirement::Server),
+            ("torc retry a", ClusterRequirement::Objects),
+            ("torc retry a --job b", ClusterRequirement::Server),
+            ("torc retry a --changed", ClusterRequirement::Server),
+            ("torc retry a --dry-run", ClusterRequirement::Server),
+            ("torc logs a", ClusterRequirement::Server),
+            ("torc validate a.yaml", ClusterRequirement::Nothing),
+            ("torc run a.yaml", ClusterRequirement::ThisMachine("run")),
         ] {
             let (cli, _) = cli::parse(line.split_whitespace()).unwrap();
             assert_eq!(requirement(&cli.command), expected, "{line}");
@@ -238,11 +240,12 @@ mod tests {
 
     #[test]
     fn every_command_has_a_requirement() {
-        let (nothing, objects, server) = (Requirement::Nothing, Requirement::Objects, Requirement::Server);
+        let (nothing, objects, server) =
+            (ClusterRequirement::Nothing, ClusterRequirement::Objects, ClusterRequirement::Server);
         let table = [
             ("apply -f a", objects),
-            ("run a", Requirement::ThisMachine("run")),
-            ("exec -c a", Requirement::ThisMachine("exec")),
+            ("run a", ClusterRequirement::ThisMachine("run")),
+            ("exec -c a", ClusterRequirement::ThisMachine("exec")),
             ("plan a", nothing),
             ("diff -f a", objects),
             ("validate a", nothing),
@@ -255,7 +258,7 @@ mod tests {
             ("unpack", nothing),
             ("plot", server),
             ("wait", objects),
-            ("submit a", Requirement::ThisMachine("submit")),
+            ("submit a", ClusterRequirement::ThisMachine("submit")),
             ("recover", server),
             ("watch", server),
             ("cancel", objects),
@@ -273,13 +276,13 @@ mod tests {
             ("ro-crate export", server),
             ("server", nothing),
             ("runner", server),
-            ("remote run a", Requirement::ThisMachine("remote")),
+            ("remote run a", ClusterRequirement::ThisMachine("remote")),
             ("hpc list", nothing),
             ("token show", server),
             ("ping", server),
             ("gc --older-than 1d", server),
             ("backup a", server),
-            ("restore a", Requirement::ThisMachine("restore")),
+            ("restore a", ClusterRequirement::ThisMachine("restore")),
             ("crd print", nothing),
             ("admin release-finalizers", nothing),
             ("config show", nothing),

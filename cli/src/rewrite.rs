@@ -16,7 +16,7 @@ use torc_api::workflow::WorkflowSpec;
 
 /// A reason why a text cannot be edited.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Obstacle {
+pub struct EditError {
     pub position: Option<Position>,
     pub reason: String,
     /// A manual change that makes the text editable.
@@ -47,7 +47,7 @@ pub fn rewrite(
     found: &LoadedDocument,
     wanted: &WorkflowSpec,
     options: &LoadOptions,
-) -> Result<String, Box<Obstacle>> {
+) -> Result<String, Box<EditError>> {
     let Document::Workflow(document) = &found.document else {
         return Err(Box::new(obstacle(None, "the document is not a workflow", "name a file with a workflow")));
     };
@@ -64,8 +64,8 @@ pub fn rewrite(
     apply_edits(text, edits).filter(is_wanted).ok_or_else(|| Box::new(task.unknown_layout()))
 }
 
-fn obstacle(position: Option<Position>, reason: &str, hint: &str) -> Obstacle {
-    Obstacle { position, reason: reason.to_owned(), hint: hint.to_owned() }
+fn obstacle(position: Option<Position>, reason: &str, hint: &str) -> EditError {
+    EditError { position, reason: reason.to_owned(), hint: hint.to_owned() }
 }
 
 fn apply_edits(text: &str, mut edits: Vec<Edit>) -> Option<String> {
@@ -86,7 +86,7 @@ fn contains(loaded: &Loaded, name: &str, wanted: &WorkflowSpec) -> bool {
 
 impl EditRequest<'_> {
     /// Returns the error of a text whose edited form is another document, e.g. because several parts use an anchor.
-    fn unknown_layout(&self) -> Obstacle {
+    fn unknown_layout(&self) -> EditError {
         let position = self.found.positions.of("spec.jobs");
         let hint = "replace anchors (&), aliases (*) and merge keys (<<) by their content, with one key per line, and run the command again";
         obstacle(position, "the layout of the jobs cannot be edited", hint)

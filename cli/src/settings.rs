@@ -36,7 +36,7 @@ pub fn all() -> impl Iterator<Item = &'static Setting> {
 
 /// The source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum SettingOrigin {
     /// A flag on the command line.
     Flag,
     /// The environment variable with this name.
@@ -47,7 +47,7 @@ pub enum Origin {
     BuiltIn,
 }
 
-impl std::fmt::Display for Origin {
+impl std::fmt::Display for SettingOrigin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Flag => f.write_str("command line"),
@@ -62,7 +62,7 @@ impl std::fmt::Display for Origin {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Value {
     pub text: String,
-    pub origin: Origin,
+    pub origin: SettingOrigin,
 }
 
 /// Values by key. The first layer that names a key wins.
@@ -73,12 +73,12 @@ pub struct Layers {
 
 impl Layers {
     /// Sets a value unless a nearer layer has set it.
-    pub fn below(&mut self, key: &'static str, text: String, origin: Origin) {
+    pub fn below(&mut self, key: &'static str, text: String, origin: SettingOrigin) {
         self.values.entry(key).or_insert(Value { text, origin });
     }
 
     /// Sets a value, and replaces that of every layer.
-    pub fn set(&mut self, key: &'static str, text: String, origin: Origin) {
+    pub fn set(&mut self, key: &'static str, text: String, origin: SettingOrigin) {
         self.values.insert(key, Value { text, origin });
     }
 
@@ -89,13 +89,13 @@ impl Layers {
 
     /// Returns whether the command line sets a key.
     pub fn is_typed(&self, key: &str) -> bool {
-        self.get(key).is_some_and(|value| value.origin == Origin::Flag)
+        self.get(key).is_some_and(|value| value.origin == SettingOrigin::Flag)
     }
 
     /// Returns the values of the command line, in the order of all settings.
     pub fn flags(&self) -> impl Iterator<Item = (&'static Setting, &str)> {
         all().filter_map(|setting| {
-            let value = self.get(setting.key).filter(|value| value.origin == Origin::Flag)?;
+            let value = self.get(setting.key).filter(|value| value.origin == SettingOrigin::Flag)?;
             Some((setting, value.text.as_str()))
         })
     }
@@ -105,7 +105,7 @@ impl Layers {
         read: impl Fn(torc_api::setting::Lookup<'_>) -> Result<T, InvalidSetting>,
     ) -> Result<T, CliError> {
         read(&|key| self.get(key).map(|value| value.text.as_str())).map_err(|error| {
-            let origin = self.get(error.key).map_or(&Origin::BuiltIn, |value| &value.origin);
+            let origin = self.get(error.key).map_or(&SettingOrigin::BuiltIn, |value| &value.origin);
             CliError::invalid(format!("{error} (from {origin})"))
         })
     }
@@ -207,7 +207,7 @@ pub fn gather(flags: Layers, environment: &Environment<'_>) -> Result<(Layers, V
     for setting in all() {
         for variable in [setting.variable(), setting.variable_by_section()] {
             if let Some(text) = (environment.variable)(&variable).filter(|text| !text.is_empty()) {
-                layers.below(setting.key, text, Origin::Environment(variable));
+                layers.below(setting.key, text, SettingOrigin::Environment(variable));
             }
         }
     }
@@ -217,7 +217,7 @@ pub fn gather(flags: Layers, environment: &Environment<'_>) -> Result<(Layers, V
     }
     for setting in all() {
         if let Some(text) = setting.default {
-            layers.below(setting.key, text.to_owned(), Origin::BuiltIn);
+            layers.below(setting.key, text.to_owned(), SettingOrigin::BuiltIn);
         }
     }
     Ok((layers, warnings))

@@ -7,14 +7,14 @@ use torc_api::cluster::Partition;
 use torc_slurm::error::SlurmError;
 use torc_slurm::exec::Slurm;
 use torc_slurm::profiles::{self, DETECTED, DetectContext, SiteProfile};
-use torc_slurm::retry::{QUERY_RETRIES, Schedule};
+use torc_slurm::retry::{QUERY_RETRIES, RetrySchedule};
 use torc_slurm::{partitions, scontrol, sinfo};
 
 use crate::env;
 use crate::error::{CliError, ExitStatus};
 
 /// The retries of Slurm queries in a command: one, because the user waits for the result.
-pub const COMMAND_SCHEDULE: Schedule = Schedule { tries: 2, ..QUERY_RETRIES };
+pub const COMMAND_SCHEDULE: RetrySchedule = RetrySchedule { tries: 2, ..QUERY_RETRIES };
 /// The timeout of one Slurm query. Slurm's commands themselves time out after 10 s by default (`MessageTimeout`).
 pub const QUERY_TIMEOUT: Duration = Duration::from_secs(20);
 

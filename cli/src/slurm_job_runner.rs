@@ -10,14 +10,14 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 use torc_runner::detect::AllocationShare;
 
 use crate::client::{Client, ClientError};
-use crate::commands::runner::{Serving, serve};
+use crate::commands::runner::{RunnerOptions, serve};
 use crate::commands::shim;
 use crate::connection::remote;
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 use crate::logging::Log;
 use crate::program::{block_on, refuse, start};
-use crate::settings::{self, Origin, RunnerArgs};
+use crate::settings::{self, RunnerArgs, SettingOrigin};
 
 /// Run the jobs of a workflow in this Slurm allocation
 ///
@@ -102,7 +102,7 @@ pub fn main(mut arguments: Vec<OsString>) -> ExitCode {
         ("client.run.output_dir", Some(path(&args.output))),
     ] {
         if let Some(text) = text {
-            flags.set(key, text, Origin::Flag);
+            flags.set(key, text, SettingOrigin::Flag);
         }
     }
     let log = Log { verbose: args.verbose, ..Log::default() };
@@ -120,7 +120,8 @@ async fn run(context: &CommandContext, args: &SlurmJobRunner) -> Result<ExitStat
     let timeouts = StartTimeouts { unreachable: timeouts, unauthorized };
     let client = wait_for(timeouts, || remote(&context.settings, &url, &context.folder)).await?;
     let share = if args.is_subtask { AllocationShare::OwnNode } else { AllocationShare::AllNodes };
-    serve(context, &client, Some(&args.workflow), Serving { share: Some(share), ..Serving::default() }).await
+    serve(context, &client, Some(&args.workflow), RunnerOptions { share: Some(share), ..RunnerOptions::default() })
+        .await
 }
 
 /// Returns a name that differs for each runner that starts at the same time.

@@ -142,15 +142,15 @@ impl CredentialIssuer {
         }
     }
 
-    /// Returns the credentials that replace `handed`, or `None` if those are still valid.
+    /// Returns the credentials that replace `previous`, or `None` if those are still valid.
     pub(crate) fn renewed(
         &self,
-        handed: Option<&RunnerCredentials>,
+        previous: Option<&RunnerCredentials>,
         workflow: WorkflowId,
         now_seconds: i64,
     ) -> Option<RunnerCredentials> {
         let new = self.to_workflow(workflow, now_seconds);
-        (!handed.is_some_and(|handed| handed.is_like(&new, now_seconds))).then_some(new)
+        (!previous.is_some_and(|previous| previous.is_like(&new, now_seconds))).then_some(new)
     }
 }
 

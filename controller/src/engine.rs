@@ -31,7 +31,7 @@ use crate::metrics::Metrics;
 
 pub(crate) use changed_workflows::ChangedWorkflows;
 pub use error::EngineError;
-pub(crate) use writer::Stop;
+pub(crate) use writer::ShutdownTokens;
 use writer::{ChangeFeeds, EngineCommand, EngineWriter, ReplySender, WriteCommand};
 
 /// Number of committed groups that a watcher may lag behind before it reads from the store again.
@@ -56,7 +56,7 @@ impl EngineHandle {
         store: Store,
         limits: ExpansionLimits,
         metrics: Arc<Metrics>,
-        stop: Stop,
+        stop: ShutdownTokens,
         issuer: Issuer,
     ) -> Result<(Self, tokio::task::JoinHandle<()>), EngineError> {
         Self::start_with_clock(store, limits, metrics, stop, issuer, Arc::new(clock::now)).await
@@ -67,7 +67,7 @@ impl EngineHandle {
         store: Store,
         limits: ExpansionLimits,
         metrics: Arc<Metrics>,
-        stop: Stop,
+        stop: ShutdownTokens,
         issuer: Issuer,
         clock: Clock,
     ) -> Result<(Self, tokio::task::JoinHandle<()>), EngineError> {

@@ -127,7 +127,7 @@ pub(crate) async fn clients() -> Result<(Client, Client), NoCluster> {
 }
 
 /// The parts of the server that the controller uses.
-pub(crate) struct Parts {
+pub(crate) struct ServerParts {
     pub engine: EngineHandle,
     pub slurm: Option<SlurmHandle>,
     pub client: Client,
@@ -137,8 +137,8 @@ pub(crate) struct Parts {
 }
 
 /// Starts the tasks of the controller, which end at `stop`.
-pub(crate) fn start(parts: Parts, config: KubernetesConfig, stop: &CancellationToken) -> Vec<JoinHandle<()>> {
-    let Parts { engine, slurm, client, leadership, readiness, api_url } = parts;
+pub(crate) fn start(parts: ServerParts, config: KubernetesConfig, stop: &CancellationToken) -> Vec<JoinHandle<()>> {
+    let ServerParts { engine, slurm, client, leadership, readiness, api_url } = parts;
     readiness.lists();
     let watches = watch::Watches::new(&config.namespaces);
     let stores = watches.stores();

@@ -101,10 +101,10 @@ async fn answer(
     }
 }
 
-type Secured = tokio_rustls::server::TlsStream<TcpStream>;
+type TlsConnection = tokio_rustls::server::TlsStream<TcpStream>;
 
 /// Begins TLS. A client that speaks plain HTTP gets an error in plain HTTP, which is the only one that it can read.
-async fn accept_tls(mut stream: TcpStream, tls: TlsAcceptor) -> Option<Secured> {
+async fn accept_tls(mut stream: TcpStream, tls: TlsAcceptor) -> Option<TlsConnection> {
     let greeting = async move {
         let mut first = [0];
         if stream.peek(&mut first).await? == 1 && first[0].is_ascii_alphabetic() {
@@ -116,7 +116,7 @@ async fn accept_tls(mut stream: TcpStream, tls: TlsAcceptor) -> Option<Secured> 
         }
         tls.accept(stream).await.map(Some)
     };
-    let shaken: Result<io::Result<Option<Secured>>, _> = tokio::time::timeout(HANDSHAKE_TIMEOUT, greeting).await;
+    let shaken: Result<io::Result<Option<TlsConnection>>, _> = tokio::time::timeout(HANDSHAKE_TIMEOUT, greeting).await;
     match shaken {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {

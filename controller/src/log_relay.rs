@@ -19,7 +19,7 @@ const MAX_PENDING_REQUESTS: usize = 1_000;
 #[derive(Clone, Default)]
 pub(crate) struct LogRelay {
     pending: Arc<Mutex<PendingRequests>>,
-    news: Arc<Notify>,
+    changed: Arc<Notify>,
 }
 
 #[derive(Default)]
@@ -46,7 +46,7 @@ impl LogRelay {
             pending.waiting.insert(id, sender);
             id
         };
-        self.news.notify_waiters();
+        self.changed.notify_waiters();
         // Removes the request however the caller stops waiting.
         let _remove = RemoveOnDrop { relay: self, id };
         tokio::time::timeout(RUNNER_ANSWER_TIMEOUT, receiver).await.ok()?.ok()
@@ -56,12 +56,12 @@ impl LogRelay {
     pub async fn poll(&self, host: &str) -> Vec<LogChunkRequest> {
         let until = tokio::time::Instant::now() + Duration::from_secs(LONG_POLL_SECONDS);
         loop {
-            let news = self.news.notified();
-            tokio::pin!(news);
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
             // Registered before the check, so that no notification is missed.
-            news.as_mut().enable();
+            changed.as_mut().enable();
             let found = self.take(host);
-            if !found.is_empty() || tokio::time::timeout_at(until, news).await.is_err() {
+            if !found.is_empty() || tokio::time::timeout_at(until, changed).await.is_err() {
                 return found;
             }
         }
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_wish_says_which_part_of_which_file() {
+    async fn a_request_names_the_range_of_a_file() {
         let relay = LogRelay::default();
         let runner = async {
             let wanted = relay.poll("a").await.remove(0);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_thousand_wishes_are_enough() {
+    async fn at_most_a_thousand_requests_are_pending() {
         let relay = LogRelay::default();
         let mut asked: Vec<_> = (0..MAX_PENDING_REQUESTS).map(|_| Box::pin(relay.ask("b", "/y", 0, None))).collect();
         for one in &mut asked {

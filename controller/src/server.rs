@@ -19,7 +19,7 @@ use torc_core::tokens::TokenKey;
 use torc_store::{OpenOptions, Store, StoreError};
 
 use crate::credentials::{CredentialIssuer, ServerTrust};
-use crate::engine::{EngineError, EngineHandle, Stop};
+use crate::engine::{EngineError, EngineHandle, ShutdownTokens};
 use crate::http::{self, Identities};
 use crate::issuer::Issuer;
 use crate::kubernetes::{KubernetesConfig, NoCluster, Readiness};
@@ -92,7 +92,7 @@ pub struct Server {
     engine: EngineHandle,
     store: Store,
     address: Option<SocketAddr>,
-    stop: Stop,
+    stop: ShutdownTokens,
     writer: JoinHandle<()>,
     http: Option<JoinHandle<()>>,
     credentials: CredentialIssuer,
@@ -101,7 +101,7 @@ pub struct Server {
     /// Tasks of the controller of custom resources.
     watchers: Vec<JoinHandle<()>>,
     /// The task that renews the lease, and the token that makes it release the lease.
-    tenure: Option<(JoinHandle<()>, CancellationToken)>,
+    leader_task: Option<(JoinHandle<()>, CancellationToken)>,
 }
 
 impl Server {
@@ -110,7 +110,7 @@ impl Server {
         if config.kubernetes.is_some() {
             return in_cluster::start(config).await;
         }
-        let stop = Stop::default();
+        let stop = ShutdownTokens::default();
         let certificates = certificates(&config)?;
         let options = OpenOptions { path: config.database.clone(), create: true, ..OpenOptions::default() };
         let store = Store::open(options).await.map_err(StartError::Store)?;
@@ -139,7 +139,7 @@ impl Server {
         (engine, writer): (EngineHandle, JoinHandle<()>),
         (address, credentials): (Option<SocketAddr>, CredentialIssuer),
         leadership: &Leadership,
-        stop: Stop,
+        stop: ShutdownTokens,
     ) -> Result<Self, StartError> {
         let mut server = Self {
             engine,
@@ -152,7 +152,7 @@ impl Server {
             slurm: None,
             slurm_loop: None,
             watchers: Vec::new(),
-            tenure: None,
+            leader_task: None,
         };
         if let Some(slurm) = config.slurm.clone() {
             server.serve_slurm(slurm, leadership).await?;
@@ -228,9 +228,9 @@ impl Server {
         if let Err(error) = self.store.close().await {
             tracing::warn!(%error, "the store was not closed cleanly");
         }
-        if let Some((tenure, release)) = self.tenure {
+        if let Some((leader_task, release)) = self.leader_task {
             release.cancel();
-            let _ = tokio::time::timeout(Duration::from_secs(5), tenure).await;
+            let _ = tokio::time::timeout(Duration::from_secs(5), leader_task).await;
         }
     }
 }

@@ -103,8 +103,8 @@ impl SlurmHandle {
         workflow: WorkflowId,
         request: SyncStatusRequest,
     ) -> Result<OrphanReport, EngineError> {
-        let look = async { self.context.lock().await.find_orphans(workflow, request.clone()).await };
-        if let Ok(report) = tokio::time::timeout(SLURM_TIMEOUT, look).await {
+        let poll = async { self.context.lock().await.find_orphans(workflow, request.clone()).await };
+        if let Ok(report) = tokio::time::timeout(SLURM_TIMEOUT, poll).await {
             return report;
         }
         // A call hangs: nothing is known about allocations. Jobs of ended runners are found without Slurm.
@@ -121,10 +121,10 @@ impl SlurmHandle {
             return Ok(());
         }
         if self.engine.live_allocations(None).await? > 0 {
-            let look = async { self.context.lock().await.tick(true).await };
+            let poll = async { self.context.lock().await.tick(true).await };
             // A call hangs: the next tick asks Slurm again.
-            if let Ok(looked) = tokio::time::timeout(SLURM_TIMEOUT, look).await {
-                looked?;
+            if let Ok(polled) = tokio::time::timeout(SLURM_TIMEOUT, poll).await {
+                polled?;
             }
         }
         Ok(())
@@ -155,9 +155,9 @@ impl SlurmHandle {
     async fn until_gone(&self, workflow: Option<WorkflowId>, timeout: Duration) -> Result<(), EngineError> {
         let start = Instant::now();
         while self.engine.live_allocations(workflow).await? > 0 && start.elapsed() < timeout {
-            let look = async { self.context.lock().await.tick(true).await };
-            match tokio::time::timeout(SLURM_TIMEOUT, look).await {
-                Ok(looked) => looked?,
+            let poll = async { self.context.lock().await.tick(true).await };
+            match tokio::time::timeout(SLURM_TIMEOUT, poll).await {
+                Ok(polled) => polled?,
                 // A call hangs. A tick may be interrupted anywhere: the next one finds out how far it came.
                 Err(_) => return Ok(()),
             };
@@ -202,22 +202,22 @@ fn poll_interval(poll: Duration, is_left: bool) -> Duration {
 
 /// Runs a tick after changes of the engine, and when a poll of Slurm is due.
 async fn run(context: Arc<Mutex<SlurmContext>>, wake: Arc<Notify>, poll: Duration, stop: CancellationToken) {
-    let mut looked: Option<Instant> = None;
+    let mut polled: Option<Instant> = None;
     let mut interval = poll;
     loop {
-        let is_due = looked.is_none_or(|looked| looked.elapsed() >= interval);
+        let is_due = polled.is_none_or(|polled| polled.elapsed() >= interval);
         match context.lock().await.tick(is_due).await {
             Ok(is_left) => interval = poll_interval(poll, is_left),
             Err(error) => tracing::warn!(%error, "allocations were not reconciled"),
         }
         if is_due {
-            looked = Some(Instant::now());
+            polled = Some(Instant::now());
         }
         tokio::select! {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(MIN_TICK_INTERVAL) => {}
         }
-        let rest = looked.map_or(Duration::ZERO, |looked| interval.saturating_sub(looked.elapsed()));
+        let rest = polled.map_or(Duration::ZERO, |polled| interval.saturating_sub(polled.elapsed()));
         tokio::select! {
             () = stop.cancelled() => return,
             () = wake.notified() => {}

@@ -19,7 +19,7 @@ use torc_store::{OpenOptions, Store};
 use tower::ServiceExt as _;
 
 use crate::clock::Clock;
-use crate::engine::{EngineHandle, Stop};
+use crate::engine::{EngineHandle, ShutdownTokens};
 use crate::http::{self, Identities};
 use crate::issuer::Issuer;
 use crate::kubernetes::Readiness;
@@ -75,7 +75,7 @@ pub(crate) struct TestServer {
     pub readiness: Readiness,
     /// Ends long polls of the HTTP API.
     pub stop_http: CancellationToken,
-    pub stop: Stop,
+    pub stop: ShutdownTokens,
     pub clock: VirtualClock,
     pub folder: TempDir,
     pub writer: JoinHandle<()>,
@@ -97,7 +97,8 @@ impl TestServer {
     }
 
     pub async fn start_on(store: Store, folder: TempDir, clock: VirtualClock) -> Self {
-        let (metrics, stop, stop_http) = (Arc::<Metrics>::default(), Stop::default(), CancellationToken::new());
+        let (metrics, stop, stop_http) =
+            (Arc::<Metrics>::default(), ShutdownTokens::default(), CancellationToken::new());
         let issuer = Issuer::new(token_key(), None);
         let limits = ExpansionLimits { max_jobs: 1_000, ..ExpansionLimits::default() };
         let started = EngineHandle::start_with_clock(

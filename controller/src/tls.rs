@@ -119,8 +119,8 @@ impl Certificates {
         let mut warned = None;
         while stop.run_until_cancelled(tokio::time::sleep(CERTIFICATE_CHECK_INTERVAL)).await.is_some() {
             let certificates = Arc::clone(&self);
-            let looked = tokio::task::spawn_blocking(move || certificates.look()).await;
-            match looked {
+            let reloaded = tokio::task::spawn_blocking(move || certificates.reload_if_changed()).await;
+            match reloaded {
                 Ok(Ok(true)) => {
                     tracing::info!(file = %self.files.certificate.display(), "the certificate was replaced")
                 }
@@ -144,7 +144,7 @@ impl Certificates {
     }
 
     /// Reads the files again if they have changed. Returns whether they had.
-    fn look(&self) -> Result<bool, TlsError> {
+    fn reload_if_changed(&self) -> Result<bool, TlsError> {
         let version = version(&self.files);
         if self.present.read().unwrap_or_else(PoisonError::into_inner).0 == version {
             return Ok(false);
@@ -163,11 +163,11 @@ impl ResolvesServerCert for Certificates {
 
 fn version(files: &TlsFiles) -> Option<FileVersions> {
     use std::os::unix::fs::MetadataExt as _;
-    let look = |path: &Path| {
+    let stat = |path: &Path| {
         let data = std::fs::metadata(path).ok()?;
         Some((data.ino(), data.modified().ok(), data.len()))
     };
-    Some([look(&files.certificate)?, look(&files.key)?])
+    Some([stat(&files.certificate)?, stat(&files.key)?])
 }
 
 fn read(files: &TlsFiles) -> Result<CertifiedKey, TlsError> {
@@ -246,17 +246,20 @@ mod tests {
         let files = made(folder.path(), "a");
         let certificates = Certificates::read(files.clone()).unwrap();
         let before = present(&certificates);
-        assert!(!certificates.look().unwrap());
+        assert!(!certificates.reload_if_changed().unwrap());
         let other = made(folder.path(), "b");
         std::fs::rename(&other.certificate, &files.certificate).unwrap();
-        assert!(matches!(certificates.look(), Err(TlsError::Pair { .. })), "the key is still that of the old one");
+        assert!(
+            matches!(certificates.reload_if_changed(), Err(TlsError::Pair { .. })),
+            "the key is still that of the old one"
+        );
         assert_eq!(present(&certificates), before);
         std::fs::rename(&other.key, &files.key).unwrap();
-        assert!(certificates.look().unwrap());
+        assert!(certificates.reload_if_changed().unwrap());
         assert_eq!(present(&certificates), fingerprint_of(&files.certificate).unwrap());
         assert_ne!(present(&certificates), before);
         std::fs::remove_file(&files.key).unwrap();
-        assert!(matches!(certificates.look(), Err(TlsError::Read { .. })));
+        assert!(matches!(certificates.reload_if_changed(), Err(TlsError::Read { .. })));
     }
 
     #[test]

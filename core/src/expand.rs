@@ -46,7 +46,7 @@ use crate::graph::{self, Cycle};
 use filter::ProblemFilter;
 use jobs::Symbols;
 use names::{Duplicate, Names};
-use parameter_space::{ParameterSpace, Shared};
+use parameter_space::{ParameterSpace, SharedParameters};
 use report::ProblemCollector;
 use template::Template;
 
@@ -211,10 +211,10 @@ impl ParameterSpaces {
             report.add(Problem::error("spec.parametersFile", message));
         }
         let table = spec.parameter_table.as_ref();
-        let shared = Shared { parameters: &spec.parameters, has_table, table, most: limits.max_jobs };
+        let shared = SharedParameters { parameters: &spec.parameters, has_table, table, most: limits.max_jobs };
         let entries = spec.jobs.iter().map(|job| &job.parameterization);
         let jobs = families("jobs", entries, &shared, limits.max_jobs, &mut report);
-        let shared = Shared { most: limits.max_files, ..shared };
+        let shared = SharedParameters { most: limits.max_files, ..shared };
         let entries = spec.files.iter().map(|file| &file.parameterization);
         let files = families("files", entries, &shared, limits.max_files, &mut report);
         let entries = spec.user_data.iter().map(|data| &data.parameterization);
@@ -277,7 +277,7 @@ impl ParameterSpaces {
 fn families<'a>(
     list: &str,
     entries: impl Iterator<Item = &'a Parameterization>,
-    shared: &Shared<'_>,
+    shared: &SharedParameters<'_>,
     most: usize,
     report: &mut ProblemCollector,
 ) -> Vec<ParameterSpace> {

@@ -21,9 +21,9 @@ pub enum Strategy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeScope {
     /// Only the first node: the runner lives there and starts processes nowhere else.
-    Here,
+    FirstNode,
     /// Any node: srun chooses it.
-    Anywhere,
+    AnyNode,
 }
 
 /// The resources of a runner's nodes and what is free. All nodes are equal.
@@ -138,7 +138,7 @@ impl Ledger {
     }
 
     /// Reserves the resources of a job; none if they are not free. A job of several nodes takes whole nodes.
-    pub fn reserve(&mut self, need: &Resources, reach: NodeScope) -> Option<Reservation> {
+    pub fn reserve(&mut self, need: &Resources, scope: NodeScope) -> Option<Reservation> {
         if !self.can_ever_fit(need) {
             return None;
         }
@@ -146,23 +146,23 @@ impl Ledger {
             self.free_slots = slots.checked_sub(1)?;
             return Some(Reservation { slots: 1, pieces: Vec::new() });
         }
-        let chosen = self.choose(need, reach)?;
+        let chosen = self.choose(need, scope)?;
         let taken = if need.nodes > 1 { self.node } else { *need };
         let pieces = chosen.into_iter().map(|node| self.take(node, &taken)).collect();
         Some(Reservation { slots: 0, pieces })
     }
 
     /// Returns the nodes that can run a job now, if there are enough.
-    fn choose(&self, need: &Resources, reach: NodeScope) -> Option<Vec<usize>> {
+    fn choose(&self, need: &Resources, scope: NodeScope) -> Option<Vec<usize>> {
         if need.nodes > 1 {
             let count = usize::try_from(need.nodes).ok()?;
             let whole = |at: &usize| self.nodes[*at].in_service && self.nodes[*at].free == self.node;
             let chosen: Vec<usize> = (0..self.nodes.len()).filter(whole).take(count).collect();
             // The command of a multi-node job starts on the node of the runner.
-            let is_here = reach == NodeScope::Anywhere || chosen.first() == Some(&0);
+            let is_here = scope == NodeScope::AnyNode || chosen.first() == Some(&0);
             return (chosen.len() == count && is_here).then_some(chosen);
         }
-        let within = if reach == NodeScope::Here { 1 } else { self.nodes.len() };
+        let within = if scope == NodeScope::FirstNode { 1 } else { self.nodes.len() };
         let has_room = |node: &NodeState| node.in_service && covers(&node.free, need);
         self.nodes.iter().take(within).position(has_room).map(|node| vec![node])
     }

@@ -131,7 +131,7 @@ pub struct WorkflowQueues<'a> {
     /// Resources in use by its jobs.
     pub usage: ResourcesInUse,
     /// Limits of the leases that one answer may contain.
-    pub allowance: Allowance,
+    pub allowance: LeaseAllowance,
     /// The time that the runner has left when the jobs get their first signal.
     pub end: EndMargin,
     /// Its ready jobs by class.
@@ -145,19 +145,19 @@ pub struct ClassQueue<'a> {
     /// The ready jobs of this class.
     pub queue: &'a ReadyQueue,
     /// Another runner could start such a job now, so none of them is leased ahead.
-    pub is_wanted_elsewhere: bool,
+    pub has_other_candidate: bool,
 }
 
 /// The number of leases of a workflow that one answer may contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Allowance {
+pub struct LeaseAllowance {
     /// Leases in total, `ahead` included.
     pub batch: usize,
     /// Leases of jobs that do not fit into the free capacity now.
     pub ahead: usize,
 }
 
-impl Default for Allowance {
+impl Default for LeaseAllowance {
     fn default() -> Self {
         Self { batch: usize::MAX, ahead: usize::MAX }
     }
@@ -165,7 +165,7 @@ impl Default for Allowance {
 
 /// The jobs that were chosen for a runner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Chosen {
+pub struct ChosenJobs {
     /// Jobs that fit into the free capacity.
     pub now: Vec<Choice>,
     /// Jobs that are leased ahead: the runner starts them later.
@@ -187,20 +187,20 @@ pub struct Choice {
 
 /// Chooses jobs for a runner. A runner outside a class's scheduler gets the jobs of that class only if it gets no
 /// others.
-pub fn choose(runner: &RunnerView<'_>, want: &WorkRequest, owners: &[OwnerQueues<'_>]) -> Chosen {
+pub fn choose(runner: &RunnerView<'_>, want: &WorkRequest, owners: &[OwnerQueues<'_>]) -> ChosenJobs {
     let chosen = pack(runner, want, owners, true);
     if chosen.now.is_empty() && chosen.ahead.is_empty() {
         let others = pack(runner, want, owners, false);
-        return Chosen { is_withheld: chosen.is_withheld || others.is_withheld, ..others };
+        return ChosenJobs { is_withheld: chosen.is_withheld || others.is_withheld, ..others };
     }
     chosen
 }
 
 /// Chooses jobs that fit into the free capacity, then jobs to lease ahead.
-fn pack(runner: &RunnerView<'_>, want: &WorkRequest, owners: &[OwnerQueues<'_>], preferred: bool) -> Chosen {
+fn pack(runner: &RunnerView<'_>, want: &WorkRequest, owners: &[OwnerQueues<'_>], preferred: bool) -> ChosenJobs {
     let mut fair_share = FairShareOrder::new(runner, owners, preferred);
     let limit = want.limit as usize;
-    let (mut chosen, mut free) = (Chosen::default(), want.free);
+    let (mut chosen, mut free) = (ChosenJobs::default(), want.free);
     while chosen.now.len() < limit
         && let Some(turn) = fair_share.next()
     {
@@ -218,7 +218,7 @@ fn pack(runner: &RunnerView<'_>, want: &WorkRequest, owners: &[OwnerQueues<'_>],
     while chosen.ahead.len() < most
         && let Some(turn) = fair_share.next()
     {
-        if turn.head.queue.is_wanted_elsewhere {
+        if turn.head.queue.has_other_candidate {
             chosen.is_withheld = true;
             fair_share.requeue_workflow(turn.workflow);
         } else if chosen.ahead.len() >= want.bridge as usize && !fair_share.is_uniform(turn.workflow) {
@@ -248,12 +248,12 @@ struct WorkflowState<'a> {
     owner: usize,
     id: WorkflowId,
     usage: ResourcesInUse,
-    allowance: Allowance,
-    heads: BinaryHeap<QueueHead<'a>>,
+    allowance: LeaseAllowance,
+    queue_heads: BinaryHeap<QueueHead<'a>>,
     /// The order of the ready jobs that the runner could get does not matter, because they are alike.
     is_uniform: bool,
     /// Heads that do not fit into the free capacity.
-    too_big: Vec<QueueHead<'a>>,
+    not_fitting: Vec<QueueHead<'a>>,
 }
 
 /// The next job in the order of the contest.
@@ -288,17 +288,17 @@ impl<'a> FairShareOrder<'a> {
                 let matches = |queue: &&ClassQueue<'_>| {
                     queue.class.prefers(runner) == preferred && queue.class.matches(runner, queues.end)
                 };
-                let heads: BinaryHeap<_> =
+                let queue_heads: BinaryHeap<_> =
                     queues.classes.iter().filter(matches).filter_map(|queue| QueueHead::new(queue, runner)).collect();
-                let is_uniform = heads.len() == 1 && heads.iter().all(|head| head.queue.queue.is_uniform());
+                let is_uniform = queue_heads.len() == 1 && queue_heads.iter().all(|head| head.queue.queue.is_uniform());
                 fair_share.workflows.push(WorkflowState {
                     owner: index,
                     id: queues.workflow,
                     usage: queues.usage,
                     allowance: queues.allowance,
-                    heads,
+                    queue_heads,
                     is_uniform,
-                    too_big: Vec::new(),
+                    not_fitting: Vec::new(),
                 });
             }
         }
@@ -314,7 +314,7 @@ impl<'a> FairShareOrder<'a> {
     fn next(&mut self) -> Option<NextJob<'a>> {
         let owner = self.order.pop()?.index.0;
         let workflow = self.owners[owner].order.pop()?.index;
-        let head = self.workflows[workflow].heads.pop()?;
+        let head = self.workflows[workflow].queue_heads.pop()?;
         Some(NextJob { workflow, head })
     }
 
@@ -333,14 +333,14 @@ impl<'a> FairShareOrder<'a> {
         let needs = &head.queue.class.requirements;
         workflow.usage.add(needs, 1);
         self.owners[workflow.owner].usage.add(needs, 1);
-        workflow.heads.extend(head.following(self.runner));
+        workflow.queue_heads.extend(head.following(self.runner));
         self.requeue_workflow(index);
         Some(choice)
     }
 
     /// Keeps a job that does not fit into the free capacity, because it may be leased ahead.
     fn set_aside(&mut self, turn: NextJob<'a>) {
-        self.workflows[turn.workflow].too_big.push(turn.head);
+        self.workflows[turn.workflow].not_fitting.push(turn.head);
         self.requeue_workflow(turn.workflow);
     }
 
@@ -348,7 +348,7 @@ impl<'a> FairShareOrder<'a> {
     fn requeue_workflow(&mut self, index: usize) {
         let workflow = &self.workflows[index];
         let owner = &mut self.owners[workflow.owner];
-        if let Some(head) = workflow.heads.peek() {
+        if let Some(head) = workflow.queue_heads.peek() {
             let share = Reverse(workflow.usage.dominant_share(self.runner));
             owner.order.push(WorkflowKey {
                 priority: head.order.urgency.priority(),
@@ -368,11 +368,11 @@ impl<'a> FairShareOrder<'a> {
         self.order.clear();
         self.owners.iter_mut().for_each(|owner| owner.order.clear());
         for workflow in &mut self.workflows {
-            workflow.heads.extend(workflow.too_big.drain(..));
+            workflow.queue_heads.extend(workflow.not_fitting.drain(..));
         }
         for index in 0..self.workflows.len() {
             let workflow = &self.workflows[index];
-            let Some(head) = workflow.heads.peek() else { continue };
+            let Some(head) = workflow.queue_heads.peek() else { continue };
             let share = Reverse(workflow.usage.dominant_share(self.runner));
             let key = WorkflowKey { priority: head.order.urgency.priority(), share, id: Reverse(workflow.id), index };
             self.owners[workflow.owner].order.push(key);

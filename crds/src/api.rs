@@ -127,12 +127,12 @@ pub struct JobNames {
 
 impl JobNames {
     /// The largest number of names in a list.
-    pub const LISTED: usize = 1_000;
+    pub const MAX_LISTED: usize = 1_000;
 
-    /// Counts a job, and keeps its name if the list has fewer than [`Self::LISTED`].
+    /// Counts a job, and keeps its name if the list has fewer than [`Self::MAX_LISTED`].
     pub fn push(&mut self, name: &str) {
         self.count += 1;
-        if self.names.len() < Self::LISTED {
+        if self.names.len() < Self::MAX_LISTED {
             self.names.push(name.to_owned());
         }
     }

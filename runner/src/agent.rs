@@ -220,8 +220,8 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Agent<L, O> {
             Effect::Terminate(termination) => self.shim.push(&ToShim::Terminate(termination)),
             Effect::RecordStep(note) => self.shim.push(&ToShim::RecordStep(note)),
             Effect::Acknowledge(keys) => self.shim.push(&ToShim::Acknowledge(keys)),
-            Effect::CheckInputs(key, look) => {
-                let check = file_checks::stat_inputs(key, *look, Arc::clone(&self.hashes), self.sender.clone());
+            Effect::CheckInputs(key, stat_file) => {
+                let check = file_checks::stat_inputs(key, *stat_file, Arc::clone(&self.hashes), self.sender.clone());
                 tokio::spawn(check.instrument(self.attempt_span(&key)));
             }
             Effect::Sample(order) => self.sampler.order(order),

@@ -15,7 +15,7 @@ pub const MAX_HASHED_BYTES: u64 = 64 << 20;
 const CHUNK_BYTES: usize = 256 << 10;
 
 /// Returns the state of a file, without its hash. `path` is relative to `working_dir`, as in the document.
-pub fn look(working_dir: &Path, path: &str) -> io::Result<FileStat> {
+pub fn stat_file(working_dir: &Path, path: &str) -> io::Result<FileStat> {
     let metadata = fs::metadata(working_dir.join(path))?;
     Ok(seen(path, &metadata))
 }
@@ -79,7 +79,7 @@ impl Hashes {
 
     /// Adds the hash to the state of a file, unless the file has changed or cannot be read.
     pub fn complete(&self, working_dir: &Path, seen: FileStat, limit: Option<u64>) -> FileStat {
-        let is_same = || look(working_dir, &seen.path).is_ok_and(|now| has_same_stat(&seen, &now));
+        let is_same = || stat_file(working_dir, &seen.path).is_ok_and(|now| has_same_stat(&seen, &now));
         if !is_same() {
             return seen;
         }
@@ -120,23 +120,23 @@ mod tests {
     fn a_file_has_size_time_and_hash() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("a"), "abc").unwrap();
-        let seen = look(folder.path(), "a").unwrap();
+        let seen = stat_file(folder.path(), "a").unwrap();
         assert_eq!((seen.path.as_str(), seen.size_bytes, seen.sha256.as_deref()), ("a", 3, None));
         assert!(seen.modified_ms > 1_700_000_000_000, "{}", seen.modified_ms);
         let hashes = Hashes::default();
         let complete = hashes.complete(folder.path(), seen.clone(), Some(3));
         assert_eq!(complete.sha256.as_deref(), Some(ABC));
         assert_eq!(hashes.complete(folder.path(), seen, Some(2)).sha256, None, "too large");
-        let inside = look(folder.path(), ".").unwrap();
+        let inside = stat_file(folder.path(), ".").unwrap();
         assert_eq!((inside.size_bytes, hashes.complete(folder.path(), inside, None).sha256), (0, None));
-        assert!(look(folder.path(), "b").is_err());
+        assert!(stat_file(folder.path(), "b").is_err());
     }
 
     #[test]
     fn what_changed_since_it_was_seen_keeps_what_was_seen() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("a"), "abc").unwrap();
-        let seen = look(folder.path(), "a").unwrap();
+        let seen = stat_file(folder.path(), "a").unwrap();
         fs::write(folder.path().join("a"), "abcd").unwrap();
         let hashes = Hashes::default();
         assert_eq!(hashes.complete(folder.path(), seen.clone(), None), seen);

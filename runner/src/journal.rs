@@ -16,7 +16,7 @@ use torc_api::wire::{AttemptKey, JournalledResult};
 
 mod find;
 
-pub use find::{Found, find};
+pub use find::{FoundJournals, find};
 
 /// The folder of journals within the outputs.
 pub const FOLDER: &str = "offline_journal";

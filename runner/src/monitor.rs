@@ -21,7 +21,7 @@ mod tree;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SampleOrder {
     /// The jobs to measure.
-    pub probes: Vec<Probe>,
+    pub probes: Vec<JobProbe>,
     /// True if the node is measured, too.
     pub node: bool,
     /// True if the GPUs are measured, too.
@@ -30,7 +30,7 @@ pub struct SampleOrder {
 
 /// A job to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Probe {
+pub struct JobProbe {
     pub key: AttemptKey,
     pub pid: i32,
     /// The memory limit. A job of several processes is measured exactly only above it.
@@ -140,13 +140,13 @@ fn proportional(process: &Process) -> i64 {
 }
 
 /// Returns the index of the job that an orphaned process belongs to, by the variables in its environment.
-fn marked(pid: i32, probes: &[Probe]) -> Option<usize> {
+fn marked(pid: i32, probes: &[JobProbe]) -> Option<usize> {
     let environment = procfs::environment(pid);
     procfs::variable(&environment, SHIM_VARIABLE)?;
     let number = |name: &str| procfs::variable(&environment, name)?.parse::<i64>().ok();
     let (workflow, job) = (number("TORC_WORKFLOW_ID")?, number("TORC_JOB_ID")?);
     let (run, attempt) = (number("TORC_RUN_ID")?, number("TORC_ATTEMPT_ID")?);
-    probes.iter().position(|Probe { key, .. }| {
+    probes.iter().position(|JobProbe { key, .. }| {
         (key.workflow, key.job, i64::from(key.run), i64::from(key.attempt)) == (workflow, job, run, attempt)
     })
 }
@@ -173,7 +173,7 @@ mod tests {
         let pid = i32::try_from(std::process::id()).expect("fits");
         let key = AttemptKey { job: 3, ..AttemptKey::default() };
         let gone = AttemptKey { job: 4, ..AttemptKey::default() };
-        let probe = |key, pid| Probe { key, pid, limit_bytes: None };
+        let probe = |key, pid| JobProbe { key, pid, limit_bytes: None };
         let samples =
             take(&SampleOrder { probes: vec![probe(key, pid), probe(gone, i32::MAX)], node: true, gpus: false });
         let [(measured, sample)] = samples.jobs.as_slice() else { panic!("{samples:?}") };

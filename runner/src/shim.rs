@@ -185,7 +185,7 @@ mod tests {
 
     // J04
     #[test]
-    fn a_card_of_a_dead_process_is_no_shim() {
+    fn data_of_a_dead_process_is_no_shim() {
         let dir = tempfile::tempdir().expect("a folder");
         assert_eq!(living_in(dir.path()), None);
         let own = ProcessId::own();

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn habits_of_a_person_do_not_change_our_calls() {
+    fn variables_of_a_user_do_not_change_our_calls() {
         let here = CommandSpec::new(Tool::Squeue, []).invocation(&[], "squeue");
         assert!(here.unset.contains(&"SQUEUE_USERS".to_owned()));
         let far = CommandSpec::new(Tool::Squeue, []).invocation(&words(&["ssh", "login1"]), "squeue");

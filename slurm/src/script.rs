@@ -79,7 +79,7 @@ fn memory(text: &str) -> String {
 
 /// The marker by which an allocation is found again, even after a crash between `sbatch` and storing its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Marker<'a> {
+pub struct AllocationMarker<'a> {
     /// The name of the allocation, such as `torc-wf3-a12`. It is the comment and, unless `shared_name` is set, the job name.
     pub own: &'a str,
     /// The name that the allocations of a scheduler share if they run one after another.
@@ -110,7 +110,7 @@ pub struct ScriptRunner<'a> {
 pub fn script(
     request: &Request<'_>,
     defaults: &BTreeMap<String, Value>,
-    marker: &Marker<'_>,
+    marker: &AllocationMarker<'_>,
     worker: &ScriptRunner<'_>,
 ) -> Result<String, BadDirective> {
     let mut lines = Directives::default();

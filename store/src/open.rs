@@ -14,7 +14,7 @@ use crate::filesystem::has_shared_memory;
 use crate::leadership::{self, Leader};
 
 /// Layout of the first migration. Stores of earlier layouts are from before the first release and cannot be read.
-const FIRST_SCHEMA: i64 = 17;
+const FIRST_LAYOUT: i64 = 17;
 /// All migrations; `pragma user_version` of a file is its layout.
 pub(crate) static MIGRATIONS: Migrator = sqlx::migrate!("../migrations/sqlite");
 /// 'Torc' in ASCII, in the header of database files.
@@ -75,13 +75,13 @@ pub async fn last_leader(path: &Path) -> Result<Leader, StoreError> {
 }
 
 /// An opened database file with its connections.
-pub(crate) struct Opened {
+pub(crate) struct OpenDatabase {
     pub writer: WriteConnection,
     pub is_exclusive: bool,
 }
 
 /// Opens and locks the file and upgrades its schema.
-pub(crate) async fn open(options: &OpenOptions) -> Result<Opened, StoreError> {
+pub(crate) async fn open(options: &OpenOptions) -> Result<OpenDatabase, StoreError> {
     let path = &options.path;
     if !options.create && !path.exists() {
         return Err(StoreError::NotFound { path: path.clone() });
@@ -100,7 +100,7 @@ pub(crate) async fn open(options: &OpenOptions) -> Result<Opened, StoreError> {
         writer.end(taken).await.map_err(at)?;
         writer.has_epoch(leader.epoch);
     }
-    Ok(Opened { writer, is_exclusive })
+    Ok(OpenDatabase { writer, is_exclusive })
 }
 
 /// Takes a lock file beside the database: SQLite's locks only last for a transaction, and opening the database file a second
@@ -177,18 +177,18 @@ async fn prepare(connection: &mut SqliteConnection, path: &Path) -> Result<(), S
 /// Returns the newest layout that this version knows.
 pub(crate) fn latest_schema() -> i64 {
     let migrations = i64::try_from(MIGRATIONS.iter().count()).unwrap_or(i64::MAX);
-    migrations.saturating_add(FIRST_SCHEMA - 1)
+    migrations.saturating_add(FIRST_LAYOUT - 1)
 }
 
 /// The application and the schema that a database file declares.
-pub(crate) struct Identity {
+pub(crate) struct DatabaseIdentity {
     pub application: i64,
     pub schema: i64,
     /// Tables other than the list of migrations.
     pub tables: i64,
 }
 
-impl Identity {
+impl DatabaseIdentity {
     /// Checks that the file is a Torc store of a supported layout. A file without tables is one whose creation was interrupted.
     pub(crate) fn check(&self, path: &Path, known: i64) -> Result<(), StoreError> {
         let is_unwritten = self.application == 0 && self.tables == 0;
@@ -198,21 +198,21 @@ impl Identity {
         if self.schema > known {
             return Err(StoreError::NewerSchema { path: path.to_owned(), found: self.schema, known });
         }
-        if !is_unwritten && self.schema < FIRST_SCHEMA {
-            return Err(StoreError::OlderSchema { path: path.to_owned(), found: self.schema, oldest: FIRST_SCHEMA });
+        if !is_unwritten && self.schema < FIRST_LAYOUT {
+            return Err(StoreError::OlderSchema { path: path.to_owned(), found: self.schema, oldest: FIRST_LAYOUT });
         }
         Ok(())
     }
 }
 
 /// Reads the application and the schema of a database file.
-pub(crate) async fn identify(connection: &mut SqliteConnection) -> Result<Identity, QueryError> {
+pub(crate) async fn identify(connection: &mut SqliteConnection) -> Result<DatabaseIdentity, QueryError> {
     let application = sqlx::query_scalar("pragma application_id").fetch_one(&mut *connection).await?;
     let schema = sqlx::query_scalar("pragma user_version").fetch_one(&mut *connection).await?;
     let tables = sqlx::query_scalar("select count(*) from sqlite_schema where name not like '%sqlx_migrations%'")
         .fetch_one(&mut *connection)
         .await?;
-    Ok(Identity { application, schema, tables })
+    Ok(DatabaseIdentity { application, schema, tables })
 }
 
 /// Returns the error of the database behind an error of a migration.

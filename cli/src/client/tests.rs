@@ -18,7 +18,7 @@ use super::*;
 
 /// A received request: method, target, body and some headers.
 #[derive(Clone, Debug, Default)]
-struct Seen {
+struct ReceivedRequest {
     line: String,
     body: Value,
     token: String,
@@ -28,20 +28,20 @@ struct Seen {
 /// A server that records requests. It sends its responses in order and repeats the last one.
 struct Recorder {
     url: String,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
 impl Recorder {
     fn start(answers: Vec<(u16, String)>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
-        let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
+        let seen: Arc<Mutex<Vec<ReceivedRequest>>> = Arc::default();
         let written = Arc::clone(&seen);
         std::thread::spawn(move || {
             for (number, connection) in listener.incoming().flatten().enumerate() {
                 let (status, text) = answers[number.min(answers.len() - 1)].clone();
                 let mut reader = BufReader::new(connection);
-                let mut request = Seen::default();
+                let mut request = ReceivedRequest::default();
                 let mut line = String::new();
                 reader.read_line(&mut line).expect("a request");
                 request.line = line.trim_end_matches(" HTTP/1.1\r\n").to_owned();
@@ -73,7 +73,7 @@ impl Recorder {
         Client::new(&self.url, Some("secret".to_owned()), &Trust::System, Some("lab".to_owned())).expect("a client")
     }
 
-    fn take(&self) -> Vec<Seen> {
+    fn take(&self) -> Vec<ReceivedRequest> {
         std::mem::take(&mut *self.seen.lock().expect("a list"))
     }
 
@@ -216,7 +216,11 @@ async fn every_change_uses_its_own_route() {
     server.made("DELETE /v1/workflows/w?namespace=lab");
     let _ = client.delete_workflow("w", true).await;
     server.made("DELETE /v1/workflows/w?namespace=lab&force=true");
-    for (control, word) in [(Control::Cancel, "cancel"), (Control::Suspend, "suspend"), (Control::Resume, "resume")] {
+    for (control, word) in [
+        (WorkflowControl::Cancel, "cancel"),
+        (WorkflowControl::Suspend, "suspend"),
+        (WorkflowControl::Resume, "resume"),
+    ] {
         let _ = client.control("w", control).await;
         server.made(&format!("POST /v1/workflows/w/{word}?namespace=lab"));
     }

@@ -20,7 +20,7 @@ use crate::use_cases::follow::{FollowedRun, follow_to_end};
 use crate::use_cases::interrupts::Interrupts;
 use crate::use_cases::run::{Placement, Target, run_workflows};
 use crate::use_cases::statuses::REMOTE_TIMEOUT;
-use crate::use_cases::submit::{Purpose, line, submit};
+use crate::use_cases::submit::{SubmitPurpose, line, submit};
 
 /// Create or update workflows from files and run them
 ///
@@ -52,13 +52,13 @@ pub struct ApplyArgs {
 }
 
 impl ApplyArgs {
-    const fn purpose(&self) -> Purpose {
+    const fn purpose(&self) -> SubmitPurpose {
         if self.dry_run {
-            Purpose::DryRun
+            SubmitPurpose::DryRun
         } else if self.no_run {
-            Purpose::Store
+            SubmitPurpose::Store
         } else {
-            Purpose::Run
+            SubmitPurpose::Run
         }
     }
 }
@@ -76,7 +76,7 @@ pub async fn run(context: &CommandContext, args: &ApplyArgs) -> Result<ExitStatu
     let store_dir = create_store_dir(&context.folder)?;
     if args.no_run {
         let connection = ServerConnection::open(&context.settings, &context.folder).await?;
-        let result = submit_and_print(context, connection.client(), &documents, Purpose::Store).await;
+        let result = submit_and_print(context, connection.client(), &documents, SubmitPurpose::Store).await;
         connection.close().await;
         return result.map(|_| ExitStatus::Success);
     }
@@ -121,7 +121,7 @@ async fn dry_run(context: &CommandContext, documents: &Documents) -> Result<Exit
         return super::diff::all_new(context, &documents.workflows);
     }
     with_client(&context.settings, &context.folder, async |client: &Client| {
-        submit_and_print(context, client, documents, Purpose::DryRun).await.map(|_| ExitStatus::Success)
+        submit_and_print(context, client, documents, SubmitPurpose::DryRun).await.map(|_| ExitStatus::Success)
     })
     .await
 }
@@ -139,7 +139,7 @@ async fn detach(
             start_background(store_dir, &context.settings, Exposure::of(documents.specs())).await?
         }
     };
-    let ids = submit_and_print(context, &client, documents, Purpose::Run).await?;
+    let ids = submit_and_print(context, &client, documents, SubmitPurpose::Run).await?;
     context.output.progress(&format!(
         "running in the background: process {}, log {}",
         info.pid,
@@ -154,7 +154,7 @@ async fn submit_and_print(
     context: &CommandContext,
     client: &Client,
     documents: &Documents,
-    purpose: Purpose,
+    purpose: SubmitPurpose,
 ) -> Result<Vec<i64>, CliError> {
     let responses = submit(context, client, documents, purpose).await?;
     context.output.value(&ItemList { items: &responses }, || {
@@ -180,11 +180,11 @@ mod tests {
     fn flags_decide_the_purpose() {
         use clap::Parser as _;
         for (flags, purpose) in [
-            ("", Purpose::Run),
-            ("--wait", Purpose::Run),
-            ("--detach", Purpose::Run),
-            ("--no-run", Purpose::Store),
-            ("--dry-run", Purpose::DryRun),
+            ("", SubmitPurpose::Run),
+            ("--wait", SubmitPurpose::Run),
+            ("--detach", SubmitPurpose::Run),
+            ("--no-run", SubmitPurpose::Store),
+            ("--dry-run", SubmitPurpose::DryRun),
         ] {
             let line = format!("torc apply -f a.yaml {flags}");
             let cli = crate::cli::Cli::try_parse_from(line.split_whitespace()).expect("a command line");

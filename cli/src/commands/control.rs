@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::client::{Client, Control};
+use crate::client::{Client, WorkflowControl};
 use crate::connection::{explain_missing, resolve_workflow, with_client};
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
@@ -33,21 +33,21 @@ pub struct ResumeArgs {
 }
 
 pub async fn cancel(context: &CommandContext, args: &CancelArgs) -> Result<ExitStatus, CliError> {
-    control(context, &args.workflows, Control::Cancel, "canceled").await
+    control(context, &args.workflows, WorkflowControl::Cancel, "canceled").await
 }
 
 pub async fn suspend(context: &CommandContext, args: &SuspendArgs) -> Result<ExitStatus, CliError> {
-    control(context, &args.workflows, Control::Suspend, "suspended").await
+    control(context, &args.workflows, WorkflowControl::Suspend, "suspended").await
 }
 
 pub async fn resume(context: &CommandContext, args: &ResumeArgs) -> Result<ExitStatus, CliError> {
-    control(context, &args.workflows, Control::Resume, "resumed").await
+    control(context, &args.workflows, WorkflowControl::Resume, "resumed").await
 }
 
 async fn control(
     context: &CommandContext,
     names: &[String],
-    control: Control,
+    control: WorkflowControl,
     word: &str,
 ) -> Result<ExitStatus, CliError> {
     with_client(&context.settings, &context.folder, async |client: &Client| {

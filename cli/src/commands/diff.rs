@@ -15,7 +15,7 @@ use crate::documents::{self, LoadedWorkflow};
 use crate::embedded::store_dir::StoreDir;
 use crate::error::{CliError, ExitStatus};
 use crate::output::{ItemList, document_text};
-use crate::use_cases::submit::{Purpose, line, submit_workflows};
+use crate::use_cases::submit::{SubmitPurpose, line, submit_workflows};
 
 /// Show the changes that an apply would make
 ///
@@ -46,7 +46,7 @@ pub fn all_new(context: &CommandContext, documents: &[LoadedWorkflow]) -> Result
     let mut text = String::new();
     for (workflow, expanded) in documents.iter().zip(&expanded) {
         let response = new_workflow(workflow, expanded);
-        text.push_str(&line(&response, Purpose::DryRun));
+        text.push_str(&line(&response, SubmitPurpose::DryRun));
         text.push('\n');
         items.push(json!(response));
     }
@@ -73,7 +73,7 @@ async fn compare(
     client: &Client,
     documents: &[LoadedWorkflow],
 ) -> Result<ExitStatus, CliError> {
-    let responses = submit_workflows(context, client, documents, Purpose::DryRun).await?;
+    let responses = submit_workflows(context, client, documents, SubmitPurpose::DryRun).await?;
     let mut items: Vec<Value> = Vec::new();
     let mut text = String::new();
     for (workflow, response) in documents.iter().zip(&responses) {
@@ -110,7 +110,7 @@ pub fn unified(name: &str, before: &Value, after: &Value) -> String {
 
 fn describe(response: &ApplyResponse, difference: &str) -> String {
     let mut text = paint(difference);
-    text.push_str(&line(response, Purpose::DryRun));
+    text.push_str(&line(response, SubmitPurpose::DryRun));
     text.push('\n');
     let changes = &response.changes;
     for (names, sign, word) in [

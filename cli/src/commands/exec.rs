@@ -38,7 +38,7 @@ pub struct ExecArgs {
     pub parameters: Vec<(String, String)>,
     /// Combination of several parameters
     #[arg(long, value_enum, value_name = "HOW", default_value = "product")]
-    pub link: Link,
+    pub link: ParameterLink,
     /// Print the document for `torc apply -f` without running it
     #[arg(long)]
     pub dry_run: bool,
@@ -53,14 +53,14 @@ pub struct ExecArgs {
 
 /// The combination of several parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Link {
+pub enum ParameterLink {
     /// Every value of one parameter with every value of the others
     Product,
     /// The first values of all parameters, then the second values, and so on
     Zip,
 }
 
-impl Link {
+impl ParameterLink {
     const fn mode(self) -> &'static str {
         match self {
             Self::Product => "product",
@@ -119,7 +119,7 @@ fn is_command(line: &str) -> bool {
 }
 
 /// Returns a Torc 1.0 specification with a job for each command.
-fn document(name: &str, commands: &[String], parameters: &[(String, String)], link: Link) -> Value {
+fn document(name: &str, commands: &[String], parameters: &[(String, String)], link: ParameterLink) -> Value {
     let rows: String = parameters.iter().map(|(name, _)| format!("_{{{name}}}")).collect();
     let values: Map<String, Value> = parameters.iter().map(|(name, text)| (name.clone(), values(text))).collect();
     let width = commands.len().to_string().len();
@@ -152,11 +152,11 @@ mod tests {
     #[test]
     fn each_command_is_a_job_and_each_parameter_is_in_its_name() {
         let commands: Vec<String> = (1..=10).map(|n| format!("echo {n}")).collect();
-        let plain = document("w", &commands, &[], Link::Product);
+        let plain = document("w", &commands, &[], ParameterLink::Product);
         assert_eq!(plain["jobs"][0], json!({ "name": "job01", "command": "echo 1" }));
         assert_eq!(plain["jobs"][9]["name"], "job10");
         let parameters = [("a".to_owned(), "1:3".to_owned()), ("b".to_owned(), "x, y".to_owned())];
-        let job = &document("w", &commands[..1], &parameters, Link::Zip)["jobs"][0];
+        let job = &document("w", &commands[..1], &parameters, ParameterLink::Zip)["jobs"][0];
         assert_eq!(job["name"], "job1_{a}_{b}");
         assert_eq!(job["parameters"], json!({ "a": "1:3", "b": ["x", "y"] }));
         assert_eq!(job["parameter_mode"], "zip");
@@ -183,7 +183,7 @@ mod tests {
         let cli = crate::cli::Cli::try_parse_from(line).expect("a command line");
         let crate::cli::Command::Exec(args) = cli.command else { panic!("an exec") };
         assert_eq!(commands(&args).expect("commands"), ["first", "from file", r"echo 'two words' 'it'\''s'"]);
-        assert_eq!(Link::Product.mode(), "product");
+        assert_eq!(ParameterLink::Product.mode(), "product");
         let name = unique_name(jiff::civil::date(2026, 1, 2).at(3, 4, 5, 0));
         assert_eq!(name, format!("exec-20260102-030405-{}", std::process::id()));
         assert_eq!((values("a, b"), values("1:3"), values("[a,b]")), (json!(["a", "b"]), json!("1:3"), json!("[a,b]")));

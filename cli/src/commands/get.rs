@@ -136,7 +136,7 @@ pub async fn run(context: &CommandContext, args: &GetArgs) -> Result<ExitStatus,
         return Err(CliError::usage("--all-namespaces applies only to `torc get workflows`")
             .hint("leave it out, or select a namespace with -n"));
     }
-    let mut seen = watch::Seen::new(context.output);
+    let mut seen = watch::PrintedState::new(context.output);
     let connection = ServerConnection::open(&context.settings, &context.folder).await?;
     let listed = first(args, connection.client(), resource, name, &mut seen).await;
     if let Err(error) = listed {
@@ -156,7 +156,7 @@ async fn first(
     client: &Client,
     resource: Resource,
     name: Option<&str>,
-    seen: &mut watch::Seen,
+    seen: &mut watch::PrintedState,
 ) -> Result<(), CliError> {
     if args.watch {
         seen.sequence = client.last_sequence().await?;
@@ -169,7 +169,7 @@ async fn list(
     client: &Client,
     resource: Resource,
     name: Option<&str>,
-    seen: &mut watch::Seen,
+    seen: &mut watch::PrintedState,
 ) -> Result<(), CliError> {
     match resource {
         Resource::Workflows if args.all_namespaces => {

@@ -16,7 +16,7 @@ use super::delete::{DeleteArgs, named_clusters};
 use super::diff::{paint, unified};
 use super::retry::RetryArgs;
 use super::wait::{WaitArgs, WaitGoal, evaluate};
-use crate::client::Control;
+use crate::client::WorkflowControl;
 use crate::connection::bare_name;
 use crate::context::CommandContext;
 use crate::documents::{self, ProblemReport};
@@ -206,11 +206,11 @@ async fn resolve(cluster: &KubernetesCluster, named: Option<&str>) -> Result<Dyn
 }
 
 /// Returns the fields of the specification that a command sets, and the word for the result.
-fn control_fields(control: Control) -> (Value, &'static str) {
+fn control_fields(control: WorkflowControl) -> (Value, &'static str) {
     match control {
-        Control::Cancel => (json!({ "stopPolicy": "Cancel" }), "canceled"),
-        Control::Suspend => (json!({ "suspend": true }), "suspended"),
-        Control::Resume => (json!({ "suspend": false }), "resumed"),
+        WorkflowControl::Cancel => (json!({ "stopPolicy": "Cancel" }), "canceled"),
+        WorkflowControl::Suspend => (json!({ "suspend": true }), "suspended"),
+        WorkflowControl::Resume => (json!({ "suspend": false }), "resumed"),
     }
 }
 
@@ -219,7 +219,7 @@ pub async fn control(
     context: &CommandContext,
     cluster: &KubernetesCluster,
     names: &[String],
-    control: Control,
+    control: WorkflowControl,
 ) -> Result<ExitStatus, CliError> {
     let (spec, word) = control_fields(control);
     let mut items = Vec::new();
@@ -304,9 +304,9 @@ mod tests {
 
     #[test]
     fn commands_set_fields_of_the_specification() {
-        assert_eq!(control_fields(Control::Suspend), (json!({ "suspend": true }), "suspended"));
-        assert_eq!(control_fields(Control::Resume), (json!({ "suspend": false }), "resumed"));
-        assert_eq!(control_fields(Control::Cancel), (json!({ "stopPolicy": "Cancel" }), "canceled"));
+        assert_eq!(control_fields(WorkflowControl::Suspend), (json!({ "suspend": true }), "suspended"));
+        assert_eq!(control_fields(WorkflowControl::Resume), (json!({ "suspend": false }), "resumed"));
+        assert_eq!(control_fields(WorkflowControl::Cancel), (json!({ "stopPolicy": "Cancel" }), "canceled"));
     }
 
     #[test]

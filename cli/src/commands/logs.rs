@@ -22,7 +22,7 @@ use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 use crate::use_cases::interrupts::Interrupts;
 use remote::RemoteTail;
-use tail::Tail;
+use tail::TailPrinter;
 
 /// Print the output of a job
 ///
@@ -74,7 +74,7 @@ struct LoggedAttempt {
 
 pub async fn run(context: &CommandContext, args: &LogsArgs) -> Result<ExitStatus, CliError> {
     let mut interrupts = Interrupts::listen()?;
-    let mut tail = Tail::new(args.tail);
+    let mut tail = TailPrinter::new(args.tail);
     let mut remote_tail = RemoteTail::new(args.tail);
     let mut target: Option<(i32, i32)> = None;
     loop {

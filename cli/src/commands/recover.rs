@@ -111,7 +111,7 @@ impl RecoveryArgs {
 /// The outcome of a recovery, as in JSON output.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Recovered {
+pub struct RecoverOutcome {
     /// The losses that were found.
     pub orphans: OrphanReport,
     /// The decisions about failed jobs, and the allocations that were planned for them.
@@ -156,7 +156,7 @@ pub async fn recover(
     workflow: &Workflow,
     recovery: &RecoveryArgs,
     search: OrphanSearch<'_>,
-) -> Result<Recovered, CliError> {
+) -> Result<RecoverOutcome, CliError> {
     let (name, dry_run) = (workflow.id.to_string(), search.dry_run);
     let orphans = find_lost(context, client, workflow, search).await?;
     // A dry run does not record losses, so lost jobs still count as running.
@@ -177,7 +177,7 @@ pub async fn recover(
     if !dry_run && jobs.regenerated.is_none() && jobs.again > 0 {
         client.submit(&name).await?;
     }
-    Ok(Recovered { orphans, jobs })
+    Ok(RecoverOutcome { orphans, jobs })
 }
 
 /// Returns the error for a workflow that still runs, with the losses and with hints for runners that do not report.
@@ -229,7 +229,7 @@ fn run_hook(context: &CommandContext, hook: &str, workflow: &Workflow) -> Result
 }
 
 /// Describes the outcome of a recovery.
-pub fn describe(context: &CommandContext, workflow: &Workflow, recovered: &Recovered, served: bool) -> String {
+pub fn describe(context: &CommandContext, workflow: &Workflow, recovered: &RecoverOutcome, served: bool) -> String {
     let start = start_command(workflow);
     let workflow = workflow.name.as_str();
     let mut text = String::new();
@@ -369,7 +369,7 @@ mod tests {
         let context = crate::context::tests::context();
         let told = |jobs: RecoverReport, orphans: OrphanReport, served: bool| {
             let workflow = crate::workflow_phase::tests::workflow(torc_api::status::JobCounts::default(), &[]);
-            describe(&context, &workflow, &Recovered { orphans, jobs }, served)
+            describe(&context, &workflow, &RecoverOutcome { orphans, jobs }, served)
         };
         let report = |again: i64, dry_run: bool, jobs| RecoverReport { again, dry_run, jobs, regenerated: None };
         let jobs = || {
@@ -419,7 +419,7 @@ mod tests {
         assert!(text.contains("→ stays failed: it ran out of memory with 8 GiB, and the largest node"), "{text}");
         assert!(text.ends_with("dry run: nothing was changed\n"), "{text}");
         assert_eq!(text.matches("nothing was changed").count(), 1, "{text}");
-        let value = serde_json::json!(Recovered { orphans: none(), jobs: report(1, false, jobs()) });
+        let value = serde_json::json!(RecoverOutcome { orphans: none(), jobs: report(1, false, jobs()) });
         let mut fields: Vec<&String> = value.as_object().expect("fields").keys().collect();
         fields.sort();
         assert_eq!(fields, ["again", "jobs", "orphans"]);

@@ -1,9 +1,9 @@
 //! `torc remote`: run jobs on machines over SSH.
 
 mod logs;
-mod look;
 pub mod rows;
 mod run;
+mod status;
 mod workers;
 
 use std::path::PathBuf;
@@ -178,8 +178,8 @@ pub async fn run(context: &CommandContext, args: RemoteArgs) -> Result<ExitStatu
         }
         RemoteCommand::ListWorkers { workflow } => workers::list(context, &workflow).await,
         RemoteCommand::Run(args) => run::run(context, ssh, &args).await,
-        RemoteCommand::Status(chosen) => look::status(context, ssh, &chosen).await,
-        RemoteCommand::Stop { chosen, force, timeout } => look::stop(context, ssh, &chosen, force, timeout).await,
+        RemoteCommand::Status(chosen) => status::status(context, ssh, &chosen).await,
+        RemoteCommand::Stop { chosen, force, timeout } => status::stop(context, ssh, &chosen, force, timeout).await,
         RemoteCommand::CollectLogs { chosen, output_dir, delete } => {
             logs::collect(context, ssh, &chosen, &output_dir, delete).await
         }

@@ -67,7 +67,7 @@ pub async fn run(context: &CommandContext, args: &RunnerCommandArgs) -> Result<E
         }
     };
     let worker = args.worker_dir.clone().map(WorkerFolder::new);
-    let serving = Serving { idle_exit: args.idle_exit, worker, share: None };
+    let serving = RunnerOptions { idle_exit: args.idle_exit, worker, share: None };
     serve(context, &client, args.workflow.as_deref(), serving).await
 }
 
@@ -76,7 +76,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The kind of runner to start.
 #[derive(Clone, Debug, Default)]
-pub struct Serving {
+pub struct RunnerOptions {
     /// Idle time after which the runner exits.
     pub idle_exit: Option<Duration>,
     /// The part of a Slurm allocation that the runner uses.
@@ -90,7 +90,7 @@ pub async fn serve(
     context: &CommandContext,
     client: &Client,
     workflow: Option<&str>,
-    serving: Serving,
+    serving: RunnerOptions,
 ) -> Result<ExitStatus, CliError> {
     let mut interrupts = Interrupts::listen()?;
     let (found, away) = loop {

@@ -12,7 +12,7 @@ use crate::context::CommandContext;
 use crate::documents;
 use crate::error::{CliError, ExitStatus};
 use crate::output::human;
-use crate::use_cases::inside_job::{OwnAttempt, with_server};
+use crate::use_cases::inside_job::{CallerAttempt, with_server};
 
 /// Add jobs to the workflow of the calling job
 ///
@@ -44,7 +44,7 @@ fn parse_state(text: &str) -> Result<Value, String> {
 }
 
 pub async fn run(context: &CommandContext, args: &SpawnArgs) -> Result<ExitStatus, CliError> {
-    let own = OwnAttempt::of_this_process().ok_or_else(|| {
+    let own = CallerAttempt::of_this_process().ok_or_else(|| {
         CliError::usage("only a running job can spawn jobs")
             .hint("call it in the command of a job, where Torc sets TORC_JOB_ID and the other variables")
     })?;

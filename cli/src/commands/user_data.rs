@@ -11,7 +11,7 @@ use crate::connection::{explain_missing, resolve_workflow};
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 use crate::output::{Listing, human};
-use crate::use_cases::inside_job::{OwnAttempt, with_server};
+use crate::use_cases::inside_job::{CallerAttempt, with_server};
 
 /// Read and write the values that jobs exchange
 ///
@@ -68,7 +68,7 @@ pub async fn run(context: &CommandContext, args: UserDataArgs) -> Result<ExitSta
         UserDataCommand::Set { words } => {
             let (workflow, [name, text]) = split(words)?;
             let value =
-                WriteUserData { data: parse(&read(&text)?)?, job: OwnAttempt::of_this_process().map(|own| own.job) };
+                WriteUserData { data: parse(&read(&text)?)?, job: CallerAttempt::of_this_process().map(|own| own.job) };
             with_server(context, async |client: &Client| {
                 write(context, client, workflow.as_deref(), &name, Some(&value)).await
             })
@@ -87,7 +87,7 @@ pub async fn run(context: &CommandContext, args: UserDataArgs) -> Result<ExitSta
 
 /// Returns the named workflow, that of the calling job, or the only one in the store.
 async fn workflow_of(client: &Client, named: Option<&str>) -> Result<String, CliError> {
-    match (named, OwnAttempt::of_this_process()) {
+    match (named, CallerAttempt::of_this_process()) {
         (None, Some(own)) => Ok(own.workflow),
         (named, _) => resolve_workflow(client, named).await,
     }

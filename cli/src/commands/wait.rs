@@ -96,8 +96,8 @@ pub async fn run(context: &CommandContext, args: &WaitArgs) -> Result<ExitStatus
             return finish(context, &args.goal, &name, found);
         }
     };
-    let look = async |connection: &ServerConnection| look(connection, &args.goal, workflow.id).await;
-    match watch_store(context, connection, deadline, look).await? {
+    let poll = async |connection: &ServerConnection| poll(connection, &args.goal, workflow.id).await;
+    match watch_store(context, connection, deadline, poll).await? {
         WatchOutcome::Done(last) => finish(context, &args.goal, &workflow.name, last),
         WatchOutcome::Interrupted => Ok(ExitStatus::Interrupted),
         WatchOutcome::TimedOut => Err(args.goal.timed_out(&workflow.name)),
@@ -122,7 +122,7 @@ fn found(answer: Result<Workflow, ClientError>, goal: &WaitGoal) -> Result<Optio
 }
 
 /// Returns the workflow when the wait is over: inside `None` for a deleted one. Returns `None` to be called again.
-async fn look(connection: &ServerConnection, goal: &WaitGoal, id: i64) -> Result<Option<Option<Workflow>>, CliError> {
+async fn poll(connection: &ServerConnection, goal: &WaitGoal, id: i64) -> Result<Option<Option<Workflow>>, CliError> {
     let client = connection.client();
     if connection.is_served() {
         match wait_until(client, &[id], LOCAL_TIMEOUT, |workflow| evaluate(workflow, goal).is_some()).await {

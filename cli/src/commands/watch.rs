@@ -63,7 +63,7 @@ const SUBMIT_INTERVAL: Duration = Duration::from_secs(60);
 
 pub async fn run(context: &CommandContext, args: &WatchArgs) -> Result<ExitStatus, CliError> {
     let mut interrupts = Interrupts::listen()?;
-    let mut watch = Monitor::default();
+    let mut watch = WatchState::default();
     loop {
         // The store is opened for each check only, so that other processes can run it.
         let connection = ServerConnection::open(&context.settings, &context.folder).await?;
@@ -90,7 +90,7 @@ pub async fn run(context: &CommandContext, args: &WatchArgs) -> Result<ExitStatu
 
 /// The state between two checks.
 #[derive(Default)]
-struct Monitor {
+struct WatchState {
     last_line: String,
     /// Runners that do not report, as printed last.
     printed_unreachable: Vec<UnreachableRunner>,
@@ -98,7 +98,7 @@ struct Monitor {
     printed_unserved: bool,
     /// True if a process serves the store at this check.
     is_served: bool,
-    without_allocation: u32,
+    checks_without_allocation: u32,
     recoveries: u32,
     scheduled: Option<Instant>,
 }
@@ -116,7 +116,7 @@ async fn check(
     context: &CommandContext,
     args: &WatchArgs,
     client: &Client,
-    watch: &mut Monitor,
+    watch: &mut WatchState,
 ) -> Result<CheckOutcome, CliError> {
     let name = resolve_workflow(client, args.workflow.as_deref()).await?;
     let mut workflow = client.workflow(&name).await.map_err(explain_missing)?;
@@ -127,11 +127,11 @@ async fn check(
         print_unserved(context, watch, &workflow);
     }
     let mut is_alive = has_live_allocation(client, &id).await?;
-    watch.without_allocation = if is_alive { 0 } else { watch.without_allocation + 1 };
+    watch.checks_without_allocation = if is_alive { 0 } else { watch.checks_without_allocation + 1 };
     let snapshot = LossSnapshot {
         is_served: watch.is_served,
         is_alive,
-        checks_without: watch.without_allocation,
+        checks_without: watch.checks_without_allocation,
         running: workflow.status.jobs.running,
     };
     if may_be_lost(snapshot) {
@@ -186,7 +186,7 @@ fn may_be_lost(snapshot: LossSnapshot) -> bool {
 }
 
 /// Prints the losses, and once the runners that cannot be checked.
-fn print_found(context: &CommandContext, watch: &mut Monitor, workflow: &str, found: OrphanReport) {
+fn print_found(context: &CommandContext, watch: &mut WatchState, workflow: &str, found: OrphanReport) {
     let is_printed = watch.printed_unreachable == found.unreachable;
     watch.printed_unreachable.clone_from(&found.unreachable);
     let unreachable = if is_printed { Vec::new() } else { found.unreachable };
@@ -198,7 +198,7 @@ fn print_found(context: &CommandContext, watch: &mut Monitor, workflow: &str, fo
 }
 
 /// Prints once that no job starts because no process serves the store.
-fn print_unserved(context: &CommandContext, watch: &mut Monitor, workflow: &Workflow) {
+fn print_unserved(context: &CommandContext, watch: &mut WatchState, workflow: &Workflow) {
     let is_new = !watch.is_served && !std::mem::replace(&mut watch.printed_unserved, true);
     watch.printed_unserved &= !watch.is_served;
     if is_new && phase(workflow).is_active() {
@@ -210,7 +210,7 @@ fn print_unserved(context: &CommandContext, watch: &mut Monitor, workflow: &Work
     }
 }
 
-fn print_status(context: &CommandContext, watch: &mut Monitor, workflow: &Workflow) {
+fn print_status(context: &CommandContext, watch: &mut WatchState, workflow: &Workflow) {
     let jobs = &workflow.status.jobs;
     let allocations = workflow.status.allocations.unwrap_or_default();
     let line = format!(
@@ -240,7 +240,7 @@ async fn after_failure(
     args: &WatchArgs,
     client: &Client,
     workflow: &Workflow,
-    watch: &mut Monitor,
+    watch: &mut WatchState,
 ) -> Result<Option<ExitStatus>, CliError> {
     let has_reached_limit = has_reached_limit(args.max_retries, watch.recoveries);
     if !args.recover || has_reached_limit {
@@ -274,7 +274,7 @@ async fn schedule(
     args: &WatchArgs,
     client: &Client,
     workflow: &Workflow,
-    watch: &mut Monitor,
+    watch: &mut WatchState,
 ) -> Result<(), CliError> {
     let spec = workflow.document.as_ref().map(|document| &document.spec);
     if !may_submit(watch.scheduled.map(|last| last.elapsed())) || spec.is_some_and(has_automatic_allocations) {

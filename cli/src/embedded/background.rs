@@ -136,9 +136,9 @@ mod tests {
                 other.flag.is_some_and(|other| other.long == flag.long) || flag.requires == Some(other.key)
             });
             for partner in partners {
-                flags.below(partner.key, text.to_owned(), settings::Origin::Flag);
+                flags.below(partner.key, text.to_owned(), settings::SettingOrigin::Flag);
             }
-            flags.below(setting.key, text.to_owned(), settings::Origin::Flag);
+            flags.below(setting.key, text.to_owned(), settings::SettingOrigin::Flag);
             let found = settings_of(&arguments(&store_dir, &resolved(flags), Exposure::ThisMachine));
             let said = found.layers.get(key).map(|value| value.text.as_str());
             assert_eq!(said, Some(text), "{key}");

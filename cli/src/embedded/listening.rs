@@ -34,7 +34,7 @@ impl Exposure {
 
 /// The protection of connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Protection {
+pub enum TransportSecurity {
     /// Plain HTTP: tokens are sent unencrypted.
     Plain,
     /// TLS with the certificate of these files.
@@ -43,7 +43,7 @@ pub enum Protection {
     Own,
 }
 
-impl Protection {
+impl TransportSecurity {
     const fn scheme(&self) -> &'static str {
         match self {
             Self::Plain => "http",
@@ -57,7 +57,7 @@ impl Protection {
 pub struct Listening {
     /// The address; port 0 picks a free port.
     pub bind: SocketAddr,
-    pub protection: Protection,
+    pub protection: TransportSecurity,
     /// The value of `--advertise`.
     advertise: Option<String>,
 }
@@ -66,7 +66,7 @@ impl Listening {
     /// Returns plain HTTP on a free loopback port.
     pub const fn loopback() -> Self {
         let bind = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-        Self { bind, protection: Protection::Plain, advertise: None }
+        Self { bind, protection: TransportSecurity::Plain, advertise: None }
     }
 
     /// Decides by settings. `bind` is the configured address, `default_bind` applies without one, and `resolve` looks up names.
@@ -82,13 +82,13 @@ impl Listening {
                 let message = "--insecure-http conflicts with --tls and --tls-cert";
                 return Err(CliError::usage(message).hint("remove --insecure-http, or remove the TLS flags"));
             }
-            (Some(files), false, _) => Protection::Given(files),
-            (None, true, false) => Protection::Plain,
-            (None, false, true) => Protection::Own,
-            (None, false, false) if bind.ip().is_loopback() => Protection::Plain,
-            (None, false, false) => Protection::Own,
+            (Some(files), false, _) => TransportSecurity::Given(files),
+            (None, true, false) => TransportSecurity::Plain,
+            (None, false, true) => TransportSecurity::Own,
+            (None, false, false) if bind.ip().is_loopback() => TransportSecurity::Plain,
+            (None, false, false) => TransportSecurity::Own,
         };
-        if settings.tls_ca.is_some() && protection == Protection::Own {
+        if settings.tls_ca.is_some() && protection == TransportSecurity::Own {
             let message = "--tls-ca needs a certificate of that CA, but the server would use a self-signed one";
             return Err(CliError::usage(message).hint("name the certificate with --tls-cert and --tls-key"));
         }
@@ -150,7 +150,7 @@ impl Listening {
 
     /// Returns whether other machines can use plain HTTP.
     pub fn is_exposed(&self) -> bool {
-        self.protection == Protection::Plain && !self.bind.ip().is_loopback()
+        self.protection == TransportSecurity::Plain && !self.bind.ip().is_loopback()
     }
 }
 
@@ -186,33 +186,54 @@ mod tests {
         let bind = |bind: &str| ServerSettings { embedded_bind: Some(bind.to_owned()), ..said() };
         use Exposure::{OtherMachines, ThisMachine};
         for (said, exposure, bound, protection, url, local) in [
-            (said(), ThisMachine, "127.0.0.1", Protection::Plain, "http://127.0.0.1:9", "http://127.0.0.1:9"),
-            (said(), OtherMachines, "0.0.0.0", Protection::Own, "https://login1:9", "https://127.0.0.1:9"),
-            (tls(), ThisMachine, "127.0.0.1", Protection::Own, "https://127.0.0.1:9", "https://127.0.0.1:9"),
+            (said(), ThisMachine, "127.0.0.1", TransportSecurity::Plain, "http://127.0.0.1:9", "http://127.0.0.1:9"),
+            (said(), OtherMachines, "0.0.0.0", TransportSecurity::Own, "https://login1:9", "https://127.0.0.1:9"),
+            (tls(), ThisMachine, "127.0.0.1", TransportSecurity::Own, "https://127.0.0.1:9", "https://127.0.0.1:9"),
             (
                 given(),
                 ThisMachine,
                 "127.0.0.1",
-                Protection::Given(files()),
+                TransportSecurity::Given(files()),
                 "https://127.0.0.1:9",
                 "https://127.0.0.1:9",
             ),
-            (given(), OtherMachines, "0.0.0.0", Protection::Given(files()), "https://login1:9", "https://127.0.0.1:9"),
-            (open(), OtherMachines, "0.0.0.0", Protection::Plain, "http://login1:9", "http://127.0.0.1:9"),
-            (name("ib0"), OtherMachines, "0.0.0.0", Protection::Own, "https://ib0:9", "https://127.0.0.1:9"),
-            (name("ib0:80"), OtherMachines, "0.0.0.0", Protection::Own, "https://ib0:80", "https://127.0.0.1:9"),
-            (name("[::1]"), ThisMachine, "127.0.0.1", Protection::Plain, "http://[::1]:9", "http://127.0.0.1:9"),
-            (name("https://p/x/"), ThisMachine, "127.0.0.1", Protection::Plain, "https://p/x", "http://127.0.0.1:9"),
-            (bind("10.0.0.7:0"), ThisMachine, "10.0.0.7", Protection::Own, "https://10.0.0.7:9", "https://10.0.0.7:9"),
+            (
+                given(),
+                OtherMachines,
+                "0.0.0.0",
+                TransportSecurity::Given(files()),
+                "https://login1:9",
+                "https://127.0.0.1:9",
+            ),
+            (open(), OtherMachines, "0.0.0.0", TransportSecurity::Plain, "http://login1:9", "http://127.0.0.1:9"),
+            (name("ib0"), OtherMachines, "0.0.0.0", TransportSecurity::Own, "https://ib0:9", "https://127.0.0.1:9"),
+            (name("ib0:80"), OtherMachines, "0.0.0.0", TransportSecurity::Own, "https://ib0:80", "https://127.0.0.1:9"),
+            (name("[::1]"), ThisMachine, "127.0.0.1", TransportSecurity::Plain, "http://[::1]:9", "http://127.0.0.1:9"),
+            (
+                name("https://p/x/"),
+                ThisMachine,
+                "127.0.0.1",
+                TransportSecurity::Plain,
+                "https://p/x",
+                "http://127.0.0.1:9",
+            ),
+            (
+                bind("10.0.0.7:0"),
+                ThisMachine,
+                "10.0.0.7",
+                TransportSecurity::Own,
+                "https://10.0.0.7:9",
+                "https://10.0.0.7:9",
+            ),
             (
                 bind("127.0.0.2:0"),
                 OtherMachines,
                 "127.0.0.2",
-                Protection::Plain,
+                TransportSecurity::Plain,
                 "http://127.0.0.2:9",
                 "http://127.0.0.2:9",
             ),
-            (bind("[::]:0"), ThisMachine, "::", Protection::Own, "https://login1:9", "https://[::1]:9"),
+            (bind("[::]:0"), ThisMachine, "::", TransportSecurity::Own, "https://login1:9", "https://[::1]:9"),
         ] {
             let decided = Listening::embedded(&said, exposure, parse).unwrap();
             assert_eq!(decided.bind, SocketAddr::new(bound.parse().unwrap(), 0), "{said:?}");
@@ -303,7 +324,7 @@ mod tests {
             ("127.0.0.1:0", "0.0.0.0:0")
         );
         let here = Listening::loopback();
-        assert_eq!((here.bind.to_string().as_str(), here.protection), ("127.0.0.1:0", Protection::Plain));
+        assert_eq!((here.bind.to_string().as_str(), here.protection), ("127.0.0.1:0", TransportSecurity::Plain));
         for (host, expected) in
             [("h:1", true), ("[::1]:1", true), ("h", false), ("h:", false), ("h:x", false), ("[::1]", false)]
         {

@@ -14,7 +14,7 @@ use torc_store::StoreError;
 
 use super::advertise;
 use super::link::EngineLink;
-use super::listening::{Listening, Protection};
+use super::listening::{Listening, TransportSecurity};
 use super::store_dir::{Lock, PinUpdate, ServerInfo, StoreDir, read_key};
 use crate::client::Client;
 use crate::error::{CliError, ExitStatus};
@@ -224,12 +224,12 @@ struct Certificate {
 impl Certificate {
     fn of(store_dir: &StoreDir, listening: &Listening, host: &str) -> Result<Self, CliError> {
         match &listening.protection {
-            Protection::Plain => Ok(Self { files: None, pin: None, given: None }),
-            Protection::Given(files) => {
+            TransportSecurity::Plain => Ok(Self { files: None, pin: None, given: None }),
+            TransportSecurity::Given(files) => {
                 let given = std::path::absolute(&files.certificate).ok();
                 Ok(Self { files: Some(files.clone()), pin: None, given })
             }
-            Protection::Own => {
+            TransportSecurity::Own => {
                 let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
                 let names = [host_name(), host, "localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
                 let names: BTreeSet<String> = names.into();

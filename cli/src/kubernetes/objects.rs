@@ -63,13 +63,13 @@ pub struct ApplyOptions {
 }
 
 /// An object before and after an apply.
-pub struct Applied {
+pub struct AppliedObject {
     pub before: Option<DynamicObject>,
     /// The object after the apply; with a dry run, the object that it would create.
     pub after: DynamicObject,
 }
 
-impl Applied {
+impl AppliedObject {
     /// Returns whether the object was created, changed or left unchanged.
     pub fn outcome(&self) -> ApplyOutcome {
         match &self.before {
@@ -93,7 +93,12 @@ impl KubernetesCluster {
     }
 
     /// Creates or updates an object from a document.
-    pub async fn apply(&self, kind: ObjectKind, document: &Value, options: ApplyOptions) -> Result<Applied, CliError> {
+    pub async fn apply(
+        &self,
+        kind: ObjectKind,
+        document: &Value,
+        options: ApplyOptions,
+    ) -> Result<AppliedObject, CliError> {
         let name = document["metadata"]["name"].as_str().unwrap_or_default();
         let namespace = document["metadata"]["namespace"].as_str().unwrap_or(&self.namespace);
         let api = kind.api(self.client.clone(), Some(namespace));
@@ -106,7 +111,7 @@ impl KubernetesCluster {
             ..PatchParams::apply(FIELD_MANAGER)
         };
         let after = api.patch(name, &params, &Patch::Apply(document)).await;
-        Ok(Applied { before, after: after.map_err(|error| explain(&what, error))? })
+        Ok(AppliedObject { before, after: after.map_err(|error| explain(&what, error))? })
     }
 
     /// Changes fields of a workflow's specification, also those of other managers.
@@ -209,7 +214,7 @@ mod tests {
             (Some(object(1, 1)), touched, ApplyOutcome::Unchanged),
             (Some(object(1, 1)), changed, ApplyOutcome::Configured),
         ] {
-            assert_eq!(Applied { before, after }.outcome(), outcome);
+            assert_eq!(AppliedObject { before, after }.outcome(), outcome);
         }
     }
 
@@ -238,7 +243,11 @@ mod tests {
             let mut value = json!(object(1, 1));
             value["metadata"][field] = json!({ "a": "b" });
             let after: DynamicObject = serde_json::from_value(value).unwrap();
-            assert_eq!(Applied { before: Some(object(1, 1)), after }.outcome(), ApplyOutcome::Configured, "{field}");
+            assert_eq!(
+                AppliedObject { before: Some(object(1, 1)), after }.outcome(),
+                ApplyOutcome::Configured,
+                "{field}"
+            );
         }
         assert_eq!((ObjectKind::Workflow.word(), ObjectKind::SlurmCluster.word()), ("workflow", "slurmcluster"));
     }

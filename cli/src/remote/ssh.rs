@@ -104,7 +104,7 @@ impl Ssh {
         Ok(CallOutput {
             code: ended.status.code(),
             printed: String::from_utf8_lossy(&ended.stdout).into_owned(),
-            said: String::from_utf8_lossy(&ended.stderr).into_owned(),
+            stderr: String::from_utf8_lossy(&ended.stderr).into_owned(),
         })
     }
 }
@@ -113,20 +113,20 @@ impl Ssh {
 struct CallOutput {
     code: Option<i32>,
     printed: String,
-    said: String,
+    stderr: String,
 }
 
 impl CallOutput {
     fn explain(&self, ssh: &Ssh, worker: &WorkerAddress) -> WorkerError {
-        explain(self.code, find_version(&self.printed), &self.said, ssh, worker)
+        explain(self.code, find_version(&self.printed), &self.stderr, ssh, worker)
     }
 }
 
 /// The version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-fn explain(code: Option<i32>, version: Option<&str>, said: &str, ssh: &Ssh, worker: &WorkerAddress) -> WorkerError {
-    let last = said.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("it printed nothing").to_owned();
+fn explain(code: Option<i32>, version: Option<&str>, stderr: &str, ssh: &Ssh, worker: &WorkerAddress) -> WorkerError {
+    let last = stderr.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("it printed nothing").to_owned();
     match (code, version) {
         (_, Some(version)) if version != VERSION => WorkerError {
             unreachable: false,
@@ -153,15 +153,15 @@ pub fn same_version() -> String {
     format!("install torc {VERSION} there, or pass --skip-version-check if both versions are compatible")
 }
 
-fn version_advice(said: &str, worker: &WorkerAddress) -> String {
+fn version_advice(stderr: &str, worker: &WorkerAddress) -> String {
     let port = worker.port.map_or_else(String::new, |port| format!("-p {port} "));
     let destination = worker.destination();
-    if said.contains("Permission denied") {
+    if stderr.contains("Permission denied") {
         return format!(
             "ssh must log in without a password: run `ssh-copy-id {port}{destination}`, or add a key to ssh-agent"
         );
     }
-    if said.contains("verification failed") {
+    if stderr.contains("verification failed") {
         return format!("the machine's host key has changed: run `ssh-keygen -R {}` if that is expected", worker.host);
     }
     format!("check whether `ssh {port}{destination} true` works")
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn every_error_has_advice() {
         let (ssh, worker) = (ssh("torc"), worker("n1"));
-        let trouble = |code, version, said| explain(code, version, said, &ssh, &worker);
+        let trouble = |code, version, stderr| explain(code, version, stderr, &ssh, &worker);
         let denied = trouble(Some(255), None, "alice@n1: Permission denied (publickey).\n");
         assert!(denied.unreachable && denied.advice.contains("ssh-copy-id n1"), "{denied:?}");
         let refused = trouble(Some(255), None, "ssh: connect to host n1 port 22: Connection refused\n");

@@ -6,7 +6,7 @@ use torc_api::resources::SlurmScheduler;
 use super::*;
 
 /// Writes a scheduler, an action and the first job's scheduler into a text.
-fn written(text: &str, format: Format) -> Result<String, Box<Obstacle>> {
+fn written(text: &str, format: Format) -> Result<String, Box<EditError>> {
     let loaded = load(text.as_bytes(), Some(format), &LoadOptions::default());
     assert!(!loaded.has_errors(), "{:?}", loaded.problems);
     let is_workflow = |found: &&LoadedDocument| matches!(found.document, Document::Workflow(_));

@@ -6,10 +6,10 @@ use torc_api::load::{YamlEntry, YamlKind, YamlNode, yaml_layout};
 use torc_api::problem::Position;
 use torc_api::schema::snake_case;
 
-use super::{Edit, EditRequest, Obstacle, obstacle};
+use super::{Edit, EditError, EditRequest, obstacle};
 use crate::output::document_text;
 
-pub(super) fn edits(task: &EditRequest<'_>) -> Result<Vec<Edit>, Box<Obstacle>> {
+pub(super) fn edits(task: &EditRequest<'_>) -> Result<Vec<Edit>, Box<EditError>> {
     let documents = yaml_layout(task.text);
     let spec = documents.iter().find_map(|root| spec_of(task, root)).ok_or_else(|| task.unknown_layout())?;
     let jobs = entry(spec, "jobs").ok_or_else(|| task.unknown_layout())?;
@@ -119,7 +119,12 @@ fn end_of_line(text: &str, at: usize) -> usize {
     text.get(at..).unwrap_or_default().find('\n').map_or(text.len(), |end| at + end + 1)
 }
 
-fn job_edit(task: &EditRequest<'_>, jobs: &YamlNode, index: usize, after: Option<&str>) -> Result<Edit, Box<Obstacle>> {
+fn job_edit(
+    task: &EditRequest<'_>,
+    jobs: &YamlNode,
+    index: usize,
+    after: Option<&str>,
+) -> Result<Edit, Box<EditError>> {
     let name = task.before.jobs.get(index).map_or("", |job| job.name.as_str());
     let Some(job) = jobs.items().get(index) else {
         let reason = "the list of jobs is an alias";

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Layers, Origin};
+use super::{Layers, SettingOrigin};
 use crate::error::CliError;
 
 /// A selected cluster. Absent fields follow the kubeconfig.
@@ -46,12 +46,12 @@ pub fn is_plugin(program: Option<&Path>) -> bool {
 }
 
 /// Returns the rank of an origin; a lower rank wins.
-fn nearness(origin: &Origin) -> u8 {
+fn nearness(origin: &SettingOrigin) -> u8 {
     match origin {
-        Origin::Flag => 0,
-        Origin::Environment(_) => 1,
-        Origin::File(_) => 2,
-        Origin::BuiltIn => 3,
+        SettingOrigin::Flag => 0,
+        SettingOrigin::Environment(_) => 1,
+        SettingOrigin::File(_) => 2,
+        SettingOrigin::BuiltIn => 3,
     }
 }
 
@@ -82,7 +82,7 @@ mod tests {
 
     use super::*;
 
-    fn layers(said: &[(&'static str, Origin)]) -> Layers {
+    fn layers(said: &[(&'static str, SettingOrigin)]) -> Layers {
         let mut layers = Layers::default();
         for (key, origin) in said {
             layers.below(key, format!("{key}-value"), origin.clone());
@@ -90,12 +90,12 @@ mod tests {
         layers
     }
 
-    fn environment() -> Origin {
-        Origin::Environment("X".to_owned())
+    fn environment() -> SettingOrigin {
+        SettingOrigin::Environment("X".to_owned())
     }
 
-    fn file() -> Origin {
-        Origin::File("/f".into())
+    fn file() -> SettingOrigin {
+        SettingOrigin::File("/f".into())
     }
 
     #[test]
@@ -106,11 +106,11 @@ mod tests {
             (&[][..], Backend::Store),
             (&[("client.url", file())], Backend::Server),
             (&[("client.context", file())], context()),
-            (&[("client.url", environment()), ("client.context", Origin::Flag)], context()),
-            (&[("client.url", Origin::Flag), ("client.context", environment())], Backend::Server),
+            (&[("client.url", environment()), ("client.context", SettingOrigin::Flag)], context()),
+            (&[("client.url", SettingOrigin::Flag), ("client.context", environment())], Backend::Server),
             (&[("client.url", file()), ("client.context", environment())], context()),
             (
-                &[("client.kubeconfig", Origin::Flag)],
+                &[("client.kubeconfig", SettingOrigin::Flag)],
                 Backend::Cluster(ClusterChoice { context: None, kubeconfig: Some("client.kubeconfig-value".into()) }),
             ),
         ] {
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_server_and_a_cluster_at_once_are_refused() {
-        for origin in [Origin::Flag, environment(), file()] {
+        for origin in [SettingOrigin::Flag, environment(), file()] {
             let both = layers(&[("client.url", origin.clone()), ("client.context", origin)]);
             assert!(choose(&both, false).unwrap_err().message.contains("both a server and a cluster"));
         }
@@ -131,7 +131,7 @@ mod tests {
         let current = Backend::Cluster(ClusterChoice::default());
         assert_eq!(choose(&layers(&[]), true).unwrap(), current);
         assert_eq!(choose(&layers(&[("client.url", environment())]), true).unwrap(), current);
-        assert_eq!(choose(&layers(&[("client.url", Origin::Flag)]), true).unwrap(), Backend::Server);
+        assert_eq!(choose(&layers(&[("client.url", SettingOrigin::Flag)]), true).unwrap(), Backend::Server);
         for (program, expected) in
             [("/usr/bin/kubectl-torc", true), ("kubectl-torc", true), ("/usr/bin/torc", false), ("kubectl", false)]
         {
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn the_nearest_origin_decides_between_server_and_cluster() {
-        let both = |context: Origin, kubeconfig: Origin, url: Origin| {
+        let both = |context: SettingOrigin, kubeconfig: SettingOrigin, url: SettingOrigin| {
             choose(
                 &layers(&[("client.context", context), ("client.kubeconfig", kubeconfig), ("client.url", url)]),
                 false,
@@ -152,18 +152,19 @@ mod tests {
             context: Some("client.context-value".to_owned()),
             kubeconfig: Some("client.kubeconfig-value".into()),
         });
-        assert_eq!(both(file(), Origin::Flag, environment()).unwrap(), cluster);
-        assert_eq!(both(Origin::Flag, file(), environment()).unwrap(), cluster);
+        assert_eq!(both(file(), SettingOrigin::Flag, environment()).unwrap(), cluster);
+        assert_eq!(both(SettingOrigin::Flag, file(), environment()).unwrap(), cluster);
         assert_eq!(both(file(), file(), environment()).unwrap(), Backend::Server);
         assert!(both(file(), environment(), environment()).is_err());
-        let order = [Origin::Flag, environment(), file(), Origin::BuiltIn].map(|origin| nearness(&origin));
+        let order =
+            [SettingOrigin::Flag, environment(), file(), SettingOrigin::BuiltIn].map(|origin| nearness(&origin));
         assert_eq!(order, [0, 1, 2, 3]);
         assert_eq!(cluster.choice().context.as_deref(), Some("client.context-value"));
         assert_eq!(
             (Backend::Store.choice(), Backend::Server.choice()),
             (ClusterChoice::default(), ClusterChoice::default())
         );
-        let plugin = choose(&layers(&[("client.context", file()), ("client.url", Origin::Flag)]), true).unwrap();
+        let plugin = choose(&layers(&[("client.context", file()), ("client.url", SettingOrigin::Flag)]), true).unwrap();
         assert_eq!(plugin, Backend::Server, "the command line is nearer than being a plugin");
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 use torc_api::nearest::nearest;
 
-use super::{Environment, Layers, Origin, all};
+use super::{Environment, Layers, SettingOrigin, all};
 use crate::env;
 use crate::error::CliError;
 
@@ -59,7 +59,7 @@ fn walk(
         let known = all().find(|setting| setting.key == newer.unwrap_or(&full));
         match (known, value) {
             (Some(setting), value) => {
-                layers.below(setting.key, scalar(path, &full, value)?, Origin::File(path.to_owned()))
+                layers.below(setting.key, scalar(path, &full, value)?, SettingOrigin::File(path.to_owned()))
             }
             (None, Value::Table(inner)) => walk(layers, path, &full, inner, warnings)?,
             (None, _) => warnings.push(unknown(path, &full)),

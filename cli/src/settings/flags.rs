@@ -5,7 +5,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint};
 use torc_api::setting::{Flag, FlagGroup, Setting};
 
-use super::{Layers, Origin, all};
+use super::{Layers, SettingOrigin, all};
 
 /// The id of `--memory-gb`, the spelling of Torc 1.0 for `--memory`.
 const MEMORY_GB: &str = "memory_gb";
@@ -98,10 +98,10 @@ fn add_typed(layers: &mut Layers, matches: &ArgMatches) {
         Err(_) => "true".to_owned(),
     };
     for (setting, flag) in flags().filter(|(_, flag)| is_typed(id(flag))) {
-        layers.below(setting.key, text(id(flag)), Origin::Flag);
+        layers.below(setting.key, text(id(flag)), SettingOrigin::Flag);
     }
     if let Some(gibibytes) = matches.try_get_one::<f64>(MEMORY_GB).ok().flatten() {
-        layers.below(MEMORY, ((gibibytes * f64::from(1 << 30)) as i64).to_string(), Origin::Flag);
+        layers.below(MEMORY, ((gibibytes * f64::from(1 << 30)) as i64).to_string(), SettingOrigin::Flag);
     }
 }
 

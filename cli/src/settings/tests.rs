@@ -39,32 +39,32 @@ impl TestEnv {
 
 #[test]
 fn nearer_sources_take_precedence() {
-    let mut world = TestEnv::new();
-    let cpus = |world: &TestEnv, flags: Layers| {
-        let layers = world.gather(flags).unwrap().0;
+    let mut test_env = TestEnv::new();
+    let cpus = |test_env: &TestEnv, flags: Layers| {
+        let layers = test_env.gather(flags).unwrap().0;
         layers.get("client.run.num_cpus").map(|value| value.text.clone())
     };
-    assert_eq!(cpus(&world, Layers::default()), None);
-    world.file("etc/torc/config.toml", "[client.run]\nnum_cpus = 1\n");
-    assert_eq!(cpus(&world, Layers::default()).as_deref(), Some("1"));
-    world.file("home/.config/torc/config.toml", "[client.run]\nnum_cpus = 2\n");
-    assert_eq!(cpus(&world, Layers::default()).as_deref(), Some("2"));
-    world.file("project/torc.toml", "[client.run]\nnum_cpus = 3\n");
-    assert_eq!(cpus(&world, Layers::default()).as_deref(), Some("3"));
-    world.variables.insert("TORC_RUN_NUM_CPUS".to_owned(), "4".to_owned());
-    assert_eq!(cpus(&world, Layers::default()).as_deref(), Some("4"));
-    assert_eq!(cpus(&world, typed("torc server --num-cpus 5")).as_deref(), Some("5"));
+    assert_eq!(cpus(&test_env, Layers::default()), None);
+    test_env.file("etc/torc/config.toml", "[client.run]\nnum_cpus = 1\n");
+    assert_eq!(cpus(&test_env, Layers::default()).as_deref(), Some("1"));
+    test_env.file("home/.config/torc/config.toml", "[client.run]\nnum_cpus = 2\n");
+    assert_eq!(cpus(&test_env, Layers::default()).as_deref(), Some("2"));
+    test_env.file("project/torc.toml", "[client.run]\nnum_cpus = 3\n");
+    assert_eq!(cpus(&test_env, Layers::default()).as_deref(), Some("3"));
+    test_env.variables.insert("TORC_RUN_NUM_CPUS".to_owned(), "4".to_owned());
+    assert_eq!(cpus(&test_env, Layers::default()).as_deref(), Some("4"));
+    assert_eq!(cpus(&test_env, typed("torc server --num-cpus 5")).as_deref(), Some("5"));
 }
 
 #[test]
 fn keys_of_different_files_are_merged_with_their_origin() {
-    let world = TestEnv::new();
-    let user = world.file("home/.config/torc/config.toml", "[client]\nurl = \"http://a:1/\"\nformat = \"json\"\n");
-    let project = world.file("project/torc.toml", "[client]\nformat = \"yaml\"\n");
-    let (layers, warnings) = world.gather(Layers::default()).unwrap();
+    let test_env = TestEnv::new();
+    let user = test_env.file("home/.config/torc/config.toml", "[client]\nurl = \"http://a:1/\"\nformat = \"json\"\n");
+    let project = test_env.file("project/torc.toml", "[client]\nformat = \"yaml\"\n");
+    let (layers, warnings) = test_env.gather(Layers::default()).unwrap();
     assert_eq!(warnings, Vec::<String>::new());
-    assert_eq!(layers.get("client.url").unwrap().origin, Origin::File(user));
-    assert_eq!(layers.get("client.format").unwrap().origin, Origin::File(project));
+    assert_eq!(layers.get("client.url").unwrap().origin, SettingOrigin::File(user));
+    assert_eq!(layers.get("client.format").unwrap().origin, SettingOrigin::File(project));
     let settings = resolve(&layers, EnvCredentials::default()).unwrap();
     assert_eq!(settings.url.as_deref(), Some("http://a:1"));
     assert_eq!(settings.format, OutputFormat::Yaml);
@@ -75,28 +75,28 @@ fn keys_of_different_files_are_merged_with_their_origin() {
 
 #[test]
 fn the_users_folder_follows_xdg() {
-    let mut world = TestEnv::new();
-    world.file("xdg/torc/config.toml", "[server]\nmax_jobs = 7\n");
-    let folder = world.root.path().join("xdg");
-    world.variables.insert("XDG_CONFIG_HOME".to_owned(), folder.to_str().unwrap().to_owned());
-    let (layers, _) = world.gather(Layers::default()).unwrap();
+    let mut test_env = TestEnv::new();
+    test_env.file("xdg/torc/config.toml", "[server]\nmax_jobs = 7\n");
+    let folder = test_env.root.path().join("xdg");
+    test_env.variables.insert("XDG_CONFIG_HOME".to_owned(), folder.to_str().unwrap().to_owned());
+    let (layers, _) = test_env.gather(Layers::default()).unwrap();
     assert_eq!(resolve(&layers, EnvCredentials::default()).unwrap().server.max_jobs, 7);
 }
 
 #[test]
 fn a_file_that_does_not_parse_is_an_error_with_its_line() {
-    let world = TestEnv::new();
-    let path = world.file("project/torc.toml", "[client]\nformat = json\n");
-    let error = world.gather(Layers::default()).unwrap_err();
+    let test_env = TestEnv::new();
+    let path = test_env.file("project/torc.toml", "[client]\nformat = json\n");
+    let error = test_env.gather(Layers::default()).unwrap_err();
     assert_eq!(error.kind, crate::error::ExitStatus::InvalidInput);
     assert!(error.message.starts_with(&format!("{}:2:", path.display())), "{}", error.message);
 }
 
 #[test]
 fn unknown_keys_are_warnings_with_the_nearest_key() {
-    let world = TestEnv::new();
-    let path = world.file("project/torc.toml", "[client]\nformt = \"json\"\n[else]\nx = 1\n");
-    let (_, warnings) = world.gather(Layers::default()).unwrap();
+    let test_env = TestEnv::new();
+    let path = test_env.file("project/torc.toml", "[client]\nformt = \"json\"\n[else]\nx = 1\n");
+    let (_, warnings) = test_env.gather(Layers::default()).unwrap();
     let path = path.display();
     assert_eq!(
         warnings,
@@ -110,10 +110,10 @@ fn unknown_keys_are_warnings_with_the_nearest_key() {
 // J26
 #[test]
 fn keys_of_torc_1_are_accepted_with_a_warning() {
-    let world = TestEnv::new();
+    let test_env = TestEnv::new();
     let text = "[client.run]\njob_completion_poll_interval = 7\n[client.slurm]\njob_completion_poll_interval = 8\n";
-    let path = world.file("project/torc.toml", text);
-    let (layers, warnings) = world.gather(Layers::default()).unwrap();
+    let path = test_env.file("project/torc.toml", text);
+    let (layers, warnings) = test_env.gather(Layers::default()).unwrap();
     let settings = resolve(&layers, EnvCredentials::default()).unwrap();
     assert_eq!(settings.run.poll_interval, Duration::from_secs(7));
     assert_eq!(settings.run.slurm_poll_interval, Duration::from_secs(8));
@@ -127,9 +127,9 @@ fn keys_of_torc_1_are_accepted_with_a_warning() {
 
 #[test]
 fn wrong_values_name_their_source() {
-    let world = TestEnv::new();
-    let path = world.file("project/torc.toml", "[client.run]\nnum_cpus = \"many\"\n");
-    let (layers, _) = world.gather(Layers::default()).unwrap();
+    let test_env = TestEnv::new();
+    let path = test_env.file("project/torc.toml", "[client.run]\nnum_cpus = \"many\"\n");
+    let (layers, _) = test_env.gather(Layers::default()).unwrap();
     let error = resolve(&layers, EnvCredentials::default()).unwrap_err();
     let expected = format!(
         "setting `client.run.num_cpus` is wrong: 'many' must be a whole number of at least 1 (from {})",
@@ -151,7 +151,7 @@ fn wrong_values_name_their_source() {
         ("server.max_jobs", "-1"),
     ] {
         let mut layers = Layers::default();
-        layers.below(key, text.to_owned(), Origin::Flag);
+        layers.below(key, text.to_owned(), SettingOrigin::Flag);
         assert!(resolve(&layers, EnvCredentials::default()).is_err(), "{key} = {text}");
     }
 }
@@ -159,30 +159,30 @@ fn wrong_values_name_their_source() {
 // J27, J31, J34, J35
 #[test]
 fn the_behavior_while_the_server_is_unreachable_is_configurable() {
-    let mut world = TestEnv::new();
-    let settings = |world: &TestEnv, flags: Layers| {
-        resolve(&world.gather(flags).unwrap().0, EnvCredentials::default()).unwrap().run
+    let mut test_env = TestEnv::new();
+    let settings = |test_env: &TestEnv, flags: Layers| {
+        resolve(&test_env.gather(flags).unwrap().0, EnvCredentials::default()).unwrap().run
     };
-    let usual = settings(&world, Layers::default());
+    let usual = settings(&test_env, Layers::default());
     assert_eq!((usual.offline_drain, usual.drain_ping_interval.as_secs()), (true, 120));
     assert_eq!((usual.claim_backoff_max.as_secs(), usual.long_poll), (300, true));
 
     let text = "[client.offline]\nenabled = false\ndrain_ping_interval_secs = 7\n\
                 wait_for_healthy_database_minutes = 0.5\n[client.run]\nclaim_backoff_max_secs = 60\nlong_poll = false\n";
-    world.file("project/torc.toml", text);
-    let run = settings(&world, Layers::default());
+    test_env.file("project/torc.toml", text);
+    let run = settings(&test_env, Layers::default());
     assert_eq!((run.offline_drain, run.drain_ping_interval.as_secs()), (false, 7));
     assert_eq!(run.server_retry_window, Some(Duration::from_secs(30)));
     assert_eq!((run.claim_backoff_max.as_secs(), run.long_poll), (60, false));
 
-    world.variables.insert("TORC_CLIENT__OFFLINE__ENABLED".to_owned(), "true".to_owned());
-    world.variables.insert("TORC_CLIENT__OFFLINE__DRAIN_PING_INTERVAL_SECS".to_owned(), "8".to_owned());
-    let run = settings(&world, Layers::default());
+    test_env.variables.insert("TORC_CLIENT__OFFLINE__ENABLED".to_owned(), "true".to_owned());
+    test_env.variables.insert("TORC_CLIENT__OFFLINE__DRAIN_PING_INTERVAL_SECS".to_owned(), "8".to_owned());
+    let run = settings(&test_env, Layers::default());
     assert_eq!((run.offline_drain, run.drain_ping_interval.as_secs()), (true, 8), "the environment wins over files");
 
     let flags =
         "torc runner --offline-drain false --drain-ping-interval-secs 9 --claim-backoff-max-secs 11 --long-poll true";
-    let run = settings(&world, typed(flags));
+    let run = settings(&test_env, typed(flags));
     assert_eq!((run.offline_drain, run.drain_ping_interval.as_secs()), (false, 9), "flags win over all");
     assert_eq!((run.claim_backoff_max.as_secs(), run.long_poll), (11, true));
 }
@@ -190,13 +190,13 @@ fn the_behavior_while_the_server_is_unreachable_is_configurable() {
 /// Checks the spelling of Torc 1.0.
 #[test]
 fn every_setting_has_a_variable_by_its_sections() {
-    let mut world = TestEnv::new();
-    world.variables.insert("TORC_CLIENT__RUN__NUM_CPUS".to_owned(), "3".to_owned());
-    let (layers, _) = world.gather(Layers::default()).unwrap();
+    let mut test_env = TestEnv::new();
+    test_env.variables.insert("TORC_CLIENT__RUN__NUM_CPUS".to_owned(), "3".to_owned());
+    let (layers, _) = test_env.gather(Layers::default()).unwrap();
     let value = layers.get("client.run.num_cpus").unwrap();
     assert_eq!((value.text.as_str(), value.origin.to_string().as_str()), ("3", "TORC_CLIENT__RUN__NUM_CPUS"));
-    world.variables.insert("TORC_RUN_NUM_CPUS".to_owned(), "4".to_owned());
-    let (layers, _) = world.gather(Layers::default()).unwrap();
+    test_env.variables.insert("TORC_RUN_NUM_CPUS".to_owned(), "4".to_owned());
+    let (layers, _) = test_env.gather(Layers::default()).unwrap();
     assert_eq!(layers.get("client.run.num_cpus").unwrap().text, "4", "the short one wins");
 }
 
@@ -205,7 +205,7 @@ fn every_setting_has_a_variable_by_its_sections() {
 fn the_nearer_source_takes_precedence_for_every_setting() {
     let sources = ["system", "user", "project", "section", "variable", "flag"];
     for (count, nearest) in sources.iter().enumerate() {
-        let mut world = TestEnv::new();
+        let mut test_env = TestEnv::new();
         let mut flags = Layers::default();
         let text = |source: &str| {
             let mut lines = String::new();
@@ -216,24 +216,24 @@ fn the_nearer_source_takes_precedence_for_every_setting() {
         };
         for source in &sources[..=count] {
             match *source {
-                "system" => drop(world.file("etc/torc/config.toml", &text(source))),
-                "user" => drop(world.file("home/.config/torc/config.toml", &text(source))),
-                "project" => drop(world.file("project/torc.toml", &text(source))),
+                "system" => drop(test_env.file("etc/torc/config.toml", &text(source))),
+                "user" => drop(test_env.file("home/.config/torc/config.toml", &text(source))),
+                "project" => drop(test_env.file("project/torc.toml", &text(source))),
                 _ => {}
             }
             for (number, key) in all().enumerate() {
                 let value = format!("{source}-{number}");
                 match *source {
                     "section" if key.variable_by_section() != key.variable() => {
-                        world.variables.insert(key.variable_by_section(), value);
+                        test_env.variables.insert(key.variable_by_section(), value);
                     }
-                    "variable" => drop(world.variables.insert(key.variable(), value)),
-                    "flag" => flags.below(key.key, value, Origin::Flag),
+                    "variable" => drop(test_env.variables.insert(key.variable(), value)),
+                    "flag" => flags.below(key.key, value, SettingOrigin::Flag),
                     _ => {}
                 }
             }
         }
-        let (layers, warnings) = world.gather(flags).unwrap();
+        let (layers, warnings) = test_env.gather(flags).unwrap();
         assert_eq!(warnings, Vec::<String>::new());
         for (number, key) in all().enumerate() {
             let has_one_name = *nearest == "section" && key.variable_by_section() == key.variable();
@@ -241,10 +241,10 @@ fn the_nearer_source_takes_precedence_for_every_setting() {
             let value = layers.get(key.key).unwrap();
             assert_eq!(value.text, format!("{expected}-{number}"), "{}", key.key);
             let origin_is_right = match expected {
-                "flag" => value.origin == Origin::Flag,
-                "variable" => value.origin == Origin::Environment(key.variable()),
-                "section" => value.origin == Origin::Environment(key.variable_by_section()),
-                _ => matches!(value.origin, Origin::File(_)),
+                "flag" => value.origin == SettingOrigin::Flag,
+                "variable" => value.origin == SettingOrigin::Environment(key.variable()),
+                "section" => value.origin == SettingOrigin::Environment(key.variable_by_section()),
+                _ => matches!(value.origin, SettingOrigin::File(_)),
             };
             assert!(origin_is_right, "{}: {:?}", key.key, value.origin);
         }
@@ -253,10 +253,10 @@ fn the_nearer_source_takes_precedence_for_every_setting() {
 
 #[test]
 fn an_empty_variable_is_ignored() {
-    let mut world = TestEnv::new();
-    world.file("project/torc.toml", "[client]\nformat = \"yaml\"\n");
-    world.variables.insert("TORC_FORMAT".to_owned(), String::new());
-    let (layers, _) = world.gather(Layers::default()).unwrap();
+    let mut test_env = TestEnv::new();
+    test_env.file("project/torc.toml", "[client]\nformat = \"yaml\"\n");
+    test_env.variables.insert("TORC_FORMAT".to_owned(), String::new());
+    let (layers, _) = test_env.gather(Layers::default()).unwrap();
     assert_eq!(layers.get("client.format").unwrap().text, "yaml");
     let none = EnvCredentials::from(&|_| Some(String::new()));
     assert_eq!((none.token, none.server_file, none.server_certificates), (None, None, None));
@@ -292,7 +292,7 @@ fn defaults_are_stable() {
         ("server.kubernetes.cleanup_seconds", "600"),
     ];
     assert_eq!(built_in, expected);
-    assert!(built_in.iter().all(|(name, _)| layers.get(name).unwrap().origin == Origin::BuiltIn));
+    assert!(built_in.iter().all(|(name, _)| layers.get(name).unwrap().origin == SettingOrigin::BuiltIn));
     let settings = resolve(&layers, EnvCredentials::default()).unwrap();
     assert_eq!((settings.url, settings.backend, settings.namespace), (None, Backend::Store, None));
     assert_eq!(settings.server.runner_token_lifetime, Duration::from_secs(30 * 86_400));
@@ -369,7 +369,7 @@ fn every_setting_is_read_into_its_field() {
     let mut layers = Layers::default();
     for (key, text) in EXAMPLES {
         let name = all().find(|known| known.key == key).unwrap().key;
-        layers.below(name, text.to_owned(), Origin::Flag);
+        layers.below(name, text.to_owned(), SettingOrigin::Flag);
     }
     let unsaid: Vec<&str> = all().map(|key| key.key).filter(|name| layers.get(name).is_none()).collect();
     assert_eq!(unsaid, ["client.context", "client.kubeconfig"], "a cluster and a server are not named together");
@@ -535,7 +535,7 @@ fn settings_have_a_minimum() {
     ] {
         let with = |number: i64| {
             let mut layers = Layers::default();
-            layers.below(key, number.to_string(), Origin::Flag);
+            layers.below(key, number.to_string(), SettingOrigin::Flag);
             resolve(&layers, EnvCredentials::default())
         };
         assert!(with(least).is_ok(), "{key} = {least}");
@@ -548,7 +548,7 @@ fn settings_have_a_minimum() {
 fn a_certificate_needs_its_key() {
     for (key, words) in [("server.tls_cert", "--tls-key"), ("server.tls_key", "--tls-cert")] {
         let mut layers = Layers::default();
-        layers.below(key, "/f".to_owned(), Origin::Flag);
+        layers.below(key, "/f".to_owned(), SettingOrigin::Flag);
         let error = resolve(&layers, EnvCredentials::default()).unwrap_err();
         assert_eq!(error.kind, crate::error::ExitStatus::Usage);
         assert!(error.message.contains(words), "{}", error.message);
@@ -557,29 +557,29 @@ fn a_certificate_needs_its_key() {
 
 #[test]
 fn project_files_precede_user_and_system_files() {
-    let mut world = TestEnv::new();
-    let system = world.file("etc/torc/config.toml", "");
-    let user = world.file("home/.config/torc/config.toml", "");
-    let above = world.file("torc.toml", "");
-    let project = world.file("project/torc.toml", "");
-    let folder = world.root.path().join("project/inner");
-    let found = |world: &TestEnv| {
-        let variable = |name: &str| world.variables.get(name).cloned();
-        let system = world.root.path().join("etc");
+    let mut test_env = TestEnv::new();
+    let system = test_env.file("etc/torc/config.toml", "");
+    let user = test_env.file("home/.config/torc/config.toml", "");
+    let above = test_env.file("torc.toml", "");
+    let project = test_env.file("project/torc.toml", "");
+    let folder = test_env.root.path().join("project/inner");
+    let found = |test_env: &TestEnv| {
+        let variable = |name: &str| test_env.variables.get(name).cloned();
+        let system = test_env.root.path().join("etc");
         config_files(&Environment { variable: &variable, folder: &folder, system: &system })
     };
-    assert_eq!(found(&world), [project.clone(), user.clone(), system.clone()]);
+    assert_eq!(found(&test_env), [project.clone(), user.clone(), system.clone()]);
     std::fs::remove_file(&project).unwrap();
-    assert_eq!(found(&world), [above, user, system.clone()]);
-    world.variables.insert("XDG_CONFIG_HOME".to_owned(), String::new());
-    assert_eq!(found(&world).len(), 3, "an empty variable says nothing");
-    world.variables.insert("XDG_CONFIG_HOME".to_owned(), world.root.path().to_str().unwrap().to_owned());
-    assert_eq!(found(&world).len(), 2, "there is no file in that folder");
-    let table = world.file("project/torc.toml", "[client]\nformat = [\"json\"]\n");
-    let error = world.gather(Layers::default()).unwrap_err();
+    assert_eq!(found(&test_env), [above, user, system.clone()]);
+    test_env.variables.insert("XDG_CONFIG_HOME".to_owned(), String::new());
+    assert_eq!(found(&test_env).len(), 3, "an empty variable says nothing");
+    test_env.variables.insert("XDG_CONFIG_HOME".to_owned(), test_env.root.path().to_str().unwrap().to_owned());
+    assert_eq!(found(&test_env).len(), 2, "there is no file in that folder");
+    let table = test_env.file("project/torc.toml", "[client]\nformat = [\"json\"]\n");
+    let error = test_env.gather(Layers::default()).unwrap_err();
     assert_eq!(error.message, format!("{}: `client.format` must be one value", table.display()));
-    world.file("project/torc.toml", "[client.run]\nnum_cpus = 3\nlong_poll = false\npoll_interval = 1.5\n");
-    let (layers, _) = world.gather(Layers::default()).unwrap();
+    test_env.file("project/torc.toml", "[client.run]\nnum_cpus = 3\nlong_poll = false\npoll_interval = 1.5\n");
+    let (layers, _) = test_env.gather(Layers::default()).unwrap();
     let text = |key: &str| layers.get(key).unwrap().text.clone();
     assert_eq!(
         [text("client.run.num_cpus"), text("client.run.long_poll"), text("client.run.poll_interval")],
@@ -590,9 +590,9 @@ fn project_files_precede_user_and_system_files() {
 #[test]
 fn a_syntax_error_has_line_and_column() {
     for (text, place) in [("x = \n", ":1:"), ("\n\n  x = [\n", ":3:"), ("a = 1\nä = ö\n", ":2:")] {
-        let world = TestEnv::new();
-        let path = world.file("project/torc.toml", text);
-        let error = world.gather(Layers::default()).unwrap_err();
+        let test_env = TestEnv::new();
+        let path = test_env.file("project/torc.toml", text);
+        let error = test_env.gather(Layers::default()).unwrap_err();
         assert!(error.message.starts_with(&format!("{}{place}", path.display())), "{}", error.message);
     }
 }

@@ -11,7 +11,7 @@ use torc_api::api::Workflow;
 use torc_api::data::FileUse;
 use torc_api::wire::FileStat;
 use torc_core::files::{Change, compare};
-use torc_runner::files::{look, sha256};
+use torc_runner::files::{sha256, stat_file};
 
 use crate::client::Client;
 use crate::error::{CliError, ExitStatus};
@@ -81,7 +81,7 @@ fn folder_missing(folder: &Path) -> CliError {
 fn stale_by_files(folder: &Path, uses: &[FileUse], output: Printer) -> Vec<StaleJob> {
     let paths: BTreeSet<&str> = uses.iter().map(|used| used.path.as_str()).collect();
     let found: HashMap<&str, FileStat> =
-        paths.iter().filter_map(|path| Some((*path, look(folder, path).ok()?))).collect();
+        paths.iter().filter_map(|path| Some((*path, stat_file(folder, path).ok()?))).collect();
     let mut reader = FileHasher::new(folder, output, to_read(uses, &found));
     let mut reasons = BTreeSet::new();
     for used in uses {
@@ -155,7 +155,7 @@ pub async fn missing(client: &Client, workflow: &Workflow) -> Result<Vec<String>
     let folder = Path::new(&workflow.working_dir);
     let files = client.files(&name).await?;
     let required = files.iter().filter(|file| file.produced_by.is_empty() && file.readers > 0);
-    let absent = required.filter(|file| look(folder, &file.path).is_err());
+    let absent = required.filter(|file| stat_file(folder, &file.path).is_err());
     let mut missing: Vec<String> =
         absent.map(|file| format!("input file {} ({}) does not exist", file.path, file.name)).collect();
     for used in client.staleness(&name).await?.missing_data {
@@ -169,7 +169,7 @@ pub async fn existing_outputs(client: &Client, workflow: &Workflow) -> Result<Ve
     let files = client.files(&workflow.id.to_string()).await?;
     let folder = Path::new(&workflow.working_dir);
     let written = files.into_iter().filter(|file| !file.produced_by.is_empty());
-    Ok(written.filter(|file| look(folder, &file.path).is_ok()).map(|file| file.path).collect())
+    Ok(written.filter(|file| stat_file(folder, &file.path).is_ok()).map(|file| file.path).collect())
 }
 
 /// Describes the first reasons, one line each.

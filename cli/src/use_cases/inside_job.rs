@@ -17,7 +17,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The attempt that this process belongs to, from the variables of its runner.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnAttempt {
+pub struct CallerAttempt {
     /// The number of the workflow, as text.
     pub workflow: String,
     /// The number of the job, as text.
@@ -28,7 +28,7 @@ pub struct OwnAttempt {
     pub attempt: i32,
 }
 
-impl OwnAttempt {
+impl CallerAttempt {
     /// Returns the attempt, or `None` outside of a job.
     pub fn current(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let number = |name: &str| variable(name)?.parse().ok();
@@ -51,7 +51,7 @@ pub async fn with_server<T>(
     context: &CommandContext,
     requests: impl AsyncFn(&Client) -> Result<T, CliError>,
 ) -> Result<T, CliError> {
-    let inside = OwnAttempt::of_this_process().is_some();
+    let inside = CallerAttempt::of_this_process().is_some();
     let start = Instant::now();
     loop {
         let settings = if inside { with_current_url(&context.settings) } else { context.settings.clone() };
@@ -78,26 +78,26 @@ mod tests {
     #[test]
     fn an_attempt_has_four_numbers() {
         let all = [("TORC_WORKFLOW_ID", "3"), ("TORC_JOB_ID", "7"), ("TORC_RUN_ID", "1"), ("TORC_ATTEMPT_ID", "2")];
-        let look = |known: &[(&str, &str)], name: &str| {
+        let get_variable = |known: &[(&str, &str)], name: &str| {
             known.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
         };
-        let attempt = OwnAttempt::current(|name| look(&all, name));
-        assert_eq!(attempt, Some(OwnAttempt { workflow: "3".into(), job: "7".into(), run: 1, attempt: 2 }));
-        assert_eq!(OwnAttempt::current(|name| look(&all[1..], name)), None);
+        let attempt = CallerAttempt::current(|name| get_variable(&all, name));
+        assert_eq!(attempt, Some(CallerAttempt { workflow: "3".into(), job: "7".into(), run: 1, attempt: 2 }));
+        assert_eq!(CallerAttempt::current(|name| get_variable(&all[1..], name)), None);
     }
 
     #[test]
     fn each_of_the_four_numbers_is_needed() {
         let all = [("TORC_WORKFLOW_ID", "3"), ("TORC_JOB_ID", "7"), ("TORC_RUN_ID", "5"), ("TORC_ATTEMPT_ID", "2")];
         for missing in 0..4 {
-            let look = |name: &str| {
+            let get_variable = |name: &str| {
                 let known = all.iter().enumerate().find(|(at, (key, _))| *key == name && *at != missing);
                 known.map(|(_, (_, value))| (*value).to_owned())
             };
-            assert_eq!(OwnAttempt::current(look), None, "without {}", all[missing].0);
+            assert_eq!(CallerAttempt::current(get_variable), None, "without {}", all[missing].0);
         }
         let odd = |name: &str| Some(if name == "TORC_RUN_ID" { "x" } else { "1" }.to_owned());
-        assert_eq!(OwnAttempt::current(odd), None);
+        assert_eq!(CallerAttempt::current(odd), None);
         assert_eq!((SERVER_TIMEOUT.as_secs(), RETRY_INTERVAL.as_millis()), (60, 250));
     }
 

@@ -101,12 +101,12 @@ pub async fn gather(
         Some(_) => None,
     };
     let store = store.and_then(|store_dir| store_dir.runner_folder().canonicalize().ok());
-    let look = move || {
+    let gather_evidence = move || {
         let without_allocation = runners.iter().filter(|runner| runner.slurm_job_id.is_none());
         without_allocation.filter_map(|runner| evidence(runner, store.as_deref(), ends_left_processes)).collect()
     };
-    let looked = tokio::task::spawn_blocking(look).await;
-    looked.map_err(|error| CliError::unexpected("could not check the processes of runners", error))
+    let gathered = tokio::task::spawn_blocking(gather_evidence).await;
+    gathered.map_err(|error| CliError::unexpected("could not check the processes of runners", error))
 }
 
 /// Returns the evidence about a runner; `None` if it is not on this machine.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use torc_api::api::Workflow;
 use torc_api::causes::error_chain;
 use torc_api::wire::{AttemptKey, JournalledResult, ReplayOutcome, ReplayRequest, Replayed};
-use torc_runner::journal::{self, Found};
+use torc_runner::journal::{self, FoundJournals};
 
 use crate::client::Client;
 use crate::error::CliError;
@@ -43,14 +43,14 @@ pub async fn replay_below(
 }
 
 /// Finds journals on a blocking thread, because a shared folder may contain a million files.
-pub async fn search(output: Printer, base: PathBuf, workflow: i64, run: i32) -> Result<Found, CliError> {
+pub async fn search(output: Printer, base: PathBuf, workflow: i64, run: i32) -> Result<FoundJournals, CliError> {
     let ticker = Ticker::default();
-    let look = move || {
+    let find_journals = move || {
         journal::find(&base, workflow, run, |folders| {
             ticker.tick(|| output.progress(&format!("searching for journals: {folders} folders so far")));
         })
     };
-    tokio::task::spawn_blocking(look)
+    tokio::task::spawn_blocking(find_journals)
         .await
         .map_err(|error| CliError::unexpected("the search for journals failed", error))
 }
@@ -70,7 +70,7 @@ pub struct ReplayReport {
 }
 
 impl ReplayReport {
-    pub fn new(name: &str, workflow: i64, run: i32, found: Found) -> Self {
+    pub fn new(name: &str, workflow: i64, run: i32, found: FoundJournals) -> Self {
         Self {
             name: name.to_owned(),
             workflow,

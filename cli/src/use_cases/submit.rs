@@ -11,7 +11,7 @@ use crate::output::human;
 
 /// The purpose of a submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
+pub enum SubmitPurpose {
     /// To be run by the server.
     Run,
     /// To be stored until another command runs it.
@@ -25,7 +25,7 @@ pub async fn submit(
     context: &CommandContext,
     client: &Client,
     documents: &Documents,
-    purpose: Purpose,
+    purpose: SubmitPurpose,
 ) -> Result<Vec<ApplyResponse>, CliError> {
     // A workflow may name a cluster of the same files.
     for line in submit_clusters(client, &documents.clusters, purpose).await? {
@@ -40,9 +40,9 @@ pub async fn submit_to_run(
     client: &Client,
     documents: &Documents,
 ) -> Result<Vec<i64>, CliError> {
-    let responses = submit(context, client, documents, Purpose::Run).await?;
+    let responses = submit(context, client, documents, SubmitPurpose::Run).await?;
     for response in &responses {
-        context.output.progress(&line(response, Purpose::Run));
+        context.output.progress(&line(response, SubmitPurpose::Run));
     }
     Ok(responses.into_iter().filter_map(|response| response.id).collect())
 }
@@ -51,14 +51,14 @@ pub async fn submit_to_run(
 async fn submit_clusters(
     client: &Client,
     clusters: &[SlurmClusterDocument],
-    purpose: Purpose,
+    purpose: SubmitPurpose,
 ) -> Result<Vec<String>, CliError> {
     let mut lines = Vec::new();
     for document in clusters {
         let name = &document.metadata.name;
         let outcome = match purpose {
-            Purpose::Run | Purpose::Store => client.apply_cluster(document).await?.outcome,
-            Purpose::DryRun => match client.cluster(name).await {
+            SubmitPurpose::Run | SubmitPurpose::Store => client.apply_cluster(document).await?.outcome,
+            SubmitPurpose::DryRun => match client.cluster(name).await {
                 Ok(known) if known.spec == document.spec => ApplyOutcome::Unchanged,
                 Ok(_) => ApplyOutcome::Configured,
                 Err(error) if error.is_not_found() => ApplyOutcome::Created,
@@ -75,7 +75,7 @@ pub async fn submit_workflows(
     context: &CommandContext,
     client: &Client,
     documents: &[LoadedWorkflow],
-    purpose: Purpose,
+    purpose: SubmitPurpose,
 ) -> Result<Vec<ApplyResponse>, CliError> {
     let working_dir = context.folder.to_str().ok_or_else(|| {
         CliError::invalid(format!("the path of the folder {} is not valid UTF-8", context.folder.display()))
@@ -85,8 +85,8 @@ pub async fn submit_workflows(
         let request = ApplyRequest {
             document: workflow.document.clone(),
             working_dir: working_dir.to_owned(),
-            dry_run: purpose == Purpose::DryRun,
-            store_only: purpose == Purpose::Store,
+            dry_run: purpose == SubmitPurpose::DryRun,
+            store_only: purpose == SubmitPurpose::Store,
         };
         match client.apply(&request).await {
             Ok(response) => responses.push(response),
@@ -109,7 +109,7 @@ fn located(workflow: &LoadedWorkflow, error: ClientError) -> CliError {
 }
 
 /// Returns the line about an applied workflow, as kubectl prints it.
-pub fn line(response: &ApplyResponse, purpose: Purpose) -> String {
+pub fn line(response: &ApplyResponse, purpose: SubmitPurpose) -> String {
     let (outcome, dry) = (outcome_word(response.outcome), dry(purpose));
     format!("workflow/{} {outcome}{dry}{}", response.name, changes(&response.changes))
 }
@@ -123,8 +123,8 @@ pub const fn outcome_word(outcome: ApplyOutcome) -> &'static str {
     }
 }
 
-const fn dry(purpose: Purpose) -> &'static str {
-    if matches!(purpose, Purpose::DryRun) { " (dry run)" } else { "" }
+const fn dry(purpose: SubmitPurpose) -> &'static str {
+    if matches!(purpose, SubmitPurpose::DryRun) { " (dry run)" } else { "" }
 }
 
 fn changes(changes: &JobChanges) -> String {
@@ -163,10 +163,10 @@ mod tests {
             outcome: ApplyOutcome::Created,
             changes: JobChanges { added, ..JobChanges::default() },
         };
-        assert_eq!(line(&response, Purpose::Run), "workflow/w created: 3 jobs added");
+        assert_eq!(line(&response, SubmitPurpose::Run), "workflow/w created: 3 jobs added");
         response.changes = JobChanges::default();
         response.outcome = ApplyOutcome::Unchanged;
-        assert_eq!(line(&response, Purpose::DryRun), "workflow/w unchanged (dry run)");
+        assert_eq!(line(&response, SubmitPurpose::DryRun), "workflow/w unchanged (dry run)");
     }
 
     #[test]
@@ -186,6 +186,6 @@ mod tests {
         assert_eq!(changes(&JobChanges { adjusted: names(2), ..JobChanges::default() }), ": 2 jobs adjusted");
         let words = [ApplyOutcome::Created, ApplyOutcome::Configured, ApplyOutcome::Unchanged].map(outcome_word);
         assert_eq!(words, ["created", "configured", "unchanged"]);
-        assert_eq!([Purpose::Run, Purpose::Store, Purpose::DryRun].map(dry), ["", "", " (dry run)"]);
+        assert_eq!([SubmitPurpose::Run, SubmitPurpose::Store, SubmitPurpose::DryRun].map(dry), ["", "", " (dry run)"]);
     }
 }

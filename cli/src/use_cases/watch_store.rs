@@ -16,7 +16,7 @@ const STORE_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The outcome of watching a store.
 pub enum WatchOutcome<T> {
-    /// `look` has returned a value.
+    /// `poll` has returned a value.
     Done(T),
     /// The user interrupted the command.
     Interrupted,
@@ -24,15 +24,15 @@ pub enum WatchOutcome<T> {
     TimedOut,
 }
 
-/// Calls `look` with each connection to the store until it returns a value.
+/// Calls `poll` with each connection to the store until it returns a value.
 ///
-/// `look` follows the watch of a process that serves the store. A store without an owner cannot change: `look` reads it once,
+/// `poll` follows the watch of a process that serves the store. A store without an owner cannot change: `poll` reads it once,
 /// and is called again when a process has written to the store or serves it.
 pub async fn watch_store<T>(
     context: &CommandContext,
     first: ServerConnection,
     deadline: Option<Instant>,
-    mut look: impl AsyncFnMut(&ServerConnection) -> Result<Option<T>, CliError>,
+    mut poll: impl AsyncFnMut(&ServerConnection) -> Result<Option<T>, CliError>,
 ) -> Result<WatchOutcome<T>, CliError> {
     let mut interrupts = Interrupts::listen()?;
     let mut wait = OwnerWait::new(context);
@@ -42,23 +42,23 @@ pub async fn watch_store<T>(
             Some(connection) => Ok(connection),
             None => ServerConnection::open(&context.settings, &context.folder).await,
         };
-        let looked = match opened {
+        let polled = match opened {
             Ok(connection) => {
                 if connection.is_served() {
                     wait.finish(context);
                 }
-                let looked = tokio::select! {
-                    looked = look(&connection) => looked.map(|found| found.map(WatchOutcome::Done)),
+                let polled = tokio::select! {
+                    polled = poll(&connection) => polled.map(|found| found.map(WatchOutcome::Done)),
                     () = interrupts.next() => Ok(Some(WatchOutcome::Interrupted)),
                     () = sleep_until(deadline) => Ok(Some(WatchOutcome::TimedOut)),
                 };
                 // An open store keeps other processes from running it.
                 connection.close().await;
-                looked
+                polled
             }
             Err(error) => Err(error),
         };
-        match looked {
+        match polled {
             Ok(Some(watched)) => return Ok(watched),
             Err(error) if error.kind != ExitStatus::Unreachable || wait.is_over(context) => return Err(error),
             Ok(None) | Err(_) => {}

@@ -182,7 +182,7 @@ impl PreparedRegenerate {
 
     /// Returns the account: as requested, or that of the document's schedulers.
     fn account(&self, engine: &Engine, id: WorkflowId) -> Result<String, EngineError> {
-        Ok(self.request.account.clone().or(engine.account_of(id)?).unwrap_or_default())
+        Ok(self.request.account.clone().or(engine.scheduler_account(id)?).unwrap_or_default())
     }
 
     fn with<'a>(&'a self, account: &'a str) -> Regenerate<'a> {

@@ -132,7 +132,7 @@ impl EngineHandle {
             let found = engine.find_lost_runners(workflow, &request, &report.runners)?;
             engine.report_lost_runners(workflow, &found, &mut report);
             engine.observe_allocations(&observations, tx);
-            engine.lose_runners(workflow, &found, tx);
+            engine.mark_runners_lost(workflow, &found, tx);
             Ok(report)
         })
         .await

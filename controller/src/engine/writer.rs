@@ -66,14 +66,14 @@ pub(super) struct EngineWriter {
     feeds: ChangeFeeds,
     metrics: Arc<Metrics>,
     waiting: LongPolls<Instant, SyncReply>,
-    stop: Stop,
+    stop: ShutdownTokens,
     issuer: Issuer,
     clock: Clock,
 }
 
 /// The cancellation tokens that end the server. A shutdown cancels `waiting` before `queue`.
 #[derive(Clone, Default)]
-pub(crate) struct Stop {
+pub(crate) struct ShutdownTokens {
     pub waiting: CancellationToken,
     /// Ends the writer after the queue is empty.
     pub queue: CancellationToken,
@@ -98,7 +98,7 @@ impl EngineWriter {
         store: Store,
         feeds: ChangeFeeds,
         metrics: Arc<Metrics>,
-        stop: Stop,
+        stop: ShutdownTokens,
         issuer: Issuer,
         clock: Clock,
     ) -> Self {
@@ -150,7 +150,7 @@ impl EngineWriter {
         let mut answers = Vec::with_capacity(group.len());
         self.metrics.commands(group.len());
         for command in group {
-            answers.extend(self.carry_out(command, &mut engine, &mut tx));
+            answers.extend(self.execute_command(command, &mut engine, &mut tx));
         }
         if ticked {
             engine.expire(&mut tx);
@@ -180,7 +180,7 @@ impl EngineWriter {
         }
     }
 
-    fn carry_out(&mut self, command: EngineCommand, engine: &mut Engine, tx: &mut Tx) -> Option<ReplySender> {
+    fn execute_command(&mut self, command: EngineCommand, engine: &mut Engine, tx: &mut Tx) -> Option<ReplySender> {
         match command {
             EngineCommand::Read(read) => Some(read),
             EngineCommand::Write(write) => Some(write(Ok((engine, tx)))),

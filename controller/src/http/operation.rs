@@ -93,7 +93,7 @@ fn schema_of<T: JsonSchema>(types: &mut SchemaGenerator) -> Value {
 }
 
 /// A handler that describes itself. axum infers `T` from its arguments.
-pub(super) trait Documented<T> {
+pub(super) trait DescribedHandler<T> {
     fn describe(operation: &mut Operation, types: &mut SchemaGenerator);
 }
 
@@ -107,7 +107,7 @@ pub(super) trait ResponseType {
     fn describe(operation: &mut Operation, types: &mut SchemaGenerator);
 }
 
-impl<F, Fut> Documented<((),)> for F
+impl<F, Fut> DescribedHandler<((),)> for F
 where
     F: Fn() -> Fut,
     Fut: Future<Output: ResponseType>,
@@ -119,7 +119,7 @@ where
 
 macro_rules! documented {
     ($($argument:ident),+) => {
-        impl<F, Fut, M, $($argument),+> Documented<(M, $($argument),+)> for F
+        impl<F, Fut, M, $($argument),+> DescribedHandler<(M, $($argument),+)> for F
         where
             F: Fn($($argument),+) -> Fut,
             Fut: Future<Output: ResponseType>,
@@ -215,7 +215,7 @@ mod tests {
         namespace: Option<String>,
     }
 
-    fn described<H: Documented<T>, T>(path: &str, _: H) -> Value {
+    fn described<H: DescribedHandler<T>, T>(path: &str, _: H) -> Value {
         let mut types = SchemaSettings::openapi3().into_generator();
         let mut operation = Operation::new(path, "Do it", &mut types);
         H::describe(&mut operation, &mut types);

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_closed_door_is_alive_and_not_ready() {
+    async fn a_closed_gate_is_alive_and_not_ready() {
         let readiness = Readiness::default();
         let gate = ReadinessGate::new(readiness.clone());
         let ask = async |path: &str| {

@@ -8,7 +8,7 @@ use schemars::SchemaGenerator;
 use serde_json::Value;
 
 use super::access::Access;
-use super::operation::{Documented, Operation};
+use super::operation::{DescribedHandler, Operation};
 use super::{App, RouteRule};
 use crate::audit::AuditVerb;
 
@@ -17,16 +17,16 @@ pub(super) struct Route {
     rule: RouteRule,
     summary: &'static str,
     handler: MethodRouter<App>,
-    describe: Describe,
+    describe: DescribeFn,
     is_documented: bool,
 }
 
-type Describe = fn(&mut Operation, &mut SchemaGenerator);
+type DescribeFn = fn(&mut Operation, &mut SchemaGenerator);
 
 impl Route {
     pub fn get<H, T>(path: &'static str, handler: H) -> Self
     where
-        H: Handler<T, App> + Documented<T>,
+        H: Handler<T, App> + DescribedHandler<T>,
         T: 'static,
     {
         Self::new(Method::GET, path, on(MethodFilter::GET, handler), H::describe).audit(AuditVerb::Read)
@@ -34,7 +34,7 @@ impl Route {
 
     pub fn post<H, T>(path: &'static str, handler: H) -> Self
     where
-        H: Handler<T, App> + Documented<T>,
+        H: Handler<T, App> + DescribedHandler<T>,
         T: 'static,
     {
         Self::new(Method::POST, path, on(MethodFilter::POST, handler), H::describe)
@@ -42,7 +42,7 @@ impl Route {
 
     pub fn put<H, T>(path: &'static str, handler: H) -> Self
     where
-        H: Handler<T, App> + Documented<T>,
+        H: Handler<T, App> + DescribedHandler<T>,
         T: 'static,
     {
         Self::new(Method::PUT, path, on(MethodFilter::PUT, handler), H::describe)
@@ -50,13 +50,13 @@ impl Route {
 
     pub fn delete<H, T>(path: &'static str, handler: H) -> Self
     where
-        H: Handler<T, App> + Documented<T>,
+        H: Handler<T, App> + DescribedHandler<T>,
         T: 'static,
     {
         Self::new(Method::DELETE, path, on(MethodFilter::DELETE, handler), H::describe)
     }
 
-    fn new(method: Method, path: &'static str, handler: MethodRouter<App>, describe: Describe) -> Self {
+    fn new(method: Method, path: &'static str, handler: MethodRouter<App>, describe: DescribeFn) -> Self {
         let rule = RouteRule { method, path, ..RouteRule::unknown() };
         Self { rule, summary: "", handler, describe, is_documented: true }
     }

@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_and_have_an_end() {
+    fn delays_double_up_to_a_maximum() {
         for (failures, seconds) in [(0, 1), (1, 1), (2, 2), (3, 4), (9, 256), (10, 300), (1_000, 300)] {
             assert_eq!(after(failures), Duration::from_secs(seconds), "{failures}");
         }

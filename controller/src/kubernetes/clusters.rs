@@ -58,7 +58,7 @@ pub(super) async fn run(context: Arc<Context>, writer: Writer<GuardedCluster>, s
                 None => return,
             },
             _ = tick.tick(), if is_listed => {
-                match look(&context, &mut states).await {
+                match poll_clusters(&context, &mut states).await {
                     Ok(()) => log_once.reset(),
                     Err(said) if log_once.should_log(&said) => tracing::warn!(error = said, "Slurm clusters were not reconciled"),
                     Err(_) => {}
@@ -73,11 +73,11 @@ pub(super) async fn run(context: Arc<Context>, writer: Writer<GuardedCluster>, s
 pub(super) struct ClusterStates {
     /// The generation that the engine has, by uid.
     applied: BTreeMap<String, i64>,
-    greeted: BTreeMap<String, Instant>,
+    last_probes: BTreeMap<String, Instant>,
     written: BTreeMap<String, (SlurmClusterStatus, Instant)>,
 }
 
-pub(super) async fn look(context: &Context, states: &mut ClusterStates) -> Result<(), String> {
+pub(super) async fn poll_clusters(context: &Context, states: &mut ClusterStates) -> Result<(), String> {
     if !context.leadership.is_held() {
         return Ok(());
     }
@@ -119,7 +119,7 @@ async fn apply_if_newer(
     };
     match context.engine.apply_cluster(document).await {
         Ok(_) => {
-            states.greeted.remove(&name);
+            states.last_probes.remove(&name);
         }
         Err(error) if error.kind() == ErrorKind::Invalid => {
             tracing::warn!(cluster = name, %error, "Slurm cluster is invalid")
@@ -146,8 +146,8 @@ async fn forget(context: &Context, name: &str) -> Result<(), EngineError> {
 async fn report_status(context: &Context, cluster: &SlurmCluster, states: &mut ClusterStates) -> kube::Result<()> {
     let (Some(name), Some(uid)) = (cluster.metadata.name.clone(), cluster.metadata.uid.clone()) else { return Ok(()) };
     let Some(slurm) = &context.slurm else { return Ok(()) };
-    if states.greeted.get(&name).is_none_or(|at| at.elapsed() >= IDLE_PROBE_INTERVAL) {
-        states.greeted.insert(name.clone(), Instant::now());
+    if states.last_probes.get(&name).is_none_or(|at| at.elapsed() >= IDLE_PROBE_INTERVAL) {
+        states.last_probes.insert(name.clone(), Instant::now());
         // The result is in the state of the cluster.
         let _ = slurm.probe(&name).await;
     }

@@ -56,7 +56,7 @@ pub(super) struct ObjectState {
     /// The engine's workflow, once it is known.
     pub workflow: Option<WorkflowId>,
     /// The last accepted generation.
-    pub accepted: Option<Accepted>,
+    pub accepted: Option<AcceptedGeneration>,
     /// The reason why a generation was rejected.
     pub rejected: Option<(i64, Rejection)>,
     /// The last written status.
@@ -69,7 +69,7 @@ pub(super) struct ObjectState {
 
 /// A generation that the engine has accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Accepted {
+pub(super) struct AcceptedGeneration {
     pub generation: i64,
     /// Versions of the ConfigMaps that its tables come from.
     pub sources: Vec<String>,

@@ -73,7 +73,7 @@ impl Candidate {
 
     /// Tries once to lead and returns the epoch on success.
     async fn attempt(&mut self, database: &Path) -> Result<Option<i64>, String> {
-        self.look().await?;
+        self.read_lease().await?;
         let age = self.seen.as_ref().map_or(0, |(_, at)| clock::now().mono_ms.saturating_sub(*at));
         let record = self.record();
         match decide(record.as_ref(), &self.identity, age) {
@@ -87,8 +87,8 @@ impl Candidate {
     }
 
     /// Reads the lease and records when it last changed.
-    async fn look(&mut self) -> Result<(), String> {
-        let found = timely(self.leases.get_opt(&self.name)).await?;
+    async fn read_lease(&mut self) -> Result<(), String> {
+        let found = with_timeout(self.leases.get_opt(&self.name)).await?;
         let known = self.seen.as_ref().and_then(|(lease, _)| lease.metadata.resource_version.clone());
         match found {
             Some(lease) if lease.metadata.resource_version != known => {
@@ -181,7 +181,7 @@ impl Candidate {
         if self.write(None).await? {
             return Ok(true);
         }
-        self.look().await?;
+        self.read_lease().await?;
         let is_ours = self.record().is_some_and(|record| record.holder == self.identity);
         if is_ours { self.write(None).await } else { Ok(false) }
     }
@@ -199,7 +199,7 @@ impl Candidate {
     }
 }
 
-async fn timely<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
+async fn with_timeout<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
     match tokio::time::timeout(LEASE_CALL_TIMEOUT, call).await {
         Ok(answer) => answer.map_err(|error| explained(&error)),
         Err(_) => Err("the API server did not answer in time".to_owned()),

@@ -27,7 +27,7 @@ impl LogOnce {
 /// Returns the message of an API error, with a hint.
 pub(super) fn explained(error: &kube::Error) -> String {
     match error {
-        kube::Error::Api(status) => advised(&status.message, status.code),
+        kube::Error::Api(status) => with_hint(&status.message, status.code),
         other => other.to_string(),
     }
 }
@@ -42,13 +42,13 @@ pub(super) fn explained_watch(error: &watcher::Error) -> String {
             404 => {
                 format!("{}: install the definitions with `torc crd install` or the chart torc-crds", status.message)
             }
-            code => advised(&status.message, code),
+            code => with_hint(&status.message, code),
         },
         other => other.to_string(),
     }
 }
 
-fn advised(message: &str, code: u16) -> String {
+fn with_hint(message: &str, code: u16) -> String {
     match code {
         403 => format!(
             "{message}: the server's account lacks a right that the chart's `rbac` gives, in the namespaces of `watchNamespaces` \

@@ -30,14 +30,14 @@ pub(super) async fn run(context: Arc<Context>, stop: CancellationToken) {
         if !context.has_listed_all() || !context.leadership.is_held() {
             continue;
         }
-        if let Err(error) = look(&context).await {
+        if let Err(error) = list_orphans(&context).await {
             tracing::warn!(%error, "orphaned workflows were not checked");
         }
         interval = ORPHAN_CHECK_INTERVAL;
     }
 }
 
-pub(super) async fn look(context: &Context) -> Result<(), EngineError> {
+pub(super) async fn list_orphans(context: &Context) -> Result<(), EngineError> {
     let objects: HashSet<String> = context
         .workflows
         .iter()

@@ -53,7 +53,7 @@ pub(super) async fn adjust(context: &Context, pool: &Pool, quiet: &mut HashMap<S
     let busy = BusyRunners::of(&pool.target, runners.iter().filter(|one| holds(one)).map(|one| one.host.as_str()));
     let name = pool.target.name();
     let now = Instant::now();
-    let quiet_for = match busy.count {
+    let idle_time = match busy.count {
         0 => now.duration_since(*quiet.entry(name.to_owned()).or_insert(now)),
         _ => {
             quiet.remove(name);
@@ -61,7 +61,7 @@ pub(super) async fn adjust(context: &Context, pool: &Pool, quiet: &mut HashMap<S
         }
     };
     let current = current(context, pool).await.map_err(|error| explained(&error))?;
-    let wanted = size(pool, &Sizing { demands: &demands, current, busy, quiet_for });
+    let wanted = size(pool, &Sizing { demands: &demands, current, busy, idle_time });
     if wanted != current {
         tracing::info!(pool = name, current, wanted, "runner pool scaled");
         set(context, pool, wanted).await.map_err(|error| explained(&error))?;

@@ -26,7 +26,7 @@ use torc_core::ids::WorkflowId;
 use torc_core::time::rfc3339;
 use tracing::Instrument as _;
 
-use super::context::{Accepted, Context, GuardedWorkflow, Object, ObjectState, object};
+use super::context::{AcceptedGeneration, Context, GuardedWorkflow, Object, ObjectState, object};
 use super::events::{self, EventNote, EventType};
 use super::rejection::Rejection;
 use super::sources::{self, Embedded};
@@ -127,7 +127,7 @@ async fn apply_if_newer(
     }
     match accept(context, object, workflow, maps.as_ref()).await? {
         Ok(sources) => {
-            let accepted = Some(Accepted { generation, sources });
+            let accepted = Some(AcceptedGeneration { generation, sources });
             context.remember(object, |memory| (memory.accepted, memory.rejected) = (accepted, None));
             Ok(has_sources.then_some(SOURCES_INTERVAL))
         }

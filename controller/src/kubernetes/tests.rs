@@ -135,7 +135,7 @@ impl Fixture {
     }
 
     /// Adds an object to the controller's cache.
-    pub fn sees(&mut self, value: Value) -> Arc<GuardedWorkflow> {
+    pub fn list_object(&mut self, value: Value) -> Arc<GuardedWorkflow> {
         let guarded: GuardedWorkflow = serde_json::from_value(value).unwrap();
         self.workflows.apply_watcher_event(&Event::Apply(guarded.clone()));
         Arc::new(guarded)

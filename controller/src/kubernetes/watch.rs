@@ -59,11 +59,11 @@ impl Watches {
 
     pub fn run(self, context: &Arc<Context>, stop: &CancellationToken) -> Vec<JoinHandle<()>> {
         let mut tasks = Vec::new();
-        let mut ways = Vec::new();
+        let mut senders = Vec::new();
         let unlisted = Arc::new(AtomicUsize::new(self.watches.len()));
         for watch in self.watches {
             let (sender, receiver) = mpsc::channel(QUEUE_CAPACITY);
-            ways.push((watch.namespace.clone(), sender));
+            senders.push((watch.namespace.clone(), sender));
             tasks.push(tokio::spawn(reconcile_namespace(
                 watch,
                 receiver,
@@ -72,7 +72,7 @@ impl Watches {
                 stop.clone(),
             )));
         }
-        tasks.push(tokio::spawn(forward_changes(Arc::clone(context), ways, stop.clone())));
+        tasks.push(tokio::spawn(forward_changes(Arc::clone(context), senders, stop.clone())));
         tasks
     }
 }
@@ -141,7 +141,7 @@ fn mark_listed(
 type RequeueSender = (Option<String>, mpsc::Sender<ObjectRef<GuardedWorkflow>>);
 
 /// Requeues the objects of changed workflows.
-async fn forward_changes(context: Arc<Context>, ways: Vec<RequeueSender>, stop: CancellationToken) {
+async fn forward_changes(context: Arc<Context>, senders: Vec<RequeueSender>, stop: CancellationToken) {
     let touched = context.engine.changed_workflows();
     loop {
         tokio::select! {
@@ -151,10 +151,10 @@ async fn forward_changes(context: Arc<Context>, ways: Vec<RequeueSender>, stop: 
         tokio::time::sleep(CHANGE_BATCH_DELAY).await;
         for id in touched.take() {
             if let Some(reference) = reference(&context, id).await {
-                let way = ways.iter().find(|(of, _)| of.is_none() || *of == reference.namespace);
-                if let Some((_, way)) = way {
+                let sender = senders.iter().find(|(of, _)| of.is_none() || *of == reference.namespace);
+                if let Some((_, sender)) = sender {
                     // Sending fails only when the server stops.
-                    let _ = way.send(reference).await;
+                    let _ = sender.send(reference).await;
                 }
             }
         }
@@ -198,14 +198,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn news_go_to_the_watch_of_their_namespace() {
+    async fn changes_go_to_the_watch_of_their_namespace() {
         use super::super::tests::{Fixture, jobs, workflow};
         let mut fixture = Fixture::new().await;
-        fixture.sees(workflow("w", 1, jobs(&["a"])));
+        fixture.list_object(workflow("w", 1, jobs(&["a"])));
         let ((other, mut of_other), (lab, mut of_lab)) = (mpsc::channel(4), mpsc::channel(4));
-        let ways = vec![(Some("other".to_owned()), other), (Some("lab".to_owned()), lab)];
+        let senders = vec![(Some("other".to_owned()), other), (Some("lab".to_owned()), lab)];
         let stop = CancellationToken::new();
-        let task = tokio::spawn(forward_changes(Arc::clone(&fixture.context), ways, stop.clone()));
+        let task = tokio::spawn(forward_changes(Arc::clone(&fixture.context), senders, stop.clone()));
         // The watch starts when its task first runs.
         tokio::task::yield_now().await;
         fixture.server.apply("ada", "other", "w", crate::tests::jobs(&["a"])).await;

@@ -8,9 +8,9 @@ use torc_store::{Leader, OpenOptions, Store, StoreError};
 
 use super::{Server, ServerConfig, StartError, bind, certificates, credentials, issuer, limits, listen};
 use crate::credentials::ServerTrust;
-use crate::engine::{EngineHandle, Stop};
+use crate::engine::{EngineHandle, ShutdownTokens};
 use crate::http::{Identities, ReadinessGate};
-use crate::kubernetes::{self, Candidate, KubernetesConfig, Parts, Readiness, ReviewLists as Lists, Reviews};
+use crate::kubernetes::{self, Candidate, KubernetesConfig, Readiness, ReviewLists as Lists, Reviews, ServerParts};
 use crate::leadership::Leadership;
 
 /// The name under which the readiness lists missing leadership.
@@ -21,7 +21,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) async fn start(config: ServerConfig) -> Result<Server, StartError> {
     let kubernetes = config.kubernetes.clone().unwrap_or_default();
     let (client, impatient) = kubernetes::clients().await.map_err(StartError::Cluster)?;
-    let stop = Stop::default();
+    let stop = ShutdownTokens::default();
     let certificates = certificates(&config)?;
     let readiness = Readiness::default();
     readiness.add_missing(LEADERSHIP, "the lease has not been read yet");
@@ -48,11 +48,11 @@ pub(super) async fn start(config: ServerConfig) -> Result<Server, StartError> {
     let place = (address, credentials);
     let mut server = Server::assemble(&config, store, opened, place, &election.leadership, stop.clone()).await?;
     server.http = http;
-    server.tenure = election.tenure;
+    server.leader_task = election.leader_task;
     let identities = Identities::new(config.token.clone(), issuer(&config));
     let identities = identities.with_metrics(config.metrics_token.clone()).with_reviews(reviews(&kubernetes, &client));
     gate.open(server.app(identities, readiness.clone()));
-    let parts = Parts {
+    let parts = ServerParts {
         engine: server.engine.clone(),
         slurm: server.slurm.clone(),
         client,
@@ -75,14 +75,14 @@ struct LeaderElection {
     candidate: Option<Candidate>,
     leadership: Leadership,
     superseded: CancellationToken,
-    tenure: Option<(tokio::task::JoinHandle<()>, CancellationToken)>,
+    leader_task: Option<(tokio::task::JoinHandle<()>, CancellationToken)>,
 }
 
 impl LeaderElection {
-    fn new(config: &KubernetesConfig, client: kube::Client, stop: &Stop) -> Self {
+    fn new(config: &KubernetesConfig, client: kube::Client, stop: &ShutdownTokens) -> Self {
         let candidate =
             config.lease.as_deref().map(|lease| Candidate::new(client, &config.namespace, lease, &config.identity));
-        Self { candidate, leadership: Leadership::permanent(), superseded: stop.superseded.clone(), tenure: None }
+        Self { candidate, leadership: Leadership::permanent(), superseded: stop.superseded.clone(), leader_task: None }
     }
 
     /// Waits until this server leads and keeps the lease from then on. A server without a Lease leads at once.
@@ -94,8 +94,8 @@ impl LeaderElection {
         tracing::info!(epoch = leader.epoch, holder = leader.holder, "leadership acquired");
         self.leadership = Leadership::of_lease(asked, self.superseded.clone());
         let release = CancellationToken::new();
-        let tenure = tokio::spawn(candidate.hold(self.leadership.clone(), release.clone()));
-        self.tenure = Some((tenure, release));
+        let leader_task = tokio::spawn(candidate.hold(self.leadership.clone(), release.clone()));
+        self.leader_task = Some((leader_task, release));
         Some(leader)
     }
 }

@@ -20,7 +20,7 @@ use super::clusters::ClusterConnection;
 pub(super) type MissingSince = HashMap<AllocationId, Instant>;
 
 /// Polls every allocation of a cluster that has a Slurm job ID.
-pub(super) async fn look(
+pub(super) async fn poll_allocations(
     cluster: &mut ClusterConnection,
     rows: &[AllocationRow],
     unseen: &mut MissingSince,
@@ -155,7 +155,7 @@ pub(super) async fn search(
         let lookup = found.as_deref().map_or(SlurmLookup::NoAnswer, SlurmLookup::Found);
         let result = match adopt::decide(PendingSubmission { marker: &marker, called_ms_ago }, lookup) {
             Resolution::Adopt(number) => {
-                let copies = adopt::surplus(&marker, number, lookup);
+                let copies = adopt::duplicates(&marker, number, lookup);
                 PollResult::There(number.to_owned(), copies.into_iter().map(str::to_owned).collect())
             }
             Resolution::Submit => PollResult::Lost,

@@ -81,7 +81,7 @@ fn delay_after(count: u32, first: Duration) -> Duration {
     Backoff::new(first, MAX_BACKOFF).after(count)
 }
 
-type Described = BTreeMap<String, SlurmClusterSpec>;
+type ClusterSpecs = BTreeMap<String, SlurmClusterSpec>;
 
 impl SlurmContext {
     pub fn new(
@@ -125,12 +125,12 @@ impl SlurmContext {
     /// Returns whether a runner seems to have left, so that Slurm should be polled soon.
     pub async fn tick(&mut self, is_due: bool) -> Result<bool, EngineError> {
         let start = Instant::now();
-        let ticked = self.close_difference(is_due).instrument(tracing::info_span!("allocation_tick")).await;
+        let ticked = self.apply_plans(is_due).instrument(tracing::info_span!("allocation_tick")).await;
         self.engine.metrics().reconciled(Reconciler::Allocation, start.elapsed());
         ticked
     }
 
-    async fn close_difference(&mut self, is_due: bool) -> Result<bool, EngineError> {
+    async fn apply_plans(&mut self, is_due: bool) -> Result<bool, EngineError> {
         let mut needs = self.engine.slurm_needs(self.config.serves.clone()).await?;
         if needs.is_empty() || !self.leadership.is_held() {
             return Ok(false);
@@ -166,17 +166,17 @@ impl SlurmContext {
         self.engine.sync_status(observations, workflow, request).await
     }
 
-    async fn described(&self) -> Result<Described, EngineError> {
+    async fn described(&self) -> Result<ClusterSpecs, EngineError> {
         Ok(self.engine.clusters().await?.into_iter().map(|cluster| (cluster.name, cluster.spec)).collect())
     }
 
     /// Polls all allocations, cluster by cluster. Allocations of a cluster without a description stay as they are.
-    async fn observe(&mut self, needs: &[WorkflowDemand], described: &Described) -> Vec<Observation> {
+    async fn observe(&mut self, needs: &[WorkflowDemand], described: &ClusterSpecs) -> Vec<Observation> {
         let mut observations = Vec::new();
         for (name, rows) in by_cluster(needs) {
             match self.clusters.get(&name, described.get(&name)) {
                 Some(cluster) => {
-                    let mut seen = poll::look(cluster, &rows, &mut self.unseen).await;
+                    let mut seen = poll::poll_allocations(cluster, &rows, &mut self.unseen).await;
                     remember_unseen(&mut seen, &rows, clock::now().wall_ms);
                     observations.extend(seen);
                 }
@@ -192,7 +192,7 @@ impl SlurmContext {
         &mut self,
         before: &[WorkflowDemand],
         after: &[WorkflowDemand],
-        described: &Described,
+        described: &ClusterSpecs,
     ) -> Result<(), EngineError> {
         let (before, after) = (targets_of(before), targets_of(after));
         let identity = self.engine.identity().await?;
@@ -205,7 +205,11 @@ impl SlurmContext {
     }
 
     /// Renews the credential files: an allocation may wait for long and its runners may run for long.
-    async fn renew_credentials(&mut self, needs: &[WorkflowDemand], described: &Described) -> Result<(), EngineError> {
+    async fn renew_credentials(
+        &mut self,
+        needs: &[WorkflowDemand],
+        described: &ClusterSpecs,
+    ) -> Result<(), EngineError> {
         // Without a loop this process has no address for runners.
         let identity = self.engine.identity().await?;
         for to in targets_of(needs.iter().filter(|one| one.is_served)) {
@@ -223,7 +227,7 @@ impl SlurmContext {
     async fn resolve_submissions(
         &mut self,
         needs: &[WorkflowDemand],
-        described: &Described,
+        described: &ClusterSpecs,
     ) -> Result<(), EngineError> {
         let identity = self.engine.identity().await?;
         for (name, rows) in by_cluster(needs) {
@@ -256,7 +260,7 @@ impl SlurmContext {
         Ok(())
     }
 
-    async fn reconcile(&mut self, needs: &WorkflowDemand, described: &Described) -> Result<(), EngineError> {
+    async fn reconcile(&mut self, needs: &WorkflowDemand, described: &ClusterSpecs) -> Result<(), EngineError> {
         let name = needs.cluster.clone().unwrap_or_default();
         let mut known = None;
         let (mut plan, unreachable) = match self.clusters.get(&name, described.get(&name)) {
@@ -269,8 +273,8 @@ impl SlurmContext {
                 } else {
                     cluster.known_partitions()
                 };
-                let ground = ClusterView { partitions: partitions.as_deref(), account: account.as_deref() };
-                let planned = (plan_allocations(needs, ground, clock::now().wall_ms), cluster.unreachable());
+                let view = ClusterView { partitions: partitions.as_deref(), account: account.as_deref() };
+                let planned = (plan_allocations(needs, view, clock::now().wall_ms), cluster.unreachable());
                 known = partitions;
                 planned
             }
@@ -314,7 +318,7 @@ impl SlurmContext {
         &mut self,
         needs: &WorkflowDemand,
         plan: &AllocationPlan,
-        described: &Described,
+        described: &ClusterSpecs,
     ) -> Result<(), EngineError> {
         if plan.cancel.is_empty() {
             return Ok(());
@@ -338,7 +342,7 @@ impl SlurmContext {
         &mut self,
         needs: &WorkflowDemand,
         plan: AllocationPlan,
-        described: &Described,
+        described: &ClusterSpecs,
     ) -> Result<(), EngineError> {
         let is_held_off = self.backoffs.get(&needs.workflow).is_some_and(|backoffs| (self.instants)() < backoffs.until);
         let AllocationPlan { intend, begin, executed, summary, cancel } = plan;
@@ -384,7 +388,7 @@ impl SlurmContext {
         &mut self,
         needs: &WorkflowDemand,
         row: &AllocationRow,
-        described: &Described,
+        described: &ClusterSpecs,
     ) -> Result<Option<String>, EngineError> {
         let key = (row.workflow, row.id);
         let identity = self.engine.identity().await?;

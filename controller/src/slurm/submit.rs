@@ -10,7 +10,7 @@ use torc_core::planning::partition::PartitionLimits;
 use torc_core::rows::AllocationRow;
 use torc_slurm::error::SlurmError;
 use torc_slurm::sbatch;
-use torc_slurm::script::{Marker, Request, ScriptRunner, script};
+use torc_slurm::script::{AllocationMarker, Request, ScriptRunner, script};
 
 use super::SlurmConfig;
 use super::clusters::ClusterConnection;
@@ -70,7 +70,7 @@ fn text(
 ) -> Result<String, String> {
     let own = slurm_name(row, identity);
     let shared = serialized(row, needs).map(|_| slurm_job_name(row, needs, identity));
-    let marker = Marker { own: &own, shared_name: shared.as_deref() };
+    let marker = AllocationMarker { own: &own, shared_name: shared.as_deref() };
     let arguments = arguments(needs, row, output);
     let name = row.name();
     let log = format!("{output}/slurm_output_wf{}_sl%j.o", row.workflow);

@@ -39,7 +39,7 @@ impl FakeSlurm {
     }
 
     /// Configures the output of a program.
-    pub fn says(&self, tool: &str, text: &str) {
+    pub fn set_output(&self, tool: &str, text: &str) {
         let _ = std::fs::remove_file(self.path(&format!("{tool}.refuses")));
         std::fs::write(self.path(&format!("{tool}.says")), text).unwrap();
     }

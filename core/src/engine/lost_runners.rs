@@ -14,7 +14,7 @@ use super::tx::Tx;
 use super::workflows::Workflows;
 use super::{CommandError, Engine};
 use crate::ids::{JobId, RunnerId, WorkflowId};
-use crate::planning::runner_liveness::{Loss, RunnerContact, RunnerFacts, RunnerLiveness, runner_liveness};
+use crate::planning::runner_liveness::{LossReason, RunnerContact, RunnerFacts, RunnerLiveness, runner_liveness};
 
 /// Number of jobs of a runner that a report names: enough to recognize the work, short enough for a terminal.
 const MAX_NAMED_JOBS: usize = 20;
@@ -22,7 +22,7 @@ const MAX_NAMED_JOBS: usize = 20;
 /// The lost and the unreachable runners of a workflow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LostRunners {
-    lost: Vec<(RunnerId, Loss)>,
+    lost: Vec<(RunnerId, LossReason)>,
     unreachable: Vec<UnreachableRunner>,
 }
 

@@ -19,7 +19,7 @@ pub fn check(spec: &WorkflowSpec, expanded: &Expanded, entries: &[u32], report: 
     if expanded.files.iter().all(|file| file.identifier.is_none()) {
         return;
     }
-    let uses = Uses::of(expanded);
+    let uses = IdentifierUses::of(expanded);
     let paths: HashMap<&str, usize> = expanded.files.iter().enumerate().map(|(n, f)| (f.path.as_str(), n)).collect();
     let mut seen: HashMap<&str, &str> = HashMap::new();
     for ((number, file), entry) in expanded.files.iter().enumerate().zip(entries) {
@@ -42,12 +42,12 @@ pub fn check(spec: &WorkflowSpec, expanded: &Expanded, entries: &[u32], report: 
     }
 }
 
-struct Uses {
+struct IdentifierUses {
     read: Vec<bool>,
     written: Vec<bool>,
 }
 
-impl Uses {
+impl IdentifierUses {
     fn of(expanded: &Expanded) -> Self {
         let mut uses = Self { read: vec![false; expanded.files.len()], written: vec![false; expanded.files.len()] };
         for job in &expanded.jobs {

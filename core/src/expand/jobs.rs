@@ -14,7 +14,7 @@ use super::names::Names;
 use super::parameter_space::ParameterSpace;
 use super::report::ProblemCollector;
 use super::template::Template;
-use super::tokens::{self, Resolved, Targets};
+use super::tokens::{self, Resolved, TokenTargets};
 
 /// All objects that a job can refer to.
 pub struct Symbols<'a> {
@@ -204,7 +204,7 @@ impl JobExpander<'_, '_> {
     }
 
     fn tokens(&self, text: &str) -> Option<Resolved> {
-        let targets = Targets {
+        let targets = TokenTargets {
             file_names: &self.symbols.file_names,
             files: self.symbols.files,
             data_names: &self.symbols.data_names,

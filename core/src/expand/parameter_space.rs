@@ -19,7 +19,7 @@ pub struct ParameterSpace {
 
 /// The parameters that a document shares with its entries.
 #[derive(Clone, Copy, Debug)]
-pub struct Shared<'a> {
+pub struct SharedParameters<'a> {
     pub parameters: &'a BTreeMap<String, Value>,
     pub has_table: bool,
     pub table: Option<&'a ParameterTable>,
@@ -76,7 +76,7 @@ impl ParameterSpace {
     }
 
     /// Creates the space of an entry's parameters.
-    pub fn of(entry: &Parameterization, shared: &Shared<'_>) -> Result<Self, FamilyError> {
+    pub fn of(entry: &Parameterization, shared: &SharedParameters<'_>) -> Result<Self, FamilyError> {
         let opts_in = entry.use_parameters_file == Some(true);
         let has_own_table = entry.parameters_file.is_some() || entry.parameter_table.is_some();
         if !opts_in && !has_own_table {
@@ -98,7 +98,7 @@ impl ParameterSpace {
         Self::of_table(table.ok_or_else(|| FamilyError::TableNotRead(file()))?, shared.most)
     }
 
-    fn inline(entry: &Parameterization, shared: &Shared<'_>) -> Result<Self, FamilyError> {
+    fn inline(entry: &Parameterization, shared: &SharedParameters<'_>) -> Result<Self, FamilyError> {
         let mut chosen: Vec<(&String, &Value)> = if entry.parameters.is_empty() {
             let picked = entry.use_parameters.iter().flatten();
             picked.filter_map(|name| shared.parameters.get_key_value(name)).collect()
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn own_parameters_replace_shared_ones() {
         let pool = BTreeMap::from([("lr".to_owned(), json!([1, 2, 3])), ("bs".to_owned(), json!([1, 2]))]);
-        let shared = Shared { parameters: &pool, has_table: false, table: None, most: 100 };
+        let shared = SharedParameters { parameters: &pool, has_table: false, table: None, most: 100 };
         let pick = |names: &[&str]| Some(names.iter().map(|&n| n.to_owned()).collect::<Vec<_>>());
         let own = BTreeMap::from([("lr".to_owned(), json!([9]))]);
         let table = [
@@ -258,8 +258,8 @@ mod tests {
     fn one_source_of_rows_only() {
         let pool = BTreeMap::new();
         let empty = ParameterTable::default();
-        let without = Shared { parameters: &pool, has_table: false, table: None, most: 100 };
-        let with = Shared { has_table: true, table: Some(&empty), ..without };
+        let without = SharedParameters { parameters: &pool, has_table: false, table: None, most: 100 };
+        let with = SharedParameters { has_table: true, table: Some(&empty), ..without };
         let file = Some("t.csv".to_owned());
         let base = Parameterization { parameters_file: file.clone(), ..Default::default() };
         let table = [
@@ -284,7 +284,7 @@ mod tests {
 
     fn of(entry: &Parameterization, most: usize) -> Result<ParameterSpace, FamilyError> {
         let pool = BTreeMap::new();
-        ParameterSpace::of(entry, &Shared { parameters: &pool, has_table: false, table: None, most })
+        ParameterSpace::of(entry, &SharedParameters { parameters: &pool, has_table: false, table: None, most })
     }
 
     fn with_table(columns: &[&str], rows: Vec<Vec<Value>>) -> Parameterization {

@@ -139,8 +139,12 @@ mod tests {
         };
         let entry = torc_api::parameters::Parameterization { parameter_table: Some(table), ..Default::default() };
         let pool = std::collections::BTreeMap::new();
-        let shared =
-            crate::expand::parameter_space::Shared { parameters: &pool, has_table: false, table: None, most: 9 };
+        let shared = crate::expand::parameter_space::SharedParameters {
+            parameters: &pool,
+            has_table: false,
+            table: None,
+            most: 9,
+        };
         let family = ParameterSpace::of(&entry, &shared).unwrap();
         let template = Template::compile("{i:02d}-{k:03d}.x", &family);
         let mut scratch = "of an earlier text".to_owned();

@@ -24,7 +24,7 @@ pub struct Resolved {
 
 /// The files and data that tokens can refer to.
 #[derive(Debug)]
-pub struct Targets<'a, 'n> {
+pub struct TokenTargets<'a, 'n> {
     pub file_names: &'a Names<'n>,
     pub files: &'a [ExpandedFile],
     pub data_names: &'a Names<'n>,
@@ -32,7 +32,7 @@ pub struct Targets<'a, 'n> {
 }
 
 /// Replaces the tokens of `text`; `None` if it has none.
-pub fn resolve(text: &str, targets: &Targets<'_, '_>) -> Option<Resolved> {
+pub fn resolve(text: &str, targets: &TokenTargets<'_, '_>) -> Option<Resolved> {
     let mut resolved = Resolved::default();
     let mut found_any = false;
     let mut copied = 0;
@@ -88,7 +88,7 @@ fn token(text: &str, at: usize) -> Option<(TokenKind, &str, usize)> {
 }
 
 /// Returns the replacement of a token, if it is already known, and the number of its file or data.
-fn target(kind: TokenKind, name: &str, targets: &Targets<'_, '_>) -> Option<(Option<String>, u32)> {
+fn target(kind: TokenKind, name: &str, targets: &TokenTargets<'_, '_>) -> Option<(Option<String>, u32)> {
     match kind {
         TokenKind::InputFile | TokenKind::OutputFile => {
             let number = targets.file_names.find(name)?;
@@ -159,7 +159,7 @@ mod tests {
             .collect();
         let (files_index, data_index) = (Names::new(&file_names).0, Names::new(&data_names).0);
         let targets =
-            Targets { file_names: &files_index, files: &files, data_names: &data_index, user_data: &user_data };
+            TokenTargets { file_names: &files_index, files: &files, data_names: &data_index, user_data: &user_data };
         let table = [
             ("cat ${files.input.in} > ${files.output.out.x}", Some("cat /d/in > /d/out.x"), [1, 1, 0, 0]),
             ("${files.input.in}${files.input.in}", Some("/d/in/d/in"), [2, 0, 0, 0]),

@@ -1,6 +1,6 @@
 //! Requirements that fit the observed usage: more where jobs exceeded them, less where much was never used.
 
-use super::escalation::{Largest, NodeShape, scale_memory, scale_seconds};
+use super::escalation::{NodeCapacity, NodeShape, scale_memory, scale_seconds};
 use crate::expanded::Requirements;
 
 /// The new amount in percent of what was observed.
@@ -37,7 +37,7 @@ pub fn correct(
     let cpu = Peak::of(observed, |one| one.peak_cpu_percent.map(|percent| percent.ceil() as i64));
     let time = Peak::of(observed, |one| one.run_seconds);
     let all_well = may_reduce && !observed.is_empty() && observed.iter().all(|one| one.succeeded);
-    let largest = Largest(nodes);
+    let largest = NodeCapacity(nodes);
     // One after another: more of one resource may leave fewer nodes that the jobs fit on.
     let mut better = needs.clone();
     better.memory_bytes = match memory.if_above(needs.memory_bytes) {

@@ -76,9 +76,9 @@ impl NodeShape {
 /// The most that nodes offer of one resource to a job that keeps its other requirements. `None` means that this is not known: no
 /// node is known, or the job runs on another kind of node than those that are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Largest<'a>(pub &'a [NodeShape]);
+pub(super) struct NodeCapacity<'a>(pub &'a [NodeShape]);
 
-impl Largest<'_> {
+impl NodeCapacity<'_> {
     pub fn memory_bytes(self, needs: &Requirements) -> Option<i64> {
         self.of(&Requirements { memory_bytes: 0, ..needs.clone() }, |shape| shape.memory_bytes)
     }
@@ -140,17 +140,17 @@ pub enum Escalated {
 /// `Timeout`, and as many CPUs as the attempt used. `nodes` are those that the job could get; none means that this is not known.
 pub fn escalate(evidence: &Evidence<'_>, multipliers: Multipliers, nodes: &[NodeShape]) -> Escalated {
     let grown = match diagnose(evidence) {
-        Cause::OutOfMemory => more_memory(evidence, multipliers.memory_percent, Largest(nodes)),
-        Cause::Timeout => more_time(evidence, multipliers.runtime_percent, Largest(nodes)),
+        Cause::OutOfMemory => more_memory(evidence, multipliers.memory_percent, NodeCapacity(nodes)),
+        Cause::Timeout => more_time(evidence, multipliers.runtime_percent, NodeCapacity(nodes)),
         _ => return Escalated::Unneeded,
     };
     match grown {
-        Ok(next) => Escalated::To(with_used_cpus(next, evidence, Largest(nodes))),
+        Ok(next) => Escalated::To(with_used_cpus(next, evidence, NodeCapacity(nodes))),
         Err(limit) => Escalated::Not(limit),
     }
 }
 
-fn more_memory(evidence: &Evidence<'_>, percent: i64, largest: Largest<'_>) -> Result<Requirements, LimitReached> {
+fn more_memory(evidence: &Evidence<'_>, percent: i64, largest: NodeCapacity<'_>) -> Result<Requirements, LimitReached> {
     let needs = evidence.needs;
     // The limit was enforced, so a peak above it is no memory that the attempt had.
     let had = needs.memory_bytes;
@@ -161,7 +161,7 @@ fn more_memory(evidence: &Evidence<'_>, percent: i64, largest: Largest<'_>) -> R
     Ok(Requirements { memory_bytes, ..needs.clone() })
 }
 
-fn more_time(evidence: &Evidence<'_>, percent: i64, largest: Largest<'_>) -> Result<Requirements, LimitReached> {
+fn more_time(evidence: &Evidence<'_>, percent: i64, largest: NodeCapacity<'_>) -> Result<Requirements, LimitReached> {
     let needs = evidence.needs;
     // A declared runtime is an estimate: the attempt may have had more.
     let had = needs.runtime_seconds.max(evidence.run_seconds);
@@ -175,7 +175,7 @@ fn more_time(evidence: &Evidence<'_>, percent: i64, largest: Largest<'_>) -> Res
 }
 
 /// Raises the CPUs to the number that the attempt used, because excess use slows down the job and its neighbors.
-fn with_used_cpus(mut next: Requirements, evidence: &Evidence<'_>, largest: Largest<'_>) -> Requirements {
+fn with_used_cpus(mut next: Requirements, evidence: &Evidence<'_>, largest: NodeCapacity<'_>) -> Requirements {
     if let Some(percent) = evidence.peak_cpu_percent.filter(|percent| *percent > next.num_cpus as f64 * 100.0) {
         let used = (percent / 100.0).ceil() as i64;
         next.num_cpus = used.min(largest.cpus(&next).unwrap_or(i64::MAX)).max(next.num_cpus);

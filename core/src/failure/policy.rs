@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn manual_and_pending_failed_wait_for_a_person() {
+    fn manual_and_pending_failed_need_a_decision() {
         let manual = Recovery { policy: Some(RecoveryPolicy::Manual), ..Default::default() };
         let policy = Policy { recovery: Some(&manual), ..Default::default() };
         assert_eq!(decided((Cause::ExitCode, 1, 1), policy), PENDING);

@@ -116,7 +116,7 @@ fn reaches(expanded: &Expanded, from: u32, to: u32) -> bool {
 
 proptest! {
     #[test]
-    fn knots_are_the_jobs_that_reach_themselves(expanded in any_graph()) {
+    fn cycles_are_the_jobs_that_reach_themselves(expanded in any_graph()) {
         let cycles = find_cycles(&expanded);
         prop_assert_eq!(!cycles.is_empty(), has_cycle(&expanded));
         for cycle in &cycles {

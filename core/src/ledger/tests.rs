@@ -9,7 +9,7 @@ fn amounts(cpus: i64, memory_bytes: i64, gpus: i64) -> Resources {
 }
 
 fn take(ledger: &mut Ledger, need: &Resources) -> Option<Reservation> {
-    ledger.reserve(need, NodeScope::Anywhere)
+    ledger.reserve(need, NodeScope::AnyNode)
 }
 
 fn devices(count: usize) -> Vec<String> {
@@ -135,16 +135,16 @@ fn a_job_of_several_nodes_owns_them_whole() {
 #[test]
 fn a_runner_that_starts_processes_itself_uses_its_own_node_only() {
     let mut ledger = three_nodes();
-    let here = ledger.reserve(&amounts(3, 1, 0), NodeScope::Here).expect("fits");
-    assert_eq!((here.nodes(), ledger.reserve(&amounts(3, 1, 0), NodeScope::Here)), (vec![0], None));
+    let here = ledger.reserve(&amounts(3, 1, 0), NodeScope::FirstNode).expect("fits");
+    assert_eq!((here.nodes(), ledger.reserve(&amounts(3, 1, 0), NodeScope::FirstNode)), (vec![0], None));
     assert_eq!(take(&mut ledger, &amounts(3, 1, 0)).expect("elsewhere").nodes(), [1]);
     // One that starts the rest of itself begins on the first node, and owns it.
     let wide = Resources { nodes: 2, ..amounts(1, 1, 0) };
     let mut ledger = three_nodes();
-    let here = ledger.reserve(&amounts(1, 1, 0), NodeScope::Here).expect("fits");
-    assert_eq!(ledger.reserve(&wide, NodeScope::Here), None, "two nodes are free, but not the first");
+    let here = ledger.reserve(&amounts(1, 1, 0), NodeScope::FirstNode).expect("fits");
+    assert_eq!(ledger.reserve(&wide, NodeScope::FirstNode), None, "two nodes are free, but not the first");
     ledger.release(here);
-    assert_eq!(ledger.reserve(&wide, NodeScope::Here).expect("fits").nodes(), [0, 1]);
+    assert_eq!(ledger.reserve(&wide, NodeScope::FirstNode).expect("fits").nodes(), [0, 1]);
 }
 
 proptest! {
@@ -195,7 +195,7 @@ fn nothing_new_is_put_on_a_node_that_is_out_of_service() {
     let other = take(&mut ledger, &amounts(2, 10, 0)).expect("the other node is there");
     assert_eq!(other.nodes(), [1]);
     assert!(take(&mut ledger, &amounts(1, 1, 0)).is_none());
-    assert!(ledger.reserve(&amounts(1, 1, 0), NodeScope::Here).is_none());
+    assert!(ledger.reserve(&amounts(1, 1, 0), NodeScope::FirstNode).is_none());
     ledger.release(there);
     ledger.release(other);
     assert!(take(&mut ledger, &Resources { nodes: 2, ..amounts(1, 1, 0) }).is_none(), "a whole pair is not there");

@@ -46,7 +46,7 @@ fn queues(jobs: &[(JobClass, i64, u32)]) -> Vec<(JobClass, ReadyQueue)> {
 }
 
 fn class_queues(classes: &[(JobClass, ReadyQueue)]) -> Vec<ClassQueue<'_>> {
-    let queue = |(class, queue)| ClassQueue { class, queue, is_wanted_elsewhere: false };
+    let queue = |(class, queue)| ClassQueue { class, queue, has_other_candidate: false };
     classes.iter().map(|(class, ready)| queue((class, ready))).collect()
 }
 
@@ -54,7 +54,7 @@ fn workflow<'a>(id: i64, classes: &'a [(JobClass, ReadyQueue)]) -> WorkflowQueue
     WorkflowQueues {
         workflow: WorkflowId(id),
         usage: ResourcesInUse::default(),
-        allowance: Allowance::default(),
+        allowance: LeaseAllowance::default(),
         end: EndMargin::default(),
         classes: class_queues(classes),
     }
@@ -252,7 +252,7 @@ fn usage_counts_every_node_of_a_job() {
 fn nothing_is_leased_ahead_that_another_runner_could_start() {
     let (here, both) = (queues(&[(class(2, 0, 1, 1), 0, 0)]), small_jobs(6, 0));
     let mut queues = WorkflowQueues { classes: class_queues(&both), ..workflow(1, &here) };
-    queues.classes[0].is_wanted_elsewhere = true;
+    queues.classes[0].has_other_candidate = true;
     queues.classes.extend(class_queues(&here));
     let owners = [owner("ada", vec![queues])];
     let chosen = choose(&runner(8), &want(2, 9, 20), &owners);
@@ -313,7 +313,10 @@ proptest! {
 #[test]
 fn each_workflow_limits_its_own_work() {
     let jobs = small_jobs(6, 0);
-    let limits = [Allowance { batch: 3, ..Allowance::default() }, Allowance { ahead: 1, ..Allowance::default() }];
+    let limits = [
+        LeaseAllowance { batch: 3, ..LeaseAllowance::default() },
+        LeaseAllowance { ahead: 1, ..LeaseAllowance::default() },
+    ];
     let workflows = (1..).zip(limits).map(|(id, allowance)| WorkflowQueues { allowance, ..workflow(id, &jobs) });
     let owners = [owner("ada", workflows.collect())];
     let chosen = choose(&runner(4), &want(4, 20, 20), &owners);

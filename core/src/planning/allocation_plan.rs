@@ -14,7 +14,9 @@ use torc_api::workflow::WorkflowSpec;
 
 use super::fit::{Walltime, WalltimeMargin};
 use super::partition::PartitionLimits;
-use super::sizing::{self, AllocationLimits, AllocationShape, AllocationStage, Difference, Existing};
+use super::sizing::{
+    self, AllocationDifference, AllocationLimits, AllocationShape, AllocationStage, ExistingAllocation,
+};
 use crate::expanded::Requirements;
 use crate::ids::{AllocationId, JobId, WorkflowId};
 use crate::rows::AllocationRow;
@@ -239,7 +241,7 @@ fn replace_lost(needs: &WorkflowDemand, cluster: ClusterView<'_>, plan: &mut All
     else {
         return;
     };
-    let existing: Vec<Existing> = needs.allocations.iter().map(|one| existing(one, partitions)).collect();
+    let existing: Vec<ExistingAllocation> = needs.allocations.iter().map(|one| existing(one, partitions)).collect();
     let mut names: Vec<Option<&str>> = needs.kinds.iter().map(|kind| kind.scheduler.as_deref()).collect();
     names.sort_unstable();
     names.dedup();
@@ -280,13 +282,13 @@ fn size(
     // takes minutes to notice that a node's daemon is dead.
     let present = needs.allocations.iter().filter(|one| !one.is_left());
     let (leaving, staying): (Vec<_>, Vec<_>) = present.partition(|one| one.row.canceled_ms.is_some());
-    let known: Vec<Existing> = staying.iter().map(|one| existing(one, partitions)).collect();
+    let known: Vec<ExistingAllocation> = staying.iter().map(|one| existing(one, partitions)).collect();
     let most = needs.spec.max_allocations.map_or(MAX_ALLOCATIONS, i64::from);
     let limits = AllocationLimits {
         suspended: needs.is_suspended || needs.is_exhausted,
         ..limits((most - leaving.len() as i64).max(0), needs)
     };
-    let Difference { submit, cancel, unplaced, held_back, .. } =
+    let AllocationDifference { submit, cancel, unplaced, held_back, .. } =
         sizing::difference(&demands, &known, partitions, limits);
     let template = |shape: AllocationShape| AllocationRow {
         cluster: needs.cluster.clone().unwrap_or_default(),
@@ -328,7 +330,7 @@ fn demand(kind: &ResourceClass) -> sizing::JobDemand<'_> {
 }
 
 /// Returns the shape of an allocation; what its scheduler leaves open comes from the partition.
-fn existing(one: &LiveAllocation, partitions: &[PartitionLimits]) -> Existing {
+fn existing(one: &LiveAllocation, partitions: &[PartitionLimits]) -> ExistingAllocation {
     let row = &one.row;
     let site = node_of(row.partition.as_deref(), partitions);
     let or_site = |amount: i64, site: i64| if amount > 0 { amount } else { site };
@@ -352,7 +354,7 @@ fn existing(one: &LiveAllocation, partitions: &[PartitionLimits]) -> Existing {
         }
         stage => stage,
     };
-    Existing { marker: row.name(), shape, stage }
+    ExistingAllocation { marker: row.name(), shape, stage }
 }
 
 /// Returns a node of the partition, or of the largest partition if none is named.

@@ -30,7 +30,7 @@ pub struct SubmissionOption {
 
 /// Both ways to request the nodes, and the preferred one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Comparison {
+pub struct QueueComparison {
     /// One allocation with all nodes; none if it would never start.
     pub together: Option<SubmissionOption>,
     /// An allocation for each node; none if they would never start.
@@ -45,7 +45,7 @@ const MAX_WAITS: i64 = 10;
 
 /// Compares both ways. Allocations of one node start as soon as a node is idle. The last of them waits a multiple of
 /// the wait for the first, but never longer than one allocation with all nodes.
-pub fn compare(estimate: QueueEstimate) -> Comparison {
+pub fn compare(estimate: QueueEstimate) -> QueueComparison {
     let nodes = estimate.nodes.max(1);
     let together = estimate.wait_for_all.map(|wait| SubmissionOption {
         allocations: 1,
@@ -70,7 +70,7 @@ pub fn compare(estimate: QueueEstimate) -> Comparison {
         (None, _) => true,
         (Some(_), None) => false,
     };
-    Comparison { together, apart, prefer_apart }
+    QueueComparison { together, apart, prefer_apart }
 }
 
 #[cfg(test)]

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_it_himself_is_left_alone() {
+    fn an_explicit_option_is_kept() {
         for extra in ["--exclusive", "--mem=3g --cpus-per-task=2", "-c 4", "-c4", "-n 8", "--ntasks=2", "--mincpus=3"] {
             let scheduler = SlurmScheduler { extra: Some(extra.to_owned()), ..nodes() };
             assert_eq!(least(&scheduler, &[kind(2, 9, 0)]), None, "{extra}");

@@ -13,7 +13,7 @@ pub const UNSEEN_TIMEOUT_MS: i64 = 60_000;
 
 /// An allocation as the store knows it, with Slurm's answer about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KnownAllocation {
+pub struct ObservedAllocation {
     /// Number of the allocation in the store.
     pub id: i64,
     /// It has started according to the store.
@@ -67,7 +67,7 @@ pub struct OrphanFindings {
     /// Allocations that are over: number, and the state in which they ended.
     pub over: Vec<(i64, SlurmState)>,
     /// Allocations that Slurm has requeued after they had started.
-    pub coming_back: Vec<i64>,
+    pub requeued: Vec<i64>,
     /// Allocations that may or may not have ended.
     pub in_doubt: Vec<i64>,
     /// Runners that cannot be alive.
@@ -77,7 +77,7 @@ pub struct OrphanFindings {
 }
 
 /// Returns the differences between the answers of Slurm and the store.
-pub fn detect(allocations: &[KnownAllocation], runners: &[KnownRunner], jobs: &[RunningJob]) -> OrphanFindings {
+pub fn detect(allocations: &[ObservedAllocation], runners: &[KnownRunner], jobs: &[RunningJob]) -> OrphanFindings {
     let mut findings = OrphanFindings::default();
     let mut ends: BTreeMap<i64, Cause> = BTreeMap::new();
     for allocation in allocations {
@@ -85,7 +85,7 @@ pub fn detect(allocations: &[KnownAllocation], runners: &[KnownRunner], jobs: &[
             Classification::Lives => {}
             Classification::InDoubt => findings.in_doubt.push(allocation.id),
             Classification::ComesBack(cause) => {
-                findings.coming_back.push(allocation.id);
+                findings.requeued.push(allocation.id);
                 ends.insert(allocation.id, cause);
             }
             Classification::Over(state) => {
@@ -128,12 +128,12 @@ enum Classification {
 }
 
 /// Returns the cause for which Slurm has requeued an allocation: a node failure or a preemption.
-fn requeued_for(allocation: &KnownAllocation) -> Cause {
+fn requeued_for(allocation: &ObservedAllocation) -> Cause {
     let end = allocation.former_end.and_then(SlurmState::cause_of_its_jobs);
     end.filter(|cause| *cause == Cause::NodeFailure).unwrap_or(Cause::Preempted)
 }
 
-fn classify(allocation: &KnownAllocation) -> Classification {
+fn classify(allocation: &ObservedAllocation) -> Classification {
     match allocation.observation {
         SlurmObservation::NoAnswer
         | SlurmObservation::Queued(SlurmState::Unknown)
@@ -162,15 +162,15 @@ fn classify(allocation: &KnownAllocation) -> Classification {
 mod tests {
     use super::*;
 
-    fn allocation(id: i64, is_active: bool, observation: SlurmObservation) -> KnownAllocation {
-        KnownAllocation { id, is_active, observation, unseen_ms: 0, has_restarted: false, former_end: None }
+    fn allocation(id: i64, is_active: bool, observation: SlurmObservation) -> ObservedAllocation {
+        ObservedAllocation { id, is_active, observation, unseen_ms: 0, has_restarted: false, former_end: None }
     }
 
     fn runner(id: i64, allocation: Option<i64>) -> KnownRunner {
         KnownRunner { id, allocation, is_silent: false }
     }
 
-    fn one(allocation: KnownAllocation) -> OrphanFindings {
+    fn one(allocation: ObservedAllocation) -> OrphanFindings {
         let runners = [runner(10, Some(allocation.id))];
         detect(&[allocation], &runners, &[RunningJob { id: 100, runner: 10 }])
     }
@@ -242,7 +242,7 @@ mod tests {
         ];
         for observation in unknown {
             for is_active in [true, false] {
-                let waited = KnownAllocation { unseen_ms: i64::MAX, ..allocation(1, is_active, observation) };
+                let waited = ObservedAllocation { unseen_ms: i64::MAX, ..allocation(1, is_active, observation) };
                 let found = one(waited);
                 assert_eq!(found, OrphanFindings { in_doubt: vec![1], ..OrphanFindings::default() }, "{observation:?}");
             }
@@ -258,15 +258,17 @@ mod tests {
             SlurmObservation::Recorded(SlurmState::Pending),
         ] {
             for is_active in [true, false] {
-                let just_now =
-                    one(KnownAllocation { unseen_ms: UNSEEN_TIMEOUT_MS - 1, ..allocation(1, is_active, observation) });
+                let just_now = one(ObservedAllocation {
+                    unseen_ms: UNSEEN_TIMEOUT_MS - 1,
+                    ..allocation(1, is_active, observation)
+                });
                 assert_eq!(
                     just_now,
                     OrphanFindings { in_doubt: vec![1], ..OrphanFindings::default() },
                     "{observation:?}"
                 );
                 let for_long =
-                    one(KnownAllocation { unseen_ms: UNSEEN_TIMEOUT_MS, ..allocation(1, is_active, observation) });
+                    one(ObservedAllocation { unseen_ms: UNSEEN_TIMEOUT_MS, ..allocation(1, is_active, observation) });
                 assert_eq!(for_long.over, [(1, SlurmState::Failed)], "{observation:?}, active: {is_active}");
                 assert_eq!(for_long.lost_jobs, [(100, Cause::Lost)]);
             }
@@ -284,7 +286,7 @@ mod tests {
     #[test]
     fn a_requeued_allocation_stays_but_its_jobs_are_gone() {
         let expected = OrphanFindings {
-            coming_back: vec![1],
+            requeued: vec![1],
             stale_runners: vec![10],
             lost_jobs: vec![(100, Cause::Preempted)],
             ..OrphanFindings::default()
@@ -293,7 +295,7 @@ mod tests {
         for state in [SlurmState::Pending, SlurmState::ComingBack] {
             assert_eq!(one(allocation(1, true, SlurmObservation::Queued(state))), expected, "{state}");
         }
-        let again = KnownAllocation {
+        let again = ObservedAllocation {
             has_restarted: true,
             ..allocation(1, true, SlurmObservation::Queued(SlurmState::Running))
         };

@@ -39,14 +39,14 @@ pub enum RunnerLiveness {
     /// It reports, or has time left to do so.
     Present,
     /// Its jobs are lost.
-    Lost(Loss),
+    Lost(LossReason),
     /// It does not report, and its jobs may run.
     Unreachable(UnreachableReason),
 }
 
 /// The reason why a runner is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Loss {
+pub enum LossReason {
     /// All of its processes have ended.
     Ended,
     /// Its machine has booted since.
@@ -55,7 +55,7 @@ pub enum Loss {
     Assumed,
 }
 
-impl Loss {
+impl LossReason {
     /// Returns the message of the results of its jobs.
     pub const fn message(self) -> &'static str {
         match self {
@@ -86,7 +86,7 @@ pub fn runner_liveness(facts: &RunnerFacts<'_>) -> RunnerLiveness {
         return RunnerLiveness::Present;
     }
     if facts.is_assumed_lost {
-        return RunnerLiveness::Lost(Loss::Assumed);
+        return RunnerLiveness::Lost(LossReason::Assumed);
     }
     match (reports, facts.is_in_slurm) {
         (true, _) => RunnerLiveness::Present,
@@ -112,11 +112,11 @@ fn living(evidence: &RunnerEvidence) -> Option<UnreachableReason> {
 }
 
 /// Returns the loss that the state of the processes proves, if any.
-fn proven_loss(evidence: &RunnerEvidence) -> Option<Loss> {
+fn proven_loss(evidence: &RunnerEvidence) -> Option<LossReason> {
     let have_ended = evidence.agent == ProcessState::Ended && evidence.shim == ProcessState::Ended;
     match evidence.machine {
-        MachineMatch::Same => have_ended.then_some(Loss::Ended),
-        MachineMatch::Rebooted => Some(Loss::Rebooted),
+        MachineMatch::Same => have_ended.then_some(LossReason::Ended),
+        MachineMatch::Rebooted => Some(LossReason::Rebooted),
         MachineMatch::Other => None,
     }
 }
@@ -141,13 +141,13 @@ mod tests {
     #[test]
     fn a_runner_is_lost_when_all_its_processes_have_ended() {
         for (machine, agent, shim, expected) in [
-            (Same, Ended, Ended, RunnerLiveness::Lost(Loss::Ended)),
+            (Same, Ended, Ended, RunnerLiveness::Lost(LossReason::Ended)),
             (Same, Running, Ended, RunnerLiveness::Unreachable(AgentRuns)),
             (Same, Ended, Running, RunnerLiveness::Unreachable(ShimRuns)),
             (Same, Running, Running, RunnerLiveness::Unreachable(AgentRuns)),
             (Same, Ended, Unknown, RunnerLiveness::Unreachable(NotVerified)),
             (Same, Unknown, Ended, RunnerLiveness::Unreachable(NotVerified)),
-            (Rebooted, Unknown, Unknown, RunnerLiveness::Lost(Loss::Rebooted)),
+            (Rebooted, Unknown, Unknown, RunnerLiveness::Lost(LossReason::Rebooted)),
             (Other, Ended, Ended, RunnerLiveness::Unreachable(NotVerified)),
             // A PID of another machine says nothing, whatever it does here.
             (Other, Running, Running, RunnerLiveness::Unreachable(NotVerified)),
@@ -171,7 +171,10 @@ mod tests {
         }
         // The end of the processes counts before the lease has run out.
         let ended = evidence(Same, Ended, Ended);
-        assert_eq!(runner_liveness(&facts(RunnerContact::Heard, Some(&ended))), RunnerLiveness::Lost(Loss::Ended));
+        assert_eq!(
+            runner_liveness(&facts(RunnerContact::Heard, Some(&ended))),
+            RunnerLiveness::Lost(LossReason::Ended)
+        );
     }
 
     #[test]
@@ -184,7 +187,7 @@ mod tests {
             assumed(RunnerContact::Silent, Some(&elsewhere)),
             RunnerFacts { is_in_slurm: true, ..assumed(RunnerContact::Silent, None) },
         ] {
-            assert_eq!(runner_liveness(&known), RunnerLiveness::Lost(Loss::Assumed), "{known:?}");
+            assert_eq!(runner_liveness(&known), RunnerLiveness::Lost(LossReason::Assumed), "{known:?}");
         }
         assert_eq!(runner_liveness(&assumed(RunnerContact::Heard, None)), RunnerLiveness::Present);
     }
@@ -216,7 +219,10 @@ mod tests {
         let waiting = RunnerEvidence { left_results: 1, ..evidence(Same, Ended, Ended) };
         let known = facts(RunnerContact::Silent, Some(&waiting));
         assert_eq!(runner_liveness(&known), RunnerLiveness::Unreachable(ResultsLeft));
-        assert_eq!(runner_liveness(&RunnerFacts { is_assumed_lost: true, ..known }), RunnerLiveness::Lost(Loss::Ended));
+        assert_eq!(
+            runner_liveness(&RunnerFacts { is_assumed_lost: true, ..known }),
+            RunnerLiveness::Lost(LossReason::Ended)
+        );
     }
 
     /// Steps of its jobs may run on other nodes of the allocation.

@@ -62,7 +62,7 @@ pub struct JobDemand<'a> {
 
 /// An allocation that exists or is being submitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Existing {
+pub struct ExistingAllocation {
     /// Name of the allocation, which identifies it in the result.
     pub marker: String,
     /// Its resources and walltime.
@@ -104,7 +104,7 @@ pub struct AllocationLimits {
 
 /// The difference between the allocations that exist and those that are needed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Difference {
+pub struct AllocationDifference {
     /// Shapes of the allocations to submit.
     pub submit: Vec<AllocationShape>,
     /// Markers of allocations that are not needed.
@@ -132,11 +132,11 @@ struct FreeCapacity {
 /// Compares the demand of jobs with the existing allocations.
 pub fn difference(
     demands: &[JobDemand<'_>],
-    existing: &[Existing],
+    existing: &[ExistingAllocation],
     partitions: &[PartitionLimits],
     limits: AllocationLimits,
-) -> Difference {
-    let mut result = Difference::default();
+) -> AllocationDifference {
+    let mut result = AllocationDifference::default();
     if limits.finished {
         result.cancel = existing.iter().map(|one| one.marker.clone()).collect();
         return result;
@@ -182,11 +182,11 @@ pub fn difference(
 /// otherwise wait for the jobs of a running allocation to end, and for jobs that become ready later.
 fn capacity_to_keep(
     demands: &[JobDemand<'_>],
-    existing: &[Existing],
+    existing: &[ExistingAllocation],
     order: &[usize],
     margin: WalltimeMargin,
 ) -> Vec<FreeCapacity> {
-    let whole = |one: &Existing| FreeCapacity { then: None, ..FreeCapacity::of(one, margin) };
+    let whole = |one: &ExistingAllocation| FreeCapacity { then: None, ..FreeCapacity::of(one, margin) };
     let mut rooms: Vec<FreeCapacity> = existing.iter().map(whole).collect();
     let placed: Vec<&JobDemand<'_>> = placement_order(demands)
         .into_iter()
@@ -204,7 +204,12 @@ fn capacity_to_keep(
 
 /// Divides the allocations into those to keep and those to cancel: pending ones without jobs, and the newest pending
 /// ones above the limit.
-fn release(existing: &[Existing], rooms: &[FreeCapacity], limits: AllocationLimits, result: &mut Difference) {
+fn release(
+    existing: &[ExistingAllocation],
+    rooms: &[FreeCapacity],
+    limits: AllocationLimits,
+    result: &mut AllocationDifference,
+) {
     let live = i64::try_from(existing.len()).unwrap_or(i64::MAX);
     let idle = |room: &FreeCapacity| !room.is_used || limits.suspended;
     let needless: Vec<bool> =
@@ -283,7 +288,7 @@ impl FreeCapacity {
         Self { shape, now, then: None, margin, is_used: false }
     }
 
-    fn of(existing: &Existing, margin: WalltimeMargin) -> Self {
+    fn of(existing: &ExistingAllocation, margin: WalltimeMargin) -> Self {
         let AllocationStage::Running { seconds_left, free, busy_seconds } = existing.stage else {
             return Self::fresh(existing.shape.clone(), margin);
         };

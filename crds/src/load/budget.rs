@@ -7,19 +7,19 @@ use crate::problem::Position;
 pub(super) struct Budget {
     depth: usize,
     most: usize,
-    left: usize,
+    remaining: usize,
 }
 
 impl Budget {
     pub fn new(options: &LoadOptions) -> Self {
-        Self { depth: options.max_depth, most: options.max_values, left: options.max_values }
+        Self { depth: options.max_depth, most: options.max_values, remaining: options.max_values }
     }
 
     /// Takes this number of values from the budget.
     pub fn consume(&mut self, values: usize, position: Position) -> Result<(), SyntaxError> {
-        match self.left.checked_sub(values) {
-            Some(left) => {
-                self.left = left;
+        match self.remaining.checked_sub(values) {
+            Some(remaining) => {
+                self.remaining = remaining;
                 Ok(())
             }
             None => Err(SyntaxError::new(position, format!("the document has more than {} values", self.most))

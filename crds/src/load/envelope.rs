@@ -17,14 +17,14 @@ const WORKFLOW_KIND: &str = "Workflow";
 const CLUSTER_KIND: &str = "SlurmCluster";
 
 /// The result for one document of a file.
-pub(super) struct Interpreted {
+pub(super) struct InterpretedDocument {
     pub document: Option<LoadedDocument>,
     pub flawed: Option<InvalidDocument>,
     pub problems: BoundedProblems,
 }
 
 /// Checks one document and converts it to its types.
-pub(super) fn interpret(mut root: Node, options: &LoadOptions) -> Interpreted {
+pub(super) fn interpret(mut root: Node, options: &LoadOptions) -> InterpretedDocument {
     let most = options.max_problems;
     if !matches!(root.kind, NodeKind::Map(_)) {
         let message = format!("expected a mapping at the top of the document, found {}", root.describe());
@@ -61,11 +61,11 @@ fn set_missing_name(root: &mut Node, name: &str) -> Option<Problem> {
     Some(Problem { position: Some(position), ..Problem::warning("name", message).hint(hint) })
 }
 
-fn refused(mut problem: Problem, position: Position, most: usize) -> Interpreted {
+fn refused(mut problem: Problem, position: Position, most: usize) -> InterpretedDocument {
     problem.position = Some(position);
     let mut problems = BoundedProblems::new(most);
     problems.add(problem);
-    Interpreted { document: None, flawed: None, problems }
+    InterpretedDocument { document: None, flawed: None, problems }
 }
 
 /// Returns the schema that `apiVersion` and `kind` name. A document without `kind` is checked as a workflow, so that
@@ -129,7 +129,7 @@ fn wrap(mut root: Node) -> Node {
 }
 
 /// Converts a checked document to its types and applies the rules that a schema cannot express.
-fn typed(mut root: Node, dialect: Dialect, mut problems: BoundedProblems) -> Interpreted {
+fn typed(mut root: Node, dialect: Dialect, mut problems: BoundedProblems) -> InterpretedDocument {
     let bare = dialect == Dialect::Bare;
     let position = root.position;
     let document = match to_document(&mut root) {
@@ -138,7 +138,7 @@ fn typed(mut root: Node, dialect: Dialect, mut problems: BoundedProblems) -> Int
             if problems.errors().is_empty() {
                 problems.add(Problem { position: Some(position), ..Problem::error("", error.to_string()) });
             }
-            return Interpreted { document: None, flawed: None, problems };
+            return InterpretedDocument { document: None, flawed: None, problems };
         }
     };
     let positions = Positions::new(root, bare);
@@ -153,12 +153,12 @@ fn typed(mut root: Node, dialect: Dialect, mut problems: BoundedProblems) -> Int
     }
     let read = LoadedDocument { document, bare, positions };
     if problems.errors().is_empty() {
-        return Interpreted { document: Some(read), flawed: None, problems };
+        return InterpretedDocument { document: Some(read), flawed: None, problems };
     }
     let wrong = problems.errors().iter().map(|problem| in_envelope(&problem.field, bare)).collect();
     // Without all wrong fields, consequences cannot be distinguished from causes.
     let flawed = problems.is_complete().then_some(InvalidDocument { read, wrong });
-    Interpreted { document: None, flawed, problems }
+    InterpretedDocument { document: None, flawed, problems }
 }
 
 /// Returns the name of a field in the envelope: `spec.jobs[0].dependsOn` for `jobs[0].depends_on` of a bare file.

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc::UnboundedSender;
 use torc_api::wire::{AttemptKey, FileStat};
 
-use crate::files::{Hashes, MAX_HASHED_BYTES, look};
+use crate::files::{Hashes, MAX_HASHED_BYTES, stat_file};
 use crate::monitor;
 use crate::state::{AgentEvent, InputCheck, OutputCheck, OutputFindings};
 
@@ -58,7 +58,7 @@ pub(super) async fn stat_inputs(
 async fn stat_all(wanted: &Arc<InputCheck>) -> Result<Vec<FileStat>, String> {
     let wanted = Arc::clone(wanted);
     let look_at = move || {
-        let found = wanted.files.iter().map(|file| look(&wanted.working_dir, file).map_err(|_| file.clone()));
+        let found = wanted.files.iter().map(|file| stat_file(&wanted.working_dir, file).map_err(|_| file.clone()));
         found.collect::<Result<Vec<_>, _>>()
     };
     // After a panic it is unknown which file is missing.
@@ -77,7 +77,7 @@ pub(super) fn check(check: &OutputCheck, hashes: &Hashes) -> OutputFindings {
     }
     let mut written = Vec::new();
     for file in &check.files {
-        match look(&check.working_dir, file) {
+        match stat_file(&check.working_dir, file) {
             Ok(seen) => written.push(seen),
             Err(_) => return OutputFindings { missing: Some(file.clone()), ..OutputFindings::default() },
         }
@@ -101,7 +101,7 @@ fn unchanged_since_start(check: &OutputCheck) -> Vec<FileStat> {
     let started = SystemTime::now() - check.elapsed;
     let started_ms = started.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
     let older = |seen: &FileStat| u128::try_from(seen.modified_ms).is_ok_and(|modified| modified < started_ms);
-    let found = check.forgotten_inputs.iter().filter_map(|file| look(Path::new(&check.working_dir), file).ok());
+    let found = check.forgotten_inputs.iter().filter_map(|file| stat_file(Path::new(&check.working_dir), file).ok());
     found.filter(older).collect()
 }
 
@@ -167,7 +167,7 @@ mod tests {
         let hour_ago = SystemTime::now() - Duration::from_secs(3_600);
         let old = fs::File::options().write(true).open(folder.path().join("old")).expect("a file");
         old.set_modified(hour_ago).expect("set");
-        let seen = |name: &str| look(folder.path(), name).expect("a file");
+        let seen = |name: &str| stat_file(folder.path(), name).expect("a file");
         let check_this = OutputCheck {
             inputs: vec![seen("in"), seen("both")],
             forgotten_inputs: vec!["old".to_owned(), "new".to_owned(), "gone".to_owned()],

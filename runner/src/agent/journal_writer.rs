@@ -45,7 +45,7 @@ impl JournalWriter {
         let task = tokio::spawn(async move {
             while let Some(order) = received.recv().await {
                 // The event loop may have ended; the order is carried out all the same.
-                let _ = events.send(carry_out(&mut journal, order).await);
+                let _ = events.send(execute_order(&mut journal, order).await);
             }
         });
         (Self { orders, task }, first, problems.iter().map(|problem| error_chain(problem)).collect())
@@ -74,7 +74,7 @@ impl JournalWriter {
     }
 }
 
-async fn carry_out(journal: &mut Journal, order: JournalOrder) -> AgentEvent {
+async fn execute_order(journal: &mut Journal, order: JournalOrder) -> AgentEvent {
     match order {
         JournalOrder::Write(results) => match journal.write(&results).await {
             Ok(()) => AgentEvent::Journalled(results.iter().map(|result| result.finished.key).collect()),

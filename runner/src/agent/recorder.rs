@@ -25,7 +25,7 @@ impl Recorder {
     /// Starts the task. Files are created below `output_dir`; `log_problem` is called for each problem.
     pub fn start(output_dir: &Path, host: &str, log_problem: impl Fn(String) + Send + 'static) -> Self {
         let (records, incoming) = unbounded_channel();
-        let buffer = Buffer {
+        let buffer = SampleBuffer {
             folder: output_dir.join(FOLDER),
             host: host.to_owned(),
             files: BTreeMap::new(),
@@ -47,7 +47,7 @@ impl Recorder {
 }
 
 /// Measurements that are not written yet.
-struct Buffer {
+struct SampleBuffer {
     folder: PathBuf,
     host: String,
     /// Files by workflow and run.
@@ -62,7 +62,7 @@ struct Pending {
     flush_at: Instant,
 }
 
-impl Buffer {
+impl SampleBuffer {
     async fn keep(
         mut self,
         mut incoming: UnboundedReceiver<Vec<MeasurementRecord>>,
@@ -155,7 +155,7 @@ mod tests {
     #[tokio::test]
     async fn a_file_is_written_at_its_own_interval() {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut buffer = Buffer {
+        let mut buffer = SampleBuffer {
             folder: folder.path().to_path_buf(),
             host: "host".to_owned(),
             files: BTreeMap::new(),
@@ -184,7 +184,7 @@ mod tests {
         let blocked = folder.path().join("blocked");
         std::fs::write(&blocked, "a file, and no folder").expect("written");
         let mut buffer =
-            Buffer { folder: blocked, host: "host".to_owned(), files: BTreeMap::new(), failure_logged: false };
+            SampleBuffer { folder: blocked, host: "host".to_owned(), files: BTreeMap::new(), failure_logged: false };
         for is_told in [true, false] {
             buffer.add(record(1, 1));
             assert_eq!(buffer.flush(None).await.is_some(), is_told);

@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_card_of_a_dead_process_is_no_shim() {
+    async fn data_of_a_dead_process_is_no_shim() {
         let folder = tempfile::tempdir().unwrap();
         let dead = ShimInfo { start_ticks: 1, ..info(folder.path().join("socket")) };
         dead.write(folder.path()).unwrap();

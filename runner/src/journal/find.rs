@@ -9,7 +9,7 @@ use super::{FOLDER, PREFIX};
 
 /// The result of a search.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct FoundJournals {
     /// Journals of the run, sorted.
     pub journals: Vec<PathBuf>,
     /// Folders that could not be read, with the errors.
@@ -18,13 +18,13 @@ pub struct Found {
 
 /// Returns all journals of a run in a folder and below it. Links to folders are followed, and every folder is read
 /// once. `progress` gets the number of folders that were read.
-pub fn find(base: &Path, workflow: i64, run: i32, progress: impl Fn(usize)) -> Found {
+pub fn find(base: &Path, workflow: i64, run: i32, progress: impl Fn(usize)) -> FoundJournals {
     let name = format!("{PREFIX}wf{workflow}_r{run}_");
-    let mut found = Found::default();
+    let mut found = FoundJournals::default();
     let mut seen = HashSet::new();
     let mut open = vec![base.to_owned()];
     while let Some(folder) = open.pop() {
-        match look(&folder, &name, &mut seen, &mut found.journals) {
+        match search_folder(&folder, &name, &mut seen, &mut found.journals) {
             Ok(inner) => open.extend(inner),
             Err(error) => found.unreadable.push((folder, error)),
         }
@@ -35,7 +35,7 @@ pub fn find(base: &Path, workflow: i64, run: i32, progress: impl Fn(usize)) -> F
 }
 
 /// Adds the journals of a folder, and returns its subfolders.
-fn look(
+fn search_folder(
     folder: &Path,
     name: &str,
     seen: &mut HashSet<(u64, u64)>,

@@ -87,14 +87,14 @@ impl Shim {
     pub fn work(mut self) -> io::Result<(JobTable, Option<AgentConnection>)> {
         loop {
             let woken = self.wait()?;
-            self.turn(&woken);
+            self.run_once(&woken);
             if self.leaving && self.jobs.is_idle() {
                 return Ok((self.jobs, self.agent));
             }
         }
     }
 
-    fn turn(&mut self, woken: &ReadyInputs) {
+    fn run_once(&mut self, woken: &ReadyInputs) {
         let now = clock_now();
         if woken.child {
             drain(&mut self.signals.child);
@@ -380,7 +380,7 @@ mod tests {
 
     // P03. Messages that need no answer are batched for 2 ms.
     #[test]
-    fn news_that_can_wait_are_told_together() {
+    fn messages_that_can_wait_are_sent_together() {
         let dir = tempfile::tempdir().expect("a folder");
         let mut shim = shim(dir.path());
         answer(&mut shim, "secret", VERSION);

@@ -12,7 +12,7 @@ use torc_api::wire::AttemptKey;
 use super::logs::{self, JobLog, LogSlots};
 use super::rusage::OwnPeak;
 use super::shim_dir::StoredResult;
-use super::spawn::{PreparedTemplate, Programs, not_started};
+use super::spawn::{PreparedTemplate, ProgramCache, not_started};
 use super::start_log::{StartLog, StartRecord};
 use crate::clock::{BootInstant, date_ms, ms_since, now as clock_now};
 use crate::procfs::{self, Children};
@@ -52,7 +52,7 @@ pub struct JobTable {
     slots: usize,
     log_slots: LogSlots,
     start_log: StartLog,
-    programs: Programs,
+    programs: ProgramCache,
     children: Children,
     own_peak: OwnPeak,
     /// Messages for the agent, in order.
@@ -169,7 +169,7 @@ impl JobTable {
             slots: 0,
             log_slots: LogSlots::new(shim),
             start_log,
-            programs: Programs::default(),
+            programs: ProgramCache::default(),
             children: Children::open(),
             own_peak: OwnPeak::default(),
             outbox: Vec::new(),

@@ -152,10 +152,10 @@ impl LogSlots {
                     LogStream::Err => kept.stderr = Some(path),
                 }
                 if log.packed_as.is_some() {
-                    self.put_back(log, reusable);
+                    self.release_log(log, reusable);
                 }
             } else {
-                self.put_back(log, reusable);
+                self.release_log(log, reusable);
             }
         }
         kept
@@ -163,7 +163,7 @@ impl LogSlots {
 
     /// Drops the logs of a job.
     pub fn discard(&mut self, logs: Vec<JobLog>, reusable: bool) {
-        logs.into_iter().for_each(|log| self.put_back(log, reusable));
+        logs.into_iter().for_each(|log| self.release_log(log, reusable));
     }
 
     /// Moves an output to its final place: a pack, or a file of its own. If the pack cannot be written, it gets a file.
@@ -192,7 +192,7 @@ impl LogSlots {
 
     /// Frees a scratch file. It is deleted if it already has the job's name, or if another process may still write to
     /// it.
-    fn put_back(&mut self, log: JobLog, reusable: bool) {
+    fn release_log(&mut self, log: JobLog, reusable: bool) {
         let emptied = || log.packed_as.is_none() || log.file.set_len(0).is_ok();
         if log.is_promoted() || !reusable || !emptied() {
             let _ = fs::remove_file(&log.path);

@@ -60,7 +60,7 @@ fn without_counts() -> Option<ReapedChild> {
 #[derive(Default)]
 pub struct OwnPeak {
     bytes: u64,
-    looked_at: Option<BootInstant>,
+    read_at: Option<BootInstant>,
 }
 
 /// Interval at which the shim's own peak is read.
@@ -83,10 +83,10 @@ impl OwnPeak {
     fn is_exceeded_by(&mut self, bytes: u64, now: BootInstant) -> bool {
         // The shim's peak only rises, so most children are decided by the known value.
         if bytes > self.bytes.saturating_add(PEAK_TOLERANCE_BYTES)
-            && self.looked_at.is_none_or(|at| at.plus(PEAK_READ_INTERVAL) < now)
+            && self.read_at.is_none_or(|at| at.plus(PEAK_READ_INTERVAL) < now)
         {
             self.bytes = procfs::own_peak_memory().unwrap_or(u64::MAX);
-            self.looked_at = Some(now);
+            self.read_at = Some(now);
         }
         bytes > self.bytes.saturating_add(PEAK_TOLERANCE_BYTES)
     }
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_peak_below_the_shims_own_says_nothing() {
-        let mut own = OwnPeak { bytes: 10 << 20, looked_at: Some(BootInstant(0)) };
+        let mut own = OwnPeak { bytes: 10 << 20, read_at: Some(BootInstant(0)) };
         let rusage =
             |maxrss| ResourceUsage { utime: Duration::from_micros(3), stime: Duration::from_micros(4), maxrss };
         let of = |own: &mut OwnPeak, maxrss| own.rusage(Some(&rusage(maxrss)), BootInstant(0));
@@ -110,8 +110,8 @@ mod tests {
     fn the_own_peak_is_looked_at_when_it_matters() {
         let mut own = OwnPeak::default();
         assert!(!own.is_exceeded_by(1, BootInstant(0)));
-        assert_eq!(own.looked_at, None);
+        assert_eq!(own.read_at, None);
         assert!(own.is_exceeded_by(1 << 50, BootInstant(0)));
-        assert!(own.bytes > 1 << 19 && own.looked_at == Some(BootInstant(0)));
+        assert!(own.bytes > 1 << 19 && own.read_at == Some(BootInstant(0)));
     }
 }

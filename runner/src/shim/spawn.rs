@@ -43,11 +43,11 @@ impl PreparedTemplate {
 
 /// Cache of program lookups.
 #[derive(Debug, Default)]
-pub struct Programs {
+pub struct ProgramCache {
     found: HashMap<(OsString, PathBuf, String), PathBuf>,
 }
 
-impl Programs {
+impl ProgramCache {
     /// Returns the file of a program, as a shell in the template's folder finds it.
     fn find(&mut self, name: &str, prepared: &PreparedTemplate) -> Option<PathBuf> {
         if name.contains('/') {

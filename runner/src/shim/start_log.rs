@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_survive_their_author() {
+    fn start_records_survive_their_writer() {
         let dir = tempfile::tempdir().expect("a folder");
         assert_eq!(read_left(dir.path()), None);
         let header = StartLogHeader { shim: "k1".to_owned(), boot_id: "b".to_owned() };

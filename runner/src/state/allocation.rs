@@ -24,8 +24,8 @@ const PREEMPTION_ADVANCE: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(super) struct AllocationWatch {
     /// True if a query is in flight.
-    asked: bool,
-    asked_at: BootInstant,
+    is_query_sent: bool,
+    queried_at: BootInstant,
     ask_at: Option<BootInstant>,
     /// The moment of the next query about preemption, if there is a sign of it.
     suspected_at: Option<BootInstant>,
@@ -34,8 +34,8 @@ pub(super) struct AllocationWatch {
 
 impl AllocationWatch {
     /// Returns whether a query is in flight.
-    pub fn is_asked(&self) -> bool {
-        self.asked
+    pub fn is_query_in_flight(&self) -> bool {
+        self.is_query_sent
     }
 
     /// Returns whether Slurm has preempted the allocation.
@@ -57,7 +57,7 @@ impl AllocationWatch {
     /// the runner.
     pub fn suspect_preemption(&mut self, now: BootInstant) {
         if !self.preempted {
-            self.suspected_at = Some(now.max(self.asked_at.plus(MIN_QUERY_INTERVAL)));
+            self.suspected_at = Some(now.max(self.queried_at.plus(MIN_QUERY_INTERVAL)));
         }
     }
 
@@ -69,7 +69,7 @@ impl AllocationWatch {
         now: BootInstant,
         timer: &mut Timer,
     ) -> Option<SlurmQuery> {
-        if self.asked {
+        if self.is_query_sent {
             return None;
         }
         let due = self.suspected_at.unwrap_or_else(|| {
@@ -83,8 +83,8 @@ impl AllocationWatch {
             timer.set(due);
             return None;
         }
-        self.asked = true;
-        self.asked_at = now;
+        self.is_query_sent = true;
+        self.queried_at = now;
         if self.suspected_at.take().is_some() {
             return Some(SlurmQuery::Preemption);
         }
@@ -96,7 +96,7 @@ impl AllocationWatch {
 impl State {
     /// Moves the end of the runner's time to the end of the allocation that Slurm reports.
     pub(super) fn time_left_answered(&mut self, left: Option<Duration>, now: BootInstant, effects: &mut Vec<Effect>) {
-        self.allocation.asked = false;
+        self.allocation.is_query_sent = false;
         let Some(left) = left else { return };
         let end = self.settings.own_end.map_or(now.plus(left), |own| own.min(now.plus(left)));
         let before = self.deadlines.end();
@@ -106,7 +106,7 @@ impl State {
         }
         let is_later = end > known;
         if known.since(end) > PREEMPTION_ADVANCE && !self.allocation.preempted {
-            self.allocation.asked = true;
+            self.allocation.is_query_sent = true;
             effects.push(Effect::QuerySlurm(SlurmQuery::Preemption));
         }
         self.deadlines.reschedule_end(end, now);
@@ -121,7 +121,7 @@ impl State {
     /// Handles Slurm's answer about preemption. A preempted runner starts nothing, leaves running jobs the remaining time, and exits
     /// when they have ended.
     pub(super) fn preemption_answered(&mut self, preempted: Option<bool>, now: BootInstant, effects: &mut Vec<Effect>) {
-        self.allocation.asked = false;
+        self.allocation.is_query_sent = false;
         if preempted != Some(true) || std::mem::replace(&mut self.allocation.preempted, true) {
             return;
         }

@@ -344,7 +344,7 @@ impl Jobs {
         for class in self.classes.iter_mut() {
             while let Some(key) = class.handed.front().copied()
                 && let Some(job) = self.jobs.get_mut(&key)
-                && let Some(reservation) = self.ledger.reserve(job.launch.resources(), NodeScope::Here)
+                && let Some(reservation) = self.ledger.reserve(job.launch.resources(), NodeScope::FirstNode)
             {
                 class.handed.pop_front();
                 job.reservation = Some(reservation);
@@ -380,7 +380,7 @@ impl Jobs {
     }
 
     /// Puts a job that the shim did not start back to the front of the queue.
-    pub fn unstart(&mut self, key: AttemptKey) {
+    pub fn requeue_front(&mut self, key: AttemptKey) {
         let Some(job) = self.jobs.get_mut(&key) else { return };
         let reservation = job.reservation.take();
         let was_started = job.stage.is_started();

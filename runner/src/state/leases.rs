@@ -203,7 +203,7 @@ impl State {
     pub(super) fn revoked(&mut self, key: AttemptKey, now: BootInstant) {
         let Some(job) = self.jobs.get(&key) else { return };
         let is_unwanted = job.stage == JobStage::Recalled || !self.accepts(job.role);
-        self.jobs.unstart(key);
+        self.jobs.requeue_front(key);
         if is_unwanted {
             self.drop_unstarted(key, now);
         }

@@ -29,7 +29,7 @@ struct UnhealthyNode {
     /// Number of failures in a row. Failures of steps that ran at the same time count once.
     failures: usize,
     /// The moment of the last failure. Failures of steps that had started before belong to it.
-    noticed: BootInstant,
+    noticed_at: BootInstant,
     /// The end of the quarantine; absent for a node that was given up.
     quarantined_until: Option<BootInstant>,
 }
@@ -71,13 +71,13 @@ impl NodeHealth {
         let mut quarantined = Vec::new();
         for node in nodes {
             let known = self.unhealthy.get(node).copied();
-            if known.is_some_and(|known| started <= known.noticed) {
+            if known.is_some_and(|known| started <= known.noticed_at) {
                 continue;
             }
             let failures = known.map_or(0, |known| known.failures) + usize::from(failure == StepFailure::Node);
             let duration = QUARANTINE.get(failures.saturating_sub(1)).copied();
             let quarantined_until = duration.map(|duration| now.plus(duration));
-            self.unhealthy.insert(*node, UnhealthyNode { failures, noticed: now, quarantined_until });
+            self.unhealthy.insert(*node, UnhealthyNode { failures, noticed_at: now, quarantined_until });
             jobs.set_in_service(*node, false);
             quarantined.push((*node, duration));
         }
@@ -89,7 +89,7 @@ impl NodeHealth {
         let Some(job) = jobs.get(key) else { return };
         let started = job.since;
         for node in job.step.nodes.clone() {
-            if self.unhealthy.get(&node).is_some_and(|known| started > known.noticed) {
+            if self.unhealthy.get(&node).is_some_and(|known| started > known.noticed_at) {
                 self.unhealthy.remove(&node);
                 jobs.set_in_service(node, true);
             }

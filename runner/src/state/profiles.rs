@@ -52,7 +52,7 @@ impl LaunchProfile {
 
     /// Returns the nodes on which its jobs may run.
     pub fn node_scope(&self) -> NodeScope {
-        if self.template.in_step { NodeScope::Anywhere } else { NodeScope::Here }
+        if self.template.in_step { NodeScope::AnyNode } else { NodeScope::FirstNode }
     }
 }
 

@@ -96,7 +96,7 @@ struct HostModel {
     /// Messages of the shim that have not reached the agent.
     news: Vec<AgentEvent>,
     revoking: Vec<AttemptKey>,
-    looking: Vec<(AttemptKey, Vec<String>)>,
+    pending_checks: Vec<(AttemptKey, Vec<String>)>,
     checking: Vec<AttemptKey>,
     pending: Vec<SyncRequest>,
     registering: bool,
@@ -142,7 +142,7 @@ impl HostModel {
             alive_until: None,
             news: Vec::new(),
             revoking: Vec::new(),
-            looking: Vec::new(),
+            pending_checks: Vec::new(),
             checking: Vec::new(),
             pending: Vec::new(),
             registering: false,
@@ -160,12 +160,12 @@ impl HostModel {
     fn handle(&mut self, event: AgentEvent) {
         let effects = self.state.handle(event, self.now);
         for effect in effects {
-            self.carry_out(effect);
+            self.execute_effect(effect);
         }
         self.check();
     }
 
-    fn carry_out(&mut self, effect: Effect) {
+    fn execute_effect(&mut self, effect: Effect) {
         match effect {
             Effect::Register => self.registering = true,
             Effect::Sync(_, request) => self.pending.push(*request),
@@ -184,7 +184,7 @@ impl HostModel {
                 self.kept.retain(|ended| !keys.contains(&ended.key));
                 self.acknowledged.extend(keys);
             }
-            Effect::CheckInputs(key, look) => self.looking.push((key, look.files)),
+            Effect::CheckInputs(key, look) => self.pending_checks.push((key, look.files)),
             Effect::CheckOutputs(key, _) => self.checking.push(key),
             Effect::Terminate(_)
             | Effect::RecordStep(_)
@@ -200,7 +200,7 @@ impl HostModel {
 
     /// Answers the pending file checks. The files of every tenth job are missing.
     fn files_are_found(&mut self) {
-        for (key, files) in std::mem::take(&mut self.looking) {
+        for (key, files) in std::mem::take(&mut self.pending_checks) {
             let found = files.into_iter().map(|path| FileStat { path, ..FileStat::default() }).collect();
             let missing = key.job % 10 == 0;
             self.handle(AgentEvent::InputsChecked(key, if missing { Err("f".to_owned()) } else { Ok(found) }));
@@ -296,7 +296,7 @@ impl HostModel {
     /// Handles an event without checks, because the agent does not have the complete state yet.
     fn handle_unchecked(&mut self, event: AgentEvent) {
         for effect in self.state.handle(event, self.now) {
-            self.carry_out(effect);
+            self.execute_effect(effect);
         }
     }
 

@@ -45,7 +45,7 @@ pub(super) struct SacctQueue {
     /// Steps whose data is not complete.
     pending: BTreeMap<AttemptKey, PendingAccount>,
     /// Steps of the query in flight.
-    asked: Option<Vec<AttemptKey>>,
+    queried: Option<Vec<AttemptKey>>,
     ask_at: BootInstant,
     /// True if this Slurm has no accounting.
     absent: bool,
@@ -122,7 +122,7 @@ impl SacctQueue {
     /// Returns the query that is due, if none is in flight.
     fn next_query(&mut self, now: BootInstant, timer: &mut Timer) -> Option<SlurmQuery> {
         let due = self.pending.values().map(|account| account.due).min()?.max(self.ask_at);
-        if self.asked.is_some() {
+        if self.queried.is_some() {
             return None;
         }
         if now < due {
@@ -131,7 +131,7 @@ impl SacctQueue {
         }
         let is_due = |(_, account): &(&AttemptKey, &PendingAccount)| account.due <= now;
         let numbers = named(self.pending.iter().filter(is_due).map(|(_, account)| account.number));
-        self.asked = Some(self.pending.iter().filter(is_due).map(|(key, _)| *key).collect());
+        self.queried = Some(self.pending.iter().filter(is_due).map(|(key, _)| *key).collect());
         Some(SlurmQuery::Accounts(numbers))
     }
 }
@@ -140,7 +140,7 @@ impl State {
     /// Asks the accounting when a query is due. Without accounting the data counts as complete.
     pub(super) fn query_accounting(&mut self, now: BootInstant, effects: &mut Vec<Effect>) {
         // The answer about the allocation may contain the cause of a failure, too.
-        if self.allocation.is_asked() {
+        if self.allocation.is_query_in_flight() {
             return;
         }
         if self.sacct.absent {
@@ -160,14 +160,14 @@ impl State {
         now: BootInstant,
         effects: &mut Vec<Effect>,
     ) {
-        let asked = self.sacct.asked.take().unwrap_or_default();
+        let queried = self.sacct.queried.take().unwrap_or_default();
         self.sacct.ask_at = now.plus(SACCT_RETRIES.delay.max(took.saturating_mul(QUERY_SPACING)));
         let mut found = match answer {
             Ok(found) => found,
             Err(error) if is_absence(&error) => return self.sacct.absent = true,
             Err(_) => HashMap::new(),
         };
-        for key in asked {
+        for key in queried {
             // A step in an unknown state has ended, too: `srun` has returned.
             let has_ended = |account: &StepAccount| account.state.is_over() || account.state == SlurmState::Unknown;
             let account = found.remove(&key.label()).filter(has_ended);

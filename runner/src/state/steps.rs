@@ -20,7 +20,7 @@ pub(super) struct StepTracker {
     /// Steps that are to be measured now.
     due: BTreeSet<AttemptKey>,
     /// True if a query is in flight.
-    asked: bool,
+    is_query_sent: bool,
     /// The earliest moment of the next query for numbers.
     ask_at: BootInstant,
 }
@@ -48,7 +48,7 @@ impl StepTracker {
 
     /// Returns the query that is due: for numbers first, then for usage.
     pub fn next_query(&mut self, jobs: &Jobs, now: BootInstant, timer: &mut Timer) -> Option<SlurmQuery> {
-        if self.asked {
+        if self.is_query_sent {
             return None;
         }
         self.due.retain(|key| jobs.get(key).is_some_and(is_running_step));
@@ -58,18 +58,18 @@ impl StepTracker {
                 timer.set(self.ask_at);
                 return None;
             }
-            self.asked = true;
+            self.is_query_sent = true;
             return Some(SlurmQuery::StepNumbers);
         }
         let numbers: Vec<u32> = due().filter_map(|job| job.step.number).collect();
         self.due.clear();
-        self.asked = !numbers.is_empty();
-        self.asked.then_some(SlurmQuery::StepUsage(numbers))
+        self.is_query_sent = !numbers.is_empty();
+        self.is_query_sent.then_some(SlurmQuery::StepUsage(numbers))
     }
 
     /// Records the numbers of all running steps, by name.
     pub fn numbered(&mut self, jobs: &mut Jobs, numbers: &[(String, u32)], now: BootInstant) {
-        self.asked = false;
+        self.is_query_sent = false;
         self.ask_at = now.plus(STEP_ID_RETRIES.delay);
         let numbers: BTreeMap<&str, u32> = numbers.iter().map(|(name, number)| (name.as_str(), *number)).collect();
         let running: Vec<AttemptKey> = running_steps(jobs).map(|(key, _)| key).collect();
@@ -85,7 +85,7 @@ impl StepTracker {
 
     /// Records the usage of steps at a moment. Returns the samples that go into files.
     pub fn measured(&mut self, jobs: &mut Jobs, at: BootInstant, samples: &[Sample]) -> Vec<MeasurementRecord> {
-        self.asked = false;
+        self.is_query_sent = false;
         let samples: BTreeMap<u32, &Sample> = samples.iter().map(|sample| (sample.step, sample)).collect();
         let mut records = Vec::new();
         let running = running_steps(jobs).map(|(key, job)| (key, job.launch.template.monitor));

@@ -298,7 +298,7 @@ fn an_answer_that_was_overtaken_is_thrown_away() {
 
 // J31
 #[test]
-fn calls_are_repeated_with_growing_pauses() {
+fn calls_are_repeated_with_growing_delays() {
     let mut agent = AgentHarness::new(1);
     let mut delays = Vec::new();
     for _ in 0..9 {
@@ -455,7 +455,7 @@ fn a_job_that_ended_before_the_signal_ended_by_itself() {
 }
 
 #[test]
-fn a_farewell_that_is_not_heard_does_not_take_for_ever() {
+fn an_unanswered_goodbye_ends_in_time() {
     let mut agent = AgentHarness::new(1);
     agent.answer([]);
     agent.handle(AgentEvent::Stop);

@@ -16,7 +16,7 @@ use super::{Effect, State};
 use crate::clock::BootInstant;
 use crate::events::RunnerEvent;
 use crate::gpus;
-use crate::monitor::{Probe, SampleOrder, Samples};
+use crate::monitor::{JobProbe, SampleOrder, Samples};
 use crate::protocol::StopReason;
 use crate::series::{JobUsageRow, Measurement, MeasurementRecord};
 
@@ -136,13 +136,13 @@ pub(super) fn record_of(key: AttemptKey, job: &LeasedJob, report: &PendingReport
 }
 
 /// Returns the running jobs that are measured at this interval.
-fn probes(jobs: &Jobs, every: u32) -> impl Iterator<Item = Probe> {
+fn probes(jobs: &Jobs, every: u32) -> impl Iterator<Item = JobProbe> {
     jobs.active().filter_map(move |(key, job)| {
         let template = &job.launch.template;
         let is_due = template.monitor.jobs.is_some() && template.monitor.interval_seconds == every;
         // The process of a step is `srun`: the job's processes may be on other nodes.
         let is_here = job.stage == JobStage::Running && job.pid > 0 && !template.in_step;
-        (is_due && is_here).then_some(Probe { key, pid: job.pid, limit_bytes: template.memory_limit_bytes })
+        (is_due && is_here).then_some(JobProbe { key, pid: job.pid, limit_bytes: template.memory_limit_bytes })
     })
 }
 

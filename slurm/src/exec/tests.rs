@@ -58,7 +58,7 @@ async fn a_program_that_is_not_there_is_missing() {
 }
 
 #[tokio::test]
-async fn patience_ends_and_takes_everything_with_it() {
+async fn a_timeout_ends_the_whole_process_group() {
     let folder = TempDir::new().unwrap();
     let note = folder.path().join("child");
     let slurm = stand_in(folder.path(), &format!("sleep 1000 & echo $! > {}; wait", note.display()));
@@ -188,7 +188,7 @@ async fn a_killed_program_has_not_answered() {
 }
 
 #[tokio::test]
-async fn long_complaints_are_cut_and_long_answers_are_not() {
+async fn long_errors_are_cut_and_long_answers_are_not() {
     let folder = TempDir::new().unwrap();
     let slurm =
         stand_in(folder.path(), "head -c 100000 /dev/zero | tr '\\0' e >&2; head -c 100000 /dev/zero | tr '\\0' o");

@@ -18,7 +18,7 @@ fn worker<'a>(command: &'a [String]) -> ScriptRunner<'a> {
     }
 }
 
-const MARKER: Marker<'static> = Marker { own: "torc-wf3-a12", shared_name: None };
+const MARKER: AllocationMarker<'static> = AllocationMarker { own: "torc-wf3-a12", shared_name: None };
 
 fn words(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
@@ -93,7 +93,7 @@ fn a_runner_on_every_node_and_allocations_one_after_another() {
     let request = Request { nodes: 4, seconds: 90, serialize: true, cpus_per_task: Some(8), ..Request::default() };
     let command = words(&["runner"]);
     let arguments = words(&["--is-subtask"]);
-    let marker = Marker { own: "torc-wf3-a12", shared_name: Some("torc-wf3-sched7") };
+    let marker = AllocationMarker { own: "torc-wf3-a12", shared_name: Some("torc-wf3-sched7") };
     let each = ScriptRunner { one_per_node: true, srun_mpi: Some("none"), arguments: &arguments, ..worker(&command) };
     let text = script(&request, &BTreeMap::new(), &marker, &each).unwrap();
     for line in [
@@ -246,7 +246,7 @@ fn every_option_of_a_request_is_written() {
         extra: Some("--exclusive"),
     };
     let command = words(&["runner"]);
-    let marker = Marker { own: "own", shared_name: Some("shared") };
+    let marker = AllocationMarker { own: "own", shared_name: Some("shared") };
     let worker = ScriptRunner { folder: "/f", output: "/o", ..worker(&command) };
     let text = script(&request, &BTreeMap::new(), &marker, &worker).unwrap();
     let options: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("#SBATCH --")).collect();

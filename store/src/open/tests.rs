@@ -11,11 +11,11 @@ use crate::Store;
 #[test]
 fn a_file_is_ours_or_unwritten_and_not_from_the_future() {
     let check = |application, schema, tables| {
-        let identity = Identity { application, schema, tables };
-        identity.check(Path::new("/s/torc.db"), FIRST_SCHEMA + 2).err()
+        let identity = DatabaseIdentity { application, schema, tables };
+        identity.check(Path::new("/s/torc.db"), FIRST_LAYOUT + 2).err()
     };
     for (application, schema, tables) in
-        [(APPLICATION_ID, FIRST_SCHEMA + 2, 21), (APPLICATION_ID, FIRST_SCHEMA, 20), (0, 0, 0)]
+        [(APPLICATION_ID, FIRST_LAYOUT + 2, 21), (APPLICATION_ID, FIRST_LAYOUT, 20), (0, 0, 0)]
     {
         let refused = check(application, schema, tables);
         assert!(refused.is_none(), "{application} {schema} {tables}: {refused:?}");
@@ -28,16 +28,16 @@ fn a_file_is_ours_or_unwritten_and_not_from_the_future() {
         );
     }
     for application in [APPLICATION_ID, 0] {
-        let refused = check(application, FIRST_SCHEMA + 3, 0);
+        let refused = check(application, FIRST_LAYOUT + 3, 0);
         assert!(
-            matches!(refused, Some(StoreError::NewerSchema { found, known, .. }) if found == FIRST_SCHEMA + 3 && known == FIRST_SCHEMA + 2),
+            matches!(refused, Some(StoreError::NewerSchema { found, known, .. }) if found == FIRST_LAYOUT + 3 && known == FIRST_LAYOUT + 2),
             "{refused:?}"
         );
     }
-    for schema in [0, 1, FIRST_SCHEMA - 1] {
+    for schema in [0, 1, FIRST_LAYOUT - 1] {
         let refused = check(APPLICATION_ID, schema, 8);
         let is_refused =
-            matches!(refused, Some(StoreError::OlderSchema { found, oldest: FIRST_SCHEMA, .. }) if found == schema);
+            matches!(refused, Some(StoreError::OlderSchema { found, oldest: FIRST_LAYOUT, .. }) if found == schema);
         assert!(is_refused, "{refused:?}");
     }
 }
@@ -53,7 +53,7 @@ async fn older_file(path: &Path, migrations: usize) -> SqliteConnection {
 async fn bring_to(connection: &mut SqliteConnection, migrations: usize) {
     let newest = MIGRATIONS.iter().nth(migrations - 1).unwrap();
     MIGRATIONS.run_to(newest.version, &mut *connection).await.unwrap();
-    let layout = FIRST_SCHEMA - 1 + i64::try_from(migrations).unwrap();
+    let layout = FIRST_LAYOUT - 1 + i64::try_from(migrations).unwrap();
     let version = format!("pragma user_version = {layout}");
     sqlx::query(AssertSqlSafe(version)).execute(connection).await.unwrap();
 }
@@ -97,7 +97,7 @@ async fn a_file_of_an_older_layout_is_refused_untouched() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("torc.db");
     open_store(&path).await.close().await.unwrap();
-    for found in [0, 1, FIRST_SCHEMA - 1] {
+    for found in [0, 1, FIRST_LAYOUT - 1] {
         let mut connection = connection::options(&path, false).connect().await.unwrap();
         sqlx::query(AssertSqlSafe(format!("pragma user_version = {found}"))).execute(&mut connection).await.unwrap();
         connection.close().await.unwrap();
@@ -105,7 +105,7 @@ async fn a_file_of_an_older_layout_is_refused_untouched() {
         let refused = Store::open(OpenOptions::new(path.to_str().unwrap())).await.unwrap_err();
         let is_told = |layout| layout == found;
         assert!(
-            matches!(refused, StoreError::OlderSchema { found, oldest: FIRST_SCHEMA, .. } if is_told(found)),
+            matches!(refused, StoreError::OlderSchema { found, oldest: FIRST_LAYOUT, .. } if is_told(found)),
             "{refused:?}"
         );
         assert_eq!(std::fs::read(&path).unwrap(), before);

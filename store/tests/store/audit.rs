@@ -18,7 +18,7 @@ fn audit_row(who: &str, verb: &str) -> AuditRow {
 }
 
 #[tokio::test]
-async fn deeds_come_back_in_their_order_a_page_at_a_time() {
+async fn entries_come_back_in_their_order_a_page_at_a_time() {
     let (_folder, store) = new_store().await;
     let rows: Vec<AuditRow> = (0..5)
         .map(|number| audit_row(if number % 2 == 0 { "ada" } else { "bob" }, &format!("verb {number}")))

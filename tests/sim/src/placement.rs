@@ -139,8 +139,8 @@ impl<'a> RunnerSlots<'a> {
 
     /// Takes what a job of a class needs, or nothing.
     pub fn reserve(&mut self, job: &WorkflowClass) -> Option<Reservation> {
-        let reach = if self.plan.is_in_allocation() { NodeScope::Anywhere } else { NodeScope::Here };
-        self.ledger.reserve(&job.needs(), reach)
+        let scope = if self.plan.is_in_allocation() { NodeScope::AnyNode } else { NodeScope::FirstNode };
+        self.ledger.reserve(&job.needs(), scope)
     }
 
     /// Gives back what was taken.

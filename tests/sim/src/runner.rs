@@ -86,7 +86,7 @@ impl RunnerHost {
             return out;
         }
         for effect in self.agent.handle(event, now.moment()) {
-            self.carry_out(effect, now, durations, &mut out);
+            self.execute(effect, now, durations, &mut out);
         }
         // An agent that wants to be woken at once is woken when the clock has moved on.
         let wake_at = self.agent.wake_at().map(|at| Time::of_moment(at).max(Time(now.0 + 1)));
@@ -106,7 +106,7 @@ impl RunnerHost {
         out.into_iter().map(HostOutput::Shim).collect()
     }
 
-    fn carry_out(&mut self, effect: Effect, now: Time, durations: Durations<'_>, out: &mut Vec<HostOutput>) {
+    fn execute(&mut self, effect: Effect, now: Time, durations: Durations<'_>, out: &mut Vec<HostOutput>) {
         let mut shim = Vec::new();
         match effect {
             Effect::Register => out.push(HostOutput::Send(Message::Register(Box::new(self.registration.clone())))),

@@ -179,11 +179,11 @@ impl<'a> Simulation<'a> {
             job.map(|job| scenario.job(job).duration).unwrap_or_default()
         };
         for output in handle(host, self.now, &durations) {
-            self.carry_out(index, output);
+            self.execute(index, output);
         }
     }
 
-    fn carry_out(&mut self, index: usize, output: HostOutput) {
+    fn execute(&mut self, index: usize, output: HostOutput) {
         match output {
             HostOutput::Send(message) => {
                 let delay = self.scenario.runners[index].link.delay(&mut self.random);

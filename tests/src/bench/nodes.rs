@@ -226,11 +226,11 @@ impl Node {
             self.log.ended(&device, ended.ended);
         }
         for effect in self.state.handle(event, clock::now()) {
-            self.carry_out(effect);
+            self.execute(effect);
         }
     }
 
-    fn carry_out(&mut self, effect: Effect) {
+    fn execute(&mut self, effect: Effect) {
         let (link, sender) = (Arc::clone(&self.link), self.sender.clone());
         match effect {
             Effect::Register => {

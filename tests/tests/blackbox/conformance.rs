@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use torc_api::rules::{CLUSTER, Rule, WORKFLOW, Words};
+use torc_api::rules::{CLUSTER, MessageExpr, Rule, WORKFLOW};
 use torc_tests::conformance::Case;
 use torc_tests::env::{Outcome, TestEnv};
 
@@ -32,21 +32,21 @@ fn every_rule_has_an_accepted_and_a_refused_file() {
     let pair = |name: &String| name.replace("-of-53", "-of-52");
     let wanted: BTreeSet<String> = names(&refused).iter().map(pair).collect();
     assert_eq!(names(&Case::all("accepted")), wanted);
-    let place = |rule: &Rule| match (rule.place, rule.field) {
+    let field_of = |rule: &Rule| match (rule.path, rule.field) {
         ("", _) => "metadata.name".to_owned(),
-        (place, Some(field)) => format!("{place}.{field}"),
-        (place, None) => place.to_owned(),
+        (path, Some(field)) => format!("{path}.{field}"),
+        (path, None) => path.to_owned(),
     };
     let of_any_item = |field: &str| field.replace("[0]", "[]").replace("[1]", "[]");
     for rule in WORKFLOW.iter().chain(CLUSTER).filter(|rule| !rule.is_transition()) {
         let breaks = |case: &&Case| {
-            of_any_item(case.field()) == place(rule)
-                && match rule.words {
-                    Words::Fixed(message) => case.message("torc") == message,
-                    Words::Expression(_) => true,
+            of_any_item(case.field()) == field_of(rule)
+                && match rule.message {
+                    MessageExpr::Fixed(message) => case.message("torc") == message,
+                    MessageExpr::Expression(_) => true,
                 }
         };
-        assert!(refused.iter().any(|case| breaks(&case)), "no file breaks `{}` at {}", rule.cel, rule.place);
+        assert!(refused.iter().any(|case| breaks(&case)), "no file breaks `{}` at {}", rule.cel, rule.path);
     }
 }
 

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn each_standing_has_its_words() {
+    fn each_status_has_its_words() {
         let all = [
             (CrdStatus::Current, "Current", "is up to date", false),
             (CrdStatus::Newer, "Newer", "is newer than this program", false),

@@ -16,7 +16,7 @@ use crate::output::{Listing, Printer};
 use crate::use_cases::watch_store::watch_store;
 
 /// The state that the output shows so far.
-pub struct Seen {
+pub struct PrintedState {
     /// The printer of the list, which keeps column widths.
     pub listing: Listing,
     /// Statuses of workflows by workflow id.
@@ -32,7 +32,7 @@ pub struct Seen {
     pub sequence: i64,
 }
 
-impl Seen {
+impl PrintedState {
     /// Returns the state before anything is printed.
     pub fn new(output: Printer) -> Self {
         Self {
@@ -65,10 +65,10 @@ pub async fn run(
     connection: ServerConnection,
     resource: Resource,
     name: Option<&str>,
-    mut seen: Seen,
+    mut seen: PrintedState,
 ) -> Result<ExitStatus, CliError> {
-    let look = async |connection: &ServerConnection| -> Result<Option<Infallible>, CliError> {
-        let round = Round { args, client: connection.client(), resource, name };
+    let poll = async |connection: &ServerConnection| -> Result<Option<Infallible>, CliError> {
+        let round = WatchRound { args, client: connection.client(), resource, name };
         if connection.is_served() {
             round.watch(&mut seen).await?;
         } else {
@@ -76,18 +76,18 @@ pub async fn run(
         }
         Ok(None)
     };
-    watch_store(context, connection, None, look).await?;
+    watch_store(context, connection, None, poll).await?;
     Ok(ExitStatus::Interrupted)
 }
 
-struct Round<'a> {
+struct WatchRound<'a> {
     args: &'a GetArgs,
     client: &'a Client,
     resource: Resource,
     name: Option<&'a str>,
 }
 
-impl Round<'_> {
+impl WatchRound<'_> {
     /// Returns the watched workflow; `None` for all.
     async fn workflow_id(&self) -> Result<Option<i64>, CliError> {
         match self.resource {
@@ -103,7 +103,7 @@ impl Round<'_> {
     }
 
     /// Prints the changes since the last event, from a store without an owner.
-    async fn replay(&self, seen: &mut Seen) -> Result<(), CliError> {
+    async fn replay(&self, seen: &mut PrintedState) -> Result<(), CliError> {
         let workflow = self.workflow_id().await?;
         for event in self.client.events(workflow, Some(seen.sequence), None).await? {
             self.event(event, workflow, seen).await?;
@@ -111,7 +111,7 @@ impl Round<'_> {
         self.catch_up(workflow, seen).await
     }
 
-    async fn watch(&self, seen: &mut Seen) -> Result<(), CliError> {
+    async fn watch(&self, seen: &mut PrintedState) -> Result<(), CliError> {
         let workflow = self.workflow_id().await?;
         let mut watch = self.client.watch(workflow, Some(seen.sequence)).await?;
         self.catch_up(workflow, seen).await?;
@@ -125,7 +125,7 @@ impl Round<'_> {
     }
 
     /// Prints changes between the list and the watch, and changes of resources that the watch does not contain.
-    async fn catch_up(&self, workflow: Option<i64>, seen: &mut Seen) -> Result<(), CliError> {
+    async fn catch_up(&self, workflow: Option<i64>, seen: &mut PrintedState) -> Result<(), CliError> {
         match (self.resource, workflow) {
             (Resource::Workflows, None) => {
                 for workflow in self.client.workflows().await? {
@@ -163,7 +163,7 @@ impl Round<'_> {
         Ok(())
     }
 
-    fn workflow(&self, mut workflow: Workflow, seen: &mut Seen) -> Result<(), CliError> {
+    fn workflow(&self, mut workflow: Workflow, seen: &mut PrintedState) -> Result<(), CliError> {
         workflow.document = None;
         let before = seen.workflows.insert(workflow.id, workflow.status.clone());
         if before.as_ref() == Some(&workflow.status) {
@@ -172,7 +172,7 @@ impl Round<'_> {
         seen.listing.print(&[workflow])
     }
 
-    async fn event(&self, event: Event, workflow: Option<i64>, seen: &mut Seen) -> Result<(), CliError> {
+    async fn event(&self, event: Event, workflow: Option<i64>, seen: &mut PrintedState) -> Result<(), CliError> {
         seen.sequence = seen.sequence.max(event.sequence);
         match (self.resource, workflow) {
             (Resource::Events, _) => seen.listing.print(&[event]),
@@ -187,7 +187,7 @@ impl Round<'_> {
     }
 
     /// Returns the jobs of an event in their new states.
-    async fn moved(&self, event: &Event, workflow: i64, seen: &mut Seen) -> Result<Vec<Job>, ClientError> {
+    async fn moved(&self, event: &Event, workflow: i64, seen: &mut PrintedState) -> Result<Vec<Job>, ClientError> {
         let mut moved = Vec::new();
         for transition in &event.jobs {
             let job = match seen.jobs.get(&transition.id) {
@@ -233,8 +233,9 @@ mod tests {
     #[test]
     fn a_filter_hides_jobs_that_were_not_listed() {
         let client = Client::new("http://127.0.0.1:1", None, &crate::client::Trust::System, None).expect("a client");
-        let filtered =
-            |args: GetArgs| Round { args: &args, client: &client, resource: Resource::Jobs, name: None }.is_filtered();
+        let filtered = |args: GetArgs| {
+            WatchRound { args: &args, client: &client, resource: Resource::Jobs, name: None }.is_filtered()
+        };
         assert!(!filtered(GetArgs::default()));
         assert!(filtered(GetArgs { job: Some("j".to_owned()), ..GetArgs::default() }));
         assert!(filtered(GetArgs { contains: Some("c".to_owned()), ..GetArgs::default() }));

@@ -16,13 +16,13 @@ const CHUNK_BYTES: usize = 64 * 1024;
 const MAX_TAIL_BYTES: u64 = 64 << 10;
 
 /// The position up to which each file was printed.
-pub struct Tail {
+pub struct TailPrinter {
     lines: Option<usize>,
     offsets: HashMap<PathBuf, u64>,
     printed: bool,
 }
 
-impl Tail {
+impl TailPrinter {
     /// Returns a tail that begins at the last `lines`, or at the start of each file.
     pub fn new(lines: Option<usize>) -> Self {
         Self { lines, offsets: HashMap::new(), printed: false }

@@ -5,8 +5,8 @@ use std::io::{self, BufRead as _, BufReader, IsTerminal as _, Read as _, Seek as
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::look::query_workers;
 use super::rows::LogsRow;
+use super::status::query_workers;
 use super::{SshArgs, StoredWorker, WorkerAnswer, WorkerSelection, chosen_workers, partly_failed};
 use crate::client::Client;
 use crate::connection::with_client;

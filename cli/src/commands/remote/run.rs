@@ -24,7 +24,7 @@ use crate::remote::request::{RequestOutcome, StartRequest, WorkerRequest, Worker
 use crate::remote::ssh::{Ssh, VERSION, WorkerError};
 use crate::remote::{folder, parallel};
 use crate::settings::{Layers, as_arguments};
-use crate::use_cases::submit::{Purpose, line, submit_workflows};
+use crate::use_cases::submit::{SubmitPurpose, line, submit_workflows};
 
 /// The setting for the log folder.
 const OUTPUT_DIR: &str = "client.run.output_dir";
@@ -155,11 +155,11 @@ async fn find_or_apply(context: &CommandContext, client: &Client, target: &str) 
             "{target} contains several workflows: apply the file and name one workflow"
         )));
     };
-    let responses = submit_workflows(context, client, &documents, Purpose::Run).await?;
+    let responses = submit_workflows(context, client, &documents, SubmitPurpose::Run).await?;
     let Some((response, id)) = responses.first().and_then(|response| Some((response, response.id?))) else {
         return Err(CliError::not_found(format!("{target} contains no workflow")));
     };
-    context.output.progress(&line(response, Purpose::Run));
+    context.output.progress(&line(response, SubmitPurpose::Run));
     Ok(client.workflow(&id.to_string()).await?)
 }
 
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn every_outcome_has_its_word_and_only_a_refusal_is_trouble() {
+    fn every_outcome_has_its_word_and_only_a_refusal_is_an_error() {
         let outcomes = [
             (RequestOutcome::Looked, "checked"),
             (RequestOutcome::Started, "started"),

@@ -12,7 +12,7 @@ use crate::connection::ServerConnection;
 use crate::context::CommandContext;
 use crate::error::{CliError, ExitStatus};
 use crate::output::{SchedulerRow, human};
-use crate::use_cases::submit::{Purpose, line, submit_workflows};
+use crate::use_cases::submit::{SubmitPurpose, line, submit_workflows};
 
 /// Store a workflow with Slurm schedulers and actions for its jobs, as in Torc 1.0
 ///
@@ -54,7 +54,8 @@ pub async fn run(context: &CommandContext, args: &CreateSlurmArgs) -> Result<Exi
     }
     let connection = ServerConnection::open(&context.settings, &context.folder).await?;
     let stored =
-        submit_workflows(context, connection.client(), std::slice::from_ref(&planned.workflow), Purpose::Store).await;
+        submit_workflows(context, connection.client(), std::slice::from_ref(&planned.workflow), SubmitPurpose::Store)
+            .await;
     connection.close().await;
     let stored = stored?;
     let Some(response) = stored.first() else { return Err(CliError::not_found("the server stored no workflow")) };
@@ -71,7 +72,7 @@ pub async fn run(context: &CommandContext, args: &CreateSlurmArgs) -> Result<Exi
             "{}{}\n{} planned on {}; submit with: torc submit {}\nto write the schedulers into the file instead: \
              `torc slurm generate {file}`, then `torc submit {file}`\n",
             context.output.table(&created.schedulers),
-            line(response, Purpose::Store),
+            line(response, SubmitPurpose::Store),
             human::count(allocations, "allocation"),
             created.profile,
             created.workflow,

@@ -9,7 +9,7 @@ use torc_core::planning::compare::{QueueEstimate, compare};
 use torc_core::planning::generate::PlannedScheduler;
 use torc_slurm::error::SlurmError;
 use torc_slurm::exec::Slurm;
-use torc_slurm::script::{Marker, Request, ScriptRunner, script};
+use torc_slurm::script::{AllocationMarker, Request, ScriptRunner, script};
 use torc_slurm::{sbatch, sinfo, squeue};
 
 use super::plan::{SchedulerPlanArgs, plan};
@@ -116,7 +116,7 @@ async fn wait(slurm: &Slurm, planned: &PlannedScheduler, nodes: i64) -> Result<E
         folder: "/",
         output: "/dev/null",
     };
-    let text = script(&request, &BTreeMap::new(), &Marker { own: "torc-plan", shared_name: None }, &worker)
+    let text = script(&request, &BTreeMap::new(), &AllocationMarker { own: "torc-plan", shared_name: None }, &worker)
         .map_err(|error| CliError::invalid("the scheduler is not valid for sbatch").because(error))?;
     match slurm.ask(&sbatch::test(&text).within(sites::QUERY_TIMEOUT)).await {
         Ok(answer) => {

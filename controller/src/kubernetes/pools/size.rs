@@ -86,7 +86,7 @@ pub(super) struct Sizing<'a> {
     pub current: i32,
     pub busy: BusyRunners,
     /// The time since a runner of the pool last had work.
-    pub quiet_for: Duration,
+    pub idle_time: Duration,
 }
 
 /// Returns the number of Pods. A pool grows at once; it gets smaller only where no job is lost.
@@ -101,7 +101,7 @@ pub(super) fn size(pool: &Pool, sizing: &Sizing<'_>) -> i32 {
         PoolTarget::Deployment(_) => 0,
     };
     let cool_down = Duration::from_secs(pool.cool_down_seconds.into());
-    let may_shrink = sizing.quiet_for >= cool_down || sizing.busy.count > 0;
+    let may_shrink = sizing.idle_time >= cool_down || sizing.busy.count > 0;
     if may_shrink { wanted.max(least) } else { sizing.current }
 }
 
@@ -200,7 +200,7 @@ mod tests {
             (vec![PoolDemand { labels: vec![], ..demand(10, 1, 1) }], 1),
         ] {
             let sizing =
-                Sizing { demands: &demands, current: 1, busy: BusyRunners::default(), quiet_for: Duration::ZERO };
+                Sizing { demands: &demands, current: 1, busy: BusyRunners::default(), idle_time: Duration::ZERO };
             assert_eq!(size(&pool("deployment"), &sizing), expected, "{demands:?}");
         }
     }
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn a_pool_gets_smaller_only_where_nothing_runs() {
         let minute = Duration::from_secs(60);
-        for (target, hosts, quiet_for, expected) in [
+        for (target, hosts, idle_time, expected) in [
             ("deployment", vec![], Duration::ZERO, 4),
             ("deployment", vec![], minute, 1),
             ("deployment", vec!["torc-cpu-7d9-x2"], minute, 4),
@@ -227,13 +227,13 @@ mod tests {
         ] {
             let pool = pool(target);
             let busy = BusyRunners::of(&pool.target, hosts.iter().copied());
-            let sizing = Sizing { demands: &[], current: 4, busy, quiet_for };
+            let sizing = Sizing { demands: &[], current: 4, busy, idle_time };
             assert_eq!(size(&pool, &sizing), expected, "{target} {hosts:?}");
         }
         let hasty = Pool { cool_down_seconds: 5, ..pool("deployment") };
         for (seconds, expected) in [(4, 4), (5, 1)] {
-            let quiet_for = Duration::from_secs(seconds);
-            let sizing = Sizing { demands: &[], current: 4, busy: BusyRunners::default(), quiet_for };
+            let idle_time = Duration::from_secs(seconds);
+            let sizing = Sizing { demands: &[], current: 4, busy: BusyRunners::default(), idle_time };
             assert_eq!(size(&hasty, &sizing), expected, "after {seconds} s");
         }
     }
@@ -242,10 +242,10 @@ mod tests {
     fn a_pool_for_one_workflow_and_one_that_scales_to_zero() {
         let mut only = Pool { idle: 0, workflow: "lab/w".to_owned(), ..pool("deployment") };
         let quiet =
-            Sizing { demands: &[], current: 2, busy: BusyRunners::default(), quiet_for: Duration::from_secs(60) };
+            Sizing { demands: &[], current: 2, busy: BusyRunners::default(), idle_time: Duration::from_secs(60) };
         assert_eq!(size(&only, &quiet), 0);
         let demands = [demand(4, 1, 1)];
-        let sizing = Sizing { demands: &demands, current: 0, busy: BusyRunners::default(), quiet_for: Duration::ZERO };
+        let sizing = Sizing { demands: &demands, current: 0, busy: BusyRunners::default(), idle_time: Duration::ZERO };
         assert_eq!(size(&only, &sizing), 0);
         for name in ["w", "default/w"] {
             only.workflow = name.to_owned();
@@ -288,7 +288,7 @@ mod tests {
             let pool = Pool { idle, max, ..pool("deployment") };
             let demands = [demand(jobs, 1, 1)];
             let sizing =
-                Sizing { demands: &demands, current: 0, busy: BusyRunners::default(), quiet_for: Duration::ZERO };
+                Sizing { demands: &demands, current: 0, busy: BusyRunners::default(), idle_time: Duration::ZERO };
             assert_eq!(size(&pool, &sizing), expected, "from {idle} to {max} with {jobs} jobs");
         }
     }
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn a_pool_cools_down_for_a_minute_unless_it_says_otherwise() {
         assert_eq!(pool("deployment").cool_down_seconds, 60);
-        let sizing = |seconds, busy| Sizing { demands: &[], current: 4, busy, quiet_for: Duration::from_secs(seconds) };
+        let sizing = |seconds, busy| Sizing { demands: &[], current: 4, busy, idle_time: Duration::from_secs(seconds) };
         let busy = BusyRunners { count: 1, up_to: 3 };
         for (target, busy, seconds, expected) in [
             ("deployment", BusyRunners::default(), 59, 4),

@@ -31,7 +31,7 @@ async fn running(ttl: Option<i64>) -> (Fixture, Value, i64, Value) {
     if let Some(ttl) = ttl {
         spec["ttlSecondsAfterFinished"] = json!(ttl);
     }
-    let found = fixture.sees(workflow("w", 1, spec.clone()));
+    let found = fixture.list_object(workflow("w", 1, spec.clone()));
     pass(&fixture, &found).await;
     let runner = fixture.server.register("node", None).await;
     let leased = fixture.server.sync(runner, json!({ "sequence": 1, "want": crate::tests::want(1) })).await;
@@ -47,7 +47,7 @@ async fn running(ttl: Option<i64>) -> (Fixture, Value, i64, Value) {
 #[tokio::test]
 async fn an_object_goes_when_its_jobs_have_ended() {
     let (mut fixture, spec, runner, key) = running(None).await;
-    let found = fixture.sees(deleted(5, spec));
+    let found = fixture.list_object(deleted(5, spec));
     let again = kube::runtime::controller::Action::requeue(Duration::from_secs(2));
     assert_eq!(pass(&fixture, &found).await, again, "a job still runs");
     assert!(released(&fixture.api.calls()).is_none());
@@ -71,7 +71,7 @@ async fn an_object_goes_when_its_jobs_have_ended() {
 async fn an_object_that_lingers_says_what_it_waits_for() {
     for (seconds_ago, told) in [(10, false), (33, true)] {
         let (mut fixture, spec, ..) = running(None).await;
-        let found = fixture.sees(deleted(seconds_ago, spec));
+        let found = fixture.list_object(deleted(seconds_ago, spec));
         pass(&fixture, &found).await;
         let calls = fixture.api.calls();
         let said = calls.iter().find(|call| call.path.contains("/status"));
@@ -83,10 +83,10 @@ async fn an_object_that_lingers_says_what_it_waits_for() {
 }
 
 #[tokio::test]
-async fn an_object_is_given_up_when_patience_is_over() {
+async fn an_object_is_given_up_after_the_timeout() {
     for (seconds_ago, given_up) in [(500, false), (600, true)] {
         let (mut fixture, spec, ..) = running(None).await;
-        let found = fixture.sees(deleted(seconds_ago, spec));
+        let found = fixture.list_object(deleted(seconds_ago, spec));
         pass(&fixture, &found).await;
         let calls = fixture.api.calls();
         assert_eq!(released(&calls).is_some(), given_up, "{seconds_ago} s after the deletion");
@@ -109,7 +109,7 @@ async fn what_ended_by_its_time_stays_in_the_store() {
         let (mut fixture, spec, runner, key) = running(ttl).await;
         let ended = json!([{ "key": key, "returnCode": 0, "durationMs": 1, "endedMsAgo": 0 }]);
         fixture.server.sync(runner, json!({ "sequence": 3, "acknowledged": 2, "finished": ended })).await;
-        let found = fixture.sees(deleted(-5, spec));
+        let found = fixture.list_object(deleted(-5, spec));
         pass(&fixture, &found).await;
         assert!(released(&fixture.api.calls()).is_some(), "{ttl:?}");
         assert_eq!(is_stored(&fixture).await, is_kept, "{ttl:?}");
@@ -119,25 +119,25 @@ async fn what_ended_by_its_time_stays_in_the_store() {
 #[tokio::test]
 async fn an_object_without_a_workflow_or_a_finalizer_just_goes() {
     let mut fixture = Fixture::new().await;
-    let found = fixture.sees(deleted(1, jobs(&["a"])));
+    let found = fixture.list_object(deleted(1, jobs(&["a"])));
     pass(&fixture, &found).await;
     assert!(released(&fixture.api.calls()).is_some(), "the engine knows nothing of it");
     let mut object = deleted(1, jobs(&["a"]));
     object["metadata"]["finalizers"] = json!(["first"]);
-    let found = fixture.sees(object);
+    let found = fixture.list_object(object);
     pass(&fixture, &found).await;
     assert!(fixture.api.lines().is_empty(), "it is not ours to release");
     // The finalizer of a missing object need not be removed.
     let (code, body) = failure(404, "NotFound", "gone");
     fixture.api.answers("PATCH", "/apis/torc.dev", code, body);
-    let found = fixture.sees(deleted(1, jobs(&["a"])));
+    let found = fixture.list_object(deleted(1, jobs(&["a"])));
     pass(&fixture, &found).await;
 }
 
 #[tokio::test]
 async fn an_object_that_cannot_be_read_goes_all_the_same() {
     let mut fixture = Fixture::new().await;
-    let found = fixture.sees(deleted(1, json!({ "jobs": 3 })));
+    let found = fixture.list_object(deleted(1, json!({ "jobs": 3 })));
     assert!(found.0.is_err());
     pass(&fixture, &found).await;
     assert!(released(&fixture.api.calls()).is_some());
@@ -147,13 +147,13 @@ async fn an_object_that_cannot_be_read_goes_all_the_same() {
 async fn allocations_are_waited_for_as_jobs_are() {
     for (seconds_ago, given_up) in [(5, false), (601, true)] {
         let mut fixture = Fixture::new().await;
-        let found = fixture.sees(workflow("w", 1, jobs(&["a"])));
+        let found = fixture.list_object(workflow("w", 1, jobs(&["a"])));
         pass(&fixture, &found).await;
         let row = torc_core::rows::AllocationRow { cluster: "local".to_owned(), nodes: 1, ..Default::default() };
         let (id, rows) = (torc_core::ids::WorkflowId(1), vec![row.clone(), row]);
         fixture.server.engine.record_submissions(id, rows, Vec::new(), Vec::new()).await.unwrap();
         fixture.api.calls();
-        let found = fixture.sees(deleted(seconds_ago, jobs(&["a"])));
+        let found = fixture.list_object(deleted(seconds_ago, jobs(&["a"])));
         pass(&fixture, &found).await;
         let calls = fixture.api.calls();
         assert_eq!(released(&calls).is_some(), given_up, "{seconds_ago} s after the deletion");

@@ -1,6 +1,6 @@
 //! SlurmCluster objects are applied to the engine.
 
-use super::super::clusters::{ClusterStates, look};
+use super::super::clusters::{ClusterStates, poll_clusters};
 use super::*;
 
 fn cluster(name: &str, generation: i64, account: &str) -> DeserializeGuard<SlurmCluster> {
@@ -25,13 +25,13 @@ async fn clusters_follow_their_objects() {
     for one in [cluster("a", 1, "x"), cluster("b", 1, "y")] {
         fixture.clusters.apply_watcher_event(&Event::Apply(one));
     }
-    look(&fixture.context, &mut states).await.unwrap();
+    poll_clusters(&fixture.context, &mut states).await.unwrap();
     assert_eq!(stored(&fixture).await, ["a x", "b y"]);
     fixture.clusters.apply_watcher_event(&Event::Apply(cluster("a", 1, "same generation")));
     fixture.clusters.apply_watcher_event(&Event::Apply(cluster("b", 2, "z")));
-    look(&fixture.context, &mut states).await.unwrap();
+    poll_clusters(&fixture.context, &mut states).await.unwrap();
     assert_eq!(stored(&fixture).await, ["a x", "b z"]);
     fixture.clusters.apply_watcher_event(&Event::Delete(cluster("a", 1, "x")));
-    look(&fixture.context, &mut states).await.unwrap();
+    poll_clusters(&fixture.context, &mut states).await.unwrap();
     assert_eq!(stored(&fixture).await, ["b z"]);
 }

@@ -18,7 +18,7 @@ fn published(calls: &[Call]) -> Vec<(String, String, String)> {
 async fn each_event_is_told_once_of_its_object() {
     let mut fixture = Fixture::new().await;
     fixture.context.readiness.lists();
-    let found = fixture.sees(workflow("w", 1, jobs(&["a"])));
+    let found = fixture.list_object(workflow("w", 1, jobs(&["a"])));
     fixture.server.apply("ada", "lab", "plain", crate::tests::jobs(&["a"])).await;
     reconcile(found, Arc::clone(&fixture.context)).await.unwrap();
     fixture.api.calls();
@@ -48,7 +48,7 @@ async fn each_event_is_told_once_of_its_object() {
 #[tokio::test]
 async fn an_event_that_was_not_told_is_told_the_next_time() {
     let mut fixture = Fixture::new().await;
-    let found = fixture.sees(workflow("w", 1, jobs(&["a"])));
+    let found = fixture.list_object(workflow("w", 1, jobs(&["a"])));
     reconcile(found, Arc::clone(&fixture.context)).await.unwrap();
     let (code, body) = failure(500, "InternalError", "no");
     fixture.api.answers("POST", "/apis/events.k8s.io", code, body);
@@ -63,7 +63,7 @@ async fn an_event_that_was_not_told_is_told_the_next_time() {
 #[tokio::test]
 async fn nothing_is_told_without_leadership() {
     let mut fixture = Fixture::with(|_| {}, Leadership::of_lease(0, CancellationToken::new())).await;
-    fixture.sees(workflow("w", 1, jobs(&["a"])));
+    fixture.list_object(workflow("w", 1, jobs(&["a"])));
     fixture.server.apply("ada", "lab", "w", crate::tests::jobs(&["a"])).await;
     publish_new_events(&fixture.context).await.unwrap();
     assert!(fixture.api.lines().is_empty());

@@ -45,7 +45,7 @@ fn deposed(fixture: &Fixture, api: &FakeApi) -> Arc<Context> {
 /// Returns a fixture with a workflow whose object is gone.
 async fn with_orphan() -> Fixture {
     let mut fixture = Fixture::new().await;
-    let found = fixture.sees(workflow("gone", 1, jobs(&["a"])));
+    let found = fixture.list_object(workflow("gone", 1, jobs(&["a"])));
     reconcile(Arc::clone(&found), Arc::clone(&fixture.context)).await.unwrap();
     fixture.workflows.apply_watcher_event(&Event::Delete(Arc::unwrap_or_clone(found)));
     fixture
@@ -130,7 +130,7 @@ async fn definitions_are_compared_until_they_are_there() {
 #[tokio::test]
 async fn events_are_told_again_after_trouble() {
     let mut fixture = Fixture::new().await;
-    let found = fixture.sees(workflow("w", 1, jobs(&["a"])));
+    let found = fixture.list_object(workflow("w", 1, jobs(&["a"])));
     reconcile(found, Arc::clone(&fixture.context)).await.unwrap();
     let mut refusals = 1;
     fixture.api.does(move |call| {

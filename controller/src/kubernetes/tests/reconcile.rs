@@ -27,7 +27,7 @@ async fn an_object_is_applied_and_told_how_it_is() {
     let mut fixture = Fixture::new().await;
     let mut object = workflow("w", 4, jobs(&["a"]));
     object["metadata"]["annotations"] = json!({ "torc.dev/working-dir": "/own-dir" });
-    let found = fixture.sees(object);
+    let found = fixture.list_object(object);
     assert_eq!(pass(&fixture, &found).await, again(300));
     let calls = fixture.api.calls();
     let lines: Vec<String> = calls.iter().map(|call| format!("{} {}", call.method, call.path)).collect();
@@ -51,7 +51,7 @@ async fn an_owner_that_is_named_owns_and_the_usual_folder_counts() {
     let mut fixture = Fixture::new().await;
     let mut spec = jobs(&["a"]);
     spec["user"] = json!("ada");
-    let found = fixture.sees(workflow("w", 1, spec));
+    let found = fixture.list_object(workflow("w", 1, spec));
     pass(&fixture, &found).await;
     let stored = fixture.server.ok("GET", "/v1/workflows/w?namespace=lab", None).await;
     assert_eq!((&stored["owner"], &stored["workingDir"]), (&json!("ada"), &json!("/default-dir")));
@@ -64,12 +64,12 @@ async fn an_edit_is_applied_and_an_old_generation_is_not() {
         let page = fixture.server.ok("GET", "/v1/workflows/w/jobs?namespace=lab", None).await;
         page["items"].as_array().unwrap().iter().map(|job| job["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    let found = fixture.sees(workflow("w", 1, jobs(&["a"])));
+    let found = fixture.list_object(workflow("w", 1, jobs(&["a"])));
     pass(&fixture, &found).await;
-    let same = fixture.sees(workflow("w", 1, jobs(&["b"])));
+    let same = fixture.list_object(workflow("w", 1, jobs(&["b"])));
     pass(&fixture, &same).await;
     assert_eq!(names(&fixture).await, ["a"], "a generation is applied once");
-    let edited = fixture.sees(workflow("w", 2, jobs(&["b"])));
+    let edited = fixture.list_object(workflow("w", 2, jobs(&["b"])));
     pass(&fixture, &edited).await;
     assert_eq!(names(&fixture).await, ["b"]);
 }
@@ -77,11 +77,11 @@ async fn an_edit_is_applied_and_an_old_generation_is_not() {
 #[tokio::test]
 async fn a_refused_edit_is_told_once_and_leaves_the_old_plan() {
     let mut fixture = Fixture::new().await;
-    let found = fixture.sees(workflow("w", 1, jobs(&["a"])));
+    let found = fixture.list_object(workflow("w", 1, jobs(&["a"])));
     pass(&fixture, &found).await;
     fixture.api.calls();
     let circle = json!({ "jobs": [{ "name": "a", "command": "true", "dependsOn": ["a"] }] });
-    let found = fixture.sees(workflow("w", 2, circle));
+    let found = fixture.list_object(workflow("w", 2, circle));
     pass(&fixture, &found).await;
     let calls = fixture.api.calls();
     let told = calls.iter().find(|call| call.method == "POST").unwrap();
@@ -102,7 +102,7 @@ async fn an_unknown_cluster_is_waited_for() {
     let mut fixture = Fixture::new().await;
     let mut spec = jobs(&["a"]);
     spec["slurmCluster"] = json!("far");
-    let found = fixture.sees(workflow("w", 1, spec));
+    let found = fixture.list_object(workflow("w", 1, spec));
     assert_eq!(pass(&fixture, &found).await, again(4), "it may come");
     let said = status(&fixture.api.calls());
     assert_eq!(Fixture::conditions(&said)[0], "Accepted=False/ClusterNotFound");
@@ -117,7 +117,7 @@ async fn the_finalizer_is_added_where_it_is_missing() {
     let mut fixture = Fixture::new().await;
     let mut object = workflow("w", 1, jobs(&["a"]));
     object["metadata"]["finalizers"] = json!(["other"]);
-    let found = fixture.sees(object);
+    let found = fixture.list_object(object);
     pass(&fixture, &found).await;
     let calls = fixture.api.calls();
     assert_eq!((calls[0].method.as_str(), calls[0].path.split('?').next().unwrap()), ("PATCH", W));
@@ -128,7 +128,7 @@ async fn the_finalizer_is_added_where_it_is_missing() {
 #[tokio::test]
 async fn nothing_is_done_without_leadership() {
     let mut fixture = Fixture::with(|_| {}, Leadership::of_lease(0, CancellationToken::new())).await;
-    let found = fixture.sees(workflow("w", 1, jobs(&["a"])));
+    let found = fixture.list_object(workflow("w", 1, jobs(&["a"])));
     assert_eq!(pass(&fixture, &found).await, again(2));
     assert!(fixture.api.lines().is_empty());
     let workflows = fixture.server.ok("GET", "/v1/workflows", None).await;
@@ -141,13 +141,13 @@ async fn what_another_controller_manages_is_left_to_it() {
     let mut spec = jobs(&["a"]);
     spec["managedBy"] = json!("example.com/other");
     let mut object = workflow("w", 5, spec);
-    let found = fixture.sees(object.clone());
+    let found = fixture.list_object(object.clone());
     assert_eq!(pass(&fixture, &found).await, again(300));
     let said = status(&fixture.api.calls());
     assert_eq!(Fixture::conditions(&said), ["Suspended=True/ManagedByOther"]);
     assert_eq!(fixture.server.ok("GET", "/v1/workflows", None).await["items"], json!([]));
     object["status"] = said;
-    let found = fixture.sees(object);
+    let found = fixture.list_object(object);
     pass(&fixture, &found).await;
     assert!(fixture.api.lines().is_empty(), "that is said once");
 }
@@ -155,11 +155,11 @@ async fn what_another_controller_manages_is_left_to_it() {
 #[tokio::test]
 async fn an_earlier_object_of_the_same_name_is_replaced() {
     let mut fixture = Fixture::new().await;
-    let first = fixture.sees(workflow("w", 1, jobs(&["a"])));
+    let first = fixture.list_object(workflow("w", 1, jobs(&["a"])));
     pass(&fixture, &first).await;
     let mut second = workflow("w", 1, jobs(&["a"]));
     second["metadata"]["uid"] = json!("9f9f-later");
-    let second = fixture.sees(second);
+    let second = fixture.list_object(second);
     pass(&fixture, &second).await;
     let stored = fixture.server.ok("GET", "/v1/workflows/w?namespace=lab", None).await;
     assert_eq!(
@@ -168,7 +168,7 @@ async fn an_earlier_object_of_the_same_name_is_replaced() {
     );
     // A workflow that was applied without a cluster has no uid, and now belongs to the object.
     fixture.server.apply("ada", "lab", "plain", crate::tests::jobs(&["a"])).await;
-    let plain = fixture.sees(workflow("plain", 1, jobs(&["a"])));
+    let plain = fixture.list_object(workflow("plain", 1, jobs(&["a"])));
     pass(&fixture, &plain).await;
     assert_eq!(fixture.server.ok("GET", "/v1/workflows/plain?namespace=lab", None).await["id"], 3);
 }
@@ -176,7 +176,7 @@ async fn an_earlier_object_of_the_same_name_is_replaced() {
 #[tokio::test]
 async fn an_object_that_cannot_be_read_says_so() {
     let mut fixture = Fixture::new().await;
-    let found = fixture.sees(workflow("w", 7, json!({ "jobs": 3 })));
+    let found = fixture.list_object(workflow("w", 7, json!({ "jobs": 3 })));
     assert!(found.0.is_err());
     pass(&fixture, &found).await;
     let said = status(&fixture.api.calls());
@@ -203,7 +203,7 @@ async fn a_finished_object_is_deleted_when_its_time_is_over() {
         if let Some(ttl) = ttl {
             spec["ttlSecondsAfterFinished"] = json!(ttl);
         }
-        let found = fixture.sees(workflow("w", 1, spec));
+        let found = fixture.list_object(workflow("w", 1, spec));
         assert_eq!(pass(&fixture, &found).await, again(300), "it has not ended");
         end_jobs(&fixture).await;
         fixture.api.calls();
@@ -228,7 +228,8 @@ async fn a_finished_object_is_deleted_when_its_time_is_over() {
 #[tokio::test]
 async fn passes_that_fail_are_repeated_after_longer_pauses() {
     let mut fixture = Fixture::new().await;
-    let (found, other) = (fixture.sees(workflow("w", 1, jobs(&["a"]))), fixture.sees(workflow("v", 1, jobs(&["a"]))));
+    let (found, other) =
+        (fixture.list_object(workflow("w", 1, jobs(&["a"]))), fixture.list_object(workflow("v", 1, jobs(&["a"]))));
     let (code, body) = failure(500, "InternalError", "no");
     fixture.api.answers("PATCH", "/apis/torc.dev/v1alpha1/namespaces/lab/workflows/w/status", code, body);
     for expected in [1, 2, 4, 8] {
@@ -262,7 +263,7 @@ async fn tables_come_from_config_maps_and_are_looked_at_every_minute() {
         "sources": [{ "name": "sweep.csv", "configMapName": "tables", "key": "sweep" }],
         "jobs": [{ "name": "j_{lr}", "command": "true", "parametersFile": "sweep.csv" }],
     });
-    let found = fixture.sees(workflow("w", 1, spec));
+    let found = fixture.list_object(workflow("w", 1, spec));
     let total = async |fixture: &Fixture| {
         fixture.server.ok("GET", "/v1/workflows/w?namespace=lab", None).await["status"]["jobs"]["total"]
             .as_i64()
@@ -287,7 +288,7 @@ fn times_of_a_status_are_read_in_seconds() {
 #[tokio::test]
 async fn a_workflow_of_another_object_is_not_this_ones() {
     let mut fixture = Fixture::new().await;
-    let found = fixture.sees(workflow("w", 1, jobs(&["a"])));
+    let found = fixture.list_object(workflow("w", 1, jobs(&["a"])));
     pass(&fixture, &found).await;
     let own = object_of(&found);
     let other = Object { uid: "ffff".to_owned(), ..own.clone() };
@@ -308,7 +309,7 @@ async fn a_document_that_is_too_large_is_refused() {
     let mut fixture = Fixture::new().await;
     let mut spec = jobs(&["a"]);
     spec["description"] = json!("x".repeat(2 << 20));
-    let found = fixture.sees(workflow("w", 1, spec));
+    let found = fixture.list_object(workflow("w", 1, spec));
     pass(&fixture, &found).await;
     assert_eq!(Fixture::conditions(&status(&fixture.api.calls()))[0], "Accepted=False/TooLarge");
 }

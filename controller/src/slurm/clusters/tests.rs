@@ -24,8 +24,8 @@ fn names(partitions: Option<&[PartitionLimits]>) -> Option<Vec<String>> {
 #[tokio::test]
 async fn partitions_are_asked_for_again_after_ten_minutes() {
     let slurm = FakeSlurm::new();
-    slurm.says("scontrol", RULES);
-    slurm.says("sinfo", NODES);
+    slurm.set_output("scontrol", RULES);
+    slurm.set_output("sinfo", NODES);
     let mut clusters = slurm.clusters();
     let cluster = clusters.get(LOCAL, None).unwrap();
     assert_eq!(cluster.known_partitions(), None, "Slurm was not asked yet");
@@ -44,7 +44,7 @@ async fn partitions_are_asked_for_again_after_ten_minutes() {
     slurm.advance(Duration::from_secs(601));
     slurm.refuses("sinfo", "slurm_load_partitions: Unable to contact slurm controller (connect failure)");
     assert_eq!(names(cluster.partitions().await), short);
-    slurm.says("sinfo", "this cannot be read\n");
+    slurm.set_output("sinfo", "this cannot be read\n");
     assert_eq!(names(cluster.partitions().await), short);
     assert_eq!(slurm.calls("sinfo").len(), 2, "an answer that did not come is asked for again");
 }
@@ -123,8 +123,8 @@ async fn a_slurm_is_unreachable_after_a_minute_of_silence() {
 #[tokio::test]
 async fn every_call_is_counted() {
     let slurm = FakeSlurm::new();
-    slurm.says("scontrol", RULES);
-    slurm.says("sinfo", NODES);
+    slurm.set_output("scontrol", RULES);
+    slurm.set_output("sinfo", NODES);
     let mut clusters = slurm.clusters();
     let cluster = clusters.get(LOCAL, None).unwrap();
     cluster.detect().await;

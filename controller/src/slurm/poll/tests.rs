@@ -25,10 +25,10 @@ const T: i64 = 1_767_225_600_000;
 async fn what_the_queue_says_is_taken_over_field_by_field() {
     let slurm = FakeSlurm::new();
     let lines = [queued("71", "RUNNING", "c", "x"), queued("72", "PENDING", "c", "x")].concat();
-    slurm.says("squeue", &lines);
+    slurm.set_output("squeue", &lines);
     let mut clusters = slurm.clusters();
     let rows = [row(1, Some("72")), row(2, None), row(4, Some("71"))];
-    let seen = look(clusters.get("local", None).unwrap(), &rows, &mut MissingSince::new()).await;
+    let seen = poll_allocations(clusters.get("local", None).unwrap(), &rows, &mut MissingSince::new()).await;
     let expected = |id: i64, state: SlurmState, text: &str| Observation {
         key: (WorkflowId(3), AllocationId(id)),
         observation: SlurmObservation::Queued(state),
@@ -50,11 +50,11 @@ async fn what_the_queue_says_is_taken_over_field_by_field() {
 #[tokio::test]
 async fn what_the_queue_has_forgotten_is_looked_up_in_the_accounting() {
     let slurm = FakeSlurm::new();
-    slurm.says("squeue", &queued("71", "RUNNING", "c", "x"));
-    slurm.says("sacct", &recorded_line("72", "TIMEOUT", "x"));
+    slurm.set_output("squeue", &queued("71", "RUNNING", "c", "x"));
+    slurm.set_output("sacct", &recorded_line("72", "TIMEOUT", "x"));
     let mut clusters = slurm.clusters();
     let rows = [row(1, Some("71")), row(2, Some("72")), row(4, Some("73"))];
-    let seen = look(clusters.get("local", None).unwrap(), &rows, &mut MissingSince::new()).await;
+    let seen = poll_allocations(clusters.get("local", None).unwrap(), &rows, &mut MissingSince::new()).await;
     assert_eq!(seen[0].observation, SlurmObservation::Queued(SlurmState::Running));
     let recorded = Observation {
         observation: SlurmObservation::Recorded(SlurmState::Timeout),
@@ -77,7 +77,7 @@ async fn an_allocation_is_missing_since_it_was_first_missed() {
     let rows = [row(1, Some("71"))];
     let mut missing = async |seconds: u64| {
         slurm.advance(Duration::from_secs(seconds));
-        let seen = look(cluster, &rows, &mut unseen).await.remove(0);
+        let seen = poll_allocations(cluster, &rows, &mut unseen).await.remove(0);
         (seen.observation, seen.unseen_ms)
     };
     assert_eq!(missing(100).await, (SlurmObservation::Unseen, 0));
@@ -87,9 +87,9 @@ async fn an_allocation_is_missing_since_it_was_first_missed() {
     assert_eq!(missing(5).await, (SlurmObservation::NoAnswer, 0), "it is unknown");
     slurm.relents("sacct");
     assert_eq!(missing(5).await, (SlurmObservation::Unseen, 70_000));
-    slurm.says("squeue", &queued("71", "RUNNING", "c", "x"));
+    slurm.set_output("squeue", &queued("71", "RUNNING", "c", "x"));
     assert_eq!(missing(5).await, (SlurmObservation::Queued(SlurmState::Running), 0));
-    slurm.says("squeue", "");
+    slurm.set_output("squeue", "");
     assert_eq!(missing(5).await, (SlurmObservation::Unseen, 0), "it was there in between");
 }
 
@@ -101,16 +101,16 @@ async fn an_answer_that_did_not_come_says_nothing() {
     let rows = [row(1, Some("71")), row(2, Some("72"))];
     let unanswered: Vec<Observation> = rows.iter().map(|row| Observation::unanswered(key(row))).collect();
     slurm.refuses("squeue", "squeue: error: Socket timed out on send/recv operation");
-    assert_eq!(look(cluster, &rows, &mut MissingSince::new()).await, unanswered);
-    slurm.says("squeue", "not a line of squeue\n");
-    assert_eq!(look(cluster, &rows, &mut MissingSince::new()).await, unanswered);
+    assert_eq!(poll_allocations(cluster, &rows, &mut MissingSince::new()).await, unanswered);
+    slurm.set_output("squeue", "not a line of squeue\n");
+    assert_eq!(poll_allocations(cluster, &rows, &mut MissingSince::new()).await, unanswered);
     // The empty answer of a site without accounting is an answer.
-    slurm.says("squeue", "");
+    slurm.set_output("squeue", "");
     slurm.refuses("sacct", "Slurm accounting storage is disabled");
-    let seen = look(cluster, &rows, &mut MissingSince::new()).await;
+    let seen = poll_allocations(cluster, &rows, &mut MissingSince::new()).await;
     assert_eq!(seen.iter().map(|one| one.observation).collect::<Vec<_>>(), [SlurmObservation::Unseen; 2]);
     assert!(
-        look(cluster, &[row(1, None)], &mut MissingSince::new()).await.is_empty(),
+        poll_allocations(cluster, &[row(1, None)], &mut MissingSince::new()).await.is_empty(),
         "one without a number is not looked for"
     );
 }
@@ -120,7 +120,7 @@ async fn of_one_that_was_requeued_the_accounting_knows_the_former_end() {
     let slurm = FakeSlurm::new();
     let mut clusters = slurm.clusters();
     let cluster = clusters.get("local", None).unwrap();
-    slurm.says("squeue", &[queued("71", "PENDING", "c", "x"), queued("72", "PENDING", "c", "x")].concat());
+    slurm.set_output("squeue", &[queued("71", "PENDING", "c", "x"), queued("72", "PENDING", "c", "x")].concat());
     let records = [
         recorded_line("71", "NODE_FAIL", "x"),
         recorded_line("71", "PREEMPTED", "x"),
@@ -128,14 +128,14 @@ async fn of_one_that_was_requeued_the_accounting_knows_the_former_end() {
         recorded_line("71", "RUNNING", "x"),
         recorded_line("72", "TIMEOUT", "x"),
     ];
-    slurm.says("sacct", &records.concat());
+    slurm.set_output("sacct", &records.concat());
     let started = |row: AllocationRow| AllocationRow {
         started_ms: Some(5),
         status: torc_api::allocation::AllocationStatus::Active,
         ..row
     };
     let rows = [started(row(1, Some("71"))), row(2, Some("72"))];
-    let seen = look(cluster, &rows, &mut MissingSince::new()).await;
+    let seen = poll_allocations(cluster, &rows, &mut MissingSince::new()).await;
     assert_eq!(seen[0].former_end, Some(SlurmState::Preempted), "the latest end, not the latest record");
     assert_eq!(seen[1].former_end, None, "it has never started");
     let requested = slurm.calls("sacct");
@@ -165,7 +165,7 @@ async fn a_submission_that_was_cut_short_is_found_by_its_name() {
         queued("73", "PENDING", "another user's", &name(1)),
         queued("74", "PENDING", &name(2), &name(2)),
     ];
-    slurm.says("squeue", &lines.concat());
+    slurm.set_output("squeue", &lines.concat());
     let rows = [row(1, None), row(2, Some("74")), row(4, None)];
     assert_eq!(found(&slurm, &rows, 59_999).await, [(1, there("71", &["72"])), (4, PollResult::Unclear)]);
     assert_eq!(found(&slurm, &rows, 60_000).await, [(1, there("71", &["72"])), (4, PollResult::Lost)]);
@@ -175,7 +175,7 @@ async fn a_submission_that_was_cut_short_is_found_by_its_name() {
         "only of the one that the queue does not know: {requested:?}"
     );
     assert!(requested[0].contains("-S 2026-09-21T14:12:20"), "from a minute before it was decided upon: {requested:?}");
-    slurm.says(
+    slurm.set_output(
         "sacct",
         &[recorded_line("71", "COMPLETED", &name(4)), recorded_line("75", "COMPLETED", &name(4))].concat(),
     );
@@ -205,7 +205,7 @@ async fn serialized_allocations_are_told_apart_by_their_comments() {
     let slurm = FakeSlurm::new();
     let comment = |id: i64| slurm_name(&row(id, None), IDENTITY);
     let lines = [queued("71", "PENDING", &comment(2), "chain"), queued("72", "PENDING", &comment(1), "chain")];
-    slurm.says("squeue", &lines.concat());
+    slurm.set_output("squeue", &lines.concat());
     let mut clusters = slurm.clusters();
     let named = |_: &AllocationRow| "chain".to_owned();
     let rows = [row(1, None), row(2, None)];

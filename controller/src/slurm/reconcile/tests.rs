@@ -26,8 +26,8 @@ impl ReconcileFixture {
 
     async fn with_leadership(leadership: Leadership) -> Self {
         let slurm = FakeSlurm::new();
-        slurm.says("scontrol", "PartitionName=short MaxTime=01:00:00 State=UP TotalNodes=2 MaxNodes=UNLIMITED\n");
-        slurm.says("sinfo", "short|2|8|16000|(null)|idle\n");
+        slurm.set_output("scontrol", "PartitionName=short MaxTime=01:00:00 State=UP TotalNodes=2 MaxNodes=UNLIMITED\n");
+        slurm.set_output("sinfo", "short|2|8|16000|(null)|idle\n");
         let server = TestServer::start_in(tempfile::tempdir().unwrap(), VirtualClock::from_now()).await;
         server.engine.serve_slurm().await.unwrap();
         let config = SlurmConfig {
@@ -84,7 +84,7 @@ impl ReconcileFixture {
 
     fn queue(&self, jobs: &[(&str, &str)]) {
         let line = |(number, state): &(&str, &str)| format!("{number}|{state}|short|1|N/A|N/A|1:00|n1|(null)|x|None\n");
-        self.slurm.says("squeue", &jobs.iter().map(line).collect::<String>());
+        self.slurm.set_output("squeue", &jobs.iter().map(line).collect::<String>());
     }
 }
 
@@ -184,7 +184,7 @@ async fn an_allocation_is_over_when_slurm_says_so() {
     assert_eq!(fixture.allocations().await, [known("501", "pending"), known("502", "pending")], "silence says nothing");
     fixture.queue(&[("501", "RUNNING"), ("502", "RUNNING")]);
     fixture.tick(true).await;
-    fixture.slurm.says("sacct", "501|COMPLETED|0:0|2026-01-01T00:00:30|2026-01-01T00:00:40|n3|x\n");
+    fixture.slurm.set_output("sacct", "501|COMPLETED|0:0|2026-01-01T00:00:30|2026-01-01T00:00:40|n3|x\n");
     fixture.queue(&[("502", "RUNNING")]);
     fixture.server.ok("POST", "/v1/workflows/w/suspend", None).await;
     fixture.tick(true).await;
@@ -242,7 +242,7 @@ async fn orphans_are_found_and_a_dry_run_changes_nothing() {
     let mut fixture = ReconcileFixture::new().await;
     fixture.apply("w", 1).await;
     fixture.tick(false).await;
-    fixture.slurm.says("sacct", "501|FAILED|1:0|2026-01-01T00:00:30|2026-01-01T00:00:40|n3|x\n");
+    fixture.slurm.set_output("sacct", "501|FAILED|1:0|2026-01-01T00:00:30|2026-01-01T00:00:40|n3|x\n");
     let before = fixture.allocations().await;
     let request = |dry_run| SyncStatusRequest { dry_run, ..SyncStatusRequest::default() };
     let report = fixture.context.find_orphans(WorkflowId(1), request(true)).await.unwrap();
@@ -276,7 +276,7 @@ fn what_an_earlier_process_did_not_see_counts() {
 }
 
 #[test]
-fn pauses_double_from_ten_seconds_to_five_minutes() {
+fn delays_double_from_ten_seconds_to_five_minutes() {
     let seconds = |count| delay_after(count, INITIAL_BACKOFF).as_secs();
     assert_eq!([0, 1, 2, 3, 4, 5, 6, 7, 33, 99].map(seconds), [10, 10, 20, 40, 80, 160, 300, 300, 300, 300]);
     assert_eq!(delay_after(3, Duration::from_secs(2)), Duration::from_secs(8), "a loop that is faster waits less");
@@ -305,7 +305,7 @@ async fn a_submission_without_answer_is_adopted_once() {
     assert_eq!(fixture.slurm.calls("sbatch").len(), 1, "it is not known yet whether Slurm has it");
     let name = format!("torc-wf1-a1-{}", fixture.server.engine.identity().await.unwrap());
     let line = |number: i32| format!("{number}|PENDING|short|1|N/A|N/A|1:00||{name}|{name}|None\n");
-    fixture.slurm.says("squeue", &[line(71), line(72)].concat());
+    fixture.slurm.set_output("squeue", &[line(71), line(72)].concat());
     fixture.tick(true).await;
     assert_eq!(fixture.allocations().await, [known("71", "pending")]);
     assert_eq!(fixture.slurm.calls("scancel"), ["72"], "the other one has no allocation");
@@ -441,7 +441,7 @@ async fn orphans_of_one_workflow_are_reported_over_http() {
     fixture.apply("v", 1).await;
     fixture.tick(false).await;
     let record = |number: i32| format!("{number}|FAILED|1:0|2026-01-01T00:00:30|2026-01-01T00:00:40|n3|x\n");
-    fixture.slurm.says("sacct", &[record(501), record(502)].concat());
+    fixture.slurm.set_output("sacct", &[record(501), record(502)].concat());
     let issuer = Issuer::new(token_key(), None);
     let credentials =
         CredentialIssuer::new("https://s".to_owned(), issuer.clone(), Duration::from_secs(9), ServerTrust::default());

@@ -61,7 +61,7 @@ impl LiveWorkflow {
                 TriggerType::OnWorkflowComplete => true,
                 TriggerType::OnWorkerStart | TriggerType::OnWorkerComplete => !row.state.is_open(),
             };
-            row.state != ActionState::Waiting && !action.is_part() && is_concerned
+            row.state != ActionState::Waiting && !action.is_worker_part() && is_concerned
         };
         for id in self.actions.ids(is_reset) {
             self.actions.reset(id, tx);
@@ -74,7 +74,7 @@ impl LiveWorkflow {
         let mut rows = Vec::new();
         for record in std::mem::take(&mut self.actions).into_records() {
             let known = record.row();
-            if record.is_part() || record.is_recovery() {
+            if record.is_worker_part() || record.is_recovery() {
                 tx.changes.action_removed(known.id);
                 continue;
             }

@@ -14,7 +14,7 @@ use crate::engine::tx::Tx;
 use crate::engine::workflow::Observation;
 use crate::engine::workflows::Workflows;
 use crate::ids::{AllocationId, AllocationKey, JobId, RunnerId, WorkflowId};
-use crate::planning::orphans::{self, KnownAllocation, KnownRunner, OrphanFindings, RunningJob, SlurmObservation};
+use crate::planning::orphans::{self, KnownRunner, ObservedAllocation, OrphanFindings, RunningJob, SlurmObservation};
 use crate::rows::AllocationRow;
 
 /// Difference of start times above which an allocation has restarted. Slurm rounds times to seconds.
@@ -32,7 +32,7 @@ impl Orphans {
     /// Returns whether nothing was found.
     pub fn is_empty(&self) -> bool {
         self.findings.over.is_empty()
-            && self.findings.coming_back.is_empty()
+            && self.findings.requeued.is_empty()
             && self.findings.stale_runners.is_empty()
             && self.findings.lost_jobs.is_empty()
     }
@@ -41,7 +41,7 @@ impl Orphans {
 impl Engine {
     /// Returns the allocations, runners and jobs that have ended or are lost according to Slurm. Changes nothing.
     pub fn find_orphans(&self, observations: &[Observation]) -> Orphans {
-        let allocations: Vec<KnownAllocation> = observations
+        let allocations: Vec<ObservedAllocation> = observations
             .iter()
             .filter_map(|seen| Some(observed(live_allocation(&self.workflows, seen.key)?, seen)))
             .collect();
@@ -98,7 +98,7 @@ impl Engine {
                 self.end_allocation(seen.key, Some(*state), ended_ms, tx);
             }
         }
-        for id in &findings.coming_back {
+        for id in &findings.requeued {
             let Some(seen) = observation_of(*id) else { continue };
             let Some(workflow) = self.workflows.get_mut(&seen.key.0) else { continue };
             let Some(row) = workflow.allocations.requeue(seen, tx) else { continue };
@@ -178,7 +178,7 @@ impl Engine {
                     slurm_state: state,
                 })
                 .collect(),
-            requeued: findings.coming_back.iter().filter_map(named).map(AllocationRow::name).collect(),
+            requeued: findings.requeued.iter().filter_map(named).map(AllocationRow::name).collect(),
             in_doubt: findings.in_doubt.iter().filter_map(named).map(AllocationRow::name).collect(),
             runners: findings.stale_runners.iter().filter(serves).copied().collect(),
             jobs: findings.lost_jobs.iter().filter_map(|(id, cause)| job(*id, *cause)).collect(),
@@ -205,8 +205,8 @@ fn running_jobs(workflows: &Workflows) -> Vec<RunningJob> {
     running.map(|(_, job)| RunningJob { id: job.id().0, runner: job.runner().map_or(0, |runner| runner.0) }).collect()
 }
 
-fn observed(row: &AllocationRow, seen: &Observation) -> KnownAllocation {
-    KnownAllocation {
+fn observed(row: &AllocationRow, seen: &Observation) -> ObservedAllocation {
+    ObservedAllocation {
         id: row.id.0,
         is_active: row.status == AllocationStatus::Active,
         observation: seen.observation,

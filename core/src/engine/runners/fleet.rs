@@ -13,7 +13,7 @@ use crate::class::{JobClass, RunnerView, fits, minus};
 use crate::engine::workflow::LiveWorkflow;
 use crate::engine::workflows::Workflows;
 use crate::ids::{JobId, Now, RunnerId, WorkflowId};
-use crate::matching::{Allowance, ClassQueue, OwnerQueues, ResourcesInUse, WorkflowQueues};
+use crate::matching::{ClassQueue, LeaseAllowance, OwnerQueues, ResourcesInUse, WorkflowQueues};
 
 /// The workflows and runners at one time, to choose leases from.
 #[derive(Clone, Copy)]
@@ -193,8 +193,8 @@ impl<'a> Fleet<'a> {
 }
 
 /// Returns the number of jobs of a workflow that one answer may lease to a runner, in total and ahead.
-fn allowance(runner: &LiveRunner, workflow: &LiveWorkflow) -> Allowance {
-    let Some(prefetch) = &workflow.spec().prefetch else { return Allowance::default() };
+fn allowance(runner: &LiveRunner, workflow: &LiveWorkflow) -> LeaseAllowance {
+    let Some(prefetch) = &workflow.spec().prefetch else { return LeaseAllowance::default() };
     let number = |value: Option<i32>| value.map_or(usize::MAX, |value| value.unsigned_abs() as usize);
     let queued = || runner.waiting().filter(|key| key.workflow == workflow.id().0).count();
     let ahead = match (prefetch.enabled, prefetch.max_queued) {
@@ -202,5 +202,5 @@ fn allowance(runner: &LiveRunner, workflow: &LiveWorkflow) -> Allowance {
         (_, None) => usize::MAX,
         (_, max_queued) => number(max_queued).saturating_sub(queued()),
     };
-    Allowance { batch: number(prefetch.batch_size), ahead }
+    LeaseAllowance { batch: number(prefetch.batch_size), ahead }
 }

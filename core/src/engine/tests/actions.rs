@@ -79,11 +79,11 @@ impl ActionsFixture {
     }
 
     fn end(&mut self, test_runner: &mut TestRunner, lease: &Lease) -> SyncResponse {
-        self.sync(test_runner, SyncRequest { finished: vec![success(lease.key)], ..request_work(1, 8) })
+        self.sync(test_runner, SyncRequest { finished: vec![success(lease.key)], ..work_request(1, 8) })
     }
 
     fn fail(&mut self, test_runner: &mut TestRunner, lease: &Lease, cause: Cause) -> SyncResponse {
-        self.sync(test_runner, SyncRequest { finished: vec![failure(lease.key, 3, cause)], ..request_work(1, 8) })
+        self.sync(test_runner, SyncRequest { finished: vec![failure(lease.key, 3, cause)], ..work_request(1, 8) })
     }
 
     fn states(&self) -> Vec<ActionState> {
@@ -115,7 +115,7 @@ fn first_the_workflow_starts_then_the_worker_then_jobs_run() {
     let mut leases = fixture.request_work(&mut test_runner);
     for expected in ["one", "two", "worker"] {
         assert_eq!(names(&leases), [expected], "one after the other, in the document's order");
-        let held = SyncRequest { queued: vec![leases[0].key], ..request_work(1, 8) };
+        let held = SyncRequest { queued: vec![leases[0].key], ..work_request(1, 8) };
         assert_eq!(fixture.sync(&mut test_runner, held).leases, [], "nothing else before it has ended");
         leases = fixture.end(&mut test_runner, &leases[0].clone()).leases;
     }
@@ -173,7 +173,7 @@ fn an_action_is_executed_once_it_succeeds_in_three_tries() {
     let mut lease = leases.remove(0);
     let keys = |lease: &Lease| (lease.key.attempt, lease.role);
     assert_eq!(keys(&lease), (1, LeaseRole::Action));
-    fixture.sync(&mut test_runner, SyncRequest { running: vec![running(lease.key)], ..sync(1) });
+    fixture.sync(&mut test_runner, SyncRequest { running: vec![running(lease.key)], ..sync_request(1) });
     assert_eq!(fixture.states(), [Running], "not executed yet");
     fixture.harness.restart();
     assert_eq!(fixture.states(), [Running]);
@@ -197,13 +197,13 @@ fn a_stopped_runner_is_no_failure_and_a_lost_one_is() {
     }
     let tries = |fixture: &ActionsFixture| fixture.harness.engine.actions(fixture.harness.workflow()).unwrap()[0].tries;
     assert_eq!(tries(&fixture), 0);
-    fixture.sync(&mut test_runner, SyncRequest { running: vec![running(lease.key)], ..sync(1) });
-    fixture.sync(&mut test_runner, SyncRequest { leaving: true, ..sync(1) });
+    fixture.sync(&mut test_runner, SyncRequest { running: vec![running(lease.key)], ..sync_request(1) });
+    fixture.sync(&mut test_runner, SyncRequest { leaving: true, ..sync_request(1) });
     assert_eq!((tries(&fixture), fixture.states()), (1, vec![Pending]));
     let mut other = fixture.register("two");
     let lease = fixture.request_work(&mut other).remove(0);
     // A lease that was never started is no try.
-    fixture.sync(&mut other, SyncRequest { returned: vec![lease.key], leaving: true, ..sync(1) });
+    fixture.sync(&mut other, SyncRequest { returned: vec![lease.key], leaving: true, ..sync_request(1) });
     assert_eq!((tries(&fixture), fixture.states()), (1, vec![Pending]));
 }
 
@@ -229,7 +229,7 @@ fn a_silent_runners_action_goes_to_another() {
     assert_eq!((again.key.job, again.key.attempt), (lease.key.job, 2), "a runner may have started the first");
     assert_ne!(again.key.lease_id, lease.key.lease_id);
     let mut back = fixture.register("one");
-    let answer = fixture.sync(&mut back, SyncRequest { running: vec![running(lease.key)], ..sync(1) });
+    let answer = fixture.sync(&mut back, SyncRequest { running: vec![running(lease.key)], ..sync_request(1) });
     assert_eq!(answer.cancel, [lease.key], "it is not its own any more");
     fixture.end(&mut other, &again);
     assert_eq!(fixture.states(), [Executed]);
@@ -285,7 +285,7 @@ impl ActionsFixture {
         while !leases.is_empty() {
             done.extend(names(&leases).into_iter().map(str::to_owned));
             let finished = leases.iter().map(|lease| success(lease.key)).collect();
-            leases = self.sync(test_runner, SyncRequest { finished, ..request_work(1, 8) }).leases;
+            leases = self.sync(test_runner, SyncRequest { finished, ..work_request(1, 8) }).leases;
         }
         done
     }
@@ -323,7 +323,7 @@ fn without_a_runner_the_action_waits_and_the_workflow_ends() {
     let a = fixture.request_work(&mut test_runner).remove(0);
     fixture.end(&mut test_runner, &a);
     assert!(!fixture.is_finished());
-    fixture.sync(&mut test_runner, SyncRequest { leaving: true, ..sync(1) });
+    fixture.sync(&mut test_runner, SyncRequest { leaving: true, ..sync_request(1) });
     assert_eq!((fixture.is_finished(), fixture.states()), (true, vec![Pending]));
     let mut next = fixture.register("two");
     assert_eq!(fixture.work_off(&mut next), ["end"]);
@@ -341,7 +341,7 @@ fn a_canceled_workflow_runs_only_its_completion_actions() {
     let id = fixture.harness.workflow();
     fixture.harness.run(|engine, tx| engine.cancel(id, tx)).unwrap();
     let answer =
-        fixture.sync(&mut test_runner, SyncRequest { running: vec![running(start.key)], ..request_work(1, 8) });
+        fixture.sync(&mut test_runner, SyncRequest { running: vec![running(start.key)], ..work_request(1, 8) });
     assert_eq!(answer.cancel, [start.key]);
     assert_eq!((names(&answer.leases), answer.directive), (vec!["end"], RunnerDirective::Continue));
     assert_eq!(fixture.states(), [Pending, Waiting, Skipped]);
@@ -360,7 +360,7 @@ fn a_leaving_worker_is_given_its_last_commands() {
     let (mut one, mut two) = (fixture.register("one"), fixture.register("two"));
     assert_eq!(fixture.work_off(&mut one), ["a"]);
     fixture.request_work(&mut two);
-    let completing = || SyncRequest { completing: true, stopping: true, ..sync(1) };
+    let completing = || SyncRequest { completing: true, stopping: true, ..sync_request(1) };
     let mut leases = fixture.sync(&mut one, completing()).leases;
     for expected in ["each", "once"] {
         assert_eq!(names(&leases), [expected]);
@@ -380,7 +380,10 @@ fn a_worker_that_disappears_skips_its_last_commands() {
     let mut test_runner = fixture.register("one");
     let leases = fixture.request_work(&mut test_runner);
     assert_eq!(fixture.states(), [Waiting, Waiting]);
-    fixture.sync(&mut test_runner, SyncRequest { returned: leases.iter().map(|lease| lease.key).collect(), ..sync(1) });
+    fixture.sync(
+        &mut test_runner,
+        SyncRequest { returned: leases.iter().map(|lease| lease.key).collect(), ..sync_request(1) },
+    );
     fixture.harness.silence(121_000);
     assert_eq!(fixture.states(), [Waiting, Skipped]);
 }
@@ -471,7 +474,7 @@ fn suspended_and_deleted_workflows_start_no_actions() {
     let lease = fixture.request_work(&mut test_runner).remove(0);
     fixture.harness.run(|engine, tx| engine.delete(id, tx)).unwrap();
     assert!(fixture.harness.database.actions.is_empty());
-    let answer = fixture.sync(&mut test_runner, SyncRequest { running: vec![running(lease.key)], ..sync(1) });
+    let answer = fixture.sync(&mut test_runner, SyncRequest { running: vec![running(lease.key)], ..sync_request(1) });
     assert_eq!(answer.cancel, [lease.key]);
 }
 
@@ -488,7 +491,7 @@ fn what_belongs_to_an_end_runs_in_a_suspended_workflow() {
     let leases = fixture.end(&mut test_runner, &a).leases;
     assert_eq!(names(&leases), ["end"], "commands of the gate wait until it is resumed");
     assert_eq!(fixture.states()[..2], [Pending, Pending]);
-    let completing = SyncRequest { completing: true, stopping: true, ..sync(1) };
+    let completing = SyncRequest { completing: true, stopping: true, ..sync_request(1) };
     let leases =
         fixture.sync(&mut test_runner, SyncRequest { finished: vec![success(leases[0].key)], ..completing }).leases;
     assert_eq!(names(&leases), ["worker"]);
@@ -501,7 +504,7 @@ fn a_triggered_action_waits_for_its_earlier_commands() {
     let mut test_runner = fixture.register("one");
     let a = fixture.request_work(&mut test_runner).remove(0);
     let end = fixture.end(&mut test_runner, &a).leases.remove(0);
-    fixture.sync(&mut test_runner, SyncRequest { running: vec![running(end.key)], ..sync(1) });
+    fixture.sync(&mut test_runner, SyncRequest { running: vec![running(end.key)], ..sync_request(1) });
     let id = fixture.harness.workflow();
     let again = Retry::Jobs(vec!["a".to_owned()]);
     fixture.harness.run(|engine, tx| engine.retry(id, &again, tx)).unwrap();
@@ -511,7 +514,7 @@ fn a_triggered_action_waits_for_its_earlier_commands() {
     assert_eq!(fixture.states(), [Pending]);
     for _ in 0..2 {
         let answer =
-            fixture.sync(&mut test_runner, SyncRequest { running: vec![running(end.key)], ..request_work(1, 8) });
+            fixture.sync(&mut test_runner, SyncRequest { running: vec![running(end.key)], ..work_request(1, 8) });
         assert_eq!((answer.cancel, answer.leases.len()), (vec![end.key], 0));
         assert_eq!(fixture.request_work(&mut other), []);
         fixture.harness.restart();

@@ -234,7 +234,7 @@ fn only_jobs_without_a_runner_are_lost() {
     let [lives, gone] = ["n1", "n2"].map(|host| harness.register(&runner(host)));
     for id in [lives, gone] {
         let answer = harness.sync(id, &work_request(1, 1));
-        harness.sync(id, &SyncRequest { running: vec![running(answer.leases[0].key)], ..sync(2) });
+        harness.sync(id, &SyncRequest { running: vec![running(answer.leases[0].key)], ..sync_request(2) });
     }
     harness.engine.runners.forget(&gone);
     let report = harness.engine.orphan_report(&harness.engine.find_orphans(&[]), None);
@@ -303,7 +303,7 @@ fn an_allocation_that_was_requeued_for_a_dead_node_says_so() {
     let key = harness.allocation("7");
     let id = harness.runner_in("n1", "7");
     let answer = harness.sync(id, &work_request(1, 1));
-    harness.sync(id, &SyncRequest { running: vec![running(answer.leases[0].key)], ..sync(2) });
+    harness.sync(id, &SyncRequest { running: vec![running(answer.leases[0].key)], ..sync_request(2) });
     let seen = Observation {
         observation: SlurmObservation::Queued(SlurmState::Pending),
         former_end: Some(SlurmState::NodeFailure),
@@ -345,8 +345,8 @@ fn an_unseen_restart_loses_only_earlier_jobs_and_runners() {
 fn an_allocation_is_canceled_when_slurm_confirms_it() {
     let mut harness = EngineHarness::with(&for_slurm());
     let key = harness.allocation("7");
-    let asked = harness.run(|engine, tx| engine.cancel_allocations(&[key], tx));
-    assert_eq!(asked[0].slurm_job_id.as_deref(), Some("7"));
+    let requested = harness.run(|engine, tx| engine.cancel_allocations(&[key], tx));
+    assert_eq!(requested[0].slurm_job_id.as_deref(), Some("7"));
     assert_eq!(harness.row(key).status, AllocationStatus::Pending, "it is there until it is gone");
     harness.observe_slurm(key, SlurmObservation::Recorded(SlurmState::Cancelled));
     assert_eq!(harness.row(key).status, AllocationStatus::Canceled);
@@ -447,5 +447,5 @@ fn an_action_is_executed_when_slurm_has_all_that_it_asked_for() {
     harness.submitted((id, rows[1].id), "2");
     assert_eq!(state(&harness), ActionState::Executed);
     let needs = &harness.engine.slurm_needs(Some(&RunnerScope::All), harness.now)[0];
-    assert_eq!((needs.actions.len(), needs.asked["s"].0), (0, 2));
+    assert_eq!((needs.actions.len(), needs.requested["s"].0), (0, 2));
 }

@@ -16,7 +16,7 @@ fn busy() -> (EngineHarness, WorkflowId, RunnerId) {
     let id = harness.register(&runner("one"));
     harness.sync(id, &work_request(1, 2));
     let [a, b] = ["a", "b"].map(|name| harness.key(name));
-    harness.sync(id, &SyncRequest { running: vec![running(a)], queued: vec![b], ..sync(2) });
+    harness.sync(id, &SyncRequest { running: vec![running(a)], queued: vec![b], ..sync_request(2) });
     let workflow = harness.workflow();
     (harness, workflow, id)
 }
@@ -38,7 +38,7 @@ fn retry(harness: &mut EngineHarness, workflow: WorkflowId, which: &Retry) -> Re
 
 fn hold(harness: &EngineHarness, sequence: u64) -> SyncRequest {
     let [a, b] = ["a", "b"].map(|name| harness.key(name));
-    SyncRequest { running: vec![running(a)], queued: vec![b], ..request_work(sequence, 8) }
+    SyncRequest { running: vec![running(a)], queued: vec![b], ..work_request(sequence, 8) }
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn suspend_gives_no_new_leases_and_resume_does() {
     suspend(&mut harness, workflow, false).unwrap();
     assert!(harness.engine.wake_version() > wake_version, "who waits is told");
     let a = running(harness.key("a"));
-    let leases = harness.sync(id, &SyncRequest { running: vec![a], ..request_work(6, 8) }).leases;
+    let leases = harness.sync(id, &SyncRequest { running: vec![a], ..work_request(6, 8) }).leases;
     assert_eq!(leases.iter().map(|lease| lease.name.as_str()).collect::<Vec<_>>(), ["b", "c"]);
 }
 
@@ -127,11 +127,11 @@ fn cancel_ends_everything_and_tells_the_runner() {
     use JobState::{Canceled, Running};
     assert_eq!(harness.states(&["a", "b", "c", "d"]), [Running, Canceled, Canceled, Canceled]);
     harness.restart();
-    let request = SyncRequest { running: vec![running(a)], queued: vec![b], ..request_work(3, 8) };
+    let request = SyncRequest { running: vec![running(a)], queued: vec![b], ..work_request(3, 8) };
     let answer = harness.sync(id, &request);
     assert_eq!((answer.cancel.clone(), answer.leases.len()), (vec![a, b], 0));
     assert_eq!(answer.directive, RunnerDirective::Continue, "something still runs");
-    let ended = SyncRequest { finished: vec![failure(a, 143, Cause::ExitCode)], ..sync(4) };
+    let ended = SyncRequest { finished: vec![failure(a, 143, Cause::ExitCode)], ..sync_request(4) };
     let answer = harness.sync(id, &ended);
     assert_eq!(answer.directive, RunnerDirective::Canceled);
     let result = harness.results_of("a")[0];
@@ -144,7 +144,7 @@ fn a_started_lease_of_a_canceled_workflow_is_ended() {
     let (mut harness, workflow, id) = busy();
     let [a, b] = ["a", "b"].map(|name| harness.key(name));
     cancel(&mut harness, workflow).unwrap();
-    let answer = harness.sync(id, &SyncRequest { running: vec![running(a), running(b)], ..sync(3) });
+    let answer = harness.sync(id, &SyncRequest { running: vec![running(a), running(b)], ..sync_request(3) });
     assert_eq!(answer.cancel, [a, b]);
     assert_eq!(harness.state_of("b"), JobState::Canceled);
 }
@@ -158,7 +158,7 @@ fn retry_after_cancel_also_takes_what_is_being_ended() {
     use JobState::{Blocked, Ready};
     assert_eq!(harness.states(&["a", "b", "c", "d"]), [Blocked, Blocked, Ready, Blocked]);
     assert_eq!(["a", "b", "c", "d"].map(|name| harness.job(name).attempt), [2, 2, 1, 1]);
-    let answer = harness.sync(id, &SyncRequest { running: vec![running(old)], ..sync(3) });
+    let answer = harness.sync(id, &SyncRequest { running: vec![running(old)], ..sync_request(3) });
     assert_eq!(answer.cancel, [old]);
     assert_eq!(harness.states(&["a", "b", "c", "d"]), [Blocked, Ready, Ready, Blocked], "b is nowhere");
 }
@@ -169,9 +169,9 @@ fn retry_of_one_job_lets_another_that_was_not_told_go_on() {
     cancel(&mut harness, workflow).unwrap();
     retry(&mut harness, workflow, &Retry::Jobs(vec!["c".to_owned()])).unwrap();
     let a = harness.key("a");
-    let answer = harness.sync(id, &SyncRequest { running: vec![running(a)], ..sync(3) });
+    let answer = harness.sync(id, &SyncRequest { running: vec![running(a)], ..sync_request(3) });
     assert_eq!(answer.cancel, []);
-    harness.sync(id, &SyncRequest { finished: vec![failure(a, 1, Cause::ExitCode)], ..sync(4) });
+    harness.sync(id, &SyncRequest { finished: vec![failure(a, 1, Cause::ExitCode)], ..sync_request(4) });
     assert_eq!(harness.state_of("a"), JobState::Failed);
 }
 
@@ -181,9 +181,9 @@ fn a_deleted_workflow_is_gone_and_its_jobs_are_ended() {
     let [a, b] = ["a", "b"].map(|name| harness.key(name));
     harness.run(|engine, tx| engine.delete(workflow, tx)).unwrap();
     assert!(harness.database.workflows.is_empty() && harness.database.jobs.is_empty());
-    let answer = harness.sync(id, &SyncRequest { running: vec![running(a)], queued: vec![b], ..request_work(3, 8) });
+    let answer = harness.sync(id, &SyncRequest { running: vec![running(a)], queued: vec![b], ..work_request(3, 8) });
     assert_eq!((answer.cancel, answer.leases), (vec![a, b], vec![]));
-    let answer = harness.sync(id, &SyncRequest { finished: vec![success(a)], ..sync(4) });
+    let answer = harness.sync(id, &SyncRequest { finished: vec![success(a)], ..sync_request(4) });
     assert_eq!(answer.refused, [a]);
     let again = harness.run(|engine, tx| engine.delete(workflow, tx));
     assert_eq!(again, Err(CommandError::NoWorkflow(workflow.to_string())));

@@ -35,13 +35,13 @@ fn a_workflow_that_succeeds() {
     let id = harness.register(&runner("one"));
     harness.pass(1_000);
     harness.sync(id, &work_request(1, 1));
-    harness.sync(id, &SyncRequest { running: vec![running(harness.key("a"))], ..sync(2) });
+    harness.sync(id, &SyncRequest { running: vec![running(harness.key("a"))], ..sync_request(2) });
     assert_eq!(summary(&harness), ["Accepted=True/Planned", "Succeeded=Unknown/Running"]);
     harness.pass(1_000);
-    harness.sync(id, &SyncRequest { finished: vec![success(harness.key("a"))], ..request_work(3, 1) });
+    harness.sync(id, &SyncRequest { finished: vec![success(harness.key("a"))], ..work_request(3, 1) });
     assert_eq!(since(&harness, "Finished"), applied, "nothing new was said");
     harness.pass(1_000);
-    harness.sync(id, &SyncRequest { finished: vec![success(harness.key("b"))], ..sync(4) });
+    harness.sync(id, &SyncRequest { finished: vec![success(harness.key("b"))], ..sync_request(4) });
     assert_eq!(summary(&harness), ["Accepted=True/Planned", "Finished=True/Succeeded", "Succeeded=True/Completed"]);
     assert_eq!(since(&harness, "Accepted"), applied);
     assert_eq!(since(&harness, "Finished"), crate::time::rfc3339(harness.now.wall_ms));
@@ -58,7 +58,7 @@ fn the_end_is_announced_after_the_last_job() {
     let mut harness = EngineHarness::with(&Plan::new([job("a")]));
     let id = harness.register(&runner("one"));
     harness.sync(id, &work_request(1, 1));
-    harness.sync(id, &SyncRequest { finished: vec![success(harness.key("a"))], ..sync(2) });
+    harness.sync(id, &SyncRequest { finished: vec![success(harness.key("a"))], ..sync_request(2) });
     let reasons = harness.reasons();
     assert_eq!(reasons[reasons.len() - 2..], ["JobsChanged", "WorkflowFinished"]);
 }
@@ -68,7 +68,7 @@ fn a_workflow_that_fails_and_is_tried_again() {
     let mut harness = EngineHarness::with(&Plan::new([job("a")]));
     let id = harness.register(&runner("one"));
     harness.sync(id, &work_request(1, 1));
-    harness.sync(id, &SyncRequest { finished: vec![failure(harness.key("a"), 1, Cause::ExitCode)], ..sync(2) });
+    harness.sync(id, &SyncRequest { finished: vec![failure(harness.key("a"), 1, Cause::ExitCode)], ..sync_request(2) });
     assert_eq!(summary(&harness), ["Accepted=True/Planned", "Finished=True/Failed", "Succeeded=False/JobsFailed"]);
     let failed = since(&harness, "Succeeded");
     let workflow = harness.workflow();
@@ -92,7 +92,7 @@ fn suspended_stalled_and_canceled() {
     harness.run(|engine, tx| engine.resume(workflow, tx)).unwrap();
     let id = harness.register(&runner("one"));
     harness.sync(id, &work_request(1, 1));
-    harness.sync(id, &SyncRequest { finished: vec![failure(harness.key("a"), 1, Cause::ExitCode)], ..sync(2) });
+    harness.sync(id, &SyncRequest { finished: vec![failure(harness.key("a"), 1, Cause::ExitCode)], ..sync_request(2) });
     assert_eq!(
         summary(&harness),
         ["Accepted=True/Planned", "Stalled=True/PendingFailedJobs", "Succeeded=Unknown/Stalled"]
@@ -112,10 +112,16 @@ fn a_status_that_says_nothing_new_is_not_written() {
     let mut harness = EngineHarness::with(&Plan::new([job("a"), job("b")]));
     let id = harness.register(&runner("one"));
     harness.sync(id, &work_request(1, 2));
-    harness.sync(id, &SyncRequest { running: vec![running(harness.key("a")), running(harness.key("b"))], ..sync(2) });
+    harness.sync(
+        id,
+        &SyncRequest { running: vec![running(harness.key("a")), running(harness.key("b"))], ..sync_request(2) },
+    );
     let before = harness.database.workflows.clone();
-    let request =
-        SyncRequest { finished: vec![success(harness.key("a"))], running: vec![running(harness.key("b"))], ..sync(3) };
+    let request = SyncRequest {
+        finished: vec![success(harness.key("a"))],
+        running: vec![running(harness.key("b"))],
+        ..sync_request(3)
+    };
     let mut tx = harness.engine.begin(harness.now);
     harness.engine.sync(id, &request, &mut tx).unwrap();
     let changes = harness.engine.finish(tx);
@@ -133,7 +139,7 @@ fn recovering_holds_until_the_retried_jobs_end() {
         |harness: &EngineHarness| harness.engine.workflow_summary(harness.workflow()).unwrap().status.recovery;
     assert_eq!(recovery(&harness), None);
     let failed = vec![failure(harness.key("a"), 137, Cause::OutOfMemory), failure(harness.key("b"), -128, Cause::Lost)];
-    harness.sync(id, &SyncRequest { finished: failed, ..sync(2) });
+    harness.sync(id, &SyncRequest { finished: failed, ..sync_request(2) });
     let expected = ["Accepted=True/Planned", "Recovering=True/OutOfMemory", "Succeeded=Unknown/Recovering"];
     assert_eq!(summary(&harness), expected);
     let said = recovery(&harness).unwrap();
@@ -144,14 +150,18 @@ fn recovering_holds_until_the_retried_jobs_end() {
     harness.sync(id, &work_request(3, 2));
     harness.sync(
         id,
-        &SyncRequest { finished: vec![success(harness.key("a"))], running: vec![running(harness.key("b"))], ..sync(4) },
+        &SyncRequest {
+            finished: vec![success(harness.key("a"))],
+            running: vec![running(harness.key("b"))],
+            ..sync_request(4)
+        },
     );
     assert_eq!(summary(&harness)[1], "Recovering=True/Lost");
     assert_eq!(since(&harness, "Recovering"), begun, "it is the same recovery");
-    harness.sync(id, &SyncRequest { finished: vec![failure(harness.key("b"), -128, Cause::Lost)], ..sync(5) });
+    harness.sync(id, &SyncRequest { finished: vec![failure(harness.key("b"), -128, Cause::Lost)], ..sync_request(5) });
     assert_eq!(recovery(&harness).map(|recovery| recovery.round), Some(2));
     harness.sync(id, &work_request(6, 1));
-    harness.sync(id, &SyncRequest { finished: vec![success(harness.key("b"))], ..sync(7) });
+    harness.sync(id, &SyncRequest { finished: vec![success(harness.key("b"))], ..sync_request(7) });
     assert_eq!(summary(&harness), ["Accepted=True/Planned", "Finished=True/Succeeded", "Succeeded=True/Completed"]);
     assert_eq!(recovery(&harness), None);
 }
@@ -161,9 +171,15 @@ fn permanent_failures_and_canceled_jobs_are_not_recovered() {
     let mut harness = EngineHarness::with(&Plan::new([job("a"), job("b")]));
     let id = harness.register(&runner("one"));
     harness.sync(id, &work_request(1, 2));
-    harness.sync(id, &SyncRequest { finished: vec![failure(harness.key("a"), 137, Cause::OutOfMemory)], ..sync(2) });
+    harness.sync(
+        id,
+        &SyncRequest { finished: vec![failure(harness.key("a"), 137, Cause::OutOfMemory)], ..sync_request(2) },
+    );
     assert_eq!(summary(&harness)[1], "Succeeded=Unknown/Running");
-    harness.sync(id, &SyncRequest { finished: vec![failure(harness.key("b"), -128, Cause::NodeFailure)], ..sync(3) });
+    harness.sync(
+        id,
+        &SyncRequest { finished: vec![failure(harness.key("b"), -128, Cause::NodeFailure)], ..sync_request(3) },
+    );
     assert_eq!(summary(&harness)[1], "Recovering=True/NodeFailure");
     let workflow = harness.workflow();
     harness.run(|engine, tx| engine.cancel(workflow, tx)).unwrap();
@@ -179,12 +195,12 @@ fn a_workflow_is_stopped_at_its_deadline() {
     assert_eq!(summary(&harness), ["Accepted=True/Planned", "Succeeded=Unknown/Pending"], "what waits is not running");
     harness.sync(id, &work_request(1, 1));
     let a = harness.key("a");
-    harness.sync(id, &SyncRequest { running: vec![running(a)], ..sync(2) });
+    harness.sync(id, &SyncRequest { running: vec![running(a)], ..sync_request(2) });
     harness.silence(59_000);
-    assert_eq!(harness.sync(id, &SyncRequest { running: vec![running(a)], ..sync(3) }).cancel, []);
+    assert_eq!(harness.sync(id, &SyncRequest { running: vec![running(a)], ..sync_request(3) }).cancel, []);
     harness.silence(1_100);
-    assert_eq!(harness.sync(id, &SyncRequest { running: vec![running(a)], ..sync(4) }).cancel, [a]);
-    harness.sync(id, &SyncRequest { finished: vec![failure(a, 143, Cause::Canceled)], ..sync(5) });
+    assert_eq!(harness.sync(id, &SyncRequest { running: vec![running(a)], ..sync_request(4) }).cancel, [a]);
+    harness.sync(id, &SyncRequest { finished: vec![failure(a, 143, Cause::Canceled)], ..sync_request(5) });
     let over = ["Accepted=True/Planned", "Finished=True/DeadlineExceeded", "Succeeded=False/DeadlineExceeded"];
     assert_eq!(summary(&harness), over);
     assert!(harness.reasons().contains(&"DeadlineExceeded"));

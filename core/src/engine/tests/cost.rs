@@ -24,7 +24,7 @@ fn an_end_writes_the_jobs_that_it_moves_and_no_others() {
     let id = harness.register(&runner("one"));
     harness.sync(id, &work_request(1, 1));
     let key = harness.key("first_000");
-    let changes = written(&mut harness, &SyncRequest { finished: vec![success(key)], ..request_work(2, 1) });
+    let changes = written(&mut harness, &SyncRequest { finished: vec![success(key)], ..work_request(2, 1) });
     assert_eq!((changes.jobs.len(), changes.results.len(), changes.workflows.len()), (0, 1, 1));
     let mut moved: Vec<i64> = changes.job_updates.iter().map(|update| update.id.0).collect();
     moved.sort_unstable();
@@ -65,7 +65,7 @@ fn a_retry_visits_each_dependent_once() {
     let id = harness.register(&runner("one"));
     let leases = harness.sync(id, &work_request(1, 3)).leases;
     let finished = leases.iter().map(|lease| failure(lease.key, 1, Cause::ExitCode)).collect();
-    harness.sync(id, &SyncRequest { finished, ..sync(2) });
+    harness.sync(id, &SyncRequest { finished, ..sync_request(2) });
     assert_eq!(harness.state_of("l59_2"), JobState::Canceled, "it was canceled along all those paths, too");
     let affected = harness.run(|engine, tx| engine.retry(workflow, &Retry::Failed, tx));
     assert_eq!(affected, Ok((LAYERS * WIDTH) as i64));
@@ -79,17 +79,17 @@ fn a_retry_never_sets_a_descendant_free_that_still_runs() {
     let (workflow, id) = (harness.workflow(), harness.register(&runner("one")));
     harness.sync(id, &work_request(1, 1));
     let bad = failure(harness.key("bad"), 1, Cause::ExitCode);
-    harness.sync(id, &SyncRequest { finished: vec![bad], ..request_work(2, 1) });
+    harness.sync(id, &SyncRequest { finished: vec![bad], ..work_request(2, 1) });
     let below = harness.key("below");
-    harness.sync(id, &SyncRequest { running: vec![running(below)], ..sync(3) });
+    harness.sync(id, &SyncRequest { running: vec![running(below)], ..sync_request(3) });
     harness.run(|engine, tx| engine.retry(workflow, &Retry::Failed, tx)).unwrap();
     // The retried job succeeds before the descendant of the earlier attempt has ended.
     let other = harness.register(&runner("two"));
     let again = harness.sync(other, &work_request(1, 2)).leases;
     assert_eq!(again.iter().map(|lease| lease.name.as_str()).collect::<Vec<_>>(), ["bad"]);
-    let answer = harness.sync(other, &SyncRequest { finished: vec![success(again[0].key)], ..request_work(2, 2) });
+    let answer = harness.sync(other, &SyncRequest { finished: vec![success(again[0].key)], ..work_request(2, 2) });
     assert_eq!((answer.leases.len(), harness.state_of("below")), (0, JobState::Blocked));
-    assert_eq!(harness.sync(id, &SyncRequest { running: vec![running(below)], ..sync(4) }).cancel, [below]);
-    harness.sync(id, &SyncRequest { finished: vec![failure(below, 143, Cause::Canceled)], ..sync(5) });
+    assert_eq!(harness.sync(id, &SyncRequest { running: vec![running(below)], ..sync_request(4) }).cancel, [below]);
+    harness.sync(id, &SyncRequest { finished: vec![failure(below, 143, Cause::Canceled)], ..sync_request(5) });
     assert_eq!((harness.state_of("below"), harness.job("below").attempt), (JobState::Ready, 2));
 }

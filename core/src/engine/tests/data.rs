@@ -87,7 +87,7 @@ fn a_value_that_a_job_wrote_reaches_its_readers() {
     let (mut harness, id) = start(&DataFixture::usual());
     assert_eq!(harness.sync(id, &work_request(1, 8)).leases.len(), 1);
     write(&mut harness, "made", json!("it's"), Some("maker")).unwrap();
-    let done = SyncRequest { finished: vec![success(harness.key("maker"))], ..request_work(2, 8) };
+    let done = SyncRequest { finished: vec![success(harness.key("maker"))], ..work_request(2, 8) };
     let leases = harness.sync(id, &done).leases;
     assert_eq!(leases[0].command, r#"run 0 '"it\u0027s"' '{"n":1}'"#);
     let row = &harness.database.user_data[&(harness.workflow(), "made".to_owned())];
@@ -98,7 +98,7 @@ fn a_value_that_a_job_wrote_reaches_its_readers() {
 fn a_job_without_its_data_fails_before_it_starts() {
     let (mut harness, id) = start(&DataFixture::usual());
     harness.sync(id, &work_request(1, 8));
-    let done = SyncRequest { finished: vec![success(harness.key("maker"))], ..request_work(2, 8) };
+    let done = SyncRequest { finished: vec![success(harness.key("maker"))], ..work_request(2, 8) };
     assert_eq!(harness.sync(id, &done).leases.len(), 0);
     assert_eq!(harness.state_of("reader"), JobState::Failed);
     let result = harness.results_of("reader")[0];
@@ -119,8 +119,8 @@ fn completed() -> (EngineHarness, DataFixture) {
     let (mut harness, id) = start(&fixture);
     harness.sync(id, &work_request(1, 8));
     write(&mut harness, "made", json!(1), Some("maker")).unwrap();
-    harness.sync(id, &SyncRequest { finished: vec![success(harness.key("maker"))], ..request_work(2, 8) });
-    harness.sync(id, &SyncRequest { finished: vec![success(harness.key("reader"))], ..sync(3) });
+    harness.sync(id, &SyncRequest { finished: vec![success(harness.key("maker"))], ..work_request(2, 8) });
+    harness.sync(id, &SyncRequest { finished: vec![success(harness.key("reader"))], ..sync_request(3) });
     assert_eq!(harness.states(&["maker", "reader"]), [JobState::Completed; 2]);
     (harness, fixture)
 }

@@ -15,7 +15,7 @@ fn busy() -> (EngineHarness, Plan, RunnerId) {
     let id = harness.register(&runner("one"));
     harness.sync(id, &work_request(1, 2));
     let [a, b] = ["a", "b"].map(|name| harness.key(name));
-    harness.sync(id, &SyncRequest { running: vec![running(a)], queued: vec![b], ..sync(2) });
+    harness.sync(id, &SyncRequest { running: vec![running(a)], queued: vec![b], ..sync_request(2) });
     (harness, plan, id)
 }
 
@@ -34,17 +34,17 @@ fn a_changed_job_waits_for_the_end_of_its_earlier_attempt() {
     // Every answer repeats it until it is done, also after a restart of the server.
     for sequence in [3, 4] {
         let answer =
-            harness.sync(id, &SyncRequest { running: vec![running(a)], queued: vec![b], ..request_work(sequence, 8) });
+            harness.sync(id, &SyncRequest { running: vec![running(a)], queued: vec![b], ..work_request(sequence, 8) });
         assert_eq!((answer.cancel, answer.leases.len()), (vec![a, b], 0));
         harness.restart();
     }
     let wake_version = harness.engine.wake_version();
-    let answer = harness.sync(id, &SyncRequest { running: vec![running(a)], returned: vec![b], ..sync(5) });
+    let answer = harness.sync(id, &SyncRequest { running: vec![running(a)], returned: vec![b], ..sync_request(5) });
     assert_eq!(answer.cancel, [a]);
     assert_eq!(harness.states(&["a", "b"]), [JobState::Blocked, JobState::Ready], "b was given back");
     assert!(harness.engine.wake_version() > wake_version, "who waits for work is told");
     assert_eq!(harness.sync(other, &work_request(2, 8)).leases[0].key, AttemptKey { attempt: 2, lease_id: 3, ..b });
-    let end = SyncRequest { finished: vec![failure(a, 143, Cause::Canceled)], ..request_work(6, 8) };
+    let end = SyncRequest { finished: vec![failure(a, 143, Cause::Canceled)], ..work_request(6, 8) };
     let answer = harness.sync(id, &end);
     assert_eq!((answer.refused.len(), answer.leases[0].key.attempt), (0, 2), "the same answer brings the next attempt");
     let result = harness.results_of("a")[0];
@@ -59,14 +59,14 @@ fn success_of_a_revoked_attempt_does_not_count() {
     let (mut harness, plan, id) = busy();
     let a = harness.key("a");
     harness.apply(&edited(plan));
-    let answer = harness.sync(id, &SyncRequest { finished: vec![success(a)], ..sync(3) });
+    let answer = harness.sync(id, &SyncRequest { finished: vec![success(a)], ..sync_request(3) });
     assert_eq!(answer.refused, []);
     assert_eq!(harness.states(&["a", "c"]), [JobState::Ready, JobState::Blocked]);
     let result = harness.results_of("a")[0];
     assert_eq!((result.state, result.cause, result.return_code), (JobState::Canceled, Some(Cause::Canceled), 0));
     assert_eq!(result.message.as_deref(), Some("canceled by a later command"));
     // A repeated report is written once.
-    assert_eq!(harness.sync(id, &SyncRequest { finished: vec![success(a)], ..sync(4) }).refused, [a]);
+    assert_eq!(harness.sync(id, &SyncRequest { finished: vec![success(a)], ..sync_request(4) }).refused, [a]);
     assert_eq!(harness.results_of("a").len(), 1);
 }
 
@@ -76,7 +76,7 @@ fn a_revoked_lease_ends_when_its_runner_is_gone_or_silent() {
     let ways: [(&str, How); 4] = [
         ("its runner has ended it", |harness, id| drop(harness.sync(id, &sync_request(3)))),
         ("its runner has left", |harness, id| {
-            drop(harness.sync(id, &SyncRequest { leaving: true, acknowledged: 0, ..sync(3) }))
+            drop(harness.sync(id, &SyncRequest { leaving: true, acknowledged: 0, ..sync_request(3) }))
         }),
         ("its runner fell silent before it ended it", |harness, _| harness.silence(120_001)),
         ("its runner has ended it", |harness, _| {
@@ -110,11 +110,11 @@ fn a_lease_whose_answer_is_on_its_way_is_waited_for() {
     let key = harness.key("a");
     harness.apply(&plan.edit("a", |job| job.version = 1));
     // This message was written before the answer to 1 arrived.
-    harness.sync(id, &SyncRequest { acknowledged: 0, ..sync(2) });
+    harness.sync(id, &SyncRequest { acknowledged: 0, ..sync_request(2) });
     assert_eq!(harness.state_of("a"), JobState::Blocked);
-    let answer = harness.sync(id, &SyncRequest { running: vec![running(key)], ..sync(3) });
+    let answer = harness.sync(id, &SyncRequest { running: vec![running(key)], ..sync_request(3) });
     assert_eq!(answer.cancel, [key]);
-    harness.sync(id, &SyncRequest { finished: vec![failure(key, 143, Cause::Canceled)], ..sync(4) });
+    harness.sync(id, &SyncRequest { finished: vec![failure(key, 143, Cause::Canceled)], ..sync_request(4) });
     assert_eq!((harness.state_of("a"), harness.results_of("a").len()), (JobState::Ready, 1));
 }
 
@@ -130,7 +130,7 @@ fn edits_retries_and_cancellations_keep_the_wait() {
     assert_eq!(harness.state_of("a"), JobState::Canceled);
     harness.run(|engine, tx| engine.retry(workflow, &Retry::All, tx)).unwrap();
     assert_eq!((harness.state_of("a"), harness.job("a").run), (JobState::Blocked, 2));
-    harness.sync(id, &SyncRequest { finished: vec![failure(a, 143, Cause::Canceled)], ..sync(3) });
+    harness.sync(id, &SyncRequest { finished: vec![failure(a, 143, Cause::Canceled)], ..sync_request(3) });
     assert_eq!(harness.states(&["a", "b", "c"]), [JobState::Ready, JobState::Ready, JobState::Blocked]);
     assert_eq!((harness.results_of("a")[0].run, harness.results_of("a")[0].attempt), (1, 1));
 }
@@ -143,7 +143,7 @@ fn a_removed_job_and_a_deleted_workflow_have_nothing_that_waits() {
     assert_eq!(harness.database.detached_leases.len(), 2);
     harness.apply(&plan.without("a"));
     assert_eq!(harness.database.detached_leases.len(), 1);
-    let answer = harness.sync(id, &SyncRequest { running: vec![running(a)], ..sync(3) });
+    let answer = harness.sync(id, &SyncRequest { running: vec![running(a)], ..sync_request(3) });
     assert_eq!(answer.cancel, [a], "it is told all the same");
     let (mut harness, plan, _) = busy();
     harness.apply(&edited(plan));
@@ -160,7 +160,7 @@ fn the_result_of_a_canceled_lease_is_recorded() {
     let workflow = harness.workflow();
     harness.run(|engine, tx| engine.cancel(workflow, tx)).unwrap();
     assert_eq!(harness.state_of("b"), JobState::Canceled);
-    let answer = harness.sync(id, &SyncRequest { finished: vec![failure(b, 143, Cause::Canceled)], ..sync(3) });
+    let answer = harness.sync(id, &SyncRequest { finished: vec![failure(b, 143, Cause::Canceled)], ..sync_request(3) });
     assert_eq!(answer.refused, []);
     assert_eq!((harness.results_of("b").len(), harness.results_of("b")[0].state), (1, JobState::Canceled));
 }
@@ -176,7 +176,7 @@ fn lost(promised: bool, started: bool) -> (EngineHarness, AttemptKey, RunnerId) 
         let lease = harness.sync(other, &work_request(1, 1)).leases[0].key;
         assert_eq!((lease.job, lease.attempt), (a.job, 2));
         if started {
-            harness.sync(other, &SyncRequest { running: vec![running(lease)], ..sync(2) });
+            harness.sync(other, &SyncRequest { running: vec![running(lease)], ..sync_request(2) });
         }
     }
     (harness, a, other)
@@ -189,7 +189,7 @@ fn late_result_counts_until_a_newer_attempt_starts() {
         let promise = harness.key("a");
         harness.restart();
         let back = harness.register(&runner("one"));
-        let answer = harness.sync(back, &SyncRequest { finished: vec![success(late)], ..sync(1) });
+        let answer = harness.sync(back, &SyncRequest { finished: vec![success(late)], ..sync_request(1) });
         assert_eq!(answer.refused, []);
         assert_eq!(harness.states(&["a", "c"]), [JobState::Completed, JobState::Ready]);
         let results: Vec<_> = harness.results_of("a").into_iter().map(|row| (row.attempt, row.cause)).collect();
@@ -197,18 +197,18 @@ fn late_result_counts_until_a_newer_attempt_starts() {
         let message = harness.results_of("a")[1].message.as_deref();
         assert_eq!(message, Some("started as attempt 1, counted as lost, and reported later"));
         if promised {
-            let answer = harness.sync(other, &SyncRequest { queued: vec![promise], ..sync(2) });
+            let answer = harness.sync(other, &SyncRequest { queued: vec![promise], ..sync_request(2) });
             assert_eq!(answer.cancel, [promise], "the promise is taken back");
-            harness.sync(other, &SyncRequest { returned: vec![promise], ..sync(3) });
+            harness.sync(other, &SyncRequest { returned: vec![promise], ..sync_request(3) });
         }
-        let again = harness.sync(back, &SyncRequest { finished: vec![success(late)], ..sync(2) });
+        let again = harness.sync(back, &SyncRequest { finished: vec![success(late)], ..sync_request(2) });
         assert_eq!(again.refused, [], "it is known");
         assert_eq!(harness.results_of("a").len(), 2);
         assert!(harness.database.detached_leases.values().all(|lease| lease.job.0 != late.job));
     }
     let (mut harness, late, _) = lost(true, true);
     let back = harness.register(&runner("one"));
-    let answer = harness.sync(back, &SyncRequest { finished: vec![success(late)], ..sync(1) });
+    let answer = harness.sync(back, &SyncRequest { finished: vec![success(late)], ..sync_request(1) });
     assert_eq!(answer.refused, [late]);
     assert_eq!(harness.state_of("a"), JobState::Running);
 }
@@ -217,13 +217,13 @@ fn late_result_counts_until_a_newer_attempt_starts() {
 fn a_lost_attempt_is_adopted_before_the_next_one_starts() {
     let (mut harness, late, _) = lost(false, false);
     let back = harness.register(&runner("one"));
-    let answer = harness.sync(back, &SyncRequest { running: vec![running(late)], ..sync(1) });
+    let answer = harness.sync(back, &SyncRequest { running: vec![running(late)], ..sync_request(1) });
     assert_eq!(answer.cancel, []);
     assert_eq!((harness.state_of("a"), harness.job("a").attempt), (JobState::Running, 2));
     harness.restart();
-    let answer = harness.sync(back, &SyncRequest { running: vec![running(late)], ..sync(2) });
+    let answer = harness.sync(back, &SyncRequest { running: vec![running(late)], ..sync_request(2) });
     assert_eq!(answer.cancel, []);
-    harness.sync(back, &SyncRequest { finished: vec![success(late)], ..sync(3) });
+    harness.sync(back, &SyncRequest { finished: vec![success(late)], ..sync_request(3) });
     assert_eq!((harness.state_of("a"), harness.results_of("a")[1].attempt), (JobState::Completed, 2));
 }
 
@@ -233,9 +233,9 @@ fn a_late_failure_waits_for_the_promise_that_it_took_back() {
     let (mut harness, late, other) = lost(true, false);
     let promise = harness.key("a");
     let back = harness.register(&runner("one"));
-    harness.sync(back, &SyncRequest { finished: vec![failure(late, -128, Cause::NodeFailure)], ..sync(1) });
+    harness.sync(back, &SyncRequest { finished: vec![failure(late, -128, Cause::NodeFailure)], ..sync_request(1) });
     assert_eq!((harness.state_of("a"), harness.job("a").attempt), (JobState::Blocked, 4));
-    harness.sync(other, &SyncRequest { finished: vec![failure(promise, 143, Cause::Canceled)], ..sync(2) });
+    harness.sync(other, &SyncRequest { finished: vec![failure(promise, 143, Cause::Canceled)], ..sync_request(2) });
     assert_eq!(harness.state_of("a"), JobState::Ready);
     let attempts: Vec<_> = harness.results_of("a").into_iter().map(|row| (row.attempt, row.cause.unwrap())).collect();
     assert_eq!(attempts, [(1, Cause::Lost), (3, Cause::NodeFailure), (2, Cause::Canceled)]);
@@ -248,7 +248,7 @@ fn what_was_lost_before_an_edit_does_not_count_after_it() {
     harness.silence(3_600_001);
     harness.apply(&edited(plan));
     let back = harness.register(&runner("one"));
-    let report = SyncRequest { finished: vec![success(a)], ..sync(1) };
+    let report = SyncRequest { finished: vec![success(a)], ..sync_request(1) };
     assert_eq!(harness.sync(back, &report).refused, [a]);
     assert_eq!(harness.state_of("a"), JobState::Ready);
 }
@@ -260,7 +260,7 @@ fn an_attempt_number_is_reused_only_after_its_runner_confirms() {
         (
             "given back",
             |harness, id, key| {
-                harness.sync(id, &SyncRequest { returned: vec![key], ..sync(2) });
+                harness.sync(id, &SyncRequest { returned: vec![key], ..sync_request(2) });
                 id
             },
             1,
@@ -276,7 +276,7 @@ fn an_attempt_number_is_reused_only_after_its_runner_confirms() {
         (
             "left with it waiting",
             |harness, id, key| {
-                harness.sync(id, &SyncRequest { queued: vec![key], leaving: true, ..sync(2) });
+                harness.sync(id, &SyncRequest { queued: vec![key], leaving: true, ..sync_request(2) });
                 harness.register(&runner("two"))
             },
             1,
@@ -284,7 +284,7 @@ fn an_attempt_number_is_reused_only_after_its_runner_confirms() {
         (
             "left without a word",
             |harness, id, _| {
-                harness.sync(id, &SyncRequest { leaving: true, acknowledged: 0, ..sync(2) });
+                harness.sync(id, &SyncRequest { leaving: true, acknowledged: 0, ..sync_request(2) });
                 harness.register(&runner("two"))
             },
             2,
@@ -302,7 +302,7 @@ fn an_attempt_number_is_reused_only_after_its_runner_confirms() {
             "taken over",
             |harness, _, _| {
                 let id = harness.register(&runner("one"));
-                harness.sync(id, &SyncRequest { shim_found: true, ..sync(1) });
+                harness.sync(id, &SyncRequest { shim_found: true, ..sync_request(1) });
                 id
             },
             1,
@@ -345,7 +345,7 @@ fn a_number_that_was_skipped_uses_no_retry_up() {
     }
     let key = harness.key("a");
     let id = harness.job("a").runner.unwrap();
-    harness.sync(id, &SyncRequest { finished: vec![success(key)], ..sync(3) });
+    harness.sync(id, &SyncRequest { finished: vec![success(key)], ..sync_request(3) });
     assert_eq!(harness.state_of("a"), JobState::Completed);
     assert_eq!(harness.database.result((JobId(key.job), 1, 5)).unwrap().state, JobState::Completed);
 }
@@ -360,13 +360,13 @@ fn a_late_success_undoes_a_failure_that_was_only_a_loss() {
         let id = harness.register(&runner("one"));
         harness.sync(id, &work_request(1, 1));
         let late = harness.key("a");
-        harness.sync(id, &SyncRequest { running: vec![running(late)], ..sync(2) });
+        harness.sync(id, &SyncRequest { running: vec![running(late)], ..sync_request(2) });
         harness.silence(3_600_001);
         assert_eq!(harness.states(&["a", "b", "c"]), [JobState::Failed, JobState::Canceled, JobState::Ready]);
         harness.restart();
         let back = harness.register(&runner("one"));
         let report = if succeeds { success(late) } else { failure(late, 1, Cause::ExitCode) };
-        let answer = harness.sync(back, &SyncRequest { finished: vec![report], ..sync(1) });
+        let answer = harness.sync(back, &SyncRequest { finished: vec![report], ..sync_request(1) });
         if succeeds {
             assert_eq!(answer.refused, []);
             assert_eq!(harness.states(&["a", "b", "c"]), [JobState::Completed, JobState::Ready, JobState::Ready]);

@@ -27,7 +27,7 @@ fn every_command_is_told_under_its_own_reason() {
     harness.run(|engine, tx| engine.suspend(workflow, tx)).unwrap();
     harness.run(|engine, tx| engine.resume(workflow, tx)).unwrap();
     harness.run(|engine, tx| engine.resume(workflow, tx)).unwrap();
-    harness.sync(id, &SyncRequest { leaving: true, ..sync(1) });
+    harness.sync(id, &SyncRequest { leaving: true, ..sync_request(1) });
     harness.run(|engine, tx| engine.cancel(workflow, tx)).unwrap();
     harness.run(|engine, tx| engine.retry(workflow, &Retry::Failed, tx)).unwrap();
     let told: Vec<&str> = harness.reasons().into_iter().filter(|reason| *reason != "JobsChanged").collect();
@@ -56,7 +56,7 @@ fn a_workflow_is_shown_field_by_field() {
     let runner = harness.register(&runner("one"));
     harness.sync(runner, &work_request(1, 1));
     harness.pass(5_000);
-    harness.sync(runner, &SyncRequest { finished: vec![success(harness.key("a"))], ..sync(2) });
+    harness.sync(runner, &SyncRequest { finished: vec![success(harness.key("a"))], ..sync_request(2) });
     let shown = harness.engine.workflow_summary(id).unwrap();
     assert_eq!((shown.id, shown.name.as_str(), shown.namespace.as_str()), (id.0, "w", "lab"));
     assert_eq!((shown.owner.as_str(), shown.working_dir.as_str()), ("ada", "/here"));
@@ -77,7 +77,7 @@ fn an_action_that_is_armed_again_may_fail_three_times_again() {
     let (id, workflow) = (harness.register(&runner("one")), harness.workflow());
     let mut sequence = 1;
     let mut next = |harness: &mut EngineHarness, finished| {
-        let request = SyncRequest { finished, ..request_work(sequence, 1) };
+        let request = SyncRequest { finished, ..work_request(sequence, 1) };
         sequence += 1;
         harness.sync(id, &request).leases
     };
@@ -108,10 +108,10 @@ fn a_new_run_has_its_actions_from_the_first_attempt_on() {
     let mut harness = EngineHarness::with(&with_action(TriggerType::OnWorkflowStart));
     let (id, workflow) = (harness.register(&runner("one")), harness.workflow());
     let lease = harness.sync(id, &work_request(1, 1)).leases[0].clone();
-    let failed = SyncRequest { finished: vec![failure(lease.key, 1, Cause::ExitCode)], ..sync(2) };
+    let failed = SyncRequest { finished: vec![failure(lease.key, 1, Cause::ExitCode)], ..sync_request(2) };
     let again = harness.sync(id, &failed).leases[0].clone();
     assert_eq!((again.key.run, again.key.attempt), (1, 2));
-    let done = SyncRequest { finished: vec![success(again.key)], ..sync(3) };
+    let done = SyncRequest { finished: vec![success(again.key)], ..sync_request(3) };
     assert_eq!(harness.sync(id, &done).refused, [], "a report of an action is taken in");
     harness.run(|engine, tx| engine.retry(workflow, &Retry::All, tx)).unwrap();
     let lease = harness.sync(id, &work_request(4, 1)).leases[0].clone();
@@ -124,7 +124,7 @@ fn an_action_that_is_given_back_goes_to_another_runner() {
     let [one, two] = ["one", "two"].map(|host| harness.register(&runner(host)));
     let lease = harness.sync(one, &work_request(1, 1)).leases[0].clone();
     assert_eq!(harness.sync(two, &work_request(1, 1)).leases, []);
-    let returned = SyncRequest { returned: vec![lease.key], stopping: true, ..sync(2) };
+    let returned = SyncRequest { returned: vec![lease.key], stopping: true, ..sync_request(2) };
     harness.sync(one, &returned);
     let leases = harness.sync(two, &work_request(2, 1)).leases;
     assert_eq!(leases.iter().map(|lease| lease.key.attempt).collect::<Vec<_>>(), [1], "it was not started");
@@ -135,8 +135,8 @@ fn an_action_that_was_lost_says_why() {
     let mut harness = EngineHarness::with(&with_action(TriggerType::OnWorkflowStart));
     let id = harness.register(&runner("one"));
     let lease = harness.sync(id, &work_request(1, 1)).leases[0].clone();
-    harness.sync(id, &SyncRequest { running: vec![running(lease.key)], ..sync(2) });
-    harness.sync(id, &SyncRequest { stopping: true, ..sync(3) });
+    harness.sync(id, &SyncRequest { running: vec![running(lease.key)], ..sync_request(2) });
+    harness.sync(id, &SyncRequest { stopping: true, ..sync_request(3) });
     let action = &harness.engine.actions(harness.workflow()).unwrap()[0];
     assert_eq!(action.message.as_deref(), Some("its runner no longer has it"));
     assert_eq!((action.return_code, action.tries, action.status), (Some(-128), 1, ActionState::Pending));
@@ -149,9 +149,10 @@ fn a_retry_takes_away_the_actions_of_its_own_workflow_only() {
     let (id, workflow) = (harness.register(&runner("one")), harness.workflow());
     let keys: Vec<_> = harness.sync(id, &work_request(1, 1)).leases.iter().map(|lease| lease.key).collect();
     assert_eq!(keys.len(), 2);
-    harness.sync(id, &SyncRequest { running: keys.iter().copied().map(running).collect(), ..sync(2) });
+    harness.sync(id, &SyncRequest { running: keys.iter().copied().map(running).collect(), ..sync_request(2) });
     harness.run(|engine, tx| engine.retry(workflow, &Retry::All, tx)).unwrap();
-    let answer = harness.sync(id, &SyncRequest { running: keys.iter().copied().map(running).collect(), ..sync(3) });
+    let answer =
+        harness.sync(id, &SyncRequest { running: keys.iter().copied().map(running).collect(), ..sync_request(3) });
     let own: Vec<_> = keys.into_iter().filter(|key| key.workflow == workflow.0).collect();
     assert_eq!(answer.cancel, own);
 }
@@ -163,12 +164,12 @@ fn the_end_of_an_old_attempt_does_not_free_a_job_that_waits() {
     let mut harness = EngineHarness::with(&plan);
     let id = harness.register(&runner("one"));
     harness.sync(id, &work_request(1, 1));
-    harness.sync(id, &SyncRequest { finished: vec![success(harness.key("a"))], ..request_work(2, 1) });
+    harness.sync(id, &SyncRequest { finished: vec![success(harness.key("a"))], ..work_request(2, 1) });
     let b = harness.key("b");
-    harness.sync(id, &SyncRequest { running: vec![running(b)], ..sync(3) });
+    harness.sync(id, &SyncRequest { running: vec![running(b)], ..sync_request(3) });
     harness.apply(&plan.edit("a", |job| job.version += 1));
     assert_eq!(harness.states(&["a", "b"]), [JobState::Ready, JobState::Blocked]);
-    harness.sync(id, &SyncRequest { finished: vec![failure(b, 143, Cause::Canceled)], ..sync(4) });
+    harness.sync(id, &SyncRequest { finished: vec![failure(b, 143, Cause::Canceled)], ..sync_request(4) });
     assert_eq!(harness.states(&["a", "b"]), [JobState::Ready, JobState::Blocked], "a has not run again");
 }
 
@@ -232,7 +233,7 @@ fn an_allocation_without_its_runners_is_left_after_two_polls() {
         (one.idle_polls, one.is_left())
     };
     assert_eq!(looks(&mut harness), (0, false), "its runner is there");
-    harness.sync(id, &SyncRequest { finished: vec![success(harness.key("a"))], leaving: true, ..sync(2) });
+    harness.sync(id, &SyncRequest { finished: vec![success(harness.key("a"))], leaving: true, ..sync_request(2) });
     assert_eq!(looks(&mut harness), (1, false));
     assert_eq!(looks(&mut harness), (2, true));
     harness.observe_slurm(key, SlurmObservation::Queued(SlurmState::Suspended));
@@ -266,7 +267,7 @@ fn a_preview_counts_what_a_new_run_takes() {
     let id = harness.register(&runner("one"));
     harness.sync(id, &work_request(1, 2));
     let finished = vec![success(harness.key("good")), failure(harness.key("bad"), 1, Cause::ExitCode)];
-    harness.sync(id, &SyncRequest { finished, ..sync(2) });
+    harness.sync(id, &SyncRequest { finished, ..sync_request(2) });
     for (policy, rerun, downstream, unchanged) in
         [(RerunPolicy::All, 4, 0, 0), (RerunPolicy::Incomplete, 3, 0, 1), (RerunPolicy::Failed, 1, 0, 3)]
     {
@@ -298,8 +299,8 @@ fn a_group_writes_the_last_state_of_a_job_once() {
     harness.engine.sync(id, &work_request(1, 1), &mut tx).unwrap();
     let workflow = harness.workflow();
     let key = harness.engine.workflows.get(&workflow).unwrap().graph.key(0);
-    harness.engine.sync(id, &SyncRequest { running: vec![running(key)], ..sync(2) }, &mut tx).unwrap();
-    harness.engine.sync(id, &SyncRequest { finished: vec![success(key)], ..sync(3) }, &mut tx).unwrap();
+    harness.engine.sync(id, &SyncRequest { running: vec![running(key)], ..sync_request(2) }, &mut tx).unwrap();
+    harness.engine.sync(id, &SyncRequest { finished: vec![success(key)], ..sync_request(3) }, &mut tx).unwrap();
     let changes = harness.engine.finish(tx);
     let updates: Vec<_> = changes.job_updates.iter().map(|update| (update.id.0, update.state)).collect();
     assert_eq!(updates, [(key.job, JobState::Completed)]);
@@ -334,7 +335,7 @@ fn a_workflow_deleted_in_its_group_writes_nothing() {
         finished: vec![failure(a, 1, Cause::ExitCode)],
         running: vec![running(b), running(c)],
         stopping: true,
-        ..sync(2)
+        ..sync_request(2)
     };
     harness.engine.sync(id, &request, &mut tx).unwrap();
     let value = Some(serde_json::json!(1));
@@ -362,7 +363,7 @@ fn only_the_latest_twenty_failures_are_shown() {
     for sequence in 0..22 {
         let lease = harness.sync(id, &work_request(2 * sequence + 1, 1)).leases[0].clone();
         let failed = vec![failure(lease.key, 1, Cause::ExitCode)];
-        harness.sync(id, &SyncRequest { finished: failed, ..sync(2 * sequence + 2) });
+        harness.sync(id, &SyncRequest { finished: failed, ..sync_request(2 * sequence + 2) });
     }
     let shown = harness.engine.workflow_summary(harness.workflow()).unwrap().status.failures;
     let names: Vec<&str> = shown.iter().map(|sample| sample.job.as_str()).collect();
@@ -377,7 +378,7 @@ fn a_runner_that_comes_and_goes_in_one_group_is_written_once() {
     let now = harness.now;
     let mut tx = harness.engine.begin(now);
     let id = crate::ids::RunnerId(harness.engine.register(&runner("one"), &mut tx).unwrap().runner);
-    harness.engine.sync(id, &SyncRequest { leaving: true, ..sync(1) }, &mut tx).unwrap();
+    harness.engine.sync(id, &SyncRequest { leaving: true, ..sync_request(1) }, &mut tx).unwrap();
     let changes = harness.engine.finish(tx);
     let written: Vec<_> = changes.runners.iter().map(|row| (row.id, row.ended_ms)).collect();
     assert_eq!(written, [(id, Some(now.wall_ms))]);
@@ -394,7 +395,7 @@ fn actions_of_jobs_wait_for_the_start_of_workflow_and_worker() {
     let mut finished = Vec::new();
     let mut order = Vec::new();
     for sequence in 1..=4 {
-        let leases = harness.sync(id, &SyncRequest { finished: finished.clone(), ..request_work(sequence, 1) }).leases;
+        let leases = harness.sync(id, &SyncRequest { finished: finished.clone(), ..work_request(sequence, 1) }).leases;
         order.push(leases.iter().map(|lease| lease.name.clone()).collect::<Vec<_>>());
         finished = leases.iter().map(|lease| success(lease.key)).collect();
     }
@@ -410,7 +411,7 @@ fn actions_of_jobs_wait_for_the_start_of_the_workflow_alone() {
     let id = harness.register(&runner("one"));
     let first = harness.sync(id, &work_request(1, 1)).leases;
     assert_eq!(first.iter().map(|lease| lease.name.as_str()).collect::<Vec<_>>(), ["on_workflow_start"]);
-    let next = harness.sync(id, &SyncRequest { finished: vec![success(first[0].key)], ..request_work(2, 1) }).leases;
+    let next = harness.sync(id, &SyncRequest { finished: vec![success(first[0].key)], ..work_request(2, 1) }).leases;
     assert_eq!(next.iter().map(|lease| lease.name.as_str()).collect::<Vec<_>>(), ["on_jobs_ready", "a"]);
 }
 
@@ -419,7 +420,7 @@ fn the_needs_of_a_workflow_are_told_field_by_field() {
     let plan = Plan::new([job("a").priority(1), job("b"), job("c").after(&["a"])]);
     let mut harness = EngineHarness::with(&plan.with(|spec| spec.slurm_cluster = Some("big".to_owned())));
     let id = harness.register(&runner("one"));
-    harness.sync(id, &SyncRequest { want: super::harness::want(1), ..sync(1) });
+    harness.sync(id, &SyncRequest { want: super::harness::want(1), ..sync_request(1) });
     let needs = harness.engine.slurm_needs(None, harness.now).remove(0);
     assert_eq!((needs.workflow, needs.name.as_str(), needs.working_dir.as_str()), (harness.workflow(), "w", "/here"));
     assert_eq!((needs.cluster.as_deref(), needs.has_explicit_requests, needs.open_jobs), (Some("big"), false, 3));

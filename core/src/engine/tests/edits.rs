@@ -14,17 +14,17 @@ fn half_way() -> (EngineHarness, Plan, RunnerId) {
     let mut harness = EngineHarness::with(&plan);
     let id = harness.register(&runner("one"));
     harness.sync(id, &work_request(1, 1));
-    let done = SyncRequest { finished: vec![success(harness.key("a"))], ..request_work(2, 8) };
+    let done = SyncRequest { finished: vec![success(harness.key("a"))], ..work_request(2, 8) };
     harness.sync(id, &done);
     let keys = ["b", "d"].map(|name| running(harness.key(name)));
-    harness.sync(id, &SyncRequest { running: keys.to_vec(), ..sync(3) });
+    harness.sync(id, &SyncRequest { running: keys.to_vec(), ..sync_request(3) });
     use JobState::{Blocked, Completed, Running};
     assert_eq!(harness.states(&["a", "b", "c", "d"]), [Completed, Running, Blocked, Running]);
     (harness, plan, id)
 }
 
 fn still_running(harness: &EngineHarness, names: &[&str]) -> SyncRequest {
-    SyncRequest { running: names.iter().map(|name| running(harness.key(name))).collect(), ..sync(4) }
+    SyncRequest { running: names.iter().map(|name| running(harness.key(name))).collect(), ..sync_request(4) }
 }
 
 #[test]
@@ -109,8 +109,10 @@ fn resources_and_priority_alone_change_only_the_next_attempt() {
     assert_eq!(harness.job("c").priority, 5);
     let d = failure(harness.key("d"), 143, Cause::Stopped);
     let b = running(harness.key("b"));
-    let answer = harness
-        .sync(id, &SyncRequest { finished: vec![d], running: vec![b], want: work_request(5, 8).want, ..sync(5) });
+    let answer = harness.sync(
+        id,
+        &SyncRequest { finished: vec![d], running: vec![b], want: work_request(5, 8).want, ..sync_request(5) },
+    );
     assert_eq!(answer.profiles[answer.leases[0].profile as usize].resources.cpus, 2);
 }
 
@@ -131,7 +133,10 @@ fn recovered_requirements_last_until_the_document_changes() {
     let mut harness = EngineHarness::with(&plan);
     let id = harness.register(&runner("one"));
     harness.sync(id, &work_request(1, 1));
-    harness.sync(id, &SyncRequest { finished: vec![failure(harness.key("a"), 137, Cause::OutOfMemory)], ..sync(2) });
+    harness.sync(
+        id,
+        &SyncRequest { finished: vec![failure(harness.key("a"), 137, Cause::OutOfMemory)], ..sync_request(2) },
+    );
     let memory = |harness: &EngineHarness| {
         harness.database.profiles[&harness.job("a").profile].profile.requirements.memory_bytes
     };
@@ -160,7 +165,8 @@ fn replanned_dependents_of_a_failure_are_counted_once() {
     let mut harness = EngineHarness::with(&plan);
     let id = harness.register(&runner("one"));
     harness.sync(id, &work_request(1, 1));
-    harness.sync(id, &SyncRequest { finished: vec![failure(harness.key("bad"), 1, Cause::ExitCode)], ..sync(2) });
+    harness
+        .sync(id, &SyncRequest { finished: vec![failure(harness.key("bad"), 1, Cause::ExitCode)], ..sync_request(2) });
     use JobState::{Blocked, Canceled};
     assert_eq!(harness.states(&["first", "second", "end"]), [Canceled, Canceled, Blocked]);
     // `first` runs again because `spark` changed, and is canceled again because `bad` has failed.
@@ -189,7 +195,7 @@ fn failures_of_removed_jobs_are_no_longer_shown() {
     let id = harness.register(&runner("one"));
     harness.sync(id, &work_request(1, 2));
     let finished = ["a", "b"].map(|name| failure(harness.key(name), 1, Cause::ExitCode)).to_vec();
-    harness.sync(id, &SyncRequest { finished, ..sync(2) });
+    harness.sync(id, &SyncRequest { finished, ..sync_request(2) });
     harness.apply(&plan.without("a"));
     let failures = harness.engine.workflow_summary(harness.workflow()).unwrap().status.failures;
     assert_eq!(failures.iter().map(|sample| sample.job.as_str()).collect::<Vec<_>>(), ["b"]);

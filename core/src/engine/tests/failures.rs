@@ -31,7 +31,7 @@ impl FailuresFixture {
         let mut answer = self.sync(work_request(1, 1));
         let lease = answer.leases.remove(0);
         let finished = cause.map_or_else(|| success(lease.key), |cause| failure(lease.key, code, cause));
-        self.sync(SyncRequest { finished: vec![finished], ..sync(1) });
+        self.sync(SyncRequest { finished: vec![finished], ..sync_request(1) });
         (lease.name, answer.profiles.remove(lease.profile as usize))
     }
 }
@@ -86,7 +86,7 @@ fn an_exit_code_without_a_cause_is_a_failure() {
     let mut fixture = FailuresFixture::new(&Plan::new([job("a")]));
     let key = fixture.sync(work_request(1, 1)).leases[0].key;
     let finished = FinishedAttempt { return_code: 2, ..success(key) };
-    fixture.sync(SyncRequest { finished: vec![finished], ..sync(1) });
+    fixture.sync(SyncRequest { finished: vec![finished], ..sync_request(1) });
     assert_eq!(fixture.harness.results_of("a")[0].cause, Some(Cause::ExitCode));
 }
 
@@ -137,7 +137,7 @@ fn jobs_that_ran_out_alike_wait_in_one_class() {
     let mut fixture = FailuresFixture::new(&plan);
     let leases = fixture.sync(work_request(1, 3)).leases;
     let finished = leases.iter().map(|lease| failure(lease.key, 137, Cause::OutOfMemory)).collect();
-    fixture.sync(SyncRequest { finished, ..sync(1) });
+    fixture.sync(SyncRequest { finished, ..sync_request(1) });
     assert_eq!(fixture.harness.database.profiles.len(), 2);
 }
 
@@ -196,7 +196,7 @@ fn failures_are_shown_by_their_ends_whenever_they_are_told() {
     let end = |fixture: &mut FailuresFixture, ended_ms_ago| {
         let key = fixture.sync(work_request(1, 1)).leases.remove(0).key;
         let finished = FinishedAttempt { ended_ms_ago, ..failure(key, 1, Cause::ExitCode) };
-        fixture.sync(SyncRequest { finished: vec![finished], ..sync(1) });
+        fixture.sync(SyncRequest { finished: vec![finished], ..sync_request(1) });
     };
     for ended_ms_ago in [300, 500, 400] {
         end(&mut fixture, ended_ms_ago);
@@ -221,13 +221,13 @@ fn a_canceled_job_that_succeeds_first_has_succeeded() {
     for (finished, expected) in [(None, JobState::Completed), (Some(Cause::ExitCode), JobState::Canceled)] {
         let mut fixture = FailuresFixture::new(&Plan::new([job("a"), job("b").after(&["a"])]));
         let key = fixture.sync(work_request(1, 1)).leases[0].key;
-        fixture.sync(SyncRequest { running: vec![running(key)], ..sync(1) });
+        fixture.sync(SyncRequest { running: vec![running(key)], ..sync_request(1) });
         let workflow = fixture.harness.workflow();
         fixture.harness.run(|engine, tx| engine.cancel(workflow, tx)).unwrap();
-        let answer = fixture.sync(SyncRequest { running: vec![running(key)], ..sync(1) });
+        let answer = fixture.sync(SyncRequest { running: vec![running(key)], ..sync_request(1) });
         assert_eq!(answer.cancel, [key]);
         let finished = finished.map_or_else(|| success(key), |cause| failure(key, 143, cause));
-        fixture.sync(SyncRequest { finished: vec![finished], ..sync(1) });
+        fixture.sync(SyncRequest { finished: vec![finished], ..sync_request(1) });
         assert_eq!(fixture.harness.states(&["a", "b"]), [expected, JobState::Canceled]);
     }
 }

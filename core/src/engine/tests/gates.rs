@@ -33,11 +33,11 @@ impl Loop {
         let runner = harness.register(&runner("one"));
         let mut this = Self { harness, runner, sequence: 0 };
         while this.harness.state_of("seed") != JobState::Leased {
-            let leases = this.sync(SyncRequest { finished: this.held_actions(), ..request_work(1, 8) });
+            let leases = this.sync(SyncRequest { finished: this.held_actions(), ..work_request(1, 8) });
             assert!(!leases.is_empty(), "seed is leased when its actions have ended");
         }
         let held = vec![running(this.harness.key("seed"))];
-        this.sync(SyncRequest { running: held, ..sync(1) });
+        this.sync(SyncRequest { running: held, ..sync_request(1) });
         this
     }
 
@@ -65,7 +65,7 @@ impl Loop {
         let finished = vec![success(self.harness.key(name))];
         let queued = self.harness.database.jobs.values().filter(|row| row.state == JobState::Leased);
         let queued = queued.map(|row| self.harness.key(&row.name)).filter(|key| *key != finished[0].key).collect();
-        self.sync(SyncRequest { finished, queued, ..request_work(1, 8) });
+        self.sync(SyncRequest { finished, queued, ..work_request(1, 8) });
     }
 
     fn spawn(&mut self, jobs: impl IntoIterator<Item = PlannedJob>) {

@@ -52,7 +52,7 @@ fn mixed() -> EngineHarness {
         success(key(&harness, "done")),
     ];
     let (busy, held) = (key(&harness, "busy"), key(&harness, "held"));
-    harness.sync(id, &SyncRequest { finished, running: vec![running(busy)], queued: vec![held], ..sync(2) });
+    harness.sync(id, &SyncRequest { finished, running: vec![running(busy)], queued: vec![held], ..sync_request(2) });
     harness
 }
 
@@ -120,7 +120,7 @@ fn ready_jobs_with_the_same_reason_are_told_together() {
     let id = harness.register(&runner("one"));
     assert_eq!(told(&harness)[0].reason, ReasonKind::Busy);
     harness.sync(id, &work_request(1, 1));
-    harness.sync(id, &SyncRequest { running: vec![running(harness.key("j1"))], ..sync(2) });
+    harness.sync(id, &SyncRequest { running: vec![running(harness.key("j1"))], ..sync_request(2) });
     harness.silence(120_001);
     assert_eq!(told(&harness)[0].message, "the only runner of its workflow is silent");
 }
@@ -170,7 +170,7 @@ fn a_job_that_got_more_says_from_what_to_what() {
     for sequence in [1, 3] {
         harness.sync(id, &work_request(sequence, 1));
         let failed = failure(harness.key("a"), 137, Cause::OutOfMemory);
-        harness.sync(id, &SyncRequest { finished: vec![failed], ..sync(sequence + 1) });
+        harness.sync(id, &SyncRequest { finished: vec![failed], ..sync_request(sequence + 1) });
     }
     let rows = harness.results_of("a").into_iter().cloned().collect::<Vec<_>>();
     let attempts: Vec<EndedAttempt<'_>> =
@@ -179,9 +179,9 @@ fn a_job_that_got_more_says_from_what_to_what() {
     assert_eq!((told.workflow.as_str(), told.job.as_str(), told.status), ("w", "a", Some(JobState::Ready)));
     assert_eq!((told.run_id, told.attempt, told.attempts.len()), (1, 3, 2));
     assert!(told.raised[0].starts_with("memory from 1 GiB to "), "{:?}", told.raised);
-    assert!(told.attempts.iter().all(|story| story.then.is_some()), "it is tried again: {:?}", told.attempts);
+    assert!(told.attempts.iter().all(|report| report.then.is_some()), "it is tried again: {:?}", told.attempts);
     harness.sync(id, &work_request(5, 1));
-    let failed = SyncRequest { finished: vec![failure(harness.key("a"), 137, Cause::OutOfMemory)], ..sync(6) };
+    let failed = SyncRequest { finished: vec![failure(harness.key("a"), 137, Cause::OutOfMemory)], ..sync_request(6) };
     harness.sync(id, &failed);
     let rows = harness.results_of("a").into_iter().cloned().collect::<Vec<_>>();
     let attempts: Vec<EndedAttempt<'_>> = rows.iter().map(|result| EndedAttempt { result, node: None }).collect();
@@ -254,7 +254,7 @@ fn demands_count_what_runs_and_what_could() {
     assert_eq!(harness.engine.demands(), [demand(&[], 2), demand(&["gpu"], 1)], "c waits");
     let id = harness.register(&runner("one"));
     harness.sync(id, &work_request(1, 1));
-    harness.sync(id, &SyncRequest { running: vec![running(harness.key("a"))], ..sync(2) });
+    harness.sync(id, &SyncRequest { running: vec![running(harness.key("a"))], ..sync_request(2) });
     assert_eq!(harness.engine.demands(), [demand(&[], 2), demand(&["gpu"], 1)]);
     let workflow = harness.workflow();
     harness.run(|engine, tx| engine.suspend(workflow, tx)).unwrap();
@@ -368,7 +368,7 @@ fn accounting_comes_with_reports_and_by_itself() {
         |attempt: i32| SlurmStats { workflow: key.workflow, job: key.job, run: 1, attempt, ..SlurmStats::default() };
     let finished = FinishedAttempt { slurm_stats: Some(Box::new(stats(1))), ..success(key) };
     let foreign = SlurmStats { workflow: 99, ..stats(3) };
-    let request = SyncRequest { finished: vec![finished], slurm_stats: vec![stats(2), foreign], ..sync(2) };
+    let request = SyncRequest { finished: vec![finished], slurm_stats: vec![stats(2), foreign], ..sync_request(2) };
     let mut tx = harness.engine.begin(harness.now);
     let answer = harness.engine.sync(id, &request, &mut tx).unwrap();
     assert!(!answer.may_wait);
@@ -435,7 +435,7 @@ fn an_action_is_shown_field_by_field() {
     let mut harness = EngineHarness::with(&plan);
     let id = harness.register(&runner("one"));
     let lease = harness.sync(id, &work_request(1, 1)).leases[0].clone();
-    harness.sync(id, &SyncRequest { running: vec![running(lease.key)], ..sync(2) });
+    harness.sync(id, &SyncRequest { running: vec![running(lease.key)], ..sync_request(2) });
     let view = |harness: &EngineHarness| harness.engine.actions(harness.workflow()).unwrap().pop().unwrap();
     let shown = view(&harness);
     assert_eq!((shown.id, shown.trigger_type), (lease.key.job, TriggerType::OnWorkerStart));
@@ -450,7 +450,7 @@ fn an_action_is_shown_field_by_field() {
         message: Some("said".to_owned()),
         ..failure(lease.key, 5, Cause::ExitCode)
     };
-    let again = harness.sync(id, &SyncRequest { finished: vec![finished], ..sync(3) }).leases[0].clone();
+    let again = harness.sync(id, &SyncRequest { finished: vec![finished], ..sync_request(3) }).leases[0].clone();
     let shown = view(&harness);
     assert_eq!((shown.status, shown.attempt, shown.tries), (ActionState::Pending, 2, 1));
     assert_eq!((shown.return_code, shown.message.as_deref()), (Some(5), Some("said")));
@@ -458,7 +458,7 @@ fn an_action_is_shown_field_by_field() {
     assert_eq!((shown.runner, shown.start_time), (Some(id.0), None), "it is promised again, and has not started");
     assert_eq!(shown.end_time, Some(rfc3339(harness.now.wall_ms - 5)));
     assert_eq!(again.key.attempt, 2);
-    harness.sync(id, &SyncRequest { finished: vec![success(again.key)], ..sync(4) });
+    harness.sync(id, &SyncRequest { finished: vec![success(again.key)], ..sync_request(4) });
     let shown = view(&harness);
     assert_eq!((shown.status, shown.tries, shown.return_code), (ActionState::Executed, 2, Some(0)));
     assert_eq!((shown.runner, shown.start_time), (Some(id.0), Some(rfc3339(harness.now.wall_ms - 105))));
@@ -481,7 +481,7 @@ fn a_runner_is_shown_field_by_field() {
     harness.pass(2_000);
     harness.sync(id, &work_request(1, 3));
     let [a, b, c] = ["a", "b", "c"].map(|name| harness.key(name));
-    harness.sync(id, &SyncRequest { running: vec![running(a)], queued: vec![b, c], ..sync(2) });
+    harness.sync(id, &SyncRequest { running: vec![running(a)], queued: vec![b, c], ..sync_request(2) });
     let shown = harness.engine.runners().pop().unwrap();
     assert_eq!((shown.id, shown.host.as_str(), shown.pid, shown.kind), (id.0, "one", 77, RunnerKind::Slurm));
     assert_eq!((shown.status, shown.capacity), (RunnerStatus::Active, request.capacity));
@@ -538,9 +538,9 @@ fn an_allocation_has_what_its_runners_leave_free() {
         AllocationStage::Running { seconds_left: 3_600, free: twice, busy_seconds: 0 },
         "nothing runs yet"
     );
-    harness.sync(first, &SyncRequest { running: vec![running(harness.key("a"))], ..sync(2) });
+    harness.sync(first, &SyncRequest { running: vec![running(harness.key("a"))], ..sync_request(2) });
     harness.pass(20_000);
-    harness.sync(second, &SyncRequest { running: vec![running(harness.key("b"))], ..sync(2) });
+    harness.sync(second, &SyncRequest { running: vec![running(harness.key("b"))], ..sync_request(2) });
     let free = Resources {
         cpus: twice.cpus - 4,
         memory_bytes: twice.memory_bytes - (3 << 30),
@@ -581,7 +581,7 @@ fn nothing_follows_an_attempt_that_waits_for_a_decision() {
     let mut harness = EngineHarness::with(&plan);
     let id = harness.register(&runner("one"));
     harness.sync(id, &work_request(1, 1));
-    harness.sync(id, &SyncRequest { finished: vec![failure(harness.key("a"), 3, Cause::ExitCode)], ..sync(2) });
+    harness.sync(id, &SyncRequest { finished: vec![failure(harness.key("a"), 3, Cause::ExitCode)], ..sync_request(2) });
     assert_eq!(harness.state_of("a"), JobState::PendingFailed);
     let row = harness.results_of("a")[0].clone();
     let told =

@@ -41,7 +41,10 @@ fn jobs_without_requirements_fill_a_node_by_cpu_and_by_memory() {
         let mut harness = EngineHarness::with(&many());
         let id = harness.register(&RegisterRequest { capacity: free, ..runner("one") });
         harness
-            .sync(id, &SyncRequest { want: WorkRequest { free, limit: 99, ..WorkRequest::default() }, ..sync(1) })
+            .sync(
+                id,
+                &SyncRequest { want: WorkRequest { free, limit: 99, ..WorkRequest::default() }, ..sync_request(1) },
+            )
             .leases
             .len()
     };
@@ -151,7 +154,7 @@ fn a_result_is_written_field_by_field() {
     };
     let failed = FinishedAttempt { key: b, return_code: 9, files: vec![seen("y")], ..told.clone() };
     harness.pass(10_000);
-    harness.sync(id, &SyncRequest { finished: vec![told, failed], ..sync(2) });
+    harness.sync(id, &SyncRequest { finished: vec![told, failed], ..sync_request(2) });
     let now = harness.now.wall_ms;
     let expected = ResultRow {
         workflow: harness.workflow(),
@@ -196,11 +199,12 @@ fn every_attempt_of_every_run_has_its_own_result() {
     for run in 1..=2 {
         let id = harness.register(&runner("one"));
         harness.sync(id, &work_request(1, 1));
-        harness.sync(id, &SyncRequest { finished: vec![failure(harness.key("a"), -128, Cause::Lost)], ..sync(2) });
+        harness
+            .sync(id, &SyncRequest { finished: vec![failure(harness.key("a"), -128, Cause::Lost)], ..sync_request(2) });
         harness.sync(id, &work_request(3, 1));
         let written = FileStat { size_bytes: run, ..seen.clone() };
         let done = FinishedAttempt { files: vec![written], ..success(harness.key("a")) };
-        harness.sync(id, &SyncRequest { finished: vec![done], ..sync(4) });
+        harness.sync(id, &SyncRequest { finished: vec![done], ..sync_request(4) });
         let file = &harness.database.files[&(harness.workflow(), harness.job("a").id, "x".to_owned())];
         assert_eq!(file.size_bytes, run, "of the latest success");
         if run == 1 {
@@ -269,7 +273,7 @@ fn leases_end_right_after_their_time() {
         let prefetch = asked.map(|lease_seconds| Prefetch { lease_seconds: Some(lease_seconds), ..Default::default() });
         let mut harness = EngineHarness::with(&Plan::new([job("a")]).with(|spec| spec.prefetch = prefetch));
         let id = harness.register(&runner("one"));
-        let answer = harness.sync(id, &SyncRequest { lease_seconds: own, ..request_work(1, 1) });
+        let answer = harness.sync(id, &SyncRequest { lease_seconds: own, ..work_request(1, 1) });
         assert_eq!(answer.lease_ms, lease_ms, "{asked:?} {own:?}");
         harness.silence(lease_ms);
         assert_eq!(harness.state_of("a"), JobState::Leased, "{asked:?} {own:?}");
@@ -285,7 +289,7 @@ fn a_retried_job_is_ready_in_the_same_message() {
         let mut harness = EngineHarness::with(&Plan::new([job("a")]));
         let id = harness.register(&runner("one"));
         harness.sync(id, &work_request(1, 1));
-        let failed = SyncRequest { finished: vec![failure(harness.key("a"), 1, cause)], ..request_work(2, 1) };
+        let failed = SyncRequest { finished: vec![failure(harness.key("a"), 1, cause)], ..work_request(2, 1) };
         let leases = harness.sync(id, &failed).leases;
         assert_eq!(leases.iter().map(|lease| lease.key.attempt).collect::<Vec<_>>(), [2], "{cause}");
     }
@@ -299,7 +303,7 @@ fn a_runner_that_speaks_has_its_whole_lease_again() {
     let [a, b] = ["a", "b"].map(|name| harness.key(name));
     for sequence in 2..5 {
         harness.silence(119_999);
-        harness.sync(id, &SyncRequest { running: vec![running(a)], queued: vec![b], ..sync(sequence) });
+        harness.sync(id, &SyncRequest { running: vec![running(a)], queued: vec![b], ..sync_request(sequence) });
         assert_eq!(harness.states(&["a", "b"]), [JobState::Running, JobState::Leased], "message {sequence}");
     }
     harness.silence(120_000);
@@ -337,7 +341,7 @@ fn a_runner_gets_only_jobs_that_end_in_its_time() {
     for (kind, remaining_ms, leases) in cases {
         let mut harness = EngineHarness::with(&plan);
         let id = harness.register(&RegisterRequest { kind, ..runner("one") });
-        let answer = harness.sync(id, &SyncRequest { remaining_ms, ..request_work(1, 1) });
+        let answer = harness.sync(id, &SyncRequest { remaining_ms, ..work_request(1, 1) });
         assert_eq!(answer.leases.len(), leases, "{kind:?} {remaining_ms:?}");
     }
 }
@@ -349,7 +353,7 @@ fn a_lease_returned_for_lack_of_time_says_so() {
     let id = harness.register(&runner("one"));
     let keys: Vec<AttemptKey> = harness.sync(id, &work_request(1, 2)).leases.iter().map(|lease| lease.key).collect();
     for sequence in 2..4 {
-        let request = SyncRequest { returned: keys.clone(), out_of_time: vec![keys[1]], ..sync(sequence) };
+        let request = SyncRequest { returned: keys.clone(), out_of_time: vec![keys[1]], ..sync_request(sequence) };
         harness.sync(id, &request);
     }
     assert_eq!(harness.states(&["a", "b"]), [JobState::Ready, JobState::Ready]);

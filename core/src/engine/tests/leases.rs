@@ -51,7 +51,7 @@ fn leases_come_by_priority_then_by_the_path_below_and_say_both() {
     harness.restart();
     let finished = vec![success(harness.key("root"))];
     let queued = vec![harness.key("urgent"), harness.key("leaf")];
-    let leases = harness.sync(id, &SyncRequest { finished, queued, ..request_work(2, 8) }).leases;
+    let leases = harness.sync(id, &SyncRequest { finished, queued, ..work_request(2, 8) }).leases;
     assert_eq!((leases[0].name.as_str(), leases[0].downstream_seconds), ("middle", 600));
 }
 
@@ -71,10 +71,10 @@ fn an_acknowledged_lease_that_is_not_named_returns() {
     harness.sync(id, &work_request(1, 2));
     let [a, b] = ["a", "b"].map(|name| harness.key(name));
     // The answer to 1 may not have arrived: no lease is abandoned.
-    harness.sync(id, &SyncRequest { acknowledged: 0, ..sync(2) });
+    harness.sync(id, &SyncRequest { acknowledged: 0, ..sync_request(2) });
     assert_eq!(harness.states(&["a", "b"]), [JobState::Leased; 2]);
     // The answer has arrived, and the runner names only one of its leases.
-    harness.sync(id, &SyncRequest { queued: vec![a], acknowledged: 1, ..sync(3) });
+    harness.sync(id, &SyncRequest { queued: vec![a], acknowledged: 1, ..sync_request(3) });
     assert_eq!(harness.states(&["a", "b"]), [JobState::Leased, JobState::Ready]);
     assert_eq!(harness.key("b"), b, "an untouched lease uses no attempt up");
 }
@@ -85,9 +85,9 @@ fn a_returned_lease_is_free_and_a_foreign_one_is_ignored() {
     harness.sync(id, &work_request(1, 1));
     let key = harness.key("a");
     let other = harness.register(&runner("two"));
-    harness.sync(other, &SyncRequest { returned: vec![key], ..sync(1) });
+    harness.sync(other, &SyncRequest { returned: vec![key], ..sync_request(1) });
     assert_eq!(harness.state_of("a"), JobState::Leased);
-    harness.sync(id, &SyncRequest { returned: vec![key], ..sync(2) });
+    harness.sync(id, &SyncRequest { returned: vec![key], ..sync_request(2) });
     assert_eq!(harness.state_of("a"), JobState::Ready);
     assert_eq!(harness.job("a").attempt, 1);
 }
@@ -103,7 +103,7 @@ fn an_expired_lease_is_adopted_unless_another_runner_has_it() {
     let stolen = harness.sync(other, &work_request(1, 1)).leases[0].key;
     assert_eq!(stolen, AttemptKey { attempt: 2, lease_id: b.lease_id + 1, ..a }, "the first may have been started");
     let back = harness.register(&runner("one"));
-    let answer = harness.sync(back, &SyncRequest { queued: vec![a, b], ..sync(1) });
+    let answer = harness.sync(back, &SyncRequest { queued: vec![a, b], ..sync_request(1) });
     assert_eq!(answer.cancel, [a]);
     assert_eq!(harness.job("b").runner, Some(back));
     assert_eq!((harness.state_of("b"), harness.key("b")), (JobState::Leased, b));
@@ -119,21 +119,21 @@ fn what_really_runs_wins_over_a_promise() {
     harness.sync(other, &work_request(1, 1));
     let promised = harness.key("a");
     let back = harness.register(&runner("one"));
-    let answer = harness.sync(back, &SyncRequest { running: vec![running(old)], ..sync(1) });
+    let answer = harness.sync(back, &SyncRequest { running: vec![running(old)], ..sync_request(1) });
     assert_eq!(answer.cancel, []);
     let key = AttemptKey { attempt: 3, ..old };
     assert_eq!(
         (harness.state_of("a"), harness.job("a").runner, harness.key("a")),
         (JobState::Running, Some(back), key)
     );
-    let answer = harness.sync(other, &SyncRequest { queued: vec![promised], ..sync(2) });
+    let answer = harness.sync(other, &SyncRequest { queued: vec![promised], ..sync_request(2) });
     assert_eq!(answer.cancel, [promised]);
     // A later runner does not take over a running job.
-    let answer = harness.sync(other, &SyncRequest { running: vec![running(promised)], ..sync(3) });
+    let answer = harness.sync(other, &SyncRequest { running: vec![running(promised)], ..sync_request(3) });
     assert_eq!(answer.cancel, [promised]);
     assert_eq!(harness.job("a").runner, Some(back));
     // Attempt numbers that may have been used are not used again: 1 was started here, 2 may have been started there.
-    let answer = harness.sync(back, &SyncRequest { finished: vec![success(old)], ..sync(2) });
+    let answer = harness.sync(back, &SyncRequest { finished: vec![success(old)], ..sync_request(2) });
     assert_eq!(answer.refused, []);
     let result = harness.results_of("a")[0];
     assert_eq!((result.attempt, result.state), (3, JobState::Completed));
@@ -145,16 +145,16 @@ fn a_successor_takes_over_the_leases_that_it_names() {
     let (mut harness, id) = two_jobs();
     harness.sync(id, &work_request(1, 2));
     let [a, b] = ["a", "b"].map(|name| harness.key(name));
-    harness.sync(id, &SyncRequest { running: vec![running(a), running(b)], ..sync(2) });
+    harness.sync(id, &SyncRequest { running: vec![running(a), running(b)], ..sync_request(2) });
     let next = harness.register(&runner("one"));
     assert_eq!(harness.try_sync(id, &sync_request(3)), Err(CommandError::NoRunner(id)));
     assert_eq!(harness.states(&["a", "b"]), [JobState::Running; 2]);
     assert_eq!([harness.job("a").runner, harness.job("b").runner], [Some(next); 2]);
-    harness.sync(next, &SyncRequest { running: vec![running(a)], ..sync(1) });
+    harness.sync(next, &SyncRequest { running: vec![running(a)], ..sync_request(1) });
     assert_eq!(harness.states(&["a", "b"]), [JobState::Running, JobState::Ready]);
     assert_eq!(harness.job("b").attempt, 2);
     assert_eq!(harness.results_of("b")[0].return_code, -128);
-    let answer = harness.sync(next, &SyncRequest { finished: vec![success(a)], ..sync(2) });
+    let answer = harness.sync(next, &SyncRequest { finished: vec![success(a)], ..sync_request(2) });
     assert_eq!(answer.refused, []);
     assert!(harness.database.runners[&id].ended_ms.is_some());
 }
@@ -176,7 +176,8 @@ fn a_leaving_runner_returns_queued_and_loses_started_jobs() {
     let (mut harness, id) = two_jobs();
     harness.sync(id, &work_request(1, 2));
     let [a, b] = ["a", "b"].map(|name| harness.key(name));
-    let held = SyncRequest { running: vec![running(a)], queued: vec![b], want: work_request(2, 4).want, ..sync(2) };
+    let held =
+        SyncRequest { running: vec![running(a)], queued: vec![b], want: work_request(2, 4).want, ..sync_request(2) };
     let answer = harness.try_sync(id, &SyncRequest { leaving: true, ..held }).unwrap();
     assert_eq!(answer.response.leases, []);
     assert!(!answer.may_wait);
@@ -191,9 +192,9 @@ fn an_overtaken_message_reports_its_ends_but_its_view_is_old() {
     let (mut harness, id) = two_jobs();
     harness.sync(id, &work_request(1, 2));
     let [a, b] = ["a", "b"].map(|name| harness.key(name));
-    harness.sync(id, &SyncRequest { running: vec![running(a), running(b)], ..sync(3) });
+    harness.sync(id, &SyncRequest { running: vec![running(a), running(b)], ..sync_request(3) });
     let overtaken =
-        SyncRequest { finished: vec![success(a)], queued: vec![a, b], returned: vec![b], ..request_work(2, 4) };
+        SyncRequest { finished: vec![success(a)], queued: vec![a, b], returned: vec![b], ..work_request(2, 4) };
     let answer = harness.try_sync(id, &overtaken).unwrap();
     assert_eq!((answer.response.leases.len(), answer.response.cancel.len(), answer.may_wait), (0, 0, false));
     assert_eq!(harness.states(&["a", "b"]), [JobState::Completed, JobState::Running]);
@@ -209,13 +210,13 @@ fn a_restarted_server_renews_its_leases() {
     harness.silence(119_000);
     assert_eq!(harness.states(&["a", "b"]), [JobState::Leased; 2]);
     // The answer was lost with the server: leases that the runner does not name never arrived.
-    harness.sync(id, &SyncRequest { queued: vec![b], ..sync(2) });
+    harness.sync(id, &SyncRequest { queued: vec![b], ..sync_request(2) });
     assert_eq!(harness.states(&["a", "b"]), [JobState::Ready, JobState::Leased]);
     harness.open();
-    harness.sync(id, &SyncRequest { finished: vec![success(b)], ..sync(3) });
+    harness.sync(id, &SyncRequest { finished: vec![success(b)], ..sync_request(3) });
     harness.restart();
     assert_eq!(harness.state_of("b"), JobState::Leased, "what was not written did not happen");
-    let answer = harness.sync(id, &SyncRequest { finished: vec![success(b), success(a)], ..sync(3) });
+    let answer = harness.sync(id, &SyncRequest { finished: vec![success(b), success(a)], ..sync_request(3) });
     assert_eq!(answer.refused, []);
     assert_eq!(answer.directive, RunnerDirective::Complete);
 }
@@ -225,7 +226,7 @@ fn a_runner_waits_only_when_there_is_nothing_to_say() {
     let (mut harness, id) = two_jobs();
     assert!(!harness.try_sync(id, &work_request(1, 8)).unwrap().may_wait, "there is work");
     let keys = ["a", "b"].map(|name| harness.key(name));
-    let hold = SyncRequest { queued: keys.to_vec(), ..request_work(2, 8) };
+    let hold = SyncRequest { queued: keys.to_vec(), ..work_request(2, 8) };
     assert!(harness.try_sync(id, &hold).unwrap().may_wait);
     let wake_version = harness.engine.wake_version();
     let polled = harness.run(|engine, tx| engine.poll(id, &hold, tx));
@@ -235,10 +236,12 @@ fn a_runner_waits_only_when_there_is_nothing_to_say() {
     let polled = harness.run(|engine, tx| engine.poll(id, &hold, tx)).unwrap();
     assert_eq!((polled.sequence, polled.leases.len()), (2, 1));
     // A message that was overtaken while it waited is answered without work.
-    harness.try_sync(id, &SyncRequest { queued: keys.to_vec(), want: WorkRequest::default(), ..sync(3) }).unwrap();
+    harness
+        .try_sync(id, &SyncRequest { queued: keys.to_vec(), want: WorkRequest::default(), ..sync_request(3) })
+        .unwrap();
     let polled = harness.run(|engine, tx| engine.poll(id, &hold, tx)).unwrap();
     assert_eq!(polled.leases, []);
-    let reported = SyncRequest { queued: vec![keys[1]], finished: vec![success(keys[0])], ..sync(4) };
+    let reported = SyncRequest { queued: vec![keys[1]], finished: vec![success(keys[0])], ..sync_request(4) };
     assert!(!harness.try_sync(id, &reported).unwrap().may_wait, "a report is answered at once");
 }
 
@@ -277,7 +280,7 @@ fn only_a_retry_makes_a_settled_workflow_live() {
     let mut harness = EngineHarness::with(&Plan::new([job("a")]));
     let id = harness.register(&runner("one"));
     harness.sync(id, &work_request(1, 1));
-    let answer = harness.sync(id, &SyncRequest { finished: vec![success(harness.key("a"))], ..sync(2) });
+    let answer = harness.sync(id, &SyncRequest { finished: vec![success(harness.key("a"))], ..sync_request(2) });
     assert_eq!(answer.directive, RunnerDirective::Complete);
     assert!(harness.engine.workflows.live().next().is_none());
     let workflow = harness.workflow();

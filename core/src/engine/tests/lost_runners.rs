@@ -20,7 +20,7 @@ fn busy() -> (EngineHarness, RunnerId) {
     let id = harness.register(&runner("one"));
     harness.sync(id, &work_request(1, 2));
     let [a, b] = ["a", "b"].map(|name| harness.key(name));
-    harness.sync(id, &SyncRequest { running: vec![running(a)], queued: vec![b], ..sync(2) });
+    harness.sync(id, &SyncRequest { running: vec![running(a)], queued: vec![b], ..sync_request(2) });
     (harness, id)
 }
 
@@ -120,7 +120,7 @@ fn a_result_that_comes_late_undoes_the_loss() {
     let key = harness.key("a");
     sync(&mut harness, &with(evidence(id, ProcessState::Ended))).unwrap();
     let back = harness.register(&runner("one"));
-    harness.sync(back, &SyncRequest { finished: vec![success(key)], ..sync(1) });
+    harness.sync(back, &SyncRequest { finished: vec![success(key)], ..sync_request(1) });
     assert_eq!(harness.state_of("a"), JobState::Completed);
 }
 
@@ -134,7 +134,7 @@ fn jobs_of_other_workflows_stay_with_the_runner() {
     let id = harness.register(&all);
     harness.sync(id, &work_request(1, 2));
     let keys = ["a", "x"].map(|name| running(harness.key(name)));
-    harness.sync(id, &SyncRequest { running: keys.to_vec(), ..sync(2) });
+    harness.sync(id, &SyncRequest { running: keys.to_vec(), ..sync_request(2) });
     let report = sync(&mut harness, &with(evidence(id, ProcessState::Ended))).unwrap();
     assert_eq!((report.jobs.len(), harness.state_of("x")), (1, JobState::Running));
     assert_eq!(harness.engine.runners().len(), 1);
@@ -181,7 +181,7 @@ fn a_runner_with_a_job_is_busy() {
     let busy = harness.engine.activity(&RunnerScope::All);
     assert!(busy.is_busy);
     let finished = ["a", "b"].map(|name| success(harness.key(name))).to_vec();
-    harness.sync(id, &SyncRequest { finished, ..sync(3) });
+    harness.sync(id, &SyncRequest { finished, ..sync_request(3) });
     let idle = harness.engine.activity(&RunnerScope::All);
     assert!(!idle.is_busy && idle.last_event > busy.last_event, "{idle:?}");
     assert_eq!(harness.engine.activity(&RunnerScope::All), idle);

@@ -149,7 +149,7 @@ fn what_waits_for_nothing_is_submitted_if_that_is_wanted() {
         "unless a person says otherwise"
     );
     let needs = harness.engine.slurm_needs(Some(&torc_api::wire::RunnerScope::All), harness.now);
-    assert_eq!(needs[0].asked.len(), 2, "lost ones are brought back, those of the superseded action are not");
+    assert_eq!(needs[0].requested.len(), 2, "lost ones are brought back, those of the superseded action are not");
     assert!(needs[0].has_explicit_requests && needs[0].spec.slurm_schedulers.len() == 4);
 }
 
@@ -180,7 +180,7 @@ fn only_what_is_still_to_run_is_planned() {
     let mut harness = EngineHarness::with(&plan());
     let id = harness.register(&runner("n1"));
     let answer = harness.sync(id, &work_request(1, 1));
-    harness.sync(id, &SyncRequest { running: vec![running(answer.leases[0].key)], ..sync(2) });
+    harness.sync(id, &SyncRequest { running: vec![running(answer.leases[0].key)], ..sync_request(2) });
     assert_eq!(harness.regenerate(&RegenerateRequest::default()).pending_jobs, 3, "one runs");
 }
 
@@ -290,8 +290,8 @@ fn an_edit_that_concerns_no_job_keeps_what_recovery_planned() {
     harness.run_all("n1", |_| None);
     assert_eq!(harness.action_states()[1], (true, ActionState::Pending), "it fires when its jobs are ready");
     let wanted = harness.node_requests();
-    let asked: Vec<_> = wanted.iter().map(|one| one.definition.scheduler.clone()).collect();
-    assert_eq!(asked, [schedulers[2].clone()]);
+    let requested: Vec<_> = wanted.iter().map(|one| one.definition.scheduler.clone()).collect();
+    assert_eq!(requested, [schedulers[2].clone()]);
 }
 
 // R15
@@ -441,7 +441,7 @@ fn a_dry_run_takes_for_lost_what_was_found_to_be() {
         let id = harness.register(&runner("n1"));
         let leases = harness.sync(id, &work_request(1, 1)).leases;
         assert_eq!(leases[0].name, "d");
-        harness.sync(id, &SyncRequest { running: vec![running(leases[0].key)], ..sync(2) });
+        harness.sync(id, &SyncRequest { running: vec![running(leases[0].key)], ..sync_request(2) });
         let lost = [OrphanedJob { workflow: "w".to_owned(), job: "d".to_owned(), cause: Cause::NodeFailure }];
         let (latest, partitions) = (LatestResults::new(), partitions());
         let request = RegenerateRequest::default();

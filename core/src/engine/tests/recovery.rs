@@ -48,11 +48,11 @@ impl RecoveryFixture {
     }
 
     fn fail(&mut self, id: RunnerId, key: AttemptKey, code: i32, cause: Cause) -> Vec<Lease> {
-        self.sync(id, SyncRequest { finished: vec![failure(key, code, cause)], ..request_work(1, 8) }).leases
+        self.sync(id, SyncRequest { finished: vec![failure(key, code, cause)], ..work_request(1, 8) }).leases
     }
 
     fn succeed(&mut self, id: RunnerId, key: AttemptKey) -> Vec<Lease> {
-        self.sync(id, SyncRequest { finished: vec![success(key)], ..request_work(1, 8) }).leases
+        self.sync(id, SyncRequest { finished: vec![success(key)], ..work_request(1, 8) }).leases
     }
 
     /// Returns a failed job whose script is leased to the runner that ran the job.
@@ -71,7 +71,7 @@ fn the_next_attempt_waits_for_its_recovery_script() {
     let (one, two) = (fixture.register("one"), fixture.register("two"));
     let lease = fixture.request_work(one).remove(0);
     let answer =
-        fixture.sync(one, SyncRequest { finished: vec![failure(lease.key, 7, Cause::ExitCode)], ..request_work(1, 8) });
+        fixture.sync(one, SyncRequest { finished: vec![failure(lease.key, 7, Cause::ExitCode)], ..work_request(1, 8) });
     let script = &answer.leases[0];
     assert_eq!((script.role, script.command.as_str(), script.name.as_str()), (LeaseRole::Recovery, "mend", "a"));
     assert_eq!((script.key.attempt, script.key.run), (1, 1));
@@ -131,13 +131,13 @@ fn a_script_prefers_the_runner_of_the_attempt() {
     let (one, two) = (fixture.register("one"), fixture.register("two"));
     let key = fixture.request_work(one).remove(0).key;
     // The runner is stopping and takes no more work, so the script waits.
-    let report = SyncRequest { finished: vec![failure(key, 7, Cause::ExitCode)], stopping: true, ..sync(1) };
+    let report = SyncRequest { finished: vec![failure(key, 7, Cause::ExitCode)], stopping: true, ..sync_request(1) };
     assert_eq!(fixture.sync(one, report).leases, []);
     assert_eq!(fixture.request_work(two), [], "its runner is still there");
     let mut small = runner("small");
     small.capacity.gpus = 0;
     let small = fixture.harness.register(&small);
-    fixture.sync(one, SyncRequest { leaving: true, ..sync(1) });
+    fixture.sync(one, SyncRequest { leaving: true, ..sync_request(1) });
     assert_eq!(fixture.request_work(small), [], "the job would not fit there");
     assert_eq!(fixture.request_work(two)[0].role, LeaseRole::Recovery);
 }
@@ -147,7 +147,7 @@ fn lost_scripts_are_given_out_again_but_not_for_ever() {
     let (mut fixture, one, mut script) = RecoveryFixture::recovering(&plan(rule(vec![7], vec![])));
     for round in 0..3 {
         assert_eq!(fixture.harness.state_of("a"), JobState::Recovering, "{round}");
-        fixture.sync(one, SyncRequest { running: vec![running(script.key)], ..sync(1) });
+        fixture.sync(one, SyncRequest { running: vec![running(script.key)], ..sync_request(1) });
         // The script no longer runs, and its outcome is unknown.
         let answer = fixture.request_work(one);
         if round < 2 {
@@ -168,13 +168,13 @@ fn a_report_whose_answer_was_lost_changes_nothing_twice() {
     let report = SyncRequest {
         queued: vec![script.key],
         finished: vec![failure(lease.key, 7, Cause::ExitCode)],
-        ..request_work(1, 8)
+        ..work_request(1, 8)
     };
     let answer = fixture.sync(id, report);
     assert_eq!((answer.refused, answer.leases), (vec![], vec![]));
     let next = fixture.succeed(id, script.key).remove(0);
-    let answer =
-        fixture.sync(id, SyncRequest { queued: vec![next.key], finished: vec![success(script.key)], ..sync(1) });
+    let answer = fixture
+        .sync(id, SyncRequest { queued: vec![next.key], finished: vec![success(script.key)], ..sync_request(1) });
     assert_eq!(answer.refused, [script.key], "the job is beyond it");
     assert_eq!((fixture.harness.state_of("a"), fixture.harness.job("a").attempt), (JobState::Leased, 2));
 }
@@ -212,7 +212,7 @@ fn people_and_edits_end_the_wait() {
         let (mut fixture, id, script) = RecoveryFixture::recovering(&plan);
         operation(&mut fixture.harness, &plan);
         assert_eq!(fixture.harness.state_of("a"), state, "{what}");
-        let answer = fixture.sync(id, SyncRequest { running: vec![running(script.key)], ..sync(1) });
+        let answer = fixture.sync(id, SyncRequest { running: vec![running(script.key)], ..sync_request(1) });
         let ended = if state == JobState::Recovering { vec![] } else { vec![script.key] };
         assert_eq!(answer.cancel, ended, "{what}");
         if state == JobState::Blocked {
@@ -222,7 +222,7 @@ fn people_and_edits_end_the_wait() {
     let (mut fixture, id, script) = RecoveryFixture::recovering(&plan);
     let workflow = fixture.harness.workflow();
     fixture.harness.run(|engine, tx| engine.delete(workflow, tx)).unwrap();
-    let answer = fixture.sync(id, SyncRequest { finished: vec![success(script.key)], ..sync(1) });
+    let answer = fixture.sync(id, SyncRequest { finished: vec![success(script.key)], ..sync_request(1) });
     assert_eq!(answer.refused, [script.key]);
     assert!(fixture.harness.database.recoveries.is_empty());
 }
@@ -241,17 +241,17 @@ fn only_as_many_scripts_at_once_as_jobs() {
         id,
         SyncRequest {
             want: torc_api::wire::WorkRequest { ahead: 20, bridge: 20, ..super::harness::want(20) },
-            ..request_work(1, 1)
+            ..work_request(1, 1)
         },
     );
     assert_eq!(leases.leases.len(), 20);
     let finished = leases.leases.iter().map(|lease| failure(lease.key, 7, Cause::ExitCode)).collect();
-    let scripts = fixture.sync(id, SyncRequest { finished, ..sync(1) }).leases;
+    let scripts = fixture.sync(id, SyncRequest { finished, ..sync_request(1) }).leases;
     assert_eq!(scripts.len(), 8, "the runner has 8 CPUs");
     let done = SyncRequest {
         queued: scripts[1..].iter().map(|lease| lease.key).collect(),
         finished: vec![success(scripts[0].key)],
-        ..sync(1)
+        ..sync_request(1)
     };
     assert_eq!(fixture.sync(id, done).leases.len(), 1);
 }
@@ -271,13 +271,13 @@ fn a_retried_job_waits_until_its_script_has_ended() {
     };
     for edited in [false, true] {
         let (mut fixture, id, script) = RecoveryFixture::recovering(&plan(rule(vec![7], vec![])));
-        fixture.sync(id, SyncRequest { running: vec![running(script.key)], ..sync(1) });
+        fixture.sync(id, SyncRequest { running: vec![running(script.key)], ..sync_request(1) });
         let other = fixture.register("two");
         again(&mut fixture, edited);
         assert_eq!(fixture.harness.state_of("a"), JobState::Blocked);
         for _ in 0..2 {
             assert_eq!(fixture.request_work(other), [], "no runner starts it");
-            let answer = fixture.sync(id, SyncRequest { running: vec![running(script.key)], ..request_work(1, 8) });
+            let answer = fixture.sync(id, SyncRequest { running: vec![running(script.key)], ..work_request(1, 8) });
             assert_eq!((answer.cancel, answer.leases.len()), (vec![script.key], 0), "told in every answer");
             fixture.harness.restart();
         }
@@ -299,8 +299,8 @@ fn a_script_that_no_runner_holds_is_not_waited_for() {
         fixture.harness.run(|engine, tx| engine.resume(workflow, tx)).unwrap();
         assert_eq!(fixture.harness.state_of("a"), JobState::Blocked, "{how}");
         match how {
-            "left" => drop(fixture.sync(id, SyncRequest { leaving: true, ..sync(1) })),
-            "gave back" => drop(fixture.sync(id, SyncRequest { returned: vec![script.key], ..sync(1) })),
+            "left" => drop(fixture.sync(id, SyncRequest { leaving: true, ..sync_request(1) })),
+            "gave back" => drop(fixture.sync(id, SyncRequest { returned: vec![script.key], ..sync_request(1) })),
             "silent" => fixture.harness.silence(200_000),
             _ => drop(fixture.sync(id, sync_request(1))),
         }

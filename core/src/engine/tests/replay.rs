@@ -17,7 +17,7 @@ fn drained() -> (EngineHarness, RunnerId, AttemptKey) {
     let id = harness.register(&runner("one"));
     harness.sync(id, &work_request(1, 1));
     let key = harness.key("a");
-    harness.sync(id, &SyncRequest { running: vec![running(key)], ..sync(2) });
+    harness.sync(id, &SyncRequest { running: vec![running(key)], ..sync_request(2) });
     harness.pass(1_000);
     (harness, id, key)
 }
@@ -54,7 +54,7 @@ fn a_result_of_days_ago_counts_once_with_the_time_it_had() {
     assert_eq!(harness.results_of("a").len(), 1);
     // The runner returns and reports the same result.
     let back = harness.register(&runner("one"));
-    let answer = harness.sync(back, &SyncRequest { finished: vec![success(key)], ..sync(1) });
+    let answer = harness.sync(back, &SyncRequest { finished: vec![success(key)], ..sync_request(1) });
     assert_eq!(answer.refused, []);
     assert_eq!(harness.results_of("a").len(), 1);
 }
@@ -81,7 +81,7 @@ fn once_a_newer_attempt_has_started_the_old_result_is_too_late() {
     harness.sync(id, &work_request(3, 1));
     let newer = harness.key("a");
     assert_eq!(newer.attempt, 2);
-    harness.sync(id, &SyncRequest { running: vec![running(newer)], ..sync(4) });
+    harness.sync(id, &SyncRequest { running: vec![running(newer)], ..sync_request(4) });
     assert_eq!(replay(&mut harness, &[result]), [rejected("a newer attempt has been started")]);
     assert_eq!(harness.state_of("a"), JobState::Running);
 }
@@ -127,7 +127,7 @@ fn a_report_from_before_the_workflow_existed_is_refused() {
     let (mut harness, id, key) = drained();
     let mut old = success(key);
     old.ended_ms_ago = 120_000;
-    let answer = harness.sync(id, &SyncRequest { running: vec![running(key)], finished: vec![old], ..sync(3) });
+    let answer = harness.sync(id, &SyncRequest { running: vec![running(key)], finished: vec![old], ..sync_request(3) });
     assert_eq!(answer.refused, [key]);
     assert_eq!(harness.state_of("a"), JobState::Running);
 }

@@ -21,7 +21,7 @@ fn mixed() -> (EngineHarness, Plan, crate::ids::RunnerId) {
     let id = harness.register(&runner("one"));
     harness.sync(id, &work_request(1, 3));
     let finished = vec![success(harness.key("good")), failure(harness.key("bad"), 1, Cause::ExitCode)];
-    harness.sync(id, &SyncRequest { finished, running: vec![running(harness.key("runs"))], ..sync(2) });
+    harness.sync(id, &SyncRequest { finished, running: vec![running(harness.key("runs"))], ..sync_request(2) });
     (harness, plan, id)
 }
 
@@ -59,7 +59,7 @@ fn a_job_of_the_last_run_that_still_runs_may_end() {
     let (mut harness, plan, id) = mixed();
     let key = harness.key("runs");
     harness.apply(&plan.with(|spec| (spec.run_id, spec.rerun_policy) = (Some(2), Some(RerunPolicy::Failed))));
-    let answer = harness.sync(id, &SyncRequest { finished: vec![failure(key, 1, Cause::ExitCode)], ..sync(3) });
+    let answer = harness.sync(id, &SyncRequest { finished: vec![failure(key, 1, Cause::ExitCode)], ..sync_request(3) });
     assert_eq!(answer.refused, []);
     assert_eq!((harness.state_of("runs"), harness.results_of("runs")[0].run), (JobState::Failed, 1));
 }
@@ -85,9 +85,9 @@ fn retry_by_name_or_number_takes_what_depends_on_it_along() {
     let affected = harness.run(|engine, tx| engine.retry(workflow, &which, tx));
     assert_eq!(affected, Ok(3));
     assert_eq!((harness.state_of("runs"), harness.job("runs").attempt), (JobState::Blocked, 2));
-    let answer = harness.sync(id, &SyncRequest { running: vec![running(key)], ..sync(3) });
+    let answer = harness.sync(id, &SyncRequest { running: vec![running(key)], ..sync_request(3) });
     assert_eq!(answer.cancel, [key]);
-    harness.sync(id, &SyncRequest { finished: vec![failure(key, 143, Cause::Canceled)], ..sync(4) });
+    harness.sync(id, &SyncRequest { finished: vec![failure(key, 143, Cause::Canceled)], ..sync_request(4) });
     assert_eq!((harness.state_of("runs"), harness.job("runs").attempt), (JobState::Ready, 2));
     let unknown = Retry::Jobs(vec!["bad".to_owned(), "none".to_owned()]);
     let refused = harness.run(|engine, tx| engine.retry(workflow, &unknown, tx));
@@ -123,7 +123,7 @@ fn retry_budgets_are_reset_only_by_a_new_run() {
         sequence += 2;
         harness.sync(id, &work_request(sequence - 1, 1));
         let lost = failure(harness.key("a"), -128, Cause::Lost);
-        harness.sync(id, &SyncRequest { finished: vec![lost], ..sync(sequence) });
+        harness.sync(id, &SyncRequest { finished: vec![lost], ..sync_request(sequence) });
         harness.state_of("a")
     };
     let four = |harness: &mut EngineHarness, lose: &mut dyn FnMut(&mut EngineHarness) -> JobState| {

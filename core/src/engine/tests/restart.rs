@@ -92,7 +92,7 @@ fn restarted_in_slurm() -> (EngineHarness, RunnerId, crate::engine::AllocationKe
     let id = harness.register(&in_slurm("n1", "7"));
     harness.sync(id, &work_request(1, 2));
     let keys = ["a", "b"].map(|name| running(harness.key(name)));
-    harness.sync(id, &SyncRequest { running: keys.to_vec(), ..sync(2) });
+    harness.sync(id, &SyncRequest { running: keys.to_vec(), ..sync_request(2) });
     harness.restart();
     (harness, id, key)
 }
@@ -104,8 +104,11 @@ fn a_runner_is_in_its_allocation_after_a_restart() {
         harness.engine.slurm_needs(None, harness.now)[0].allocations.iter().map(|one| one.runners).collect();
     assert_eq!(inhabited, [1, 0], "the runner counts in its own allocation");
     assert!(!harness.row(key).has_reported);
-    let report =
-        SyncRequest { running: vec![running(harness.key("b"))], finished: vec![success(harness.key("a"))], ..sync(3) };
+    let report = SyncRequest {
+        running: vec![running(harness.key("b"))],
+        finished: vec![success(harness.key("a"))],
+        ..sync_request(3)
+    };
     harness.sync(id, &report);
     assert!(harness.row(key).has_reported, "a result of its runner says that the allocation was of use");
 }
@@ -138,7 +141,7 @@ fn an_actions_tries_count_on_after_a_restart() {
         harness.restart();
         let failed = vec![failure(lease.key, 3, Cause::ExitCode)];
         let answer =
-            harness.sync(id, &SyncRequest { finished: failed, ..request_work(1 + attempt.unsigned_abs() as u64, 1) });
+            harness.sync(id, &SyncRequest { finished: failed, ..work_request(1 + attempt.unsigned_abs() as u64, 1) });
         let action = &harness.engine.actions(harness.workflow()).unwrap()[0];
         assert_eq!((action.status, action.tries), (state, attempt));
         lease = answer.leases[0].clone();
@@ -163,7 +166,7 @@ fn a_fired_trigger_does_not_fire_again_after_a_restart() {
         harness.restart();
         sequence += 1;
         let finished = leases.iter().map(|lease| success(lease.key)).collect();
-        harness.sync(id, &SyncRequest { finished, ..sync(sequence) });
+        harness.sync(id, &SyncRequest { finished, ..sync_request(sequence) });
         harness.restart();
     }
     names.sort();
@@ -182,7 +185,8 @@ fn budgets_are_those_of_the_present_run_after_a_restart() {
         for attempt in 1..=3 {
             let lease = harness.sync(id, &work_request(sequence + 1, 1)).leases[0].clone();
             assert_eq!((lease.key.run, lease.key.attempt), (run, attempt));
-            let lost = SyncRequest { finished: vec![failure(lease.key, -128, Cause::Lost)], ..sync(sequence + 2) };
+            let lost =
+                SyncRequest { finished: vec![failure(lease.key, -128, Cause::Lost)], ..sync_request(sequence + 2) };
             harness.sync(id, &lost);
             sequence += 2;
             harness.restart();
@@ -195,7 +199,7 @@ fn budgets_are_those_of_the_present_run_after_a_restart() {
     }
     let id = harness.register(&runner("one"));
     let lease = harness.sync(id, &work_request(1, 1)).leases[0].clone();
-    harness.sync(id, &SyncRequest { finished: vec![failure(lease.key, -128, Cause::Lost)], ..sync(2) });
+    harness.sync(id, &SyncRequest { finished: vec![failure(lease.key, -128, Cause::Lost)], ..sync_request(2) });
     assert_eq!(harness.state_of("a"), JobState::Failed, "the fourth loss of a run is one too many");
     assert!(sequence > 0);
 }

@@ -15,14 +15,14 @@ fn one_job() -> (EngineHarness, RunnerId) {
 }
 
 fn report(sequence: u64, finished: torc_api::wire::FinishedAttempt) -> SyncRequest {
-    SyncRequest { finished: vec![finished], ..sync(sequence) }
+    SyncRequest { finished: vec![finished], ..sync_request(sequence) }
 }
 
 #[test]
 fn a_success_is_written_once_and_frees_what_waited_for_it() {
     let (mut harness, id) = one_job();
     let key = harness.key("a");
-    harness.sync(id, &SyncRequest { running: vec![running(key)], ..sync(2) });
+    harness.sync(id, &SyncRequest { running: vec![running(key)], ..sync_request(2) });
     assert_eq!(harness.state_of("a"), JobState::Running);
     let answer = harness.sync(id, &SyncRequest { want: work_request(3, 1).want, ..report(3, success(key)) });
     assert_eq!(answer.refused, []);
@@ -91,7 +91,7 @@ fn a_late_result_counts_until_a_newer_attempt_starts() {
             let queued = harness.database.results[0].job;
             let stale = torc_api::wire::AttemptKey { attempt: 2, lease_id: key.lease_id + 1, ..key };
             assert_eq!(queued.0, stale.job);
-            let answer = harness.sync(other, &SyncRequest { queued: vec![stale], ..sync(2) });
+            let answer = harness.sync(other, &SyncRequest { queued: vec![stale], ..sync_request(2) });
             assert_eq!(answer.cancel, [stale], "the promise is withdrawn");
         }
     }
@@ -106,7 +106,7 @@ fn a_late_result_is_refused_after_a_newer_attempt_started() {
     harness.sync(other, &work_request(1, 1));
     let new = harness.key("a");
     assert_eq!((old.attempt, new.attempt), (1, 2));
-    harness.sync(other, &SyncRequest { running: vec![running(new)], ..sync(2) });
+    harness.sync(other, &SyncRequest { running: vec![running(new)], ..sync_request(2) });
     let back = harness.register(&runner("one"));
     let answer = harness.sync(back, &report(1, success(old)));
     assert_eq!(answer.refused, [old]);
@@ -153,7 +153,7 @@ fn a_result_from_before_the_parents_ran_again_is_refused() {
     harness.sync(id, &report(2, success(harness.key("a"))));
     assert_eq!(harness.state_of("b"), JobState::Ready);
     assert_eq!(harness.sync(id, &report(3, success(early))).refused, [early]);
-    let answer = harness.sync(id, &SyncRequest { running: vec![running(early)], ..sync(4) });
+    let answer = harness.sync(id, &SyncRequest { running: vec![running(early)], ..sync_request(4) });
     assert_eq!(answer.cancel, [early]);
     assert_eq!(harness.state_of("b"), JobState::Ready);
 }
@@ -171,5 +171,5 @@ fn reports_of_unknown_jobs_and_absurd_durations_do_no_harm() {
     let request = SyncRequest { remaining_ms: Some(u64::MAX), ..report(3, absurd) };
     assert_eq!(harness.sync(id, &request).refused, []);
     let elapsed = torc_api::wire::RunningAttempt { key: harness.key("b"), elapsed_ms: u64::MAX };
-    harness.sync(id, &SyncRequest { running: vec![elapsed], ..sync(4) });
+    harness.sync(id, &SyncRequest { running: vec![elapsed], ..sync_request(4) });
 }

@@ -95,10 +95,10 @@ fn a_token_is_valid_only_for_its_workflow() {
     let mine = AttemptKey { workflow: id.0, ..AttemptKey::default() };
     for (key, allowed) in [(mine, true), (foreign, false)] {
         for request in [
-            SyncRequest { queued: vec![key], ..sync(1) },
-            SyncRequest { returned: vec![key], ..sync(1) },
-            SyncRequest { running: vec![running(key)], ..sync(1) },
-            SyncRequest { finished: vec![success(key)], ..sync(1) },
+            SyncRequest { queued: vec![key], ..sync_request(1) },
+            SyncRequest { returned: vec![key], ..sync_request(1) },
+            SyncRequest { running: vec![running(key)], ..sync_request(1) },
+            SyncRequest { finished: vec![success(key)], ..sync_request(1) },
         ] {
             assert_eq!(may(&harness, own, &request), allowed, "{request:?}");
         }

@@ -16,7 +16,7 @@ fn busy(orphan_after: Option<&str>) -> (EngineHarness, RunnerId) {
     let id = harness.register(&runner("one"));
     harness.sync(id, &work_request(1, 2));
     let [a, b] = ["a", "b"].map(|name| harness.key(name));
-    harness.sync(id, &SyncRequest { running: vec![running(a)], queued: vec![b], ..sync(2) });
+    harness.sync(id, &SyncRequest { running: vec![running(a)], queued: vec![b], ..sync_request(2) });
     (harness, id)
 }
 
@@ -45,7 +45,7 @@ fn after_it_promises_return_and_started_jobs_are_in_doubt() {
     harness.silence(1_000);
     assert_eq!(harness.reasons().iter().filter(|reason| **reason == "RunnerSilent").count(), 1);
     let answer =
-        harness.sync(id, &SyncRequest { running: vec![running(harness.key("a"))], queued: vec![b], ..sync(3) });
+        harness.sync(id, &SyncRequest { running: vec![running(harness.key("a"))], queued: vec![b], ..sync_request(3) });
     assert_eq!(answer.cancel, []);
     assert!(!is_in_doubt(&harness, "a"));
     assert_eq!(harness.state_of("b"), JobState::Leased);
@@ -77,9 +77,9 @@ fn coming_back_without_a_job_is_proof_that_it_is_gone() {
 
 #[test]
 fn a_job_in_doubt_is_given_up_after_orphan_after() {
-    for (setting, patience_ms) in [(None, 3_600_000), (Some("10m"), 600_000), (Some("PT2H"), 7_200_000)] {
+    for (setting, timeout_ms) in [(None, 3_600_000), (Some("10m"), 600_000), (Some("PT2H"), 7_200_000)] {
         let (mut harness, id) = busy(setting);
-        harness.silence(patience_ms);
+        harness.silence(timeout_ms);
         assert_eq!(harness.state_of("a"), JobState::Running, "{setting:?}");
         harness.silence(1);
         assert_eq!((harness.state_of("a"), harness.job("a").attempt), (JobState::Ready, 2), "{setting:?}");
@@ -94,7 +94,7 @@ fn never_is_never_and_a_result_of_days_ago_counts() {
     let (mut harness, id) = busy(Some("never"));
     harness.silence(40 * 86_400_000);
     assert_eq!(harness.state_of("a"), JobState::Running);
-    let answer = harness.sync(id, &SyncRequest { finished: vec![success(harness.key("a"))], ..sync(3) });
+    let answer = harness.sync(id, &SyncRequest { finished: vec![success(harness.key("a"))], ..sync_request(3) });
     assert_eq!(answer.refused, []);
     assert_eq!(harness.state_of("a"), JobState::Completed);
 }
@@ -137,7 +137,7 @@ fn a_runners_own_lease_time_wins() {
     let plan = Plan::new([job("a"), job("b")]);
     let mut harness = EngineHarness::with(&plan);
     let id = harness.register(&runner("one"));
-    let answer = harness.sync(id, &SyncRequest { lease_seconds: Some(30), ..request_work(1, 2) });
+    let answer = harness.sync(id, &SyncRequest { lease_seconds: Some(30), ..work_request(1, 2) });
     assert_eq!(answer.lease_ms, 30_000);
     harness.silence(30_000);
     assert_eq!(harness.states(&["a", "b"]), [JobState::Leased, JobState::Leased]);

@@ -60,7 +60,7 @@ fn seeded() -> (EngineHarness, Plan, RunnerId) {
     let id = harness.register(&runner("one"));
     harness.sync(id, &work_request(1, 8));
     let keys = ["seed", "slow"].map(|name| running(harness.key(name)));
-    harness.sync(id, &SyncRequest { running: keys.to_vec(), ..sync(2) });
+    harness.sync(id, &SyncRequest { running: keys.to_vec(), ..sync_request(2) });
     (harness, plan, id)
 }
 
@@ -83,7 +83,7 @@ fn spawned_jobs_wait_for_their_spawner_and_dependencies() {
     let done = SyncRequest {
         finished: vec![success(harness.key("seed"))],
         running: vec![running(harness.key("slow"))],
-        ..request_work(3, 8)
+        ..work_request(3, 8)
     };
     let names: Vec<String> = harness.sync(id, &done).leases.into_iter().map(|lease| lease.name).collect();
     assert_eq!(names, ["a", "end"], "b waits for a");
@@ -96,9 +96,9 @@ fn a_ready_job_that_spawned_jobs_wait_for_comes_first() {
     let id = harness.register(&runner("one"));
     assert_eq!(harness.sync(id, &work_request(1, 1)).leases[0].name, "seed");
     let seed = harness.key("seed");
-    harness.sync(id, &SyncRequest { running: vec![running(seed)], ..sync(2) });
+    harness.sync(id, &SyncRequest { running: vec![running(seed)], ..sync_request(2) });
     spawn_from(&mut harness, "seed", &["q"], [job("a").after(&["q"]), job("b").after(&["a"])], None).unwrap();
-    let leases = harness.sync(id, &SyncRequest { running: vec![running(seed)], ..request_work(3, 2) }).leases;
+    let leases = harness.sync(id, &SyncRequest { running: vec![running(seed)], ..work_request(3, 2) }).leases;
     let order: Vec<(&str, u32)> = leases.iter().map(|lease| (lease.name.as_str(), lease.downstream_seconds)).collect();
     assert_eq!(order, [("q", 120), ("p", 0)]);
 }
@@ -140,7 +140,7 @@ fn only_the_attempt_that_runs_may_spawn() {
     assert!(matches!(spawn(&mut harness, unknown, &[], [job("a")], None), Err(CommandError::NoJob { .. })));
     harness.sync(
         id,
-        &SyncRequest { finished: vec![success(key)], running: vec![running(harness.key("slow"))], ..sync(3) },
+        &SyncRequest { finished: vec![success(key)], running: vec![running(harness.key("slow"))], ..sync_request(3) },
     );
     assert!(matches!(spawn(&mut harness, key, &[], [job("a")], None), Err(CommandError::Conflict(_))), "it has ended");
     assert_eq!(harness.database.jobs.len(), 3);
@@ -184,8 +184,10 @@ fn a_retry_after_a_failure_keeps_what_was_spawned() {
     spawn_from(&mut harness, "seed", &[], [job("a")], None).unwrap();
     let lost = failure(harness.key("seed"), 143, torc_api::state::Cause::Stopped);
     let slow = running(harness.key("slow"));
-    harness
-        .sync(id, &SyncRequest { finished: vec![lost], running: vec![slow], want: work_request(3, 8).want, ..sync(3) });
+    harness.sync(
+        id,
+        &SyncRequest { finished: vec![lost], running: vec![slow], want: work_request(3, 8).want, ..sync_request(3) },
+    );
     assert_eq!((harness.job("seed").attempt, harness.state_of("a")), (2, Blocked));
     assert!(spawn_from(&mut harness, "seed", &[], [job("a")], None).unwrap().replayed);
 }
@@ -196,17 +198,20 @@ fn when_it_runs_again_from_the_start_what_it_spawned_goes() {
         let (mut harness, plan, id) = seeded();
         let keys = (harness.key("seed"), running(harness.key("slow")));
         spawn(&mut harness, keys.0, &[], [job("a")], Some(json!(1))).unwrap();
-        let end = SyncRequest { finished: vec![success(keys.0)], running: vec![keys.1], ..request_work(3, 8) };
+        let end = SyncRequest { finished: vec![success(keys.0)], running: vec![keys.1], ..work_request(3, 8) };
         harness.sync(id, &end);
         let a = harness.key("a");
         let slow = running(harness.key("slow"));
-        harness.sync(id, &SyncRequest { running: vec![slow, running(a)], queued: vec![harness.key("end")], ..sync(4) });
+        harness.sync(
+            id,
+            &SyncRequest { running: vec![slow, running(a)], queued: vec![harness.key("end")], ..sync_request(4) },
+        );
         spawn(&mut harness, a, &[], [job("b")], Some(json!(2))).unwrap();
         let done = SyncRequest {
             finished: vec![success(a)],
             running: vec![slow],
             queued: vec![harness.key("end")],
-            ..request_work(5, 8)
+            ..work_request(5, 8)
         };
         harness.sync(id, &done);
         let id = harness.workflow();
@@ -269,7 +274,7 @@ fn spawned_jobs_are_canceled_like_others() {
     spawn_from(&mut harness, "seed", &[], [job("a"), job("b").runs_after_failures()], None).unwrap();
     let failed = failure(harness.key("seed"), 1, torc_api::state::Cause::ExitCode);
     let slow = running(harness.key("slow"));
-    harness.sync(id, &SyncRequest { finished: vec![failed], running: vec![slow], ..sync(3) });
+    harness.sync(id, &SyncRequest { finished: vec![failed], running: vec![slow], ..sync_request(3) });
     assert_eq!(harness.states(&["a", "b"]), [Canceled, Ready]);
     let workflow = harness.workflow();
     harness.run(|engine, tx| engine.cancel(workflow, tx)).unwrap();

@@ -63,7 +63,7 @@ fn what_has_settled_has_no_say_unless_everything_has() {
     harness.apply(&plan("first", steady));
     let id = harness.register(&runner("one"));
     let lease = harness.sync(id, &work_request(1, 1)).leases.remove(0);
-    let ended = SyncRequest { finished: vec![success(lease.key)], ..sync(2) };
+    let ended = SyncRequest { finished: vec![success(lease.key)], ..sync_request(2) };
     assert!(harness.sync(id, &ended).terms.ignore_workflow_completion, "now it counts");
     harness.apply(&plan("second", patient));
     assert_eq!(terms(&mut harness, id, 3).wait_for_healthy_database_minutes, 0);
@@ -77,7 +77,7 @@ fn granted(prefetch: Option<Prefetch>) -> (usize, Option<Prefetch>) {
     let id = harness.register(&runner("one"));
     let free = Resources { cpus: 1, ..runner("").capacity };
     let answer =
-        harness.sync(id, &SyncRequest { want: WorkRequest { free, ahead: 8, bridge: 8, limit: 9 }, ..sync(1) });
+        harness.sync(id, &SyncRequest { want: WorkRequest { free, ahead: 8, bridge: 8, limit: 9 }, ..sync_request(1) });
     (answer.leases.len(), answer.prefetch)
 }
 

@@ -17,7 +17,7 @@ fn busy() -> (EngineHarness, RunnerId) {
     let id = harness.register(&runner("one"));
     harness.sync(id, &work_request(1, 2));
     let [a, b] = ["a", "b"].map(|name| harness.key(name));
-    harness.sync(id, &SyncRequest { running: vec![running(a)], queued: vec![b], ..sync(2) });
+    harness.sync(id, &SyncRequest { running: vec![running(a)], queued: vec![b], ..sync_request(2) });
     (harness, id)
 }
 
@@ -34,23 +34,23 @@ fn changes_that_free_or_end_leases_wake_waiting_syncs() {
     let changes: [(&str, Change); 10] = [
         ("a result makes a dependent ready", |harness, id| {
             let [a, b] = ["a", "b"].map(|name| harness.key(name));
-            harness.sync(id, &SyncRequest { finished: vec![success(a)], queued: vec![b], ..sync(3) });
+            harness.sync(id, &SyncRequest { finished: vec![success(a)], queued: vec![b], ..sync_request(3) });
         }),
         ("a failure cancels a dependent", |harness, id| {
             let [a, b] = ["a", "b"].map(|name| harness.key(name));
             let failed = failure(a, 1, Cause::ExitCode);
-            harness.sync(id, &SyncRequest { finished: vec![failed], queued: vec![b], ..sync(3) });
+            harness.sync(id, &SyncRequest { finished: vec![failed], queued: vec![b], ..sync_request(3) });
         }),
         ("a lease is returned", |harness, id| {
             let [a, b] = ["a", "b"].map(|name| harness.key(name));
-            harness.sync(id, &SyncRequest { running: vec![running(a)], returned: vec![b], ..sync(3) });
+            harness.sync(id, &SyncRequest { running: vec![running(a)], returned: vec![b], ..sync_request(3) });
         }),
         ("a runner does not have a lease", |harness, id| {
             let a = harness.key("a");
-            harness.sync(id, &SyncRequest { running: vec![running(a)], ..sync(3) });
+            harness.sync(id, &SyncRequest { running: vec![running(a)], ..sync_request(3) });
         }),
         ("a runner leaves", |harness, id| {
-            harness.sync(id, &SyncRequest { leaving: true, ..sync(3) });
+            harness.sync(id, &SyncRequest { leaving: true, ..sync_request(3) });
         }),
         ("a runner is silent", |harness, _| harness.silence(121_000)),
         ("a running job is retried", |harness, _| {
@@ -82,22 +82,22 @@ fn the_end_of_a_revoked_lease_wakes_waiting_syncs() {
     let workflow = harness.workflow();
     harness.run(|engine, tx| engine.retry(workflow, &Retry::All, tx)).unwrap();
     assert_eq!(
-        harness.sync(id, &SyncRequest { running: vec![running(a)], queued: vec![b], ..sync(3) }).cancel.len(),
+        harness.sync(id, &SyncRequest { running: vec![running(a)], queued: vec![b], ..sync_request(3) }).cancel.len(),
         2
     );
-    let ended = SyncRequest { finished: vec![success(a)], queued: vec![b], ..sync(4) };
+    let ended = SyncRequest { finished: vec![success(a)], queued: vec![b], ..sync_request(4) };
     assert!(wakes(&mut harness, |harness| drop(harness.sync(id, &ended))));
 }
 
 #[test]
-fn syncs_without_news_wake_no_other_runner() {
+fn syncs_without_changes_wake_no_other_runner() {
     let (mut harness, id) = busy();
     let [a, b] = ["a", "b"].map(|name| harness.key(name));
-    let held = |sequence| SyncRequest { running: vec![running(a)], queued: vec![b], ..sync(sequence) };
+    let held = |sequence| SyncRequest { running: vec![running(a)], queued: vec![b], ..sync_request(sequence) };
     assert!(!wakes(&mut harness, |harness| drop(harness.sync(id, &held(3)))), "a heartbeat");
     harness.pass(60_000);
     assert!(!wakes(&mut harness, |harness| harness.run(|engine, tx| engine.expire(tx))), "within the lease");
-    let started = SyncRequest { running: vec![running(a), running(b)], ..sync(4) };
+    let started = SyncRequest { running: vec![running(a), running(b)], ..sync_request(4) };
     assert!(!wakes(&mut harness, |harness| drop(harness.sync(id, &started))), "a start");
     let names: BTreeSet<&str> = harness.reasons().into_iter().collect();
     assert!(!names.contains("RunnerSilent"));

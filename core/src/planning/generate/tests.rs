@@ -185,7 +185,7 @@ proptest! {
                 let job = &list[*job as usize];
                 prop_assert!(job.requirements.num_nodes <= planned.scheduler.nodes.unwrap());
                 prop_assert!(job.requirements.runtime_seconds <= planned.seconds);
-                prop_assert!(planned.waits || !job.waits || planned.allocations <= MERGE_UP_TO);
+                prop_assert!(planned.waits || !job.waits || planned.allocations <= MAX_MERGED_ALLOCATIONS);
             }
         }
     }

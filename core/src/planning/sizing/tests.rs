@@ -28,13 +28,23 @@ fn node(seconds: i64) -> AllocationShape {
     AllocationShape { partition: "short".to_owned(), nodes: 1, cpus: 104, memory_bytes: 240 * GIB, gpus: 0, seconds }
 }
 
-fn pending(marker: &str, shape: AllocationShape) -> Existing {
-    Existing { marker: marker.to_owned(), shape, stage: AllocationStage::Pending }
+fn pending(marker: &str, shape: AllocationShape) -> ExistingAllocation {
+    ExistingAllocation { marker: marker.to_owned(), shape, stage: AllocationStage::Pending }
 }
 
-fn running(marker: &str, shape: AllocationShape, seconds_left: i64, free_cpus: i64, busy_seconds: i64) -> Existing {
+fn running(
+    marker: &str,
+    shape: AllocationShape,
+    seconds_left: i64,
+    free_cpus: i64,
+    busy_seconds: i64,
+) -> ExistingAllocation {
     let free = Resources { cpus: free_cpus, ..shape.capacity() };
-    Existing { marker: marker.to_owned(), shape, stage: AllocationStage::Running { seconds_left, free, busy_seconds } }
+    ExistingAllocation {
+        marker: marker.to_owned(),
+        shape,
+        stage: AllocationStage::Running { seconds_left, free, busy_seconds },
+    }
 }
 
 #[test]
@@ -57,7 +67,7 @@ fn what_is_missing_is_asked_for_and_never_more_than_allowed() {
 #[test]
 fn existing_allocations_are_counted() {
     let whole = needs(104, 100, 0, 1, 1);
-    let mut existing: Vec<Existing> = Vec::new();
+    let mut existing: Vec<ExistingAllocation> = Vec::new();
     for round in 0..5 {
         let result = difference(&[ready(&whole, 3)], &existing, &site(), LIMITS);
         assert_eq!(result.submit.len(), if round == 0 { 3 } else { 0 }, "round {round}");
@@ -116,7 +126,7 @@ fn unneeded_pending_allocations_are_canceled() {
 #[test]
 fn a_lower_limit_takes_the_newest_pending_ones_away() {
     let whole = needs(104, 100, 0, 1, 1);
-    let existing: Vec<Existing> = ["a", "b", "c"].map(|marker| pending(marker, node(5_400))).into();
+    let existing: Vec<ExistingAllocation> = ["a", "b", "c"].map(|marker| pending(marker, node(5_400))).into();
     let limits = AllocationLimits { max_allocations: 1, ..LIMITS };
     let result = difference(&[ready(&whole, 9)], &existing, &site(), limits);
     assert_eq!(result.cancel, ["b", "c"]);
@@ -196,7 +206,7 @@ proptest! {
             prop_assert!(shape.seconds <= partition.seconds && shape.cpus <= partition.cpus && !partition.on_request);
         }
         // A second call with the submitted allocations changes nothing.
-        let existing: Vec<Existing> =
+        let existing: Vec<ExistingAllocation> =
             (0..).zip(all.submit).map(|(index, shape): (i32, AllocationShape)| pending(&index.to_string(), shape)).collect();
         let again = difference(&demands, &existing, &partitions, AllocationLimits { max_allocations: i64::MAX, ..limits });
         prop_assert_eq!(again.submit, vec![]);

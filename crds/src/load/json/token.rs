@@ -3,7 +3,7 @@
 use serde_json::Number;
 
 /// The reason why a quoted text cannot be read, and the offset.
-pub(super) struct Unreadable {
+pub(super) struct UnreadableText {
     pub offset: usize,
     pub message: &'static str,
 }
@@ -59,8 +59,8 @@ pub(crate) fn finite(negative: bool, digits: &str) -> Option<Number> {
 }
 
 /// Returns the text up to the closing quote, and its length in bytes with the quote.
-pub(super) fn unquote(rest: &str, quote: u8) -> Result<(String, usize), Unreadable> {
-    let unclosed = Unreadable { offset: rest.len(), message: "the text is never closed" };
+pub(super) fn unquote(rest: &str, quote: u8) -> Result<(String, usize), UnreadableText> {
+    let unclosed = UnreadableText { offset: rest.len(), message: "the text is never closed" };
     let mut text = String::new();
     let mut at = 0;
     while let Some(tail) = rest.as_bytes().get(at..) {
@@ -72,17 +72,17 @@ pub(super) fn unquote(rest: &str, quote: u8) -> Result<(String, usize), Unreadab
         match rest.as_bytes().get(at) {
             Some(b'\\') => at += escape(rest, at, &mut text)?,
             Some(byte) if *byte == quote => return Ok((text, at + 1)),
-            _ => return Err(Unreadable { offset: at, message: "a line ends inside a text; write \\n" }),
+            _ => return Err(UnreadableText { offset: at, message: "a line ends inside a text; write \\n" }),
         }
     }
     Err(unclosed)
 }
 
 /// Reads one escape sequence and returns its length in bytes.
-fn escape(rest: &str, at: usize, text: &mut String) -> Result<usize, Unreadable> {
-    let wrong = Unreadable { offset: at, message: "not an escape sequence" };
+fn escape(rest: &str, at: usize, text: &mut String) -> Result<usize, UnreadableText> {
+    let wrong = UnreadableText { offset: at, message: "not an escape sequence" };
     let tail = rest.get(at + 1..).unwrap_or_default();
-    let Some(letter) = tail.chars().next() else { return Err(Unreadable { offset: rest.len(), ..wrong }) };
+    let Some(letter) = tail.chars().next() else { return Err(UnreadableText { offset: rest.len(), ..wrong }) };
     let (character, length) = match letter {
         'n' => ('\n', 1),
         't' => ('\t', 1),

@@ -22,12 +22,12 @@ impl JobTable {
     /// Collects every child that has exited.
     pub fn reap(&mut self) {
         while let Some(collected) = collect() {
-            self.collected(collected, clock_now());
+            self.record_exit(collected, clock_now());
         }
         self.settle();
     }
 
-    fn collected(&mut self, collected: ReapedChild, now: BootInstant) {
+    fn record_exit(&mut self, collected: ReapedChild, now: BootInstant) {
         let ReapedChild { pid, outcome, rusage } = collected;
         let rusage = self.own_peak.rusage(rusage.as_ref(), now);
         if let Some(owner) = self.orphans.remove(&pid) {

@@ -332,7 +332,7 @@ fn a_result_is_told_until_it_is_acknowledged() {
 
 // P03. The agent is woken at once when it has to act, and later when the shim went on by itself.
 #[test]
-fn which_news_are_urgent() {
+fn which_messages_are_urgent() {
     let dir = tempfile::tempdir().expect("a folder");
     let mut jobs = idle(dir.path());
     let over = |successor| {

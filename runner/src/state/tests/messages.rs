@@ -278,7 +278,7 @@ fn a_runner_with_enough_work_listens_to_the_server() {
 }
 
 /// Lets jobs end at this interval. Returns the delay after an answer without news.
-fn listens_after(interval: Duration, pause: Duration) {
+fn listens_after(interval: Duration, delay: Duration) {
     let mut agent = AgentHarness::new(1);
     agent.state.throughput.job_ended(interval);
     agent.answer([1, 2, 3]).started(1);
@@ -291,7 +291,7 @@ fn listens_after(interval: Duration, pause: Duration) {
     while !agent.has_sync() {
         agent.until_due();
     }
-    assert_eq!(agent.now.since(before), pause, "a job ends every {interval:?}");
+    assert_eq!(agent.now.since(before), delay, "a job ends every {interval:?}");
     assert_eq!(agent.sync().want.limit, 0);
 }
 

@@ -170,7 +170,7 @@ fn samples_are_taken_at_the_interval_and_only_while_jobs_run() {
     agent.later(Duration::from_millis(9_999));
     assert_eq!(agent.ordered().len(), 0);
     agent.later(Duration::from_millis(1));
-    let probe = crate::monitor::Probe { key: key(1), pid: 100, limit_bytes: Some(100 * MIB) };
+    let probe = crate::monitor::JobProbe { key: key(1), pid: 100, limit_bytes: Some(100 * MIB) };
     assert_eq!(agent.ordered(), [&SampleOrder { probes: vec![probe], ..SampleOrder::default() }]);
     agent.later(Duration::from_secs(10));
     assert_eq!(agent.ordered().len(), 0, "the answer is still being waited for");

@@ -113,7 +113,7 @@ fn calls_that_should_have_waited_and_did_not_are_slowed_down() {
     });
     agent.answer([1]);
     agent.started(1);
-    let mut pauses = Vec::new();
+    let mut delays = Vec::new();
     for _ in 0..12 {
         while !agent.has_sync() {
             agent.until_due();
@@ -124,9 +124,9 @@ fn calls_that_should_have_waited_and_did_not_are_slowed_down() {
         while !agent.has_sync() {
             agent.until_due();
         }
-        pauses.push(agent.now.since(before).as_millis());
+        delays.push(agent.now.since(before).as_millis());
     }
-    assert_eq!(pauses, [100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 40_000, 40_000, 40_000]);
+    assert_eq!(delays, [100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 40_000, 40_000, 40_000]);
 }
 
 /// The policy of the workflows is needed even without work.
@@ -142,8 +142,8 @@ fn the_first_call_is_answered_at_once() {
 }
 
 /// Returns the delays after long polls that returned too early, in milliseconds.
-fn pauses_when_cut_short(agent: &mut AgentHarness, count: usize, lease: u64) -> Vec<u128> {
-    let mut pauses = Vec::new();
+fn delays_when_cut_short(agent: &mut AgentHarness, count: usize, lease: u64) -> Vec<u128> {
+    let mut delays = Vec::new();
     for _ in 0..count {
         while !agent.has_sync() {
             agent.until_due();
@@ -156,9 +156,9 @@ fn pauses_when_cut_short(agent: &mut AgentHarness, count: usize, lease: u64) -> 
         while !agent.has_sync() {
             agent.until_due();
         }
-        pauses.push(agent.now.since(before).as_millis());
+        delays.push(agent.now.since(before).as_millis());
     }
-    pauses
+    delays
 }
 
 // J26, J27, J29. The delay of long polls that return too early is bounded by the poll mode, too.
@@ -187,8 +187,8 @@ fn a_cut_long_poll_pauses_no_longer_than_its_regime() {
         if busy {
             agent.started(1);
         }
-        let expected: Vec<u128> = ramp.iter().map(|pause| (*pause).min(longest)).collect();
-        assert_eq!(pauses_when_cut_short(&mut agent, ramp.len(), 36_000), expected, "{why}: {base} s, {most} s");
+        let expected: Vec<u128> = ramp.iter().map(|delay| (*delay).min(longest)).collect();
+        assert_eq!(delays_when_cut_short(&mut agent, ramp.len(), 36_000), expected, "{why}: {base} s, {most} s");
     }
 }
 
@@ -283,13 +283,13 @@ fn failed_calls_are_repeated_at_the_poll_interval_at_most() {
             user: RunnerSettings { poll_interval: Duration::from_millis(poll_ms), ..user() },
             ..settings(1)
         });
-        let pauses = [(); 5].map(|()| {
+        let delays = [(); 5].map(|()| {
             let before = agent.now;
             agent.fail(LinkError::Unreachable("x".to_owned())).until_due();
             assert!(agent.has_sync(), "{poll_ms} ms");
             agent.now.since(before).as_millis()
         });
-        assert_eq!(pauses, expected, "{poll_ms} ms");
+        assert_eq!(delays, expected, "{poll_ms} ms");
     }
 }
 

@@ -9,7 +9,7 @@ use torc_api::slurm::SlurmState;
 use torc_api::state::Cause;
 use torc_slurm::error::SlurmError;
 use torc_slurm::exec::Slurm;
-use torc_slurm::script::{Marker, Request, ScriptRunner, environment_file, script};
+use torc_slurm::script::{AllocationMarker, Request, ScriptRunner, environment_file, script};
 use torc_slurm::squeue::QueuedJob;
 use torc_slurm::{partitions, sacct, sbatch, scontrol, sinfo, squeue, srun, sstat, step_failure};
 use torc_tests::labs::slurm::{SlurmLab, wait_for_async};
@@ -38,7 +38,7 @@ impl Submitter {
     }
 
     /// Returns a batch script that runs a line of shell.
-    fn script(&self, marker: &Marker<'_>, request: &Request<'_>, line: &str, one_per_node: bool) -> String {
+    fn script(&self, marker: &AllocationMarker<'_>, request: &Request<'_>, line: &str, one_per_node: bool) -> String {
         let file = self.path("variables.env");
         let variables = BTreeMap::from([("TORC_TOKEN".to_owned(), "it's $ecret".to_owned())]);
         fs::write(&file, environment_file(&variables).unwrap()).unwrap();
@@ -60,7 +60,7 @@ impl Submitter {
 
     /// Submits a line of shell.
     async fn submit(&self, name: &str, request: &Request<'_>, line: &str) -> String {
-        let marker = Marker { own: name, shared_name: None };
+        let marker = AllocationMarker { own: name, shared_name: None };
         let text = self.script(&marker, request, line, false);
         let answer = self.slurm.ask(&sbatch::submit(&text)).await.unwrap();
         sbatch::read_number(&answer).unwrap().to_string()
@@ -177,9 +177,9 @@ async fn a_finished_allocation_and_its_steps() {
     assert_eq!((account.state, account.node_list.is_some()), (SlurmState::Completed, true));
     assert!(account.max_rss_bytes > Some(0) && account.max_vm_size_bytes > Some(0), "{account:?}");
     assert!(account.ave_cpu_seconds >= Some(1.0), "{account:?}");
-    let mut meter = sstat::Meter::default();
-    meter.take(0, &sample);
-    assert!(meter.usage().peak_memory_bytes > Some(0), "{sample:?}");
+    let mut cpu_meter = sstat::CpuMeter::default();
+    cpu_meter.take(0, &sample);
+    assert!(cpu_meter.usage().peak_memory_bytes > Some(0), "{sample:?}");
     let asked_by_number = submitter.slurm.ask(&sacct::steps(&id, &[idle])).await.unwrap().text;
     assert_eq!(asked_by_number.lines().count(), 1, "only what was asked for");
 }
@@ -247,7 +247,7 @@ async fn a_preempted_allocation_is_requeued() {
 async fn a_runner_on_every_node_and_one_allocation_after_another() {
     let submitter = Submitter::new();
     let request = Request { nodes: 2, serialize: true, extra: Some("--mem=50M"), ..SMALL };
-    let marker = |own| Marker { own, shared_name: Some("torc-wf6-sched1") };
+    let marker = |own| AllocationMarker { own, shared_name: Some("torc-wf6-sched1") };
     let mut ids = Vec::new();
     for own in ["torc-wf6-a1", "torc-wf6-a2"] {
         let text = submitter.script(&marker(own), &request, "echo \"on $SLURMD_NODENAME: $TORC_TOKEN\"; sleep 3", true);
@@ -273,13 +273,13 @@ async fn texts_are_passed_unchanged() {
     let text = r##"a "b" \c #d 'e' $HOME =f, %g"##;
     let held = Request { extra: Some("--mem=10M --hold"), ..SMALL };
     let text_of_it =
-        submitter.script(&Marker { own: text, shared_name: Some("torc-wf7-sched1") }, &held, "true", false);
+        submitter.script(&AllocationMarker { own: text, shared_name: Some("torc-wf7-sched1") }, &held, "true", false);
     let id =
         sbatch::read_number(&submitter.slurm.ask(&sbatch::submit(&text_of_it)).await.unwrap()).unwrap().to_string();
     assert_eq!(submitter.queued(&id).await.unwrap().comment.as_deref(), Some(text));
     sbatch::read_canceled(submitter.slurm.ask(&sbatch::cancel([id.as_str()])).await).unwrap();
 
-    let marker = Marker { own: "torc-wf7-a2", shared_name: None };
+    let marker = AllocationMarker { own: "torc-wf7-a2", shared_name: None };
     let test = submitter.script(&marker, &SMALL, "true", false);
     let start = sbatch::read_start(&submitter.slurm.ask(&sbatch::test(&test)).await.unwrap()).unwrap();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64;
@@ -289,7 +289,7 @@ async fn texts_are_passed_unchanged() {
 #[tokio::test]
 async fn refusals_and_outages_of_slurm_are_distinguished() {
     let submitter = Submitter::new();
-    let marker = Marker { own: "torc-wf8-a1", shared_name: None };
+    let marker = AllocationMarker { own: "torc-wf8-a1", shared_name: None };
     let nowhere = Request { partition: Some("nowhere"), ..SMALL };
     let refused = submitter.slurm.ask(&sbatch::submit(&submitter.script(&marker, &nowhere, "true", false))).await;
     let Err(SlurmError::Refused { message: sentence }) = refused else { panic!("{refused:?}") };

@@ -362,9 +362,9 @@ fn an_end_that_was_ordered_leads_to_no_look_at_the_allocation() {
     agent.started(1).started(2).later(Duration::from_millis(100));
     agent.respond(SyncResponse { cancel: vec![key(1)], ..SyncResponse::default() });
     agent.ended(1, 143);
-    assert!(!inquiries(&agent).contains(&SlurmQuery::Preemption), "{:?}", agent.effects);
+    assert!(!queries(&agent).contains(&SlurmQuery::Preemption), "{:?}", agent.effects);
     agent.ended(2, 143);
-    assert!(inquiries(&agent).contains(&SlurmQuery::Preemption), "the runner has not ended this one");
+    assert!(queries(&agent).contains(&SlurmQuery::Preemption), "the runner has not ended this one");
 }
 
 // S08. Once per interval, and not after each of Slurm's answers.
@@ -376,7 +376,7 @@ fn steps_are_measured_once_in_an_interval() {
     agent.started(1);
     assert_eq!(looks(&mut agent), [SlurmQuery::StepNumbers]);
     agent.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4)]));
-    assert_eq!(inquiries(&agent), [SlurmQuery::StepUsage(vec![4])]);
+    assert_eq!(queries(&agent), [SlurmQuery::StepUsage(vec![4])]);
     let asked = agent.now;
     agent.effects.clear();
     agent.slurm_says(SlurmAnswer::StepUsage(agent.now, Vec::new()));

@@ -44,7 +44,7 @@ fn how_often_slurm_is_asked_for_the_end() {
         } else {
             agent.until_due();
         }
-        assert_eq!(inquiries(&agent), [], "there is no allocation");
+        assert_eq!(queries(&agent), [], "there is no allocation");
     }
 }
 
@@ -72,7 +72,7 @@ fn what_follows_from_another_end() {
         let end = agent.state.deadlines.end().expect("an end");
         let expected = if moves { agent.now.plus(left) } else { known };
         assert_eq!(end, expected, "{change_ms} ms");
-        let asked = inquiries(&agent).contains(&SlurmQuery::Preemption);
+        let asked = queries(&agent).contains(&SlurmQuery::Preemption);
         assert_eq!(asked, is_suspicious, "{change_ms} ms");
         let began = agent.state.deadlines.time().expect("an end").began;
         assert_eq!(began, BootInstant(1_000 * SECOND).minus(Duration::from_secs(100_000)), "its beginning stays");
@@ -92,7 +92,7 @@ fn a_job_ends_by_the_new_end() {
         agent.slurm_says(SlurmAnswer::TimeLeft(Some(Duration::from_secs(left))));
         let end = agent.now.plus(Duration::from_secs(left));
         while agent.terminated().is_empty() {
-            match inquiries(&agent).first() {
+            match queries(&agent).first() {
                 Some(SlurmQuery::Preemption) => agent.slurm_says(SlurmAnswer::Preemption(Some(false))),
                 Some(_) => agent.slurm_says(SlurmAnswer::TimeLeft(None)),
                 None if agent.has_sync() => agent.answer([]),
@@ -111,7 +111,7 @@ fn preemption_is_asked_about_at_most_every_five_seconds() {
     agent.state.settings.capacity.cpus = 4;
     agent.answer([1]);
     agent.started(1).ended(1, 143);
-    assert_eq!(inquiries(&agent), [SlurmQuery::Preemption]);
+    assert_eq!(queries(&agent), [SlurmQuery::Preemption]);
     let asked = agent.now;
     agent.slurm_says(SlurmAnswer::Preemption(Some(false)));
     agent.effects.clear();
@@ -119,13 +119,13 @@ fn preemption_is_asked_about_at_most_every_five_seconds() {
     for (after_ms, again) in [(4_999, false), (5_000, true)] {
         agent.now = asked.plus(Duration::from_millis(after_ms));
         agent.handle(AgentEvent::Tick);
-        assert_eq!(inquiries(&agent).contains(&SlurmQuery::Preemption), again, "{after_ms} ms");
+        assert_eq!(queries(&agent).contains(&SlurmQuery::Preemption), again, "{after_ms} ms");
     }
     agent.slurm_says(SlurmAnswer::Preemption(Some(true)));
     assert!(agent.effects.iter().any(|effect| matches!(effect, Effect::Log(RunnerEvent::Preempted))));
     agent.state.allocation.suspect_preemption(agent.now);
     agent.later(Duration::from_secs(60));
-    assert!(!inquiries(&agent).contains(&SlurmQuery::Preemption), "it is known");
+    assert!(!queries(&agent).contains(&SlurmQuery::Preemption), "it is known");
 }
 
 // X10. Steps are extended by whole minutes, counted from their start and without the headroom.
@@ -151,7 +151,7 @@ fn more_time_for_a_step_is_a_whole_minute_more() {
         agent.handle(AgentEvent::Adopted(Box::new(held(has))));
         assert_eq!(agent.state.extensions.keys().contains(&key(1)), more.is_some(), "{end} s, {has} min");
         agent.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4)]));
-        let asked = inquiries(&agent).into_iter().find_map(|asked| match asked {
+        let asked = queries(&agent).into_iter().find_map(|asked| match asked {
             SlurmQuery::Extend { step: 4, minutes, .. } => Some(minutes),
             _ => None,
         });
@@ -178,7 +178,7 @@ fn a_step_is_warned_to_the_millisecond() {
             agent.handle(AgentEvent::Tick);
             let name = signal.split('@').next().unwrap_or_default().to_owned();
             let expected = SlurmQuery::Signal { step: 4, signal: name };
-            assert_eq!(inquiries(&agent).contains(&expected), warned, "{signal}");
+            assert_eq!(queries(&agent).contains(&expected), warned, "{signal}");
             assert_eq!(agent.state.jobs[&key(1)].step.is_warned, warned, "{signal}");
         }
     }

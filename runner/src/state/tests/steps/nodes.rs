@@ -225,7 +225,7 @@ fn resting(agent: &mut AgentHarness) -> BootInstant {
 /// Delivers an account of a step that did not start. Returns the moment.
 fn fail_step(agent: &mut AgentHarness, job: i64) -> BootInstant {
     for _ in 0..50 {
-        match inquiries(agent).as_slice() {
+        match queries(agent).as_slice() {
             [SlurmQuery::Accounts(_), ..] => {
                 agent.slurm_says(accounts([account(job, "CANCELLED", None)]));
                 return agent.now;
@@ -270,7 +270,7 @@ fn a_node_rests_for_exactly_its_time() {
 
 // S19. The failure of a step that started before the last failure was noticed does not count again.
 #[test]
-fn failures_of_one_blow_count_once() {
+fn failures_of_one_outage_count_once() {
     for (later_us, observed) in [(0, 0), (1, 1)] {
         let mut agent = AgentHarness::with(AgentSettings { allocation: allocation(&["n1"]), ..settings(4) });
         agent.answer([1, 2]);

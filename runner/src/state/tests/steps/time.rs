@@ -32,7 +32,7 @@ fn an_end_that_is_put_off_is_heard_of() {
     assert_eq!(agent.until_asked(), [SlurmQuery::StepNumbers]);
     agent.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4)]));
     let extend = SlurmQuery::Extend { key: key(1), step: 4, minutes: 120 };
-    assert!(inquiries(&agent).contains(&extend), "{:?}", agent.effects);
+    assert!(queries(&agent).contains(&extend), "{:?}", agent.effects);
     agent.effects.clear();
     agent.slurm_says(SlurmAnswer::StepUsage(agent.now, Vec::new()));
     agent.slurm_says(SlurmAnswer::Extended(key(1), Ok(120)));
@@ -73,7 +73,7 @@ fn a_step_is_warned_in_time_once_its_number_is_known() {
     assert_eq!(agent.now.since(began), Duration::from_secs(29 * 60 - 120), "--time=29");
     agent.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4)]));
     let signal = SlurmQuery::Signal { step: 4, signal: "TERM".to_owned() };
-    assert!(inquiries(&agent).contains(&signal), "{:?}", agent.effects);
+    assert!(queries(&agent).contains(&signal), "{:?}", agent.effects);
     agent.effects.clear();
     agent.slurm_says(SlurmAnswer::StepUsage(agent.now, Vec::new()));
     for _ in 0..20 {
@@ -82,7 +82,7 @@ fn a_step_is_warned_in_time_once_its_number_is_known() {
         } else {
             agent.until_due();
         }
-        assert!(!inquiries(&agent).contains(&signal), "once");
+        assert!(!queries(&agent).contains(&signal), "once");
     }
 }
 
@@ -111,7 +111,7 @@ fn a_step_that_dies_of_its_warning_has_run_out_of_time() {
         set_step_limit(&mut agent, u64::try_from(limit.as_millis()).expect("small"));
         agent.handle(AgentEvent::Ended(Box::new(ended)));
         for _ in 0..9 {
-            match inquiries(&agent).as_slice() {
+            match queries(&agent).as_slice() {
                 [SlurmQuery::Accounts(_), ..] => break,
                 [SlurmQuery::Preemption, ..] => agent.slurm_says(SlurmAnswer::Preemption(Some(false))),
                 _ => agent.until_due(),
@@ -142,7 +142,7 @@ fn a_step_that_has_failed_is_not_warned_any_more() {
     agent.now = warning.plus(Duration::from_secs(1));
     agent.handle(AgentEvent::Tick);
     let is_signal = |one: &SlurmQuery| matches!(one, SlurmQuery::Signal { .. });
-    assert!(!inquiries(&agent).iter().any(is_signal), "{:?}", inquiries(&agent));
+    assert!(!queries(&agent).iter().any(is_signal), "{:?}", queries(&agent));
     assert!(agent.state.warnings.is_empty());
 }
 
@@ -160,7 +160,7 @@ fn a_step_without_a_number_is_not_warned() {
         assert_eq!(looks(&mut agent), [SlurmQuery::StepNumbers]);
         agent.slurm_says(SlurmAnswer::StepNumbers(Vec::new()));
     }
-    assert!(agent.state.warnings.is_empty() && inquiries(&agent).is_empty(), "{:?}", agent.effects);
+    assert!(agent.state.warnings.is_empty() && queries(&agent).is_empty(), "{:?}", agent.effects);
 }
 
 fn unmeasured() -> MonitorPlan {
@@ -188,7 +188,7 @@ fn a_step_that_was_taken_over_is_warned_in_time() {
     assert_eq!(looks(&mut agent), [SlurmQuery::StepNumbers]);
     assert_eq!(agent.now, BootInstant(1_000 * SECOND).plus(Duration::from_secs(29 * 60 - 120)));
     agent.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4)]));
-    assert!(inquiries(&agent).contains(&signal), "{:?}", agent.effects);
+    assert!(queries(&agent).contains(&signal), "{:?}", agent.effects);
     assert_eq!(notes(&agent), [(Some(29 * 60_000), true)]);
     let mut agent = super::agent();
     agent.handle(AgentEvent::Adopted(Box::new(held(true))));
@@ -199,7 +199,7 @@ fn a_step_that_was_taken_over_is_warned_in_time() {
     over.started = BootInstant(1_000 * SECOND);
     agent.handle(AgentEvent::Ended(Box::new(over)));
     for _ in 0..9 {
-        match inquiries(&agent).as_slice() {
+        match queries(&agent).as_slice() {
             [SlurmQuery::Accounts(_), ..] => break,
             [SlurmQuery::TimeLeft, ..] => agent.slurm_says(SlurmAnswer::TimeLeft(None)),
             [SlurmQuery::Preemption, ..] => agent.slurm_says(SlurmAnswer::Preemption(Some(false))),
@@ -225,11 +225,7 @@ fn more_time_is_asked_for_once_and_also_by_the_next_agent() {
     agent.handle(AgentEvent::Adopted(Box::new(held.clone())));
     assert_eq!(agent.until_asked(), [SlurmQuery::StepNumbers]);
     agent.slurm_says(SlurmAnswer::StepNumbers(vec![(key(1).label(), 4)]));
-    assert!(
-        inquiries(&agent).contains(&SlurmQuery::Extend { key: key(1), step: 4, minutes: 29 }),
-        "{:?}",
-        agent.effects
-    );
+    assert!(queries(&agent).contains(&SlurmQuery::Extend { key: key(1), step: 4, minutes: 29 }), "{:?}", agent.effects);
     let due =
         |agent: &AgentHarness| agent.state.warnings.iter().map(|(due, _)| due.since(held.started)).collect::<Vec<_>>();
     assert_eq!(due(&agent), [Duration::from_secs(4 * 60)]);
@@ -238,7 +234,7 @@ fn more_time_is_asked_for_once_and_also_by_the_next_agent() {
     let end = agent.now.plus(Duration::from_secs(7_200));
     agent.state.deadlines.set_time(Some(TimeSpan { began: agent.now, end }));
     agent.slurm_says(SlurmAnswer::TimeLeft(Some(Duration::from_secs(10_800))));
-    let asked = inquiries(&agent);
+    let asked = queries(&agent);
     assert!(asked.iter().any(|asked| matches!(asked, SlurmQuery::Extend { minutes: 179.., .. })), "{asked:?}");
     agent.effects.clear();
     agent.slurm_says(SlurmAnswer::Extended(key(1), Err("access denied".to_owned())));
@@ -248,6 +244,6 @@ fn more_time_is_asked_for_once_and_also_by_the_next_agent() {
         .any(|effect| matches!(effect, Effect::Log(RunnerEvent::Problem { message }) if message == "access denied"));
     assert!(observed && due(&agent) == [Duration::from_secs(28 * 60)], "{:?}", agent.effects);
     agent.slurm_says(SlurmAnswer::TimeLeft(Some(Duration::from_secs(20_000))));
-    let again = inquiries(&agent).into_iter().any(|asked| matches!(asked, SlurmQuery::Extend { .. }));
+    let again = queries(&agent).into_iter().any(|asked| matches!(asked, SlurmQuery::Extend { .. }));
     assert!(!again, "it was logged once");
 }
