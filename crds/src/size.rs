@@ -18,10 +18,10 @@ pub fn too_large(document: &WorkflowDocument) -> Option<Problem> {
 /// Returns a problem if an object of this size in bytes is too large.
 pub fn too_many_bytes(size: usize) -> Option<Problem> {
     (size > LARGEST_OBJECT).then(|| {
-        let message = format!("the object would have {} KiB, and {} are allowed", size.div_ceil(1 << 10), LARGEST_OBJECT >> 10);
+        let message = format!("the object would have {} KiB; the limit is {} KiB", size.div_ceil(1 << 10), LARGEST_OBJECT >> 10);
         Problem::error("spec", message).kind(ProblemKind::TooLarge).hint(
-            "make many jobs from one entry with `parameters` (`i: 1:100000` is a few bytes), and put long tables into ConfigMaps \
-             that `sources` names",
+            "generate many jobs from one entry with `parameters` (`i: 1:100000` takes a few bytes), and put long tables into \
+             ConfigMaps that `sources` lists",
         )
     })
 }

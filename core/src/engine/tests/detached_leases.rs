@@ -73,12 +73,12 @@ fn success_of_a_revoked_attempt_does_not_count() {
 fn a_revoked_lease_ends_when_its_runner_is_gone_or_silent() {
     type How = fn(&mut World, RunnerId);
     let ways: [(&str, How); 4] = [
-        ("its runner has ended it", |world, id| drop(world.sync(id, &say(3)))),
+        ("its runner has terminated it", |world, id| drop(world.sync(id, &say(3)))),
         ("its runner has left", |world, id| {
             drop(world.sync(id, &SyncRequest { leaving: true, acknowledged: 0, ..say(3) }))
         }),
-        ("its runner fell silent before it ended it", |world, _| world.silence(120_001)),
-        ("its runner has ended it", |world, _| {
+        ("its runner became silent before it ended the attempt", |world, _| world.silence(120_001)),
+        ("its runner has terminated it", |world, _| {
             let successor = world.register(&runner("one"));
             world.sync(successor, &say(1));
         }),
@@ -194,7 +194,7 @@ fn late_result_counts_until_a_newer_attempt_starts() {
         let results: Vec<_> = world.results_of("a").into_iter().map(|row| (row.attempt, row.cause)).collect();
         assert_eq!(results, [(1, Some(Cause::Lost)), (attempt, None)], "what was written stays");
         let message = world.results_of("a")[1].message.as_deref();
-        assert_eq!(message, Some("started as attempt 1, counted as lost, and reported later"));
+        assert_eq!(message, Some("started as attempt 1, marked as lost, and reported later"));
         if promised {
             let answer = world.sync(other, &SyncRequest { queued: vec![promise], ..say(2) });
             assert_eq!(answer.cancel, [promise], "the promise is taken back");
