@@ -47,7 +47,8 @@ mod tests {
     fn everything_on_the_page_is_described() {
         let page = page();
         assert!(!page.contains("|  |\n"), "an empty description");
-        for text in ["| `WorkflowCreated` | `PlanAccepted` |", "| `JobsChanged` | - |", "| `Stalled` | Nothing moves"] {
+        for text in ["| `WorkflowCreated` | `PlanAccepted` |", "| `JobsChanged` | - |", "| `Stalled` | Nothing happens"]
+        {
             assert!(page.contains(text), "{text}");
         }
     }

@@ -35,7 +35,7 @@ mod tests {
     fn the_limit_itself_fits_and_one_more_byte_does_not() {
         assert_eq!(too_many_bytes(921_600), None);
         let problem = too_many_bytes(921_601).expect("too large");
-        assert_eq!(problem.message, "the object would have 901 KiB, and 900 are allowed");
+        assert_eq!(problem.message, "the object would have 901 KiB; the limit is 900 KiB");
         assert_eq!((problem.field.as_str(), problem.kind, problem.is_error()), ("spec", ProblemKind::TooLarge, true));
     }
 
@@ -48,7 +48,7 @@ mod tests {
         assert_eq!(too_large(&document), None, "870 jobs of a kibibyte");
         document.spec.jobs.resize(900, JobSpec { command, ..JobSpec::default() });
         let problem = too_large(&document).expect("too large");
-        assert_eq!(problem.message, "the object would have 923 KiB, and 900 are allowed");
+        assert_eq!(problem.message, "the object would have 923 KiB; the limit is 900 KiB");
         let mut labelled = WorkflowDocument::default();
         labelled.metadata.annotations.insert("long".to_owned(), "x".repeat(LARGEST_OBJECT));
         assert!(too_large(&labelled).is_some(), "annotations count, too");

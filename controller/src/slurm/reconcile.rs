@@ -242,7 +242,7 @@ impl SlurmContext {
                         }
                     }
                     PollResult::Lost => {
-                        let message = "nothing came of its submission; it is submitted again".to_owned();
+                        let message = "its submission did not create a Slurm job; it is submitted again".to_owned();
                         self.engine.allocation_not_submitted(key, message, false).await?;
                     }
                     PollResult::Unclear => {}
@@ -386,7 +386,7 @@ impl SlurmContext {
             return Ok(Some(message));
         };
         if !self.leadership.is_held() {
-            let message = "this server may not be the one that leads".to_owned();
+            let message = "this server may no longer be the leader".to_owned();
             self.engine.allocation_not_submitted(key, message.clone(), false).await?;
             return Ok(Some(message));
         }

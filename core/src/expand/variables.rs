@@ -222,7 +222,7 @@ mod tests {
             (json!({"p": "/x"}), "spec.variables.p", "both a variable and a parameter"),
             (json!({"1a": "/x"}), "spec.variables.1a", "is not a valid name"),
             (json!({"a": ["/x"]}), "spec.variables.a", "a variable must be a text"),
-            (json!({"a": "{b}/x", "b": "y"}), "spec.variables.a", "contains `{b}`"),
+            (json!({"a": "{b}/x", "b": "y"}), "spec.variables.a", "cannot refer to `{b}`"),
         ];
         for (variables, field, message) in table {
             let problems = resolved(&spec(json!({"variables": variables, "jobs": jobs.clone()}))).unwrap_err();
