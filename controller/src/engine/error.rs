@@ -132,7 +132,7 @@ impl From<CommandError> for EngineError {
             }
             CommandError::Invalid(_) => error(ErrorCode::Invalid),
             CommandError::TooManyIterations { .. } => error(ErrorCode::TooManyIterations).hint(
-                "raise `dynamicJobs.maxIterations` in the document, or end the loop by spawning an empty list of jobs",
+                "raise `dynamicJobs.maxIterations` in the document, or end the loop with `torc spawn --converged`",
             ),
             CommandError::NoRunner(_) => error(ErrorCode::RunnerNotFound),
             CommandError::NoCluster(_) => error(ErrorCode::ClusterNotFound).hint("`torc get slurmclusters` lists them"),
