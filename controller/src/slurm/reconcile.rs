@@ -145,12 +145,13 @@ impl SlurmContext {
             self.keep_up_to_date(&after, &described).await?;
             needs = after;
         }
-        let mut is_left = false;
+        let (mut is_left, workflows) = (false, needs.len());
         for mut one in needs {
             one.is_canceled |= self.is_winding_down.load(Ordering::Relaxed);
             self.reconcile(&one, &described).await?;
             is_left |= one.allocations.iter().any(|one| one.is_left());
         }
+        tracing::debug!(workflows, polled = is_due, "allocations reconciled");
         Ok(is_left)
     }
 
