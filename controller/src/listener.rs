@@ -120,7 +120,7 @@ async fn accept_tls(mut stream: TcpStream, tls: TlsAcceptor) -> Option<TlsConnec
     match shaken {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
-            tracing::debug!(%error, "a client did not agree on TLS");
+            tracing::debug!(%error, "TLS handshake failed");
             None
         }
         Err(_) => None,
@@ -131,8 +131,8 @@ async fn accept_tls(mut stream: TcpStream, tls: TlsAcceptor) -> Option<TlsConnec
 fn plain_http_response() -> String {
     let body = ErrorBody {
         code: ErrorCode::TlsRequired,
-        message: "this server speaks https, and was spoken to in http".to_owned(),
-        hint: Some("write https:// in its URL".to_owned()),
+        message: "this server requires HTTPS, but the request used HTTP".to_owned(),
+        hint: Some("use https:// in the URL".to_owned()),
         ..ErrorBody::default()
     };
     let json = serde_json::to_string(&body).unwrap_or_default();

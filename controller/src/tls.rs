@@ -127,7 +127,7 @@ impl Certificates {
                 Ok(Err(error)) => {
                     let error = error_chain(&error);
                     if warned.as_ref() != Some(&error) {
-                        tracing::warn!(error, "a new certificate cannot be used: the old one stays");
+                        tracing::warn!(error, "a new certificate cannot be used; the old one stays in use");
                         warned = Some(error);
                     }
                     continue;

@@ -134,7 +134,7 @@ pub enum CommandError {
     #[error("{0}")]
     Invalid(String),
     /// A loop has reached its limit of iterations.
-    #[error("loop '{lineage}' has had {most} iterations, which is the limit")]
+    #[error("loop '{lineage}' has reached its limit of {most} iterations")]
     TooManyIterations {
         /// Name of the loop.
         lineage: String,
@@ -148,10 +148,10 @@ pub enum CommandError {
     #[error("SlurmCluster '{0}' does not exist")]
     NoCluster(String),
     /// The allocation of the runner has ended.
-    #[error("the allocation of the runner, Slurm job {0}, is over")]
+    #[error("the allocation of the runner, Slurm job {0}, has ended")]
     AllocationEnded(String),
     /// The runner speaks another version of the protocol.
-    #[error("the runner speaks protocol {0}, this server speaks {PROTOCOL}")]
+    #[error("the runner uses protocol version {0}, this server uses version {PROTOCOL}")]
     Protocol(u32),
     /// The command does not fit the state of the workflow.
     #[error("{0}")]

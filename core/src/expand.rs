@@ -165,7 +165,7 @@ fn report_cycles(expanded: &Expanded, entries: &[u32], report: &mut ProblemColle
     for (kind, cycle, more) in kinds {
         let mut message = format!("jobs wait for each other: {}", graph::describe_cycle(expanded, cycle));
         if more > 0 {
-            message.push_str(&format!(" (and so do {more} more groups of jobs of the same entries)"));
+            message.push_str(&format!(" (and {more} more cycles of jobs of the same entries)"));
         }
         let field = kind.first().map_or_else(|| "spec.jobs".to_owned(), |entry| format!("spec.jobs[{entry}]"));
         report.add_another(Problem::error(field, message).kind(ProblemKind::Cycle));
@@ -207,7 +207,7 @@ impl ParameterSpaces {
         let mut report = ProblemCollector::default();
         let has_table = spec.parameters_file.is_some() || spec.parameter_table.is_some();
         if has_table && !spec.parameters.is_empty() {
-            let message = "a workflow shares `parameters` or a table, not both";
+            let message = "a workflow has either `parameters` or a table, not both";
             report.add(Problem::error("spec.parametersFile", message));
         }
         let table = spec.parameter_table.as_ref();
@@ -297,7 +297,7 @@ fn families<'a>(
         }
     }
     if rows > most {
-        let message = format!("{rows} after expansion, but {most} is the limit");
+        let message = format!("{rows} after expansion; the limit is {most}");
         report.add(Problem::error(format!("spec.{list}"), message).kind(ProblemKind::TooLarge));
     }
     families
@@ -353,10 +353,10 @@ fn report_duplicates(
         };
         let field = format!("spec.{list}[{second}].name");
         let problem = if first == second {
-            Problem::error(field, format!("`{name}` is the name of several rows of the same family"))
-                .hint("use every parameter in the name; to wait for a whole family, use a regular expression instead")
+            Problem::error(field, format!("several rows of this entry have the name `{name}`"))
+                .hint("use every parameter in the name; to depend on all jobs of an entry, use a regular expression")
         } else {
-            Problem::error(field, format!("`{name}` is a name that spec.{list}[{first}] has too"))
+            Problem::error(field, format!("the name `{name}` is already used by spec.{list}[{first}]"))
         };
         report.add(problem.kind(ProblemKind::Duplicate));
     }

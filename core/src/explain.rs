@@ -86,19 +86,19 @@ pub fn job_reasons(
             let host = job.host.unwrap_or("a runner");
             vec![Reason::new(
                 ReasonKind::Promised,
-                format!("it was given to the runner on {host}, which starts it when there is room"),
+                format!("it is leased to the runner on {host}, which starts it when resources are free"),
             )]
         }
         JobState::Blocked => blocked(job),
         JobState::Ready => ready(job, workflow, runners, slurm),
         JobState::Recovering => vec![recovering(job)],
         JobState::PendingFailed => {
-            let message = format!("{}, and a person has to decide whether it is tried again", last_failure(job));
+            let message = format!("{}; it needs a manual decision: retry it, or accept the failure", last_failure(job));
             vec![Reason::new(ReasonKind::NeedsDecision, message)]
         }
         JobState::Failed | JobState::Terminated => vec![Reason::new(ReasonKind::Failed, last_failure(job))],
         JobState::Canceled => vec![canceled(job, workflow)],
-        JobState::Disabled => vec![Reason::new(ReasonKind::Disabled, "it was left out")],
+        JobState::Disabled => vec![Reason::new(ReasonKind::Disabled, "it is disabled")],
         JobState::Completed => vec![Reason::new(ReasonKind::Completed, "it has succeeded")],
         JobState::Uninitialized => vec![Reason::new(ReasonKind::NotStarted, "it is not part of a run yet")],
     }
@@ -108,7 +108,7 @@ fn running(job: &JobFacts<'_>) -> Reason {
     let host = job.host.unwrap_or("a runner");
     if job.unconfirmed {
         let message = format!(
-            "its runner on {host} is silent, so it is unknown whether it still runs; if the runner comes back, its result counts"
+            "its runner on {host} is silent, so it is unknown whether it still runs; if the runner reports again, its result counts"
         );
         return Reason::new(ReasonKind::RunnerSilent, message);
     }
@@ -127,7 +127,7 @@ fn blocked(job: &JobFacts<'_>) -> Vec<Reason> {
         reasons.push(Reason { jobs: job_phases(&open), ..Reason::new(ReasonKind::Dependency, message) });
     }
     if job.ending > 0 {
-        reasons.push(Reason::new(ReasonKind::AttemptEnding, "it waits until its earlier attempt has been ended"));
+        reasons.push(Reason::new(ReasonKind::AttemptEnding, "it waits for the end of its previous attempt"));
     }
     reasons
 }
@@ -152,11 +152,11 @@ fn recovering(job: &JobFacts<'_>) -> Reason {
         Some(ScriptFacts { cause, return_code, is_running }) => {
             let stands = if is_running { "runs" } else { "waits for a runner" };
             format!(
-                "{}; its recovery script {stands}, and the job is tried again if that succeeds",
+                "{}; its recovery script {stands}; if the script succeeds, the job is retried",
                 failure(cause, return_code)
             )
         }
-        None => "it waits to be tried again".to_owned(),
+        None => "it waits to be retried".to_owned(),
     };
     Reason::new(ReasonKind::RecoveryScript, message)
 }
@@ -190,7 +190,7 @@ pub fn failure(cause: Cause, return_code: i32) -> String {
         Cause::ExitCode => format!("it failed with {code}"),
         Cause::Canceled => "it was canceled".to_owned(),
         Cause::StartFailed => format!("it could not be started ({code})"),
-        Cause::MissingOutput => "it succeeded, but an output file that it should have written is missing".to_owned(),
+        Cause::MissingOutput => "it succeeded, but one of its output files is missing".to_owned(),
         Cause::Stopped => "its runner was stopped".to_owned(),
     }
 }
@@ -209,14 +209,14 @@ pub fn next_steps(workflow: &str, job: &str, reasons: &[Reason], recovery: Optio
     match first.reason {
         ReasonKind::NoRunner => vec![format!("`torc run {workflow}` runs it on this machine")],
         ReasonKind::NoAllocation => vec![format!(
-            "`torc submit {workflow}` asks Slurm for its allocations; `torc slurm regenerate {workflow} --submit` plans them again"
+            "`torc submit {workflow}` submits its allocations; `torc slurm regenerate {workflow} --submit` plans them again"
         )],
         ReasonKind::Capacity => vec![
-            "ask for less in its resource requirements and apply the document again".to_owned(),
-            format!("or start a bigger runner: `torc runner {workflow}` on a machine that has it"),
+            "reduce its resource requirements and apply the document again".to_owned(),
+            format!("or start a larger runner: `torc runner {workflow}` on a machine with enough resources"),
         ],
-        ReasonKind::Label => vec![format!("`torc runner {workflow} --label LABEL` starts a runner that has it")],
-        ReasonKind::TimeLeft => vec!["start a runner or ask for an allocation with more time".to_owned()],
+        ReasonKind::Label => vec![format!("`torc runner {workflow} --label LABEL` starts a runner with this label")],
+        ReasonKind::TimeLeft => vec!["start a runner or submit an allocation with more time".to_owned()],
         ReasonKind::Suspended => vec![format!("`torc resume {workflow}` lets jobs start again")],
         ReasonKind::Canceled => vec![format!("`torc resume {workflow}` or `torc retry {workflow}` runs it again")],
         ReasonKind::DependencyFailed | ReasonKind::Dependency => {
@@ -226,16 +226,16 @@ pub fn next_steps(workflow: &str, job: &str, reasons: &[Reason], recovery: Optio
                 .collect()
         }
         ReasonKind::NeedsDecision => {
-            vec![format!("`torc jobs retry {job} -w {workflow}` or `torc jobs fail {job} -w {workflow}` decides")]
+            vec![format!("decide with `torc jobs retry {job} -w {workflow}` or `torc jobs fail {job} -w {workflow}`")]
         }
         ReasonKind::Failed => after_failure(workflow, again, recovery),
         ReasonKind::AllocationRefused | ReasonKind::NoPartition => {
-            vec!["change the document's scheduler or requirements and apply it again".to_owned()]
+            vec!["change the scheduler or the requirements in the document, and apply it again".to_owned()]
         }
-        ReasonKind::SlurmUnreachable => vec!["`scontrol ping` tells whether Slurm's controller is up".to_owned()],
+        ReasonKind::SlurmUnreachable => vec!["`scontrol ping` shows whether Slurm's controller is up".to_owned()],
         ReasonKind::AllocationLimit => vec!["raise `maxAllocations` in the document".to_owned()],
         ReasonKind::AllocationsFruitless => {
-            vec!["look at the allocation's own output in its output folder, then apply the document again".to_owned()]
+            vec!["read the output of the allocations in their output folder, then apply the document again".to_owned()]
         }
         _ => Vec::new(),
     }
@@ -288,7 +288,7 @@ pub fn raised(declared: &Requirements, now: &Requirements) -> Vec<String> {
 fn state_text(state: JobState) -> &'static str {
     match state {
         JobState::PendingFailed => "waiting for a decision",
-        JobState::Recovering => "waiting to be tried again",
+        JobState::Recovering => "waiting to be retried",
         other => other.as_str(),
     }
 }

@@ -22,17 +22,17 @@ pub struct TokenKey(Vec<u8>);
 
 /// A key that is too short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a key for tokens has at least {KEY_BYTES} bytes")]
+#[error("a key for tokens must have at least {KEY_BYTES} bytes")]
 pub struct ShortKey;
 
 /// The reason why a token is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     /// It is not a signed token of this version.
-    #[error("it is no token")]
+    #[error("it is not a token of Torc")]
     Malformed,
     /// This key has not signed it.
-    #[error("it was not signed by this server, or its key has changed")]
+    #[error("this server did not sign it, or the server's key has changed")]
     Forged,
     /// It has expired according to its claims.
     #[error("it has expired")]

@@ -36,7 +36,7 @@ pub struct Action {
     /// For `schedule_nodes`: start a runner on every node instead of one for the allocation (false when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_one_worker_per_node: Option<bool>,
-    /// For `schedule_nodes`: jobs that each runner starts at once, whatever they need (limited by resources when
+    /// For `schedule_nodes`: jobs that each runner starts at once, regardless of their requirements (limited by resources when
     /// absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]

@@ -17,7 +17,7 @@ const SCHEMA: &str = "/spec/versions/0/schema/openAPIV3Schema";
 pub fn definitions() -> Vec<Value> {
     vec![
         definition(&SlurmCluster::crd(), "A Slurm cluster and how to reach it.", CLUSTER),
-        definition(&Workflow::crd(), "What should have run, and what has become of it.", WORKFLOW),
+        definition(&Workflow::crd(), "A workflow of shell commands, and its progress.", WORKFLOW),
     ]
 }
 

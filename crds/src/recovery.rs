@@ -289,7 +289,7 @@ pub struct ScheduleNodesRequest {
     pub num_allocations: Option<i64>,
     /// Start a runner on every node instead of one for the allocation.
     pub start_one_worker_per_node: bool,
-    /// The number of jobs that each runner starts at once, whatever they need; limited by resources if absent.
+    /// The number of jobs that each runner starts at once, regardless of their requirements; limited by resources if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_parallel_jobs: Option<i32>,

@@ -47,13 +47,13 @@ pub struct WorkerAddress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum AddressError {
     /// The user or the host is empty.
-    #[error("a part is empty: write [user@]host[:port]")]
+    #[error("the user or the host is empty: write [user@]host[:port]")]
     Empty,
     /// The port is not a number from 1 to 65535.
     #[error("the port must be a number from 1 to 65535")]
     Port,
     /// The text has a character that is not allowed in an address, because ssh or a shell would interpret it.
-    #[error("'{0}' belongs into no address: write [user@]host[:port]")]
+    #[error("'{0}' is not allowed in an address: write [user@]host[:port]")]
     Character(char),
     /// The user or the host begins with `-`, so ssh would read it as an option.
     #[error("it must not begin with '-'")]
@@ -228,9 +228,9 @@ mod tests {
         assert_eq!(address("a+b"), Err(AddressError::Character('+')));
         assert_eq!(address("n:-1"), Err(AddressError::Port));
         let texts = [
-            (AddressError::Empty, "a part is empty: write [user@]host[:port]"),
+            (AddressError::Empty, "the user or the host is empty: write [user@]host[:port]"),
             (AddressError::Port, "the port must be a number from 1 to 65535"),
-            (AddressError::Character(';'), "';' belongs into no address: write [user@]host[:port]"),
+            (AddressError::Character(';'), "';' is not allowed in an address: write [user@]host[:port]"),
             (AddressError::Option, "it must not begin with '-'"),
         ];
         for (error, text) in texts {

@@ -178,7 +178,7 @@ impl Flag {
 
 /// An error for a value that a setting does not accept.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("setting `{key}` is wrong: '{text}' {reason}")]
+#[error("setting `{key}` is invalid: '{text}' {reason}")]
 pub struct InvalidSetting {
     /// The key of the setting in configuration files.
     pub key: &'static str,
@@ -324,12 +324,12 @@ pub fn parse_switch(text: &str) -> Result<bool, String> {
 
 /// Takes an amount of memory such as `200g`, and returns bytes.
 pub fn parse_memory(text: &str) -> Result<i64, String> {
-    quantity::parse_memory(text).map_err(|error| format!("is no amount of memory: {error}"))
+    quantity::parse_memory(text).map_err(|error| format!("must be a memory size such as 200g: {error}"))
 }
 
 /// Takes a time with its unit, such as `4h`.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let seconds = quantity::parse_duration(text).map_err(|error| format!("is no duration: {error}"))?;
+    let seconds = quantity::parse_duration(text).map_err(|error| format!("must be a duration such as 4h: {error}"))?;
     u64::try_from(seconds).map(Duration::from_secs).map_err(|_| "must not be negative".to_owned())
 }
 

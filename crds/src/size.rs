@@ -18,10 +18,10 @@ pub fn too_large(document: &WorkflowDocument) -> Option<Problem> {
 /// Returns a problem if an object of this size in bytes is too large.
 pub fn too_many_bytes(size: usize) -> Option<Problem> {
     (size > MAX_OBJECT_BYTES).then(|| {
-        let message = format!("the object would have {} KiB, and {} are allowed", size.div_ceil(1 << 10), MAX_OBJECT_BYTES >> 10);
+        let message = format!("the object would have {} KiB; the limit is {} KiB", size.div_ceil(1 << 10), MAX_OBJECT_BYTES >> 10);
         Problem::error("spec", message).kind(ProblemKind::TooLarge).hint(
-            "make many jobs from one entry with `parameters` (`i: 1:100000` is a few bytes), and put long tables into ConfigMaps \
-             that `sources` names",
+            "generate many jobs from one entry with `parameters` (`i: 1:100000` takes a few bytes), and put long tables into \
+             ConfigMaps that `sources` lists",
         )
     })
 }
@@ -35,7 +35,7 @@ mod tests {
     fn the_limit_itself_fits_and_one_more_byte_does_not() {
         assert_eq!(too_many_bytes(921_600), None);
         let problem = too_many_bytes(921_601).expect("too large");
-        assert_eq!(problem.message, "the object would have 901 KiB, and 900 are allowed");
+        assert_eq!(problem.message, "the object would have 901 KiB; the limit is 900 KiB");
         assert_eq!((problem.field.as_str(), problem.kind, problem.is_error()), ("spec", ProblemKind::TooLarge, true));
     }
 
@@ -48,7 +48,7 @@ mod tests {
         assert_eq!(too_large(&document), None, "870 jobs of a kibibyte");
         document.spec.jobs.resize(900, JobSpec { command, ..JobSpec::default() });
         let problem = too_large(&document).expect("too large");
-        assert_eq!(problem.message, "the object would have 923 KiB, and 900 are allowed");
+        assert_eq!(problem.message, "the object would have 923 KiB; the limit is 900 KiB");
         let mut labelled = WorkflowDocument::default();
         labelled.metadata.annotations.insert("long".to_owned(), "x".repeat(MAX_OBJECT_BYTES));
         assert!(too_large(&labelled).is_some(), "annotations count, too");

@@ -152,7 +152,7 @@ impl fmt::Debug for Fingerprint {
 
 /// An error for a text that is not a fingerprint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("is no SHA-256 fingerprint: it has 64 hexadecimal digits")]
+#[error("is not a SHA-256 fingerprint, which has 64 hexadecimal digits")]
 pub struct ParseFingerprintError;
 
 impl FromStr for Fingerprint {

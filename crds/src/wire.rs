@@ -502,7 +502,7 @@ impl LeaseRole {
 }
 
 fn unknown_role(text: &str) -> String {
-    format!("'{text}' is no kind of lease")
+    format!("unknown kind of lease '{text}'")
 }
 
 /// The properties that several leases share.

@@ -13,7 +13,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 use torc_api::wire::{AttemptKey, PROTOCOL, RegisterRequest};
 use torc_slurm::step_failure;
-use tracing::{Instrument as _, Span, debug_span, info_span};
+use tracing::{Instrument as _, Span, debug, debug_span, info_span};
 
 use self::journal_writer::JournalWriter;
 use self::recorder::Recorder;
@@ -238,7 +238,9 @@ impl<L: ServerLink, O: Fn(RunnerEvent) + Send + Sync> Agent<L, O> {
                 let span = self.attempt_span(&key);
                 tokio::task::spawn_blocking(move || {
                     let _entered = span.entered();
-                    let _ = sender.send(AgentEvent::OutputsChecked(key, file_checks::check(&check, &hashes)));
+                    let checked = file_checks::check(&check, &hashes);
+                    debug!("output files checked");
+                    let _ = sender.send(AgentEvent::OutputsChecked(key, checked));
                 });
             }
             Effect::ReadSrunLog(key, log) => {

@@ -27,7 +27,7 @@ torc_api::settings! {
         /// GPUs of the local runner (default: detected).
         "client.run.num_gpus" (flag: Some(Runner.flag("num-gpus").checked("N")))
         num_gpus: Option<i64> = parse_count::<i64, 0>;
-        /// The number of jobs to run at once, whatever they need.
+        /// The number of jobs to run at once, regardless of their requirements.
         "client.run.max_parallel_jobs" (flag: Some(Runner.flag("max-parallel-jobs").checked("N").short('j')))
         max_parallel_jobs: Option<u32> = parse_count::<u32, 1>;
         /// Labels of this machine, separated by commas. A job with labels only runs on machines that have all of them.

@@ -27,7 +27,7 @@ pub enum SlurmError {
 impl SlurmError {
     /// Returns the error of an answer that cannot be parsed: it counts as no answer.
     pub fn unreadable(tool: Tool, line: &str) -> Self {
-        let reason = format!("{} printed a line that cannot be read: {line:?}", tool.name());
+        let reason = format!("{} printed an unexpected line: {line:?}", tool.name());
         Self::NoAnswer { reason, maybe_delivered: true }
     }
 
@@ -103,7 +103,7 @@ pub fn error_of(program: &str, end: ProgramEnd, stdout: &str, stderr: &str, thro
         ProgramEnd::Code(code) => {
             let message = message_of(stderr).or_else(|| message_of(stdout));
             Some(SlurmError::Refused {
-                message: message.unwrap_or_else(|| format!("{program} ended with code {code}")),
+                message: message.unwrap_or_else(|| format!("{program} exited with code {code}")),
             })
         }
     }
@@ -258,8 +258,8 @@ mod tests {
             (ProgramEnd::Code(127), "x", true, missing),
             (ProgramEnd::Code(255), "", true, lost),
             (ProgramEnd::Code(255), "kex failed", true, said),
-            (ProgramEnd::Code(255), "", false, refused("sstat ended with code 255")),
-            (ProgramEnd::Code(254), "", true, refused("sstat ended with code 254")),
+            (ProgramEnd::Code(255), "", false, refused("sstat exited with code 255")),
+            (ProgramEnd::Code(254), "", true, refused("sstat exited with code 254")),
             (ProgramEnd::Signal, "Connection refused", true, killed),
         ];
         for (end, stderr, through_ssh, expected) in cases {
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(
             SlurmError::unreadable(Tool::Sinfo, "a\tb"),
             SlurmError::NoAnswer {
-                reason: "sinfo printed a line that cannot be read: \"a\\tb\"".to_owned(),
+                reason: "sinfo printed an unexpected line: \"a\\tb\"".to_owned(),
                 maybe_delivered: true
             }
         );
@@ -315,7 +315,7 @@ mod tests {
             error_of("sacct", ProgramEnd::Code(1), "", field, false),
             refused("Invalid field requested: \"bogus\"")
         );
-        assert_eq!(error_of("sinfo", ProgramEnd::Code(3), "", "", false), refused("sinfo ended with code 3"));
+        assert_eq!(error_of("sinfo", ProgramEnd::Code(3), "", "", false), refused("sinfo exited with code 3"));
         let ping = "Slurmctld(primary) at vm is DOWN\n";
         assert_eq!(
             error_of("scontrol", ProgramEnd::Code(1), ping, "", false),

@@ -158,7 +158,7 @@ async fn communicate(child: &mut Child, input: Option<&str>) -> io::Result<(Exit
         let (text, remarks) = tokio::join!(read(stdout, MAX_ANSWER_BYTES), read(stderr, MAX_STDERR_BYTES));
         let (text, whole) = text?;
         if !whole {
-            return Err(io::Error::other("the answer is too long"));
+            return Err(io::Error::other("the output is too long"));
         }
         Ok((child.wait().await?, text, remarks?.0))
     };

@@ -161,14 +161,14 @@ fn body(worker: &ScriptRunner<'_>) -> String {
     words.push("\"$TORC_API_URL\"".to_owned());
     words.extend(worker.arguments.iter().map(|word| shell::quote(word)));
     format!(
-        "# Steps say how much memory they need; srun would refuse to choose between that and these.\n\
+        "# Each step sets its own memory limit; srun rejects it together with these variables.\n\
          unset SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU\n\
          # Variables of the submitting user for other servers do not apply here.\n\
          unset {OTHER_SERVERS}\n\
          export TORC_ALLOCATION={}\n\
          set -a\n\
          if ! . {file}; then\n\
-         \x20 echo \"torc: cannot read \"{file}\" on $(hostname): the nodes have to share its folder with the server\" >&2\n\
+         \x20 echo \"torc: cannot read \"{file}\" on $(hostname): its folder must be on a file system that the nodes and the server share\" >&2\n\
          \x20 exit 1\n\
          fi\n\
          set +a\n\
@@ -187,7 +187,7 @@ pub fn environment_file(variables: &BTreeMap<String, String>) -> Result<String, 
     let mut text = String::new();
     for (name, value) in variables {
         if !is_name(name) || value.contains('\0') {
-            return Err(BadDirective::new(name, "is not a variable for a shell"));
+            return Err(BadDirective::new(name, "is not a valid shell variable"));
         }
         text.push_str(&format!("{name}={}\n", shell::quote(value)));
     }

@@ -126,8 +126,8 @@ fn show(context: &CommandContext, args: &ShowTokenArgs) -> Result<ExitStatus, Cl
     };
     let wrong = |what: &str| CliError::invalid(format!("invalid token: {what}"));
     let credential = Credential::parse(&word).map_err(|error| wrong(&format!("the pinned certificate {error}")))?;
-    let claims = if trust::is_signed(&credential.token) {
-        Some(trust::read(&credential.token).map_err(|error| wrong(&error.to_string()))?)
+    let claims = if tokens::is_signed(&credential.token) {
+        Some(tokens::read(&credential.token).map_err(|error| wrong(&error.to_string()))?)
     } else {
         None
     };

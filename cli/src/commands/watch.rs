@@ -24,7 +24,7 @@ use crate::workflow_phase::{WorkflowPhase, phase};
 
 /// Monitor a workflow until it has ended, and recover it with --recover
 ///
-/// Checks for lost allocations and runners at a fixed interval. A server does the same by the `recovery` of the document.
+/// Checks for lost allocations and runners at a fixed interval. A server does the same according to `recovery` in the document.
 #[derive(Debug, Args)]
 pub struct WatchArgs {
     /// Workflow by name or number (default: the only one in the store)

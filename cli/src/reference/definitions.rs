@@ -143,7 +143,7 @@ mod tests {
         for line in [
             "| `spec.jobs[].name` | text | required, not empty, ≤ 1024 characters |  | The name, unique after expansion of parameters. |",
             "| `spec.maxAllocations` | integer | ≥ 0, ≤ 2147483647 | `4` | The largest number of allocations at once (4 when absent). |",
-            "| `spec.runId` | `self.runId >= oldSelf.runId` | must not become lower |",
+            "| `spec.runId` | `self.runId >= oldSelf.runId` | must not decrease |",
             "* short names: `twf`, `wf`; category: `torc`",
             "* columns: READY, PARTITIONS, LAST-CONTACT, AGE",
         ] {

@@ -133,13 +133,15 @@ fn explain(code: Option<i32>, version: Option<&str>, stderr: &str, ssh: &Ssh, wo
             reason: format!("torc on that machine has version {version}, this torc has version {VERSION}"),
             advice: same_version(),
         },
-        (Some(255), None) => WorkerError { unreachable: true, advice: version_advice(&last, worker), reason: last },
+        (Some(255), None) => WorkerError { unreachable: true, advice: connection_advice(&last, worker), reason: last },
         (Some(126 | 127), _) => WorkerError {
             unreachable: false,
             reason: format!("the program `{}` does not exist on that machine: {last}", ssh.torc),
             advice: "install torc in the PATH of SSH logins there, or name its path with --remote-torc".to_owned(),
         },
-        (Some(255) | None, _) => WorkerError { unreachable: true, advice: version_advice(&last, worker), reason: last },
+        (Some(255) | None, _) => {
+            WorkerError { unreachable: true, advice: connection_advice(&last, worker), reason: last }
+        }
         _ => WorkerError {
             unreachable: false,
             reason: last,
@@ -153,7 +155,7 @@ pub fn same_version() -> String {
     format!("install torc {VERSION} there, or pass --skip-version-check if both versions are compatible")
 }
 
-fn version_advice(stderr: &str, worker: &WorkerAddress) -> String {
+fn connection_advice(stderr: &str, worker: &WorkerAddress) -> String {
     let port = worker.port.map_or_else(String::new, |port| format!("-p {port} "));
     let destination = worker.destination();
     if stderr.contains("Permission denied") {

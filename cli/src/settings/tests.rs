@@ -132,7 +132,7 @@ fn wrong_values_name_their_source() {
     let (layers, _) = test_env.gather(Layers::default()).unwrap();
     let error = resolve(&layers, EnvCredentials::default()).unwrap_err();
     let expected = format!(
-        "setting `client.run.num_cpus` is wrong: 'many' must be a whole number of at least 1 (from {})",
+        "setting `client.run.num_cpus` is invalid: 'many' must be a whole number of at least 1 (from {})",
         path.display()
     );
     assert_eq!(error.message, expected);

@@ -92,8 +92,12 @@ pub async fn run_workflows(
                     return submit_to_server(context, &client, target).await;
                 }
                 context.output.progress(&format!("process {} already runs this store: following it", info.pid));
-                if let Some(status) = follow_owner(context, &client, target, &mut interrupts).await? {
-                    return Ok(status);
+                match follow_owner(context, &client, target, &mut interrupts).await {
+                    Ok(Some(status)) => return Ok(status),
+                    Ok(None) => {}
+                    // The owner may exit between two requests, for example while the summary is fetched.
+                    Err(error) if error.kind == ExitStatus::Unreachable => {}
+                    Err(error) => return Err(error),
                 }
                 context.output.progress("the process that ran this store has exited: taking over");
             }

@@ -28,8 +28,9 @@ pub async fn print_summary(
         let actions = failed_actions(client, workflow).await?;
         text.push_str(&describe(workflow, &failures(client, workflow).await?, &actions));
     }
-    context.output.value(&ItemList { items: workflows }, || text)?;
     provenance::write_requested(context, client, workflows).await?;
+    // Last, so that a summary is not printed twice if the server is gone before its end.
+    context.output.value(&ItemList { items: workflows }, || text)?;
     Ok(exit_status(workflows))
 }
 

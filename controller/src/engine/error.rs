@@ -131,8 +131,9 @@ impl From<CommandError> for EngineError {
                 error(ErrorCode::UserDataNotFound).hint(format!("`torc user-data list {workflow}` lists its data"))
             }
             CommandError::Invalid(_) => error(ErrorCode::Invalid),
-            CommandError::TooManyIterations { .. } => error(ErrorCode::TooManyIterations)
-                .hint("raise `dynamicJobs.maxIterations` in the document, or end the loop with an empty list of jobs"),
+            CommandError::TooManyIterations { .. } => error(ErrorCode::TooManyIterations).hint(
+                "raise `dynamicJobs.maxIterations` in the document, or end the loop with `torc spawn --converged`",
+            ),
             CommandError::NoRunner(_) => error(ErrorCode::RunnerNotFound),
             CommandError::NoCluster(_) => error(ErrorCode::ClusterNotFound).hint("`torc get slurmclusters` lists them"),
             CommandError::AllocationEnded(_) => error(ErrorCode::AllocationEnded),

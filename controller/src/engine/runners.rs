@@ -20,7 +20,7 @@ impl EngineHandle {
         audit::set_object(format!("runners on {}", request.host));
         self.write(move |engine, tx| {
             if !engine.rights().may_serve(&grant, &request.scope) {
-                let message = "the token allows no runner for that: name the workflow that it is for";
+                let message = "the token does not allow this runner: name the workflow of the token";
                 return Err(EngineError::forbidden(message.to_owned()));
             }
             Ok(engine.register(&request, tx)?)

@@ -19,7 +19,7 @@ use torc_core::engine::{Engine, LongPoll, LongPolls, Session, Tx};
 use torc_core::ids::{Now, RunnerId, WorkflowId};
 use torc_core::rows::Changes;
 use torc_store::Store;
-use tracing::{Instrument as _, error, info, info_span, warn};
+use tracing::{Instrument as _, debug, error, info, info_span, warn};
 
 use super::changed_workflows::ChangedWorkflows;
 use super::error::EngineError;
@@ -195,10 +195,14 @@ impl EngineWriter {
                 match synced {
                     Ok(answer) => match answer.wait(&request) {
                         Some(wait) => {
+                            debug!(reported, ?wait, "sync parked");
                             self.waiting.park(LongPoll { runner, request, until: Instant::now() + wait, reply });
                             None
                         }
-                        None => Some(reply_with(reply, Ok(self.with_tokens(answer.response)))),
+                        None => {
+                            debug!(reported, leased = answer.response.leases.len(), "sync answered");
+                            Some(reply_with(reply, Ok(self.with_tokens(answer.response))))
+                        }
                     },
                     Err(refusal) => Some(reply_with(reply, Err(refusal.into()))),
                 }
@@ -220,7 +224,15 @@ impl EngineWriter {
         }
         let started = std::time::Instant::now();
         let written = self.store.commit(changes).await;
-        self.metrics.commit(started.elapsed(), changes.results.len());
+        let duration = started.elapsed();
+        debug!(
+            jobs = changes.jobs.len(),
+            events = changes.events.len(),
+            success = written.is_ok(),
+            ?duration,
+            "committed"
+        );
+        self.metrics.commit(duration, changes.results.len());
         written
     }
 

@@ -106,8 +106,10 @@ pub(super) async fn guard(
     for (name, value) in &params {
         span.record(name, value);
     }
-    let response = check(&app, rule, &params, request, next).instrument(span).await;
-    app.engine.metrics().request(method, rule.path, response.status().as_u16(), start.elapsed());
+    let response = check(&app, rule, &params, request, next).instrument(span.clone()).await;
+    let (status, duration) = (response.status().as_u16(), start.elapsed());
+    span.in_scope(|| tracing::debug!(status, ?duration, "request served"));
+    app.engine.metrics().request(method, rule.path, status, duration);
     response
 }
 

@@ -21,16 +21,16 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::get("/v1/workflows/{workflow}/files", files)
             .access(Access::Workflow(Read))
-            .summary("Files of a workflow, as they were last seen"),
-        Route::get("/v1/workflows/{workflow}/file-uses", file_uses)
-            .access(Access::Workflow(Read))
-            .summary("What jobs do with files, and what their latest success saw of them; a page is one of jobs"),
+            .summary("List the files of a workflow, with their last recorded state"),
+        Route::get("/v1/workflows/{workflow}/file-uses", file_uses).access(Access::Workflow(Read)).summary(
+            "List the files that jobs read and write, with their state at the latest success; pages count jobs",
+        ),
         Route::get("/v1/workflows/{workflow}/user-data", user_data)
             .access(Access::Workflow(Read))
-            .summary("Data of a workflow"),
+            .summary("List the user data of a workflow"),
         Route::get("/v1/workflows/{workflow}/user-data/{name}", one)
             .access(Access::Workflow(Read))
-            .summary("One value"),
+            .summary("Get a value"),
         Route::put("/v1/workflows/{workflow}/user-data/{name}", write)
             .access(Access::Workflow(Write))
             .audit(AuditVerb::WriteData)
@@ -38,17 +38,17 @@ pub(super) fn routes() -> Vec<Route> {
         Route::delete("/v1/workflows/{workflow}/user-data/{name}", delete)
             .access(Access::Workflow(Write))
             .audit(AuditVerb::DeleteData)
-            .summary("Delete what was written; the document's value is left"),
+            .summary("Delete a written value; the document's value applies again"),
         Route::get("/v1/workflows/{workflow}/staleness", staleness)
             .access(Access::Workflow(Read))
-            .summary("Data that has changed under completed jobs, and data that is missing"),
+            .summary("List data that has changed since jobs completed, and missing data"),
         Route::post("/v1/workflows/{workflow}/jobs/{job}/spawn", spawn)
             .access(Access::Workflow(Write))
             .audit(AuditVerb::Spawn)
             .summary("Add jobs to the workflow of a running job"),
         Route::get("/v1/workflows/{workflow}/ro-crate", ro_crate)
             .access(Access::Workflow(Read))
-            .summary("Provenance as an RO-Crate, in JSON-LD"),
+            .summary("Export the provenance as an RO-Crate in JSON-LD"),
     ]
 }
 

@@ -18,7 +18,7 @@ use super::{App, Caller};
 use crate::engine::EngineError;
 
 pub(super) fn routes() -> Vec<Route> {
-    vec![Route::get("/v1/events", list).access(Access::Member(Read)).summary("What happened, oldest first")]
+    vec![Route::get("/v1/events", list).access(Access::Member(Read)).summary("List events, oldest first")]
 }
 
 async fn list(State(app): State<App>, caller: Caller, Query(filter): Query<EventFilter>) -> ApiResult<Page<Event>> {

@@ -71,6 +71,9 @@ impl FromRequestParts<App> for Caller {
 fn extension<T: Send + Sync + 'static>(parts: &Parts) -> Result<&T, ApiError> {
     let found = parts.extensions.get::<T>();
     found.ok_or_else(|| {
-        EngineError::internal("a handler takes more than the guard of its route leaves".to_owned()).into()
+        EngineError::internal(
+            "the handler of a route takes an argument that its access check does not provide".to_owned(),
+        )
+        .into()
     })
 }

@@ -16,16 +16,18 @@ use super::route::Route;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        Route::get("/v1/workflows/{workflow}/jobs", list).access(Access::Workflow(Read)).summary("Jobs of a workflow"),
+        Route::get("/v1/workflows/{workflow}/jobs", list)
+            .access(Access::Workflow(Read))
+            .summary("List the jobs of a workflow"),
         Route::get("/v1/workflows/{workflow}/jobs/{job}", show)
             .access(Access::Workflow(Read))
-            .summary("One job, by name or number, with its dependencies"),
+            .summary("Get a job by name or number, with its dependencies"),
         Route::get("/v1/workflows/{workflow}/jobs/{job}/explain", explain)
             .access(Access::Workflow(Read))
-            .summary("Why a job is where it is"),
+            .summary("Explain the state of a job"),
         Route::get("/v1/workflows/{workflow}/results", results)
             .access(Access::Workflow(Read))
-            .summary("Attempts that ended"),
+            .summary("List the results of attempts"),
     ]
 }
 

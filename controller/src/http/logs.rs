@@ -24,10 +24,10 @@ pub(super) fn routes() -> Vec<Route> {
         Route::post("/v1/logs", exchange)
             .access(Access::Pool)
             .audit(AuditVerb::ExchangeLogs)
-            .summary("A runner brings pieces of logs, and waits until others are wanted"),
+            .summary("Send requested log chunks of a runner, and wait for new requests"),
         Route::get("/v1/workflows/{workflow}/jobs/{job}/log", log_chunk)
             .access(Access::Workflow(Read))
-            .summary("A piece of a log that is on the disk of a runner's Pod"),
+            .summary("Get a chunk of a log on the disk of a runner's Pod"),
     ]
 }
 

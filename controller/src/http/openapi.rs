@@ -20,7 +20,7 @@ pub fn document() -> Value {
         "info": {
             "title": "Torc",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Workflows as declarative documents. Every route but those about health needs a bearer token.",
+            "description": "Runs workflows that are described in declarative documents. Every route except the health checks requires a bearer token.",
         },
         "paths": paths,
         "components": {

@@ -49,7 +49,7 @@ fn closed(readiness: &Readiness) -> impl axum::response::IntoResponse {
     let body = ErrorBody {
         code: ErrorCode::NotReady,
         message: readiness.missing().unwrap_or_else(|| "the server is starting".to_owned()),
-        hint: Some("try again in a moment: another server answers, or this one soon will".to_owned()),
+        hint: Some("retry in a moment: another server may be the leader, or this one is still starting".to_owned()),
         ..ErrorBody::default()
     };
     (StatusCode::SERVICE_UNAVAILABLE, Json(body))

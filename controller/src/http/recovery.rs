@@ -22,11 +22,11 @@ pub(super) fn routes() -> Vec<Route> {
         Route::post("/v1/workflows/{workflow}/sync-status", sync_status)
             .access(Access::Owned(Write))
             .audit(AuditVerb::SyncStatus)
-            .summary("Find what was lost with allocations and runners"),
+            .summary("Record jobs that were lost with allocations and runners"),
         Route::post("/v1/workflows/{workflow}/recover", recover)
             .access(Access::Owned(Write))
             .audit(AuditVerb::Recover)
-            .summary("Try failed jobs again, each with what it lacked"),
+            .summary("Retry failed jobs, with more memory or time where they ran out of it"),
         Route::post("/v1/workflows/{workflow}/regenerate", regenerate)
             .access(Access::Owned(Write))
             .audit(AuditVerb::Regenerate)
@@ -34,7 +34,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::post("/v1/workflows/{workflow}/correct-resources", correct_resources)
             .access(Access::Owned(Write))
             .audit(AuditVerb::CorrectResources)
-            .summary("Correct requirements by what was observed"),
+            .summary("Adjust resource requirements to the observed usage"),
         Route::post("/v1/workflows/{workflow}/classify", classify)
             .access(Access::Owned(Write))
             .audit(AuditVerb::Classify)
@@ -46,7 +46,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::post("/v1/workflows/{workflow}/submit", submit)
             .access(Access::Owned(Write))
             .audit(AuditVerb::Submit)
-            .summary("Have a stored workflow run by the owner of the store"),
+            .summary("Make the owner of the store run a stored workflow"),
     ]
 }
 

@@ -23,8 +23,8 @@ pub fn page() -> String {
         row(&mut page, &[&format!("`{} {}`", rule.method, rule.path), route.title(), callers(rule.access), &verb]);
     }
     page.push_str(
-        "\nAdministrators may call every route. Calls that are refused are recorded too, reading as `read`; \
-         of runners and jobs only registrations and refusals are.\n\n## Audit verbs\n\n| verb | |\n|---|---|\n",
+        "\nAdministrators may call every route. Refused calls are recorded, too; a refused read has the verb `read`. For runners \
+         and jobs, only registrations and refusals are recorded.\n\n## Audit verbs\n\n| verb | |\n|---|---|\n",
     );
     for verb in AuditVerb::iter() {
         row(&mut page, &[&format!("`{verb}`"), documentation(&verb)]);

@@ -19,15 +19,15 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::get("/v1/workflows/{workflow}/remote-workers", list)
             .access(Access::Owned(Read))
-            .summary("Machines reached over SSH that run the workflow's jobs"),
+            .summary("List the SSH workers of a workflow"),
         Route::post("/v1/workflows/{workflow}/remote-workers", add)
             .access(Access::Owned(Write))
             .audit(AuditVerb::AddWorkers)
-            .summary("Add such machines; the answer lists all of them"),
+            .summary("Add SSH workers to a workflow; the response lists all of them"),
         Route::delete("/v1/workflows/{workflow}/remote-workers/{worker}", remove)
             .access(Access::Owned(Write))
             .audit(AuditVerb::RemoveWorker)
-            .summary("Remove such a machine"),
+            .summary("Remove an SSH worker from a workflow"),
     ]
 }
 

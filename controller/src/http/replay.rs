@@ -18,7 +18,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::post("/v1/workflows/{workflow}/runs/{run}/results", replay)
             .access(Access::Workflow(Write))
             .audit(AuditVerb::Replay)
-            .summary("Results that runners wrote down while the server was away; each counts once"),
+            .summary("Replay results from journals of runners; each result is applied once"),
     ]
 }
 

@@ -16,7 +16,7 @@ use crate::audit::AuditVerb;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        Route::get("/v1/runners", list).access(Access::Member(Read)).summary("Runners"),
+        Route::get("/v1/runners", list).access(Access::Member(Read)).summary("List runners"),
         Route::post("/v1/runners", register)
             .access(Access::Member(Write))
             .audit(AuditVerb::Register)
@@ -24,7 +24,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::post("/v1/runners/{runner}/sync", sync)
             .access(Access::Member(Write))
             .audit(AuditVerb::Sync)
-            .summary("Exchange what a runner has for what it should have"),
+            .summary("Report the state of a runner, and receive leases and directives"),
     ]
 }
 

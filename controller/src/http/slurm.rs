@@ -23,18 +23,18 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::get("/v1/allocations", list)
             .access(Access::Member(Read))
-            .summary("Slurm allocations, those that are over too"),
+            .summary("List Slurm allocations, including those that have ended"),
         // The server runs the command prefix of a cluster's document.
         Route::post("/v1/slurmclusters", apply)
             .access(Access::Admin)
             .audit(AuditVerb::ApplyCluster)
-            .summary("Make a Slurm cluster match its document"),
-        Route::get("/v1/slurmclusters", clusters).access(Access::Member(Read)).summary("Slurm clusters"),
-        Route::get("/v1/slurmclusters/{cluster}", cluster).access(Access::Member(Read)).summary("One Slurm cluster"),
+            .summary("Create or update a Slurm cluster"),
+        Route::get("/v1/slurmclusters", clusters).access(Access::Member(Read)).summary("List Slurm clusters"),
+        Route::get("/v1/slurmclusters/{cluster}", cluster).access(Access::Member(Read)).summary("Get a Slurm cluster"),
         Route::delete("/v1/slurmclusters/{cluster}", remove)
             .access(Access::Admin)
             .audit(AuditVerb::DeleteCluster)
-            .summary("Delete a Slurm cluster that no allocation lives in"),
+            .summary("Delete a Slurm cluster without active allocations"),
     ]
 }
 

@@ -20,11 +20,11 @@ use crate::engine::EngineError;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        Route::get("/v1/slurm_stats", list).access(Access::Member(Read)).summary("Slurm's accounting of steps"),
+        Route::get("/v1/slurm_stats", list).access(Access::Member(Read)).summary("List Slurm's accounting of steps"),
         Route::post("/v1/slurm_stats", record)
             .access(Access::Member(Write))
             .audit(AuditVerb::RecordSlurmStats)
-            .summary("Record Slurm's accounting of steps, one or several; what was recorded before is replaced"),
+            .summary("Record Slurm's accounting of one or several steps, replacing earlier records"),
     ]
 }
 

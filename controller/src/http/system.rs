@@ -29,11 +29,14 @@ pub(super) fn health() -> Router<App> {
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        Route::get("/metrics", metrics).access(Access::Metrics).summary("Metrics for Prometheus").undocumented(),
+        Route::get("/metrics", metrics).access(Access::Metrics).summary("Get metrics for Prometheus").undocumented(),
         Route::get("/v1/version", version)
             .access(Access::Token)
-            .summary("The versions of the server and of the runner protocol"),
-        Route::get("/v1/openapi.json", openapi).access(Access::Token).summary("The OpenAPI document").undocumented(),
+            .summary("Get the versions of the server and of the runner protocol"),
+        Route::get("/v1/openapi.json", openapi)
+            .access(Access::Token)
+            .summary("Get the OpenAPI document")
+            .undocumented(),
         Route::post("/v1/gc", gc)
             .access(Access::Admin)
             .audit(AuditVerb::Gc)

@@ -20,8 +20,8 @@ pub(super) fn routes() -> Vec<Route> {
         Route::post("/v1/tokens", create)
             .access(Access::Owner)
             .audit(AuditVerb::CreateToken)
-            .summary("Create a token that allows less than the token of the request"),
-        Route::get("/v1/audit", list).access(Access::Owner).summary("Who did what, or was refused, oldest first"),
+            .summary("Create a token with at most the rights of the request's token"),
+        Route::get("/v1/audit", list).access(Access::Owner).summary("List the audit log, oldest first"),
     ]
 }
 

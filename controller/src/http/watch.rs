@@ -37,7 +37,7 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::get("/v1/watch", watch)
             .access(Access::Member(Read))
-            .summary("Server-sent events: `event` as things happen, `status` when it has changed"),
+            .summary("Stream server-sent events: `event` for each event, `status` after each change of a status"),
     ]
 }
 

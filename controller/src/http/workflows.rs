@@ -24,39 +24,39 @@ pub(super) fn routes() -> Vec<Route> {
         Route::post("/v1/workflows", apply)
             .access(Access::Owner)
             .audit(AuditVerb::Apply)
-            .summary("Make the world match a document, or say what would change"),
+            .summary("Create or update a workflow, or preview the changes"),
         Route::get("/v1/workflows", list)
             .access(Access::Member(Read))
             .summary("List workflows, without their documents"),
         Route::get("/v1/workflows/{workflow}", show)
             .access(Access::Workflow(Read))
-            .summary("One workflow, by name or number, with its document"),
+            .summary("Get a workflow by name or number, with its document"),
         Route::delete("/v1/workflows/{workflow}", remove)
             .access(Access::Owned(Write))
             .audit(AuditVerb::Delete)
-            .summary("Delete a workflow and everything of it"),
+            .summary("Delete a workflow with its jobs, results and events"),
         Route::get("/v1/workflows/{workflow}/actions", actions)
             .access(Access::Workflow(Read))
-            .summary("Actions that the workflow's progress triggers"),
+            .summary("List the actions of a workflow"),
         Route::get("/v1/workflows/{workflow}/explain", explain)
             .access(Access::Workflow(Read))
-            .summary("Why a workflow's jobs are where they are"),
+            .summary("Explain the states of the jobs of a workflow"),
         Route::post("/v1/workflows/{workflow}/cancel", cancel)
             .access(Access::Owned(Write))
             .audit(AuditVerb::Cancel)
-            .summary("Start nothing more and end what runs"),
+            .summary("Cancel a workflow: end its running jobs and start no more"),
         Route::post("/v1/workflows/{workflow}/suspend", suspend)
             .access(Access::Owned(Write))
             .audit(AuditVerb::Suspend)
-            .summary("Start nothing more; what runs goes on"),
+            .summary("Suspend a workflow: start no more jobs; running jobs continue"),
         Route::post("/v1/workflows/{workflow}/resume", resume)
             .access(Access::Owned(Write))
             .audit(AuditVerb::Resume)
-            .summary("Start jobs again"),
+            .summary("Resume a suspended or canceled workflow"),
         Route::post("/v1/workflows/{workflow}/retry", retry)
             .access(Access::Owned(Write))
             .audit(AuditVerb::Retry)
-            .summary("Run jobs again, and what depends on them"),
+            .summary("Reset jobs and their dependents, so that they run again"),
     ]
 }
 

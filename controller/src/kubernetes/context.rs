@@ -98,7 +98,7 @@ impl ObjectState {
 }
 
 impl Context {
-    #[allow(clippy::too_many_arguments, reason = "each is a thing of its own")]
+    #[allow(clippy::too_many_arguments, reason = "each argument is a separate dependency")]
     pub fn new(
         engine: EngineHandle,
         slurm: Option<SlurmHandle>,

@@ -97,6 +97,7 @@ async fn pass(found: &GuardedWorkflow, object: &Object, context: &Context) -> Re
     let memory = context.recall(object, before);
     let again = apply_if_newer(context, object, workflow, generation, &memory).await?;
     let status = write_status(context, object, generation, before, None).await?;
+    tracing::debug!(generation, "reconciled");
     let expiry = expire(context, object, &workflow.spec).await?;
     Ok([again, status, expiry].into_iter().flatten().min())
 }

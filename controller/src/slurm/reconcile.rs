@@ -145,12 +145,13 @@ impl SlurmContext {
             self.renew_credentials(&after, &described).await?;
             needs = after;
         }
-        let mut is_left = false;
+        let (mut is_left, workflows) = (false, needs.len());
         for mut one in needs {
             one.is_canceled |= self.is_winding_down.load(Ordering::Relaxed);
             self.reconcile(&one, &described).await?;
             is_left |= one.allocations.iter().any(|one| one.is_left());
         }
+        tracing::debug!(workflows, polled = is_due, "allocations reconciled");
         Ok(is_left)
     }
 
@@ -250,7 +251,7 @@ impl SlurmContext {
                         }
                     }
                     PollResult::Lost => {
-                        let message = "nothing came of its submission; it is submitted again".to_owned();
+                        let message = "its submission did not create a Slurm job; it is submitted again".to_owned();
                         self.engine.allocation_not_submitted(key, message, false).await?;
                     }
                     PollResult::Unclear => {}
@@ -398,7 +399,7 @@ impl SlurmContext {
             return Ok(Some(message));
         };
         if !self.leadership.is_held() {
-            let message = "this server may not be the one that leads".to_owned();
+            let message = "this server may no longer be the leader".to_owned();
             self.engine.allocation_not_submitted(key, message.clone(), false).await?;
             return Ok(Some(message));
         }

@@ -49,7 +49,8 @@ pub(super) async fn submit(
 ) -> Result<String, SlurmError> {
     let refused = |message: String| SlurmError::Refused { message };
     let output = Path::new(&needs.working_dir).join(&config.output_dir);
-    let output = output.to_str().ok_or_else(|| refused("the output folder is not named in UTF-8".to_owned()))?;
+    let output =
+        output.to_str().ok_or_else(|| refused("the path of the output folder is not valid UTF-8".to_owned()))?;
     // Slurm writes the output of the script into the folder and does not create it.
     cluster.make_folder(output).await?;
     let partitions = cluster.known_partitions().unwrap_or_default();

@@ -82,7 +82,7 @@ impl Engine {
         if let Some(known) = &row.slurm_job_id {
             return known == slurm_job_id;
         }
-        let message = format!("{} is Slurm job {slurm_job_id}{}", row.name(), size(row));
+        let message = format!("{} was submitted as Slurm job {slurm_job_id}{}", row.name(), size(row));
         workflow.allocations.submit(key.1, slurm_job_id, tx);
         tx.event(Some(key.0), EventReason::AllocationSubmitted, message);
         workflow.finish_submissions(tx);

@@ -168,7 +168,7 @@ impl LiveWorkflow {
             row.message = Some(row.message.map_or(why.clone(), |message| format!("{message}; {why}")));
         }
         if finished.key.attempt != attempt {
-            let late = format!("started as attempt {}, counted as lost, and reported later", finished.key.attempt);
+            let late = format!("started as attempt {}, marked as lost, and reported later", finished.key.attempt);
             row.message = Some(row.message.map_or(late.clone(), |message| format!("{message} ({late})")));
         }
         self.remember_failure(&row);

@@ -99,10 +99,12 @@ impl Engine {
 
 fn check_name(name: &str) -> Result<(), CommandError> {
     if name.is_empty() || name.chars().any(char::is_control) {
-        return Err(CommandError::Invalid("user data needs a name without control characters".to_owned()));
+        return Err(CommandError::Invalid(
+            "the name of user data must not be empty or contain control characters".to_owned(),
+        ));
     }
     if name.starts_with(lineage::PREFIX) {
-        let message = format!("names that begin with `{}` belong to loops of spawned jobs", lineage::PREFIX);
+        let message = format!("names that begin with `{}` are reserved for loops of spawned jobs", lineage::PREFIX);
         return Err(CommandError::Invalid(message));
     }
     Ok(())
@@ -112,7 +114,7 @@ fn check_size(name: &str, value: Option<&Value>) -> Result<(), CommandError> {
     let size = value.map_or(0, |value| value.to_string().len());
     if size > MAX_VALUE_BYTES {
         let message = format!(
-            "user data `{name}` has {size} bytes, and {MAX_VALUE_BYTES} is the limit: write a file and pass its path"
+            "user data `{name}` has {size} bytes; the limit is {MAX_VALUE_BYTES}: write a file and pass its path"
         );
         return Err(CommandError::Invalid(message));
     }
@@ -132,7 +134,7 @@ impl LiveWorkflow {
         let writer = |job: &u32| self.graph.profile(*job).output_user_data.contains(name);
         Some(match self.graph.ordinals().find(writer) {
             Some(writer) => {
-                format!("user data `{name}` has no value: job '{}' should have written it", self.graph.name(writer))
+                format!("user data `{name}` has no value: job '{}' did not write it", self.graph.name(writer))
             }
             None => format!("user data `{name}` has no value"),
         })

@@ -75,7 +75,7 @@ impl Engine {
         let mut next = next_steps(&workflow.row().name, example, &reasons, None);
         if reasons.iter().any(|reason| reason.reason == ReasonKind::Failed) {
             next.push(format!(
-                "`torc recover {0} --dry-run` shows what can be done about failed jobs",
+                "`torc recover {0} --dry-run` shows how it would retry the failed jobs",
                 workflow.row().name
             ));
         }
@@ -224,7 +224,7 @@ fn reasons_by_state(workflow: &LiveWorkflow) -> Vec<Reason> {
         (JobState::Terminated, ReasonKind::Failed, "ran out of time"),
         (JobState::Recovering, ReasonKind::RecoveryScript, "waiting for their recovery scripts"),
         (JobState::Running, ReasonKind::Running, "running"),
-        (JobState::Leased, ReasonKind::Promised, "leased to runners, which start them when there is room"),
+        (JobState::Leased, ReasonKind::Promised, "leased to runners, which start them when resources are free"),
         (JobState::Blocked, ReasonKind::Dependency, "waiting for other jobs"),
         (JobState::Canceled, ReasonKind::Canceled, "canceled"),
         (JobState::Completed, ReasonKind::Completed, "completed"),

@@ -67,7 +67,7 @@ impl Engine {
         }
         let host = &runner.row().host;
         Err(CommandError::Conflict(match found.unreachable.iter().any(|one| one.runner == id.0) {
-            true => format!("runner {id} on {host} is not lost: processes of it, or of its jobs, still run"),
+            true => format!("runner {id} on {host} is not lost: its processes or processes of its jobs still run"),
             false => format!("runner {id} on {host} is not lost: it reports to this server"),
         }))
     }

@@ -202,7 +202,7 @@ impl Engine {
         let affected = if retried.is_empty() { 0 } else { self.leases().reset(id, retried, tx).len() };
         if affected > 0 {
             self.workflows.session.add(id);
-            let message = format!("{} retried, {} in all", count(retries, "failed job"), count(affected, "job"));
+            let message = format!("{} retried, {} in total", count(retries, "failed job"), count(affected, "job"));
             tx.event(Some(id), EventReason::RecoveryStarted, message);
         }
         let regenerated = match regenerate {
@@ -375,7 +375,7 @@ fn pending_failed(workflow: &LiveWorkflow, references: &[String]) -> Result<BTre
         Some(job) => {
             let (name, state) = (graph.name(*job), graph.job(*job).state());
             Err(CommandError::Conflict(format!(
-                "job '{name}' is {state}; only a job that is pending_failed waits for a decision"
+                "job '{name}' is {state}; only jobs in state pending_failed need a decision"
             )))
         }
     }

@@ -194,9 +194,8 @@ pub(super) fn check_regeneration(workflow: &LiveWorkflow) -> Result<(), CommandE
         return Err(CommandError::Conflict(message));
     }
     if workflow.schedulers.are_sized_by_jobs() {
-        let message = format!(
-            "Torc plans the allocations of workflow '{name}' by the requirements of its jobs; there is nothing to regenerate"
-        );
+        let message =
+            format!("Torc plans the allocations of workflow '{name}' itself; there are no schedulers to regenerate");
         return Err(CommandError::Conflict(message));
     }
     Ok(())
@@ -274,7 +273,11 @@ fn chosen_scheduler(workflow: &LiveWorkflow, name: Option<&str>) -> Result<Strin
         (Some(name), _) => Err(no_scheduler(workflow, name)),
         (None, [only]) => Ok((*only).to_owned()),
         (None, []) => Err(CommandError::Conflict(format!("workflow '{}' has no Slurm scheduler", workflow.row().name))),
-        (None, several) => Err(CommandError::Conflict(format!("which scheduler? There are {}", several.join(", ")))),
+        (None, several) => Err(CommandError::Conflict(format!(
+            "workflow '{}' has several Slurm schedulers; name one of them: {}",
+            workflow.row().name,
+            several.join(", ")
+        ))),
     }
 }
 

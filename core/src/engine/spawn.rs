@@ -59,14 +59,16 @@ impl Spawn<'_> {
     /// Returns the caller if its named attempt is running. A start that its runner has not reported yet counts.
     fn running_caller(&self, workflow: &LiveWorkflow) -> Result<JobId, CommandError> {
         if self.lineage.is_empty() || self.lineage.chars().any(char::is_control) {
-            return Err(CommandError::Invalid("a lineage needs a name without control characters".to_owned()));
+            return Err(CommandError::Invalid(
+                "the name of a lineage must not be empty or contain control characters".to_owned(),
+            ));
         }
         let job = workflow.require_job(self.caller)?;
         let record = workflow.graph.job(job);
         let runs = record.state().is_held() && (record.run(), record.attempt()) == (self.run, self.attempt);
         if !runs || workflow.is_canceled() {
             return Err(CommandError::Conflict(format!(
-                "only a running job can spawn jobs: attempt {} of job '{}' in run {} does not run",
+                "only a running job can spawn jobs: attempt {} of job '{}' in run {} is not running",
                 self.attempt,
                 workflow.graph.name(job),
                 self.run
@@ -87,7 +89,7 @@ impl Spawn<'_> {
             return Ok(true);
         }
         let message = format!(
-            "{count} of {all} jobs exist already, e.g. '{first}': a call adds all of its jobs or, repeated, none of them"
+            "{count} of {all} jobs already exist, e.g. '{first}': a call must add all of its jobs, or none if it is repeated"
         );
         Err(CommandError::Conflict(message))
     }
@@ -107,7 +109,7 @@ impl Spawn<'_> {
         let total = workflow.graph.len() as usize + self.new_jobs().len();
         if total > self.max_jobs {
             return Err(CommandError::Invalid(format!(
-                "{total} jobs, but {} is the limit of this server",
+                "the workflow would have {total} jobs; the limit of this server is {}",
                 self.max_jobs
             )));
         }

@@ -256,7 +256,7 @@ fn stall(workflow: &LiveWorkflow) -> (Reason, String) {
     let counts = workflow.graph.counts();
     let is_still = counts.leased + counts.running + counts.recovering == 0 && !workflow.leases.has_revoked_jobs();
     if counts.pending_failed > 0 && counts.ready == 0 && is_still {
-        return (Reason::PendingFailedJobs, "failed jobs wait for a decision".to_owned());
+        return (Reason::PendingFailedJobs, "failed jobs need a manual decision".to_owned());
     }
     let stall = allocation_stall(workflow).filter(|_| is_still && counts.ready > 0 && !workflow.is_canceled());
     stall.unwrap_or((Reason::NotStalled, String::new()))

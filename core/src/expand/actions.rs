@@ -26,7 +26,7 @@ pub fn check(spec: &WorkflowSpec, jobs: &mut Names<'_>, report: &mut ProblemColl
         check_names(action, &field, jobs, report);
         let chooses = action.jobs.is_some() || action.job_name_regexes.is_some();
         if chooses && chosen_jobs(action, jobs).is_empty() {
-            report.add(Problem::error(&field, "the action chooses jobs, but there is no such job"));
+            report.add(Problem::error(&field, "the action selects no existing job"));
         }
         check_scheduler(action, &field, spec, report);
     }

@@ -61,11 +61,11 @@ impl IdentifierUses {
         let identifier = file.identifier.as_deref().unwrap_or_default();
         let is_reserved = RESERVED.contains(&identifier) || RESERVED_PREFIXES.iter().any(|p| identifier.starts_with(p));
         if identifier.trim().is_empty() {
-            Some("the identifier is blank".to_owned())
+            Some("the identifier must not be blank".to_owned())
         } else if is_reserved {
-            Some(format!("Torc itself uses `{identifier}`"))
+            Some(format!("`{identifier}` is reserved by Torc"))
         } else if self.written.get(number) == Some(&true) {
-            Some(format!("a job writes file `{}`, and only files that none writes can have an identifier", file.name))
+            Some(format!("file `{}` is the output of a job; only inputs can have an identifier", file.name))
         } else if self.read.get(number) != Some(&true) && !is_recorded {
             Some(format!("no job reads file `{}`", file.name))
         } else {

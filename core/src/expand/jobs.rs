@@ -76,7 +76,7 @@ pub fn too_many_edges(most: usize) -> Problem {
     let message = format!("more than {most} dependencies, which is the limit");
     Problem::error("spec.jobs", message)
         .kind(ProblemKind::TooLarge)
-        .hint("put a job between the two stages: it waits for all of the first, and all of the second wait for it")
+        .hint("add a job between the two stages that depends on the first stage, and let the second stage depend on it")
 }
 
 /// The compiled texts of a job.
@@ -332,8 +332,9 @@ impl JobExpander<'_, '_> {
         let mut labels: Vec<String> = self.templates.labels.iter().map(|label| label.text(self.family, row)).collect();
         for (at, label) in labels.iter().enumerate() {
             if label.is_empty() || label.contains(',') || label.trim() != label {
-                let message =
-                    format!("`{label}` is no label: a label is not empty and has no comma and no blanks around it");
+                let message = format!(
+                    "`{label}` is not a label: a label is not empty, contains no comma, and has no blank at its start or end"
+                );
                 self.report.add(Problem::error(self.field(&format!("labels[{at}]")), message));
             }
         }
@@ -349,7 +350,7 @@ impl JobExpander<'_, '_> {
             let problem = Problem::error(self.field("scheduler"), format!("there is no Slurm scheduler `{name}`"));
             self.report.add(with_suggestion(problem, nearest(name, known)));
         } else if !labels.is_empty() {
-            self.report.add(Problem::error(self.field("labels"), "a job has a scheduler or labels, not both"));
+            self.report.add(Problem::error(self.field("labels"), "a job has either labels or a scheduler, not both"));
         }
     }
 }

@@ -30,9 +30,9 @@ pub struct SharedParameters<'a> {
 /// The reason why an entry has no rows.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FamilyError {
-    #[error("a table excludes `parameters`, `parameterMode` and `useParameters`")]
+    #[error("a table cannot be combined with `parameters`, `parameterMode` or `useParameters`")]
     TableAndInline,
-    #[error("either a table of its own or the workflow's, not both")]
+    #[error("use either its own table or the workflow's, not both")]
     TwoTables,
     #[error("the workflow has no `parametersFile` to use")]
     NoSharedTable,
@@ -44,7 +44,9 @@ pub enum FamilyError {
     RaggedTable { row: usize, found: usize, columns: usize },
     #[error("parameter `{name}`: {error}")]
     Value { name: String, error: ValueError },
-    #[error("zip needs lists of one length, but `{first}` has {first_length} values and `{other}` has {other_length}")]
+    #[error(
+        "zip needs lists of equal length, but `{first}` has {first_length} values and `{other}` has {other_length}"
+    )]
     UnequalLengths { first: String, first_length: usize, other: String, other_length: usize },
     #[error("the product of the parameters has more than {0} combinations, which is the limit")]
     TooMany(usize),

@@ -20,11 +20,11 @@ pub fn expand(written: &[ResourceRequirements], report: &mut ProblemCollector) -
     for (at, entry) in written.iter().enumerate() {
         let field = |name: &str| format!("spec.resourceRequirements[{at}].{name}");
         if entry.name == DEFAULT_REQUIREMENTS {
-            let message = format!("`{DEFAULT_REQUIREMENTS}` is what jobs have that name no requirements");
+            let message = format!("`{DEFAULT_REQUIREMENTS}` is reserved: jobs without resource requirements use it");
             report.add(Problem::error(field("name"), message).hint("choose another name"));
         }
         if let Some(first) = seen.insert(&entry.name, at) {
-            let message = format!("`{}` is the name of spec.resourceRequirements[{first}] too", entry.name);
+            let message = format!("the name `{}` is already used by spec.resourceRequirements[{first}]", entry.name);
             report.add(Problem::error(field("name"), message));
         }
         let memory = parse_memory(&entry.memory);

@@ -13,7 +13,7 @@ use super::value::Scalar;
 /// The reason why a text is not a table.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
-    #[error("a table ends in .csv, .json, .jsonl or .ndjson")]
+    #[error("the name of a table must end in .csv, .json, .jsonl or .ndjson")]
     Extension,
     #[error("line {line} is not CSV: {error}")]
     Csv { line: u64, error: String },
@@ -25,7 +25,7 @@ pub enum TableError {
     Json(String),
     #[error("line {line} is not JSON: {error}")]
     JsonLine { line: usize, error: String },
-    #[error("a JSON table is a list of objects")]
+    #[error("a JSON table must be a list of objects")]
     NotAList,
     #[error("row {0} is not an object")]
     NotAnObject(usize),
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn what_is_no_table_says_why() {
         let table = [
-            ("t.txt", "a\n1\n", "a table ends in"),
+            ("t.txt", "a\n1\n", "must end in"),
             ("t.csv", "a,b\n1\n", "line 2 is not CSV"),
             ("t.csv", "a,b\n1,\n", "row 1 has no value for `b`"),
             ("t.csv", "a,a\n1,2\n", "column `a` appears twice"),
@@ -185,8 +185,8 @@ mod tests {
             ("t.csv", "a,b\n1,2\n3\n", "line 3 is not CSV"),
             ("t.json", r#"[{"a":1},2]"#, "row 2 is not an object"),
             ("t.jsonl", "{\"a\":1}\n\n{", "line 3 is not JSON"),
-            ("json", "[]", "a table ends in"),
-            ("t.json5", "[]", "a table ends in"),
+            ("json", "[]", "must end in"),
+            ("t.json5", "[]", "must end in"),
         ];
         for (file, text, expected) in table {
             let error = parse(file, text).unwrap_err().to_string();

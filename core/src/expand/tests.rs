@@ -339,7 +339,7 @@ fn every_circle_is_named_and_nothing_hides_another() {
     ];
     assert_eq!(fields, expected, "{found:#?}");
     assert_eq!(found[3].1, "jobs wait for each other: a -> b -> a");
-    let rows = "jobs wait for each other: c_1 -> d_1 -> c_1 (and so do 2 more groups of jobs of the same entries)";
+    let rows = "jobs wait for each other: c_1 -> d_1 -> c_1 (and 2 more cycles of jobs of the same entries)";
     assert_eq!(found[4].1, rows);
 }
 
@@ -420,10 +420,10 @@ fn identifiers_belong_to_files_that_are_only_read() {
     let table = [
         (document(false, "doi:1", reader()), "needs `enableRoCrate"),
         (document(true, " ", reader()), "blank"),
-        (document(true, "#torc-x", reader()), "Torc itself"),
+        (document(true, "#torc-x", reader()), "is reserved by Torc"),
         (document(true, "g.csv", reader()), "the path of file `g`"),
         (document(true, "doi:1", json!({"name": "j", "command": "x"})), "no job reads"),
-        (document(true, "doi:1", json!({"name": "j", "command": "x", "outputFiles": ["f"]})), "a job writes"),
+        (document(true, "doi:1", json!({"name": "j", "command": "x", "outputFiles": ["f"]})), "is the output of a job"),
     ];
     for (document, expected) in table {
         let found = problems(document.clone());

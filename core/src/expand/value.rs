@@ -43,7 +43,7 @@ pub enum ValueError {
     FileNotRead(String),
     #[error("`@` must be followed by the name of a file")]
     FileName,
-    #[error("a parameter is a range, a list, a file or a single value, not a map")]
+    #[error("a parameter must be a range, a list, a file or a single value, not a map")]
     Map,
 }
 

@@ -44,21 +44,23 @@ fn literals(spec: &WorkflowSpec) -> Result<BTreeMap<String, String>, Vec<Problem
     for (name, value) in &spec.variables {
         let field = format!("spec.variables.{name}");
         if !is_identifier(name) {
-            let message = format!("`{name}` cannot be the name of a variable");
-            problems.push(Problem::error(&field, message).hint("use letters, digits and _, and start with no digit"));
+            let message = format!("`{name}` is not a valid name of a variable");
+            problems.push(
+                Problem::error(&field, message).hint("use letters, digits and '_', and do not begin with a digit"),
+            );
             continue;
         }
         let literal = match value {
             Value::String(text) => text.clone(),
             Value::Number(_) | Value::Bool(_) => value.to_string(),
             _ => {
-                problems.push(Problem::error(field, "a variable is a text, a number or true or false"));
+                problems.push(Problem::error(field, "a variable must be a text, a number or a boolean"));
                 continue;
             }
         };
         if let Some(token) = tokens(&literal).find(|token| is_identifier(token.name)) {
-            let message = format!("a variable is a literal, but this one contains `{{{}}}`", token.name);
-            problems.push(Problem::error(field, message).hint("put the pieces together where they are used"));
+            let message = format!("a variable cannot refer to `{{{}}}`", token.name);
+            problems.push(Problem::error(field, message).hint("write both placeholders in the text that uses them"));
             continue;
         }
         literals.insert(name.clone(), literal);
@@ -218,9 +220,9 @@ mod tests {
             (json!({"root": "/x"}), "spec.jobs[0].command", "`{rot}` is neither"),
             (json!({"root": "/x"}), "spec.jobs[0].command", "`{other}` is neither"),
             (json!({"p": "/x"}), "spec.variables.p", "both a variable and a parameter"),
-            (json!({"1a": "/x"}), "spec.variables.1a", "cannot be the name"),
-            (json!({"a": ["/x"]}), "spec.variables.a", "a variable is a text"),
-            (json!({"a": "{b}/x", "b": "y"}), "spec.variables.a", "contains `{b}`"),
+            (json!({"1a": "/x"}), "spec.variables.1a", "is not a valid name"),
+            (json!({"a": ["/x"]}), "spec.variables.a", "a variable must be a text"),
+            (json!({"a": "{b}/x", "b": "y"}), "spec.variables.a", "cannot refer to `{b}`"),
         ];
         for (variables, field, message) in table {
             let problems = resolved(&spec(json!({"variables": variables, "jobs": jobs.clone()}))).unwrap_err();

@@ -58,7 +58,7 @@ fn short_walltimes(spec: &WorkflowSpec, expanded: &Expanded, warnings: &mut Vec<
 /// Warns about entries whose own parameters make `useParameters` ineffective.
 fn overridden_parameters(field: &str, entry: &Parameterization, warnings: &mut Vec<Problem>) {
     if entry.use_parameters.is_some() && !entry.parameters.is_empty() {
-        let message = "the entry has `parameters` of its own, so `useParameters` does nothing";
+        let message = "the entry has its own `parameters`, so `useParameters` has no effect";
         warnings.push(Problem::warning(format!("{field}.useParameters"), message));
     }
 }
@@ -78,7 +78,7 @@ fn replaced_lists(spec: &WorkflowSpec, warnings: &mut Vec<Problem>) {
                 job.command.split(token.as_str()).skip(1).filter_map(|rest| rest.split('}').next()).collect();
             let lost = list.iter().flatten().find(|name| !named.is_empty() && !named.contains(name.as_str()));
             if let Some(name) = lost.filter(|name| !name.contains('{')) {
-                let message = format!("the command names `{token}…}}`, which replaces this list, and `{name}` is lost");
+                let message = format!("the command names `{token}…}}`, which replaces this list; `{name}` is ignored");
                 warnings.push(Problem::warning(format!("spec.jobs[{at}].{field}"), message));
             }
         }

@@ -66,10 +66,7 @@ fn evidence_lines(
     let Some(cause) = diagnosis else { return Vec::new() };
     let mut said = vec![failure(cause, row.return_code)];
     if row.cause.is_some_and(|found| found != cause) {
-        said.push(format!(
-            "it was reported as {}, and what was measured speaks for {cause}",
-            row.cause.unwrap_or(cause)
-        ));
+        said.push(format!("it was reported as {}, but the measurements indicate {cause}", row.cause.unwrap_or(cause)));
     }
     said.extend(row.message.clone());
     // The requirements of earlier attempts are not stored. Recovery or the user may have raised them since.
@@ -79,11 +76,11 @@ fn evidence_lines(
         let is_missed = cause == Cause::OutOfMemory && peak < needs.memory_bytes;
         let missed = if is_missed { " when it was last measured" } else { "" };
         let (peak, limit) = (format_bytes(peak), format_bytes(needs.memory_bytes));
-        said.push(format!("its peak memory was {peak}{missed}; it asks for {limit}{now}"));
+        said.push(format!("its peak memory was {peak}{missed}; it requests {limit}{now}"));
     }
     if cause == Cause::Timeout {
         let (ran, asked) = (format_duration(run_seconds), format_duration(needs.runtime_seconds));
-        said.push(format!("it ran for {ran}; it asks for {asked}{now}"));
+        said.push(format!("it ran for {ran}; it requests {asked}{now}"));
     }
     said
 }
@@ -97,14 +94,14 @@ fn retry_reason(row: &ResultRow, next: Option<&EndedAttempt<'_>>, diagnosis: Opt
     }
     let sentence = match diagnosis.or(row.cause) {
         None if row.state == JobState::Completed => {
-            "it ran again because it, its inputs or a job before it were changed or run again"
+            "it ran again because it, its inputs or a dependency changed or ran again"
         }
-        Some(cause) if cause.is_loss() => "it was tried again: that was not its fault",
-        Some(Cause::Stopped) => "it was tried again: its runner had been stopped",
-        Some(Cause::OutOfMemory) => "it was tried again, with more memory if recovery or a person gave it that",
-        Some(Cause::Timeout) => "it was tried again, with more time if recovery or a person gave it that",
-        Some(Cause::Canceled) => "it was wanted again",
-        Some(_) => "it was tried again: a failure handler, the recovery policy or a person said so",
+        Some(cause) if cause.is_loss() => "it was retried: the job did not cause the failure",
+        Some(Cause::Stopped) => "it was retried: its runner had been stopped",
+        Some(Cause::OutOfMemory) => "it was retried, with more memory if recovery or a user raised it",
+        Some(Cause::Timeout) => "it was retried, with more time if recovery or a user raised it",
+        Some(Cause::Canceled) => "it was reset to run again",
+        Some(_) => "it was retried by a failure handler, the recovery policy or a user",
         None => return None,
     };
     Some(sentence.to_owned())

@@ -86,12 +86,12 @@ fn a_ready_job_says_what_no_runner_has() {
         (
             vec![runner(4, 64, &[], None), runner(2, 8, &[], None)],
             ReasonKind::Capacity,
-            "the biggest, on n1, has 4 CPUs, 64g of memory",
+            "the largest, on n1, has 4 CPUs, 64g of memory",
         ),
         (
             vec![runner(8, 16, &[], Some(1_200))],
             ReasonKind::TimeLeft,
-            "it needs 1h, and no runner has so much time left: the most is 18m30s before its first signal, on n1 (20m left, of \
+            "it needs 1h, but no runner has enough time left: the most is 18m30s before its first signal, on n1 (20m left, of \
              which 1m30s are for the signal and the headroom)",
         ),
         (vec![runner(8, 16, &[], Some(3_569))], ReasonKind::TimeLeft, "it needs 1h"),
@@ -149,7 +149,7 @@ fn slurms_own_words_are_shown() {
     let active = SlurmFacts { is_used: true, active: vec!["torc-wf1-a1".to_owned()], ..SlurmFacts::default() };
     let (kind, message) = of_ready(&job, &[], &active);
     assert_eq!(kind, ReasonKind::Busy, "one is there, so none has to be asked for");
-    assert!(message.starts_with("its allocation torc-wf1-a1 runs and takes no job"), "{message}");
+    assert!(message.starts_with("its allocation torc-wf1-a1 is running but accepts no jobs"), "{message}");
     let limit = SlurmFacts { held_back: 3, ..SlurmFacts::default() };
     assert_eq!(of_ready(&job, &[], &limit).0, ReasonKind::AllocationLimit);
     let silent = SlurmFacts { unreachable: Some("socket timed out"), ..SlurmFacts::default() };
@@ -230,10 +230,10 @@ fn each_attempt_tells_how_it_ended_and_why_another_followed() {
     ];
     let attempts: Vec<EndedAttempt<'_>> = rows.iter().map(|result| EndedAttempt { result, node: Some("n1") }).collect();
     let told = attempt_reports(&attempts, &needs, true);
-    assert_eq!(told[0].then.as_deref(), Some("it was tried again: that was not its fault"));
+    assert_eq!(told[0].then.as_deref(), Some("it was retried: the job did not cause the failure"));
     assert_eq!(told[1].diagnosis, Some(Cause::OutOfMemory));
     assert!(
-        told[1].evidence.contains(&"its peak memory was 2 GiB; it asks for 1 GiB now".to_owned()),
+        told[1].evidence.contains(&"its peak memory was 2 GiB; it requests 1 GiB now".to_owned()),
         "{:?}",
         told[1].evidence
     );

@@ -73,14 +73,14 @@ pub fn ready_reasons(class: &JobClass, runners: &[ServingRunner<'_>], slurm: &Sl
     reasons.extend(mismatch(class, &live));
     if let (true, true, Some(first)) = (reasons.is_empty(), runners.is_empty(), slurm.active.first()) {
         let message =
-            format!("its allocation {first} runs and takes no job: it has only just begun, or is about to end");
+            format!("its allocation {first} is running but accepts no jobs: it has just started, or is about to end");
         let allocations = slurm.active.clone();
         reasons.push(Reason { allocations, ..Reason::new(ReasonKind::Busy, message) });
     }
     if reasons.is_empty() {
         let silent = runners.len();
         let message = match (silent, slurm.is_used) {
-            (0, true) => "no allocation of its workflow runs, and none has been asked for yet".to_owned(),
+            (0, true) => "no allocation of its workflow is running, and none has been submitted yet".to_owned(),
             (0, false) => "no runner serves its workflow".to_owned(),
             (1, _) => "the only runner of its workflow is silent".to_owned(),
             (count, _) => format!("all {count} runners of its workflow are silent"),
@@ -103,11 +103,10 @@ fn slurm_wait_reasons(slurm: &SlurmFacts<'_>) -> Vec<Reason> {
         ));
     }
     if let Some(sentence) = slurm.unplaced {
-        reasons.push(Reason::new(ReasonKind::NoPartition, format!("no allocation can be asked for: {sentence}")));
+        reasons.push(Reason::new(ReasonKind::NoPartition, format!("no allocation can be requested: {sentence}")));
     }
     if slurm.is_exhausted {
-        let message =
-            "allocations ended one after another without a job having ended in them, so no more are asked for";
+        let message = "several allocations in a row ended without a finished job, so no more are submitted";
         reasons.push(Reason::new(ReasonKind::AllocationsFruitless, message));
     }
     let waiting: Vec<&WaitingAllocation> = slurm.pending.iter().filter(|one| one.slurm_job_id.is_some()).collect();
@@ -116,7 +115,7 @@ fn slurm_wait_reasons(slurm: &SlurmFacts<'_>) -> Vec<Reason> {
         reasons
             .push(Reason { allocations, ..Reason::new(ReasonKind::AllocationPending, pending(first, waiting.len())) });
     } else if slurm.held_back > 0 && reasons.is_empty() {
-        let message = "there are as many allocations as `maxAllocations` allows; it waits for one of them";
+        let message = "the limit of concurrent allocations is reached (`maxAllocations`); it waits for one of them";
         reasons.push(Reason::new(ReasonKind::AllocationLimit, message));
     }
     reasons
@@ -125,8 +124,7 @@ fn slurm_wait_reasons(slurm: &SlurmFacts<'_>) -> Vec<Reason> {
 fn pending(first: &WaitingAllocation, count: usize) -> String {
     let number = first.slurm_job_id.as_deref().unwrap_or_default();
     let others = if count > 1 { format!(" (and {} more)", count - 1) } else { String::new() };
-    let why =
-        first.reason.as_ref().map_or_else(|| "it has not said why".to_owned(), |reason| format!("reason {reason}"));
+    let why = first.reason.as_ref().map_or_else(|| "no reason given".to_owned(), |reason| format!("reason {reason}"));
     let when = first.estimated_start.as_ref().map_or(String::new(), |time| format!(", expected to start at {time}"));
     format!("its allocation {}, Slurm job {number}{others}, waits in Slurm's queue: {why}{when}", first.name)
 }
@@ -143,7 +141,9 @@ fn mismatch(class: &JobClass, runners: &[&ServingRunner<'_>]) -> Option<Reason> 
     let labelled: Vec<&ServingRunner<'_>> = runners.iter().filter(labels_match).copied().collect();
     if labelled.is_empty() {
         let message = match class.labels.as_slice() {
-            [] => "every runner of its workflow has labels, and those run only jobs with labels".to_owned(),
+            [] => {
+                "every runner of its workflow has labels, and runners with labels only run jobs with labels".to_owned()
+            }
             [label] => format!("no runner has its label `{label}`"),
             several => format!("no runner has all of its labels ({})", several.join(", ")),
         };
@@ -167,7 +167,7 @@ fn too_late(needs: &Requirements, usable_seconds: i64, runner: &ServingRunner<'_
     let EndMargin { headroom_seconds, notice_seconds, .. } = runner.end;
     let reserved = format_duration(headroom_seconds.saturating_add(notice_seconds));
     format!(
-        "it needs {}, and no runner has so much time left: the most is {} before its first signal, on {} ({left} left, of which \
+        "it needs {}, but no runner has enough time left: the most is {} before its first signal, on {} ({left} left, of which \
          {reserved} are for the signal and the headroom)",
         format_duration(needs.runtime_seconds),
         format_duration(usable_seconds.max(0)),
@@ -182,9 +182,9 @@ fn too_big(needs: &Requirements, runners: &[&ServingRunner<'_>]) -> Reason {
     };
     let biggest = runners.iter().max_by_key(size);
     let has = biggest.map_or_else(String::new, |runner| {
-        format!("; the biggest, on {}, has {}", runner.host, resources(&runner.view.capacity))
+        format!("; the largest, on {}, has {}", runner.host, resources(&runner.view.capacity))
     });
-    let message = format!("it needs {}, and no runner is big enough{has}", requirements(needs));
+    let message = format!("it needs {}, but no runner is large enough{has}", requirements(needs));
     Reason::new(ReasonKind::Capacity, message)
 }
 

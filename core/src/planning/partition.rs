@@ -84,7 +84,7 @@ pub enum NoMatchingPartition {
         most: i64,
     },
     /// No partition lets a job have so many nodes.
-    #[error("{} {} more than any partition gives a job ({most})", count(*needed, "node"), is_or_are(*needed))]
+    #[error("{} {} more than any partition allows for a job ({most})", count(*needed, "node"), is_or_are(*needed))]
     Nodes {
         /// The amount that the job needs.
         needed: i64,
@@ -93,7 +93,7 @@ pub enum NoMatchingPartition {
     },
     /// No partition allows a walltime that is long enough.
     #[error(
-        "a runtime of {} needs a walltime of {} (start-up, warning and headroom included), but at most {} can be had",
+        "a runtime of {} needs a walltime of {} (start-up, warning and headroom included), but the longest available is {}",
         format_duration(*runtime),
         format_duration(*needed),
         format_duration(*most)
@@ -107,10 +107,10 @@ pub enum NoMatchingPartition {
         most: i64,
     },
     /// Each need is met by some partition, but no partition meets all needs.
-    #[error("no partition has all that it needs at once")]
+    #[error("no partition meets all of its requirements at once")]
     Together,
     /// It fits only into a partition that a document must name.
-    #[error("it only fits in '{name}', which has to be named")]
+    #[error("it fits only in partition '{name}', which must be named explicitly")]
     OnRequest {
         /// Name of the partition.
         name: String,
@@ -340,9 +340,9 @@ pub(super) mod tests {
             (needs(1, 1, 9, 1, 1), "9 GPUs on a node are more than any partition has (8)"),
             (
                 needs(1, 1, 0, 1, 241),
-                "a runtime of 10d1h needs a walltime of 10d1h (start-up, warning and headroom included), but at most 10d can be had",
+                "a runtime of 10d1h needs a walltime of 10d1h (start-up, warning and headroom included), but the longest available is 10d",
             ),
-            (needs(200, 1, 0, 1, 1), "it only fits in 'vip', which has to be named"),
+            (needs(200, 1, 0, 1, 1), "it fits only in partition 'vip', which must be named explicitly"),
         ];
         for (needs, expected) in cases {
             assert_eq!(chosen(&needs), expected);

@@ -60,7 +60,7 @@ impl LossReason {
     pub const fn message(self) -> &'static str {
         match self {
             Self::Ended => "its runner's processes have ended",
-            Self::Rebooted => "its runner's machine has booted since",
+            Self::Rebooted => "its runner's machine has rebooted",
             Self::Assumed => "its runner was declared lost",
         }
     }

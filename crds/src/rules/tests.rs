@@ -185,8 +185,8 @@ fn immutable_fields_are_refused_with_the_same_message() {
             vec!["spec.stopPolicy: a canceled workflow continues only with a higher `runId`"],
         ),
         ("runId: 2", "runId: 2", vec![]),
-        ("runId: 2", "runId: 1", vec!["spec.runId: must not become lower"]),
-        ("runId: 2", "", vec!["spec.runId: must not become lower"]),
+        ("runId: 2", "runId: 1", vec!["spec.runId: must not decrease"]),
+        ("runId: 2", "", vec!["spec.runId: must not decrease"]),
         ("stopPolicy: 'Cancel'", "stopPolicy: 'Cancel'", vec![]),
         ("stopPolicy: 'Drain'", "", vec![]),
         ("stopPolicy: 'Cancel'", "", vec!["spec.stopPolicy: a canceled workflow continues only with a higher `runId`"]),
@@ -196,7 +196,7 @@ fn immutable_fields_are_refused_with_the_same_message() {
             vec!["spec.stopPolicy: a canceled workflow continues only with a higher `runId`"],
         ),
         ("stopPolicy: 'Cancel', runId: 2", "runId: 3", vec![]),
-        ("stopPolicy: 'Cancel', runId: 2", "stopPolicy: 'Cancel', runId: 1", vec!["spec.runId: must not become lower"]),
+        ("stopPolicy: 'Cancel', runId: 2", "stopPolicy: 'Cancel', runId: 1", vec!["spec.runId: must not decrease"]),
         ("stopPolicy: 'None'", "stopPolicy: 'Cancel'", vec![]),
         ("stopPolicy: 'Cancel', runId: 3", "stopPolicy: 'None', runId: 4", vec![]),
         ("managedBy: 'x.org/y'", "managedBy: 'x.org/y'", vec![]),
@@ -210,7 +210,6 @@ fn immutable_fields_are_refused_with_the_same_message() {
         assert_eq!(said, expected, "{old} -> {new}");
     }
     let lower = updated(&workflow("runId: 2").spec, &workflow("runId: 1").spec);
-    let expected =
-        Problem::error("spec.runId", "must not become lower").hint("a higher number runs the workflow again");
+    let expected = Problem::error("spec.runId", "must not decrease").hint("a higher number runs the workflow again");
     assert_eq!(lower, [expected]);
 }

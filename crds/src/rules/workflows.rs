@@ -3,7 +3,7 @@
 use super::Rule;
 use super::quantities::{DURATION, DURATION_WORDS, MEMORY, MEMORY_WORDS, ORPHAN_AFTER, WALLTIME, WALLTIME_WORDS};
 
-const OWN_AND_SHARED_TABLE: &str = "its own parameters file and the workflow's exclude each other";
+const OWN_AND_SHARED_TABLE: &str = "use either its own parameters file or the workflow's, not both";
 const NOT_BOTH_TABLES: &str = "!has(self.parametersFile) || !has(self.useParametersFile) || !self.useParametersFile";
 const MODES: &str = "remove it, or use mode auto, which accepts the keys of both";
 const ONE_WORD: &str = "self.contains('{') || self.matches('^[A-Za-z0-9+_.@:-]+$')";
@@ -12,7 +12,7 @@ const ONE_WORD_WORDS: &str = r#""'" + self + "' is not a single word""#;
 /// All rules, in the order of the document.
 pub const WORKFLOW: &[Rule] = &[
     NAME,
-    Rule::new("spec", "self.runId >= oldSelf.runId", "must not become lower")
+    Rule::new("spec", "self.runId >= oldSelf.runId", "must not decrease")
     .field("runId")
     .hint("a higher number runs the workflow again"),
     Rule::new(
@@ -31,7 +31,7 @@ pub const WORKFLOW: &[Rule] = &[
     Rule::new(
         "spec.jobs[]",
         "!has(self.scheduler) || !has(self.labels) || size(self.labels) == 0",
-        "labels and a scheduler exclude each other",
+        "a job has either labels or a scheduler, not both",
     )
     .field("labels")
     .hint("a job of a scheduler runs in that scheduler's allocations"),
@@ -40,7 +40,7 @@ pub const WORKFLOW: &[Rule] = &[
     Rule::new("spec.userData[]", NOT_BOTH_TABLES, OWN_AND_SHARED_TABLE).field("parametersFile"),
     Rule::new("spec.resourceRequirements[]", "self.name != 'default'", "'default' is reserved")
         .field("name")
-        .hint("jobs without resource requirements have it"),
+        .hint("jobs without resource requirements use it"),
     Rule::with_message_expression("spec.resourceRequirements[].memory", MEMORY, MEMORY_WORDS).parsed(),
     Rule::with_message_expression("spec.resourceRequirements[].runtime", DURATION, DURATION_WORDS).parsed(),
     Rule::with_message_expression("spec.slurmSchedulers[].walltime", WALLTIME, WALLTIME_WORDS).parsed(),
@@ -117,7 +117,7 @@ pub const WORKFLOW: &[Rule] = &[
     Rule::new(
         "spec.prefetch",
         "!has(self.refillThreshold) || !has(self.maxQueued) || self.refillThreshold <= self.maxQueued",
-        "must not be more than `maxQueued`, the jobs that may wait",
+        "must not be more than `maxQueued`",
     )
     .field("refillThreshold"),
     Rule::with_message_expression("spec.orphanAfter", ORPHAN_AFTER, DURATION_WORDS).parsed(),
@@ -129,9 +129,13 @@ pub(super) const NAME: Rule =
     Rule::new("", "size(self.metadata.name) <= 52", "`metadata.name` must have at most 52 characters");
 
 const fn of_slurm_mode(field: &'static str, cel: &'static str) -> Rule {
-    Rule::new("spec.executionConfig", cel, "belongs to slurm mode, but the mode is direct").field(field).hint(MODES)
+    Rule::new("spec.executionConfig", cel, "applies only to slurm mode, but the mode is direct")
+        .field(field)
+        .hint(MODES)
 }
 
 const fn of_direct_mode(field: &'static str, cel: &'static str) -> Rule {
-    Rule::new("spec.executionConfig", cel, "belongs to direct mode, but the mode is slurm").field(field).hint(MODES)
+    Rule::new("spec.executionConfig", cel, "applies only to direct mode, but the mode is slurm")
+        .field(field)
+        .hint(MODES)
 }

@@ -10,7 +10,7 @@ use crate::problem::Problem;
 use crate::quantity::count;
 use crate::workflow::WorkflowSpec;
 
-const EXCLUDES: &str = "a parameters file and inline parameters exclude each other";
+const EXCLUDES: &str = "use either a parameters file or inline parameters, not both";
 
 pub(super) fn check(spec: &WorkflowSpec, found: &mut Findings) {
     let jobs = spec.jobs.iter().map(|job| &job.parameterization);

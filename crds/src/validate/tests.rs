@@ -91,7 +91,7 @@ fn labels_and_environment() {
         ("jobs: [{name: 'a', command: 'x', labels: ['a,b']}]", "jobs[0].labels[0]: a label must not contain a comma"),
         (
             "jobs: [{name: 'a', command: 'x', labels: ['a'], scheduler: 's'}], slurmSchedulers: [{name: 's', account: 'x'}]",
-            "jobs[0].labels: labels and a scheduler exclude each other",
+            "jobs[0].labels: a job has either labels or a scheduler, not both",
         ),
         ("jobs: [{name: 'a', command: 'x', priority: -1}]", "jobs[0].priority: must be at least 0, not -1"),
         ("env: {'1A': 'x'}", "env.1A: '1A' is not a valid name of an environment variable"),
@@ -144,15 +144,15 @@ fn parameters_and_variables() {
     refuses(&[
         (
             "jobs: [{name: 'a', command: 'x', parametersFile: 't.csv', parameters: {i: 1}}]",
-            "jobs[0].parametersFile: a parameters file and inline parameters exclude each other",
+            "jobs[0].parametersFile: use either a parameters file or inline parameters, not both",
         ),
         (
             "jobs: [{name: 'a', command: 'x', parametersFile: 't.csv', useParametersFile: true}], parametersFile: 'u.csv'",
-            "jobs[0].parametersFile: its own parameters file and the workflow's exclude each other",
+            "jobs[0].parametersFile: use either its own parameters file or the workflow's, not both",
         ),
         (
             "files: [{name: 'a', path: 'x', useParametersFile: true, parameters: {i: 1}}], parametersFile: 'u.csv'",
-            "files[0].useParametersFile: a parameters file and inline parameters exclude each other",
+            "files[0].useParametersFile: use either a parameters file or inline parameters, not both",
         ),
         (
             "userData: [{name: 'a', useParametersFile: true}]",
@@ -160,7 +160,7 @@ fn parameters_and_variables() {
         ),
         (
             "parametersFile: 'u.csv', parameters: {i: 1}",
-            "parametersFile: a parameters file and inline parameters exclude each other",
+            "parametersFile: use either a parameters file or inline parameters, not both",
         ),
         (
             "jobs: [{name: 'a', command: 'x', useParameters: ['j']}], parameters: {i: 1}",
@@ -354,7 +354,7 @@ fn policies() {
         ("orphanAfter: 'PT0S'", "orphanAfter: must be longer than 0 seconds"),
         (
             "prefetch: {maxQueued: 10, refillThreshold: 11}",
-            "prefetch.refillThreshold: must not be more than `maxQueued`, the jobs that may wait",
+            "prefetch.refillThreshold: must not be more than `maxQueued`",
         ),
         ("dynamicJobs: {maxIterations: 0}", "dynamicJobs.maxIterations: must be at least 1, not 0"),
         ("runId: 0", "runId: must be at least 1, not 0"),

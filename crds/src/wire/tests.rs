@@ -404,7 +404,7 @@ fn words_of_the_protocol() {
         are_named(&[(role, name)]);
         assert_eq!((role.as_str(), role.is_job(), name.parse()), (name, is_job, Ok(role)), "{name}");
     }
-    assert_eq!("other".parse::<LeaseRole>(), Err("'other' is no kind of lease".to_owned()));
+    assert_eq!("other".parse::<LeaseRole>(), Err("unknown kind of lease 'other'".to_owned()));
     assert_eq!((RunnerDirective::default(), LeaseRole::default()), (RunnerDirective::Continue, LeaseRole::Job));
 }
 

@@ -341,7 +341,7 @@ impl JobTable {
             return;
         }
         let Some(prepared) = self.templates.get(&order.template).cloned() else {
-            self.never_ran(order, before, None, not_started(126, "the template of the order is unknown"));
+            self.never_ran(order, before, None, not_started(126, "the template of the start request is unknown"));
             return;
         };
         let log_dir = Path::new(&prepared.template.log_dir);

@@ -128,7 +128,7 @@ fn quarantine_message(settings: &AgentSettings, node: usize, duration: Option<Du
         Some(duration) => {
             format!("Slurm does not start steps on node {name}: starting nothing there for {} s", duration.as_secs())
         }
-        None => format!("Slurm does not start steps on node {name}: giving the node up"),
+        None => format!("Slurm does not start steps on node {name}: no longer using the node"),
     }
 }
 

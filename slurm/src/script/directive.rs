@@ -52,7 +52,7 @@ impl Directives {
     /// Adds options as the user wrote them, on one line or several, with or without `#SBATCH`.
     pub(super) fn raw(&mut self, text: &str) -> Result<(), BadDirective> {
         if text.contains('\0') {
-            return Err(BadDirective::new("extra", "holds a character that no text has"));
+            return Err(BadDirective::new("extra", "contains a NUL character"));
         }
         for line in text.lines() {
             let options = line.trim();
@@ -72,7 +72,7 @@ impl Directives {
 /// Quotes a value for `sbatch`, which knows double quotes and backslashes and treats `#` as the start of a comment.
 fn quote(option: &str, value: &str) -> Result<String, BadDirective> {
     if value.chars().any(char::is_control) {
-        return Err(BadDirective::new(option, "may not hold line breaks or other control characters"));
+        return Err(BadDirective::new(option, "must not contain line breaks or other control characters"));
     }
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:,=@%+".contains(c);
     if !value.is_empty() && value.chars().all(plain) {

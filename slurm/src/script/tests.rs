@@ -72,14 +72,14 @@ fn the_whole_script() {
 #SBATCH --job-name=torc-wf3-a12
 #SBATCH --comment=torc-wf3-a12
 
-# Steps say how much memory they need; srun would refuse to choose between that and these.
+# Each step sets its own memory limit; srun rejects it together with these variables.
 unset SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU
 # Variables of the submitting user for other servers do not apply here.
 unset TORC_TOKEN TORC_TOKEN_FILE TORC_CA_CERT TORC_CERTIFICATE_SHA256 TORC_SERVER_CERTIFICATES TORC_CONTEXT TORC_KUBECONFIG TORC_SERVICE
 export TORC_ALLOCATION=torc-wf3-a12
 set -a
 if ! . /home/me/.torc/allocations/12.env; then
-  echo "torc: cannot read "/home/me/.torc/allocations/12.env" on $(hostname): the nodes have to share its folder with the server" >&2
+  echo "torc: cannot read "/home/me/.torc/allocations/12.env" on $(hostname): its folder must be on a file system that the nodes and the server share" >&2
   exit 1
 fi
 set +a
@@ -298,14 +298,14 @@ fn defaults_of_every_type() {
         ("list", Value::from(vec![1]), Err("`list` must be a text, a number or a boolean".to_owned())),
         ("a b", Value::from(1), Err("`a b` is not an option of sbatch".to_owned())),
         ("--", Value::from(1), Err("`` is not an option of sbatch".to_owned())),
-        ("x", Value::from("a\tb"), Err("`x` may not hold line breaks or other control characters".to_owned())),
+        ("x", Value::from("a\tb"), Err("`x` must not contain line breaks or other control characters".to_owned())),
     ];
     for (name, value, expected) in cases {
         assert_eq!(line(name, value.clone()), expected, "{name} {value}");
     }
     let request = Request { extra: Some("a\0b"), ..Request::default() };
     let error = script(&request, &BTreeMap::new(), &MARKER, &worker(&command)).unwrap_err();
-    assert_eq!(error.to_string(), "`extra` holds a character that no text has");
+    assert_eq!(error.to_string(), "`extra` contains a NUL character");
 }
 
 #[test]
@@ -354,7 +354,7 @@ fn variables_of_the_file() {
     assert_eq!(file("B", "x y"), Ok("A=1\nB='x y'\n".to_owned()));
     assert_eq!(file("_b2", ""), Ok("A=1\n_b2=''\n".to_owned()));
     for name in ["2B", "", "B-C", "é"] {
-        assert_eq!(file(name, "x"), Err(format!("`{name}` is not a variable for a shell")));
+        assert_eq!(file(name, "x"), Err(format!("`{name}` is not a valid shell variable")));
     }
-    assert_eq!(file("B", "x\0"), Err("`B` is not a variable for a shell".to_owned()));
+    assert_eq!(file("B", "x\0"), Err("`B` is not a valid shell variable".to_owned()));
 }

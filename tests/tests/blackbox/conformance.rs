@@ -59,6 +59,6 @@ fn a_document_too_large_for_an_object_has_a_hint() {
     let text = json!({"apiVersion": "torc.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "large"}, "spec": {"jobs": jobs}});
     env.write("w.json", text.to_string());
     env.torc("validate -f w.json").exits(0).prints("20000 jobs");
-    let refused = env.torc("validate --kubernetes -f w.json").exits(4).prints("and 900 are allowed");
+    let refused = env.torc("validate --kubernetes -f w.json").exits(4).prints("the limit is 900 KiB");
     refused.prints("`parameters`").prints("ConfigMaps");
 }

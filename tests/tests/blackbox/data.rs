@@ -293,12 +293,12 @@ fn a_loop_has_a_limit_and_only_running_jobs_spawn() {
     env.write("step.sh", STEP);
     with_torc(&env, "apply -f loop.yaml").run().exits(3);
     let log = env.torc("logs step_2 --stderr").exits(0);
-    let log = log.prints("loop 'l' has had 2 iterations, which is the limit");
+    let log = log.prints("loop 'l' has reached its limit of 2 iterations");
     log.prints("raise `dynamicJobs.maxIterations` in the document");
     assert_eq!(env.states("loop")["step_2"], "failed");
     env.torc("spawn --lineage l --converged").exits(2).prints("only a running job can spawn jobs");
     let late = env.call("spawn --lineage l --converged").env("TORC_WORKFLOW_ID", "1").env("TORC_JOB_ID", "1");
-    late.env("TORC_RUN_ID", "1").env("TORC_ATTEMPT_ID", "1").run().exits(7).prints("does not run");
+    late.env("TORC_RUN_ID", "1").env("TORC_ATTEMPT_ID", "1").run().exits(7).prints("is not running");
 }
 
 /// Jobs of a separate runner find the server, and the token is on no command line.

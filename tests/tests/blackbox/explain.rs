@@ -32,7 +32,7 @@ jobs:
     until(|| env.states("w")["after_bad"] == "canceled", || format!("{:?}", env.states("w")));
     let big = explain(&env, "big");
     assert_eq!(reason(&big), "Capacity");
-    assert!(text(&big["reasons"][0], "message").contains("the biggest"), "{big:#}");
+    assert!(text(&big["reasons"][0], "message").contains("the largest"), "{big:#}");
     assert_eq!(reason(&explain(&env, "labelled")), "Label");
     let waiting = explain(&env, "after_big");
     assert_eq!((reason(&waiting), text(&waiting["reasons"][0]["jobs"][0], "job")), ("Dependency".into(), "big".into()));

@@ -7,8 +7,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::sys::signal::Signal;
-use serde_json::Value;
-use torc_tests::env::{Call, Server, TestEnv, until};
+use serde_json::{Value, json};
+use torc_tests::env::{Call, Server, TestEnv, eventually, until};
 
 const STEPS: &str = "
 name: steps
@@ -417,4 +417,42 @@ fn log_format_json_prints_an_object_per_line() {
     let start = start.unwrap_or_else(|| panic!("{stderr}"));
     assert_eq!((&start["level"], &start["fields"]["workflow_id"]), (&"INFO".into(), &2.into()), "{start:#}");
     assert!(!stderr.contains(" INFO "), "{stderr}");
+}
+
+/// Returns the span of the log line with this message. Fails if there is none.
+fn span(log: &str, message: &str) -> Value {
+    let lines: Vec<Value> = log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let line = lines.iter().find(|line| line["fields"]["message"] == message);
+    line.unwrap_or_else(|| panic!("no `{message}` in {log}"))["span"].clone()
+}
+
+#[test]
+fn log_lines_belong_to_spans_with_the_same_fields() {
+    let env = TestEnv::new();
+    env.write(
+        "w.yaml",
+        "name: w\njobs: [{name: a, command: 'echo > out', output_files: [out]}]\nfiles: [{name: out, path: out}]\n",
+    );
+    let server = env.call("server --bind 127.0.0.1:0 --database served.db -o json -vv --log-format json").start();
+    let printed: Value = eventually("the server prints its address", || serde_json::from_str(&server.stdout()).ok());
+    let (url, token) = (printed["url"].as_str().unwrap(), printed["tokenFile"].as_str().unwrap());
+    let torc = |line: &str| env.torc(&format!("{line} --url {url} --token-file {token}")).exits(0);
+    torc("apply -f w.yaml");
+    let runner = torc("runner w -vv --log-format json").stderr;
+    torc("get jobs w");
+    server.signal(Signal::SIGTERM);
+    let server = server.finish().exits(0).stderr;
+    let request =
+        server.lines().find(|line| line.contains("/v1/workflows/{workflow}/jobs") && line.contains("request served"));
+    let request = span(request.unwrap_or_else(|| panic!("{server}")), "request served");
+    assert_eq!(
+        (&request["name"], &request["method"], &request["workflow"]),
+        (&"request".into(), &"GET".into(), &"w".into())
+    );
+    assert_eq!(span(&server, "committed")["name"], "command_group");
+    let sync = span(&server, "sync answered");
+    assert_eq!((&sync["name"], &sync["runner"]), (&"sync".into(), &1.into()));
+    let attempt = span(&runner, "output files checked");
+    let expected = json!({"name": "attempt", "workflow": 1, "job": 1, "run": 1, "attempt": 1});
+    assert_eq!(attempt, expected);
 }

@@ -232,7 +232,7 @@ fn a_server_with_a_runner_registers_it_once() {
     let slurm = FakeSlurm::new();
     let document = DOCUMENT.replace("test -e go || sleep 600", "sleep 3");
     slurm.env.write("w.yaml", document);
-    let server = slurm.call("server --with-runner --idle-exit 1s --bind 127.0.0.1:0").start();
+    let server = slurm.call("server --with-runner --idle-exit 1s --bind 127.0.0.1:0 -vv").start();
     server.prints("serving");
     slurm.call("apply -f w.yaml").run().exits(0);
     slurm.until_state("completed");
@@ -242,6 +242,7 @@ fn a_server_with_a_runner_registers_it_once() {
     // The server queries Slurm only on request.
     slurm.cancel();
     slurm.json("workflows sync-status w");
+    server.prints("allocation_tick: torc_controller::slurm::reconcile: allocations reconciled workflows=1");
     server.prints("idle: exiting");
     server.finish().exits(0);
 }

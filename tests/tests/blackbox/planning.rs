@@ -194,8 +194,7 @@ fn a_runtime_beyond_every_partition_is_reported() {
     let env = lab();
     call(&env, "hpc generate --name here --to cluster.yaml").run().exits(0);
     env.write("w.yaml", warned("P2D", "TERM@120", 180).replacen("name: w\n", "name: w\nslurm_cluster: here\n", 1));
-    let reason =
-        "a runtime of 2d needs a walltime of 2d9m (start-up, warning and headroom included), but at most 2d can be had";
+    let reason = "a runtime of 2d needs a walltime of 2d9m (start-up, warning and headroom included), but the longest available is 2d";
     let plan = env.torc("plan w.yaml cluster.yaml -o json").exits(0).json();
     assert_eq!((text(&plan["unplaced"][0], "job"), text(&plan["unplaced"][0], "reason")), ("b".into(), reason.into()));
     assert!(env.torc("plan w.yaml cluster.yaml").exits(0).stdout.contains(reason));

@@ -226,7 +226,7 @@ fn a_token_key_survives_the_store_and_a_new_key_ends_tokens() {
     server.torc_with_token(&env, "ada", "get workflows").exits(0);
     drop(server);
     let server = Server::with_flags(&env, "--bind 127.0.0.1:0");
-    server.torc_with_token(&env, "ada", "get workflows").exits(7).prints("its key has changed");
+    server.torc_with_token(&env, "ada", "get workflows").exits(7).prints("the server's key has changed");
 }
 
 #[test]

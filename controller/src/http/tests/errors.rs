@@ -28,7 +28,7 @@ fn each_error_has_its_status_and_code() {
         (CommandError::NoRunner(RunnerId(3)).into(), 404, "RunnerNotFound", ""),
         (CommandError::NoCluster(text("c")).into(), 404, "ClusterNotFound", "`torc get slurmclusters` lists them"),
         (CommandError::Invalid(text("no")).into(), 422, "Invalid", ""),
-        (iterations.into(), 422, "TooManyIterations", "raise `dynamicJobs.maxIterations` in the document, or end the loop with an empty list of jobs"),
+        (iterations.into(), 422, "TooManyIterations", "raise `dynamicJobs.maxIterations` in the document, or end the loop with `torc spawn --converged`"),
         (CommandError::AllocationEnded(text("7")).into(), 409, "AllocationEnded", ""),
         (CommandError::Protocol(9).into(), 409, "ProtocolMismatch", "install the same version of torc on both sides"),
         (CommandError::Conflict(text("no")).into(), 409, "Conflict", ""),

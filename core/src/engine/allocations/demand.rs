@@ -47,10 +47,10 @@ impl Engine {
         }
     }
 
-    /// Records that an action is executed, because the allocations that it requests exist.
+    /// Records that an action is executed, because its allocations already exist.
     pub fn skip_action(&mut self, workflow: WorkflowId, action: JobId, tx: &mut Tx) {
         if let Some(workflow) = self.workflows.get_mut(&workflow) {
-            workflow.actions.execute(action, Some("the allocations that it requests exist"), tx);
+            workflow.actions.execute(action, Some("its allocations already exist"), tx);
         }
     }
 }

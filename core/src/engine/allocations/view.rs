@@ -96,7 +96,7 @@ pub fn allocation_stall(workflow: &LiveWorkflow) -> Option<(Reason, String)> {
         return Some((Reason::NoMatchingPartition, reason.clone()));
     }
     if workflow.allocations.is_exhausted() {
-        let message = "allocations end one after another without a finished job; see `torc get allocations` and the logs of \
+        let message = "several allocations in a row ended without a finished job; see `torc get allocations` and the logs of \
                        their runners, then `torc retry` or `torc resume`";
         return Some((Reason::RecoveryExhausted, message.to_owned()));
     }

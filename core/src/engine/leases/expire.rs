@@ -46,7 +46,7 @@ impl Leases<'_> {
                 self.abandon(id, target, why, NotHeldReason::Unknown, tx);
             }
         }
-        self.end_all_revoked(id, "its runner fell silent before it ended it", |_| true, tx);
+        self.end_all_revoked(id, "its runner became silent before it ended the attempt", |_| true, tx);
         self.forget_if_empty(id, tx);
     }
 

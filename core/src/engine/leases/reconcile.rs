@@ -50,7 +50,7 @@ impl Leases<'_> {
     /// Releases a lease that its runner has returned unstarted. Returns the released target.
     fn release_lease(&mut self, id: RunnerId, key: &AttemptKey, tx: &mut Tx) -> Option<LeaseTarget> {
         if let Some(lease) = self.remove_revoked(id, key) {
-            self.end_revoked(DetachedLease { started_ms: None, ..lease }, Err("it was returned"), tx);
+            self.end_revoked(DetachedLease { started_ms: None, ..lease }, Err("its runner returned it"), tx);
             return None;
         }
         let target = self.workflows.held_by(id, key)?;
@@ -69,7 +69,7 @@ impl Leases<'_> {
         };
         let Some(job) = workflow.graph.ordinal(target.number).filter(|_| target.role.is_job()) else { return };
         let message = format!(
-            "the runner on {} returned job '{}' unstarted: too little of its time is left for a runtime of {}",
+            "the runner on {} returned job '{}' without starting it: its remaining time is too short for a runtime of {}",
             runner.row().host,
             workflow.graph.name(job),
             format_duration(workflow.graph.profile(job).requirements.runtime_seconds),
@@ -107,7 +107,7 @@ impl Leases<'_> {
             request.queued.iter().chain(running).map(|key| (key.job, key.lease_id)).collect();
         let missing = runner.leases.remove_missing(request.acknowledged, &named);
         for lease in missing.revoked {
-            self.end_revoked(lease, Err("its runner has ended it"), tx);
+            self.end_revoked(lease, Err("its runner has terminated it"), tx);
         }
         // A runner knows what was started if it has received an answer, or if it has found the shim of its predecessor.
         let knows = request.acknowledged > 0 || request.shim_found;
@@ -127,7 +127,7 @@ impl Leases<'_> {
         for (target, held) in runner.leases.sorted() {
             let is_queued = queued.contains(&(target.number.0, held.key.lease_id));
             let reason = if is_queued { NotHeldReason::NotStarted } else { NotHeldReason::Unknown };
-            self.abandon(id, target, "its runner left without it", reason, tx);
+            self.abandon(id, target, "its runner left before it ended", reason, tx);
         }
         self.forget_worker(id, tx);
     }

@@ -103,7 +103,7 @@ fn a_job_without_its_data_fails_before_it_starts() {
     assert_eq!(harness.state_of("reader"), JobState::Failed);
     let result = harness.results_of("reader")[0];
     assert_eq!((result.cause, result.return_code), (Some(Cause::StartFailed), 126));
-    let message = "user data `made` has no value: job 'maker' should have written it";
+    let message = "user data `made` has no value: job 'maker' did not write it";
     assert_eq!(result.message.as_deref(), Some(message));
     // With a value the job can be retried as another attempt.
     write(&mut harness, "made", json!(1), None).unwrap();

@@ -74,12 +74,12 @@ fn success_of_a_revoked_attempt_does_not_count() {
 fn a_revoked_lease_ends_when_its_runner_is_gone_or_silent() {
     type How = fn(&mut EngineHarness, RunnerId);
     let ways: [(&str, How); 4] = [
-        ("its runner has ended it", |harness, id| drop(harness.sync(id, &sync_request(3)))),
+        ("its runner has terminated it", |harness, id| drop(harness.sync(id, &sync_request(3)))),
         ("its runner has left", |harness, id| {
             drop(harness.sync(id, &SyncRequest { leaving: true, acknowledged: 0, ..sync_request(3) }))
         }),
-        ("its runner fell silent before it ended it", |harness, _| harness.silence(120_001)),
-        ("its runner has ended it", |harness, _| {
+        ("its runner became silent before it ended the attempt", |harness, _| harness.silence(120_001)),
+        ("its runner has terminated it", |harness, _| {
             let successor = harness.register(&runner("one"));
             harness.sync(successor, &sync_request(1));
         }),
@@ -195,7 +195,7 @@ fn late_result_counts_until_a_newer_attempt_starts() {
         let results: Vec<_> = harness.results_of("a").into_iter().map(|row| (row.attempt, row.cause)).collect();
         assert_eq!(results, [(1, Some(Cause::Lost)), (attempt, None)], "what was written stays");
         let message = harness.results_of("a")[1].message.as_deref();
-        assert_eq!(message, Some("started as attempt 1, counted as lost, and reported later"));
+        assert_eq!(message, Some("started as attempt 1, marked as lost, and reported later"));
         if promised {
             let answer = harness.sync(other, &SyncRequest { queued: vec![promise], ..sync_request(2) });
             assert_eq!(answer.cancel, [promise], "the promise is taken back");

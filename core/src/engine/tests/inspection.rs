@@ -73,9 +73,9 @@ fn a_workflow_is_explained_by_the_states_of_its_jobs() {
         (ReasonKind::Completed, Some(1), vec![]),
     ];
     assert_eq!(shown(&told.reasons), expected);
-    let biggest = "the biggest, on one, has 8 CPUs, 64g of memory, 2 GPUs";
+    let biggest = "the largest, on one, has 8 CPUs, 64g of memory, 2 GPUs";
     assert!(told.reasons[0].message.ends_with(biggest), "{}", told.reasons[0].message);
-    let hint = "`torc recover w --dry-run` shows what can be done about failed jobs";
+    let hint = "`torc recover w --dry-run` shows how it would retry the failed jobs";
     assert_eq!(told.next.last().map(String::as_str), Some(hint));
     assert_eq!(told.next.len(), 3, "two about the biggest job, one about failed ones: {:?}", told.next);
 }
@@ -144,7 +144,7 @@ fn a_job_is_explained_by_where_it_stands() {
     };
     let expected = [
         ("busy", ReasonKind::Running, "it has been running on one for 1m2s"),
-        ("held", ReasonKind::Promised, "it was given to the runner on one, which starts it when there is room"),
+        ("held", ReasonKind::Promised, "it is leased to the runner on one, which starts it when resources are free"),
         ("next", ReasonKind::Dependency, "it waits for job busy, which is running"),
         ("lost", ReasonKind::DependencyFailed, "it depends on job bad, which is failed"),
         ("bad", ReasonKind::Failed, "its last attempt failed"),

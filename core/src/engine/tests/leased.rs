@@ -359,6 +359,7 @@ fn a_lease_returned_for_lack_of_time_says_so() {
     assert_eq!(harness.states(&["a", "b"]), [JobState::Ready, JobState::Ready]);
     let events = harness.database.events.iter().filter(|event| event.reason == "LeaseReturned");
     let messages: Vec<&str> = events.map(|event| event.message.as_str()).collect();
-    let expected = "the runner on one returned job 'b' unstarted: too little of its time is left for a runtime of 1m";
+    let expected =
+        "the runner on one returned job 'b' without starting it: its remaining time is too short for a runtime of 1m";
     assert_eq!(messages, [expected]);
 }

@@ -137,7 +137,7 @@ fn what_really_runs_wins_over_a_promise() {
     assert_eq!(answer.refused, []);
     let result = harness.results_of("a")[0];
     assert_eq!((result.attempt, result.state), (3, JobState::Completed));
-    assert_eq!(result.message.as_deref(), Some("started as attempt 1, counted as lost, and reported later"));
+    assert_eq!(result.message.as_deref(), Some("started as attempt 1, marked as lost, and reported later"));
 }
 
 #[test]

@@ -157,7 +157,7 @@ fn a_loop_ends_with_an_empty_list_or_at_its_limit() {
     spawn(&mut harness, key, &[], [job("b")], Some(json!(2))).unwrap();
     let refused = spawn(&mut harness, key, &[], [job("c")], None).unwrap_err();
     assert_eq!(refused, CommandError::TooManyIterations { lineage: "tune".to_owned(), most: 2 });
-    assert_eq!(refused.to_string(), "loop 'tune' has had 2 iterations, which is the limit");
+    assert_eq!(refused.to_string(), "loop 'tune' has reached its limit of 2 iterations");
     let end = spawn(&mut harness, key, &[], [], Some(json!(3))).unwrap();
     assert_eq!((end.converged, end.generation), (true, 2));
     assert_eq!(spawn(&mut harness, key, &[], [], Some(json!(4))).unwrap(), end);

@@ -66,7 +66,7 @@ fn identifiers_are_unique_and_not_those_of_torc() {
     let one = |identifier: &str| document(json!([{"name": "f", "path": "f.csv", "identifier": identifier}]));
     for reserved in ["#torc-x", "#software-x", "#job-1", "ro-crate-metadata.json", "./"] {
         let found = problems(one(reserved));
-        assert_eq!(found, [("spec.files[0].identifier".to_owned(), format!("Torc itself uses `{reserved}`"))]);
+        assert_eq!(found, [("spec.files[0].identifier".to_owned(), format!("`{reserved}` is reserved by Torc"))]);
     }
     for allowed in ["f.csv", "doi:1", "torc-x", "./x"] {
         assert_eq!(expanded(one(allowed)).files[0].identifier.as_deref(), Some(allowed));
@@ -176,9 +176,9 @@ fn warnings_name_the_entry_and_the_list() {
     let told: Vec<(String, String)> =
         warnings(&spec(document), &expanded).into_iter().map(|one| (one.field, one.message)).collect();
     let lost = |token: &str, name: &str| {
-        format!("the command names `${{{token}…}}`, which replaces this list, and `{name}` is lost")
+        format!("the command names `${{{token}…}}`, which replaces this list; `{name}` is ignored")
     };
-    let own = "the entry has `parameters` of its own, so `useParameters` does nothing".to_owned();
+    let own = "the entry has its own `parameters`, so `useParameters` has no effect".to_owned();
     let expected = [
         ("spec.files[1].useParameters".to_owned(), own.clone()),
         ("spec.userData[0].useParameters".to_owned(), own),
@@ -220,8 +220,8 @@ fn names_that_occur_twice_say_where() {
         {"name": "a", "command": "x"},
     ]}));
     let expected = [
-        ("spec.jobs[1].name", "`b` is the name of several rows of the same family"),
-        ("spec.jobs[2].name", "`a` is a name that spec.jobs[0] has too"),
+        ("spec.jobs[1].name", "several rows of this entry have the name `b`"),
+        ("spec.jobs[2].name", "the name `a` is already used by spec.jobs[0]"),
     ];
     let expected: Vec<_> = expected.iter().map(|(field, text)| ((*field).to_owned(), (*text).to_owned())).collect();
     assert_eq!(found, expected);

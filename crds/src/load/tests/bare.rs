@@ -153,7 +153,7 @@ fn rules_speak_of_fields_as_they_are_written() {
     check(
         "name: demo\nresource_requirements:\n- {name: default, num_cpus: 1, memory: 1g}\njobs:\n- {name: a, command: b, failure_handler: none}\n",
         &[
-            "3:10 error resource_requirements[0].name: 'default' is reserved (jobs without resource requirements have it)",
+            "3:10 error resource_requirements[0].name: 'default' is reserved (jobs without resource requirements use it)",
             "5:42 error jobs[0].failure_handler: there is no failure handler named 'none'",
         ],
     );

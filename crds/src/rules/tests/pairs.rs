@@ -30,7 +30,7 @@ const ENTRIES: &[Pair] = &[
         ],
         breaks: &[(
             "jobs: [{name: b, command: x}, {name: a, command: x, scheduler: s, ^labels: [gpu]}]\nslurmSchedulers: [{name: s, account: w}]",
-            "spec.jobs[1].labels: labels and a scheduler exclude each other (a job of a scheduler runs in that scheduler's allocations)",
+            "spec.jobs[1].labels: a job has either labels or a scheduler, not both (a job of a scheduler runs in that scheduler's allocations)",
         )],
     },
     Pair {
@@ -44,11 +44,11 @@ const ENTRIES: &[Pair] = &[
         breaks: &[
             (
                 "jobs: [{name: a, command: x, parametersFile: ^t.csv, useParametersFile: true}]\nparametersFile: u.csv",
-                "spec.jobs[0].parametersFile: its own parameters file and the workflow's exclude each other",
+                "spec.jobs[0].parametersFile: use either its own parameters file or the workflow's, not both",
             ),
             (
                 "jobs: [{name: a, command: x, labels: [gpu], parametersFile: ^t.csv, useParametersFile: true}]\nparametersFile: u.csv",
-                "spec.jobs[0].parametersFile: its own parameters file and the workflow's exclude each other",
+                "spec.jobs[0].parametersFile: use either its own parameters file or the workflow's, not both",
             ),
         ],
     },
@@ -58,7 +58,7 @@ const ENTRIES: &[Pair] = &[
         keeps: &["files: [{name: a, path: x, parametersFile: t.csv, useParametersFile: false}]\nparametersFile: u.csv"],
         breaks: &[(
             "files: [{name: a, path: x, parametersFile: ^t.csv, useParametersFile: true}]\nparametersFile: u.csv",
-            "spec.files[0].parametersFile: its own parameters file and the workflow's exclude each other",
+            "spec.files[0].parametersFile: use either its own parameters file or the workflow's, not both",
         )],
     },
     Pair {
@@ -67,7 +67,7 @@ const ENTRIES: &[Pair] = &[
         keeps: &["userData: [{name: a, parametersFile: t.csv, useParametersFile: false}]\nparametersFile: u.csv"],
         breaks: &[(
             "userData: [{name: a, parametersFile: ^t.csv, useParametersFile: true}]\nparametersFile: u.csv",
-            "spec.userData[0].parametersFile: its own parameters file and the workflow's exclude each other",
+            "spec.userData[0].parametersFile: use either its own parameters file or the workflow's, not both",
         )],
     },
     Pair {
@@ -78,7 +78,7 @@ const ENTRIES: &[Pair] = &[
         ],
         breaks: &[(
             "resourceRequirements: [{name: ^default, numCpus: 1, memory: 1g}]",
-            "spec.resourceRequirements[0].name: 'default' is reserved (jobs without resource requirements have it)",
+            "spec.resourceRequirements[0].name: 'default' is reserved (jobs without resource requirements use it)",
         )],
     },
 ];
@@ -291,7 +291,7 @@ const EXECUTION: &[Pair] = &[
         ],
         breaks: &[(
             "executionConfig: {mode: direct, srunTerminationSignal: ^TERM@120}",
-            "spec.executionConfig.srunTerminationSignal: belongs to slurm mode, but the mode is direct (remove it, or use mode auto, which accepts the keys of both)",
+            "spec.executionConfig.srunTerminationSignal: applies only to slurm mode, but the mode is direct (remove it, or use mode auto, which accepts the keys of both)",
         )],
     },
     // X14
@@ -305,7 +305,7 @@ const EXECUTION: &[Pair] = &[
         ],
         breaks: &[(
             "executionConfig: {mode: direct, enableCpuBind: ^false}",
-            "spec.executionConfig.enableCpuBind: belongs to slurm mode, but the mode is direct (remove it, or use mode auto, which accepts the keys of both)",
+            "spec.executionConfig.enableCpuBind: applies only to slurm mode, but the mode is direct (remove it, or use mode auto, which accepts the keys of both)",
         )],
     },
     Pair {
@@ -318,7 +318,7 @@ const EXECUTION: &[Pair] = &[
         ],
         breaks: &[(
             "executionConfig: {mode: slurm, terminationSignal: ^SIGINT}",
-            "spec.executionConfig.terminationSignal: belongs to direct mode, but the mode is slurm (remove it, or use mode auto, which accepts the keys of both)",
+            "spec.executionConfig.terminationSignal: applies only to direct mode, but the mode is slurm (remove it, or use mode auto, which accepts the keys of both)",
         )],
     },
     Pair {
@@ -331,7 +331,7 @@ const EXECUTION: &[Pair] = &[
         ],
         breaks: &[(
             "executionConfig: {mode: slurm, sigtermLeadSeconds: ^0}",
-            "spec.executionConfig.sigtermLeadSeconds: belongs to direct mode, but the mode is slurm (remove it, or use mode auto, which accepts the keys of both)",
+            "spec.executionConfig.sigtermLeadSeconds: applies only to direct mode, but the mode is slurm (remove it, or use mode auto, which accepts the keys of both)",
         )],
     },
     Pair {
@@ -344,7 +344,7 @@ const EXECUTION: &[Pair] = &[
         ],
         breaks: &[(
             "executionConfig: {mode: slurm, oomExitCode: ^0}",
-            "spec.executionConfig.oomExitCode: belongs to direct mode, but the mode is slurm (remove it, or use mode auto, which accepts the keys of both)",
+            "spec.executionConfig.oomExitCode: applies only to direct mode, but the mode is slurm (remove it, or use mode auto, which accepts the keys of both)",
         )],
     },
     Pair {
@@ -357,7 +357,7 @@ const EXECUTION: &[Pair] = &[
         ],
         breaks: &[(
             "executionConfig: {mode: slurm, srunMpi: ^none}",
-            "spec.executionConfig.srunMpi: belongs to direct mode, but the mode is slurm (remove it, or use mode auto, which accepts the keys of both)",
+            "spec.executionConfig.srunMpi: applies only to direct mode, but the mode is slurm (remove it, or use mode auto, which accepts the keys of both)",
         )],
     },
     // X13: an error in every dialect, also in a file of Torc 1.0.
@@ -436,7 +436,7 @@ const POLICIES: &[Pair] = &[
         ],
         breaks: &[(
             "prefetch: {maxQueued: 10, refillThreshold: ^11}",
-            "spec.prefetch.refillThreshold: must not be more than `maxQueued`, the jobs that may wait",
+            "spec.prefetch.refillThreshold: must not be more than `maxQueued`",
         )],
     },
     Pair {

@@ -307,7 +307,7 @@ const PARAMETERS: &[Check] = &[
         &["parametersFile: t", "parameters: {i: 1}"],
         &[(
             "parameters: {i: 1}\nparametersFile: ^t",
-            "error spec.parametersFile: a parameters file and inline parameters exclude each other",
+            "error spec.parametersFile: use either a parameters file or inline parameters, not both",
         )],
     ),
     check(
@@ -332,11 +332,11 @@ const PARAMETERS: &[Check] = &[
         &[
             (
                 "jobs: [{name: a, command: x, parametersFile: ^t, parameters: {i: 1}}]",
-                "error spec.jobs[0].parametersFile: a parameters file and inline parameters exclude each other",
+                "error spec.jobs[0].parametersFile: use either a parameters file or inline parameters, not both",
             ),
             (
                 "jobs: [{name: a, command: x, parametersFile: ^t, useParameters: [i]}]\nparameters: {i: 1}",
-                "error spec.jobs[0].parametersFile: a parameters file and inline parameters exclude each other",
+                "error spec.jobs[0].parametersFile: use either a parameters file or inline parameters, not both",
             ),
         ],
     ),
@@ -344,7 +344,7 @@ const PARAMETERS: &[Check] = &[
         &["jobs: [{name: a, command: x, useParametersFile: false, useParameters: [i]}]\nparameters: {i: 1}"],
         &[(
             "jobs: [{name: a, command: x, useParametersFile: ^true, parameters: {i: 1}}]\nparametersFile: t",
-            "error spec.jobs[0].useParametersFile: a parameters file and inline parameters exclude each other",
+            "error spec.jobs[0].useParametersFile: use either a parameters file or inline parameters, not both",
         )],
     ),
     Check {

@@ -239,8 +239,8 @@ fn document(name: &str, spec: &str) -> String {
 fn immutable_fields_are_refused_with_the_same_message() {
     let kube = cluster();
     let cases = [
-        ("run", "  runId: 2", "  runId: 1", "must not become lower", "  runId: 3"),
-        ("gone", "  runId: 2", "", "must not become lower", "  runId: 2"),
+        ("run", "  runId: 2", "  runId: 1", "must not decrease", "  runId: 3"),
+        ("gone", "  runId: 2", "", "must not decrease", "  runId: 2"),
         (
             "stopped",
             "  stopPolicy: Cancel",
@@ -310,7 +310,7 @@ fn kubectl_shows_columns_and_explains_fields() {
     assert!(kube.kubectl("get torc").exits(0).stdout.contains("workflow.torc.dev/shown"), "the category");
     kube.kubectl("explain twf.spec.jobs.parameters").exits(0).prints("Values of each parameter");
     kube.kubectl("explain slc.spec.commandPrefix").exits(0).prints("Words before every Slurm command");
-    kube.kubectl("explain twf").exits(0).prints("What should have run");
+    kube.kubectl("explain twf").exits(0).prints("A workflow of shell commands");
 }
 
 /// The API server estimates the cost of the rules for a definition, and measures it for an object. Both need a margin: with a
@@ -375,7 +375,7 @@ fn definitions_are_installed_compared_and_upgraded() {
     assert_eq!(kube.json("get twf kept")["spec"]["runId"], 3);
     // The API server serves an accepted definition after a moment.
     until(
-        || kube.kubectl_with("apply -f -", &document("kept", "  runId: 2")).stderr.contains("must not become lower"),
+        || kube.kubectl_with("apply -f -", &document("kept", "  runId: 2")).stderr.contains("must not decrease"),
         || "the rule does not come back".to_owned(),
     );
     kube.0.run("kill", &["kube-apiserver"]);

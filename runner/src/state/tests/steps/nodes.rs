@@ -146,7 +146,7 @@ fn a_runner_leaves_after_giving_up_its_only_node() {
     }
     assert_eq!(scene.until_started(), 3);
     scene.not_started(3);
-    assert_eq!(scene.observed, ["Slurm does not start steps on node n1: giving the node up"]);
+    assert_eq!(scene.observed, ["Slurm does not start steps on node n1: no longer using the node"]);
     scene.pass(5);
     assert!(scene.is_leaving, "it is of no use");
     assert_eq!((scene.started.len(), scene.reported.len()), (3, 3));

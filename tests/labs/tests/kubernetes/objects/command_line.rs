@@ -83,7 +83,7 @@ fn commands_on_objects_need_only_an_api_server() {
     cluster.torc("run v").exits(2).prints("runs on this machine");
     let many: Vec<Value> = (0..950).map(|i| json!({"name": format!("j{i}"), "command": "x".repeat(1_000)})).collect();
     write("large.yaml", &[document("Workflow", "large", &json!({"jobs": many}))]);
-    cluster.torc("apply -f large.yaml").exits(4).prints("and 900 are allowed").prints("ConfigMaps");
+    cluster.torc("apply -f large.yaml").exits(4).prints("the limit is 900 KiB").prints("ConfigMaps");
     assert!(namespace.workflow("large").is_none());
 }
 
