@@ -315,7 +315,7 @@ fn execution_modes() {
         "executionConfig: {mode: 'slurm', limitResources: true, sigkillHeadroomSeconds: 180, enableCpuBind: false}",
     ]);
     let foreign = |name: &str, theirs: &str, mode: &str| {
-        format!("executionConfig.{name}: belongs to {theirs} mode, but the mode is {mode}")
+        format!("executionConfig.{name}: applies only to {theirs} mode, but the mode is {mode}")
     };
     for (name, value) in
         [("terminationSignal", "'TERM'"), ("sigtermLeadSeconds", "5"), ("oomExitCode", "1"), ("srunMpi", "'none'")]
