@@ -40,7 +40,7 @@ pub async fn watch_store<T>(
     loop {
         let opened = match next.take() {
             Some(connection) => Ok(connection),
-            None => ServerConnection::open(&context.settings, &context.folder).await,
+            None => reconnect(context).await,
         };
         let polled = match opened {
             Ok(connection) => {
@@ -70,6 +70,18 @@ pub async fn watch_store<T>(
             () = sleep_until(deadline) => return Ok(WatchOutcome::TimedOut),
         }
     }
+}
+
+/// Opens a connection again. A server that is named by its URL must answer, because opening alone does not contact it.
+async fn reconnect(context: &CommandContext) -> Result<ServerConnection, CliError> {
+    let connection = ServerConnection::open(&context.settings, &context.folder).await?;
+    if connection.is_served()
+        && let Err(error) = connection.client().version().await
+    {
+        connection.close().await;
+        return Err(error.into());
+    }
+    Ok(connection)
 }
 
 /// Sleeps until the deadline; forever if there is none.

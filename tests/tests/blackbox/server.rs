@@ -346,6 +346,30 @@ fn a_watch_continues_after_a_server_restart() {
     server.stop();
 }
 
+#[test]
+fn a_wait_names_an_absent_server_once() {
+    let env = TestEnv::new();
+    let server = Server::start(&env);
+    let bind = server.url.trim_start_matches("http://").to_owned();
+    env.write("client/w.yaml", GATED);
+    server.torc(&env, "apply -f w.yaml").exits(0);
+    let wait = server.call(&env, "wait gated --timeout 1h").start();
+    server.stop();
+    // In place of the server: it closes every connection without an answer.
+    let absent = std::net::TcpListener::bind(&bind).unwrap();
+    wait.prints("waiting for the server at");
+    absent.incoming().take(40).for_each(drop);
+    drop(absent);
+    let server = Server::with_flags(&env, &format!("--bind {bind}"));
+    wait.prints("connected");
+    env.write("client/go", "");
+    server.torc(&env, "runner gated").exits(0);
+    let outcome = wait.finish().exits(0);
+    let count = |text: &str| outcome.stderr.matches(text).count();
+    assert_eq!((count("waiting for the server at"), count("connected")), (1, 1), "{}", outcome.stderr);
+    server.stop();
+}
+
 /// Returns the sequence numbers of a stream of JSON values.
 fn sequences(text: &str) -> Vec<i64> {
     let mut numbers = Vec::new();
