@@ -181,12 +181,7 @@ fn a_pool_grows_and_shrinks_with_the_work() {
     expect_status(namespace, "w", "only the long one is left", |status| {
         (status["progress"] == "100/101").then_some(())
     });
-    assert_eq!(
-        (replicas(), controller.log_lines("runner pool scaled")),
-        (Some(3), 0),
-        "{}",
-        controller.process().stderr()
-    );
+    assert_eq!((replicas(), controller.log_lines("current=3")), (Some(3), 0), "{}", controller.process().stderr());
     namespace.expect("w", "Finished", "True/Succeeded");
     expect(0);
     assert!(cluster.attempts(&controller, "w").iter().all(|attempt| attempt.ends_with("1 1 completed")));
