@@ -356,10 +356,8 @@ fn a_wait_names_an_absent_server_once() {
     let wait = server.call(&env, "wait gated --timeout 1h").start();
     server.stop();
     // In place of the server: it closes every connection without an answer.
-    let absent = std::net::TcpListener::bind(&bind).unwrap();
+    std::net::TcpListener::bind(&bind).unwrap().incoming().take(40).for_each(drop);
     wait.prints("waiting for the server at");
-    absent.incoming().take(40).for_each(drop);
-    drop(absent);
     let server = Server::with_flags(&env, &format!("--bind {bind}"));
     wait.prints("connected");
     env.write("client/go", "");
