@@ -333,38 +333,21 @@ fn a_watch_continues_after_a_server_restart() {
     let watch = server.call(&env, "get events -w -o json").start();
     watch.prints("WorkflowCreated");
     server.stop();
+    // In place of the server: it closes connections without an answer.
+    std::net::TcpListener::bind(&bind).unwrap().incoming().take(10).for_each(drop);
     watch.prints("waiting for the server at");
     let server = Server::with_flags(&env, &format!("--bind {bind}"));
     watch.prints("connected");
     server.torc(&env, "apply -f v.yaml").exits(0);
     watch.prints("\"second\"");
     watch.signal(Signal::SIGINT);
-    let seen = sequences(&watch.finish().exits(130).stdout);
+    let watched = watch.finish().exits(130);
+    let count = |text: &str| watched.stderr.matches(text).count();
+    assert_eq!((count("waiting for the server"), count("connected")), (1, 1), "{}", watched.stderr);
+    let seen = sequences(&watched.stdout);
     let all: Vec<i64> =
         server.items(&env, "get events").iter().map(|event| event["sequence"].as_i64().unwrap()).collect();
     assert_eq!(seen, all, "each once, from before and after");
-    server.stop();
-}
-
-#[test]
-fn a_wait_names_an_absent_server_once() {
-    let env = TestEnv::new();
-    let server = Server::start(&env);
-    let bind = server.url.trim_start_matches("http://").to_owned();
-    env.write("client/w.yaml", GATED);
-    server.torc(&env, "apply -f w.yaml").exits(0);
-    let wait = server.call(&env, "wait gated --timeout 1h").start();
-    server.stop();
-    // In place of the server: it closes every connection without an answer.
-    std::net::TcpListener::bind(&bind).unwrap().incoming().take(40).for_each(drop);
-    wait.prints("waiting for the server at");
-    let server = Server::with_flags(&env, &format!("--bind {bind}"));
-    wait.prints("connected");
-    env.write("client/go", "");
-    server.torc(&env, "runner gated").exits(0);
-    let outcome = wait.finish().exits(0);
-    let count = |text: &str| outcome.stderr.matches(text).count();
-    assert_eq!((count("waiting for the server at"), count("connected")), (1, 1), "{}", outcome.stderr);
     server.stop();
 }
 
