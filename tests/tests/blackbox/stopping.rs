@@ -203,6 +203,7 @@ fn a_watch_continues_with_the_next_owner() {
     let last = all.last().expect("events")["sequence"].clone();
     // The owner may exit before the watch has received all events; the next owner sends the rest.
     let server = env.start("server --bind 127.0.0.1:0");
+    server.prints("serving");
     watch.prints(&format!("\"sequence\":{last}"));
     watch.signal(Signal::SIGINT);
     let text = watch.finish().exits(130).stdout;
