@@ -42,9 +42,12 @@ fn an_unwritable_store_folder_is_reported() {
         let _closed = ReadOnly::new(&env, ".torc");
         let outcome = env.torc("apply -f two.yaml").exits(7);
         // A read-only mount fails at the lock, a folder without permission at the database.
-        let failed = ["could not use the store in", "could not serve the store"];
-        assert!(failed.iter().any(|words| outcome.stderr.contains(words)), "{}", outcome.stderr);
-        assert!(outcome.stderr.contains("make the folder writable"), "{}", outcome.stderr);
+        let either = [
+            ["could not use the store in", "make the folder writable"],
+            ["could not serve the store", "its folder must be writable"],
+        ];
+        let is_said = |[error, hint]: &[&str; 2]| outcome.stderr.contains(error) && outcome.stderr.contains(hint);
+        assert!(either.iter().any(is_said), "{}", outcome.stderr);
     }
     assert_eq!(fs::read(env.path(".torc/torc.db")).unwrap(), database);
     assert_eq!(content(&env), before);
