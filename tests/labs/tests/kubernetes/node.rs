@@ -432,6 +432,9 @@ fn a_reinstalled_release_has_its_results() {
 
     node.helm(&["uninstall", "torc", "-n", NAMESPACE, "--wait", "--timeout", "2m"]);
     assert_eq!(node.object(&["-n", NAMESPACE, "pvc", "torc"])["status"]["phase"], "Bound", "the store stays");
+    // Helm does not wait for Pods. A server that still stops could clean up after the object.
+    let server = ["-n", NAMESPACE, "pods", "-l", "app.kubernetes.io/component=server"];
+    node.until("the server's Pod is gone", || node.object(&server)["items"].as_array()?.is_empty().then_some(()));
     // Without a server, the finalizer stays.
     node.kubectl(&["-n", "kept", "delete", "twf", "kept", "--wait=false"]);
     assert!(!node.object(&["-n", "kept", "twf", "kept"])["metadata"]["deletionTimestamp"].is_null());
