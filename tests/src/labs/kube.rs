@@ -53,8 +53,9 @@ impl KubeLab {
 
     /// Starts a Kubernetes for this process alone, without the custom resources. It stops with the process.
     pub fn empty() -> Self {
-        // Kept, because the lab's guard removes it.
-        let folder = tempfile::Builder::new().prefix("torc-kube-").tempdir().expect("a folder").keep();
+        // Kept, because the lab's guard removes it. The test's own folder is gone before the guard has read the process ids.
+        let builder = tempfile::Builder::new().prefix("torc-kube-").tempdir_in(shared::folder());
+        let folder = builder.expect("a folder").keep();
         let lab = Self { folder };
         lab.up(Lifetime::Process);
         lab

@@ -34,6 +34,11 @@ fn run() -> &'static Run {
     })
 }
 
+/// Returns the folder of this run. It outlives the folders of the tests.
+pub fn folder() -> &'static Path {
+    &run().folder
+}
+
 /// The lifetime of a component of a lab.
 #[derive(Clone, Copy)]
 pub enum Lifetime {
@@ -44,7 +49,6 @@ pub enum Lifetime {
 }
 
 impl Lifetime {
-    /// Prepares a call of a lab's script that starts daemons: their owner is named, they are not counted as processes of the test, and
     /// Prepares a call of a lab's script that starts daemons: names their owner and excludes them from the processes of the test.
     /// Their temporary folder outlives the test, because MariaDB refuses queries without one.
     pub fn apply(self, command: &mut Command) -> &mut Command {
