@@ -121,6 +121,21 @@ fn what_belongs_elsewhere_is_rejected_one_by_one() {
     assert_eq!(refused, Err(CommandError::NoWorkflow("9".to_owned())));
 }
 
+// J36
+#[test]
+fn a_result_counts_if_it_ended_up_to_a_minute_before_creation() {
+    for (before_ms, expected) in [
+        (59_999, (ReplayOutcome::Accepted, None)),
+        (60_000, (ReplayOutcome::Accepted, None)),
+        (60_001, rejected("it ended before this workflow was created")),
+    ] {
+        let (mut harness, _, key) = drained();
+        let created_ms = harness.now.wall_ms - 1_000;
+        let result = JournalledResult { ended_ms: created_ms - before_ms, ..written(&harness, success(key)) };
+        assert_eq!(replay(&mut harness, &[result]), [expected], "{before_ms}");
+    }
+}
+
 /// A store was deleted and created again, and a runner still has the journal of the earlier store.
 #[test]
 fn a_report_from_before_the_workflow_existed_is_refused() {
